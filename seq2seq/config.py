@@ -1,0 +1,332 @@
+"""The typed schema of every setting, and its checks; the only file that knows Hydra and OmegaConf.
+
+`conf/` holds values, these classes hold types and defaults. After `from_hydra` there is no `DictConfig` any more.
+"""
+
+import dataclasses
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from seq2seq.errors import UserError
+
+
+def require(condition: bool, message: str) -> None:
+    """Refuse a setting.
+
+    Raises:
+        UserError: condition is false.
+    """
+    if not condition:
+        raise UserError(message)
+
+
+def require_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
+    """Refuse a value that is not one of the choices.
+
+    Raises:
+        UserError: value is not among choices.
+    """
+    require(value in choices, f"{key}={value} is not known: choose one of {', '.join(choices)}")
+
+
+def require_at_least(key: str, value: float | int, minimum: float | int) -> None:
+    """Refuse a number below its minimum (NaN too).
+
+    Raises:
+        UserError: value is below minimum.
+    """
+    require(value >= minimum, f"{key}={value} must be at least {minimum:g}")
+
+
+@dataclass(kw_only=True)
+class DataConfig:
+    """Where sentence pairs come from and how they are cleaned."""
+
+    src_lang: str = "en"
+    tgt_lang: str = "es"
+    root: str | None = None  # folder that relative paths start from; null: the working directory, or the hub if set
+    hub: str | None = None  # set on the Hugging Face hub, NAME or NAME:CONFIG; used when root is null
+    hub_splits: dict[str, str] = field(
+        default_factory=dict
+    )  # our split → the hub's; one not named is held out of train
+    train: list[str] = field(default_factory=list)  # a.tsv, a.csv, a.jsonl, a.parquet, a.en+a.es, globs; also .gz, .xz
+    validation: list[str] = field(default_factory=list)
+    test: list[str] = field(default_factory=list)
+    columns: list[str] = field(
+        default_factory=list
+    )  # source and target column of CSV, JSONL, Parquet; [] = by language
+    held_out: int = 1000  # pairs taken out of train for a split that is not given
+    max_length: int = 250  # tokens a side; longer training pairs are dropped
+    max_ratio: float = 3.0  # characters of the longer side per character of the shorter (when it has more than 20)
+    max_characters: int = 2000
+    drop_identical: bool = True
+    drop_duplicates: bool = True
+    remove_overlap: bool = True  # take training pairs that share a side with validation or test out of training
+    cache: str = "~/.cache/seq2seq"  # prepared text, by content; the environment's SEQ2SEQ_CACHE comes first
+
+    def __post_init__(self) -> None:
+        require(len(self.columns) in (0, 2), f"data.columns={self.columns} must name two columns, source and target")
+        require_at_least("data.held_out", self.held_out, 1)
+        require_at_least("data.max_length", self.max_length, 1)
+        require_at_least("data.max_ratio", self.max_ratio, 1)
+        require_at_least("data.max_characters", self.max_characters, 1)
+
+
+@dataclass(kw_only=True)
+class TokenizerConfig:
+    """SentencePiece over both languages jointly."""
+
+    type: str = "unigram"  # unigram | bpe
+    vocab_size: int = 8000
+    byte_fallback: bool = True  # unseen characters become bytes instead of UNK
+    character_coverage: float = 0.9999
+    input_sentence_size: int = 1_000_000  # sentences sampled for training it
+
+    def __post_init__(self) -> None:
+        require_choice("tokenizer.type", self.type, ("unigram", "bpe"))
+        require_at_least("tokenizer.vocab_size", self.vocab_size, 8)
+        require(
+            0 < self.character_coverage <= 1, f"tokenizer.character_coverage={self.character_coverage} not in (0, 1]"
+        )
+        require_at_least("tokenizer.input_sentence_size", self.input_sentence_size, 1)
+
+
+@dataclass(kw_only=True)
+class ModelConfig:
+    """The Transformer's sizes and style; defaults are the base model as published (Vaswani et al. 2017)."""
+
+    d_model: int = 512  # width of every residual stream
+    num_heads: int = 8
+    d_ff: int = (
+        2048  # hidden width of the feed-forward network; SwiGLU's is two thirds of it, so that both cost the same
+    )
+    num_encoder_layers: int = 6
+    num_decoder_layers: int = 6
+    dropout: float = 0.1  # on embeddings and every sublayer's output
+    attention_dropout: float = 0.0  # on attention weights
+    ffn_dropout: float = 0.0  # on the feed-forward network's hidden units
+    norm: str = "layernorm"  # layernorm | rmsnorm
+    norm_position: str = "post"  # post | pre
+    activation: str = "relu"  # relu | swiglu
+    positions: str = "sinusoidal"  # sinusoidal | rotary
+    bias: bool = True  # in linear layers
+
+    def __post_init__(self) -> None:
+        for key in ("d_model", "num_heads", "d_ff", "num_encoder_layers", "num_decoder_layers"):
+            require_at_least(f"model.{key}", getattr(self, key), 1)
+        require(
+            self.d_model % self.num_heads == 0,
+            f"model.d_model={self.d_model} must be a multiple of model.num_heads={self.num_heads}",
+        )
+        require(self.d_model % 2 == 0, f"model.d_model={self.d_model} must be even: positions come in pairs")
+        for key in ("dropout", "attention_dropout", "ffn_dropout"):
+            require(0 <= getattr(self, key) < 1, f"model.{key}={getattr(self, key)} must be in [0, 1)")
+        require_choice("model.norm", self.norm, ("layernorm", "rmsnorm"))
+        require_choice("model.norm_position", self.norm_position, ("post", "pre"))
+        require_choice("model.activation", self.activation, ("relu", "swiglu"))
+        require_choice("model.positions", self.positions, ("sinusoidal", "rotary"))
+        if self.positions == "rotary":
+            channels = self.d_model // self.num_heads
+            require(channels % 2 == 0, f"model.d_model/num_heads={channels} must be even for rotary positions")
+
+
+@dataclass(kw_only=True)
+class SearchConfig:
+    """Beam search, in training's validation and as the bundle's default."""
+
+    beam: int = 5
+    length_penalty: float = 1.0  # α in score / length^α, length counting EOS
+    max_length_ratio: float = 2.0  # at most ratio · source tokens + offset target tokens
+    max_length_offset: int = 20
+    batch_tokens: int = 4096  # source tokens a batch, times the beam, padding included
+
+    def __post_init__(self) -> None:
+        require_at_least("search.beam", self.beam, 1)
+        require_at_least("search.length_penalty", self.length_penalty, 0)
+        require_at_least("search.max_length_ratio", self.max_length_ratio, 0)
+        require_at_least("search.max_length_offset", self.max_length_offset, 1)
+        require_at_least("search.batch_tokens", self.batch_tokens, 1)
+
+
+@dataclass(kw_only=True)
+class TrainingConfig:
+    """How batches become weights."""
+
+    max_tokens: int = 4096  # a batch's source or target positions, padding included, on each device
+    learning_rate: float = 7e-4  # at its peak
+    schedule: str = "inverse_sqrt"  # inverse_sqrt | cosine | linear | constant
+    warmup_steps: int = 4000  # updates of linear rise
+    final_rate: float = 0.0  # share of the peak that cosine and linear end at
+    betas: list[float] = field(default_factory=lambda: [0.9, 0.98])
+    eps: float = 1e-9
+    weight_decay: float = 0.0
+    clip_norm: float = 1.0  # of the gradient per target token; 0 = no clipping
+    label_smoothing: float = 0.1
+    accumulate: int = 1  # batches an update
+    ema_decay: float = 0.0  # exponential moving average of the weights, a update's share kept; 0 = off
+    final_weights: str = "last"  # of the bundle: last | best | average (of the kept best) | ema
+    monitor: str = "bleu"  # what best and early stopping look at: bleu | loss, of validation
+    keep_best: int = 1  # checkpoints
+    patience: int = 0  # validations without improvement before training stops; 0 = never
+    bleu_sentences: int = 200  # validation sentences translated for BLEU; 0 = none
+    sample_translations: int = 3  # of them shown in the log
+
+    def __post_init__(self) -> None:
+        for key, minimum in (("max_tokens", 16), ("accumulate", 1), ("keep_best", 0), ("patience", 0)):
+            require_at_least(f"training.{key}", getattr(self, key), minimum)
+        for key in ("learning_rate", "warmup_steps", "weight_decay", "clip_norm", "bleu_sentences"):
+            require_at_least(f"training.{key}", getattr(self, key), 0)
+        require_choice("training.schedule", self.schedule, ("inverse_sqrt", "cosine", "linear", "constant"))
+        require_choice("training.final_weights", self.final_weights, ("last", "best", "average", "ema"))
+        require_choice("training.monitor", self.monitor, ("bleu", "loss"))
+        require(len(self.betas) == 2, f"training.betas={self.betas} must be two numbers")
+        for key in ("label_smoothing", "ema_decay"):
+            require(0 <= getattr(self, key) < 1, f"training.{key}={getattr(self, key)} must be in [0, 1)")
+        require(
+            self.final_weights != "ema" or self.ema_decay > 0,
+            "training.final_weights=ema needs training.ema_decay above 0",
+        )
+        require(
+            self.monitor != "bleu" or self.bleu_sentences > 0,
+            "training.monitor=bleu needs training.bleu_sentences above 0 (or choose training.monitor=loss)",
+        )
+        require(
+            self.final_weights not in ("best", "average") or self.keep_best > 0,
+            f"training.final_weights={self.final_weights} needs training.keep_best of at least 1",
+        )
+
+
+@dataclass(kw_only=True)
+class TrainerConfig:
+    """Where and how long training runs."""
+
+    accelerator: str = "auto"  # auto | cpu | gpu
+    devices: int = 1  # on each node
+    num_nodes: int = 1
+    strategy: str = "auto"  # auto | ddp
+    precision: str = "bf16-mixed"  # 32-true | bf16-mixed
+    max_steps: int = 100_000  # updates
+    max_time: str | None = None  # days:hours:minutes:seconds of training, validation included
+    validate_every: int = 1000  # updates
+    checkpoint_every: int = 1000  # updates
+    log_every: int = 50  # updates
+    progress_bar: bool = True  # when the standard error is a terminal
+
+    def __post_init__(self) -> None:
+        require_choice("trainer.accelerator", self.accelerator, ("auto", "cpu", "gpu"))
+        require_choice("trainer.strategy", self.strategy, ("auto", "ddp"))
+        require_choice("trainer.precision", self.precision, ("32-true", "bf16-mixed"))
+        keys = ("devices", "num_nodes", "max_steps", "validate_every", "checkpoint_every", "log_every")
+        for key in keys:
+            require_at_least(f"trainer.{key}", getattr(self, key), 1)
+        self.duration()
+
+    def duration(self) -> timedelta | None:
+        """The time limit, or None.
+
+        Raises:
+            UserError: max_time is not days:hours:minutes:seconds.
+        """
+        if self.max_time is None:
+            return None
+        parts = self.max_time.split(":")
+        require(
+            len(parts) == 4 and all(part.isdigit() for part in parts),
+            f"trainer.max_time={self.max_time} must be days:hours:minutes:seconds, as 00:00:25:00",
+        )
+        days, hours, minutes, seconds = map(int, parts)
+        return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+
+
+@dataclass(kw_only=True)
+class Config:
+    """A whole run."""
+
+    name: str | None = None  # folder under runs/; null: the experiment's name and the time
+    seed: int = 1
+    resume: str | None = None  # a run's folder, to go on with it
+    experiment_name: str = "run"
+    data: DataConfig = field(default_factory=DataConfig)
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+
+
+def register_schema() -> None:
+    """Tell Hydra the types, so that an unknown key or a wrong type stops at composition."""
+    ConfigStore.instance().store(name="schema", node=Config)
+
+
+def from_hydra(cfg: DictConfig) -> Config:
+    """The composed configuration as checked dataclasses.
+
+    Raises:
+        UserError: a value is missing or out of its range; the message names the key.
+    """
+    try:
+        config = OmegaConf.to_object(cfg)
+    except OmegaConfBaseException as error:
+        raise UserError(str(error).strip().splitlines()[0]) from error
+    assert isinstance(config, Config)
+    return config
+
+
+def to_plain(config: object) -> dict[str, Any]:
+    """A dataclass of settings as plain values, for YAML and JSON."""
+    assert dataclasses.is_dataclass(config)
+    assert not isinstance(config, type)
+    return dataclasses.asdict(config)
+
+
+def load_config(folder: str, overrides: list[str]) -> Config:
+    """Read a run's config.yaml again, with `key=value` overrides on top, to resume it.
+
+    Raises:
+        UserError: there is no such run, or an override or the file has an unknown key or a wrong value.
+    """
+    path = Path(folder) / "config.yaml"
+    if not path.is_file():
+        raise UserError(f"resume={folder}: there is no run (no {path})")
+    for group in ("data", "tokenizer", "model", "training", "search", "trainer", "experiment"):
+        if any(override.startswith(f"{group}=") for override in overrides):
+            raise UserError(f"{group}= cannot be changed on resume: give single values, as {group}.key=value")
+    try:
+        saved = OmegaConf.merge(OmegaConf.structured(Config), OmegaConf.load(path), OmegaConf.from_dotlist(overrides))
+    except OmegaConfBaseException as error:
+        raise UserError(f"{path}: {str(error).strip().splitlines()[0]}") from error
+    assert isinstance(saved, DictConfig)
+    saved.resume = folder
+    return from_hydra(saved)
+
+
+def model_config_from_plain(values: dict[str, Any]) -> ModelConfig:
+    """A model's settings out of a bundle's plain values.
+
+    Raises:
+        UserError: a key is unknown or a value has the wrong type or range.
+    """
+    return _typed(ModelConfig, values)
+
+
+def search_config_from_plain(values: dict[str, Any]) -> SearchConfig:
+    """A bundle's search defaults out of its plain values.
+
+    Raises:
+        UserError: a key is unknown or a value has the wrong type or range.
+    """
+    return _typed(SearchConfig, values)
+
+
+def _typed(schema: type, values: dict[str, Any]) -> Any:
+    try:
+        return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.create(values)))
+    except (OmegaConfBaseException, AssertionError, ValueError) as error:
+        raise UserError(str(error).strip().splitlines()[0]) from error

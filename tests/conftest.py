@@ -1,0 +1,30 @@
+"""Fixtures of all tests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no failure, and what failed once must fail again.
+settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep prepared text of tests out of the user's cache."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("SEQ2SEQ_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    """Real English-Spanish text beside the repository; tests that need it are skipped without it."""
+    folder = REPOSITORY.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(f"no real text at {folder}")
+    return folder

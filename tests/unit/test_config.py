@@ -1,0 +1,118 @@
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+from hydra.errors import ConfigCompositionException
+
+from seq2seq.config import (
+    Config,
+    TrainerConfig,
+    TrainingConfig,
+    from_hydra,
+    load_config,
+    register_schema,
+    to_plain,
+)
+from seq2seq.errors import UserError
+
+REPOSITORY = Path(__file__).parents[2]
+CONF = REPOSITORY / "conf"
+GROUPS = ("data", "tokenizer", "model", "model/style", "training", "search", "trainer", "experiment")
+OPTIONS = [f"{group}={path.stem}" for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
+
+
+@pytest.fixture(autouse=True)
+def _home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEQ2SEQ_HOME", str(REPOSITORY))
+    register_schema()
+
+
+def composed(*overrides: str) -> Config:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return from_hydra(compose("config", overrides=list(overrides)))
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_of_every_group_composes(option: str) -> None:
+    assert isinstance(composed(option), Config)
+
+
+@pytest.mark.parametrize("experiment", [path.stem for path in (CONF / "experiment").glob("*.yaml")])
+def test_every_experiment_tells_its_command_and_names_itself(experiment: str) -> None:
+    header = (CONF / "experiment" / f"{experiment}.yaml").read_text()
+    assert "python train.py" in header
+    assert composed(f"experiment={experiment}").experiment_name == experiment
+
+
+@pytest.mark.parametrize("size", ["tiny", "small", "base", "big"])
+@pytest.mark.parametrize("style", ["vaswani", "modern"])
+def test_sizes_and_styles_combine(size: str, style: str) -> None:
+    model = composed(f"model={size}", f"model/style={style}").model
+    assert (model.norm_position == "pre") == (style == "modern")
+    assert model.d_model == {"tiny": 128, "small": 256, "base": 512, "big": 1024}[size]
+
+
+def test_what_the_command_line_says_goes_before_an_experiment() -> None:
+    config = composed("experiment=tatoeba_cpu", "model=tiny", "data=files", "training.max_tokens=77")
+    assert (config.model.d_model, config.training.max_tokens) == (128, 77)
+    assert config.data.root is None
+
+
+def test_the_published_sizes_are_the_papers() -> None:
+    base, big = composed("model=vaswani").model, composed("model=big").model
+    assert (base.d_model, base.d_ff, base.num_heads, base.num_encoder_layers, base.dropout) == (512, 2048, 8, 6, 0.1)
+    assert (big.d_model, big.d_ff, big.num_heads, big.num_decoder_layers, big.dropout) == (1024, 4096, 16, 6, 0.3)
+
+
+@pytest.mark.parametrize(
+    "override", ["model.d_modell=3", "model.d_model=wide", "trainer.max_steps=soon", "modle=tiny", "model=huge"]
+)
+def test_a_typo_or_a_wrong_type_stops_at_composition_and_names_the_key(override: str) -> None:
+    with pytest.raises(ConfigCompositionException) as caught:
+        composed(override)
+    assert override.split("=")[0] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("group", "values", "message"),
+    [
+        (TrainingConfig, {"schedule": "cosinus"}, "training.schedule=cosinus is not known: choose one of inverse_sqrt"),
+        (TrainingConfig, {"learning_rate": -1.0}, "training.learning_rate=-1.0 must be at least 0"),
+        (TrainingConfig, {"learning_rate": float("nan")}, "training.learning_rate=nan must be at least 0"),
+        (TrainingConfig, {"betas": [0.9]}, r"training.betas=\[0.9\] must be two numbers"),
+        (TrainingConfig, {"final_weights": "ema"}, "final_weights=ema needs training.ema_decay above 0"),
+        (TrainingConfig, {"bleu_sentences": 0}, "monitor=bleu needs training.bleu_sentences above 0"),
+        (TrainingConfig, {"final_weights": "best", "keep_best": 0}, "final_weights=best needs training.keep_best"),
+        (TrainerConfig, {"max_time": "25 minutes"}, "max_time=25 minutes must be days:hours:minutes:seconds"),
+        (TrainerConfig, {"precision": "fp8"}, "trainer.precision=fp8 is not known"),
+        (TrainerConfig, {"max_steps": 0}, "trainer.max_steps=0 must be at least 1"),
+    ],
+)
+def test_impossible_values_are_refused_by_name(group: type, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        group(**values)
+
+
+def test_a_time_limit_is_days_hours_minutes_seconds() -> None:
+    assert TrainerConfig(max_time="01:02:03:04").duration() == timedelta(days=1, hours=2, minutes=3, seconds=4)
+    assert TrainerConfig().duration() is None
+
+
+def test_a_runs_config_reads_back_with_changes(tmp_path: Path) -> None:
+    config = composed("seed=7", "model=small")
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(to_plain(config)))
+    again = load_config(str(tmp_path), ["trainer.max_steps=9"])
+    assert (again.seed, again.trainer.max_steps, again.resume) == (7, 9, str(tmp_path))
+    assert again.model == config.model
+    with pytest.raises(UserError, match=r"config.yaml: Key 'foo' not in 'ModelConfig'"):
+        load_config(str(tmp_path), ["model.foo=1"])
+    with pytest.raises(UserError, match="model= cannot be changed on resume"):
+        load_config(str(tmp_path), ["model=tiny"])
+
+
+def test_resuming_what_is_no_run_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"resume=.*nothing: there is no run"):
+        load_config(str(tmp_path / "nothing"), [])

@@ -1,0 +1,79 @@
+"""Train a translation model: `python train.py`, `python train.py --help`, `python train.py experiment=tatoeba_cpu`."""
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+from rich.console import Console
+from rich.logging import RichHandler
+
+from seq2seq.config import from_hydra, load_config, register_schema
+from seq2seq.errors import UserError
+
+os.environ["SEQ2SEQ_HOME"] = str(Path(__file__).resolve().parent)
+os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach `main`, which tells them in one line
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "3000")  # threads that spin longer stall on a busy machine
+register_schema()
+DEBUG = "--debug" in sys.argv
+
+
+@hydra.main(version_base="1.3", config_path="conf", config_name="config")
+def run(cfg: DictConfig) -> None:
+    """Compose the settings and train."""
+    handler = RichHandler(console=Console(stderr=True), show_path=False, show_level=False)
+    plain = logging.StreamHandler()
+    plain.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler if sys.stderr.isatty() else plain], force=True)
+    with one_line_errors():
+        assemble(cfg)
+
+
+def assemble(cfg: DictConfig) -> None:
+    """From settings to a finished run."""
+    config = from_hydra(cfg)
+    if config.resume is not None:
+        overrides = [o for o in HydraConfig.get().overrides.task if not o.startswith("resume=")]
+        config = load_config(config.resume, overrides)
+    from seq2seq.training.run import prepare_folder, train
+
+    train(*prepare_folder(config, Path("runs")))
+
+
+@contextlib.contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Tell errors in one line and exit with 1; with --debug, show the traceback."""
+    try:
+        yield
+    except (UserError, HydraException, OmegaConfBaseException) as error:
+        if DEBUG:
+            raise
+        sys.exit(f"error: {one_line(error)}")
+    except KeyboardInterrupt:
+        sys.exit("error: interrupted; a run that was training goes on from its last checkpoint with resume=runs/NAME")
+
+
+def one_line(error: Exception) -> str:
+    """Hydra tells errors in several lines, and the reason in their cause."""
+    lines = str(error).strip().splitlines()
+    told = " ".join(lines[:1] if error.__cause__ else [line.strip() for line in lines if "search path" not in line][:3])
+    return f"{told} ({str(error.__cause__).splitlines()[0]})" if error.__cause__ else told
+
+
+def main() -> None:
+    """Run Hydra's command line, with --debug taken out of it."""
+    sys.argv = [argument for argument in sys.argv if argument != "--debug"]
+    with one_line_errors():
+        run()
+
+
+if __name__ == "__main__":
+    main()
