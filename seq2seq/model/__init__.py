@@ -1,0 +1,1 @@
+"""Token ids to logits: the encoder-decoder, written out. Knows no text and no search."""

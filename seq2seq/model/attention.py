@@ -1,0 +1,100 @@
+"""Attention: softmax(Q Kᵀ / √c) V in several heads. Knows neither masks' meaning nor what is attended to."""
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from seq2seq.model.positions import rotate
+
+OPEN_UP_TO = 256  # keys; on the CPU, attention over at most so many is computed in the open
+
+
+class KeysValues(NamedTuple):
+    """What can be attended to: one key and one value a position and head."""
+
+    keys: Float[Tensor, "n h s c"]
+    values: Float[Tensor, "n h s c"]
+
+    def append(self, new: "KeysValues") -> "KeysValues":
+        """The same memory with later positions behind it."""
+        return KeysValues(torch.cat((self.keys, new.keys), 2), torch.cat((self.values, new.values), 2))
+
+    def select(self, rows: Int[Tensor, " m"]) -> "KeysValues":
+        """The memory of the given rows, in their order."""
+        return KeysValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
+
+
+def attention_weights(
+    queries: Float[Tensor, "n h t c"], keys: Float[Tensor, "n h s c"], mask: Bool[Tensor, "#n 1 #t s"] | None
+) -> Float[Tensor, "n h t s"]:
+    """softmax(Q Kᵀ / √c) in the open: how much each query takes of each key; every row sums to 1.
+
+    A query that may attend to nothing gets a row of zeros instead of NaN.
+    """
+    relevance = (queries / math.sqrt(queries.shape[-1])) @ keys.transpose(-2, -1)
+    if mask is None:
+        return relevance.softmax(-1)
+    lowest = torch.finfo(relevance.dtype).min
+    return relevance.masked_fill(~mask, lowest).softmax(-1) * mask.any(-1, keepdim=True)
+
+
+def attend(
+    queries: Float[Tensor, "n h t c"],
+    memory: KeysValues,
+    mask: Bool[Tensor, "#n 1 #t s"] | None = None,
+    dropout: float = 0.0,
+) -> Float[Tensor, "n h t c"]:
+    """Each query's mixture of the values: softmax(Q Kᵀ / √c) V (Vaswani et al. 2017, eq. 1).
+
+    By PyTorch's fused kernel, except over short memories on the CPU, where the open computation is up to six times
+    faster (docs/performance.md). dropout is the share of weights dropped.
+    """
+    if queries.device.type != "cpu" or memory.keys.shape[2] > OPEN_UP_TO:
+        return F.scaled_dot_product_attention(queries, *memory, attn_mask=mask, dropout_p=dropout)
+    weights = attention_weights(queries, memory.keys, mask)
+    return F.dropout(weights, dropout) @ memory.values
+
+
+class MultiHeadAttention(nn.Module):
+    """Attends in h subspaces of c = d / h channels each (Vaswani et al. 2017, §3.2.2).
+
+    `forward` mixes values with `attend`; `attention_weights` of the same queries and keys shows the mixture.
+    """
+
+    def __init__(self, d_model: int, num_heads: int, *, dropout: float = 0.0, bias: bool = True) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.q_proj = nn.Linear(d_model, d_model, bias=bias)
+        self.k_proj = nn.Linear(d_model, d_model, bias=bias)
+        self.v_proj = nn.Linear(d_model, d_model, bias=bias)
+        self.out_proj = nn.Linear(d_model, d_model, bias=bias)
+
+    def queries(
+        self, x: Float[Tensor, "n t d"], rotation: Float[Tensor, "2 t c"] | None = None
+    ) -> Float[Tensor, "n h t c"]:
+        """What each position looks for."""
+        queries = self._split(self.q_proj(x))
+        return queries if rotation is None else rotate(queries, rotation)
+
+    def keys_values(self, memory: Float[Tensor, "n s d"], rotation: Float[Tensor, "2 s c"] | None = None) -> KeysValues:
+        """What each position of the memory is found by, and what it gives."""
+        keys, values = self._split(self.k_proj(memory)), self._split(self.v_proj(memory))
+        return KeysValues(keys if rotation is None else rotate(keys, rotation), values)
+
+    def forward(
+        self,
+        queries: Float[Tensor, "n h t c"],
+        memory: KeysValues,
+        mask: Bool[Tensor, "#n 1 #t s"] | None = None,
+    ) -> Float[Tensor, "n t d"]:
+        """Mix the memory's values by relevance to each query, join the heads and project."""
+        context = attend(queries, memory, mask, self.dropout if self.training else 0.0)
+        return self.out_proj(context.transpose(1, 2).flatten(2))  # (n, t, h*c)
+
+    def _split(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n h t c"]:
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

@@ -1,0 +1,166 @@
+"""Encoder and decoder layers: attention and feed-forward sublayers, each in a residual. Knows no embeddings."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from seq2seq.config import ModelConfig
+from seq2seq.model.attention import KeysValues, MultiHeadAttention
+
+
+class Dropout(nn.Module):
+    """Zeroes a share of the values and scales the rest up (Srivastava et al. 2014), cheaply on the CPU.
+
+    There one 64-bit draw decides four values, 16 bits each, so that the rate is exact to 1/65536; elsewhere it is
+    PyTorch's own.
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """Drop in training mode, pass through otherwise."""
+        if not self.training or self.rate == 0:
+            return x
+        if x.device.type != "cpu":
+            return F.dropout(x, self.rate)
+        draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+        dropped = round(self.rate * 2**16)  # of the 65536 values of an int16
+        keep = (draws.view(torch.int16)[: x.numel()] >= dropped - 2**15).view(x.shape)
+        return x * keep.to(x.dtype).mul_(2**16 / (2**16 - dropped))
+
+
+class Residual(nn.Module):
+    """x + dropout(sublayer(x)), normalised after the sum as published, or before the sublayer (Xiong et al. 2020).
+
+    `enter` gives the sublayer's input, `leave` takes its output.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.is_pre_norm = config.norm_position == "pre"
+        self.norm = make_norm(config)
+        self.dropout = Dropout(config.dropout)
+
+    def enter(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t d"]:
+        """What the sublayer sees."""
+        return cast_for_products(self.norm(x) if self.is_pre_norm else x)
+
+    def leave(self, x: Float[Tensor, "n t d"], output: Float[Tensor, "n t d"]) -> Float[Tensor, "n t d"]:
+        """The stream after the sublayer."""
+        x = x + self.dropout(output)
+        return x if self.is_pre_norm else self.norm(x)
+
+
+class FeedForward(nn.Module):
+    """Two linear maps with ReLU between (Vaswani et al. 2017, eq. 2)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.up = nn.Linear(config.d_model, config.d_ff, bias=config.bias)
+        self.down = nn.Linear(config.d_ff, config.d_model, bias=config.bias)
+        self.dropout = Dropout(config.ffn_dropout)
+
+    def forward(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t d"]:
+        """Transform every position by itself."""
+        return self.down(self.dropout(F.relu(self.up(x))))
+
+
+class GatedFeedForward(nn.Module):
+    """SwiGLU: (swish(x W) ⊙ x V) W₂ (Shazeer 2020, eq. 6).
+
+    It has three matrices, so its width is two thirds of d_ff (to a multiple of 8): as many weights as the plain one.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        width = max(1, round(config.d_ff * 2 / 3 / 8)) * 8
+        self.gate = nn.Linear(config.d_model, width, bias=config.bias)
+        self.up = nn.Linear(config.d_model, width, bias=config.bias)
+        self.down = nn.Linear(width, config.d_model, bias=config.bias)
+        self.dropout = Dropout(config.ffn_dropout)
+
+    def forward(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t d"]:
+        """Transform every position by itself."""
+        return self.down(self.dropout(F.silu(self.gate(x)) * self.up(x)))
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention over the whole source, then feed-forward."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.self_attention = make_attention(config)
+        self.self_residual = Residual(config)
+        self.feed_forward = make_feed_forward(config)
+        self.feed_forward_residual = Residual(config)
+
+    def forward(
+        self,
+        x: Float[Tensor, "b s d"],
+        mask: Bool[Tensor, "b 1 1 s"],
+        rotation: Float[Tensor, "2 s c"] | None,
+    ) -> Float[Tensor, "b s d"]:
+        """Let every source position take in the others."""
+        y = self.self_residual.enter(x)
+        queries, memory = self.self_attention.queries(y, rotation), self.self_attention.keys_values(y, rotation)
+        x = self.self_residual.leave(x, self.self_attention(queries, memory, mask))
+        y = self.feed_forward_residual.enter(x)
+        return self.feed_forward_residual.leave(x, self.feed_forward(y))
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention over the target so far, cross-attention to the source, then feed-forward."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.self_attention = make_attention(config)
+        self.self_residual = Residual(config)
+        self.cross_attention = make_attention(config)
+        self.cross_residual = Residual(config)
+        self.feed_forward = make_feed_forward(config)
+        self.feed_forward_residual = Residual(config)
+
+    def forward(
+        self,
+        x: Float[Tensor, "n t d"],
+        past: KeysValues | None,
+        mask: Bool[Tensor, "1 1 t past_and_t"] | None,
+        rotation: Float[Tensor, "2 t c"] | None,
+        memory: KeysValues,
+        memory_mask: Bool[Tensor, "b 1 1 s"],
+    ) -> tuple[Float[Tensor, "n t d"], KeysValues]:
+        """Advance the target by t positions; also returns the self-attention's memory including them."""
+        y = self.self_residual.enter(x)
+        new = self.self_attention.keys_values(y, rotation)
+        present = new if past is None else past.append(new)
+        x = self.self_residual.leave(x, self.self_attention(self.self_attention.queries(y, rotation), present, mask))
+        # The k beams of a sentence are k·t queries over one set of keys and values: nothing is copied k times.
+        y = self.cross_residual.enter(x).reshape(memory.keys.shape[0], -1, x.shape[-1])  # (b, k*t, d)
+        y = self.cross_attention(self.cross_attention.queries(y), memory, memory_mask)
+        x = self.cross_residual.leave(x, y.view(x.shape))
+        y = self.feed_forward_residual.enter(x)
+        return self.feed_forward_residual.leave(x, self.feed_forward(y)), present
+
+
+def cast_for_products(x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t d"]:
+    """In autocast's precision, if it is on: once here rather than once in each of the linear maps that follow."""
+    device = x.device.type
+    return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
+
+
+def make_norm(config: ModelConfig) -> nn.Module:
+    """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang & Sennrich 2019)."""
+    return nn.LayerNorm(config.d_model) if config.norm == "layernorm" else nn.RMSNorm(config.d_model, eps=1e-6)
+
+
+def make_attention(config: ModelConfig) -> MultiHeadAttention:
+    """Multi-head attention of the configured size."""
+    return MultiHeadAttention(config.d_model, config.num_heads, dropout=config.attention_dropout, bias=config.bias)
+
+
+def make_feed_forward(config: ModelConfig) -> nn.Module:
+    """The feed-forward network of the configured activation."""
+    return FeedForward(config) if config.activation == "relu" else GatedFeedForward(config)

@@ -1,0 +1,21 @@
+"""Every attention mask of the project: boolean, True = may attend. Knows nothing of what is attended."""
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+
+def padding_mask(ids: Int[Tensor, "b s"], pad: int) -> Bool[Tensor, "b 1 1 s"]:
+    """Let every query attend to real tokens only, never to padding."""
+    return (ids != pad)[:, None, None, :]
+
+
+def causal_mask(length: int, past: int, device: torch.device) -> Bool[Tensor, "1 1 t s"]:
+    """Let position i attend to positions 0…i only: the decoder may not look ahead.
+
+    The queries are `length` new positions that follow `past` cached ones (both in tokens), so the mask has `length`
+    rows and `past + length` columns.
+    """
+    keys = torch.arange(past + length, device=device)
+    queries = torch.arange(past, past + length, device=device)
+    return (keys[None, :] <= queries[:, None])[None, None]

@@ -1,0 +1,137 @@
+"""The encoder-decoder Transformer: token ids to logits. Knows no text, no loss and no search."""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from seq2seq.config import ModelConfig
+from seq2seq.model.attention import KeysValues
+from seq2seq.model.layers import DecoderLayer, Dropout, EncoderLayer, cast_for_products, make_norm
+from seq2seq.model.masks import causal_mask, padding_mask
+from seq2seq.model.positions import rotations, sinusoidal
+
+PAD = 0
+
+
+@dataclass(frozen=True)
+class DecoderState:
+    """All that decoding carries from token to token; a new one comes out of every call, none is changed.
+
+    memory: keys and values of the b encoded sentences, one pair a decoder layer.
+    memory_mask: True where the source has a real token, (b, 1, 1, s).
+    past: keys and values of the n rows' own tokens so far, one pair a decoder layer; empty before the first.
+    """
+
+    memory: tuple[KeysValues, ...]
+    memory_mask: Bool[Tensor, "b 1 1 s"]
+    past: tuple[KeysValues, ...] = ()
+
+    @property
+    def length(self) -> int:
+        """Target positions decoded so far (tokens)."""
+        return self.past[0].keys.shape[2] if self.past else 0
+
+    def reorder(self, rows: Int[Tensor, " n"], sentences: Int[Tensor, " b"] | None = None) -> "DecoderState":
+        """The state in which new row i continues old row rows[i]; only the decoder's own past is moved.
+
+        sentences are those that stay in the batch, all if None. A row must keep to its sentence.
+        """
+        state = replace(self, past=tuple(past.select(rows) for past in self.past))
+        if sentences is None:
+            return state
+        memory = tuple(memory.select(sentences) for memory in self.memory)
+        return replace(state, memory=memory, memory_mask=self.memory_mask.index_select(0, sentences))
+
+
+class Transformer(nn.Module):
+    """Encoder and decoder stacks around one embedding matrix, which is also the output projection.
+
+    `config.norm_position="post"`, ReLU and sinusoidal positions give the published model (Vaswani et al. 2017);
+    pre-norm, RMSNorm, SwiGLU and rotary positions its modern form. Source rows hold tokens, EOS, then padding; target
+    rows BOS, tokens, then padding. Id 0 is padding.
+    """
+
+    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(vocab_size, config.d_model, padding_idx=PAD)
+        self.dropout = Dropout(config.dropout)
+        self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
+        self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
+        is_pre_norm = config.norm_position == "pre"  # whose streams nothing has normalised at the end of the stack
+        self.encoder_norm = make_norm(config) if is_pre_norm else nn.Identity()
+        self.decoder_norm = make_norm(config) if is_pre_norm else nn.Identity()
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights: Glorot-uniform matrices, embeddings of standard deviation 1/√d, zero biases."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+        nn.init.normal_(self.embedding.weight, std=self.config.d_model**-0.5)
+        with torch.no_grad():
+            self.embedding.weight[PAD].zero_()
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of token ids."""
+        return self.embedding.num_embeddings
+
+    def encode(self, src: Int[Tensor, "b s"]) -> DecoderState:
+        """Read the source; the result is the state before the first target token."""
+        mask = padding_mask(src, PAD)
+        x, rotation = self._embed(src, start=0)
+        for layer in self.encoder_layers:
+            x = layer(x, mask, rotation)
+        x = cast_for_products(self.encoder_norm(x))
+        memory = tuple(layer.cross_attention.keys_values(x) for layer in self._decoder_layers())
+        return DecoderState(memory, mask)
+
+    def hidden_states(
+        self, tgt_in: Int[Tensor, "n t"], state: DecoderState
+    ) -> tuple[Float[Tensor, "n t d"], DecoderState]:
+        """Advance the target by t tokens; the last layer's states, which `logits` turns into predictions.
+
+        n may be a multiple of the state's b sentences: row r then belongs to sentence r // (n / b).
+        """
+        length = tgt_in.shape[1]
+        mask = causal_mask(length, state.length, tgt_in.device) if length > 1 else None
+        x, rotation = self._embed(tgt_in, start=state.length)
+        present = []
+        for index, layer in enumerate(self._decoder_layers()):
+            past = state.past[index] if state.past else None
+            x, keys_values = layer(x, past, mask, rotation, state.memory[index], state.memory_mask)
+            present.append(keys_values)
+        return self.decoder_norm(x), replace(state, past=tuple(present))
+
+    def logits(self, hidden: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows v"]:
+        """Unnormalised log-probabilities of the next token."""
+        return F.linear(hidden, self.embedding.weight)
+
+    def decode(self, tgt_in: Int[Tensor, "n t"], state: DecoderState) -> tuple[Float[Tensor, "n t v"], DecoderState]:
+        """Predict the token that follows each of tgt_in's, given the source and all tokens before."""
+        hidden, state = self.hidden_states(tgt_in, state)
+        return self.logits(hidden), state
+
+    def forward(self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]) -> Float[Tensor, "b t d"]:
+        """Encode and decode a whole batch at once, as training does: the decoder's last hidden states."""
+        return self.hidden_states(tgt_in, self.encode(src))[0]
+
+    def _decoder_layers(self) -> list[DecoderLayer]:
+        return [layer for layer in self.decoder_layers if isinstance(layer, DecoderLayer)]
+
+    def _embed(
+        self, ids: Int[Tensor, "n t"], start: int
+    ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "2 t c"] | None]:
+        """Scaled embeddings with positions added, or with the rotation that attention is to apply."""
+        d_model, length = self.config.d_model, ids.shape[1]
+        x = self.embedding(ids) * math.sqrt(d_model)
+        if self.config.positions == "sinusoidal":
+            return self.dropout(x + sinusoidal(start, length, d_model, ids.device).to(x.dtype)), None
+        return self.dropout(x), rotations(start, length, d_model // self.config.num_heads, ids.device)

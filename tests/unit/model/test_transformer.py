@@ -1,0 +1,210 @@
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from seq2seq.config import ModelConfig
+from seq2seq.errors import UserError
+from seq2seq.model import transformer
+from seq2seq.model.layers import Dropout, GatedFeedForward
+from seq2seq.model.transformer import Transformer
+from seq2seq.text.vocab import PAD
+
+V = 31
+STYLES: dict[str, dict[str, Any]] = {
+    "vaswani": {},
+    "modern": {
+        "norm": "rmsnorm",
+        "norm_position": "pre",
+        "activation": "swiglu",
+        "positions": "rotary",
+        "bias": False,
+    },
+}
+
+
+def token_ids(rows: int, length: int) -> Tensor:
+    return torch.randint(4, V, (rows, length))
+
+
+def other_ids(ids: Tensor) -> Tensor:
+    return (ids - 4 + 1) % (V - 4) + 4
+
+
+def sizes(**changes: Any) -> ModelConfig:
+    values: dict[str, Any] = {
+        "d_model": 12,
+        "num_heads": 3,
+        "d_ff": 20,
+        "num_encoder_layers": 2,
+        "num_decoder_layers": 2,
+    }
+    return ModelConfig(**{**values, **changes})
+
+
+@pytest.fixture(params=STYLES)
+def model(request: pytest.FixtureRequest) -> Transformer:
+    torch.manual_seed(0)
+    return Transformer(sizes(**STYLES[request.param]), V).eval()
+
+
+def test_a_future_target_token_never_changes_an_earlier_prediction(model: Transformer) -> None:
+    src, tgt_in = token_ids(2, 7), token_ids(2, 5)
+    edited = tgt_in.clone()
+    edited[:, 3:] = other_ids(edited[:, 3:])
+    before, after = model(src, tgt_in), model(src, edited)
+    assert_close(before[:, :3], after[:, :3])
+    assert not torch.allclose(before[:, 3:], after[:, 3:])
+
+
+def test_the_source_changes_every_prediction(model: Transformer) -> None:
+    src, tgt_in = token_ids(2, 7), token_ids(2, 5)
+    edited = src.clone()
+    edited[:, 6] = other_ids(edited[:, 6])
+    difference = (model(src, tgt_in) - model(edited, tgt_in)).abs().amax(-1)
+    assert (difference > 1e-5).all()
+
+
+def test_padding_of_the_source_changes_nothing(model: Transformer) -> None:
+    src, tgt_in = token_ids(2, 7), token_ids(2, 5)
+    padded = torch.cat((src, torch.full((2, 4), PAD)), 1)
+    assert_close(model(padded, tgt_in), model(src, tgt_in))
+
+
+def test_a_sentence_alone_equals_the_same_sentence_in_a_padded_batch(model: Transformer) -> None:
+    src, tgt_in = token_ids(2, 7), token_ids(2, 5)
+    src[1, 4:], tgt_in[1, 3:] = PAD, PAD
+    batch = model(src, tgt_in)
+    assert_close(model(src[1:, :4], tgt_in[1:, :3])[0], batch[1, :3])
+
+
+def test_a_source_of_padding_alone_gives_finite_states_and_gradients(model: Transformer) -> None:
+    src, tgt_in = token_ids(2, 7), token_ids(2, 5)
+    src[1] = PAD
+    hidden = model(src, tgt_in)
+    assert hidden.isfinite().all()
+    hidden.square().sum().backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("steps", [[1, 1, 1, 1, 1], [2, 3], [1, 4]])
+def test_token_by_token_equals_all_at_once(model: Transformer, steps: list[int]) -> None:
+    src, tgt_in = token_ids(2, 7), token_ids(2, 5)
+    src[1, 5:] = PAD
+    whole, _ = model.decode(tgt_in, model.encode(src))
+    state, parts = model.encode(src), []
+    for part in tgt_in.split(steps, dim=1):
+        logits, state = model.decode(part, state)
+        parts.append(logits)
+    assert_close(torch.cat(parts, 1), whole)
+    assert state.length == 5
+
+
+def test_beams_share_their_sentences_encoder_states(model: Transformer) -> None:
+    src, tgt_in = token_ids(2, 7), token_ids(6, 5)
+    src[1, 5:] = PAD
+    shared, state = model.decode(tgt_in, model.encode(src))
+    copied, _ = model.decode(tgt_in, model.encode(src.repeat_interleave(3, 0)))
+    assert_close(shared, copied)
+    assert state.memory[0].keys.shape[0] == 2
+
+
+def test_reordered_rows_go_on_from_the_rows_they_continue(model: Transformer) -> None:
+    src, tgt_in = token_ids(3, 7), token_ids(6, 4)
+    _, state = model.decode(tgt_in, model.encode(src))
+    rows, sentences = torch.tensor([1, 1, 5, 4]), torch.tensor([0, 2])
+    last = token_ids(4, 1)
+    logits, _ = model.decode(last, state.reorder(rows, sentences))
+    whole, _ = model.decode(torch.cat((tgt_in[rows], last), 1), model.encode(src[sentences]))
+    assert_close(logits[:, 0], whole[:, -1])
+
+
+def test_without_positions_the_encoder_is_blind_to_order(model: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    src, order = token_ids(2, 7), torch.randperm(7)
+    ordered = model.encode(src).memory[0].keys[:, :, order]
+    assert not torch.allclose(model.encode(src[:, order]).memory[0].keys, ordered)
+    monkeypatch.setattr(transformer, "sinusoidal", lambda *a: torch.zeros(1, 12))
+    monkeypatch.setattr(transformer, "rotations", lambda *a: torch.stack((torch.ones(7, 4), torch.zeros(7, 4))))
+    assert_close(model.encode(src[:, order]).memory[0].keys, model.encode(src).memory[0].keys[:, :, order])
+
+
+def test_encoder_layer_equals_pytorchs_with_copied_weights() -> None:
+    ours = Transformer(sizes(num_encoder_layers=1), V).eval().encoder_layers[0]
+    theirs = torch.nn.TransformerEncoderLayer(12, 3, 20, batch_first=True).eval()
+    weights = dict(ours.named_parameters())
+    attention = "self_attention."
+    with torch.no_grad():
+        for part in ("weight", "bias"):
+            joined = torch.cat([weights[f"{attention}{which}_proj.{part}"] for which in "qkv"])
+            getattr(theirs.self_attn, f"in_proj_{part}").copy_(joined)
+            getattr(theirs.self_attn.out_proj, part).copy_(weights[f"{attention}out_proj.{part}"])
+            getattr(theirs.linear1, part).copy_(weights[f"feed_forward.up.{part}"])
+            getattr(theirs.linear2, part).copy_(weights[f"feed_forward.down.{part}"])
+    x = torch.randn(2, 7, 12)
+    mask = torch.tensor([[True] * 7, [True] * 5 + [False] * 2])
+    expected = theirs(x, src_key_padding_mask=~mask)
+    result = ours(x, mask[:, None, None], None)
+    assert_close(result[0], expected[0])
+    assert_close(result[1, :5], expected[1, :5])
+
+
+def test_one_matrix_serves_source_target_and_output(model: Transformer) -> None:
+    names = [name for name, p in model.named_parameters() if p.shape[0] == V]
+    assert names == ["embedding.weight"]
+    hidden = torch.randn(2, 5, 12)
+    assert_close(model.logits(hidden), hidden @ model.embedding.weight.T)
+
+
+def test_padding_id_is_the_tokenizers() -> None:
+    assert transformer.PAD == PAD
+
+
+def test_both_styles_cost_about_the_same() -> None:
+    published = sum(p.numel() for p in Transformer(sizes(d_model=48, d_ff=192), V).parameters())
+    modern = sum(p.numel() for p in Transformer(sizes(d_model=48, d_ff=192, **STYLES["modern"]), V).parameters())
+    assert abs(published - modern) < 0.05 * published
+    assert isinstance(Transformer(sizes(activation="swiglu"), V).encoder_layers[0].feed_forward, GatedFeedForward)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_dropout_drops_its_rate_and_keeps_the_mean(rate: float) -> None:
+    dropout = Dropout(rate)
+    out = dropout(torch.ones(300, 401))
+    assert abs((out == 0).float().mean().item() - rate) < 0.01
+    assert abs(out.mean().item() - 1) < 0.01
+    assert out.unique().numel() == 2
+    assert torch.equal(dropout.eval()(torch.ones(3, 5)), torch.ones(3, 5))
+
+
+def test_dropout_is_decided_by_the_seed() -> None:
+    draws = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        draws.append(Dropout(0.3)(torch.ones(7, 5)))
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
+
+
+def test_gradients_flow_through_what_dropout_kept_only() -> None:
+    x = torch.ones(50, 7, requires_grad=True)
+    out = Dropout(0.5)(x)
+    out.sum().backward()
+    assert x.grad is not None
+    assert_close(x.grad, out.detach())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"d_model": 10}, "model.d_model=10 must be a multiple of model.num_heads=3"),
+        ({"dropout": 1.0}, r"model.dropout=1.0 must be in \[0, 1\)"),
+        ({"norm": "batch"}, "model.norm=batch is not known: choose one of layernorm, rmsnorm"),
+        ({"num_decoder_layers": 0}, "model.num_decoder_layers=0 must be at least 1"),
+        ({"d_model": 6, "num_heads": 2, "positions": "rotary"}, "must be even for rotary positions"),
+    ],
+)
+def test_impossible_sizes_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        sizes(**change)
