@@ -1,0 +1,1 @@
+"""Logits to sequences: search over a step function. Knows no model."""

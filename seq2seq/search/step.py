@@ -1,0 +1,61 @@
+"""What every search shares: the step function it calls and the hypotheses it returns; no search knows a model.
+
+A *step function* takes the last token of each row and a state, and returns the logits of the next token and the new
+state. Rows are sentence-major: with k hypotheses a sentence, row r continues a hypothesis of sentence r // k.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar, runtime_checkable
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+@runtime_checkable
+class SearchState(Protocol):
+    """What a model remembers of its rows; search only rearranges it."""
+
+    def reorder(self: T, rows: Int[Tensor, " n"], sentences: Int[Tensor, " b"] | None = None) -> T:
+        """Choose the rows that the next step continues.
+
+        Args:
+            rows: for each new row, the old row whose past it continues.
+            sentences: the sentences that stay, by their old number; None keeps all of them.
+        """
+        ...
+
+
+S = TypeVar("S", bound=SearchState)
+StepFn = Callable[[Int[Tensor, " n"], S], tuple[Float[Tensor, "n v"], S]]  # last tokens, state -> logits, state
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One finished translation."""
+
+    ids: list[int]  # without BOS and EOS
+    score: float  # sum of log-probabilities, EOS included (nats)
+    normalised_score: float  # score / length^α, length counting EOS (nats)
+
+
+def next_log_probs(logits: Float[Tensor, "n v"], banned: Sequence[int]) -> Float[Tensor, "n v"]:
+    """Turn logits into log-probabilities (nats), with -inf for banned tokens.
+
+    The others keep the probability that the model gives them, so that a score is the same whether a translation was
+    found by search or is scored afterwards.
+    """
+    log_probs = logits.log_softmax(-1)
+    for token in banned:
+        log_probs[:, token] = -float("inf")
+    return log_probs
+
+
+def force_end(log_probs: Float[Tensor, "n v"], rows: Tensor, eos: int) -> Float[Tensor, "n v"]:
+    """Leave the rows marked True nothing but EOS, at the log-probability it has."""
+    end = log_probs[:, eos].clone()
+    log_probs = log_probs.masked_fill(rows[:, None], -float("inf"))
+    log_probs[:, eos] = end
+    return log_probs
