@@ -1,0 +1,1 @@
+"""Texts to scores: metrics, test sets, overlap. Knows no model."""

@@ -1,0 +1,82 @@
+"""Corpus scores of translations, by sacreBLEU; knows texts only."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from rich.table import Table
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+
+from seq2seq.errors import UserError
+
+
+@dataclass(frozen=True)
+class Score:
+    """One metric's value over a corpus, with all that is needed to compute it again."""
+
+    value: float  # percent; of TER, edits per 100 reference words
+    signature: str  # sacreBLEU's: version, casing, tokenisation, …
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a set of translations scores against its references."""
+
+    bleu: Score  # higher is better
+    chrf: Score  # chrF++ (word order 2); higher is better
+    ter: Score  # lower is better
+    num_sentences: int
+
+    def to_dict(self) -> dict[str, object]:
+        """Give plain values, for JSON."""
+        return asdict(self)
+
+    def table(self) -> Table:
+        """Lay the scores out for a person, signatures included."""
+        table = Table("metric", title=f"{self.num_sentences:,} sentences", title_justify="left")
+        table.add_column("score", justify="right")
+        table.add_column("signature", overflow="fold")  # never cut: it belongs to the score
+        for name, score in (("BLEU ↑", self.bleu), ("chrF++ ↑", self.chrf), ("TER ↓", self.ter)):
+            table.add_row(name, f"{score.value:.1f}", score.signature)
+        return table
+
+
+def require_same_length(translations: int, references: int, what: str = "translations") -> None:
+    """Refuse files whose lines cannot be paired.
+
+    Raises:
+        UserError: the counts differ or are zero.
+    """
+    if translations == 0 and references == 0:
+        raise UserError(f"there is nothing to score: 0 {what} and 0 reference lines")
+    if translations != references:
+        relation = "shorter" if references < translations else "longer"
+        raise UserError(
+            f"the reference is {relation} than the {what}: {references} lines against {translations}; "
+            "give files in which line i of one belongs to line i of the other"
+        )
+
+
+def score(hypotheses: Sequence[str], references: Sequence[str]) -> Scores:
+    """Score translations against one reference each: BLEU, chrF++ and TER, on raw (detokenised, cased) text.
+
+    Raises:
+        UserError: the numbers of hypotheses and references differ, or there are none.
+    """
+    require_same_length(len(hypotheses), len(references))
+    values = []
+    for metric in (BLEU(), CHRF(word_order=2), TER()):
+        value = metric.corpus_score(list(hypotheses), [list(references)]).score
+        values.append(Score(value, str(metric.get_signature())))
+    return Scores(*values, num_sentences=len(hypotheses))
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """Give BLEU alone, in percent: what validation watches.
+
+    Raises:
+        UserError: the numbers of hypotheses and references differ, or there are none.
+    """
+    require_same_length(len(hypotheses), len(references))
+    return BLEU().corpus_score(list(hypotheses), [list(references)]).score

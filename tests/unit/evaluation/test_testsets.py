@@ -1,0 +1,47 @@
+from urllib.error import URLError
+
+import pytest
+from sacrebleu.dataset import DATASETS
+
+from seq2seq.errors import UserError
+from seq2seq.evaluation.testsets import load_testset
+
+
+@pytest.fixture
+def data_folder(tmp_path, monkeypatch):
+    """sacreBLEU's folder, with wmt13 as a download leaves it, and no network."""
+
+    def no_network(*arguments, **options):
+        raise URLError("no network")
+
+    folder = tmp_path / "wmt13"
+    folder.mkdir()
+    for field in DATASETS["wmt13"].fieldnames("en-es"):
+        text = {"src": "The ball is blue.\nYes.\n", "ref": "La bola es azul.\n Sí. \n"}.get(field, "x\nx\n")
+        (folder / f"wmt13.en-es.{field}").write_text(text, encoding="utf-8")
+    for name in ("wmt13", "wmt12"):
+        monkeypatch.setattr(DATASETS[name], "_outdir", str(tmp_path / name))
+        monkeypatch.setattr(DATASETS[name], "_rawdir", str(tmp_path / name / "raw"))
+    monkeypatch.setattr("sacrebleu.dataset.base.download_file", no_network)
+    return folder
+
+
+def test_a_set_in_sacrebleus_folder_is_read_without_network(data_folder):
+    sources, references = load_testset("wmt13")
+    assert sources == ["The ball is blue.", "Yes."]
+    assert references == ["La bola es azul.", "Sí."]
+
+
+def test_a_set_that_cannot_be_downloaded_says_so(data_folder):
+    with pytest.raises(UserError, match=r"test set wmt12 is not in .*wmt12 and could not be downloaded .*no network"):
+        load_testset("wmt12")
+
+
+def test_an_unknown_set_is_refused_with_those_of_the_language_pair():
+    with pytest.raises(UserError, match=r"no test set 'wmt99' for en-es: choose one of .*wmt12, wmt13"):
+        load_testset("wmt99")
+
+
+def test_a_set_without_the_language_pair_is_refused():
+    with pytest.raises(UserError, match=r"no test set 'wmt13' for en-ja: choose one of .*wmt20"):
+        load_testset("wmt13", "en", "ja")
