@@ -1,0 +1,1 @@
+"""Strings to batches: corpora, cleaning, tokenizer, token-budget batches. Knows no model."""

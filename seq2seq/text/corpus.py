@@ -1,0 +1,235 @@
+"""Sentence pairs from files of every supported format, lazily and as written; knows nothing of cleaning.
+
+Formats go by a name's ending: `.tsv` (two fields), `.csv`, `.jsonl` and `.parquet` (named columns), or two files of
+parallel lines, `a.en+a.es`. All but Parquet may also end in `.gz` or `.xz`. Patterns such as `corpora/*.tsv.xz` expand.
+"""
+
+import csv
+import glob
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, zip_longest
+from pathlib import Path
+
+from seq2seq.config import DataConfig
+from seq2seq.errors import UserError
+from seq2seq.text.lines import explain_os_error, read_lines
+
+Pair = tuple[str, str]
+_COMPRESSED = (".gz", ".xz")
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """One place that pairs come from: a file, two parallel files, or one split of a hub set."""
+
+    name: str  # from data.root on, for tables and messages
+    stem: str  # file name without endings: what a test set is called
+    paths: tuple[Path, ...]  # the files whose bytes decide what the pairs are
+    read: Callable[[], Iterator[Pair]]
+
+    def pairs(self) -> Iterator[Pair]:
+        """Read the pairs, one after the other.
+
+        Raises:
+            UserError: the corpus cannot be read or holds no pair.
+        """
+        pairs = self.read()
+        first = next(pairs, None)
+        if first is None:
+            raise UserError(f"{self.name} is empty: it has no sentence pair")
+        return chain([first], pairs)
+
+
+def read_pairs(spec: str, root: str | None, data: DataConfig) -> Iterator[Pair]:
+    """Read all pairs that a spec names.
+
+    Raises:
+        UserError: nothing matches spec, or a file is missing, empty or malformed (file and line are named).
+    """
+    for corpus in open_corpora(spec, root, data):
+        yield from corpus.pairs()
+
+
+def open_corpora(spec: str, root: str | None, data: DataConfig) -> list[Corpus]:
+    """Find the files that a spec names, patterns expanded and sorted.
+
+    Raises:
+        UserError: nothing matches, or a name has an unknown ending.
+    """
+    folder = Path(root or "").expanduser()
+    for left, right in _moses_splits(spec):
+        left_paths, right_paths = _expand(folder, left), _expand(folder, right)
+        if left_paths and right_paths:
+            return [_moses(*paths, folder) for paths in _match(spec, left_paths, right_paths)]
+    paths = _expand(folder, spec)
+    if paths:
+        return [_table(path, folder, data) for path in paths]
+    if glob.has_magic(spec):
+        raise UserError(f"{folder / spec} matches no file: check the pattern and data.root={root}")
+    missing = next((folder / part for part in spec.split("+") if not (folder / part).exists()), folder / spec)
+    raise explain_os_error(missing, FileNotFoundError())
+
+
+def _moses_splits(spec: str) -> Iterator[tuple[str, str]]:
+    """Yield every way to read `a.en+a.es` as two names (a `+` may be part of one)."""
+    for i, character in enumerate(spec):
+        if character == "+" and 0 < i < len(spec) - 1:
+            yield spec[:i], spec[i + 1 :]
+
+
+def _expand(folder: Path, pattern: str) -> list[Path]:
+    path = folder / Path(pattern).expanduser()
+    if path.exists() or not glob.has_magic(pattern):
+        return [path] if path.exists() else []
+    return sorted(Path(match) for match in glob.glob(str(path), recursive=True))
+
+
+def _match(spec: str, left: list[Path], right: list[Path]) -> list[tuple[Path, Path]]:
+    if len(left) != len(right):
+        raise UserError(f"{spec} matches {len(left)} source files but {len(right)} target files")
+    pairs = list(zip(left, right, strict=True))
+    for src, tgt in pairs:
+        if len(pairs) > 1 and _uncompressed(src).stem != _uncompressed(tgt).stem:
+            raise UserError(f"{spec} would pair {src.name} with {tgt.name}: name the files one by one")
+    return pairs
+
+
+def _moses(src: Path, tgt: Path, folder: Path) -> Corpus:
+    name = f"{_shown(src, folder)}+{_shown(tgt, folder)}"
+    return Corpus(name, _uncompressed(src).stem, (src, tgt), partial(_read_moses, src, tgt))
+
+
+def _shown(path: Path, folder: Path) -> str:
+    """Name a file as the user would: from data.root if it lies there."""
+    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
+
+
+def _table(path: Path, folder: Path, data: DataConfig) -> Corpus:
+    plain = _uncompressed(path)
+    reader = {".tsv": _read_tsv, ".csv": _read_csv, ".jsonl": _read_jsonl, ".parquet": _read_parquet}.get(plain.suffix)
+    if path.is_dir():
+        raise explain_os_error(path, IsADirectoryError())
+    if reader is None or (reader is _read_parquet and plain != path):
+        raise UserError(
+            f"{path} has an unknown ending: "
+            "expected .tsv, .csv or .jsonl (also .gz, .xz), .parquet, or a pair a.en+a.es"
+        )
+    return Corpus(_shown(path, folder), plain.stem, (path,), partial(reader, path, data))
+
+
+def _uncompressed(path: Path) -> Path:
+    return path.with_suffix("") if path.suffix in _COMPRESSED else path
+
+
+def _read_moses(src_path: Path, tgt_path: Path) -> Iterator[Pair]:
+    lines = zip_longest(read_lines(src_path), read_lines(tgt_path))
+    for number, (src, tgt) in enumerate(lines, start=1):
+        if src is None or tgt is None:
+            total = number + sum(1 for _ in lines)
+            num_src, num_tgt = (number - 1, total) if src is None else (total, number - 1)
+            raise UserError(f"{src_path} has {num_src} lines but {tgt_path} has {num_tgt}: they must be parallel")
+        yield src[1], tgt[1]
+
+
+def _read_tsv(path: Path, data: DataConfig) -> Iterator[Pair]:
+    for number, line in read_lines(path):
+        src, tab, tgt = line.partition("\t")
+        if not tab or "\t" in tgt:
+            fields = line.count("\t") + 1
+            raise UserError(f"{path}:{number} has {fields} tab-separated fields, expected 2: source<TAB>target")
+        yield src, tgt
+
+
+def _read_csv(path: Path, data: DataConfig) -> Iterator[Pair]:
+    rows = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
+    try:
+        header = next(rows, None)
+        if header is None:
+            return
+        columns = find_columns(header, data, str(path))
+        for row in rows:
+            where = f"{path}:{rows.line_num}"
+            if len(row) != len(header):
+                raise UserError(f"{where} has {len(row)} fields but the header has {len(header)}")
+            yield pick(dict(zip(header, row, strict=True)), columns, where)
+    except csv.Error as error:
+        raise UserError(f"{path}:{rows.line_num} is not CSV: {error}") from error
+
+
+def _read_jsonl(path: Path, data: DataConfig) -> Iterator[Pair]:
+    for number, line in read_lines(path):
+        where = f"{path}:{number}"
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise UserError(f"{where} is not JSON: {error}") from error
+        if not isinstance(row, dict):
+            raise UserError(f"{where} is no JSON object: expected one object a line, such as {{'en': …, 'es': …}}")
+        yield pick(row, find_columns(list(row), data, where), where)
+
+
+def _read_parquet(path: Path, data: DataConfig) -> Iterator[Pair]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            columns = find_columns(file.schema_arrow.names, data, str(path))
+            number = 0
+            for batch in file.iter_batches(columns=list(dict.fromkeys(keys[0] for keys in columns))):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield pick(row, columns, f"{path}, row {number}")
+    except pa.ArrowInvalid as error:
+        raise UserError(f"{path} is damaged or no Parquet file: {str(error).splitlines()[0]}") from error
+    except OSError as error:
+        raise explain_os_error(path, error) from error
+
+
+Columns = tuple[tuple[str, ...], tuple[str, ...]]  # the keys that lead to the source and to the target text
+
+
+def find_columns(names: Sequence[str], data: DataConfig, where: str) -> Columns:
+    """Tell which columns hold source and target: data.columns, else by language, else `translation` by language.
+
+    Raises:
+        UserError: such columns are not among names.
+    """
+    by_language = [data.src_lang, data.tgt_lang]
+    if not data.columns and "translation" in names and not set(by_language) <= set(names):
+        return ("translation", data.src_lang), ("translation", data.tgt_lang)
+    src, tgt = data.columns or by_language
+    for column in (src, tgt):
+        if column not in names:
+            found = ", ".join(map(str, names)) or "none"
+            raise UserError(f"{where} has no column {column}; it has {found}: set data.columns=[SOURCE,TARGET]")
+    return (src,), (tgt,)
+
+
+def pick(row: Mapping[str, object], columns: Columns, where: str) -> Pair:
+    """Take source and target text out of a row; null becomes the empty text, which cleaning counts.
+
+    Raises:
+        UserError: a value is missing or no text.
+    """
+    src, tgt = (_text(row, keys, where) for keys in columns)
+    return src, tgt
+
+
+def _text(row: Mapping[str, object], keys: tuple[str, ...], where: str) -> str:
+    value: object = row
+    for key in keys:
+        if not isinstance(value, Mapping) or key not in value:
+            found = ", ".join(map(str, value)) if isinstance(value, Mapping) else repr(value)
+            raise UserError(f"{where} has no {'.'.join(keys)}, found {found}: check data.columns and the languages")
+        value = value[key]
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise UserError(f"{where} has {type(value).__name__} {value!r:.40} in {'.'.join(keys)}, expected text")
+    return value

@@ -1,0 +1,123 @@
+"""From the data settings to everything training needs: cleaned, tokenised, memory-mapped, cached by content."""
+
+import dataclasses
+import hashlib
+import json
+import logging
+import unicodedata
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+
+from seq2seq.config import DataConfig, TokenizerConfig
+from seq2seq.errors import UserError
+from seq2seq.text.arrow import TokenDataset
+from seq2seq.text.cache import cache_root, cached_folder, digest_files
+from seq2seq.text.corpus import Corpus, Pair, open_corpora
+from seq2seq.text.hub import open_hub_split
+from seq2seq.text.lines import explain_os_error
+from seq2seq.text.pipeline import IndexOverlap, Pipeline
+from seq2seq.text.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
+_FORMAT = 1  # of the cache: raise it whenever the same inputs give other files
+_PLACES = ("cache", "root", "hub", "hub_splits", "train", "validation", "test")  # settings that say only where text is
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """All that training reads."""
+
+    tokenizer: Tokenizer
+    train: TokenDataset
+    validation: TokenDataset
+    validation_pairs: list[Pair]  # normalised text of the same rows
+    tests: dict[str, list[Pair]]  # name → text as written, but of one line
+    report: dict[str, Any]  # plain values: files (counts by reason), overlap, sizes
+
+
+def prepare(
+    data: DataConfig,
+    tokenizer: TokenizerConfig,
+    seed: int,
+    index_overlap: IndexOverlap,
+) -> PreparedData:
+    """Read, clean, check for overlap, learn the vocabulary, tokenise; or take all that from the cache.
+
+    Training pairs pass the checks of `filters`; validation pairs are normalised and dropped only if a side is empty;
+    test pairs stay as written. A split that is not given is taken out of the cleaned training pairs, drawn by seed.
+
+    Raises:
+        UserError: a corpus is missing, empty or malformed, nothing is left of it, the vocabulary does not suit it, or
+            the cache cannot be written.
+    """
+    splits = _open_splits(data)
+
+    def build(folder: Path) -> None:
+        Pipeline(folder, data, splits).run(tokenizer, seed, index_overlap)
+
+    folder = cached_folder(cache_root(data.cache), _cache_key(data, tokenizer, seed, splits), build)
+    logger.info("prepared text: %s", folder)
+    prepared = _load(folder)
+    _log_overlap(prepared.report["overlap"])
+    return prepared
+
+
+def _load(folder: Path) -> PreparedData:
+    texts = json.loads((folder / "texts.json").read_text(encoding="utf-8"))
+    return PreparedData(
+        tokenizer=Tokenizer.load(folder / "tokenizer.model"),
+        train=TokenDataset(folder / "train.arrow"),
+        validation=TokenDataset(folder / "validation.arrow"),
+        validation_pairs=[(src, tgt) for src, tgt in texts["validation"]],
+        tests={name: [(src, tgt) for src, tgt in pairs] for name, pairs in texts["tests"].items()},
+        report=json.loads((folder / "report.json").read_text(encoding="utf-8")),
+    )
+
+
+def _log_overlap(overlap: dict[str, Any]) -> None:
+    """Say which held-out sets training text would give away; loudly if it stays in training."""
+    for name, found in overlap["sets"].items():
+        if found["pairs"]:
+            level, what = (logging.INFO, "removed") if overlap["removed"] else (logging.WARNING, "KEPT in training")
+            logger.log(
+                level,
+                "%d training pairs share a side with %s (%d the source, %d the target), such as %s: %s",
+                *(found["pairs"], name, found["source"], found["target"]),
+                *(" → ".join(found["examples"][0]), what),
+            )
+
+
+def _open_splits(data: DataConfig) -> dict[str, list[Corpus]]:
+    """Find the corpora of each split; validation and test may have none."""
+    if data.hub is not None and data.root is None:
+        splits = data.hub_splits or {"train": "train"}
+        corpora = {ours: [open_hub_split(theirs, data)] for ours, theirs in splits.items()}
+    else:
+        specs = {"train": data.train, "validation": data.validation, "test": data.test}
+        corpora = {
+            split: [corpus for spec in of_split for corpus in open_corpora(spec, data.root, data)]
+            for split, of_split in specs.items()
+        }
+    if not corpora.get("train"):
+        raise UserError("data.train is empty: give training corpora, as in data=files data.train=[train.tsv]")
+    return {split: corpora.get(split, []) for split in ("train", "validation", "test")}
+
+
+def _cache_key(data: DataConfig, tokenizer: TokenizerConfig, seed: int, splits: dict[str, list[Corpus]]) -> str:
+    """Hash everything that the prepared files depend on."""
+    inputs: dict[str, list[tuple[str, str, list[str]]]] = {}
+    for split, corpora in splits.items():
+        inputs[split] = []
+        for corpus in corpora:
+            try:
+                inputs[split].append((corpus.name, corpus.stem, digest_files(corpus.paths)))
+            except OSError as error:
+                raise explain_os_error(Path(error.filename), error) from error
+    settings = {key: value for key, value in dataclasses.asdict(data).items() if key not in _PLACES}
+    seeds = [] if splits["validation"] and splits["test"] else [seed]  # it draws the held-out pairs
+    versions = (_FORMAT, sentencepiece.__version__, unicodedata.unidata_version)
+    everything = [inputs, settings, dataclasses.asdict(tokenizer), seeds, versions]
+    return hashlib.blake2b(json.dumps(everything, sort_keys=True).encode(), digest_size=10).hexdigest()

@@ -1,0 +1,64 @@
+"""Cuts a text that is too long for the model into pieces that are not; knows neither model nor tokenizer."""
+
+import itertools
+import re
+from collections.abc import Callable, Sequence
+
+_CLOSERS = "[\"'”’»)\\]]*"
+_ABBREVIATIONS = r"(?<!\b[A-Z])(?<!\b(?:Mr|Ms|Dr|St|Sr|Jr))(?<!\bMrs)(?<!\bProf)"
+_SENTENCE_END = re.compile(rf"{_ABBREVIATIONS}[.?!…]+{_CLOSERS}\s+|[。！？]+{_CLOSERS}\s*")
+_CLAUSE_END = re.compile(rf"[;:,]+{_CLOSERS}\s+")
+_SPACE = re.compile(r"\s+")
+
+Lengths = Callable[[Sequence[str]], list[int]]  # tokens of each string
+
+
+def split_text(text: str, limit: int, lengths: Lengths) -> list[str]:
+    """Cut text at sentence ends; a sentence still too long at clauses, then at spaces, then anywhere.
+
+    Every sentence becomes a piece of its own, since models are trained on sentences; smaller parts are joined again
+    as far as the limit allows. Nothing but white space between pieces is lost.
+
+    Args:
+        text: what to cut.
+        limit: most tokens of a piece, at least as many as one character can have.
+        lengths: counts the tokens of each string.
+    """
+    pieces = _cut(text, _SENTENCE_END)
+    for cut_at in (_CLAUSE_END, _SPACE):
+        counts = lengths(pieces)
+        parts = [
+            [piece] if count <= limit else _join(_cut(piece, cut_at), limit, lengths)
+            for piece, count in zip(pieces, counts, strict=True)
+        ]
+        pieces = [piece for part in parts for piece in part]
+    return [part for piece in pieces for part in _halve(piece, limit, lengths)]
+
+
+def _cut(text: str, at: re.Pattern[str]) -> list[str]:
+    """Cut behind every match; no piece is empty."""
+    ends = [0, *(match.end() for match in at.finditer(text)), len(text)]
+    pieces = (text[start:end].strip() for start, end in itertools.pairwise(ends))
+    return [piece for piece in pieces if piece]
+
+
+def _join(parts: list[str], limit: int, lengths: Lengths) -> list[str]:
+    """Join neighbours that fit into limit tokens together; parts that are too long stay alone."""
+    joined: list[str] = []
+    room = 0
+    for part, count in zip(parts, lengths(parts), strict=True):
+        if joined and count <= room:
+            joined[-1] += " " + part
+            room -= count
+        else:
+            joined.append(part)
+            room = limit - count
+    return joined
+
+
+def _halve(text: str, limit: int, lengths: Lengths) -> list[str]:
+    """Cut in halves until every part has at most limit tokens."""
+    if len(text) < 2 or lengths([text])[0] <= limit:
+        return [text]
+    middle = len(text) // 2
+    return _halve(text[:middle], limit, lengths) + _halve(text[middle:], limit, lengths)

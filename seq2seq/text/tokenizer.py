@@ -1,0 +1,163 @@
+"""Text to subword ids and back: SentencePiece with fixed special ids; knows neither corpora nor tensors."""
+
+import io
+import random
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import sentencepiece
+
+from seq2seq.config import TokenizerConfig
+from seq2seq.errors import UserError
+from seq2seq.text.normalise import normalise
+from seq2seq.text.vocab import BOS, EOS, PAD, SPECIAL_IDS, UNK
+
+_NUM_THREADS = 4  # fixed: the sums of unigram training, hence the model's bytes, depend on it
+_SEED = 1  # of the sample of sentences
+_MAX_BYTES = 1 << 20  # of one sentence; longer ones are left out of the tokenizer's training
+_QUIET = 2  # log errors only
+
+
+class Tokenizer:
+    """Turns normalised text into ids and ids into text; `decode(encode(x)) == normalise(x)` given byte fallback."""
+
+    def __init__(self, model: bytes, name: str = "tokenizer.model") -> None:
+        """Load a SentencePiece model; name is what errors call it.
+
+        Raises:
+            UserError: the bytes are no SentencePiece model, or its special ids are others than ours.
+        """
+        self.model_bytes = model
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(model)
+        except RuntimeError as error:
+            raise UserError(f"{name} is damaged or no SentencePiece model ({len(model)} bytes)") from error
+        found = {
+            "pad_id": (self._processor.pad_id(), PAD),
+            "unk_id": (self._processor.unk_id(), UNK),
+            "bos_id": (self._processor.bos_id(), BOS),
+            "eos_id": (self._processor.eos_id(), EOS),
+        }
+        for key, (value, expected) in found.items():
+            if value != expected:
+                raise UserError(
+                    f"{name} has {key}={value}, expected {expected}: "
+                    f"retrain it with train.py or pass --{key}={expected} to spm_train"
+                )
+
+    @classmethod
+    def load(cls, path: Path) -> "Tokenizer":
+        """Read a `tokenizer.model`.
+
+        Raises:
+            UserError: the file is missing, unreadable, damaged, or its special ids are others than ours.
+        """
+        try:
+            return cls(path.read_bytes(), str(path))
+        except OSError as error:
+            raise UserError(f"{path} cannot be read ({error.strerror}): a tokenizer is expected there") from error
+
+    @classmethod
+    def from_bytes(cls, model: bytes) -> "Tokenizer":
+        """Wrap a serialised model.
+
+        Raises:
+            UserError: the bytes are no SentencePiece model, or its special ids are others than ours.
+        """
+        return cls(model)
+
+    @property
+    def vocab_size(self) -> int:
+        """Count the ids, special ones included."""
+        return self._processor.get_piece_size()
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Normalise and split texts into ids, without BOS and EOS; an empty text has none."""
+        return self._processor.encode([normalise(text) for text in texts])
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Join ids into texts of one line each; special ids are left out.
+
+        Raises:
+            IndexError: an id is not in the vocabulary.
+        """
+        texts = self._processor.decode([[int(i) for i in row if i not in SPECIAL_IDS] for row in ids]) if ids else []
+        return [normalise(text) for text in texts]
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """Spell ids as pieces, special ones too.
+
+        Raises:
+            IndexError: an id is not in the vocabulary.
+        """
+        return [self._processor.id_to_piece(int(i)) for i in ids]
+
+
+def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
+    """Learn a subword vocabulary of config.vocab_size ids; the same texts always give the same bytes.
+
+    Raises:
+        UserError: there is no text, or the vocabulary is larger than the texts can fill or smaller than they need.
+    """
+    model = io.BytesIO()
+    failures: list[Exception] = []  # of texts; SentencePiece would make one RuntimeError of each
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_feed(texts, config.input_sentence_size, failures),
+            model_writer=model,
+            model_type=config.type,
+            vocab_size=config.vocab_size,
+            byte_fallback=config.byte_fallback,
+            character_coverage=config.character_coverage,
+            shuffle_input_sentence=False,  # its own sampling differs from process to process
+            max_sentence_length=_MAX_BYTES,
+            normalization_rule_name="identity",
+            pad_id=PAD,
+            unk_id=UNK,
+            bos_id=BOS,
+            eos_id=EOS,
+            num_threads=_NUM_THREADS,
+            minloglevel=_QUIET,
+        )
+    except RuntimeError as error:
+        if failures:
+            raise failures[0] from None
+        raise UserError(_explain(str(error), config)) from error
+    return Tokenizer.from_bytes(model.getvalue())
+
+
+def _feed(texts: Iterable[str], size: int, failures: list[Exception]) -> Iterator[str]:
+    """Yield a sample of what there is to learn from; note what goes wrong with texts on the way."""
+    try:
+        yield from _sample((text for text in map(normalise, texts) if text), size)
+    except Exception as error:
+        failures.append(error)
+        raise
+
+
+def _sample(texts: Iterable[str], size: int) -> list[str]:
+    """Draw size of the texts, each with the same chance; all of them if there are no more."""
+    rng, sample = random.Random(_SEED), []
+    for i, text in enumerate(texts):
+        if i < size:
+            sample.append(text)
+        elif (place := int(rng.random() * (i + 1))) < size:
+            sample[place] = text
+    return sample
+
+
+def _explain(message: str, config: TokenizerConfig) -> str:
+    """Say in our settings' names what SentencePiece's trainer complains about."""
+    size = f"tokenizer.vocab_size={config.vocab_size}"
+    if match := re.search(r"value <= (\d+)", message):
+        return f"{size} is larger than the training text can fill: set it to at most {match[1]}"
+    if match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+        return (
+            f"{size} does not even hold the single characters: set it to at least {match[1]} "
+            f"or lower tokenizer.character_coverage={config.character_coverage}"
+        )
+    if "sentences_.empty()" in message:
+        return "there is no text to train a tokenizer on: see data.train"
+    return f"SentencePiece cannot train a tokenizer: {message}"

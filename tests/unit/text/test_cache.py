@@ -1,0 +1,127 @@
+"""A cached folder is whole or absent, built once, and never trusted blindly."""
+
+import logging
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from seq2seq.errors import UserError
+from seq2seq.text.cache import cache_root, cached_folder, digest_files
+
+
+class Builder:
+    """Writes two files and counts how often."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, folder: Path) -> None:
+        self.calls += 1
+        (folder / "a").write_text("alpha")
+        (folder / "b").write_text("beta")
+
+
+def test_the_second_time_nothing_is_built(tmp_path: Path):
+    build = Builder()
+    first = cached_folder(tmp_path / "new" / "root", "key", build)
+    assert cached_folder(tmp_path / "new" / "root", "key", build) == first
+    assert (first / "a").read_text() == "alpha"
+    assert build.calls == 1
+
+
+def test_another_key_is_another_folder(tmp_path: Path):
+    build = Builder()
+    assert cached_folder(tmp_path, "one", build) != cached_folder(tmp_path, "two", build)
+    assert build.calls == 2
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "missing", "no manifest", "bad manifest"])
+def test_a_damaged_folder_is_built_again_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str):
+    build = Builder()
+    folder = cached_folder(tmp_path, "key", build)
+    {
+        "cut": lambda: (folder / "a").write_text("alp"),
+        "changed": lambda: (folder / "b").write_text("bet4"),
+        "missing": lambda: (folder / "b").unlink(),
+        "no manifest": lambda: (folder / "manifest.json").unlink(),
+        "bad manifest": lambda: (folder / "manifest.json").write_text("[]"),
+    }[damage]()
+    with caplog.at_level(logging.WARNING):
+        cached_folder(tmp_path, "key", build)
+    assert build.calls == 2
+    assert (folder / "b").read_text() == "beta"
+    assert "is damaged: preparing it again" in caplog.text
+
+
+def test_a_build_that_fails_leaves_nothing_and_its_error_comes_through(tmp_path: Path):
+    def fail(folder: Path) -> None:
+        (folder / "half").write_text("x")
+        raise UserError("corpus.tsv:3 is bad")
+
+    with pytest.raises(UserError, match=r"^corpus.tsv:3 is bad$"):
+        cached_folder(tmp_path, "key", fail)
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
+    build = Builder()
+    cached_folder(tmp_path, "key", build)
+    assert build.calls == 1
+
+
+def test_what_a_killed_build_left_is_swept_away(tmp_path: Path):
+    def leave(folder: Path) -> None:
+        left.append(folder)
+        (folder / "a").write_text("half of it")
+        raise KeyboardInterrupt
+
+    left: list[Path] = []
+    with pytest.raises(KeyboardInterrupt):
+        cached_folder(tmp_path, "key", leave)
+    left[0].mkdir()  # as after a kill that gave no chance to clean up
+    (left[0] / "stale").write_text("x")
+    folder = cached_folder(tmp_path, "key", Builder())
+    assert sorted(path.name for path in folder.iterdir()) == ["a", "b", "manifest.json"]
+    assert not left[0].exists()
+
+
+def test_of_two_at_the_same_time_one_builds_and_the_other_waits(tmp_path: Path):
+    build = Builder()
+
+    def slowly(folder: Path) -> None:
+        time.sleep(0.2)
+        build(folder)
+
+    threads = [threading.Thread(target=cached_folder, args=(tmp_path, "key", slowly)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert build.calls == 1
+
+
+def test_a_place_that_cannot_be_written_names_the_setting(tmp_path: Path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UserError, match=r"data.cache=.*file/sub cannot be used \(Not a directory\): set data.cache"):
+        cached_folder(tmp_path / "file" / "sub", "key", Builder())
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path):
+    def fill(folder: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(UserError, match=r"cannot be used \(No space left on device\)"):
+        cached_folder(tmp_path, "key", fill)
+
+
+def test_the_environment_comes_before_the_setting(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SEQ2SEQ_CACHE", "/somewhere")
+    assert cache_root("~/other") == Path("/somewhere")
+    monkeypatch.setenv("SEQ2SEQ_CACHE", "")
+    assert cache_root("~/other") == Path.home() / "other"
+
+
+def test_digests_tell_contents_and_not_names(tmp_path: Path):
+    for name, content in (("a", b"x"), ("b", b"x"), ("c", b"y")):
+        (tmp_path / name).write_bytes(content)
+    a, b, c = digest_files(tmp_path / name for name in "abc")
+    assert a == b != c

@@ -1,0 +1,233 @@
+"""Every format reads the same pairs; every defect is one line that names the place."""
+
+import csv
+import gzip
+import json
+import lzma
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from seq2seq.config import DataConfig
+from seq2seq.errors import UserError
+from seq2seq.text.corpus import open_corpora, read_pairs
+
+PAIRS = [("Who is it?", "¿Quién es?"), ('She said "no", twice.', "Dijo «no», dos veces."), ("€5 😀", "5 € 😀")]
+
+
+def read(spec: str, root: Path, **settings: object) -> list[tuple[str, str]]:
+    return list(read_pairs(spec, str(root), DataConfig(**settings)))  # pyright: ignore[reportArgumentType]
+
+
+def write_tsv(path: Path) -> None:
+    path.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in PAIRS), encoding="utf-8")
+
+
+def write_csv(path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("id", "es", "en"), *((i, tgt, src) for i, (src, tgt) in enumerate(PAIRS))])
+
+
+def write_jsonl(path: Path) -> None:
+    path.write_text("".join(json.dumps({"es": tgt, "en": src}) + "\n" for src, tgt in PAIRS), encoding="utf-8")
+
+
+def write_nested_jsonl(path: Path) -> None:
+    rows = ({"id": 1, "translation": {"en": src, "es": tgt}} for src, tgt in PAIRS)
+    path.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
+
+
+def write_parquet(path: Path) -> None:
+    parquet.write_table(pa.table({"es": [tgt for _, tgt in PAIRS], "en": [src for src, _ in PAIRS]}), path)
+
+
+def write_nested_parquet(path: Path) -> None:
+    parquet.write_table(pa.table({"translation": [{"en": src, "es": tgt} for src, tgt in PAIRS]}), path)
+
+
+WRITERS = {
+    "a.tsv": write_tsv,
+    "a.csv": write_csv,
+    "a.jsonl": write_jsonl,
+    "b.jsonl": write_nested_jsonl,
+    "a.parquet": write_parquet,
+    "b.parquet": write_nested_parquet,
+}
+TEXT_WRITERS = {name: writer for name, writer in WRITERS.items() if not name.endswith("parquet")}
+
+
+@pytest.mark.parametrize(("name", "write"), WRITERS.items())
+def test_every_format_reads_the_same_pairs(tmp_path: Path, name: str, write: Callable[[Path], None]):
+    write(tmp_path / name)
+    assert read(name, tmp_path) == PAIRS
+
+
+@pytest.mark.parametrize(("name", "write"), TEXT_WRITERS.items())
+@pytest.mark.parametrize(("ending", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_compressed_text_reads_the_same_pairs(
+    tmp_path: Path, name: str, write: Callable[[Path], None], ending: str, compress: Callable[[bytes], bytes]
+):
+    write(tmp_path / name)
+    (tmp_path / (name + ending)).write_bytes(compress((tmp_path / name).read_bytes()))
+    assert read(name + ending, tmp_path) == PAIRS
+
+
+@pytest.mark.parametrize(("name", "write"), TEXT_WRITERS.items())
+def test_windows_line_ends_and_a_byte_order_mark_make_no_difference(
+    tmp_path: Path, name: str, write: Callable[[Path], None]
+):
+    write(tmp_path / name)
+    text = (tmp_path / name).read_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+    (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text)
+    assert read(name, tmp_path) == PAIRS
+
+
+@pytest.mark.parametrize(("ending", "opener"), [("", open), (".gz", gzip.open), (".xz", lzma.open)])
+def test_parallel_files_are_read_side_by_side(tmp_path: Path, ending: str, opener: Callable):
+    for language, side in (("en", 0), ("es", 1)):
+        with opener(tmp_path / f"news+c++.{language}{ending}", "wt", encoding="utf-8", newline="\r\n") as file:
+            file.write("\ufeff" + "\n".join(pair[side] for pair in PAIRS))
+    spec = f"news+c++.en{ending}+news+c++.es{ending}"
+    assert read(spec, tmp_path) == PAIRS
+    assert [corpus.stem for corpus in open_corpora(spec, str(tmp_path), DataConfig())] == ["news+c++"]
+
+
+def test_patterns_expand_sorted_and_names_start_at_the_root(tmp_path: Path):
+    (tmp_path / "corpora").mkdir()
+    for name in ("b.tsv", "a.tsv", "c.txt", "[x].tsv"):
+        (tmp_path / "corpora" / name).write_text(f"{name}\tx\n")
+    corpora = open_corpora("corpora/*.tsv", str(tmp_path), DataConfig())
+    assert [corpus.name for corpus in corpora] == ["corpora/[x].tsv", "corpora/a.tsv", "corpora/b.tsv"]
+    assert read("corpora/[x].tsv", tmp_path) == [("[x].tsv", "x")]
+
+
+def test_patterns_of_parallel_files_pair_up(tmp_path: Path):
+    for name in ("1.en", "1.es", "2.en", "2.es"):
+        (tmp_path / name).write_text(name + "\n")
+    assert read("*.en+*.es", tmp_path) == [("1.en", "1.es"), ("2.en", "2.es")]
+    (tmp_path / "3.en").write_text("3.en\n")
+    with pytest.raises(UserError, match=r"\*.en\+\*.es matches 3 source files but 2 target files"):
+        read("*.en+*.es", tmp_path)
+
+
+def test_parallel_patterns_whose_names_disagree_are_refused(tmp_path: Path):
+    for name in ("a.en", "c.en", "a.es", "b.es"):
+        (tmp_path / name).write_text(name + "\n")
+    with pytest.raises(UserError, match=r"\*.en\+\*.es would pair c.en with b.es"):
+        read("*.en+*.es", tmp_path)
+
+
+def test_paths_without_a_root_start_at_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    write_tsv(tmp_path / "a.tsv")
+    monkeypatch.chdir(tmp_path)
+    assert list(read_pairs("a.tsv", None, DataConfig())) == PAIRS
+    assert list(read_pairs(str(tmp_path / "a.tsv"), "elsewhere", DataConfig())) == PAIRS
+
+
+def test_reading_is_lazy(tmp_path: Path):
+    (tmp_path / "a.tsv").write_text("a\tb\nbroken\n")
+    pairs = read_pairs("a.tsv", str(tmp_path), DataConfig())
+    assert next(pairs) == ("a", "b")
+    with pytest.raises(UserError, match=r"a.tsv:2 "):
+        next(pairs)
+
+
+def test_columns_can_be_named(tmp_path: Path):
+    parquet.write_table(
+        pa.table({"english": ["a"], "non_english": ["b"], "en": ["c"], "es": ["d"]}), tmp_path / "a.parquet"
+    )
+    assert read("a.parquet", tmp_path, columns=["english", "non_english"]) == [("a", "b")]
+    assert read("a.parquet", tmp_path) == [("c", "d")]
+
+
+def test_other_languages_select_other_columns(tmp_path: Path):
+    (tmp_path / "a.jsonl").write_text('{"translation": {"fr": "oui", "es": "sí", "en": "yes"}}\n')
+    assert read("a.jsonl", tmp_path, src_lang="fr", tgt_lang="en") == [("oui", "yes")]
+
+
+def test_a_null_is_read_as_empty_text(tmp_path: Path):
+    (tmp_path / "a.jsonl").write_text('{"en": null, "es": "x"}\n\n{"en": "y", "es": "z"}\n')
+    assert read("a.jsonl", tmp_path) == [("", "x"), ("y", "z")]
+
+
+def test_a_quoted_line_end_in_csv_is_part_of_the_text(tmp_path: Path):
+    (tmp_path / "a.csv").write_text('en,es\n"a\nb",c\n')
+    assert read("a.csv", tmp_path) == [("a\nb", "c")]
+
+
+DEFECTS = {
+    "one field": ("a.tsv", b"a\tb\nab\n", r"a.tsv:2 has 1 tab-separated fields, expected 2"),
+    "three fields": ("a.tsv", b"a\tb\tc\n", r"a.tsv:1 has 3 tab-separated fields, expected 2"),
+    "not UTF-8": ("a.tsv", b"a\tb\na\tni\xf1o\n", r"a.tsv:2 is not UTF-8 \(byte 0xf1 at column 5\)"),
+    "NUL at the start": ("a.tsv", b"\x7fELF\0\0", r"a.tsv is binary, not UTF-8 text"),
+    "NUL far on": ("a.tsv", b"a\tb\n" * 9000 + b"\0\tb\n", r"a.tsv is binary, not UTF-8 text"),
+    "UTF-16": ("a.csv", "en,es".encode("utf-16"), r"a.csv is binary, not UTF-8 text"),
+    "empty": ("a.tsv", b"", r"a.tsv is empty"),
+    "only a header": ("a.csv", b"en,es\n", r"a.csv is empty"),
+    "no gzip": ("a.tsv.gz", b"a\tb\n", r"a.tsv.gz is damaged or no gz data"),
+    "cut gzip": ("a.tsv.gz", gzip.compress(b"a\tb\n" * 99)[:-9], r"a.tsv.gz is damaged or no gz data"),
+    "no xz": ("a.tsv.xz", b"a\tb\n", r"a.tsv.xz is damaged or no xz data"),
+    "cut xz": (
+        "a.jsonl.xz",
+        lzma.compress(b'{"en": "", "es": ""}\n' * 99)[:-9],
+        r"a.jsonl.xz is damaged or no xz data",
+    ),
+    "no such column": ("a.csv", b"english,es\na,b\n", r"a.csv has no column en; it has english, es: set data.columns"),
+    "short row": ("a.csv", b"en,es\na,b\na\n", r"a.csv:3 has 1 fields but the header has 2"),
+    "open quote": ("a.csv", b'en,es\na,"b\n', r"a.csv:2 is not CSV"),
+    "no JSON": ("a.jsonl", b'{"en": "a", "es": "b"}\n{"en"\n', r"a.jsonl:2 is not JSON"),
+    "no JSON object": ("a.jsonl", b"[1]\n", r"a.jsonl:1 is no JSON object"),
+    "missing key": ("a.jsonl", b'{"en": "a", "fr": "b"}\n', r"a.jsonl:1 has no column es; it has en, fr"),
+    "missing language": ("a.jsonl", b'{"translation": {"en": "a"}}\n', r"a.jsonl:1 has no translation.es, found en"),
+    "number for text": ("a.jsonl", b'{"en": "a", "es": 5}\n', r"a.jsonl:1 has int 5 in es, expected text"),
+    "no Parquet": ("a.parquet", b"PAR1 not really", r"a.parquet is damaged or no Parquet file"),
+    "unknown ending": ("a.txt", b"a\tb\n", r"a.txt has an unknown ending: expected .tsv"),
+    "compressed Parquet": ("a.parquet.gz", b"", r"a.parquet.gz has an unknown ending"),
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_defect_is_one_line_that_names_the_place(tmp_path: Path, defect: str):
+    name, content, message = DEFECTS[defect]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=message) as caught:
+        read(name, tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_parallel_files_of_unequal_length_tell_both_counts(tmp_path: Path):
+    (tmp_path / "a.en").write_text("1\n2\n3\n4\n5\n")
+    (tmp_path / "a.es").write_text("1\n2\n")
+    with pytest.raises(UserError, match=r"a.en has 5 lines but .*a.es has 2: they must be parallel"):
+        read("a.en+a.es", tmp_path)
+    with pytest.raises(UserError, match=r"a.es has 2 lines but .*a.en has 5: they must be parallel"):
+        read("a.es+a.en", tmp_path)
+
+
+def test_a_missing_file_is_named_with_the_way_out(tmp_path: Path):
+    with pytest.raises(UserError, match=rf"{tmp_path}/a.tsv does not exist: check the path and data.root"):
+        read("a.tsv", tmp_path)
+    (tmp_path / "a.en").write_text("x\n")
+    with pytest.raises(UserError, match=re.escape(f"{tmp_path}/a.es does not exist")):
+        read("a.en+a.es", tmp_path)
+
+
+def test_a_pattern_without_a_match_is_refused(tmp_path: Path):
+    with pytest.raises(UserError, match=r"\*.tsv matches no file: check the pattern and data.root"):
+        read("*.tsv", tmp_path)
+
+
+def test_a_folder_is_refused(tmp_path: Path):
+    (tmp_path / "corpus").mkdir()
+    with pytest.raises(UserError, match=r"corpus is a folder: name the files in it"):
+        read("corpus", tmp_path)
+
+
+def test_real_corpora_are_read_whole(shared_data: Path):
+    assert len(read("tatoeba/train.tsv", shared_data)) == 107_990
+    assert len(read("tests/newstest2012.en+tests/newstest2012.es", shared_data)) == 3_003
+    assert len(read("corpora/ud_*.tsv.xz", shared_data)) == 999

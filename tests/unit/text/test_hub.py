@@ -1,0 +1,97 @@
+"""Hub sets are loaded by the hub's own client, here from local folders of the hub's layout."""
+
+from pathlib import Path
+
+import datasets
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from seq2seq.config import DataConfig
+from seq2seq.errors import UserError
+from seq2seq.text.hub import open_hub_split
+
+TRAIN = [("Who is it?", "¿Quién es?"), ("It is blue.", "Es azul.")]
+DEV = [("Yes.", "Sí.")]
+
+
+@pytest.fixture(autouse=True)
+def _private_hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path / "hub-cache"))
+    datasets.disable_progress_bars()
+
+
+def make_set(folder: Path, table: dict[str, dict[str, pa.Table]]) -> Path:
+    card = ["---", "configs:"]
+    for config, splits in table.items():
+        (folder / config).mkdir(parents=True)
+        card += [f"- config_name: {config}", "  data_files:"]
+        for split, rows in splits.items():
+            parquet.write_table(rows, folder / config / f"{split}-00000-of-00001.parquet")
+            card.append(f"  - {{split: {split}, path: {config}/{split}-*}}")
+    (folder / "README.md").write_text("\n".join([*card, "---", "# A set"]), encoding="utf-8")
+    return folder
+
+
+def nested(pairs: list[tuple[str, str]]) -> pa.Table:
+    return pa.table({"translation": [{"en": src, "es": tgt} for src, tgt in pairs]})
+
+
+def flat(pairs: list[tuple[str, str]]) -> pa.Table:
+    return pa.table({"english": [src for src, _ in pairs], "non_english": [tgt for _, tgt in pairs]})
+
+
+@pytest.fixture
+def opus_like(tmp_path: Path) -> Path:
+    french = nested([("Yes.", "Oui.")])
+    return make_set(
+        tmp_path / "set", {"en-es": {"train": nested(TRAIN), "dev": nested(DEV)}, "en-fr": {"train": french}}
+    )
+
+
+def test_a_split_of_a_configuration_is_read(opus_like: Path):
+    data = DataConfig(hub=f"{opus_like}:en-es")
+    assert list(open_hub_split("train", data).pairs()) == TRAIN
+    assert list(open_hub_split("dev", data).pairs()) == DEV
+
+
+def test_named_columns_are_read(tmp_path: Path):
+    folder = make_set(tmp_path / "set", {"en-es": {"train": flat(TRAIN), "dev": flat(DEV)}})
+    data = DataConfig(hub=f"{folder}:en-es", columns=["english", "non_english"])
+    assert list(open_hub_split("dev", data).pairs()) == DEV
+
+
+def test_more_rows_than_one_batch_keep_their_order(tmp_path: Path):
+    pairs = [(f"source {i}", f"objetivo {i}") for i in range(2_345)]
+    folder = make_set(tmp_path / "set", {"en-es": {"train": nested(pairs), "dev": nested(DEV)}})
+    assert list(open_hub_split("train", DataConfig(hub=f"{folder}:en-es")).pairs()) == pairs
+
+
+def test_the_files_behind_a_split_tell_its_contents(opus_like: Path):
+    corpus = open_hub_split("train", DataConfig(hub=f"{opus_like}:en-es"))
+    assert corpus.paths
+    assert all(path.is_file() for path in corpus.paths)
+    assert corpus.name == f"{opus_like}:en-es[train]"
+
+
+def test_a_missing_column_lists_those_there_are(tmp_path: Path):
+    folder = make_set(tmp_path / "set", {"en-es": {"train": flat(TRAIN), "dev": flat(DEV)}})
+    with pytest.raises(UserError, match=r"\[train\] has no column en; it has english, non_english: set data.columns"):
+        list(open_hub_split("train", DataConfig(hub=f"{folder}:en-es")).pairs())
+
+
+@pytest.mark.parametrize(("config", "split"), [("en-de", "train"), ("en-es", "test")])
+def test_an_unknown_configuration_or_split_is_one_line(opus_like: Path, config: str, split: str):
+    with pytest.raises(UserError, match=rf"data.hub=.*:{config}\[{split}\] cannot be loaded \(ValueError") as caught:
+        open_hub_split(split, DataConfig(hub=f"{opus_like}:{config}"))
+    assert "\n" not in str(caught.value)
+
+
+def test_no_connection_is_one_line_with_the_way_out(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(
+        UserError, match=r"data.hub=nobody/nothing:en-es\[train\] cannot be loaded .*or give files with"
+    ) as e:
+        open_hub_split("train", DataConfig(hub="nobody/nothing:en-es"))
+    assert "\n" not in str(e.value)

@@ -1,0 +1,202 @@
+"""The tokenizer loses nothing, is reproducible, and says what is wrong."""
+
+import hashlib
+import pickle
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sentencepiece
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seq2seq.config import TokenizerConfig
+from seq2seq.errors import UserError
+from seq2seq.text.normalise import normalise
+from seq2seq.text.tokenizer import Tokenizer, _sample, train_tokenizer
+from seq2seq.text.vocab import BOS, EOS, PAD, SPECIAL_IDS, UNK
+
+
+def make_texts() -> list[str]:
+    """600 sentences of made-up words, in which a vocabulary can find a few hundred pieces."""
+    rng = random.Random(5)
+    syllables = [consonant + vowel for consonant in "bcdfglmnñprst" for vowel in "aeiouáé"]
+    words = ["".join(rng.choices(syllables, k=rng.randint(1, 4))) for _ in range(300)]
+    frames = ("¿{}?", "¡{}!", "{}.", "{}, 5 €.", "«{}»")
+    return [rng.choice(frames).format(" ".join(rng.choices(words, k=rng.randint(2, 9)))) for _ in range(600)]
+
+
+TEXTS = make_texts()
+
+
+def config(**changes: object) -> TokenizerConfig:
+    return TokenizerConfig(**({"vocab_size": 380} | changes))  # pyright: ignore[reportArgumentType]
+
+
+@pytest.fixture(scope="module", params=["unigram", "bpe"])
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    return train_tokenizer(TEXTS, config(type=request.param))
+
+
+@given(text=st.text(st.characters(codec="utf-8") | st.sampled_from("¿¡ñ€ü😀▁ \n")))
+def test_decoding_an_encoding_gives_the_normalised_text(tokenizer: Tokenizer, text: str):
+    assert tokenizer.decode(tokenizer.encode([text])) == [normalise(text)]
+
+
+@pytest.mark.parametrize(
+    "text", ["¿Qué? ¡Sí! Ñandú, pingüino: 5 €", "😀 👨‍👩‍👧", "日本語", "<s> </s> <unk> <pad> <0x41>", "▁a", ""]
+)
+def test_unseen_characters_and_look_alikes_of_special_pieces_survive(tokenizer: Tokenizer, text: str):
+    (ids,) = tokenizer.encode([text])
+    assert tokenizer.decode([ids]) == [normalise(text)]
+    assert not set(ids) & set(SPECIAL_IDS)
+
+
+def test_composed_and_decomposed_spellings_have_the_same_ids(tokenizer: Tokenizer):
+    composed, decomposed = tokenizer.encode(["niño", "  nin\u0303o\t"])
+    assert composed == decomposed
+
+
+def test_special_ids_are_the_fixed_ones_and_decode_to_nothing(tokenizer: Tokenizer):
+    assert tokenizer.tokens([PAD, UNK, BOS, EOS]) == ["<pad>", "<unk>", "<s>", "</s>"]
+    (ids,) = tokenizer.encode(["¿Qué es?"])
+    assert tokenizer.decode([[BOS, *ids, EOS, PAD, PAD], []]) == ["¿Qué es?", ""]
+
+
+def test_a_decoded_text_is_one_line_even_if_its_bytes_are_a_line_end(tokenizer: Tokenizer):
+    line_end = next(i for i in range(tokenizer.vocab_size) if tokenizer.tokens([i]) == ["<0x0A>"])
+    word = tokenizer.encode(["pan."])[0]
+    assert tokenizer.decode([[*word, line_end, *word]]) == ["pan. pan."]
+
+
+def test_pieces_spell_the_text(tokenizer: Tokenizer):
+    (ids,) = tokenizer.encode(["la casa"])
+    assert "".join(tokenizer.tokens(ids)) == "▁la▁casa"
+
+
+def test_empty_batches_are_empty(tokenizer: Tokenizer):
+    assert tokenizer.encode([]) == []
+    assert tokenizer.decode([]) == []
+
+
+def test_an_id_outside_the_vocabulary_is_refused(tokenizer: Tokenizer):
+    with pytest.raises(IndexError):
+        tokenizer.decode([[tokenizer.vocab_size]])
+
+
+def test_the_vocabulary_has_the_size_asked_for(tokenizer: Tokenizer):
+    assert tokenizer.vocab_size == 380
+
+
+def test_bytes_file_and_pickle_give_the_same_tokenizer(tokenizer: Tokenizer, tmp_path: Path):
+    path = tmp_path / "tokenizer.model"
+    path.write_bytes(tokenizer.model_bytes)
+    for copy in (
+        Tokenizer.load(path),
+        Tokenizer.from_bytes(tokenizer.model_bytes),
+        pickle.loads(pickle.dumps(tokenizer)),
+    ):
+        assert copy.encode(TEXTS[:20]) == tokenizer.encode(TEXTS[:20])
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_the_same_texts_give_the_same_bytes_in_every_process(kind: str):
+    """SentencePiece's own sampling repeats itself within a process only."""
+    program = (
+        "import hashlib, sys\n"
+        "from seq2seq.config import TokenizerConfig\n"
+        "from seq2seq.text.tokenizer import train_tokenizer\n"
+        f"config = TokenizerConfig(type={kind!r}, vocab_size=380, input_sentence_size=500)\n"
+        "texts = [line.decode() for line in sys.stdin.buffer]\n"
+        "print(hashlib.sha256(train_tokenizer(texts, config).model_bytes).hexdigest())\n"
+    )
+    text = "\n".join(TEXTS).encode()
+    digests = [subprocess.check_output([sys.executable, "-c", program], input=text) for _ in range(2)]
+    assert digests[0] == digests[1]
+    here = train_tokenizer(TEXTS, config(type=kind, input_sentence_size=500)).model_bytes
+    assert digests[0].decode().strip() == hashlib.sha256(here).hexdigest()
+
+
+def test_only_as_many_sentences_as_set_are_learnt_from():
+    texts = ["日本", *TEXTS]
+    whole = train_tokenizer(texts, config(vocab_size=330, character_coverage=1.0))
+    sampled = train_tokenizer(texts, config(vocab_size=330, character_coverage=1.0, input_sentence_size=150))
+    assert "日" in "".join(whole.tokens(whole.encode(["日本"])[0]))
+    assert "日" not in "".join(sampled.tokens(sampled.encode(["日本"])[0]))
+
+
+def test_a_sample_is_drawn_evenly_from_beginning_and_end():
+    drawn = [int(text) for text in _sample(map(str, range(10_000)), 2_000)]
+    assert len(set(drawn)) == len(drawn) == 2_000
+    assert [sum(i // 2_500 == quarter for i in drawn) for quarter in range(4)] == pytest.approx([500] * 4, abs=75)
+    assert _sample(["a", "b"], 2) == ["a", "b"]
+
+
+def test_without_byte_fallback_an_unseen_character_is_unknown():
+    tokenizer = train_tokenizer(TEXTS, config(byte_fallback=False, vocab_size=100))
+    assert UNK in tokenizer.encode(["日"])[0]
+
+
+def test_a_sentence_of_ten_thousand_words_is_learnt_from():
+    tokenizer = train_tokenizer([" ".join(TEXTS)], config())
+    assert tokenizer.decode(tokenizer.encode([" ".join(TEXTS)])) == [" ".join(TEXTS)]
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_vocabulary_too_large_names_the_setting_and_a_size_that_works(kind: str):
+    pattern = r"^tokenizer.vocab_size=90000 is larger than .*: set it to at most (\d+)$"
+    with pytest.raises(UserError, match=pattern) as caught:
+        train_tokenizer(TEXTS, config(type=kind, vocab_size=90_000))
+    largest = int(str(caught.value).split()[-1])
+    assert train_tokenizer(TEXTS, config(type=kind, vocab_size=largest)).vocab_size == largest
+    with pytest.raises(UserError, match=f"at most {largest}$"):
+        train_tokenizer(TEXTS, config(type=kind, vocab_size=largest + 1))
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_vocabulary_too_small_names_the_setting_and_a_size_that_works(kind: str):
+    with pytest.raises(
+        UserError, match=r"^tokenizer.vocab_size=20 does not .*: set it to at least \d+ or lower"
+    ) as caught:
+        train_tokenizer(TEXTS, config(type=kind, vocab_size=20))
+    smallest = int(str(caught.value).split("at least ")[1].split()[0])
+    assert train_tokenizer(TEXTS, config(type=kind, vocab_size=smallest)).vocab_size == smallest
+
+
+@pytest.mark.parametrize("texts", [[], ["", " \u200b "]])
+def test_no_text_to_learn_from_is_refused(texts: list[str]):
+    with pytest.raises(UserError, match="no text to train a tokenizer on"):
+        train_tokenizer(texts, config())
+
+
+def test_an_error_while_reading_the_texts_comes_through_unchanged():
+    def texts() -> Iterator[str]:
+        yield from TEXTS
+        raise UserError("corpus.tsv:7 has 1 field")
+
+    with pytest.raises(UserError, match=r"^corpus.tsv:7 has 1 field$"):
+        train_tokenizer(texts(), config())
+
+
+def test_a_missing_model_is_one_line(tmp_path: Path):
+    with pytest.raises(UserError, match=r"tokenizer.model cannot be read \(No such file"):
+        Tokenizer.load(tmp_path / "tokenizer.model")
+
+
+@pytest.mark.parametrize("keep", [0, 3, 2000])
+def test_a_damaged_model_is_one_line(tokenizer: Tokenizer, tmp_path: Path, keep: int):
+    path = tmp_path / "tokenizer.model"
+    path.write_bytes(tokenizer.model_bytes[:keep])
+    with pytest.raises(UserError, match=f"tokenizer.model is damaged or no SentencePiece model \\({keep} bytes\\)"):
+        Tokenizer.load(path)
+
+
+def test_a_model_with_other_special_ids_is_refused(tmp_path: Path):
+    sentencepiece.SentencePieceTrainer.train(  # pyright: ignore[reportAttributeAccessIssue]
+        sentence_iterator=iter(TEXTS), model_prefix=str(tmp_path / "foreign"), vocab_size=100, minloglevel=2
+    )
+    with pytest.raises(UserError, match=r"foreign.model has pad_id=-1, expected 0: retrain"):
+        Tokenizer.load(tmp_path / "foreign.model")
