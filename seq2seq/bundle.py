@@ -1,0 +1,167 @@
+"""The bundle: a folder with everything needed to translate and nothing to train; no pickle, no code from files."""
+
+import contextlib
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from seq2seq.config import ModelConfig, SearchConfig, model_config_from_plain, search_config_from_plain, to_plain
+from seq2seq.errors import UserError
+from seq2seq.model.transformer import Transformer
+from seq2seq.text.tokenizer import Tokenizer
+
+FORMAT_VERSION = 1  # raised when an older version could not read the folder
+WEIGHTS, CONFIG, TOKENIZER, CARD = "model.safetensors", "config.json", "tokenizer.model", "README.md"
+ARCHITECTURE = "seq2seq-transformer"
+
+
+@dataclass
+class BundleConfig:
+    """The settings of a bundle."""
+
+    model: ModelConfig
+    search: SearchConfig
+    src_lang: str = "en"
+    tgt_lang: str = "es"
+
+
+@dataclass
+class Bundle:
+    """A model that can translate: weights, tokenizer, and the settings both need."""
+
+    model: Transformer
+    tokenizer: Tokenizer
+    config: BundleConfig
+
+
+def save_bundle(folder: Path, bundle: Bundle, card: str) -> None:
+    """Write the bundle; the folder is whole or as it was before.
+
+    card is the text of its README.md, a Hugging Face model card.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    values = {
+        "architecture": ARCHITECTURE,
+        "format_version": FORMAT_VERSION,
+        "src_lang": bundle.config.src_lang,
+        "tgt_lang": bundle.config.tgt_lang,
+        "vocab_size": bundle.model.vocab_size,
+        "tokenizer_sha256": hashlib.sha256(bundle.tokenizer.model_bytes).hexdigest(),
+        "model": to_plain(bundle.config.model),
+        "search": to_plain(bundle.config.search),
+    }
+    with replaced_folder(folder) as draft:
+        weights = {name: tensor.detach().to("cpu").contiguous() for name, tensor in bundle.model.state_dict().items()}
+        save_file(weights, draft / WEIGHTS, metadata={"format": "pt"})
+        (draft / CONFIG).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        (draft / TOKENIZER).write_bytes(bundle.tokenizer.model_bytes)
+        (draft / CARD).write_text(card, encoding="utf-8")
+
+
+def load_bundle(folder: Path) -> Bundle:
+    """Read a bundle on the CPU, in evaluation mode.
+
+    Nothing in the folder is executed and no class is looked up by a name in it; sizes are compared with the weights
+    file's header before any memory is taken.
+
+    Raises:
+        UserError: a file is missing, damaged, or does not belong to the others; the message names it.
+    """
+    if not folder.is_dir():
+        raise UserError(f"no model at {folder}: give a bundle's folder, or train one with `python train.py`")
+    for name in (CONFIG, WEIGHTS, TOKENIZER):
+        if not (folder / name).is_file():
+            raise UserError(f"{folder} is not a whole model: {name} is missing")
+    values, config = _read_config(folder / CONFIG)
+    tokenizer = Tokenizer.load(folder / TOKENIZER)
+    if hashlib.sha256(tokenizer.model_bytes).hexdigest() != values["tokenizer_sha256"]:
+        raise UserError(f"{folder / TOKENIZER} is not the tokenizer that this model was trained with")
+    with torch.device("meta"):
+        model = Transformer(config.model, values["vocab_size"])
+    model.load_state_dict(_read_weights(folder / WEIGHTS, model.state_dict()), assign=True)
+    return Bundle(model.eval(), tokenizer, config)
+
+
+@contextlib.contextmanager
+def replaced_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder to write to, which takes the given one's place at the end of the block, or vanishes.
+
+    Raises:
+        UserError: it cannot be written (permissions, disk full).
+    """
+    draft = None
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        yield draft
+        draft.chmod(0o755)
+        old = draft.with_name(draft.name + "-old")
+        if folder.exists():
+            folder.rename(old)
+        draft.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"cannot write {folder}: {getattr(error, 'strerror', None) or error}") from error
+    finally:
+        if draft is not None:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def _read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
+    """config.json, checked: its plain values, and its settings as dataclasses."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from error
+    if not isinstance(values, dict) or values.get("architecture") != ARCHITECTURE:
+        raise UserError(f"{path} is not a model of this program: its architecture is not {ARCHITECTURE}")
+    if values.get("format_version") != FORMAT_VERSION:
+        raise UserError(
+            f"{path} has format_version={values.get('format_version')}, this version reads {FORMAT_VERSION}: "
+            "use the version that wrote it"
+        )
+    types = {
+        "src_lang": str,
+        "tgt_lang": str,
+        "vocab_size": int,
+        "tokenizer_sha256": str,
+        "model": dict,
+        "search": dict,
+    }
+    for key, kind in types.items():
+        if not isinstance(values.get(key), kind):
+            raise UserError(f"{path} is damaged: {key}={values.get(key)!r}, expected {kind.__name__}")
+    try:
+        model, search = model_config_from_plain(values["model"]), search_config_from_plain(values["search"])
+    except UserError as error:
+        raise UserError(f"{path} is damaged: {error}") from error
+    if max(model.num_encoder_layers, model.num_decoder_layers) > 1000:
+        raise UserError(f"{path} is damaged: more than 1000 layers")
+    return values, BundleConfig(model, search, values["src_lang"], values["tgt_lang"])
+
+
+def _read_weights(path: Path, expected: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The weights, after their names and shapes were compared with the model's."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no dict)
+        shapes = {name: tuple(tensor.shape) for name, tensor in expected.items()}
+        for name in sorted(shapes.keys() | found.keys()):
+            if shapes.get(name) != found.get(name):
+                told = f"{name} is {found.get(name, 'missing')}, {CONFIG} wants {shapes.get(name, 'none')}"
+                raise UserError(f"{path} does not belong to its {CONFIG}: {told}")
+        return {name: tensor.float() for name, tensor in load_file(path).items()}
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path} is damaged ({error}): copy the model folder again") from error

@@ -1,0 +1,35 @@
+"""Where computing happens, and how it says that memory ran out; knows nothing else."""
+
+import torch
+
+from seq2seq.errors import UserError
+
+
+def choose_device(name: str) -> torch.device:
+    """Find the device that a user named: cpu, cuda, cuda:N, or auto for a GPU if there is one.
+
+    Raises:
+        UserError: the name is unknown or that device is not there.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    kind, _, number = name.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
+        raise UserError(f"device {name!r} is not known: use cpu, cuda, cuda:N or auto")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise UserError(
+            f"device {name} is asked for but no CUDA device is there: use cpu or install a CUDA build of PyTorch"
+        )
+    if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
+        raise UserError(
+            f"device {name} is not there: this machine has {torch.cuda.device_count()} (cuda:0 is the first)"
+        )
+    return torch.device(name)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether an exception means that a smaller batch could work."""
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    message = str(error).lower()
+    return "out of memory" in message or "defaultcpuallocator" in message

@@ -1,0 +1,1 @@
+"""Batches to weights: loss, schedule, Lightning module, callbacks, a whole run."""

@@ -1,0 +1,99 @@
+"""What happens in one update: loss, global normalisation, clipping, optimizer. Knows no files and no search."""
+
+from typing import Any
+
+import lightning as L
+import torch
+from torch import Tensor
+
+from seq2seq.config import TrainingConfig
+from seq2seq.errors import UserError
+from seq2seq.model.transformer import Transformer
+from seq2seq.text.batching import Batch
+from seq2seq.text.vocab import PAD
+from seq2seq.training.loss import cross_entropy
+from seq2seq.training.schedule import learning_rate
+
+
+class TranslationModule(L.LightningModule):
+    """Trains an encoder-decoder on `Batch`es.
+
+    An update's gradient is that of the loss per target token over all its micro-batches and ranks together: each
+    micro-batch adds its sum, and one division by the global count comes before clipping.
+    """
+
+    def __init__(self, model: Transformer, config: TrainingConfig) -> None:
+        super().__init__()
+        self.model = model
+        self.config = config
+        self.progress = 0.0  # share of the run's budget spent; set by the Budget callback
+        self._tokens: Tensor | None = None  # target tokens since the last update, on this rank
+        self.last_nll: Tensor | None = None  # of the last micro-batch: nats, summed
+        self.last_tokens: Tensor | None = None
+        self.grad_norm: Tensor | None = None  # of the last update's gradient per token, before clipping
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """The micro-batch's summed smoothed loss, over a constant that `configure_gradient_clipping` undoes."""
+        loss, self.last_nll, self.last_tokens = self._loss(batch, self.config.label_smoothing)
+        self._tokens = self.last_tokens if self._tokens is None else self._tokens + self.last_tokens
+        return loss / self.config.max_tokens
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        """Log the loss per target token (nats), unsmoothed."""
+        _, nll, tokens = self._loss(batch, 0.0)
+        self.log("val_loss", nll / tokens, batch_size=int(tokens), sync_dist=True, prog_bar=False)
+
+    def _loss(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+        hidden = self.model(batch.src, batch.tgt_in)
+        return cross_entropy(hidden, self.model.embedding.weight, batch.tgt_out, pad=PAD, smoothing=smoothing)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """AdamW (Loshchilov & Hutter 2019), fused; biases, norms and embeddings are not decayed."""
+        config = self.config
+        parameters = [p for p in self.model.parameters() if p.requires_grad]
+        embedding = self.model.embedding.weight
+        decayed = [p for p in parameters if p.ndim > 1 and p is not embedding]
+        others = [p for p in parameters if p.ndim <= 1 or p is embedding]
+        groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
+        betas = (config.betas[0], config.betas[1])
+        return torch.optim.AdamW(groups, lr=config.learning_rate, betas=betas, eps=config.eps, fused=True)
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Set the learning rate of the update that this batch belongs to."""
+        rate = learning_rate(self.config, self.global_step, self.progress)
+        for optimizer in self.trainer.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: Any,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Make the summed gradient one per target token and clip its norm, in one pass over it."""
+        assert self._tokens is not None
+        tokens, ranks = self._tokens.clone(), self.trainer.world_size
+        if ranks > 1:
+            torch.distributed.all_reduce(tokens)
+        self._tokens = None
+        # Undoes training_step's constant, Lightning's mean over micro-batches and DDP's mean over ranks.
+        per_token = self.config.max_tokens * self.trainer.accumulate_grad_batches * ranks / tokens
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        self.grad_norm = torch.nn.utils.get_total_norm(gradients) * per_token
+        clip = self.config.clip_norm
+        scale = per_token * (clip / self.grad_norm.clamp(min=clip)) if clip else per_token
+        for gradient in gradients:
+            gradient.mul_(scale)
+
+    def require_finite(self) -> None:
+        """Stop before a broken update can be saved.
+
+        Raises:
+            UserError: the last update's gradient was infinite or not a number.
+        """
+        if self.grad_norm is not None and not bool(torch.isfinite(self.grad_norm)):
+            raise UserError(
+                f"the loss is not a number at update {self.global_step}: training stops, the last checkpoint is good. "
+                "Lower training.learning_rate, raise training.warmup_steps, or use trainer.precision=32-true"
+            )

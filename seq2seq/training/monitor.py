@@ -1,0 +1,128 @@
+"""What a person watches during training: loss, speed, time left, and translations of the validation set."""
+
+import logging
+import math
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, cast
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import Callback, Timer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from seq2seq.config import SearchConfig, TrainingConfig
+from seq2seq.evaluation.metrics import bleu
+from seq2seq.text.batching import Batch
+from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.training.module import TranslationModule
+from seq2seq.translator import Translator
+
+log = logging.getLogger(__name__)
+
+
+class Meter(Callback):
+    """Logs loss, speed, learning rate and gradient norm, and draws the progress bar or writes log lines."""
+
+    def __init__(self, every: int, budget: Timer, show_bar: bool) -> None:
+        self.every, self.budget = every, budget
+        console = Console(stderr=True)
+        columns = ("{task.description}", BarColumn(), "{task.percentage:>5.1f}%", TimeElapsedColumn(), "ETA")
+        texts = [TextColumn(column) if isinstance(column, str) else column for column in columns]
+        self.bar = Progress(*texts, TimeRemainingColumn(), TextColumn("{task.fields[told]}"), console=console)
+        self.show_bar = show_bar and console.is_terminal
+        self.task: TaskID | None = None
+        self._nll, self._tokens = torch.zeros(()), torch.zeros(())
+        self._since = 0.0
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Start counting."""
+        self._reset(pl_module)
+        if self.show_bar and trainer.is_global_zero:
+            self.task = self.bar.add_task("training", total=1.0, told="")
+            self.bar.start()
+
+    def on_train_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Batch,
+        batch_idx: int,
+    ) -> None:
+        """Count a batch; every so many updates, log."""
+        module = cast(TranslationModule, pl_module)
+        assert module.last_nll is not None
+        assert module.last_tokens is not None
+        self._nll += module.last_nll
+        self._tokens += module.last_tokens
+        is_update = (batch_idx + 1) % trainer.accumulate_grad_batches == 0
+        if is_update and trainer.global_step % self.every == 0:
+            self._log(trainer, module)
+
+    def _log(self, trainer: L.Trainer, module: TranslationModule) -> None:
+        totals = torch.stack((self._nll, self._tokens))
+        if trainer.world_size > 1:
+            torch.distributed.all_reduce(totals)
+        nll, tokens = totals.tolist()
+        rate = trainer.optimizers[0].param_groups[0]["lr"]
+        speed = tokens / (time.monotonic() - self._since)
+        values = {"loss": nll / tokens, "tokens_per_second": speed, "learning_rate": rate}
+        if module.grad_norm is not None:
+            values["grad_norm"] = float(module.grad_norm)
+        for logger in trainer.loggers:
+            logger.log_metrics(values, step=trainer.global_step)
+        told = f"update {trainer.global_step} loss {values['loss']:.3f} {speed:,.0f} tokens/s"
+        if self.task is not None:
+            self.bar.update(self.task, completed=module.progress, told=told)
+        elif trainer.is_global_zero:
+            log.info("%s, ETA %s", told, self._remaining(module.progress))
+        self._reset(module)
+
+    def _remaining(self, progress: float) -> str:
+        seconds = self.budget.time_elapsed() * (1 / max(progress, 1e-6) - 1)
+        return str(timedelta(seconds=round(seconds)))
+
+    def _reset(self, module: L.LightningModule) -> None:
+        self._nll = torch.zeros((), device=module.device)
+        self._tokens = torch.zeros((), device=module.device)
+        self._since = time.monotonic()
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Leave validation's time out of the speed."""
+        self._reset(pl_module)
+
+    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Close the bar."""
+        self.bar.stop()
+
+
+class TranslationValidation(Callback):
+    """Translates a sample of the validation set with the very Translator that users call, and logs its BLEU."""
+
+    def __init__(
+        self, pairs: Sequence[tuple[str, str]], tokenizer: Tokenizer, training: TrainingConfig, search: SearchConfig
+    ) -> None:
+        count = min(training.bleu_sentences, len(pairs))
+        self.pairs = [pairs[i * len(pairs) // count] for i in range(count)] if count else []
+        self.tokenizer, self.search, self.shown = tokenizer, search, training.sample_translations
+
+    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Score the weights that are being validated (the averaged ones, if weights are averaged)."""
+        if not self.pairs:
+            return
+        model = cast(TranslationModule, pl_module).model
+        dtype = torch.bfloat16 if str(trainer.precision).startswith("bf16") else torch.float32
+        translator = Translator(model, self.tokenizer, search=self.search, device=pl_module.device, dtype=dtype)
+        src = [pair[0] for pair in self.pairs]
+        tgt = [pair[1] for pair in self.pairs]
+        translations = translator.translate(src)
+        value = bleu(translations, tgt)
+        pl_module.log("val_bleu", value, batch_size=1, rank_zero_only=False)
+        if trainer.is_global_zero and not trainer.sanity_checking:
+            loss = float(trainer.callback_metrics.get("val_loss", math.nan))
+            log.info("update %d: validation loss %.3f, BLEU %.1f", trainer.global_step, loss, value)
+            for source, reference, translation in list(zip(src, tgt, translations, strict=True))[: self.shown]:
+                log.info("  %s → %s   (reference: %s)", source, translation, reference)

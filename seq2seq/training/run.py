@@ -1,0 +1,243 @@
+"""A whole run: data → training → weights → bundle → scores, in one folder."""
+
+import logging
+import os
+import platform
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+import yaml
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from rich.console import Console
+from sacrebleu.metrics.chrf import CHRF
+
+from seq2seq import __version__
+from seq2seq.bundle import Bundle, BundleConfig, save_bundle
+from seq2seq.config import Config, to_plain
+from seq2seq.errors import UserError
+from seq2seq.evaluation.metrics import Scores, score
+from seq2seq.evaluation.overlap import OverlapIndex
+from seq2seq.model.transformer import Transformer
+from seq2seq.text.batching import BatchLoader
+from seq2seq.text.filters import drop_table
+from seq2seq.text.prepare import PreparedData, prepare
+from seq2seq.training.callbacks import StopSignals, make_callbacks
+from seq2seq.training.module import TranslationModule
+from seq2seq.training.report import draw_curves, model_card, scores_table, write_json
+from seq2seq.translator import Translator
+
+log = logging.getLogger(__name__)
+
+
+def train(config: Config, folder: Path, checkpoint: Path | None = None) -> None:
+    """Train, or go on training from a checkpoint, and leave the run folder complete.
+
+    Raises:
+        UserError: a setting, the data or the disk stands against it.
+    """
+    L.seed_everything(config.seed, verbose=False)
+    console = Console(stderr=True)
+    data = prepare(config.data, config.tokenizer, config.seed, OverlapIndex)
+    console.print(drop_table(data.report))
+    model = Transformer(config.model, data.tokenizer.vocab_size)
+    module = TranslationModule(model, config.training)
+    trainer = make_trainer(config, folder, data)
+    log.info("%s parameters, %s training pairs, %s", f"{count(model):,}", f"{len(data.train):,}", hardware())
+    fit(trainer, module, config, data, checkpoint)
+    if not trainer.is_global_zero:
+        return
+    interrupted = next(c.received for c in trainer.callbacks if isinstance(c, StopSignals))  # type: ignore[attr-defined]
+    choose_weights(config, folder, model)
+    bundle = Bundle(model.cpu().eval(), data.tokenizer, bundle_config(config))
+    facts = gather_facts(config, trainer, data, model)
+    draw_curves(folder / "metrics.csv", folder / "curves.png")
+    if interrupted:
+        save_bundle(folder / "model", bundle, model_card(config, facts, {}, []))
+        raise UserError(
+            f"stopped by {interrupted} after update {trainer.global_step}: a usable model is in {folder / 'model'}; "
+            f"go on with `python train.py resume={folder}`"
+        )
+    scores, worst = test(bundle, config, data, trainer.strategy.root_device)
+    save_bundle(folder / "model", bundle, model_card(config, facts, scores, worst))
+    facts["scores"] = {name: of_set.to_dict() for name, of_set in scores.items()}
+    write_json(folder / "results.json", facts)
+    if scores:
+        console.print(scores_table(scores))
+    log.info("model: %s", folder / "model")
+
+
+def make_trainer(config: Config, folder: Path, data: PreparedData) -> L.Trainer:
+    """Lightning's Trainer, with this run's callbacks and loggers."""
+    settings = config.trainer
+    warnings.filterwarnings("ignore", "Experiment logs directory")
+    warnings.filterwarnings("ignore", ".*does not have many workers.*")
+    for name in ("lightning.pytorch", "lightning.fabric", "lightning"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    csv = CSVLogger(folder, name="", version="", flush_logs_every_n_steps=1)
+    if (folder / "metrics.csv").exists():  # a resumed run goes on in the same table
+        with (folder / "metrics.csv").open() as file:
+            csv.experiment.metrics_keys = file.readline().strip().split(",")
+    return L.Trainer(
+        accelerator=settings.accelerator,
+        devices=settings.devices,
+        num_nodes=settings.num_nodes,
+        strategy=settings.strategy,
+        precision=settings.precision,  # type: ignore[arg-type]
+        max_steps=settings.max_steps,
+        max_epochs=-1,
+        accumulate_grad_batches=config.training.accumulate,
+        val_check_interval=settings.validate_every * config.training.accumulate,
+        check_val_every_n_epoch=None,
+        num_sanity_val_steps=0,
+        log_every_n_steps=settings.log_every,
+        callbacks=make_callbacks(config, folder, data.validation_pairs, data.tokenizer),
+        logger=[csv, TensorBoardLogger(folder, name="", version="")],
+        use_distributed_sampler=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+    )
+
+
+def fit(
+    trainer: L.Trainer, module: TranslationModule, config: Config, data: PreparedData, checkpoint: Path | None
+) -> None:
+    """Train until the budget is spent.
+
+    Raises:
+        UserError: a checkpoint cannot be written or read, or the loss is no number.
+    """
+    tokens, rank, ranks = config.training.max_tokens, trainer.global_rank, trainer.world_size
+    training = BatchLoader(data.train, max_tokens=tokens, seed=config.seed, rank=rank, world_size=ranks)
+    tokens = max(tokens, longest(data))
+    validation = BatchLoader(data.validation, max_tokens=tokens, shuffle=False, rank=rank, world_size=ranks)
+    try:
+        trainer.fit(module, training, validation, ckpt_path=checkpoint, weights_only=True)
+    except OSError as error:
+        raise UserError(
+            f"cannot write the checkpoint of update {trainer.global_step}: {error.strerror or error}; the one before "
+            f"is whole: free some space, then `python train.py resume={trainer.default_root_dir}`"
+        ) from error
+
+
+def choose_weights(config: Config, folder: Path, model: Transformer) -> None:
+    """Put the final weights into the model: as they are now (last, EMA), the best, or the mean of the kept best."""
+    if config.training.final_weights not in ("best", "average"):
+        return
+    paths = sorted((folder / "checkpoints").glob("best-*.ckpt"))
+    if not paths:
+        log.warning("no best checkpoint yet (no validation so far): taking the last weights")
+        return
+    if config.training.final_weights == "best":
+        paths = [max(paths, key=lambda path: path.stat().st_mtime)]
+    states = [torch.load(path, map_location="cpu", weights_only=True)["state_dict"] for path in paths]
+    mean = {name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]}
+    model.load_state_dict({name.removeprefix("model."): weights for name, weights in mean.items()})
+
+
+def test(
+    bundle: Bundle, config: Config, data: PreparedData, device: torch.device
+) -> tuple[dict[str, Scores], list[tuple[str, str, str]]]:
+    """Translate and score every test set; also the twenty worst translations as (source, reference, translation)."""
+    translator = Translator(
+        bundle.model.to(device), bundle.tokenizer, search=config.search, device=device,
+        src_lang=config.data.src_lang, tgt_lang=config.data.tgt_lang,
+    )  # fmt: skip
+    scores, samples = {}, []
+    for name, pairs in data.tests.items():
+        log.info("translating test set %s: %s sentences", name, f"{len(pairs):,}")
+        references = [tgt for _, tgt in pairs]
+        translations = translator.translate([src for src, _ in pairs])
+        scores[name] = score(translations, references)
+        samples += [(src, tgt, hyp) for (src, tgt), hyp in zip(pairs, translations, strict=True)]
+    bundle.model.cpu()
+    chrf = CHRF()
+    samples.sort(key=lambda sample: chrf.sentence_score(sample[2], [sample[1]]).score)
+    return scores, samples[:20]
+
+
+def gather_facts(config: Config, trainer: L.Trainer, data: PreparedData, model: Transformer) -> dict[str, Any]:
+    """What results.json and the model card tell of the run besides scores."""
+    metrics: Mapping[str, Any] = trainer.callback_metrics
+    timer = next(c for c in trainer.callbacks if hasattr(c, "time_elapsed"))  # type: ignore[attr-defined]
+    return {
+        "name": config.name,
+        "version": __version__,
+        "parameters": count(model),
+        "updates": trainer.global_step,
+        "training_seconds": round(timer.time_elapsed(), 1),
+        "validation_loss": round(float(metrics["val_loss"]), 4) if "val_loss" in metrics else None,
+        "hardware": hardware(),
+        "finished": time.strftime("%Y-%m-%d %H:%M"),
+        "data": data.report,
+        "model": asdict(config.model),
+        "training": asdict(config.training),
+        "search": asdict(config.search),
+    }
+
+
+def bundle_config(config: Config) -> BundleConfig:
+    """The part of the settings that translating needs."""
+    return BundleConfig(config.model, config.search, config.data.src_lang, config.data.tgt_lang)
+
+
+def longest(data: PreparedData) -> int:
+    """Positions of the longest validation sentence, special ids included."""
+    return int(max(data.validation.src_lengths.max(), data.validation.tgt_lengths.max())) + 1
+
+
+def count(model: torch.nn.Module) -> int:
+    """Number of trained parameters."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def hardware() -> str:
+    """The machine, in words."""
+    if torch.cuda.is_available():
+        return f"{torch.cuda.device_count()} × {torch.cuda.get_device_name()}"
+    return f"{os.cpu_count()} CPU cores ({platform.machine()}, {torch.backends.cpu.get_cpu_capability()})"
+
+
+def prepare_folder(config: Config, runs: Path) -> tuple[Config, Path, Path | None]:
+    """The run's folder, made and described by config.yaml; on resume, also its newest checkpoint.
+
+    Raises:
+        UserError: the folder is taken or cannot be written, or there is nothing to resume.
+    """
+    if config.resume is not None:
+        folder = Path(config.resume)
+        checkpoints = sorted((folder / "checkpoints").glob("step=*.ckpt"))
+        if not checkpoints:
+            raise UserError(
+                f"resume={folder}: no checkpoint in {folder / 'checkpoints'}, so there is nothing to go on from"
+            )
+        return config, folder, checkpoints[-1]
+    name = config.name or time.strftime(f"{config.experiment_name}-%Y%m%d-%H%M%S")
+    folder = runs / name
+    if config.name is None:
+        suffix = 2
+        while folder.exists():
+            folder, suffix = runs / f"{name}-{suffix}", suffix + 1
+    elif folder.exists() and any(folder.iterdir()):
+        raise UserError(f"{folder} is a run already: choose another name=, or go on with resume={folder}")
+    config.name = folder.name
+    try:
+        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+        (folder / "config.yaml").write_text(yaml.safe_dump(to_plain(config), sort_keys=False, allow_unicode=True))
+        point_to_latest(runs, folder)
+    except OSError as error:
+        raise UserError(f"cannot write {folder}: {error.strerror}; choose a folder that you may write to") from error
+    return config, folder, None
+
+
+def point_to_latest(runs: Path, folder: Path) -> None:
+    """Make runs/latest a link to the folder."""
+    link, draft = runs / "latest", runs / f".latest-{os.getpid()}"
+    draft.symlink_to(folder.name)
+    draft.replace(link)

@@ -1,0 +1,39 @@
+"""A tokenizer and a bundle that are small enough to be made in a second."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from seq2seq.bundle import Bundle, BundleConfig, save_bundle
+from seq2seq.config import ModelConfig, SearchConfig, TokenizerConfig
+from seq2seq.model.transformer import Transformer
+from seq2seq.text.tokenizer import Tokenizer, train_tokenizer
+
+SENTENCES = [
+    f"{subject} {verb} {thing}{mark}"
+    for subject in ("The cat", "A dog", "El gato", "Un perro", "¿Quién", "Ella")
+    for verb in ("drank", "sees", "bebió", "ve", "quiere", "has")
+    for thing in ("the milk", "a blue ball", "la leche", "una bola azul", "niños, años")
+    for mark in (".", "?", "!")
+]
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Tokenizer:
+    return train_tokenizer(SENTENCES, TokenizerConfig(vocab_size=305))
+
+
+@pytest.fixture(scope="session")
+def bundle_folder(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained model's bundle."""
+    folder = tmp_path_factory.mktemp("run") / "model"
+    config = ModelConfig(d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num_decoder_layers=2)
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        model = Transformer(config, tokenizer.vocab_size)
+        for parameter in model.parameters():
+            parameter.data.mul_(2)  # wider scores than a fresh model's, so that rounding decides nothing
+    search = SearchConfig(beam=3, max_length_ratio=0.5, max_length_offset=4, batch_tokens=300)
+    save_bundle(folder, Bundle(model, tokenizer, BundleConfig(config, search)), card="untrained")
+    return folder

@@ -1,0 +1,152 @@
+import re
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from seq2seq.config import ModelConfig, SearchConfig, TrainingConfig
+from seq2seq.engine import Engine
+from seq2seq.errors import UserError
+from seq2seq.model.transformer import Transformer
+from seq2seq.text.batching import Batch, BatchLoader
+from seq2seq.text.vocab import EOS, PAD
+from seq2seq.training.loss import cross_entropy
+
+pytest.importorskip("transformers", reason="the extra `bench` is not installed")
+
+from benchmarks import huggingface
+from benchmarks.agreement import Scored, agreement
+from benchmarks.data import DrawnPairs, draw_batches
+from benchmarks.marian import from_marian, to_marian
+from benchmarks.ours import Updates
+from benchmarks.race import race
+
+VOCAB = 30
+CONFIG = ModelConfig(d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num_decoder_layers=2, dropout=0.1)
+
+
+@pytest.fixture
+def model() -> Transformer:
+    """A model whose every weight matters, and whose translations end after some tokens."""
+    torch.manual_seed(3)
+    model = Transformer(CONFIG, VOCAB)
+    for parameter in model.parameters():
+        parameter.data += 0.3 * torch.randn_like(parameter)
+    bias = model.state_dict()["decoder_layers.1.feed_forward_residual.norm.bias"]
+    model.embedding.weight.data[EOS] += 4 * bias / bias.square().sum()  # raises the logit of EOS by about 4
+    return model.eval()
+
+
+@pytest.fixture
+def batch() -> Batch:
+    return draw_batches(DrawnPairs(20, VOCAB, seed=1), count=1, max_tokens=120, seed=1)[0]
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@torch.no_grad()
+def test_a_converted_model_gives_the_same_logits(model: Transformer, batch: Batch, attention: str):
+    marian = to_marian(model, attention)
+    theirs = marian(input_ids=batch.src, attention_mask=batch.src != PAD, decoder_input_ids=batch.tgt_in).logits
+    ours, _ = model.decode(batch.tgt_in, model.encode(batch.src))
+    assert_close(theirs, ours, atol=1e-4, rtol=1e-4)
+
+
+def test_a_model_without_biases_is_converted_too(batch: Batch):
+    torch.manual_seed(4)
+    config = ModelConfig(d_model=12, num_heads=3, d_ff=20, num_encoder_layers=1, num_decoder_layers=1, bias=False)
+    model = Transformer(config, VOCAB).eval()
+    with torch.no_grad():
+        ours, _ = model.decode(batch.tgt_in, model.encode(batch.src))
+        theirs = to_marian(model)(
+            input_ids=batch.src, attention_mask=batch.src != PAD, decoder_input_ids=batch.tgt_in
+        ).logits
+    assert_close(theirs, ours, atol=1e-4, rtol=1e-4)
+
+
+def test_converting_there_and_back_changes_no_weight(model: Transformer):
+    assert_close(from_marian(to_marian(model), CONFIG).state_dict(), model.state_dict(), atol=0, rtol=0)
+
+
+def test_a_style_that_marian_has_not_is_refused_by_name():
+    modern = ModelConfig(d_model=12, num_heads=3, d_ff=20, num_encoder_layers=1, num_decoder_layers=1, norm="rmsnorm")
+    with pytest.raises(UserError, match=re.escape("model.norm=rmsnorm: a Marian model can only have layernorm")):
+        to_marian(Transformer(modern, VOCAB))
+
+
+def test_both_losses_of_the_same_weights_are_equal(model: Transformer, batch: Batch):
+    total, _, tokens = cross_entropy(
+        model(batch.src, batch.tgt_in), model.embedding.weight, batch.tgt_out, pad=PAD, smoothing=0.1
+    )
+    assert_close(huggingface.mean_loss(to_marian(model), batch, smoothing=0.1), total / tokens)
+
+
+def test_both_exact_beam_searches_find_the_same_translations_at_the_same_scores(model: Transformer, batch: Batch):
+    limit = 25
+    settings = SearchConfig(beam=4, length_penalty=1.0, max_length_ratio=0.0, max_length_offset=limit)
+    sources = [row[: row.index(EOS)] for row in batch.src.tolist()]
+    ours = {}
+    for found in Engine(model, torch.device("cpu"), torch.float32).search(sources, settings, n_best=1):
+        ours |= {index: hypotheses[0] for index, hypotheses in found}
+    options = huggingface.EXACT | huggingface.SCORED
+    found = huggingface.generate(to_marian(model), sources, beam=4, max_length=limit, options=options)
+    ended = [index for index, row in enumerate(found.sequences.tolist()) if EOS in row]
+    assert len(ended) >= 4
+    for index in ended:
+        row = found.sequences[index].tolist()
+        assert ours[index].ids == row[1 : row.index(EOS)]
+        assert ours[index].normalised_score == pytest.approx(float(found.sequences_scores[index]), abs=1e-4)
+
+
+def test_an_update_of_ours_lowers_the_loss_of_its_batch(model: Transformer, batch: Batch):
+    updates = Updates(model, TrainingConfig(max_tokens=120, learning_rate=1e-2))
+    losses = [float(updates.update(batch)) for _ in range(30)]
+    assert losses[-1] < 0.9 * losses[0]
+
+
+def test_an_update_of_theirs_lowers_the_loss_of_its_batch(model: Transformer, batch: Batch):
+    marian = to_marian(model).train()
+    optimizer = huggingface.make_optimizer(marian, 1e-2)
+    losses = [float(huggingface.update(marian, optimizer, batch)) for _ in range(30)]
+    assert losses[-1] < 0.9 * losses[0]
+
+
+def test_drawn_pairs_are_the_same_each_time():
+    first, second = (next(iter(BatchLoader(DrawnPairs(50, VOCAB, seed=2), max_tokens=90))) for _ in range(2))
+    assert_close(first.src, second.src)
+    assert int(first.src.max()) < VOCAB
+    assert np.all(DrawnPairs(50, VOCAB, seed=2).src_lengths >= 2)
+
+
+def test_in_a_race_everyone_does_every_block_in_turns():
+    done: list[str] = []
+    runs = {name: lambda block, n=name: done.append(f"{n}{block}") for name in "ab"}
+    result = race(runs, [1, 2], work=10, rounds=2, device=torch.device("cpu"))
+    warm_up, raced = done[:2], done[2:]
+    assert warm_up == ["a1", "b1"]
+    assert raced == ["a1", "b1", "b2", "a2", "a1", "b1", "b2", "a2"]
+    assert result.ratio("a", "a").median == 1
+    assert result.rate("a").median == pytest.approx(np.median([10 / seconds for seconds in result.seconds["a"]]))
+
+
+def test_a_ratio_is_of_the_same_round():
+    from benchmarks.race import Race, Spread
+
+    assert Race({"ours": [1.0, 2.0, 4.0], "theirs": [3.0, 4.0, 8.0]}, 8).ratio("ours", "theirs") == Spread(2, 2, 3)
+
+
+def test_two_scores_of_one_translation_are_refused():
+    same = (Scored("uno", -0.5, True), Scored("uno", -0.5, True))
+    other = (Scored("dos", -0.5, True), Scored("dos", -0.6, True))
+    assert agreement([same])["identical"] == 1
+    with pytest.raises(UserError, match="scores of the same translations differ"):
+        agreement([same, other])
+
+
+def test_translations_cut_off_at_the_limit_are_counted_apart():
+    cut_off = (Scored("uno dos", -0.9, True), Scored("uno dos", -0.5, False))
+    different = (Scored("uno", -0.5, True), Scored("una", -0.7, True))
+    found = agreement([cut_off, different])
+    assert (found["cut_off_at_the_limit"], found["identical"], found["different_ours_better"]) == (1, 0, 1)
+    with pytest.raises(UserError, match="none of 1 translations ended"):
+        agreement([cut_off])

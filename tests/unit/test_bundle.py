@@ -1,0 +1,135 @@
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from seq2seq.bundle import Bundle, BundleConfig, load_bundle, save_bundle
+from seq2seq.config import ModelConfig, SearchConfig, TokenizerConfig
+from seq2seq.errors import UserError
+from seq2seq.model.transformer import Transformer
+from seq2seq.text.tokenizer import train_tokenizer
+
+TEXTS = [
+    f"The {a} {b} is {c}." for a in ("red", "big", "old") for b in ("dog", "cat", "house") for c in ("here", "new")
+]
+SEARCH = SearchConfig(beam=3, length_penalty=0.7, max_length_ratio=1.5, max_length_offset=9, batch_tokens=77)
+
+
+@pytest.fixture(scope="module")
+def bundle() -> Bundle:
+    tokenizer = train_tokenizer(TEXTS, TokenizerConfig(vocab_size=280))
+    config = ModelConfig(d_model=12, num_heads=3, d_ff=20, num_encoder_layers=1, num_decoder_layers=2, bias=False)
+    model = Transformer(config, tokenizer.vocab_size).eval()
+    return Bundle(model, tokenizer, BundleConfig(config, SEARCH, "en", "pt"))
+
+
+@pytest.fixture
+def folder(bundle: Bundle, tmp_path: Path) -> Path:
+    save_bundle(tmp_path / "model", bundle, "# A card\n")
+    return tmp_path / "model"
+
+
+def test_what_is_saved_is_what_is_loaded(bundle: Bundle, folder: Path) -> None:
+    loaded = load_bundle(folder)
+    assert loaded.config == bundle.config
+    assert loaded.tokenizer.encode(TEXTS) == bundle.tokenizer.encode(TEXTS)
+    weights = loaded.model.state_dict()
+    assert all(torch.equal(weights[name], tensor) for name, tensor in bundle.model.state_dict().items())
+    assert not loaded.model.training
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "README.md",
+        "config.json",
+        "model.safetensors",
+        "tokenizer.model",
+    ]
+
+
+def test_a_second_save_takes_the_first_ones_place_and_leaves_nothing_else(bundle: Bundle, folder: Path) -> None:
+    save_bundle(folder, bundle, "# Another card\n")
+    assert (folder / "README.md").read_text() == "# Another card\n"
+    assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+
+def test_a_failed_save_leaves_the_old_bundle_whole(
+    bundle: Bundle, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("seq2seq.bundle.save_file", full)
+    with pytest.raises(UserError, match=r"cannot write .*model: No space left on device"):
+        save_bundle(folder, bundle, "# New\n")
+    assert (folder / "README.md").read_text() == "# A card\n"
+    load_bundle(folder)
+    assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+
+def test_a_missing_folder_says_how_to_get_a_model(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no model at .*nowhere: give a bundle's folder, or train one"):
+        load_bundle(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.model"])
+def test_a_missing_file_is_named(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    with pytest.raises(UserError, match=f"not a whole model: {name} is missing"):
+        load_bundle(folder)
+
+
+@pytest.mark.parametrize("keep", [0, 5, 200, -1])
+def test_truncated_weights_are_refused(folder: Path, keep: int) -> None:
+    weights = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(weights[:keep])
+    with pytest.raises(UserError, match=r"model.safetensors is damaged"):
+        load_bundle(folder)
+
+
+def test_another_models_weights_are_refused(folder: Path) -> None:
+    save_file({"wte.weight": torch.zeros(3, 5)}, folder / "model.safetensors")
+    with pytest.raises(UserError, match=r"does not belong to its config.json: decoder_layers.*missing"):
+        load_bundle(folder)
+
+
+def change(folder: Path, **values: object) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **values}))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"architecture": "MarianMTModel"}, "not a model of this program"),
+        ({"format_version": 99}, "format_version=99, this version reads 1"),
+        ({"vocab_size": "many"}, "damaged: vocab_size='many', expected int"),
+        ({"vocab_size": 10**12}, "does not belong to its config.json: embedding.weight"),
+        ({"model": {"d_model": 12, "_target_": "os.system"}}, "damaged: Key '_target_' not in 'ModelConfig'"),
+        ({"model": {"d_model": "wide"}}, "damaged: Value 'wide'"),
+        ({"model": {"num_encoder_layers": 10**9}}, "damaged: more than 1000 layers"),
+    ],
+)
+def test_a_foreign_or_malicious_config_is_refused(folder: Path, values: dict[str, object], message: str) -> None:
+    change(folder, **values)
+    with pytest.raises(UserError, match=message):
+        load_bundle(folder)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "\x00"])
+def test_a_config_that_is_no_json_object_is_refused(folder: Path, text: str) -> None:
+    (folder / "config.json").write_text(text)
+    with pytest.raises(UserError, match=r"config.json"):
+        load_bundle(folder)
+
+
+def test_another_tokenizer_of_the_same_size_is_refused(folder: Path) -> None:
+    other = train_tokenizer([text.replace("dog", "cow") for text in TEXTS], TokenizerConfig(vocab_size=280))
+    (folder / "tokenizer.model").write_bytes(other.model_bytes)
+    with pytest.raises(UserError, match="not the tokenizer that this model was trained with"):
+        load_bundle(folder)
+
+
+def test_a_bundle_moves_anywhere(folder: Path, tmp_path: Path) -> None:
+    shutil.move(folder, tmp_path / "elsewhere")
+    load_bundle(tmp_path / "elsewhere")

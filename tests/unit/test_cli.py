@@ -1,0 +1,283 @@
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sacrebleu.dataset import DATASETS
+from typer.testing import CliRunner
+
+from seq2seq.cli import app, main, translate_app
+from seq2seq.translator import Translator
+
+ROOT = Path(__file__).parents[2]
+LINES = ["The cat drank the milk.", "", "Ella ve la leche.", "¿Quién quiere niños?"]
+
+
+class Terminal(io.TextIOWrapper):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def run(monkeypatch, bundle_folder):
+    """Run translate.py in this process, on the untrained bundle; returns status, stdout, stderr."""
+
+    def call(
+        *arguments,
+        stdin=b"",
+        terminal=(),
+        command=("--model", str(bundle_folder), "--device", "cpu"),
+        application=translate_app,
+    ):
+        buffers = {"stdin": io.BytesIO(stdin), "stdout": io.BytesIO(), "stderr": io.BytesIO()}
+        streams = {
+            name: (Terminal if name in terminal else io.TextIOWrapper)(buffer, encoding="utf-8")
+            for name, buffer in buffers.items()
+        }
+        for name, stream in streams.items():
+            monkeypatch.setattr(sys, name, stream)
+        monkeypatch.setattr(sys, "argv", ["translate.py", *command, *map(str, arguments)])
+        try:
+            main(application)
+            status = 0
+        except SystemExit as exit_:
+            status = exit_.code
+        for name in ("stdout", "stderr"):
+            streams[name].flush()
+        out, err = (buffers[name].getvalue().decode() for name in ("stdout", "stderr"))
+        return (1, out, f"{err}{status}\n") if isinstance(status, str) else (status or 0, out, err)
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def expected(bundle_folder):
+    return Translator.load(bundle_folder, "cpu").translate(LINES)
+
+
+@pytest.fixture
+def source(tmp_path):
+    file = tmp_path / "in.en"
+    file.write_bytes("\r\n".join(LINES).encode())
+    return file
+
+
+def test_every_argument_is_a_sentence_and_gives_a_line(run, expected):
+    assert run(LINES[0], LINES[2]) == (0, f"{expected[0]}\n{expected[2]}\n", "")
+
+
+def test_standard_input_gives_a_line_for_every_line(run, expected):
+    status, out, err = run(stdin=("\n".join(LINES) + "\n").encode())
+    assert (status, out.split("\n"), err) == (0, [*expected, ""], "")
+    assert run(stdin=b"") == (0, "", "")
+
+
+def test_a_file_with_crlf_gives_the_same_as_one_without(run, source, expected, tmp_path):
+    out_file = tmp_path / "out.es"
+    assert run("--input", source, "--output", out_file) == (0, "", "")
+    assert out_file.read_bytes().decode() == "".join(f"{line}\n" for line in expected)
+
+
+def test_a_sentence_may_start_with_a_dash_after_two_dashes(run):
+    status, out, _ = run("--", "-No.", "--beam")
+    assert (status, out.count("\n")) == (0, 2)
+
+
+def test_nbest_lines_carry_number_translation_and_score(run, bundle_folder):
+    status, out, _ = run("--n-best", "3", *LINES)
+    rows = [line.split(" ||| ") for line in out.splitlines()]
+    assert status == 0
+    assert [int(row[0]) for row in rows] == [1, 1, 1, 2, 3, 3, 3, 4, 4, 4]
+    best = Translator.load(bundle_folder, "cpu").translate_nbest(LINES, 3)
+    assert [row[1] for row in rows] == [one.text for entry in best for one in entry]
+    assert [float(row[2]) for row in rows] == [round(one.normalised_score, 4) for entry in best for one in entry]
+
+
+def test_json_gives_an_object_for_every_line(run, expected):
+    status, out, _ = run("--json", "--n-best", "2", stdin="\n".join(LINES).encode())
+    objects = [json.loads(line) for line in out.splitlines()]
+    assert status == 0
+    assert [entry["source"] for entry in objects] == LINES
+    assert [entry["translation"] for entry in objects] == expected
+    assert [entry["line"] for entry in objects] == [1, 2, 3, 4]
+    assert [len(entry["n_best"]) for entry in objects] == [2, 1, 2, 2]
+    assert objects[0]["n_best"][0]["score"] == objects[0]["score"] < objects[0]["normalised_score"] < 0
+
+
+def test_search_options_reach_the_search(run, bundle_folder):
+    translator = Translator.load(bundle_folder, "cpu")
+    options = ("--beam", "5", "--length-penalty", "0.2", "--max-length", "6", "--batch-tokens", "50")
+    expected = translator.translate(LINES, beam=5, length_penalty=0.2, max_length=6, batch_tokens=50)
+    assert run(*options, *LINES)[1].splitlines() == expected
+    assert expected != translator.translate(LINES)
+
+
+def test_references_give_scores_with_signatures_on_stderr(run, source, expected, tmp_path):
+    reference = tmp_path / "ref.es"
+    reference.write_text("".join(f"{line}\n" for line in expected), encoding="utf-8")
+    status, out, err = run("--input", source, "--reference", reference)
+    assert (status, out.splitlines()) == (0, expected)
+    assert "BLEU" in err
+    assert "chrF++" in err
+    assert "TER" in err
+    status, out, err = run("--input", source, "--reference", reference, "--json")
+    assert json.loads(err)["chrf"]["value"] == pytest.approx(100)
+    assert "nw:2" in json.loads(err)["chrf"]["signature"]
+
+
+@pytest.mark.parametrize("number", [3, 5])
+def test_a_reference_of_another_length_is_refused_before_translating(run, source, tmp_path, number, monkeypatch):
+    monkeypatch.setattr(Translator, "load", lambda *_: pytest.fail("translated"))
+    reference, out_file = tmp_path / "ref.es", tmp_path / "out.es"
+    reference.write_text("hola\n" * number)
+    for stdin, options in ((b"", ("--input", source)), ("\n".join(LINES).encode(), ())):
+        status, out, err = run(*options, "--reference", reference, "--output", out_file, stdin=stdin)
+        assert (status, out) == (1, "")
+        relation = "shorter" if number == 3 else "longer"
+        assert err.startswith(f"error: the reference is {relation} than the input: {number} lines against 4; ")
+        assert not out_file.exists()
+
+
+@pytest.fixture
+def testset(tmp_path, monkeypatch):
+    """sacreBLEU's wmt13 as two lines in its own folder."""
+    folder = tmp_path / "wmt13"
+    folder.mkdir()
+    for field in DATASETS["wmt13"].fieldnames("en-es"):
+        (folder / f"wmt13.en-es.{field}").write_text("The cat.\nUna bola azul.\n")
+    monkeypatch.setattr(DATASETS["wmt13"], "_outdir", str(folder))
+
+
+def test_a_public_test_set_is_translated_and_scored(run, testset):
+    status, out, err = run("--testset", "wmt13", "--json")
+    assert status == 0
+    assert [json.loads(line)["source"] for line in out.splitlines()] == ["The cat.", "Una bola azul."]
+    assert json.loads(err)["num_sentences"] == 2
+
+
+def one_line_error(result):
+    status, out, err = result
+    assert (status, out) == (1, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def test_what_a_user_did_wrong_is_told_in_one_line(run, source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    bad = tmp_path / "bad.en"
+    bad.write_bytes(b"one\n\xe1\n")
+    assert "bad.en:2: byte 1 (0xe1) is not UTF-8" in one_line_error(run("--input", bad))
+    assert "stdin:2: byte 1 (0xff) is not UTF-8" in one_line_error(run(stdin=b"one\n\xff\n"))
+    assert "missing.en cannot be read: No such file" in one_line_error(run("--input", tmp_path / "missing.en"))
+    assert "/no/out.es cannot be written" in one_line_error(
+        run("--input", source, "--output", tmp_path / "no" / "out.es")
+    )
+    assert "there is no model under" in one_line_error(run("hola", command=()))
+    assert "no folder: give runs/NAME" in one_line_error(run("hola", command=("--model", "nothing")))
+    assert "n_best=9 needs a beam" in one_line_error(run("--n-best", "9", "hola"))
+    assert "no test set 'wmt99' for en-es: choose one of" in one_line_error(run("--testset", "wmt99"))
+    assert "sentence 1 is not UTF-8" in one_line_error(run("ni\udcf1o"))
+
+
+def test_a_missing_gpu_is_told_in_one_line(run, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert "device cuda is asked for but no CUDA device is there" in one_line_error(run("--device", "cuda", "hola"))
+
+
+def test_debug_shows_the_traceback(run):
+    with pytest.raises(ValueError, match="n_best=9 needs a beam"):
+        run("--debug", "--n-best", "9", "hola")
+
+
+def test_a_sentence_that_reads_debug_is_no_option(run):
+    assert "n_best=9" in one_line_error(run("--n-best", "9", "--", "--debug"))
+
+
+def test_an_error_in_the_middle_leaves_no_output_file(run, tmp_path):
+    out_file = tmp_path / "out.es"
+    one_line_error(run("--output", out_file, stdin=b"one\n\xff\n"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("hola", "--input", "x"),
+        ("--testset", "wmt13", "--input", "x"),
+        ("--testset", "wmt13", "--reference", "x"),
+        ("--no",),
+    ],
+)
+def test_options_that_exclude_each_other_or_do_not_exist_are_usage_errors(run, arguments):
+    status, out, err = run(*arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("Usage: ")
+
+
+def test_a_terminal_as_input_gets_help_instead_of_waiting(run):
+    status, out, err = run(terminal=("stdin",))
+    assert (status, out) == (2, "")
+    assert "nothing to translate: give a sentence, --input FILE" in err
+
+
+def test_a_bar_on_stderr_shows_progress_when_that_is_a_terminal(run, source, tmp_path):
+    assert "translating" in run("--input", source, terminal=("stderr",))[2]
+    assert "translating" in run("--output", tmp_path / "out", stdin=b"hola\n", terminal=("stdout", "stderr"))[2]
+    assert run("hola", terminal=("stderr",))[2] == ""
+    assert run(stdin=b"hola\n", terminal=("stdout", "stderr"))[2] == ""  # it would cut through the translations
+
+
+def test_an_interruption_is_told_in_one_line(run, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Translator, "load", interrupt)
+    assert run("hola") == (130, "", "error: interrupted\n")
+
+
+def test_a_long_line_is_translated_with_a_warning_that_names_it(run):
+    status, out, err = run(stdin=("hola\n" + "la leche. " * 100 + "\n").encode())
+    assert (status, out.count("\n")) == (0, 2)
+    assert err.startswith("warning: line 2 has ")
+    assert err.count("\n") == 1
+
+
+def test_evaluate_scores_a_finished_translation(run, tmp_path, testset):
+    file = tmp_path / "out.es"
+    file.write_text("The cat.\nUna bola azul.\n")
+    for options in (("--reference", file), ("--testset", "wmt13")):
+        status, out, _ = run("--hypotheses", file, *options, "--json", command=("evaluate",), application=app)
+        assert (status, json.loads(out)["bleu"]["value"]) == (0, pytest.approx(100))
+    status, out, err = run("--hypotheses", file, "--reference", file, command=("evaluate",), application=app)
+    assert (status, err) == (0, "")
+    assert "chrF++" in out
+
+
+def test_evaluate_refuses_what_it_cannot_pair(run, tmp_path):
+    short, long = tmp_path / "short", tmp_path / "long"
+    short.write_text("a\n")
+    long.write_text("a\nb\n")
+    result = run("--hypotheses", long, "--reference", short, command=("evaluate",), application=app)
+    assert "the reference is shorter than the translations: 1 lines against 2" in one_line_error(result)
+    assert run("--hypotheses", long, command=("evaluate",), application=app)[0] == 2
+
+
+@pytest.mark.parametrize("command", ["translate", "evaluate"])
+def test_help_shows_examples_and_groups(command):
+    shown = CliRunner().invoke(app, [command, "--help"]).output
+    assert "Scoring" in shown
+    assert "python translate.py" in shown or "seq2seq evaluate" in shown
+
+
+def test_help_is_quick_because_it_does_not_import_pytorch():
+    code = "import sys, seq2seq.cli; sys.exit('torch' in sys.modules or 'sacrebleu' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_translate_py_is_the_translate_command(bundle_folder, expected):
+    command = [sys.executable, "translate.py", "--model", str(bundle_folder), "--device", "cpu"]
+    done = subprocess.run(command, cwd=ROOT, input="\n".join(LINES).encode(), capture_output=True, check=False)
+    assert (done.returncode, done.stdout.decode().splitlines(), done.stderr.decode()) == (0, expected, "")

@@ -1,0 +1,110 @@
+import io
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from seq2seq.errors import UserError
+from seq2seq.files import count_lines, find_model, open_output, read_lines
+
+
+def test_lines_end_with_lf_or_crlf_and_with_nothing_else(tmp_path):
+    file = tmp_path / "in"
+    file.write_bytes("uno\r\n\r\ndos\u2028tres\x0bcuatro\x85\rcinco\n\nseis".encode())
+    assert list(read_lines(file)) == ["uno", "", "dos\u2028tres\x0bcuatro\x85\rcinco", "", "seis"]
+    assert count_lines(file) == 5
+
+
+def test_standard_input_is_read_when_no_file_is_named(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("niño\n\n".encode()), encoding="latin-1"))
+    assert list(read_lines(None)) == ["niño", ""]
+
+
+def test_bytes_that_are_not_utf8_are_named_by_file_and_line(tmp_path, monkeypatch):
+    file = tmp_path / "in.en"
+    file.write_bytes(b"one\ntwo\nni\xf1o\n")
+    with pytest.raises(UserError, match=r"in\.en:3: byte 3 \(0xf1\) is not UTF-8: convert the text first"):
+        list(read_lines(file))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n")))
+    with pytest.raises(UserError, match=r"stdin:1: byte 1 \(0xff\) is not UTF-8"):
+        list(read_lines(None))
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"missing\.en cannot be read: No such file"):
+        list(read_lines(tmp_path / "missing.en"))
+    with pytest.raises(UserError, match="cannot be read: Is a directory"):
+        list(read_lines(tmp_path))
+
+
+def test_output_appears_under_its_name_only_when_it_is_complete(tmp_path):
+    file = tmp_path / "out.es"
+    file.write_text("before\n")
+    with open_output(file) as write:
+        write("niño")
+        write("")
+        assert file.read_text() == "before\n"
+    assert file.read_bytes() == "niño\n\n".encode()
+    assert os.listdir(tmp_path) == ["out.es"]
+
+
+def write_and_fail(file):
+    with open_output(file) as write:
+        write("half")
+        raise RuntimeError("in the middle")
+
+
+def test_an_error_leaves_the_old_output_and_no_rubbish(tmp_path):
+    file = tmp_path / "out.es"
+    file.write_text("before\n")
+    with pytest.raises(RuntimeError, match="in the middle"):
+        write_and_fail(file)
+    assert file.read_text() == "before\n"
+    assert os.listdir(tmp_path) == ["out.es"]
+
+
+def test_output_that_cannot_be_written_is_named(tmp_path):
+    for file, reason in ((tmp_path / "no" / "out.es", "No such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(UserError, match=f"--output .* cannot be written: {reason}"), open_output(file):
+            pytest.fail("the output was opened")
+
+
+def fill(file):
+    with open_output(file) as write:
+        for _ in range(10_000):
+            write("a line")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_a_full_disk_is_told_and_a_device_is_never_replaced():
+    with pytest.raises(UserError, match="--output /dev/full cannot be written: No space left"):
+        fill(Path("/dev/full"))
+    assert not os.path.isfile("/dev/full")
+
+
+@pytest.fixture
+def runs(tmp_path):
+    for name, time in (("old", 1_000), ("new", 2_000), ("broken", 3_000)):
+        folder = tmp_path / name / ("model" if name != "broken" else "checkpoints")
+        folder.mkdir(parents=True)
+        os.utime(folder, (time, time))
+    return tmp_path
+
+
+def test_the_newest_model_is_found_unless_latest_points_at_one(runs):
+    assert find_model(None, runs) == runs / "new" / "model"
+    (runs / "latest").symlink_to(runs / "old")
+    assert find_model(None, runs) == runs / "latest" / "model"
+
+
+def test_a_model_is_named_by_its_folder_or_its_runs_folder(runs):
+    assert find_model(runs / "old") == runs / "old" / "model"
+    assert find_model(runs / "old" / "model") == runs / "old" / "model"
+
+
+def test_no_model_says_how_to_get_one(tmp_path):
+    with pytest.raises(UserError, match=r"no model under .*nowhere: train one with `python train.py`, or give --model"):
+        find_model(None, tmp_path / "nowhere")
+    with pytest.raises(UserError, match=r"--model .*nothing is no folder: give runs/NAME or runs/NAME/model"):
+        find_model(tmp_path / "nothing")

@@ -1,0 +1,127 @@
+import warnings
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from seq2seq.config import ModelConfig, TrainingConfig
+from seq2seq.errors import UserError
+from seq2seq.model.transformer import Transformer
+from seq2seq.text.batching import Batch, collate
+from seq2seq.training.callbacks import FiniteGuard
+from seq2seq.training.module import TranslationModule
+
+V = 23
+
+
+def batch_of(*lengths: tuple[int, int]) -> Batch:
+    rng = np.random.default_rng(sum(map(sum, lengths)))
+    return collate([(rng.integers(4, V, s), rng.integers(4, V, t)) for s, t in lengths])
+
+
+SHORT, LONG = batch_of((2, 1), (3, 2)), batch_of((9, 11), (8, 12), (7, 12))
+BOTH = collate(
+    [
+        (src[src > 3].numpy(), tgt[tgt > 3].numpy())
+        for part in (SHORT, LONG)
+        for src, tgt in zip(part.src, part.tgt_out, strict=True)
+    ]
+)
+
+
+def module(**changes: object) -> TranslationModule:
+    torch.manual_seed(0)
+    config = ModelConfig(d_model=12, num_heads=3, d_ff=20, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0)
+    values = {"warmup_steps": 0, "schedule": "constant", "learning_rate": 1.0, "eps": 1.0, **changes}
+    return TranslationModule(Transformer(config, V), TrainingConfig(**values))  # type: ignore[arg-type]
+
+
+def train(
+    module: TranslationModule, batches: list[Batch], folder: Path, accumulate: int = 1, **options: object
+) -> None:
+    trainer = L.Trainer(
+        accelerator="cpu",
+        max_steps=len(batches) // accumulate,
+        accumulate_grad_batches=accumulate,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+        **options,  # type: ignore[arg-type]
+    )
+    trainer.fit(module, torch.utils.data.DataLoader(batches, batch_size=None))  # type: ignore[arg-type]
+
+
+def weights(module: TranslationModule) -> dict[str, Tensor]:
+    return {name: p.detach().clone() for name, p in module.model.named_parameters()}
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> None:
+    for message in (
+        ".*does not have many workers.*",
+        ".*the number of training batches.*",
+        ".*have no `val_dataloader.*",
+    ):
+        warnings.filterwarnings("ignore", message)
+
+
+@pytest.mark.parametrize("clip_norm", [0.0, 0.5])
+def test_two_micro_batches_of_different_sizes_update_like_their_union(tmp_path: Path, clip_norm: float) -> None:
+    split, whole = module(clip_norm=clip_norm), module(clip_norm=clip_norm)
+    train(split, [SHORT, LONG], tmp_path, accumulate=2)
+    train(whole, [BOTH], tmp_path)
+    assert_close(weights(split), weights(whole), atol=1e-6, rtol=1e-5)
+    assert split.grad_norm is not None
+    assert whole.grad_norm is not None
+    assert_close(split.grad_norm, whole.grad_norm)
+
+
+def test_the_gradient_norm_is_that_of_the_loss_per_token_and_is_clipped(tmp_path: Path) -> None:
+    clipped = module(clip_norm=0.01, label_smoothing=0.0)
+    reference = module().model
+    logits, _ = reference.decode(LONG.tgt_in, reference.encode(LONG.src))
+    torch.nn.functional.cross_entropy(logits.flatten(0, 1), LONG.tgt_out.flatten(), ignore_index=0).backward()
+    expected = torch.nn.utils.get_total_norm([p.grad for p in reference.parameters() if p.grad is not None])
+
+    norms: list[Tensor] = []
+
+    class Spy(L.Callback):
+        def on_before_zero_grad(self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: object) -> None:
+            grads = [p.grad for p in clipped.parameters() if p.grad is not None]
+            if grads:
+                norms.append(torch.nn.utils.get_total_norm(grads))
+
+        def on_train_batch_end(self, *_: Any) -> None:
+            self.on_before_zero_grad(None, None, None)  # type: ignore[arg-type]
+
+    train(clipped, [LONG], tmp_path, callbacks=[Spy()])
+    assert clipped.grad_norm is not None
+    assert_close(clipped.grad_norm, expected)
+    assert_close(norms[-1], torch.tensor(0.01), rtol=1e-4, atol=0)
+
+
+def test_embeddings_norms_and_biases_are_not_decayed() -> None:
+    groups = module(weight_decay=0.1).configure_optimizers().param_groups
+    decayed = {id(p) for group in groups if group["weight_decay"] for p in group["params"]}
+    names = {name: id(p) in decayed for name, p in module().named_parameters()}
+    assert len(decayed) > 0
+    assert not any(is_decayed for name, is_decayed in names.items() if "norm" in name or "bias" in name)
+
+
+def test_a_loss_that_is_no_number_stops_training_and_names_the_update(tmp_path: Path) -> None:
+    broken = module()
+
+    class Poison(L.Callback):
+        def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
+            if trainer.global_step == 2:
+                broken.model.embedding.weight.data[5] = torch.nan
+
+    with pytest.raises(UserError, match=r"not a number at update 3: training stops.*Lower training.learning_rate"):
+        train(broken, [BOTH] * 5, tmp_path, callbacks=[Poison(), FiniteGuard(50)])

@@ -1,0 +1,39 @@
+import math
+
+import pytest
+
+from seq2seq.config import TrainingConfig
+from seq2seq.training.schedule import learning_rate
+
+
+def config(**changes: object) -> TrainingConfig:
+    values = {"learning_rate": 2.0, "warmup_steps": 100, **changes}
+    return TrainingConfig(**values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("schedule", ["inverse_sqrt", "cosine", "linear", "constant"])
+def test_the_rate_rises_linearly_to_its_peak(schedule: str) -> None:
+    rates = [learning_rate(config(schedule=schedule), step, 0.0) for step in range(100)]
+    assert rates[49] == pytest.approx(1.0)
+    assert rates[99] == pytest.approx(2.0)
+    assert max(rates) == rates[99]
+
+
+def test_inverse_square_root_is_the_papers() -> None:
+    d_model, warmup = 512, 4000
+    scaled = config(learning_rate=(d_model * warmup) ** -0.5, warmup_steps=warmup)
+    for step in (1, 10, 3999, 4000, 4001, 40_000):
+        expected = d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
+        assert learning_rate(scaled, step - 1, 0.9) == pytest.approx(expected)
+
+
+def test_cosine_and_line_fall_to_the_final_rate_at_the_budgets_end() -> None:
+    for schedule, half in (("cosine", 0.2 + 1.8 * (1 + math.cos(math.pi / 2)) / 2), ("linear", 1.1)):
+        falling = config(schedule=schedule, final_rate=0.1)
+        assert learning_rate(falling, 500, 0.5) == pytest.approx(half)
+        assert learning_rate(falling, 500, 1.0) == pytest.approx(0.2)
+        assert learning_rate(falling, 500, 1.3) == pytest.approx(0.2)
+
+
+def test_without_warm_up_the_first_update_has_the_peak_rate() -> None:
+    assert learning_rate(config(warmup_steps=0), 0, 0.0) == pytest.approx(2.0)
