@@ -84,7 +84,7 @@ def pack(src_lengths: np.ndarray, tgt_lengths: np.ndarray, order: np.ndarray, ma
 
 
 def even_out(batches: list[np.ndarray], multiple: int) -> list[np.ndarray]:
-    """Halve the largest batches until their number is a multiple, so that every rank gets as many; none is lost.
+    """Halve the largest batches until their number is a multiple; no pair is lost.
 
     Raises:
         UserError: there are too few sentence pairs for that.
@@ -93,7 +93,7 @@ def even_out(batches: list[np.ndarray], multiple: int) -> list[np.ndarray]:
     while len(batches) % multiple:
         largest = batches.pop()
         if len(largest) < 2:
-            raise UserError(f"fewer sentence pairs than ranks: {len(batches) + 1} batches for {multiple} devices")
+            raise UserError(f"too few sentence pairs: {len(batches) + 1} single ones for updates of {multiple} batches")
         batches += [largest[::2], largest[1::2]]
         batches.sort(key=len)
     return batches
@@ -104,7 +104,8 @@ class BatchLoader:
 
     Each epoch draws a permutation from (seed, epoch), sorts it by length so that a batch needs little padding (equal
     lengths stay in the drawn order), cuts it into batches and shuffles those. Every pair is visited exactly once an
-    epoch. With shuffle=False batches come in order of length.
+    epoch, and an epoch is a whole number of updates of `accumulate` batches on every rank. With shuffle=False batches
+    come in order of length.
     """
 
     def __init__(
@@ -116,11 +117,12 @@ class BatchLoader:
         shuffle: bool = True,
         rank: int = 0,
         world_size: int = 1,
+        accumulate: int = 1,
     ) -> None:
         if len(pairs) == 0:
             raise UserError("no sentence pair is left to make batches of: look at the table of dropped pairs")
         self.pairs, self.max_tokens, self.seed, self.shuffle = pairs, max_tokens, seed, shuffle
-        self.rank, self.world_size = rank, world_size
+        self.rank, self.world_size, self.accumulate = rank, world_size, accumulate
         self.epoch, self.position = 0, 0  # batches already given, on each rank
         self._length = len(self.plan(0)) // world_size  # the same in every epoch: it depends on lengths alone
 
@@ -130,7 +132,8 @@ class BatchLoader:
         order = rng.permutation(len(self.pairs)) if self.shuffle else np.arange(len(self.pairs))
         src_lengths, tgt_lengths = self.pairs.src_lengths + 1, self.pairs.tgt_lengths + 1
         order = order[np.lexsort((src_lengths[order], tgt_lengths[order]))]
-        batches = even_out(pack(src_lengths, tgt_lengths, order, self.max_tokens), self.world_size)
+        batches = pack(src_lengths, tgt_lengths, order, self.max_tokens)
+        batches = even_out(batches, self.world_size * self.accumulate)
         if self.shuffle:
             batches = [batches[i] for i in rng.permutation(len(batches))]
         return batches
@@ -140,13 +143,14 @@ class BatchLoader:
         return self._length
 
     def __iter__(self) -> Iterator[Batch]:
-        """Go on from the current position to the end of the epoch."""
+        """Go on from the current position to the end of the epoch, or begin the next one if there is none left."""
+        if self.position >= len(self):
+            self.epoch, self.position = self.epoch + 1, 0
         mine = self.plan(self.epoch)[self.rank :: self.world_size]
         while self.position < len(mine):
             batch = collate([self.pairs[int(index)] for index in mine[self.position]])
             self.position += 1  # before the yield: a checkpoint taken while it is in use counts it as given
             yield batch
-        self.epoch, self.position = self.epoch + 1, 0
 
     def state_dict(self) -> dict[str, int]:
         """Where it stands, as plain integers."""

@@ -8,11 +8,16 @@ from seq2seq.text.grammar.corpus import generate, write
 
 
 def main() -> None:
-    """Generate and write the three files."""
+    """Generate the corpus and write its three files."""
     parser = argparse.ArgumentParser(prog="python -m seq2seq.text.grammar", description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("data/bundled"), help="folder for grammar.*.tsv")
+    folder: Path = parser.parse_args().output
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    for path in write(parser.parse_args().output, generate()):
+    try:
+        paths = write(folder, generate())
+    except OSError as error:
+        parser.error(f"cannot write to --output {folder}: {error.strerror}; name a folder that you may write to")
+    for path in paths:
         logging.info("%s", path)
 
 

@@ -1,3 +1,4 @@
+import itertools
 from collections import Counter
 
 import numpy as np
@@ -5,7 +6,7 @@ import pytest
 import torch
 
 from seq2seq.errors import UserError
-from seq2seq.text.batching import BatchLoader, collate
+from seq2seq.text.batching import Batch, BatchLoader, collate
 from seq2seq.text.vocab import BOS, EOS, PAD
 
 
@@ -73,22 +74,32 @@ def test_order_changes_with_epoch_and_seed_and_with_nothing_else(pairs: Pairs) -
 def test_a_loader_goes_on_exactly_where_its_state_was_taken(pairs: Pairs, stops: tuple[int, ...]) -> None:
     straight = BatchLoader(pairs, max_tokens=64, seed=5)
     expected = [batch for _ in range(3) for batch in straight]
-    result, state = [], BatchLoader(pairs, max_tokens=64, seed=5).state_dict()
-    for stop in (*stops, None):
+    result: list[Batch] = []
+    state = {"epoch": 0, "position": 0}
+    for stop in (*stops, len(expected)):
         loader = BatchLoader(pairs, max_tokens=64, seed=5)
         loader.load_state_dict(state)
-        while len(result) < len(expected) and loader.epoch < 3:
-            for batch in loader:
-                result.append(batch)
-                if stop is not None and (stop := stop - 1) == 0:
-                    break
-            if stop == 0:
-                break
+        epochs = (batch for _ in range(4) for batch in loader)
+        result += itertools.islice(epochs, min(stop, len(expected) - len(result)))
         state = loader.state_dict()
     assert len(result) == len(expected)
-    assert all(
-        torch.equal(a.src, b.src) and torch.equal(a.tgt_out, b.tgt_out) for a, b in zip(result, expected, strict=True)
-    )
+    pairs_of = zip(result, expected, strict=True)
+    assert all(torch.equal(a.src, b.src) and torch.equal(a.tgt_out, b.tgt_out) for a, b in pairs_of)
+
+
+def test_a_loader_whose_last_batch_was_taken_without_asking_for_more_begins_the_next_epoch(pairs: Pairs) -> None:
+    loader = BatchLoader(pairs, max_tokens=64, seed=5)
+    for epoch in range(3):
+        batches = list(itertools.islice(loader, len(loader)))
+        assert visited(batches) == Counter(range(len(pairs)))
+        assert loader.state_dict() == {"epoch": epoch, "position": len(loader)}
+
+
+def test_an_epoch_is_a_whole_number_of_updates(pairs: Pairs) -> None:
+    loader = BatchLoader(pairs, max_tokens=64, seed=5, world_size=2, accumulate=4)
+    assert len(loader) % 4 == 0
+    other = BatchLoader(pairs, max_tokens=64, seed=5, world_size=2, accumulate=4, rank=1)
+    assert visited([*loader, *other]) == Counter(range(len(pairs)))
 
 
 def test_a_pair_longer_than_the_budget_is_refused_with_the_way_out() -> None:

@@ -28,11 +28,14 @@ PHENOMENA = {
     "ser": (r"^\w+ is (tall|rich|nice)\.$", r"^\w+ es (alt[oa]|ric[oa]|simpátic[oa])\.$"),
     "estar": (r"^The \w+ is (cold|hot)\.$", r"^(El|La) \w+ está (frí[oa]|caliente)\.$"),
     "present": (r"^My \w+ \w+s\b", r"^Mi \w+ (no )?\w+[ae]\b"),
-    "progressive": (r"are swimming", r"están nadando"),
+    "progressive": (
+        r"(are|'re) (swimming|eating|reading|working)",
+        r"\b[Ee]st(án|amos|ás) (nadando|comiendo|leyendo|trabajando)",
+    ),
     "progressive with a pronoun": (r"(is|'s) \w+ing (him|her)\b", r"l[oa] está \w+ndo"),
     "preterite": (r"^They (bought|ate|saw|found)", r"^(Compraron|Comieron|Vieron|Encontraron)"),
     "irregular preterite": (r" put the ", r"(Puse|Pusiste|puso|Pusimos|Pusieron) "),
-    "imperfect": (r"^We (were|weren't) (tired|sad|happy|sick|alone|busy|ready)", r"[Ee]stábamos \w+s"),
+    "imperfect": (r"^(We|They) (were|weren't) \w+\.$", r"^(No )?(([Ee]st|[Ee]r)\w+|\w+ían|\w+íamos) \w+\.$"),
     "used to": (r"used to", r"\w+(ía|aba)"),
     "perfect": (r"has already", r" ya ha "),
     "future": (r"^I'll ", r"é\b"),
@@ -46,7 +49,7 @@ PHENOMENA = {
     "what": (r"^What are you ", r"^¿Qué (estás|vas) "),
     "whom": (r"^Who (do|did|are|will|can) (you|they|we|I) ", r"^¿A quién "),
     "how many": (r"^How many \w+s ", r"^¿Cuántas "),
-    "object pronoun": (r"^I \w+ her\b", r"^La \w+[oé]\b"),
+    "object pronoun": (r"^(I|We|They) \w+ (him|her|them)\.$", r"^(L[oa]s?) \w+\.$"),
     "pronoun on the infinitive": (r"(can|must|wants? to|going to) \w+ us", r"\w+rnos"),
     "pronoun for a thing": (r"\? I don't see it\.", r"\? No l[oa] veo\."),
     "dative": (r" (gave|told|sent|brought|showed) me ", r"\b[Mm]e (di|cont|envi|traj|mostr)\w+ "),
@@ -68,8 +71,8 @@ PHENOMENA = {
         r"(helped|greeted|called|followed) the (man|girl|king|woman|boy)",
         r" a(l| la) (hombre|niña|rey|mujer|niño)\b",
     ),
-    "al": (r" to the park", r" al parque"),
-    "del": (r" in front of the (door|car|tree)", r" delante (del coche|del árbol|de la puerta)"),
+    "al": (r" to the (park|lake|museum|river|market)", r" al (parque|lago|museo|río|mercado)"),
+    "del": (r" in front of the (door|car|tree)", r" delante (del auto|del árbol|de la puerta)"),
     "el agua": (r"^The eagle|the water", r"\b[Ee]l (agua|águila)"),
     "weather": (r"^It's hot", r"^Hace calor"),
     "tener": (r" is hungry", r" tiene hambre"),
@@ -130,6 +133,14 @@ def test_no_side_of_a_sentence_is_in_two_splits(committed):
         assert not sides["test"] & sides["validation"]
 
 
+def test_the_everyday_test_shares_no_side_with_the_grammar(committed):
+    lines = (BUNDLED / "everyday.test.tsv").read_text(encoding="utf-8").splitlines()
+    for language in (0, 1):
+        everyday = {bare(line.split("\t")[language]) for line in lines}
+        assert len(everyday) > 400
+        assert not everyday & {bare(pair[language]) for pairs in committed.values() for pair in pairs}
+
+
 def test_an_english_sentence_has_one_translation_even_without_case_and_punctuation(committed):
     spanish: dict[str, set[str]] = {}
     for pairs in committed.values():
@@ -166,7 +177,7 @@ def test_the_documented_examples_are_in_test_and_their_combinations_not_in_train
     assert (english, spanish) in committed["test"]
     train = " ".join(en.casefold() for en, _ in committed["train"])
     assert not re.search(r"\bblue balls?\b|\bballs? (is|are|was|were|isn't|aren't|wasn't|weren't)( not)? blue", train)
-    assert not re.search(r"\bcats? (drank|drinks?|will drink|has drunk) [^.]*milk\.", train.replace("cats drink", ""))
+    assert not re.search(r"\bcats?\b[^.?]* (drank|drinks?|drinking|drunk) [^.?]*\bmilk\b", train)
 
 
 def test_every_word_of_validation_and_test_is_often_in_train(committed):
@@ -209,15 +220,20 @@ def test_spanish_articles_agree_with_their_nouns(committed, lexicon):
     genders = {}
     for noun in lexicon.nouns.values():
         genders[noun.es] = (noun.gender, False)
-        genders[lexicon.spanish.plural(noun.es)] = (noun.gender, True)
+        genders.setdefault(lexicon.spanish.plural(noun.es), (noun.gender, True))
     articles = {"el": ("m", False), "la": ("f", False), "los": ("m", True), "las": ("f", True)}
     articles |= {"este": ("m", False), "esta": ("f", False), "estos": ("m", True), "estas": ("f", True)}
     articles |= {"algunos": ("m", True), "algunas": ("f", True), "nuestro": ("m", False), "nuestra": ("f", False)}
+    unclear = (
+        *lexicon.spanish.stressed_a,
+        "rompecabezas",
+        "paraguas",
+    )  # feminine with el, or with one form for both numbers
     checked = 0
     for pairs in committed.values():
         for _, es in pairs:
             for article, noun in re.findall(r"\b(\w+) (?=(\w+))", es.casefold()):
-                if article in articles and noun in genders and noun not in lexicon.spanish.stressed_a:
+                if article in articles and noun in genders and noun not in unclear:
                     assert articles[article] == genders[noun], es
                     checked += 1
     assert checked > 10_000

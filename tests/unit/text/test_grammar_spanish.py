@@ -38,7 +38,7 @@ def spanish() -> Spanish:
         ("seguir", "present", "sigo sigues sigue seguimos siguen"),
         ("elegir", "present", "elijo eliges elige elegimos eligen"),
         ("conocer", "present", "conozco conoces conoce conocemos conocen"),
-        ("conducir", "present", "conduzco conduces conduce conducimos conducen"),
+        ("traducir", "present", "traduzco traduces traduce traducimos traducen"),
         ("construir", "present", "construyo construyes construye construimos construyen"),
         ("enviar", "present", "envío envías envía enviamos envían"),
         ("oír", "present", "oigo oyes oye oímos oyen"),
@@ -128,6 +128,7 @@ def test_pronouns_stand_where_spanish_puts_them(spanish, verb, tense, who, cliti
     ("singular", "plural"),
     [
         ("gato", "gatos"), ("flor", "flores"), ("lápiz", "lápices"), ("camión", "camiones"), ("paraguas", "paraguas"),
+        ("sándwich", "sándwiches"),
         ("autobús", "autobuses"), ("jardín", "jardines"), ("sofá", "sofás"), ("café", "cafés"), ("rey", "reyes"),
         ("examen", "exámenes"), ("joven", "jóvenes"), ("azul", "azules"), ("gris", "grises"), ("marrón", "marrones"),
         ("lunes", "lunes"), ("sábado", "sábados"), ("pez", "peces"),
