@@ -43,7 +43,8 @@ def assemble(cfg: DictConfig) -> None:
     if config.resume is not None:
         overrides = [o for o in HydraConfig.get().overrides.task if not o.startswith("resume=")]
         config = load_config(config.resume, overrides)
-    from seq2seq.training.run import prepare_folder, train
+    from seq2seq.training.folder import prepare_folder
+    from seq2seq.training.run import train
 
     train(*prepare_folder(config, Path("runs")))
 

@@ -110,7 +110,11 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
         old = draft.with_name(draft.name + "-old")
         if folder.exists():
             folder.rename(old)
-        draft.rename(folder)
+        try:
+            draft.rename(folder)
+        except OSError:
+            old.rename(folder)
+            raise
         shutil.rmtree(old, ignore_errors=True)
     except (OSError, SafetensorError) as error:
         raise UserError(f"cannot write {folder}: {getattr(error, 'strerror', None) or error}") from error

@@ -193,6 +193,10 @@ class TrainingConfig:
             "training.final_weights=ema needs training.ema_decay above 0",
         )
         require(
+            self.ema_decay == 0 or self.final_weights != "last",
+            "training.ema_decay above 0 averages the weights: choose training.final_weights=ema, best or average",
+        )
+        require(
             self.monitor != "bleu" or self.bleu_sentences > 0,
             "training.monitor=bleu needs training.bleu_sentences above 0 (or choose training.monitor=loss)",
         )

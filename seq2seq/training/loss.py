@@ -20,6 +20,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         weight: Tensor,
         targets: Tensor,
         smoothing: float,
+        with_gradients: bool,
     ) -> tuple[Tensor, Tensor]:
         grad_hidden = torch.empty_like(hidden)
         grad_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
@@ -34,6 +35,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             total = (exponentials := logits.sub_(highest).exp_()).sum(-1, keepdim=True)
             nll += (total.log() - wanted_logits).sum()
             uniform += (total.log() + highest).sum() - (rows @ mean_weight).float().sum()
+            if not with_gradients:
+                continue
             # d loss / d logits = softmax - smoothed target
             grad = exponentials.mul_(1 / total).sub_(smoothing / weight.shape[0])
             grad = grad.scatter_add_(1, wanted, grad.new_full((1, 1), smoothing - 1).expand_as(wanted))
@@ -47,10 +50,10 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] (decorated)
         grad_loss = grad_outputs[0]
         grad_hidden, grad_weight = ctx.saved_tensors
-        return grad_hidden * grad_loss.to(grad_hidden.dtype), grad_weight * grad_loss, None, None
+        return grad_hidden * grad_loss.to(grad_hidden.dtype), grad_weight * grad_loss, None, None, None
 
 
 def cross_entropy(
@@ -72,5 +75,6 @@ def cross_entropy(
     device = hidden.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
     with torch.autocast(device, enabled=False):
-        loss, nll = _ChunkedCrossEntropy.apply(hidden[is_real].to(dtype), weight, targets[is_real], smoothing)
+        rows = hidden[is_real].to(dtype)
+        loss, nll = _ChunkedCrossEntropy.apply(rows, weight, targets[is_real], smoothing, torch.is_grad_enabled())
     return loss, nll, is_real.sum()

@@ -1,8 +1,10 @@
 """What happens in one update: loss, global normalisation, clipping, optimizer. Knows no files and no search."""
 
+from dataclasses import asdict
 from typing import Any
 
 import lightning as L
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,8 +24,10 @@ class TranslationModule(L.LightningModule):
     micro-batch adds its sum, and one division by the global count comes before clipping.
     """
 
-    def __init__(self, model: Transformer, config: TrainingConfig) -> None:
+    def __init__(self, model: Transformer, config: TrainingConfig, *, seed: int = 0, vocabulary: str = "") -> None:
+        """Train model; seed decides dropout, vocabulary is the tokenizer's hash, which a checkpoint must share."""
         super().__init__()
+        self.seed, self.vocabulary = seed, vocabulary
         self.model = model
         self.config = config
         self.progress = 0.0  # share of the run's budget spent; set by the Budget callback
@@ -41,11 +45,33 @@ class TranslationModule(L.LightningModule):
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Log the loss per target token (nats), unsmoothed."""
         _, nll, tokens = self._loss(batch, 0.0)
+        self.log("step", float(self.global_step))  # the row that Lightning logs validation in
         self.log("val_loss", nll / tokens, batch_size=int(tokens), sync_dist=True, prog_bar=False)
 
     def _loss(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
         hidden = self.model(batch.src, batch.tgt_in)
         return cross_entropy(hidden, self.model.embedding.weight, batch.tgt_out, pad=PAD, smoothing=smoothing)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep what the weights are worth nothing without."""
+        checkpoint["belongs_to"] = self._identity()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Refuse another model's or vocabulary's weights.
+
+        Raises:
+            UserError: the checkpoint was written with other sizes or another tokenizer.
+        """
+        theirs = checkpoint.get("belongs_to", {})
+        for key, ours in self._identity().items():
+            if theirs.get(key) != ours:
+                raise UserError(
+                    f"the checkpoint was written with another {key} ({theirs.get(key)}, now {ours}): "
+                    "restore the settings and the training texts of that time, or start a new run"
+                )
+
+    def _identity(self) -> dict[str, Any]:
+        return {**asdict(self.model.config), "vocabulary": self.vocabulary}
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """AdamW (Loshchilov & Hutter 2019), fused; biases, norms and embeddings are not decayed."""
@@ -59,7 +85,12 @@ class TranslationModule(L.LightningModule):
         return torch.optim.AdamW(groups, lr=config.learning_rate, betas=betas, eps=config.eps, fused=True)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        """Set the learning rate of the update that this batch belongs to."""
+        """Set the learning rate of the update that this batch belongs to, and the random numbers of its dropout.
+
+        Both follow from the batch's place alone, so that a resumed run needs no state of them.
+        """
+        place = [self.seed, self.global_step, batch_idx, self.global_rank]
+        torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1)[0]))
         rate = learning_rate(self.config, self.global_step, self.progress)
         for optimizer in self.trainer.optimizers:
             for group in optimizer.param_groups:

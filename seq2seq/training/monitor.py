@@ -98,6 +98,10 @@ class Meter(Callback):
         """Close the bar."""
         self.bar.stop()
 
+    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
+        """Close the bar before the error is told."""
+        self.bar.stop()
+
 
 class TranslationValidation(Callback):
     """Translates a sample of the validation set with the very Translator that users call, and logs its BLEU."""

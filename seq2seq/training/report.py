@@ -16,6 +16,8 @@ LICENCE_NOTE = "The weights may be used under the terms of the texts they were t
 
 def draw_curves(metrics: Path, picture: Path) -> None:
     """Draw training and validation loss, BLEU, learning rate and speed of a metrics.csv into one picture."""
+    if not metrics.exists():  # a run too short for a single entry
+        return
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,7 +1,9 @@
 """A whole run: data → training → weights → bundle → scores, in one folder."""
 
+import hashlib
 import logging
 import os
+import pickle
 import platform
 import time
 import warnings
@@ -12,14 +14,15 @@ from typing import Any
 
 import lightning as L
 import torch
-import yaml
+from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.utilities import rank_zero_only
 from rich.console import Console
 from sacrebleu.metrics.chrf import CHRF
 
 from seq2seq import __version__
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
-from seq2seq.config import Config, to_plain
+from seq2seq.config import Config
 from seq2seq.errors import UserError
 from seq2seq.evaluation.metrics import Scores, score
 from seq2seq.evaluation.overlap import OverlapIndex
@@ -27,7 +30,7 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.text.batching import BatchLoader
 from seq2seq.text.filters import drop_table
 from seq2seq.text.prepare import PreparedData, prepare
-from seq2seq.training.callbacks import StopSignals, make_callbacks
+from seq2seq.training.callbacks import Budget, StopSignals, make_callbacks
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.report import draw_curves, model_card, scores_table, write_json
 from seq2seq.translator import Translator
@@ -42,18 +45,19 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None) -> None:
         UserError: a setting, the data or the disk stands against it.
     """
     L.seed_everything(config.seed, verbose=False)
-    console = Console(stderr=True)
+    console = Console(stderr=True, quiet=rank_zero_only.rank > 0)  # pyright: ignore[reportFunctionMemberAccess]
     data = prepare(config.data, config.tokenizer, config.seed, OverlapIndex)
     console.print(drop_table(data.report))
     model = Transformer(config.model, data.tokenizer.vocab_size)
-    module = TranslationModule(model, config.training)
+    vocabulary = hashlib.sha256(data.tokenizer.model_bytes).hexdigest()[:16]
+    module = TranslationModule(model, config.training, seed=config.seed, vocabulary=vocabulary)
     trainer = make_trainer(config, folder, data)
     log.info("%s parameters, %s training pairs, %s", f"{count(model):,}", f"{len(data.train):,}", hardware())
     fit(trainer, module, config, data, checkpoint)
     if not trainer.is_global_zero:
         return
-    interrupted = next(c.received for c in trainer.callbacks if isinstance(c, StopSignals))  # type: ignore[attr-defined]
-    choose_weights(config, folder, model)
+    interrupted = next(c.received for c in callbacks_of(trainer) if isinstance(c, StopSignals))
+    choose_weights(config, folder, trainer, model)
     bundle = Bundle(model.cpu().eval(), data.tokenizer, bundle_config(config))
     facts = gather_facts(config, trainer, data, model)
     draw_curves(folder / "metrics.csv", folder / "curves.png")
@@ -73,16 +77,21 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None) -> None:
 
 
 def make_trainer(config: Config, folder: Path, data: PreparedData) -> L.Trainer:
-    """Lightning's Trainer, with this run's callbacks and loggers."""
+    """Lightning's Trainer, with this run's callbacks and loggers.
+
+    Raises:
+        UserError: the device asked for is not there.
+    """
     settings = config.trainer
+    if settings.accelerator == "gpu" and not torch.cuda.is_available():
+        raise UserError("trainer.accelerator=gpu but there is no CUDA device: use trainer=cpu or a CUDA PyTorch")
     warnings.filterwarnings("ignore", "Experiment logs directory")
     warnings.filterwarnings("ignore", ".*does not have many workers.*")
     for name in ("lightning.pytorch", "lightning.fabric", "lightning"):
         logging.getLogger(name).setLevel(logging.WARNING)
     csv = CSVLogger(folder, name="", version="", flush_logs_every_n_steps=1)
-    if (folder / "metrics.csv").exists():  # a resumed run goes on in the same table
-        with (folder / "metrics.csv").open() as file:
-            csv.experiment.metrics_keys = file.readline().strip().split(",")
+    if rank_zero_only.rank == 0:  # pyright: ignore[reportFunctionMemberAccess]
+        continue_table(csv, folder / "metrics.csv")
     return L.Trainer(
         accelerator=settings.accelerator,
         devices=settings.devices,
@@ -105,40 +114,82 @@ def make_trainer(config: Config, folder: Path, data: PreparedData) -> L.Trainer:
     )
 
 
+def continue_table(logger: CSVLogger, path: Path) -> None:
+    """Let a resumed run go on in the same metrics.csv, which Lightning's logger would begin anew."""
+    text = path.read_text() if path.exists() else ""
+    experiment = logger.experiment  # made here, and the old file removed with it
+    if text:
+        path.write_text(text)
+        experiment.metrics_keys = text.splitlines()[0].split(",")
+
+
 def fit(
     trainer: L.Trainer, module: TranslationModule, config: Config, data: PreparedData, checkpoint: Path | None
 ) -> None:
     """Train until the budget is spent.
 
     Raises:
-        UserError: a checkpoint cannot be written or read, or the loss is no number.
+        UserError: a checkpoint cannot be written or read, or the loss is not a number.
     """
     tokens, rank, ranks = config.training.max_tokens, trainer.global_rank, trainer.world_size
-    training = BatchLoader(data.train, max_tokens=tokens, seed=config.seed, rank=rank, world_size=ranks)
+    training = BatchLoader(
+        data.train,
+        max_tokens=tokens,
+        seed=config.seed,
+        rank=rank,
+        world_size=ranks,
+        accumulate=config.training.accumulate,
+    )
     tokens = max(tokens, longest(data))
     validation = BatchLoader(data.validation, max_tokens=tokens, shuffle=False, rank=rank, world_size=ranks)
+    if checkpoint is not None:
+        require_readable(checkpoint)
     try:
         trainer.fit(module, training, validation, ckpt_path=checkpoint, weights_only=True)
     except OSError as error:
         raise UserError(
-            f"cannot write the checkpoint of update {trainer.global_step}: {error.strerror or error}; the one before "
-            f"is whole: free some space, then `python train.py resume={trainer.default_root_dir}`"
+            f"cannot write to {trainer.default_root_dir} at update {trainer.global_step}: {error.strerror or error}; "
+            f"the last checkpoint is whole: make room, then `python train.py resume={trainer.default_root_dir}`"
         ) from error
 
 
-def choose_weights(config: Config, folder: Path, model: Transformer) -> None:
-    """Put the final weights into the model: as they are now (last, EMA), the best, or the mean of the kept best."""
-    if config.training.final_weights not in ("best", "average"):
-        return
-    paths = sorted((folder / "checkpoints").glob("best-*.ckpt"))
-    if not paths:
-        log.warning("no best checkpoint yet (no validation so far): taking the last weights")
-        return
-    if config.training.final_weights == "best":
-        paths = [max(paths, key=lambda path: path.stat().st_mtime)]
+def require_readable(checkpoint: Path) -> None:
+    """Refuse a damaged checkpoint before training starts; nothing in it is executed.
+
+    Raises:
+        UserError: it is no whole file of plain values.
+    """
+    try:
+        torch.load(checkpoint, map_location="meta", weights_only=True)
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        reason = str(error).splitlines()[0][:100]
+        raise UserError(
+            f"{checkpoint} cannot be read ({reason}): restore it from a copy, or start a new run"
+        ) from error
+
+
+def choose_weights(config: Config, folder: Path, trainer: L.Trainer, model: Transformer) -> None:
+    """Put the final weights into the model, from the checkpoints: the latest, the best, or the mean of the kept best.
+
+    With a running average, every checkpoint's `state_dict` is the average.
+    """
+    paths = sorted((folder / "checkpoints").glob("step=*.ckpt"))[-1:]
+    best = next((c for c in callbacks_of(trainer) if isinstance(c, ModelCheckpoint)), None)
+    if config.training.final_weights in ("best", "average"):
+        assert best is not None
+        kept = [best.best_model_path] if config.training.final_weights == "best" else list(best.best_k_models)
+        if any(kept):
+            paths = [Path(path) for path in kept]
+        else:
+            log.warning("there was no validation yet, so there is no best: taking the last weights")
     states = [torch.load(path, map_location="cpu", weights_only=True)["state_dict"] for path in paths]
     mean = {name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]}
     model.load_state_dict({name.removeprefix("model."): weights for name, weights in mean.items()})
+
+
+def callbacks_of(trainer: L.Trainer) -> list[L.Callback]:
+    """The trainer's callbacks (an attribute that Lightning's types do not tell)."""
+    return trainer.callbacks  # type: ignore[attr-defined]
 
 
 def test(
@@ -165,7 +216,7 @@ def test(
 def gather_facts(config: Config, trainer: L.Trainer, data: PreparedData, model: Transformer) -> dict[str, Any]:
     """What results.json and the model card tell of the run besides scores."""
     metrics: Mapping[str, Any] = trainer.callback_metrics
-    timer = next(c for c in trainer.callbacks if hasattr(c, "time_elapsed"))  # type: ignore[attr-defined]
+    timer = next(c for c in callbacks_of(trainer) if isinstance(c, Budget))
     return {
         "name": config.name,
         "version": __version__,
@@ -202,42 +253,3 @@ def hardware() -> str:
     if torch.cuda.is_available():
         return f"{torch.cuda.device_count()} × {torch.cuda.get_device_name()}"
     return f"{os.cpu_count()} CPU cores ({platform.machine()}, {torch.backends.cpu.get_cpu_capability()})"
-
-
-def prepare_folder(config: Config, runs: Path) -> tuple[Config, Path, Path | None]:
-    """The run's folder, made and described by config.yaml; on resume, also its newest checkpoint.
-
-    Raises:
-        UserError: the folder is taken or cannot be written, or there is nothing to resume.
-    """
-    if config.resume is not None:
-        folder = Path(config.resume)
-        checkpoints = sorted((folder / "checkpoints").glob("step=*.ckpt"))
-        if not checkpoints:
-            raise UserError(
-                f"resume={folder}: no checkpoint in {folder / 'checkpoints'}, so there is nothing to go on from"
-            )
-        return config, folder, checkpoints[-1]
-    name = config.name or time.strftime(f"{config.experiment_name}-%Y%m%d-%H%M%S")
-    folder = runs / name
-    if config.name is None:
-        suffix = 2
-        while folder.exists():
-            folder, suffix = runs / f"{name}-{suffix}", suffix + 1
-    elif folder.exists() and any(folder.iterdir()):
-        raise UserError(f"{folder} is a run already: choose another name=, or go on with resume={folder}")
-    config.name = folder.name
-    try:
-        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-        (folder / "config.yaml").write_text(yaml.safe_dump(to_plain(config), sort_keys=False, allow_unicode=True))
-        point_to_latest(runs, folder)
-    except OSError as error:
-        raise UserError(f"cannot write {folder}: {error.strerror}; choose a folder that you may write to") from error
-    return config, folder, None
-
-
-def point_to_latest(runs: Path, folder: Path) -> None:
-    """Make runs/latest a link to the folder."""
-    link, draft = runs / "latest", runs / f".latest-{os.getpid()}"
-    draft.symlink_to(folder.name)
-    draft.replace(link)

@@ -98,7 +98,7 @@ def test_the_gradient_norm_is_that_of_the_loss_per_token_and_is_clipped(tmp_path
             if grads:
                 norms.append(torch.nn.utils.get_total_norm(grads))
 
-        def on_train_batch_end(self, *_: Any) -> None:
+        def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
             self.on_before_zero_grad(None, None, None)  # type: ignore[arg-type]
 
     train(clipped, [LONG], tmp_path, callbacks=[Spy()])
@@ -119,7 +119,7 @@ def test_a_loss_that_is_no_number_stops_training_and_names_the_update(tmp_path: 
     broken = module()
 
     class Poison(L.Callback):
-        def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
+        def on_train_batch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
             if trainer.global_step == 2:
                 broken.model.embedding.weight.data[5] = torch.nan
 

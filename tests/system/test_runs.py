@@ -1,0 +1,258 @@
+"""Whole programs, as a user starts them: train.py, translate.py, Ctrl-C, resume, sweeps, bad input."""
+
+import contextlib
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+REPOSITORY = Path(__file__).parents[2]
+SMALL = (
+    "tokenizer.vocab_size=300",
+    "model.d_model=16",
+    "model.num_encoder_layers=1",
+    "model.num_decoder_layers=1",
+    "model.d_ff=32",
+    "training.max_tokens=256",
+    "training.bleu_sentences=4",
+    "trainer.max_steps=12",
+    "trainer.validate_every=6",
+    "trainer.checkpoint_every=5",
+    "trainer.log_every=1",
+)
+SUBJECTS = {"The cat": "El gato", "The dog": "El perro", "The bird": "El pájaro", "The cow": "La vaca"}
+VERBS = {"sees": "ve", "wants": "quiere", "eats": "come", "has": "tiene", "brings": "trae"}
+THINGS = {"the milk": "la leche", "the bread": "el pan", "an apple": "una manzana", "a ball": "una bola"}
+PAIRS = [(f"{s} {v} {t}.", f"{SUBJECTS[s]} {VERBS[v]} {THINGS[t]}.") for s in SUBJECTS for v in VERBS for t in THINGS]
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working directory with a small corpus."""
+    folder = tmp_path_factory.mktemp("work")
+    for name, pairs in (("train", PAIRS[:60]), ("validation", PAIRS[60:70]), ("test", PAIRS[70:])):
+        (folder / f"{name}.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
+    return folder
+
+
+def start(program: str, *arguments: str, cwd: Path) -> subprocess.Popen[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    command = [sys.executable, str(REPOSITORY / program), *arguments]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=cwd, env=environment, stdout=pipe, stderr=pipe, stdin=pipe, text=True)
+
+
+def run(program: str, *arguments: str, cwd: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    process = start(program, *arguments, cwd=cwd)
+    out, err = process.communicate(stdin, timeout=300)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def train(*overrides: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    sets = ("data=files", "data.train=[train.tsv]", "data.validation=[validation.tsv]", "data.test=[test.tsv]")
+    return run("train.py", *sets, "data.remove_overlap=false", *SMALL, *overrides, cwd=cwd)
+
+
+@pytest.fixture(scope="module")
+def finished(place: Path) -> Path:
+    result = train("name=finished", cwd=place)
+    assert result.returncode == 0, result.stderr
+    assert "test" in result.stderr
+    return place / "runs" / "finished"
+
+
+def test_a_run_leaves_everything_in_one_folder(finished: Path) -> None:
+    names = {path.name for path in finished.iterdir()}
+    assert {"config.yaml", "checkpoints", "metrics.csv", "curves.png", "results.json", "model"} <= names
+    assert any(name.startswith("events.out.tfevents") for name in names)
+    assert {path.name for path in (finished / "model").iterdir()} == {
+        "model.safetensors",
+        "config.json",
+        "tokenizer.model",
+        "README.md",
+    }
+    results = json.loads((finished / "results.json").read_text())
+    assert results["updates"] == 12
+    assert results["scores"]["test"]["bleu"]["signature"].startswith("nrefs:1|case:mixed")
+    assert (finished.parent / "latest").resolve() == finished
+    card = (finished / "model" / "README.md").read_text()
+    assert card.startswith("---\nlanguage: [en, es]\n")
+    assert "| test | 10 |" in card
+
+
+def test_metrics_tell_loss_speed_and_validation(finished: Path) -> None:
+    with (finished / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    losses = [float(row["loss"]) for row in rows if row["loss"]]
+    assert len(losses) == 12
+    assert losses[-1] < losses[0]
+    assert {row["step"] for row in rows if row["val_bleu"]} == {"6", "12"}
+    assert all(float(row["tokens_per_second"]) > 0 for row in rows if row["loss"])
+
+
+def test_translate_takes_the_newest_model_and_gives_line_for_line(finished: Path) -> None:
+    result = run("translate.py", cwd=finished.parents[1], stdin="The cat sees the milk.\n\nA ball\n")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("\n") == 3
+    assert result.stdout.split("\n")[1] == ""
+    one = run("translate.py", "The cat sees the milk.", cwd=finished.parents[1])
+    assert one.stdout.split("\n")[0] == result.stdout.split("\n")[0]
+
+
+def test_checkpoints_hold_plain_values_only(finished: Path) -> None:
+    checkpoints = sorted(path.name for path in (finished / "checkpoints").iterdir())
+    assert checkpoints[-1] == "step=0000012.ckpt"
+    assert len([name for name in checkpoints if name.startswith("step")]) == 1
+    for name in checkpoints:
+        torch.load(finished / "checkpoints" / name, weights_only=True)
+
+
+def test_a_killed_run_goes_on_to_the_very_same_weights(finished: Path, place: Path) -> None:
+    process = start("train.py", *train_arguments("killed", "trainer.max_steps=12"), cwd=place)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "update 7 " in line:
+            process.kill()
+            break
+    process.communicate(timeout=60)
+    assert not (place / "runs/killed/results.json").exists()
+    assert [path.name for path in (place / "runs/killed/checkpoints").glob("step*")] == ["step=0000005.ckpt"]
+    resumed = run("train.py", "resume=runs/killed", cwd=place)
+    assert resumed.returncode == 0, resumed.stderr
+    straight, again = (
+        torch.load(place / f"runs/{name}/checkpoints/step=0000012.ckpt", weights_only=True)["state_dict"]
+        for name in ("finished", "killed")
+    )
+    assert all(torch.equal(straight[name], again[name]) for name in straight)
+    with (place / "runs/killed/metrics.csv").open() as file:
+        assert [row["step"] for row in csv.DictReader(file) if row["loss"]][-1] == "12"
+
+
+def train_arguments(name: str, *more: str) -> tuple[str, ...]:
+    sets = ("data=files", "data.train=[train.tsv]", "data.validation=[validation.tsv]", "data.test=[test.tsv]")
+    return (*sets, "data.remove_overlap=false", *SMALL, f"name={name}", *more)
+
+
+def test_ctrl_c_leaves_a_usable_model_and_says_how_to_go_on(place: Path) -> None:
+    process = start("train.py", *train_arguments("stopped", "trainer.max_steps=100000"), cwd=place)
+    assert process.stderr is not None
+    told = []
+    for line in process.stderr:
+        told.append(line)
+        if "update 8 " in line:
+            process.send_signal(signal.SIGINT)
+            break
+    rest = process.communicate(timeout=120)[1]
+    assert process.returncode == 1
+    last = rest.strip().splitlines()[-1]
+    assert "stopped by SIGINT after update" in last
+    assert "python train.py resume=runs/stopped" in last
+    assert run("translate.py", "--model", "runs/stopped", "The dog", cwd=place).returncode == 0
+    checkpoint = next((place / "runs/stopped/checkpoints").glob("step=*.ckpt"))
+    updates = int(checkpoint.stem.removeprefix("step="))
+    resumed = run("train.py", "resume=runs/stopped", f"trainer.max_steps={updates + 2}", cwd=place)
+    assert resumed.returncode == 0, resumed.stderr
+    assert json.loads((place / "runs/stopped/results.json").read_text())["updates"] == updates + 2
+
+
+def test_a_sweep_makes_one_run_each(place: Path) -> None:
+    result = run(
+        "train.py", "--multirun", *train_arguments("sweep-${seed}", "seed=1,2", "trainer.max_steps=2"), cwd=place
+    )
+    assert result.returncode == 0, result.stderr
+    assert (place / "runs/sweep-1/results.json").exists()
+    assert (place / "runs/sweep-2/results.json").exists()
+
+
+def test_two_processes_train_like_one(place: Path) -> None:
+    common = ("model.dropout=0", "training.keep_best=0", "trainer.max_steps=4", "trainer.precision=32-true")
+    one = run("train.py", *train_arguments("one", *common, "training.accumulate=2"), cwd=place)
+    two = run("train.py", *train_arguments("two", *common, "trainer=ddp", "trainer.accelerator=cpu"), cwd=place)
+    assert one.returncode == 0, one.stderr
+    assert two.returncode == 0, two.stderr
+    losses = []
+    for name in ("one", "two"):
+        with (place / f"runs/{name}/metrics.csv").open() as file:
+            losses.append([float(row["loss"]) for row in csv.DictReader(file) if row["loss"]])
+    assert len(losses[0]) == 4
+    assert len([path for path in (place / "runs").iterdir() if path.name.startswith("two")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (("data.train=[nothing.tsv]",), "nothing.tsv"),
+        (("tokenizer.vocab_size=5000",), "tokenizer.vocab_size=5000 is larger"),
+        (("model.d_modell=3",), "d_modell"),
+        (("training.learning_rate=fast",), "training.learning_rate=fast"),
+        (("name=finished",), "is a run already: choose another name="),
+        (("resume=runs/none",), "resume=runs/none: there is no run"),
+        (("trainer.accelerator=gpu",), "trainer.accelerator=gpu"),
+        (("training.max_tokens=16", "name=long"), "training.max_tokens=16 is less than one sentence pair"),
+    ],
+)
+def test_bad_settings_get_one_line(finished: Path, overrides: tuple[str, ...], message: str) -> None:
+    if "gpu" in message and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    result = train(*overrides, cwd=finished.parents[1])
+    assert result.returncode == 1
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert message in errors[0]
+    assert result.stderr.rstrip().endswith(errors[0])
+    assert "Traceback" not in result.stderr
+
+
+def test_a_loss_that_is_no_number_stops_and_keeps_the_last_checkpoint(place: Path) -> None:
+    arguments = train_arguments("nan", "training.learning_rate=1e30", "training.clip_norm=0", "training.warmup_steps=9")
+    result = run("train.py", *arguments, "trainer.checkpoint_every=1", "trainer.max_steps=500", cwd=place)
+    assert result.returncode == 1
+    assert "is not a number at update" in result.stderr.splitlines()[-1]
+    checkpoints = list((place / "runs/nan/checkpoints").glob("step=*.ckpt"))
+    assert len(checkpoints) == 1
+    state = torch.load(checkpoints[0], weights_only=True)["state_dict"]
+    assert all(weights.isfinite().all() for weights in state.values())
+
+
+def fill(path: Path) -> None:
+    """Write until the disk is full."""
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(b"x" * 4096)
+
+
+def test_a_full_disk_while_saving_leaves_the_previous_checkpoint(place: Path, tmp_path: Path) -> None:
+    small_disk = tmp_path / "disk"
+    small_disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", str(small_disk)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"cannot mount a small disk here: {mounted.stderr.decode().strip()}")
+    try:
+        sets = [f"data.{split}=[{place}/{split}.tsv]" for split in ("train", "validation", "test")]
+        base = ["data=files", *sets, "data.remove_overlap=false", *SMALL, "name=full", "training.keep_best=0"]
+        process = start("train.py", *base, "trainer.max_steps=400", "trainer.checkpoint_every=40", cwd=small_disk)
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "update 60 " in line:  # one checkpoint is there; now the disk fills up
+                fill(small_disk / "filler")
+                break
+        rest = process.communicate(timeout=120)[1]
+        assert process.returncode == 1
+        assert "No space left" in rest.strip().splitlines()[-1]
+        checkpoints = list((small_disk / "runs/full/checkpoints").glob("step=*.ckpt"))
+        assert [path.name for path in checkpoints] == ["step=0000040.ckpt"]
+        torch.load(checkpoints[0], weights_only=True)
+    finally:
+        time.sleep(0.2)
+        subprocess.run(["umount", str(small_disk)], check=False)
