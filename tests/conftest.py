@@ -28,3 +28,8 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real text at {folder}")
     return folder
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the switch that writes golden files anew."""
+    parser.addoption("--update-golden", action="store_true", help="write tests/golden anew; explain the diff")

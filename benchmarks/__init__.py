@@ -1,0 +1,1 @@
+"""Measurements against Hugging Face `transformers` on the same machine, data and batches; needs the extra `bench`."""

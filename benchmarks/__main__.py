@@ -1,0 +1,237 @@
+"""The command `python -m benchmarks`: reads options, runs what they name, prints tables and writes JSON."""
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import typer
+from rich.console import Console
+
+from benchmarks import options
+from seq2seq.errors import UserError
+
+if TYPE_CHECKING:
+    from benchmarks import decoding as decoding_race
+    from benchmarks import training as training_race
+
+app = typer.Typer(
+    name="benchmarks",
+    help="Measure this project against Hugging Face transformers on this machine, on the same data and batches.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+@app.callback()
+def quieten() -> None:
+    """Log what goes on, and let transformers neither chat nor look anything up on the net."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+
+
+@app.command()
+def training(
+    data: options.AnyData = None,
+    rounds: options.Rounds = 5,
+    batches: options.Batches = 12,
+    max_tokens: options.MaxTokens = 2048,
+    size: options.Size = "small",
+    vocab_size: options.VocabSize = 8000,
+    device: options.Device = "auto",
+    threads: options.Threads = 0,
+    output: options.Json = None,
+    markdown: options.Markdown = False,
+) -> None:
+    """Target tokens a second of updates in bf16: ours and Hugging Face's, in turns on identical batches."""
+    from benchmarks.machine import describe_machine
+    from benchmarks.training import Plan
+
+    where = options.place(device, threads)
+    machine = describe_machine(where)
+    plan = Plan(rounds=rounds, batches=batches, max_tokens=max_tokens)
+    finish({"training": race_training(data, plan, size, vocab_size, where)}, machine, output, markdown)
+
+
+@app.command()
+def decoding(
+    data: options.Data,
+    model: options.Model = None,
+    rounds: options.Rounds = 3,
+    sentences: options.Sentences = 320,
+    batch: options.Batch = 32,
+    beam: options.Beam = 5,
+    train_seconds: options.TrainSeconds = 60.0,
+    size: options.Size = "small",
+    vocab_size: options.VocabSize = 8000,
+    device: options.Device = "auto",
+    threads: options.Threads = 0,
+    output: options.Json = None,
+    markdown: options.Markdown = False,
+) -> None:
+    """Sentences a second of beam search: ours and Hugging Face's generate, in turns with the same weights."""
+    from benchmarks.decoding import Plan
+    from benchmarks.machine import describe_machine
+
+    where = options.place(device, threads)
+    machine = describe_machine(where)
+    plan = Plan(rounds=rounds, sentences=sentences, batch=batch, beam=beam, train_seconds=train_seconds)
+    finish({"decoding": race_decoding(data, model, plan, size, vocab_size, where)}, machine, output, markdown)
+
+
+@app.command()
+def attention(
+    rounds: options.Rounds = 5,
+    device: options.Device = "auto",
+    threads: options.Threads = 0,
+    output: options.Json = None,
+    markdown: options.Markdown = False,
+) -> None:
+    """Attention by PyTorch's fused kernel and in the open, at several lengths: which this machine wants where."""
+    from benchmarks.attention import run
+    from benchmarks.machine import describe_machine
+
+    where = options.place(device, threads)
+    machine = describe_machine(where)
+    finish({"attention": run(rounds, where)}, machine, output, markdown)
+
+
+@app.command(name="all")
+def everything(
+    data: options.Data,
+    model: options.Model = None,
+    rounds: options.Rounds = 5,
+    train_seconds: options.TrainSeconds = 60.0,
+    size: options.Size = "small",
+    vocab_size: options.VocabSize = 8000,
+    device: options.Device = "auto",
+    threads: options.Threads = 0,
+    output: options.Json = None,
+    markdown: options.Markdown = False,
+) -> None:
+    """Training, decoding and attention at their usual sizes; the rival, half an hour, is a command of its own."""
+    from benchmarks import attention, decoding, training
+    from benchmarks.machine import describe_machine
+
+    where = options.place(device, threads)
+    machine = describe_machine(where)
+    plan = decoding.Plan(rounds=rounds, train_seconds=train_seconds)
+    results = {
+        "training": race_training(data, training.Plan(rounds=rounds), size, vocab_size, where),
+        "decoding": race_decoding(data, model, plan, size, vocab_size, where),
+        "attention": attention.run(rounds, where),
+    }
+    finish(results, machine, output, markdown)
+
+
+@app.command()
+def rival(
+    data: options.Data,
+    output: options.Folder,
+    minutes: options.Minutes = 25.0,
+    max_tokens: options.MaxTokens = 2048,
+    learning_rate: options.LearningRate = 1e-3,
+    warmup: options.Warmup = 300,
+    schedule: options.Schedule = "linear",
+    attention: options.Attention = "auto",
+    validate_every: options.ValidateEvery = 2.0,
+    sentences: options.Tested = 2000,
+    seed: options.Seed = 1,
+    size: options.Size = "small",
+    vocab_size: options.VocabSize = 8000,
+    device: options.Device = "auto",
+    threads: options.Threads = 0,
+) -> None:
+    """Train a plain Hugging Face loop for some minutes and score it: the quality to beat in the same time."""
+    from benchmarks import rival as module
+
+    recipe = module.Recipe(
+        minutes=minutes,
+        max_tokens=max_tokens,
+        learning_rate=learning_rate,
+        warmup=warmup,
+        schedule=schedule,
+        attention=attention,
+        vocab_size=vocab_size,
+        validate_every=validate_every,
+        sentences=sentences,
+        seed=seed,
+    )
+    module.run(data, recipe, options.model_config(size), options.place(device, threads), output)
+
+
+def race_training(
+    data: Path | None, plan: "training_race.Plan", size: str, vocab_size: int, device: torch.device
+) -> dict[str, Any]:
+    """Make the batches and race on them."""
+    from benchmarks.data import DrawnPairs, draw_batches, read_folder
+    from benchmarks.training import run
+
+    config = options.model_config(size)
+    pairs = read_folder(data, vocab_size).train if data else DrawnPairs(20_000, vocab_size, plan.seed)
+    batches = draw_batches(pairs, plan.batches, plan.max_tokens, plan.seed)
+    return {"data": str(data) if data else "random", **run(batches, vocab_size, config, plan, device)}
+
+
+def race_decoding(
+    data: Path,
+    model: Path | None,
+    plan: "decoding_race.Plan",
+    size: str,
+    vocab_size: int,
+    device: torch.device,
+) -> dict[str, Any]:
+    """Load a model or train one, and race with it."""
+    from benchmarks.data import read_folder, read_test
+    from benchmarks.decoding import run, train_briefly
+    from seq2seq.bundle import load_bundle
+
+    if model is None:
+        prepared = read_folder(data, vocab_size)
+        trained = train_briefly(prepared, options.model_config(size), plan.train_seconds, device)
+        tokenizer = prepared.tokenizer
+    else:
+        bundle = load_bundle(model)
+        trained, tokenizer = bundle.model, bundle.tokenizer
+    return {"data": str(data), "bundle": str(model) if model else None} | run(
+        trained, tokenizer, read_test(data), plan, device
+    )
+
+
+def finish(results: dict[str, Any], machine: dict[str, Any], output: Path | None, markdown: bool) -> None:
+    """Print the tables and write the JSON file."""
+    from benchmarks.machine import in_words, write_json
+    from benchmarks.tables import Table
+
+    console = Console()
+    console.print(in_words(machine), highlight=False, soft_wrap=True)
+    tables = [Table(**table) for of_race in results.values() for table in of_race.pop("tables")]
+    for table in tables:
+        if markdown:
+            print(f"\n{table.to_markdown()}")
+        else:
+            console.print(table.to_rich())
+    if output is not None:
+        write_json(output, {"machine": machine, **results})
+
+
+def main() -> None:
+    """Run the command; what a user can cause is told in one line."""
+    try:
+        app()
+    except UserError as error:
+        sys.exit(f"error: {error}")
+    except ModuleNotFoundError as error:
+        if error.name != "transformers":
+            raise
+        sys.exit("error: transformers is not installed: pip install -e '.[bench]'")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Race of attention's two forms: PyTorch's fused kernel and the open computation, for `model.attention.OPEN_UP_TO`."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from benchmarks.race import Race, race
+from benchmarks.tables import Table
+from seq2seq.model.attention import attention_weights
+
+HEADS, CHANNELS = 4, 64  # of the small model
+TOKENS = 2048  # positions of a training batch
+SENTENCES, BEAM = 32, 5
+LENGTHS = (8, 16, 32, 64, 128, 256, 512)  # keys
+Form = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # queries, keys, values, mask
+
+
+@dataclass(frozen=True)
+class Case:
+    """Inputs of one attention; those of training ask for gradients."""
+
+    name: str
+    length: int  # keys
+    inputs: tuple[Tensor, Tensor, Tensor]
+    mask: Tensor  # True = may attend
+    grad: Tensor | None  # of the result; None: forward only
+
+
+def fused(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+    """PyTorch's kernel."""
+    return F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
+
+
+def in_the_open(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+    """softmax(Q Kᵀ / √c) V, step by step."""
+    return attention_weights(queries, keys, mask) @ values
+
+
+def run(rounds: int, device: torch.device) -> dict[str, Any]:
+    """Race over all lengths, as a training batch (bf16, backward too) and as a step of beam search (float32)."""
+    torch.manual_seed(1)
+    forms: dict[str, Form] = {"fused": fused, "open": in_the_open}
+    found: list[tuple[int, str, Race]] = []
+    for length in LENGTHS:
+        for case in (training_case(length, device), search_case(length, device)):
+            runs = {name: lambda c, f=form: compute(f, c) for name, form in forms.items()}
+            repeated = [case] * 10
+            found.append((length, case.name, race(runs, repeated, work=len(repeated), rounds=rounds, device=device)))
+    cases = [{"keys": length, "case": name, **result.to_dict({"fused": "open"})} for length, name, result in found]
+    return {"unit": "calls/s", "cases": cases, "tables": [asdict(table(found))]}
+
+
+def compute(form: Form, case: Case) -> None:
+    """Forward, and backward if it is training's case."""
+    if case.grad is None:
+        with torch.no_grad():
+            form(*case.inputs, case.mask)
+    else:
+        form(*case.inputs, case.mask).backward(case.grad)
+
+
+def training_case(length: int, device: torch.device) -> Case:
+    """A batch of sentences that attend to themselves: 2,048 positions in bf16."""
+    shape = (TOKENS // length, length, HEADS, CHANNELS)
+    draws = [torch.randn(shape, device=device, dtype=torch.bfloat16).transpose(1, 2) for _ in range(4)]
+    queries, keys, values = (draw.requires_grad_() for draw in draws[:3])
+    mask = torch.ones(shape[0], 1, 1, length, dtype=torch.bool, device=device)
+    return Case("training", length, (queries, keys, values), mask, draws[3])
+
+
+def search_case(length: int, device: torch.device) -> Case:
+    """One step of beam search: the five beams of 32 sentences look at their source, in float32."""
+    queries = torch.randn(SENTENCES, HEADS, BEAM, CHANNELS, device=device)
+    keys, values = (torch.randn(SENTENCES, HEADS, length, CHANNELS, device=device) for _ in range(2))
+    mask = torch.ones(SENTENCES, 1, 1, length, dtype=torch.bool, device=device)
+    return Case("search", length, (queries, keys, values), mask, None)
+
+
+def table(found: list[tuple[int, str, Race]]) -> Table:
+    """One line a length."""
+    rows = []
+    for length in LENGTHS:
+        row = [str(length)]
+        for of_length, _, result in found:
+            if of_length == length:
+                row += [f"{1000 / result.rate(name).median:.2f}" for name in ("fused", "open")]
+                row.append(result.ratio("open", "fused").show(2))
+        rows.append(row)
+    columns = [f"{case} {cell}" for case in ("training:", "search:") for cell in ("fused ms", "open ms", "× faster")]
+    return Table("Attention", ["keys", *columns], rows)

@@ -1,0 +1,214 @@
+"""Race of translations: sentences a second of `Translator` and of Hugging Face's `generate`, with the same weights."""
+
+import copy
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from transformers import MarianMTModel
+
+from benchmarks import huggingface
+from benchmarks.agreement import Scored, agreement, agreement_table
+from benchmarks.data import to_device
+from benchmarks.marian import to_marian
+from benchmarks.ours import Updates
+from benchmarks.race import Race, race
+from benchmarks.tables import Table
+from seq2seq.config import ModelConfig, TrainingConfig
+from seq2seq.errors import UserError
+from seq2seq.evaluation.metrics import bleu
+from seq2seq.model.transformer import Transformer
+from seq2seq.text.batching import BatchLoader
+from seq2seq.text.prepare import PreparedData
+from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.training.schedule import learning_rate
+from seq2seq.translator import MAX_SOURCE_TOKENS, Translator
+
+log = logging.getLogger(__name__)
+Pairs = Sequence[tuple[str, str]]
+OPPONENTS = {"hf": "ours", "hf-eager": "ours", "hf-exact": "ours", "hf-bf16": "ours-bf16"}
+TOLD = {
+    "ours": "this project, float32",
+    "hf": "Hugging Face, float32",
+    "hf-eager": "Hugging Face, float32, eager attention",
+    "hf-exact": "Hugging Face, float32, exact stopping",
+    "ours-bf16": "this project, bf16",
+    "hf-bf16": "Hugging Face, bf16",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How much is raced."""
+
+    rounds: int = 3
+    sentences: int = 320  # of test.tsv, from its beginning
+    batch: int = 32  # sentences
+    beam: int = 5
+    train_seconds: float = 60.0  # where no trained model is given
+
+
+@dataclass(frozen=True)
+class Block:
+    """One batch of source sentences of like lengths."""
+
+    indices: list[int]  # of the sentences
+    texts: list[str]
+    max_length: int  # most tokens of a translation, EOS not counted; the same for all contestants
+
+
+@dataclass
+class Field:
+    """Everyone's models and what they translated."""
+
+    tokenizer: Tokenizer
+    translators: dict[str, Translator]
+    marians: dict[str, tuple[MarianMTModel, dict[str, Any]]]  # with the options of `generate`
+    plan: Plan
+    outputs: dict[str, dict[int, str]] = field(default_factory=dict)  # by contestant and sentence
+
+    def runs(self) -> dict[str, Callable[[Block], object]]:
+        """Everyone's way of translating a block, in the order of the table."""
+        return {name: lambda block, n=name: self._translate(n, block) for name in TOLD}
+
+    def _translate(self, name: str, block: Block) -> None:
+        if name in self.translators:
+            found = self.translators[name].translate(
+                block.texts,
+                beam=self.plan.beam,
+                length_penalty=1.0,
+                max_length=block.max_length,
+                batch_tokens=one_batch(block, self.plan),
+            )
+        else:
+            model, options = self.marians[name]
+            found = huggingface.translate(
+                model,
+                self.tokenizer,
+                block.texts,
+                beam=self.plan.beam,
+                max_length=block.max_length,
+                options=options,
+            )
+        self.outputs.setdefault(name, {}).update(zip(block.indices, found, strict=True))
+
+    def scored(self, block: Block) -> list[tuple[Scored, Scored]]:
+        """Our and transformers' exact float32 translations of a block, with what they score."""
+        found = self.translators["ours"].translate_nbest(
+            block.texts,
+            1,
+            beam=self.plan.beam,
+            length_penalty=1.0,
+            max_length=block.max_length,
+            batch_tokens=one_batch(block, self.plan),
+        )
+        ours = [Scored(best[0].text, best[0].normalised_score, has_ended=True) for best in found]
+        model, _ = self.marians["hf-exact"]
+        theirs = huggingface.translate_scored(
+            model, self.tokenizer, block.texts, beam=self.plan.beam, max_length=block.max_length
+        )
+        return list(zip(ours, theirs, strict=True))
+
+
+def run(model: Transformer, tokenizer: Tokenizer, pairs: Pairs, plan: Plan, device: torch.device) -> dict[str, Any]:
+    """Race, score the translations and compare scores; all that was measured, as plain values.
+
+    Raises:
+        UserError: the model is not of the published style, or the scores of the same translations differ.
+    """
+    model = model.to(device).eval()
+    blocks = cut(pairs, tokenizer, plan)
+    entrants = line_up(model, tokenizer, plan, device)
+    count = sum(len(block.texts) for block in blocks)
+    result = race(entrants.runs(), blocks, work=count, rounds=plan.rounds, device=device)
+    agreed = agreement([pair for block in blocks for pair in entrants.scored(block)])
+    chosen = sorted(entrants.outputs["ours"])
+    references = [pairs[index][1] for index in chosen]
+    texts = {name: [outputs[index] for index in chosen] for name, outputs in entrants.outputs.items()}
+    bleus = {name: bleu(of_name, references) for name, of_name in texts.items()}
+    same = {name: share_equal(of_name, texts["ours"]) for name, of_name in texts.items()}
+    return {
+        "unit": "sentences/s",
+        "plan": asdict(plan),
+        "model": asdict(model.config),
+        "bleu": bleus,
+        "share_identical_to_ours": same,
+        "agreement": agreed,
+        **result.to_dict(OPPONENTS),
+        "tables": [asdict(table(result, bleus, same)), asdict(agreement_table(agreed))],
+    }
+
+
+def cut(pairs: Pairs, tokenizer: Tokenizer, plan: Plan) -> list[Block]:
+    """Batches of the first sentences, longest first; those that `Translator` would split are left out.
+
+    Raises:
+        UserError: there is none.
+    """
+    lengths = [len(ids) for ids in tokenizer.encode([src for src, _ in pairs[: plan.sentences]])]
+    chosen = [index for index, length in enumerate(lengths) if 0 < length <= MAX_SOURCE_TOKENS]
+    if not chosen:
+        raise UserError("there is no sentence to translate: give a test.tsv with text, and --sentences above 0")
+    chosen.sort(key=lambda index: lengths[index], reverse=True)
+    batches = [chosen[start : start + plan.batch] for start in range(0, len(chosen), plan.batch)]
+    return [Block(batch, [pairs[i][0] for i in batch], 2 * lengths[batch[0]] + 20) for batch in batches]
+
+
+def line_up(model: Transformer, tokenizer: Tokenizer, plan: Plan, device: torch.device) -> Field:
+    """All contestants, with the model's weights."""
+    dtypes = {"ours": torch.float32, "ours-bf16": torch.bfloat16}
+    translators = {name: Translator(model, tokenizer, device=device, dtype=dtype) for name, dtype in dtypes.items()}
+    marian = to_marian(model)
+    marians: dict[str, tuple[MarianMTModel, dict[str, Any]]] = {
+        "hf": (marian, {}),
+        "hf-eager": (to_marian(model, "eager"), {}),
+        "hf-exact": (marian, huggingface.EXACT),
+        "hf-bf16": (copy.deepcopy(marian).bfloat16(), {}),
+    }
+    return Field(tokenizer, translators, marians, plan)
+
+
+def one_batch(block: Block, plan: Plan) -> int:
+    """A budget of source tokens (times the beam) in which the whole block is one batch of `Translator`."""
+    return len(block.texts) * (MAX_SOURCE_TOKENS + 1) * plan.beam
+
+
+def share_equal(first: Sequence[str], second: Sequence[str]) -> float:
+    """Share of the places at which two lists hold the same."""
+    return sum(a == b for a, b in zip(first, second, strict=True)) / len(first)
+
+
+def table(result: Race, bleus: dict[str, float], same: dict[str, float]) -> Table:
+    """One line a contestant."""
+    rows = []
+    for name in result.seconds:
+        ratio = result.ratio(OPPONENTS[name], name).show(2) if name in OPPONENTS else ""
+        rows.append([TOLD[name], result.rate(name).show(1), ratio, f"{bleus[name]:.2f}", f"{same[name]:.1%}"])
+    header = ["beam search", "sentences/s (range)", "× faster (range)", "BLEU"]
+    return Table("Decoding", [*header, "same as first"], rows)
+
+
+def train_briefly(data: PreparedData, config: ModelConfig, seconds: float, device: torch.device) -> Transformer:
+    """A model trained just long enough that its translations end as a real one's do.
+
+    Raises:
+        UserError: the data has no sentence pair.
+    """
+    torch.manual_seed(1)
+    model = Transformer(config, data.tokenizer.vocab_size).to(device)
+    settings = TrainingConfig(max_tokens=1024, learning_rate=1e-3, warmup_steps=100, schedule="linear")
+    ours, loader = Updates(model, settings), BatchLoader(data.train, max_tokens=settings.max_tokens, seed=1)
+    start, step = time.perf_counter(), 0
+    while time.perf_counter() - start < seconds:
+        for batch in loader:
+            progress = (time.perf_counter() - start) / seconds
+            if progress >= 1:
+                break
+            ours.set_rate(learning_rate(settings, step, progress))
+            ours.update(to_device(batch, str(device)))
+            step += 1
+    log.info("trained for %.0f s, %d updates, to have something to decode with", seconds, step)
+    return model.eval()

@@ -1,0 +1,100 @@
+"""The contestant: a `MarianMTModel` trained and translated with as Hugging Face's users would; knows no timing."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import MarianMTModel
+
+from benchmarks.agreement import Scored
+from seq2seq.text.batching import Batch, pad
+from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocab import BOS, EOS, PAD, UNK
+
+# Search that is exact and never produces special tokens, as this project's; transformers' default stops by a heuristic.
+EXACT: dict[str, Any] = {"early_stopping": "never", "suppress_tokens": [PAD, UNK, BOS]}
+SCORED: dict[str, Any] = {"return_dict_in_generate": True, "output_scores": True}
+
+
+def make_optimizer(model: torch.nn.Module, learning_rate: float) -> torch.optim.Optimizer:
+    """AdamW, fused, with the betas of translation models."""
+    return torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.98), eps=1e-9, fused=True)
+
+
+def mean_loss(model: MarianMTModel, batch: Batch, smoothing: float) -> Tensor:
+    """Label-smoothed cross-entropy per target token (nats), from the whole batch's logits.
+
+    The softmax is in float32, as transformers' own Trainer has it in mixed precision; no cache is filled.
+    """
+    logits: Tensor = model(
+        input_ids=batch.src, attention_mask=batch.src != PAD, decoder_input_ids=batch.tgt_in, use_cache=False
+    ).logits
+    return F.cross_entropy(
+        logits.flatten(0, 1).float(), batch.tgt_out.flatten(), ignore_index=PAD, label_smoothing=smoothing
+    )
+
+
+def update(model: MarianMTModel, optimizer: torch.optim.Optimizer, batch: Batch) -> Tensor:
+    """Train on one batch: bf16 autocast, label smoothing 0.1, gradients clipped to norm 1; returns the loss."""
+    with torch.autocast(batch.src.device.type, torch.bfloat16):
+        loss = mean_loss(model, batch, smoothing=0.1)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return loss.detach()
+
+
+def translate(
+    model: MarianMTModel,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    *,
+    beam: int,
+    max_length: int,
+    options: dict[str, Any] | None = None,
+) -> list[str]:
+    """Translate one batch by beam search with length penalty 1.
+
+    max_length counts tokens without EOS; options go to `generate` on top.
+    """
+    rows: Tensor = generate(model, tokenizer.encode(texts), beam=beam, max_length=max_length, options=options or {})
+    return tokenizer.decode([list(_ids(row)) for row in rows.tolist()])
+
+
+def translate_scored(
+    model: MarianMTModel, tokenizer: Tokenizer, texts: Sequence[str], *, beam: int, max_length: int
+) -> list[Scored]:
+    """Translate one batch by exact beam search, and tell what each translation scores."""
+    sources = tokenizer.encode(texts)
+    found = generate(model, sources, beam=beam, max_length=max_length, options=EXACT | SCORED)
+    rows, scores = found.sequences.tolist(), found.sequences_scores.tolist()
+    translations = tokenizer.decode([list(_ids(row)) for row in rows])
+    return [Scored(text, score, EOS in row) for row, text, score in zip(rows, translations, scores, strict=True)]
+
+
+def generate(
+    model: MarianMTModel, sources: Sequence[Sequence[int]], *, beam: int, max_length: int, options: dict[str, Any]
+) -> Any:
+    """Call `generate` on one batch of source ids without EOS; what it returns depends on its options."""
+    src = pad([np.asarray(ids, dtype=np.int64) for ids in sources], None, EOS).to(model.device)
+    return cast(Any, model).generate(  # its mixin's types do not fit its own models
+        input_ids=src,
+        attention_mask=src != PAD,
+        num_beams=beam,
+        length_penalty=1.0,
+        do_sample=False,
+        max_new_tokens=max_length + 1,
+        **options,
+    )
+
+
+def _ids(row: Sequence[int]) -> Iterator[int]:
+    """The tokens between BOS and EOS of a generated row."""
+    for token in row[1:]:
+        if token == EOS:
+            return
+        yield token

@@ -1,0 +1,55 @@
+"""What a number was measured on, and where it is written."""
+
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from seq2seq.errors import UserError
+
+
+def describe_machine(device: torch.device) -> dict[str, Any]:
+    """The hardware and the versions that decide speed, as plain values."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "python": platform.python_version(),
+        "load": round(os.getloadavg()[0], 2),  # processes running or waiting in the last minute
+    }
+
+
+def in_words(machine: dict[str, Any]) -> str:
+    """The same in one line."""
+    where = machine["gpu"] or f"{machine['cpu']}, {machine['cores']} cores ({machine['cpu_capability']})"
+    versions = f"PyTorch {machine['torch']}, transformers {machine['transformers']}"
+    return f"{where}, {machine['threads']} threads, {versions}, load {machine['load']} at the start"
+
+
+def write_json(path: Path, values: dict[str, Any]) -> None:
+    """Write results for other programs.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:  # not Linux
+        return platform.processor() or platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -1,0 +1,153 @@
+"""Our published-style Transformer as a Hugging Face `MarianMTModel` with the same scores, and back; knows no text.
+
+The two networks differ in one thing: our position vectors alternate sin and cos from channel to channel, Marian's hold
+all sines and then all cosines. So the residual stream's channels are put in the other's order, in every weight that
+reads or writes that stream; what lies within an attention head or a feed-forward network stays as it is.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from transformers import MarianConfig, MarianMTModel
+
+from seq2seq.config import ModelConfig
+from seq2seq.errors import UserError
+from seq2seq.model.transformer import Transformer
+from seq2seq.text.vocab import BOS, EOS, PAD
+
+MAX_POSITIONS = 512  # tokens a side; Marian's position vectors are a table
+PUBLISHED = {"norm": "layernorm", "norm_position": "post", "activation": "relu", "positions": "sinusoidal"}
+
+
+class Pairing(NamedTuple):
+    """One weight under its two names, and which of its axes is the residual stream's (None: none)."""
+
+    ours: str
+    marian: str
+    axis: int | None
+
+
+@torch.no_grad()
+def to_marian(model: Transformer, attention: str = "sdpa") -> MarianMTModel:
+    """Make a MarianMTModel that gives the same logits; it is on the same device and in evaluation mode.
+
+    Raises:
+        UserError: the model is not of the published style.
+    """
+    marian = MarianMTModel(marian_config(model.config, model.vocab_size, attention))
+    weights, state = model.state_dict(), marian.state_dict()
+    order = channel_order(model.config.d_model)
+    for pair in pairings(model.config):
+        if pair.ours in weights:
+            state[pair.marian].copy_(reordered(weights[pair.ours].cpu(), pair.axis, order))
+        else:
+            assert pair.ours.endswith(".bias")
+            state[pair.marian].zero_()  # of a network without biases; Marian always has them
+    marian.to(model.embedding.weight.device)  # type: ignore[arg-type]  (transformers' decorator hides self)
+    return marian.eval()
+
+
+@torch.no_grad()
+def from_marian(marian: MarianMTModel, config: ModelConfig) -> Transformer:
+    """Make our model of one that has the shape `marian_config` gives config; it is on the CPU, in evaluation mode.
+
+    Raises:
+        UserError: the model has a bias on its logits, which ours does not know.
+    """
+    state = marian.state_dict()
+    if bool(state["final_logits_bias"].any()):
+        raise UserError("the Marian model has a final_logits_bias other than zero: it cannot be converted")
+    model = Transformer(config, marian.config.vocab_size)
+    order = channel_order(config.d_model).argsort()
+    weights = {pair.ours: reordered(state[pair.marian].cpu(), pair.axis, order) for pair in pairings(config)}
+    model.load_state_dict(weights)
+    return model.eval()
+
+
+def marian_config(config: ModelConfig, vocab_size: int, attention: str = "sdpa") -> MarianConfig:
+    """Describe our network to transformers.
+
+    attention is its name for the kernel: "sdpa" (its default, PyTorch's fused one) or "eager" (in the open).
+
+    Raises:
+        UserError: the network is not of the published style, the only one that Marian has.
+    """
+    for key, value in PUBLISHED.items():
+        found = getattr(config, key)
+        if found != value:
+            raise UserError(
+                f"model.{key}={found}: a Marian model can only have {value} (train with model/style=vaswani)"
+            )
+    return MarianConfig(
+        vocab_size=vocab_size,
+        d_model=config.d_model,
+        encoder_layers=config.num_encoder_layers,
+        decoder_layers=config.num_decoder_layers,
+        encoder_attention_heads=config.num_heads,
+        decoder_attention_heads=config.num_heads,
+        encoder_ffn_dim=config.d_ff,
+        decoder_ffn_dim=config.d_ff,
+        dropout=config.dropout,
+        attention_dropout=config.attention_dropout,
+        activation_dropout=config.ffn_dropout,
+        activation_function="relu",
+        scale_embedding=True,
+        max_position_embeddings=MAX_POSITIONS,
+        pad_token_id=PAD,
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+        decoder_start_token_id=BOS,
+        forced_eos_token_id=None,
+        attn_implementation=attention,  # type: ignore[call-arg]  (taken by the base class)
+    )
+
+
+def channel_order(d_model: int) -> Tensor:
+    """For each channel of Marian's residual stream, the one of ours that it holds: even ones, then odd ones."""
+    return torch.cat((torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)))
+
+
+def reordered(weights: Tensor, axis: int | None, order: Tensor) -> Tensor:
+    """The weights with one axis in another order."""
+    return weights if axis is None else weights.index_select(axis, order)
+
+
+def pairings(config: ModelConfig) -> Iterator[Pairing]:
+    """Every weight that is trained, once."""
+    yield Pairing("embedding.weight", "model.shared.weight", 1)
+    for index in range(config.num_encoder_layers):
+        ours, marian = f"encoder_layers.{index}.", f"model.encoder.layers.{index}."
+        yield from _attention(ours + "self_", marian + "self_attn")
+        yield from _feed_forward(ours + "feed_forward", marian)
+    for index in range(config.num_decoder_layers):
+        ours, marian = f"decoder_layers.{index}.", f"model.decoder.layers.{index}."
+        yield from _attention(ours + "self_", marian + "self_attn")
+        yield from _attention(ours + "cross_", marian + "encoder_attn")
+        yield from _feed_forward(ours + "feed_forward", marian)
+
+
+def _attention(ours: str, marian: str) -> Iterator[Pairing]:
+    for projection in ("q_proj", "k_proj", "v_proj"):
+        yield from _reads(f"{ours}attention.{projection}", f"{marian}.{projection}")
+    yield from _writes(f"{ours}attention.out_proj", f"{marian}.out_proj")
+    yield from _writes(f"{ours}residual.norm", f"{marian}_layer_norm")
+
+
+def _feed_forward(ours: str, marian: str) -> Iterator[Pairing]:
+    yield from _reads(f"{ours}.up", f"{marian}fc1")
+    yield from _writes(f"{ours}.down", f"{marian}fc2")
+    yield from _writes(f"{ours}_residual.norm", f"{marian}final_layer_norm")
+
+
+def _reads(ours: str, marian: str) -> Iterator[Pairing]:
+    """A linear map whose input is the residual stream."""
+    yield Pairing(f"{ours}.weight", f"{marian}.weight", 1)
+    yield Pairing(f"{ours}.bias", f"{marian}.bias", None)
+
+
+def _writes(ours: str, marian: str) -> Iterator[Pairing]:
+    """A linear map whose output is added to the residual stream, or a norm of the stream."""
+    yield Pairing(f"{ours}.weight", f"{marian}.weight", 0)
+    yield Pairing(f"{ours}.bias", f"{marian}.bias", 0)

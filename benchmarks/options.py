@@ -1,0 +1,88 @@
+"""The benchmarks' command-line options, each declared once, and what they mean; knows no measurement."""
+
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+
+from seq2seq.config import ModelConfig, require_choice
+from seq2seq.device import choose_device
+
+MODELS, MEASURING, RECIPE = "Models", "Measuring", "Training of the rival"
+SIZES = {  # d_model, heads, d_ff, layers of encoder and of decoder: as in conf/model
+    "tiny": (128, 4, 512, 3),
+    "small": (256, 4, 1024, 3),
+    "base": (512, 8, 2048, 6),
+}
+
+Data = Annotated[Path, typer.Option(help="Folder with train.tsv, validation.tsv and test.tsv.")]
+AnyData = Annotated[
+    Path | None, typer.Option(help="Folder with those three files. [dim]default: random ids of like lengths[/dim]")
+]
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:N, or auto: a GPU if there is one.")]
+Threads = Annotated[int, typer.Option(min=0, help="CPU threads; 0 = PyTorch's choice.")]
+Json = Annotated[Path | None, typer.Option("--output", help="JSON file for all that was measured.")]
+Markdown = Annotated[bool, typer.Option("--markdown", help="Print tables as Markdown, for docs/performance.md.")]
+
+Size = Annotated[str, typer.Option(help="tiny, small or base, in the published style.", rich_help_panel=MODELS)]
+VocabSize = Annotated[int, typer.Option(min=8, help="Pieces of the joint vocabulary.", rich_help_panel=MODELS)]
+Model = Annotated[
+    Path | None,
+    typer.Option(
+        help="Bundle of the published style to decode with. [dim]default: one trained for --train-seconds[/dim]",
+        rich_help_panel=MODELS,
+    ),
+]
+TrainSeconds = Annotated[float, typer.Option(min=1, help="Training before decoding.", rich_help_panel=MODELS)]
+
+Rounds = Annotated[int, typer.Option(min=1, help="Times that everything is measured.", rich_help_panel=MEASURING)]
+Batches = Annotated[int, typer.Option(min=1, help="Training batches a round.", rich_help_panel=MEASURING)]
+MaxTokens = Annotated[
+    int, typer.Option(min=16, help="Positions a side of a training batch, padding included.", rich_help_panel=MEASURING)
+]
+Sentences = Annotated[int, typer.Option(min=1, help="Test sentences translated.", rich_help_panel=MEASURING)]
+Batch = Annotated[int, typer.Option(min=1, help="Sentences translated at once.", rich_help_panel=MEASURING)]
+Beam = Annotated[int, typer.Option(min=2, help="Hypotheses kept.", rich_help_panel=MEASURING)]
+
+Folder = Annotated[Path, typer.Option("--output", help="Folder for rival.json, its model and its translations.")]
+Minutes = Annotated[
+    float, typer.Option(min=0, help="Of training; validating and translating not counted.", rich_help_panel=RECIPE)
+]
+LearningRate = Annotated[float, typer.Option(min=0, help="At its peak.", rich_help_panel=RECIPE)]
+Warmup = Annotated[int, typer.Option(min=0, help="Updates of linear rise.", rich_help_panel=RECIPE)]
+Schedule = Annotated[
+    str, typer.Option(help="linear: to zero at the end of the time; inverse_sqrt.", rich_help_panel=RECIPE)
+]
+Attention = Annotated[
+    str, typer.Option(help="sdpa, eager, or auto: eager on the CPU, where it is faster.", rich_help_panel=RECIPE)
+]
+ValidateEvery = Annotated[float, typer.Option(min=0, help="Minutes of training.", rich_help_panel=RECIPE)]
+Tested = Annotated[
+    int, typer.Option("--sentences", min=0, help="Of test.tsv, from its beginning; 0 = all.", rich_help_panel=RECIPE)
+]
+Seed = Annotated[int, typer.Option(help="Of weights, batches and dropout.", rich_help_panel=RECIPE)]
+
+
+def model_config(size: str) -> ModelConfig:
+    """The network of all contestants: as published (post-norm, ReLU, sinusoidal positions), dropout 0.1.
+
+    Raises:
+        UserError: there is no such size.
+    """
+    require_choice("--size", size, tuple(SIZES))
+    d_model, heads, d_ff, layers = SIZES[size]
+    return ModelConfig(
+        d_model=d_model, num_heads=heads, d_ff=d_ff, num_encoder_layers=layers, num_decoder_layers=layers, dropout=0.1
+    )
+
+
+def place(device: str, threads: int) -> torch.device:
+    """Set the number of threads and find the device.
+
+    Raises:
+        UserError: it is unknown or not there.
+    """
+    if threads:
+        torch.set_num_threads(threads)
+    return choose_device(device)

@@ -1,0 +1,175 @@
+"""The rival in quality: a plain Hugging Face training loop on the same text, given the same minutes, then scored."""
+
+import logging
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import track
+from transformers import MarianMTModel
+
+from benchmarks.data import read_folder, to_device
+from benchmarks.huggingface import make_optimizer, mean_loss, translate, update
+from benchmarks.machine import describe_machine, write_json
+from benchmarks.marian import from_marian, marian_config
+from seq2seq.bundle import Bundle, BundleConfig, save_bundle
+from seq2seq.config import ModelConfig, SearchConfig, require_choice
+from seq2seq.evaluation.metrics import Scores, score
+from seq2seq.text.batching import Batch, BatchLoader
+from seq2seq.text.prepare import PreparedData
+from seq2seq.text.vocab import PAD
+
+log = logging.getLogger(__name__)
+BATCH = 32  # sentences translated at once
+BEAM = 5
+CARD = "Trained by `python -m benchmarks rival`, Hugging Face's loop, to be compared with; rival.json tells how.\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How the rival trains; every value is the command's option of the same name."""
+
+    minutes: float = 25.0  # of updates and batch loading; validation, saving and translating come on top
+    max_tokens: int = 2048  # a batch's source or target positions, padding included
+    learning_rate: float = 1e-3  # at its peak
+    warmup: int = 300  # updates of linear rise
+    schedule: str = "linear"  # to zero at the end of the time | inverse_sqrt
+    attention: str = "auto"  # transformers' kernel: eager | sdpa | auto: the faster, eager on the CPU, sdpa elsewhere
+    vocab_size: int = 8000
+    validate_every: float = 2.0  # minutes of training
+    sentences: int = 2000  # of test.tsv, from its beginning; 0 = all
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        require_choice("--schedule", self.schedule, ("linear", "inverse_sqrt"))
+        require_choice("--attention", self.attention, ("auto", "sdpa", "eager"))
+
+    def rate(self, step: int, progress: float) -> float:
+        """The learning rate of update number `step` (from 0), after the given share of the time."""
+        warmup = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
+        if self.schedule == "linear":
+            return self.learning_rate * warmup * (1 - min(1.0, progress))
+        return self.learning_rate * warmup * math.sqrt(max(self.warmup, 1) / max(step + 1, self.warmup, 1))
+
+
+def run(folder: Path, recipe: Recipe, model_config: ModelConfig, device: torch.device, output: Path) -> dict[str, Any]:
+    """Train for the recipe's minutes, translate the test set with beam 5 and leave scores and model in output.
+
+    Raises:
+        UserError: the data or the output folder stands against it.
+    """
+    if recipe.attention == "auto":
+        recipe = replace(recipe, attention="eager" if device.type == "cpu" else "sdpa")
+    machine = describe_machine(device)
+    data = read_folder(folder, recipe.vocab_size)
+    results: dict[str, Any] = {"machine": machine, "recipe": asdict(recipe), "model": asdict(model_config)}
+    write_json(output / "rival.json", results)  # so that a folder that cannot be written stops it now
+    torch.manual_seed(recipe.seed)
+    config = marian_config(model_config, data.tokenizer.vocab_size, recipe.attention)
+    model = MarianMTModel(config).train()
+    model.to(device)  # type: ignore[arg-type]  (transformers' decorator hides self)
+    results["parameters"] = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    results |= Training(model, data, recipe).run()
+    bundle = Bundle(
+        from_marian(model, model_config), data.tokenizer, BundleConfig(model_config, SearchConfig(beam=BEAM))
+    )
+    save_bundle(output / "model", bundle, CARD)  # for `decoding --model`, and in case that translating is cut short
+    write_json(output / "rival.json", results)
+    pairs = next(iter(data.tests.values()))[: recipe.sentences or None]
+    scores, translations = evaluate(model, data, pairs)
+    (output / "translations.txt").write_text("\n".join(translations) + "\n", encoding="utf-8")
+    results["scores"] = scores.to_dict()
+    write_json(output / "rival.json", results)
+    Console().print(scores.table())
+    return results
+
+
+class Training:
+    """The loop, which stops when its time is up or at Ctrl-C; the clock stands still while it validates."""
+
+    def __init__(self, model: MarianMTModel, data: PreparedData, recipe: Recipe) -> None:
+        self.model, self.recipe = model, recipe
+        self.optimizer = make_optimizer(model, recipe.learning_rate)
+        self.loader = BatchLoader(data.train, max_tokens=recipe.max_tokens, seed=recipe.seed)
+        self.validation = list(BatchLoader(data.validation, max_tokens=2048, shuffle=False))
+        self.updates, self.tokens, self.seconds = 0, 0, 0.0
+        self.history: list[dict[str, float]] = []
+
+    def run(self) -> dict[str, Any]:
+        """Train; what came of it, as plain values."""
+        interrupted = False
+        try:
+            self._train(self.recipe.minutes * 60)
+        except KeyboardInterrupt:
+            interrupted = True
+            log.warning("interrupted after %d updates: going on to the test", self.updates)
+        if not self.history or self.history[-1]["updates"] != self.updates:
+            self._validate()
+        return {
+            "interrupted": interrupted,
+            "updates": self.updates,
+            "training_seconds": round(self.seconds, 1),
+            "target_tokens_per_second": round(self.tokens / max(self.seconds, 1e-9)),
+            "epochs": round(self.loader.epoch + self.loader.position / len(self.loader), 2),
+            "validation_loss": self.history[-1]["validation_loss"],
+            "history": self.history,
+        }
+
+    def _train(self, budget: float) -> None:
+        validated, total, tokens = 0.0, 0.0, 0
+        start = time.perf_counter()
+        for batch in self._batches():
+            if self.seconds >= budget:
+                break
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.recipe.rate(self.updates, self.seconds / budget)
+            count = int((batch.tgt_out != PAD).sum())
+            total += update(self.model, self.optimizer, batch).item() * count
+            tokens, self.tokens, self.updates = tokens + count, self.tokens + count, self.updates + 1
+            now = time.perf_counter()
+            self.seconds, start = self.seconds + now - start, now
+            if self.seconds - validated >= self.recipe.validate_every * 60:
+                log.info("training loss %.3f, %.0f target tokens/s", total / tokens, self.tokens / self.seconds)
+                self._validate()
+                validated, total, tokens, start = self.seconds, 0.0, 0, time.perf_counter()
+
+    def _batches(self) -> Iterator[Batch]:
+        device = str(self.model.device)
+        while True:
+            for batch in self.loader:
+                yield to_device(batch, device)
+
+    @torch.no_grad()
+    def _validate(self) -> None:
+        self.model.eval()
+        total, tokens, device = 0.0, 0, self.model.device
+        for batch in self.validation:
+            count = int((batch.tgt_out != PAD).sum())
+            with torch.autocast(device.type, torch.bfloat16):
+                total += mean_loss(self.model, to_device(batch, str(device)), smoothing=0.0).item() * count
+            tokens += count
+        self.model.train()
+        told = {"seconds": round(self.seconds, 1), "updates": self.updates, "validation_loss": round(total / tokens, 4)}
+        self.history.append(told)
+        log.info("%(seconds).0f s, update %(updates)d: validation loss %(validation_loss).4f", told)
+
+
+def evaluate(model: MarianMTModel, data: PreparedData, pairs: Sequence[tuple[str, str]]) -> tuple[Scores, list[str]]:
+    """Translate in float32 with beam 5, longest first, in batches of 32; BLEU, chrF++ and TER with their signatures."""
+    model.eval()
+    sources = [src for src, _ in pairs]
+    lengths = [len(ids) for ids in data.tokenizer.encode(sources)]
+    order = sorted(range(len(pairs)), key=lambda index: lengths[index], reverse=True)
+    translations = [""] * len(pairs)
+    for start in track(range(0, len(order), BATCH), description="translating"):
+        batch = order[start : start + BATCH]
+        limit = 2 * lengths[batch[0]] + 20
+        found = translate(model, data.tokenizer, [sources[index] for index in batch], beam=BEAM, max_length=limit)
+        for index, text in zip(batch, found, strict=True):
+            translations[index] = text
+    return score(translations, [tgt for _, tgt in pairs]), translations

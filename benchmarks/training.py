@@ -1,0 +1,111 @@
+"""Race of updates: target tokens a second of this project's training and of Hugging Face's, on identical batches."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks import huggingface
+from benchmarks.data import to_device
+from benchmarks.marian import to_marian
+from benchmarks.ours import Updates
+from benchmarks.race import Race, race
+from benchmarks.tables import Table
+from seq2seq.config import ModelConfig, TrainingConfig
+from seq2seq.errors import UserError
+from seq2seq.model.transformer import Transformer
+from seq2seq.text.batching import Batch
+from seq2seq.text.vocab import PAD
+from seq2seq.training.loss import cross_entropy
+
+TOLERANCE = 1e-3  # nats; two ways of summing thousands of float32 losses differ by less
+LEARNING_RATE = 1e-4  # small, so that losses stay ordinary over the rounds; it does not change the time
+OPPONENTS = {"hf": "ours", "hf-eager": "ours"}
+TOLD = {
+    "ours": "this project",
+    "hf": "Hugging Face",
+    "hf-eager": "Hugging Face, eager attention",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How much is raced."""
+
+    rounds: int = 5
+    batches: int = 12
+    block: int = 3  # batches that a contestant does in one turn
+    max_tokens: int = 2048  # a batch's source or target positions, padding included
+    seed: int = 1
+
+
+def run(
+    batches: Sequence[Batch], vocab_size: int, config: ModelConfig, plan: Plan, device: torch.device
+) -> dict[str, Any]:
+    """Compare the first losses, then race; all that was measured, as plain values.
+
+    Raises:
+        UserError: the losses of the two do not agree, so that they would not do the same work.
+    """
+    torch.manual_seed(plan.seed)
+    batches = [to_device(batch, str(device)) for batch in batches]
+    model = Transformer(config, vocab_size).to(device)
+    losses = first_losses(model, batches[0])
+    blocks = [batches[start : start + plan.block] for start in range(0, len(batches), plan.block)]
+    tokens = sum(int((batch.tgt_out != PAD).sum()) for batch in batches)
+    result = race(contestants(model, plan), blocks, work=tokens, rounds=plan.rounds, device=device)
+    return {
+        "unit": "target tokens/s",
+        "plan": asdict(plan),
+        "model": asdict(config),
+        "vocab_size": vocab_size,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "first_losses": losses,
+        **result.to_dict(OPPONENTS),
+        "tables": [asdict(table(result, losses))],
+    }
+
+
+def contestants(model: Transformer, plan: Plan) -> dict[str, Callable[[Sequence[Batch]], object]]:
+    """Everyone's updates over a block of batches, all starting from the same weights."""
+    marians = {"hf": to_marian(model, "sdpa").train(), "hf-eager": to_marian(model, "eager").train()}
+    settings = TrainingConfig(
+        max_tokens=plan.max_tokens, learning_rate=LEARNING_RATE, label_smoothing=0.1, clip_norm=1.0
+    )
+    ours = Updates(model, settings)
+    runs: dict[str, Callable[[Sequence[Batch]], object]] = {"ours": lambda block: [ours.update(b) for b in block]}
+    for name, marian in marians.items():
+        optimizer = huggingface.make_optimizer(marian, LEARNING_RATE)
+        runs[name] = lambda block, m=marian, o=optimizer: [huggingface.update(m, o, b) for b in block]
+    return runs
+
+
+@torch.no_grad()
+def first_losses(model: Transformer, batch: Batch) -> dict[str, float]:
+    """Smoothed loss per target token (nats) of the same weights and batch, without dropout, in float32.
+
+    Raises:
+        UserError: they differ.
+    """
+    model.eval()
+    hidden = model(batch.src, batch.tgt_in)
+    total, _, tokens = cross_entropy(hidden, model.embedding.weight, batch.tgt_out, pad=PAD, smoothing=0.1)
+    losses: dict[str, Tensor] = {"ours": total / tokens}
+    for name, attention in (("hf", "sdpa"), ("hf-eager", "eager")):
+        losses[name] = huggingface.mean_loss(to_marian(model, attention), batch, smoothing=0.1)
+    values = {name: float(loss) for name, loss in losses.items()}
+    if max(values.values()) - min(values.values()) > TOLERANCE:
+        raise UserError(f"the losses of the same weights differ: {values}; the comparison would mean nothing")
+    return values
+
+
+def table(result: Race, losses: dict[str, float]) -> Table:
+    """One line a contestant."""
+    rows = []
+    for name in result.seconds:
+        ratio = result.ratio(OPPONENTS[name], name).show(2) if name in OPPONENTS else ""
+        rows.append([TOLD[name], result.rate(name).show(0), ratio, f"{losses[name]:.5f}"])
+    header = ["training in bf16", "target tokens/s (range)", "× faster (range)", "first loss (nats)"]
+    return Table("Training", header, rows)

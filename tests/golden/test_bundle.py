@@ -1,0 +1,26 @@
+"""A bundle that version 0.1.0 wrote must load and translate identically ever after."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from seq2seq.translator import Translator
+
+FOLDER = Path(__file__).parent
+EXPECTED = FOLDER / "translations.json"
+SOURCES = ["The cat sees the milk.", "The cow brings an apple.", "The bird wants a ball.", "A dog?", "", "€ 5 → ñ"]
+
+
+def test_the_stored_bundle_translates_as_it_did(request: pytest.FixtureRequest) -> None:
+    translator = Translator.load(FOLDER / "bundle", "cpu")
+    found = [
+        [{"text": t.text, "score": round(t.score, 4)} for t in translations]
+        for translations in translator.translate_nbest(SOURCES, 2)
+    ]
+    if request.config.getoption("--update-golden"):
+        EXPECTED.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    expected = json.loads(EXPECTED.read_text(encoding="utf-8"))
+    assert [[t["text"] for t in n_best] for n_best in found] == [[t["text"] for t in n_best] for n_best in expected]
+    for n_best, wanted in zip(found, expected, strict=True):
+        assert [t["score"] for t in n_best] == pytest.approx([t["score"] for t in wanted], abs=2e-3)
