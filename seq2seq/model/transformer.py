@@ -15,6 +15,7 @@ from seq2seq.model.masks import causal_mask, padding_mask
 from seq2seq.model.positions import rotations, sinusoidal
 
 PAD = 0
+INIT_STD = 0.02
 
 
 @dataclass(frozen=True)
@@ -68,13 +69,17 @@ class Transformer(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights: Glorot-uniform matrices, embeddings of standard deviation 1/√d, zero biases."""
+        """Draw all matrices from a normal distribution of standard deviation 0.02, as BERT does; biases are zero.
+
+        In the first 600 updates on everyday text it gains 0.4 nats a token over Glorot-uniform matrices and embeddings
+        of standard deviation 1/√d (docs/results.md): small sublayers let the post-norm stacks learn at once.
+        """
         for module in self.modules():
             if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
+                nn.init.normal_(module.weight, std=INIT_STD)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
-        nn.init.normal_(self.embedding.weight, std=self.config.d_model**-0.5)
+        nn.init.normal_(self.embedding.weight, std=INIT_STD)
         with torch.no_grad():
             self.embedding.weight[PAD].zero_()
 
