@@ -82,6 +82,12 @@ def _describe(config: Config, folder: Path) -> None:
     os.environ[FOLDER_OF_RUN] = str(folder)
 
 
+def _is_untouched(folder: Path) -> bool:
+    """Whether a run stopped there before its first update, over its settings or data: the name is still free."""
+    names = {path.name for path in folder.iterdir()}
+    return names <= {"config.yaml", "checkpoints"} and not any((folder / "checkpoints").glob("*"))
+
+
 def _required_name(config: Config) -> str:
     if config.name is None:
         raise UserError("several processes need one name: give the run's, as name=my_run")
@@ -91,7 +97,7 @@ def _required_name(config: Config) -> str:
 def _new_folder(config: Config, runs: Path) -> Path:
     if config.name is not None:
         folder = runs / config.name
-        if folder.exists() and any(folder.iterdir()):
+        if folder.exists() and not _is_untouched(folder):
             raise UserError(f"{folder} is a run already: choose another name=, or go on with resume={folder}")
         return folder
     name = time.strftime(f"{config.experiment_name}-%Y%m%d-%H%M%S")
