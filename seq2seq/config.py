@@ -142,8 +142,8 @@ class SearchConfig:
 
     beam: int = 5
     length_penalty: float = 1.0  # α in score / length^α, length counting EOS
-    max_length_ratio: float = 2.0  # at most ratio · source tokens + offset target tokens
-    max_length_offset: int = 20
+    max_length_ratio: float = 1.5  # at most ratio · source tokens + offset target tokens
+    max_length_offset: int = 8
     batch_tokens: int = 4096  # source tokens a batch, times the beam, padding included
 
     def __post_init__(self) -> None:
