@@ -29,7 +29,8 @@ DEBUG = "--debug" in sys.argv
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
 def run(cfg: DictConfig) -> None:
     """Compose the settings and train."""
-    handler = RichHandler(console=Console(stderr=True), show_path=False, show_level=False)
+    handler = RichHandler(console=Console(stderr=True), show_path=False, show_level=False, log_time_format="%H:%M:%S")
+    handler.setFormatter(logging.Formatter("%(message)s"))
     plain = logging.StreamHandler()
     plain.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     logging.basicConfig(level=logging.INFO, handlers=[handler if sys.stderr.isatty() else plain], force=True)

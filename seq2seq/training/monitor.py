@@ -29,7 +29,13 @@ class Meter(Callback):
     def __init__(self, every: int, budget: Timer, show_bar: bool) -> None:
         self.every, self.budget = every, budget
         console = Console(stderr=True)
-        columns = ("{task.description}", BarColumn(), "{task.percentage:>5.1f}%", TimeElapsedColumn(), "ETA")
+        columns = (
+            "{task.description}",
+            BarColumn(bar_width=12),
+            "{task.percentage:>5.1f}%",
+            TimeElapsedColumn(),
+            "ETA",
+        )
         texts = [TextColumn(column) if isinstance(column, str) else column for column in columns]
         self.bar = Progress(*texts, TimeRemainingColumn(), TextColumn("{task.fields[told]}"), console=console)
         self.show_bar = show_bar and console.is_terminal

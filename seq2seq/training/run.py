@@ -86,7 +86,8 @@ def make_trainer(config: Config, folder: Path, data: PreparedData) -> L.Trainer:
     if settings.accelerator == "gpu" and not torch.cuda.is_available():
         raise UserError("trainer.accelerator=gpu but there is no CUDA device: use trainer=cpu or a CUDA PyTorch")
     warnings.filterwarnings("ignore", "Experiment logs directory")
-    warnings.filterwarnings("ignore", ".*does not have many workers.*")
+    for message in (".*does not have many workers.*", ".*treespec, LeafSpec.*", ".*number of training batches.*"):
+        warnings.filterwarnings("ignore", message)
     for name in ("lightning.pytorch", "lightning.fabric", "lightning"):
         logging.getLogger(name).setLevel(logging.WARNING)
     csv = CSVLogger(folder, name="", version="", flush_logs_every_n_steps=1)
