@@ -19,10 +19,6 @@ class KeysValues(NamedTuple):
     keys: Float[Tensor, "n h s c"]
     values: Float[Tensor, "n h s c"]
 
-    def append(self, new: "KeysValues") -> "KeysValues":
-        """The same memory with later positions behind it."""
-        return KeysValues(torch.cat((self.keys, new.keys), 2), torch.cat((self.values, new.values), 2))
-
     def select(self, rows: Int[Tensor, " m"]) -> "KeysValues":
         """The memory of the given rows, in their order."""
         return KeysValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
@@ -62,7 +58,7 @@ def attend(
 class MultiHeadAttention(nn.Module):
     """Attends in h subspaces of c = d / h channels each (Vaswani et al. 2017, §3.2.2).
 
-    `forward` mixes values with `attend`; `attention_weights` of the same queries and keys shows the mixture.
+    `mix` uses `attend`; `attention_weights` of the same queries and keys shows the mixture.
     """
 
     def __init__(self, d_model: int, num_heads: int, *, dropout: float = 0.0, bias: bool = True) -> None:
@@ -93,7 +89,19 @@ class MultiHeadAttention(nn.Module):
         mask: Bool[Tensor, "#n 1 #t s"] | None = None,
     ) -> Float[Tensor, "n t d"]:
         """Mix the memory's values by relevance to each query, join the heads and project."""
-        context = attend(queries, memory, mask, self.dropout if self.training else 0.0)
+        return self.join(self.mix(queries, memory, mask))
+
+    def mix(
+        self,
+        queries: Float[Tensor, "n h t c"],
+        memory: KeysValues,
+        mask: Bool[Tensor, "#n 1 #t s"] | None = None,
+    ) -> Float[Tensor, "n h t c"]:
+        """Each head's mixture of its values."""
+        return attend(queries, memory, mask, self.dropout if self.training else 0.0)
+
+    def join(self, context: Float[Tensor, "n h t c"]) -> Float[Tensor, "n t d"]:
+        """Lay the heads' mixtures side by side and project them."""
         return self.out_proj(context.transpose(1, 2).flatten(2))  # (n, t, h*c)
 
     def _split(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n h t c"]:

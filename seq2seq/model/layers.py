@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from seq2seq.config import ModelConfig
 from seq2seq.model.attention import KeysValues, MultiHeadAttention
+from seq2seq.model.state import DecoderState, Slots
 
 
 class Dropout(nn.Module):
@@ -126,23 +127,26 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "n t d"],
-        past: KeysValues | None,
-        mask: Bool[Tensor, "1 1 t past_and_t"] | None,
+        mask: Bool[Tensor, "#b 1 wt slots_and_wt"] | None,
         rotation: Float[Tensor, "2 t c"] | None,
-        memory: KeysValues,
-        memory_mask: Bool[Tensor, "b 1 1 s"],
-    ) -> tuple[Float[Tensor, "n t d"], KeysValues]:
-        """Advance the target by t positions; also returns the self-attention's memory including them."""
+        state: DecoderState,
+        layer: int,
+    ) -> tuple[Float[Tensor, "n t d"], Slots]:
+        """Advance the target by t positions; also returns the self-attention's memory including them.
+
+        state is that of the whole decoder, whose layer number `layer` this is.
+        """
         y = self.self_residual.enter(x)
-        new = self.self_attention.keys_values(y, rotation)
-        present = new if past is None else past.append(new)
-        x = self.self_residual.leave(x, self.self_attention(self.self_attention.queries(y, rotation), present, mask))
-        # The k beams of a sentence are k·t queries over one set of keys and values: nothing is copied k times.
-        y = self.cross_residual.enter(x).reshape(memory.keys.shape[0], -1, x.shape[-1])  # (b, k*t, d)
-        y = self.cross_attention(self.cross_attention.queries(y), memory, memory_mask)
-        x = self.cross_residual.leave(x, y.view(x.shape))
+        new = KeysValues(*map(state.places.spread, self.self_attention.keys_values(y, rotation)))
+        past = state.past[layer].write(state.slots, new) if state.past else Slots(new)
+        queries = state.places.spread(self.self_attention.queries(y, rotation))
+        context = self.self_attention.mix(queries, past.first(state.slots + new.keys.shape[2]), mask)
+        x = self.self_residual.leave(x, self.self_attention.join(state.places.collect(context)))
+        queries = state.places.spread(self.cross_attention.queries(self.cross_residual.enter(x)))
+        context = self.cross_attention.mix(queries, state.memory[layer], state.memory_mask)
+        x = self.cross_residual.leave(x, self.cross_attention.join(state.places.collect(context)))
         y = self.feed_forward_residual.enter(x)
-        return self.feed_forward_residual.leave(x, self.feed_forward(y)), present
+        return self.feed_forward_residual.leave(x, self.feed_forward(y)), past
 
 
 def cast_for_products(x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t d"]:

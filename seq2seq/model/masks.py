@@ -19,3 +19,16 @@ def causal_mask(length: int, past: int, device: torch.device) -> Bool[Tensor, "1
     keys = torch.arange(past + length, device=device)
     queries = torch.arange(past, past + length, device=device)
     return (keys[None, :] <= queries[:, None])[None, None]
+
+
+def own_past_mask(length: int, own: Bool[Tensor, "b w z"]) -> Bool[Tensor, "b 1 wt z_and_wt"]:
+    """Let the w hypotheses of a sentence, t = `length` new positions each, attend to their own past and themselves.
+
+    The keys are z slots written before, of which `own` tells each hypothesis' past, then all hypotheses' new positions.
+    """
+    sentences, width, _ = own.shape
+    apart = torch.eye(width, dtype=torch.bool, device=own.device)
+    if length > 1:
+        apart = torch.kron(apart, causal_mask(length, 0, own.device)[0, 0])
+        own = own.repeat_interleave(length, 1)
+    return torch.cat((own, apart.expand(sentences, -1, -1)), 2)[:, None]

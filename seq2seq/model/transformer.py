@@ -1,51 +1,20 @@
 """The encoder-decoder Transformer: token ids to logits. Knows no text, no loss and no search."""
 
 import math
-from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seq2seq.config import ModelConfig
-from seq2seq.model.attention import KeysValues
 from seq2seq.model.layers import DecoderLayer, Dropout, EncoderLayer, cast_for_products, make_norm
-from seq2seq.model.masks import causal_mask, padding_mask
+from seq2seq.model.masks import padding_mask
 from seq2seq.model.positions import rotations, sinusoidal
+from seq2seq.model.state import DecoderState
 
 PAD = 0
 INIT_STD = 0.02
-
-
-@dataclass(frozen=True)
-class DecoderState:
-    """All that decoding carries from token to token; a new one comes out of every call, none is changed.
-
-    memory: keys and values of the b encoded sentences, one pair a decoder layer.
-    memory_mask: True where the source has a real token, (b, 1, 1, s).
-    past: keys and values of the n rows' own tokens so far, one pair a decoder layer; empty before the first.
-    """
-
-    memory: tuple[KeysValues, ...]
-    memory_mask: Bool[Tensor, "b 1 1 s"]
-    past: tuple[KeysValues, ...] = ()
-
-    @property
-    def length(self) -> int:
-        """Target positions decoded so far (tokens)."""
-        return self.past[0].keys.shape[2] if self.past else 0
-
-    def reorder(self, rows: Int[Tensor, " n"], sentences: Int[Tensor, " b"] | None = None) -> "DecoderState":
-        """The state in which new row i continues old row rows[i]; only the decoder's own past is moved.
-
-        sentences are those that stay in the batch, all if None. A row must keep to its sentence.
-        """
-        state = replace(self, past=tuple(past.select(rows) for past in self.past))
-        if sentences is None:
-            return state
-        memory = tuple(memory.select(sentences) for memory in self.memory)
-        return replace(state, memory=memory, memory_mask=self.memory_mask.index_select(0, sentences))
 
 
 class Transformer(nn.Module):
@@ -96,24 +65,24 @@ class Transformer(nn.Module):
             x = layer(x, mask, rotation)
         x = cast_for_products(self.encoder_norm(x))
         memory = tuple(layer.cross_attention.keys_values(x) for layer in self._decoder_layers())
-        return DecoderState(memory, mask)
+        return DecoderState.start(memory, mask)
 
     def hidden_states(
         self, tgt_in: Int[Tensor, "n t"], state: DecoderState
     ) -> tuple[Float[Tensor, "n t d"], DecoderState]:
         """Advance the target by t tokens; the last layer's states, which `logits` turns into predictions.
 
-        n may be a multiple of the state's b sentences: row r then belongs to sentence r // (n / b).
+        Before the first token, n may be a multiple of the state's b sentences: row r then belongs to sentence
+        r // (n / b). Later the rows are the state's own.
         """
-        length = tgt_in.shape[1]
-        mask = causal_mask(length, state.length, tgt_in.device) if length > 1 else None
+        state = state.for_rows(tgt_in.shape[0])
+        mask = state.mask(tgt_in.shape[1])
         x, rotation = self._embed(tgt_in, start=state.length)
-        present = []
+        past = []
         for index, layer in enumerate(self._decoder_layers()):
-            past = state.past[index] if state.past else None
-            x, keys_values = layer(x, past, mask, rotation, state.memory[index], state.memory_mask)
-            present.append(keys_values)
-        return self.decoder_norm(x), replace(state, past=tuple(present))
+            x, slots = layer(x, mask, rotation, state, index)
+            past.append(slots)
+        return self.decoder_norm(x), state.advanced(tgt_in.shape[1], tuple(past), mask)
 
     def logits(self, hidden: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows v"]:
         """Unnormalised log-probabilities of the next token."""

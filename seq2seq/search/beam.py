@@ -1,8 +1,10 @@
 """Beam search over a step function, all sentences at once; knows ids and an opaque state, never a model.
 
 A hypothesis is worth the sum of its log-probabilities / length^α (length counts EOS). Log-probabilities are never
-positive, so nothing that a live hypothesis of score s becomes is worth more than s / (longest length)^α: a sentence
-leaves the batch exactly when that bound shows that nothing alive can still enter its n best.
+positive, so nothing that a live hypothesis of score s becomes is worth more than s / (longest length)^α. A hypothesis
+is given up exactly when that bound shows that it can no longer enter its sentence's n best. Live ones are equally long
+and descendants score no higher, so all that a hopeless one could push out of the beam is as hopeless: giving it up
+changes no result, only the work. A sentence without hope leaves the batch.
 """
 
 import math
@@ -24,7 +26,7 @@ class Beams:
 
     tokens: Int[Tensor, "b k t"]  # meaningful up to EOS or the current position
     scores: Float[Tensor, "b k"]  # sums of log-probabilities (nats); -inf marks an empty place
-    values: Float[Tensor, "b k"]  # ended: score / length^α; live: the most that any continuation can be worth
+    values: Float[Tensor, "b k"]  # of what has ended: score / length^α
 
     def of_sentences(self, index: Int[Tensor, " i"]) -> "Beams":
         """Keep the hypotheses of some sentences only."""
@@ -69,9 +71,10 @@ def beam_search(
     last = torch.full((num_sentences,), bos, device=device)
     while batch.waiting:
         logits, state = step(last, state)
-        rows, stay = batch.release(n_best, batch.advance(next_log_probs(logits, banned)))
+        batch.advance(next_log_probs(logits, banned))
+        rows, last, counts = batch.give_up(n_best)
         if batch.waiting:
-            state, last = state.reorder(rows.flatten(), stay), batch.last_tokens()
+            state = state.reorder(rows, counts)
     return batch.hypotheses(num_sentences, n_best)
 
 
@@ -84,7 +87,10 @@ class _Batch:
     """The sentences still being searched, and the results of those that left.
 
     Attributes:
-        live: hypotheses to continue: one a sentence at first, then up to k.
+        tokens: of the live hypotheses, in up to k places a sentence; one at first, of length `position`.
+        scores: of the live hypotheses, best first; -inf in an empty place.
+        rows: the step function's row of the hypothesis in each place; any, where there is none.
+        taken: which of all places have a row, in the rows' order.
         finished: the k best that ended so far.
         position: tokens that every live hypothesis has.
         waiting: the number of each sentence still here.
@@ -92,74 +98,79 @@ class _Batch:
 
     def __init__(self, max_lengths: Int[Tensor, " b"], beam: int, eos: int, alpha: float) -> None:
         self.beam, self.eos, self.alpha, self.position = beam, eos, alpha, 0
-        self.limits: list[int] = max_lengths.tolist()
-        self.waiting = list(range(len(self.limits)))
+        self.shortest: int = min(max_lengths.tolist(), default=0)
+        self.waiting = list(range(len(max_lengths)))
         self.left: list[tuple[list[int], Beams]] = []
         self.longest = max_lengths[:, None] + 1  # (b, 1), EOS counted
-        tokens = max_lengths.new_full((len(self.limits), beam, max(self.limits, default=0) + 1), eos, dtype=torch.long)
+        most = int(max_lengths.max()) if self.waiting else 0
+        tokens = max_lengths.new_full((len(max_lengths), beam, most + 1), eos, dtype=torch.long)
         nothing = torch.full(tokens.shape[:2], -INF, device=tokens.device)
         self.finished = Beams(tokens, nothing, nothing)
-        self.live = Beams(tokens[:, :1], torch.zeros_like(nothing[:, :1]), torch.zeros_like(nothing[:, :1]))
+        self.tokens, self.scores = tokens[:, :1], torch.zeros_like(nothing[:, :1])
+        self.taken = torch.arange(len(max_lengths), device=tokens.device)
+        self.rows = self.taken[:, None]
 
-    def advance(self, log_probs: Float[Tensor, "n v"]) -> Int[Tensor, "b k"]:
-        """Continue every live hypothesis by one token; returns the row that each new live one continues."""
-        width = self.live.scores.shape[1]
-        if self.position == min(self.limits):
-            log_probs = force_end(log_probs, (self.longest == self.position + 1).expand(-1, width).flatten(), self.eos)
-        candidates, parents = self._expand(log_probs)
-        has_ended = candidates.tokens[:, :, self.position] == self.eos
+    def advance(self, log_probs: Float[Tensor, "n v"]) -> None:
+        """Continue every live hypothesis by one token."""
+        if self.position >= self.shortest:
+            at_limit = (self.longest == self.position + 1).expand_as(self.scores)
+            log_probs = force_end(log_probs, at_limit.flatten()[self.taken], self.eos)
+        tokens, scores, rows = self._expand(log_probs)
+        has_ended = tokens[:, :, self.position] == self.eos
         self.position += 1
         # Only those among the best k may end, as in the searches of Hugging Face and CTranslate2.
-        ended_scores = candidates.scores.masked_fill(~has_ended, -INF)[:, : self.beam]
-        ended = Beams(candidates.tokens[:, : self.beam], ended_scores, ended_scores / self.position**self.alpha)
+        ended_scores = scores.masked_fill(~has_ended, -INF)[:, : self.beam]
+        ended = Beams(tokens[:, : self.beam], ended_scores, ended_scores / self.position**self.alpha)
         self.finished = _best(self.beam, self.finished, ended)
-        live_scores, order = candidates.scores.masked_fill(has_ended, -INF).sort(dim=-1, descending=True, stable=True)
+        scores, order = scores.masked_fill(has_ended, -INF).sort(dim=-1, descending=True, stable=True)
         order = order[:, : self.beam]
-        live_scores = live_scores[:, : self.beam]
-        self.live = Beams(_pick(candidates.tokens, order), live_scores, live_scores / self.longest**self.alpha)
-        first_rows = torch.arange(0, log_probs.shape[0], width, device=log_probs.device)
-        return parents.gather(1, order) + first_rows[:, None]
+        self.scores, self.tokens, self.rows = scores[:, : self.beam], _pick(tokens, order), rows.gather(1, order)
 
-    def _expand(self, log_probs: Float[Tensor, "n v"]) -> tuple[Beams, Int[Tensor, "b c"]]:
-        """Find the 2k best continuations of every sentence, and the hypothesis that each continues.
+    def _expand(
+        self, log_probs: Float[Tensor, "n v"]
+    ) -> tuple[Int[Tensor, "b c t"], Float[Tensor, "b c"], Int[Tensor, "b c"]]:
+        """Find the 2k best continuations of every sentence: tokens, scores, and the row that each continues.
 
         2k suffice: each of the k hypotheses ends in one way only, so k that live are always among them.
         """
         count = 2 * self.beam if self.beam > 1 else 1  # beside the one hypothesis of greedy search lives no other
-        live = self.live.scores  # (b, k)
-        block = math.gcd(log_probs.shape[1], 64)  # the best c tokens lie in the c blocks of the greatest maxima
-        blocks = log_probs.view(live.shape[0], live.shape[1], -1, block)
-        per_row = blocks.shape[2]
-        maxima = (blocks.amax(-1) + live[:, :, None]).flatten(1)
+        size = math.gcd(log_probs.shape[1], 64)  # the best c tokens lie in the c blocks of the greatest maxima
+        blocks = log_probs.unflatten(1, (-1, size))
+        per_row = blocks.shape[1]
+        maxima = (blocks.amax(-1)[self.rows] + self.scores[:, :, None]).flatten(1)
         chosen = maxima.topk(min(count, maxima.shape[1])).indices  # (b, c)
-        contents = blocks.flatten(1, 2).gather(1, chosen[:, :, None].expand(-1, -1, block))  # (b, c, block)
-        scores = (contents + live.gather(1, chosen // per_row)[:, :, None]).flatten(1)
-        scores, order = scores.topk(min(count, scores.shape[1]))
-        chosen = chosen.gather(1, order // block)
         parents = chosen // per_row
-        tokens = _pick(self.live.tokens, parents)
-        tokens[:, :, self.position] = chosen % per_row * block + order % block
-        return Beams(tokens, scores, scores), parents
+        contents = blocks.flatten(0, 1)[self.rows.gather(1, parents) * per_row + chosen % per_row]  # (b, c, size)
+        scores = (contents + self.scores.gather(1, parents)[:, :, None]).flatten(1)
+        scores, order = scores.topk(min(count, scores.shape[1]))
+        chosen = chosen.gather(1, order // size)
+        parents = chosen // per_row
+        tokens = _pick(self.tokens, parents)
+        tokens[:, :, self.position] = chosen % per_row * size + order % size
+        return tokens, scores, self.rows.gather(1, parents)
 
-    def release(self, n_best: int, rows: Int[Tensor, "b k"]) -> tuple[Int[Tensor, "i k"], Int[Tensor, " i"] | None]:
-        """Let the sentences go whose n best cannot change; returns the others' rows, and which stay (None: all)."""
-        cannot_change = self.live.values[:, 0] <= self.finished.values[:, n_best - 1]
-        decided: list[bool] = cannot_change.tolist()  # the one time a step that the host waits for the device
-        done = [yes or self.position > limit for yes, limit in zip(decided, self.limits, strict=True)]
-        if not any(done):
-            return rows, None
-        out = [row for row, is_done in enumerate(done) if is_done]
-        stay = [row for row, is_done in enumerate(done) if not is_done]
-        out_index, stay_index = (torch.tensor(index, dtype=torch.long, device=rows.device) for index in (out, stay))
-        self.left.append(([self.waiting[row] for row in out], self.finished.of_sentences(out_index)))
-        self.waiting, self.limits = [self.waiting[row] for row in stay], [self.limits[row] for row in stay]
-        self.live, self.finished = self.live.of_sentences(stay_index), self.finished.of_sentences(stay_index)
-        self.longest = self.longest[stay_index]
-        return rows[stay_index], stay_index
+    def give_up(self, n_best: int) -> tuple[Int[Tensor, " n"], Int[Tensor, " n"], list[int]]:
+        """Drop hypotheses without hope, and sentences without hypotheses.
 
-    def last_tokens(self) -> Int[Tensor, " n"]:
-        """What every live hypothesis ends with."""
-        return self.live.tokens[:, :, self.position - 1].flatten()
+        Returns:
+            The rows that the others continue, their last tokens, and how many of them each sentence has that was here.
+        """
+        hopeful = self.scores / self.longest**self.alpha > self.finished.values[:, n_best - 1 : n_best]
+        counts: list[int] = hopeful.sum(1).tolist()  # the one time a step that the host waits for the device
+        device = self.rows.device
+        if not all(counts):
+            out, stay = ([row for row, count in enumerate(counts) if bool(count) == here] for here in (False, True))
+            out_index, index = (torch.tensor(rows, dtype=torch.long, device=device) for rows in (out, stay))
+            self.left.append(([self.waiting[row] for row in out], self.finished.of_sentences(out_index)))
+            self.waiting, self.finished = [self.waiting[row] for row in stay], self.finished.of_sentences(index)
+            self.tokens, self.scores, self.rows = self.tokens[index], self.scores[index], self.rows[index]
+            self.longest, hopeful = self.longest[index], hopeful[index]
+        places = hopeful.flatten()
+        self.taken = places.nonzero_static(size=sum(counts)).squeeze(1)
+        rows, last = self.rows.flatten()[self.taken], self.tokens[:, :, self.position - 1].flatten()[self.taken]
+        self.scores = self.scores.masked_fill(~hopeful, -INF)
+        self.rows = (places.cumsum(0) - 1).clamp_(min=0).view_as(hopeful)
+        return rows, last, counts
 
     def hypotheses(self, num_sentences: int, n_best: int) -> list[list[Hypothesis]]:
         """Bring the results to the host, in the order that the sentences came in."""

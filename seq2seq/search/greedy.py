@@ -47,7 +47,7 @@ def greedy_search(
             rows = torch.tensor(stay, dtype=torch.long, device=device)
             waiting, last, scores = [waiting[row] for row in stay], last[rows], scores[rows]
             if waiting:
-                state = state.reorder(rows, rows)
+                state = state.reorder(rows, [int(token != eos) for token in tokens])
         for number, row in zip(waiting, stay, strict=True):
             ids[number].append(tokens[row])
     return results

@@ -1,7 +1,7 @@
 """What every search shares: the step function it calls and the hypotheses it returns; no search knows a model.
 
 A *step function* takes the last token of each row and a state, and returns the logits of the next token and the new
-state. Rows are sentence-major: with k hypotheses a sentence, row r continues a hypothesis of sentence r // k.
+state. A row continues one hypothesis; the rows of a sentence stand together, those of the first sentence first.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,12 +18,12 @@ T = TypeVar("T")
 class SearchState(Protocol):
     """What a model remembers of its rows; search only rearranges it."""
 
-    def reorder(self: T, rows: Int[Tensor, " n"], sentences: Int[Tensor, " b"] | None = None) -> T:
+    def reorder(self: T, rows: Int[Tensor, " n"], counts: Sequence[int]) -> T:
         """Choose the rows that the next step continues.
 
         Args:
-            rows: for each new row, the old row whose past it continues.
-            sentences: the sentences that stay, by their old number; None keeps all of them.
+            rows: for each new row, the old row of the same sentence whose past it continues.
+            counts: how many of them each sentence has; a sentence with none leaves for good.
         """
         ...
 

@@ -15,11 +15,11 @@ from seq2seq.translator import MAX_SOURCE_TOKENS, Translator
 
 @dataclass(frozen=True)
 class EchoState:
-    src: Tensor  # (b, s)
+    src: Tensor  # (n, s)
     position: int = 0
 
-    def reorder(self, rows, sentences=None):
-        return self if sentences is None else replace(self, src=self.src[sentences])
+    def reorder(self, rows, counts):
+        return replace(self, src=self.src[rows])
 
 
 class EchoModel(nn.Module):
@@ -39,9 +39,8 @@ class EchoModel(nn.Module):
         return EchoState(src)
 
     def decode(self, tgt_in, state):
-        width = len(tgt_in) // len(state.src)
         logits = torch.zeros(len(tgt_in), 1, self.vocab_size)
-        expected = state.src[:, min(state.position, state.src.shape[1] - 1)].repeat_interleave(width)
+        expected = state.src[:, min(state.position, state.src.shape[1] - 1)]
         logits[torch.arange(len(tgt_in)), 0, torch.where(expected == 0, EOS, expected)] = 30.0
         return logits, replace(state, position=state.position + 1)
 

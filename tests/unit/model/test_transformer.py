@@ -111,14 +111,58 @@ def test_beams_share_their_sentences_encoder_states(model: Transformer) -> None:
     assert state.memory[0].keys.shape[0] == 2
 
 
-def test_reordered_rows_go_on_from_the_rows_they_continue(model: Transformer) -> None:
-    src, tgt_in = token_ids(3, 7), token_ids(6, 4)
-    _, state = model.decode(tgt_in, model.encode(src))
-    rows, sentences = torch.tensor([1, 1, 5, 4]), torch.tensor([0, 2])
-    last = token_ids(4, 1)
-    logits, _ = model.decode(last, state.reorder(rows, sentences))
-    whole, _ = model.decode(torch.cat((tgt_in[rows], last), 1), model.encode(src[sentences]))
-    assert_close(logits[:, 0], whole[:, -1])
+def test_rows_go_on_from_the_rows_they_continue_whatever_their_number(model: Transformer) -> None:
+    src, prefixes = token_ids(4, 7), token_ids(4, 1)
+    src[1, 5:], src[3, 2:] = PAD, PAD
+    owners, state = [0, 1, 2, 3], model.encode(src)
+    _, state = model.decode(prefixes, state)
+    for rows, counts, length in (
+        ([0, 0, 0, 1, 1, 2, 2, 2, 3], [3, 2, 3, 1], 1),
+        ([2, 0, 4, 3, 3, 7, 5, 8, 8], [2, 3, 2, 2], 2),  # crosswise, twice the same
+        ([1, 4, 7, 7, 7], [1, 1, 0, 3], 1),  # a sentence leaves, its memory stays
+        ([0, 2, 4], [1, 0, 2], 1),  # another one leaves, all is packed
+        ([2, 1, 1], [0, 3], 1),
+        ([2], [1], 3),
+    ):
+        owners = [owners[row] for row in rows]
+        state = state.reorder(torch.tensor(rows), counts)
+        last = token_ids(len(rows), length)
+        prefixes = torch.cat((prefixes[rows], last), 1)
+        logits, state = model.decode(last, state)
+        whole, _ = model.decode(prefixes, model.encode(src[owners]))
+        assert_close(logits, whole[:, -length:])
+    assert state.memory[0].keys.shape[0] == 1
+
+
+def test_a_state_stays_as_it_was_when_others_go_on_from_it(model: Transformer) -> None:
+    src, prefix = token_ids(2, 7), token_ids(2, 3)
+    _, state = model.decode(prefix, model.encode(src))
+    for _ in range(2):
+        next_tokens, after_next = token_ids(2, 1), token_ids(2, 1)
+        _, later = model.decode(next_tokens, state)
+        model.decode(token_ids(2, 1), state)
+        logits, _ = model.decode(after_next, later)
+        whole, _ = model.decode(torch.cat((prefix, next_tokens, after_next), 1), model.encode(src))
+        assert_close(logits[:, 0], whole[:, -1])
+
+
+def test_gradients_flow_through_decoding_in_parts(model: Transformer) -> None:
+    src, tgt_in = token_ids(2, 7), token_ids(2, 5)
+    gradients = []
+    for steps in ([5], [1, 2, 1, 1]):
+        state, parts = model.encode(src), []
+        for part in tgt_in.split(steps, 1):
+            logits, state = model.decode(part, state)
+            parts.append(logits)
+        (gradient,) = torch.autograd.grad(torch.cat(parts, 1).square().sum(), [model.embedding.weight])
+        gradients.append(gradient)
+    assert_close(gradients[0], gradients[1])
+
+
+def test_rows_that_belong_to_no_sentence_are_refused(model: Transformer) -> None:
+    _, state = model.decode(token_ids(2, 1), model.encode(token_ids(2, 7)))
+    with pytest.raises(ValueError, match="4 rows cannot go on from a state of 2"):
+        model.decode(token_ids(4, 1), state)
 
 
 def test_without_positions_the_encoder_is_blind_to_order(model: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,17 +12,20 @@ BOS, EOS = 2, 3
 
 @dataclass(frozen=True)
 class TableState:
-    """What a step remembers: each row's prefix and each sentence's table."""
+    """What a step remembers: each row's prefix, and its sentence's table."""
 
     prefixes: list[tuple[int, ...]]
-    tables: list[int]
+    tables: list[int]  # of each row
+    counts: list[int]  # rows of each sentence
 
-    def reorder(self, rows: Tensor, sentences: Tensor | None = None) -> "TableState":
-        kept = range(len(self.tables)) if sentences is None else sentences.tolist()
-        before, after = len(self.prefixes) // len(self.tables), len(rows) // len(kept)
-        for new_row, old_row in enumerate(rows.tolist()):
-            assert kept[new_row // after] == old_row // before, "a row must stay with its sentence"
-        return TableState([self.prefixes[row] for row in rows.tolist()], [self.tables[sentence] for sentence in kept])
+    def reorder(self, rows: Tensor, counts: list[int]) -> "TableState":
+        owners = [number for number, count in enumerate(self.counts) for _ in range(count)]
+        expected = [number for number, count in enumerate(counts) for _ in range(count)]
+        assert [owners[row] for row in rows.tolist()] == expected, "a row must stay with its sentence"
+        chosen = rows.tolist()
+        return TableState(
+            [self.prefixes[row] for row in chosen], [self.tables[row] for row in chosen], [c for c in counts if c]
+        )
 
 
 class TableModel:
@@ -33,7 +36,7 @@ class TableModel:
         self.calls: list[int] = []  # rows of every step
 
     def start(self, tables: list[int]) -> TableState:
-        return TableState([()] * len(tables), tables)
+        return TableState([()] * len(tables), tables, [1] * len(tables))
 
     def logits(self, table: int, prefix: tuple[int, ...]) -> Tensor:
         seed = hash((table, prefix)) % 2**31
@@ -43,8 +46,7 @@ class TableModel:
         prefixes = [(*prefix, token) for prefix, token in zip(state.prefixes, last.tolist(), strict=True)]
         assert max(last.tolist()) < self.vocab_size
         self.calls.append(len(prefixes))
-        width = len(prefixes) // len(state.tables)
-        rows = [self.logits(state.tables[row // width], prefix) for row, prefix in enumerate(prefixes)]
+        rows = [self.logits(table, prefix) for table, prefix in zip(state.tables, prefixes, strict=True)]
         return torch.stack(rows), replace(state, prefixes=prefixes)
 
     def score(self, table: int, ids: list[int]) -> float:
