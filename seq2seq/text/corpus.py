@@ -1,7 +1,8 @@
 """Sentence pairs from files of every supported format, lazily and as written; knows nothing of cleaning.
 
-Formats go by a name's ending: `.tsv` (two fields), `.csv`, `.jsonl` and `.parquet` (named columns), or two files of
-parallel lines, `a.en+a.es`. All but Parquet may also end in `.gz` or `.xz`. Patterns such as `corpora/*.tsv.xz` expand.
+Formats go by a name's ending: `.tsv` (two fields), `.csv`, `.jsonl` and `.parquet` (named columns), `.tmx` (translation
+memories), or two files of parallel lines, `a.en+a.es`. All but Parquet may also end in `.gz` or `.xz`. Patterns such as
+`corpora/*.tsv.xz` expand.
 """
 
 import csv
@@ -16,6 +17,7 @@ from pathlib import Path
 from seq2seq.config import DataConfig
 from seq2seq.errors import UserError
 from seq2seq.text.lines import explain_os_error, read_lines
+from seq2seq.text.tmx import read_tmx
 
 Pair = tuple[str, str]
 _COMPRESSED = (".gz", ".xz")
@@ -109,13 +111,14 @@ def _shown(path: Path, folder: Path) -> str:
 
 def _table(path: Path, folder: Path, data: DataConfig) -> Corpus:
     plain = _uncompressed(path)
-    reader = {".tsv": _read_tsv, ".csv": _read_csv, ".jsonl": _read_jsonl, ".parquet": _read_parquet}.get(plain.suffix)
+    readers = {".tsv": _read_tsv, ".csv": _read_csv, ".jsonl": _read_jsonl, ".tmx": _read_tmx}
+    reader = (readers | {".parquet": _read_parquet}).get(plain.suffix)
     if path.is_dir():
         raise explain_os_error(path, IsADirectoryError())
     if reader is None or (reader is _read_parquet and plain != path):
         raise UserError(
             f"{path} has an unknown ending: "
-            "expected .tsv, .csv or .jsonl (also .gz, .xz), .parquet, or a pair a.en+a.es"
+            "expected .tsv, .csv, .jsonl or .tmx (also .gz, .xz), .parquet, or a pair a.en+a.es"
         )
     return Corpus(_shown(path, folder), plain.stem, (path,), partial(reader, path, data))
 
@@ -171,6 +174,10 @@ def _read_jsonl(path: Path, data: DataConfig) -> Iterator[Pair]:
         if not isinstance(row, dict):
             raise UserError(f"{where} is no JSON object: expected one object a line, such as {{'en': …, 'es': …}}")
         yield pick(row, find_columns(list(row), data, where), where)
+
+
+def _read_tmx(path: Path, data: DataConfig) -> Iterator[Pair]:
+    return read_tmx(path, data.src_lang, data.tgt_lang)
 
 
 def _read_parquet(path: Path, data: DataConfig) -> Iterator[Pair]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from seq2seq.errors import UserError
 
 _BOM = b"\xef\xbb\xbf"
-_DAMAGED = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError)
+DAMAGED = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError)
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -20,12 +20,12 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
         UserError: the file is missing, a folder, unreadable, binary, wrongly compressed or not UTF-8.
     """
     try:
-        with _open(path) as file:
+        with open_bytes(path) as file:
             if b"\0" in file.peek(4096)[:4096]:
                 raise _binary(path)
             for number, line in enumerate(file, start=1):
                 yield number, _decode(path, number, line)
-    except _DAMAGED as error:
+    except DAMAGED as error:
         kind = path.suffix.removeprefix(".")
         raise UserError(f"{path} is damaged or no {kind} data ({error}): fetch it again or rename it") from error
     except OSError as error:
@@ -41,7 +41,8 @@ def explain_os_error(path: Path, error: OSError) -> UserError:
     return UserError(f"{path} cannot be read: {error.strerror or error}")
 
 
-def _open(path: Path) -> BufferedReader | gzip.GzipFile | lzma.LZMAFile:
+def open_bytes(path: Path) -> BufferedReader | gzip.GzipFile | lzma.LZMAFile:
+    """Open a file for reading bytes, decompressed by its ending."""
     if path.suffix == ".gz":
         return gzip.open(path, "rb")
     return lzma.open(path, "rb") if path.suffix == ".xz" else path.open("rb")

@@ -1,0 +1,157 @@
+"""XLIFF 1 and 2 and TMX, with lxml: targets are made of copies of the sources, so that inline markup stays in them."""
+
+import copy
+import re
+from collections.abc import Callable, Iterator
+
+from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # has no stubs
+
+from seq2seq.documents.keeping import BOUNDARY, OBJECT, Translate
+from seq2seq.errors import UserError
+
+_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
+_WRAPPING = ("g", "mrk", "pc", "hi")  # inline elements that hold text; all others hold code
+_OPEN_STATES = ("new", "initial", "needs-translation")  # of a target that is none yet
+
+Slot = tuple[str, etree._Element, str]  # what stands before a text, an element, and which text of it: `text` or `tail`
+
+
+def translate_xliff(data: bytes, translate: Translate, src_lang: str, tgt_lang: str) -> bytes:
+    """Translate the units without a target; those marked translate="no" stay as they are.
+
+    Raises:
+        UserError: it is damaged, no XLIFF, or of other languages.
+    """
+    return _translate(data, translate, src_lang, tgt_lang, "xliff", _new_xliff_targets)
+
+
+def translate_tmx(data: bytes, translate: Translate, src_lang: str, tgt_lang: str) -> bytes:
+    """Add the target language to every unit of a translation memory that has the source language only.
+
+    Raises:
+        UserError: it is damaged or no TMX.
+    """
+    return _translate(data, translate, src_lang, tgt_lang, "tmx", _new_tmx_targets)
+
+
+def _translate(
+    data: bytes,
+    translate: Translate,
+    src_lang: str,
+    tgt_lang: str,
+    root_name: str,
+    new_targets: Callable[[etree._Element, str, str], Iterator[etree._Element]],
+) -> bytes:
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, strip_cdata=False)
+    try:
+        root = etree.fromstring(data, parser)
+    except etree.XMLSyntaxError as error:
+        raise UserError(f"it is damaged or no XML: {error}") from error
+    if _name(root) != root_name:
+        raise UserError(f"its outermost element is {_name(root)}, expected {root_name}: check the name's ending")
+    slots = [list(_slots(target)) for target in new_targets(root, src_lang, tgt_lang)]
+    sources = ["".join(_read(slot) for slot in target) for target in slots]
+    for target, translation in zip(slots, translate(sources), strict=True):
+        for (_, element, place), text in zip(target, re.split(f"[{BOUNDARY}{OBJECT}]", translation), strict=True):
+            setattr(element, place, text or None)
+    document = root.getroottree()
+    declared = data.lstrip(b"\xef\xbb\xbf").startswith(b"<?xml")
+    return etree.tostring(document, encoding=document.docinfo.encoding or "UTF-8", xml_declaration=declared)
+
+
+def _new_xliff_targets(root: etree._Element, src_lang: str, tgt_lang: str) -> Iterator[etree._Element]:
+    """Put a copy of its source into every unit that needs a target."""
+    is_version_2 = root.get("version", "").startswith("2")
+    names = ("srcLang", "trgLang") if is_version_2 else ("source-language", "target-language")
+    for holder in [root] if is_version_2 else root.iterfind("{*}file"):
+        for name, language in zip(names, (src_lang, tgt_lang), strict=True):
+            if not _is_language(holder.get(name, language), language):
+                raise UserError(f"it has {name}={holder.get(name)}, but the model translates {src_lang} to {tgt_lang}")
+        holder.set(names[1], holder.get(names[1], tgt_lang))
+    for unit in root.iter("{*}trans-unit", "{*}segment"):
+        source, target = unit.find("{*}source"), unit.find("{*}target")
+        state = unit.get("state") if is_version_2 or target is None else target.get("state")
+        if source is None or _is_untranslated(unit) or (_has_text(target) and state not in _OPEN_STATES):
+            continue
+        if is_version_2 and state in _OPEN_STATES:
+            unit.set("state", "translated")
+        segmented = unit.find("{*}seg-source")
+        template = source if segmented is None else segmented
+        new = copy.deepcopy(template)
+        new.tag = etree.QName(etree.QName(source).namespace, "target")
+        if _LANG in new.attrib:
+            new.set(_LANG, tgt_lang)
+        _replace(target, new) if target is not None else _insert_after(template, new)
+        yield new
+
+
+def _new_tmx_targets(root: etree._Element, src_lang: str, tgt_lang: str) -> Iterator[etree._Element]:
+    """Put a copy of its source into every unit that lacks the target language."""
+    for unit in root.iter("tu"):
+        variants = [(variant.get(_LANG) or variant.get("lang") or "", variant) for variant in unit.iterfind("tuv")]
+        source = next((variant for language, variant in variants if _is_language(language, src_lang)), None)
+        target = next((variant for language, variant in variants if _is_language(language, tgt_lang)), None)
+        segment = None if source is None else source.find("seg")
+        if source is None or segment is None or _has_text(target):
+            continue
+        new = etree.Element("tuv", {_LANG: tgt_lang})
+        new.append(copy.deepcopy(segment))
+        new.text, new[0].tail = source.text, segment.tail
+        _replace(target, new) if target is not None else _insert_after(source, new)
+        yield new[0]
+
+
+def _slots(element: etree._Element, before: str = "") -> Iterator[Slot]:
+    """Yield the places of text in an element, in order, with what stands before each."""
+    yield before, element, "text"
+    for child in element:
+        if isinstance(child.tag, str) and _name(child) in _WRAPPING and not _is_untranslated(child):
+            yield from _slots(child, BOUNDARY)
+            yield BOUNDARY, child, "tail"
+        else:
+            yield OBJECT, child, "tail"
+
+
+def _read(slot: Slot) -> str:
+    """Read a text and what stands before it; line ends mean something only if the document says so."""
+    before, element, place = slot
+    text = getattr(element, place) or ""
+    preserved = next((at.get(_SPACE) for at in (element, *element.iterancestors()) if at.get(_SPACE)), None)
+    return before + (text if preserved == "preserve" else re.sub(r"\s*\n\s*", " ", text))
+
+
+def _is_untranslated(element: etree._Element) -> bool:
+    """Tell whether the element or what encloses it is marked as not to be translated."""
+    if element.get("mtype") == "protected":
+        return True
+    marks = (at.get("translate") for at in (element, *element.iterancestors()))
+    return next((mark for mark in marks if mark), "yes") == "no"
+
+
+def _has_text(element: etree._Element | None) -> bool:
+    return element is not None and any(text.strip() for text in element.itertext())
+
+
+def _is_language(code: str, language: str) -> bool:
+    """Compare languages without their regions: en-US is en."""
+    return re.split("[-_]", code.lower())[0] == re.split("[-_]", language.lower())[0]
+
+
+def _name(element: etree._Element) -> str:
+    return etree.QName(element).localname
+
+
+def _replace(old: etree._Element, new: etree._Element) -> None:
+    new.tail = old.tail
+    parent = old.getparent()
+    assert parent is not None
+    parent.replace(old, new)
+
+
+def _insert_after(element: etree._Element, new: etree._Element) -> None:
+    """Insert with the indentation of element."""
+    parent, previous = element.getparent(), element.getprevious()
+    assert parent is not None
+    new.tail, element.tail = element.tail, parent.text if previous is None else previous.tail
+    parent.insert(parent.index(element) + 1, new)

@@ -1,0 +1,74 @@
+"""What has no translation gets one; comments, contexts, flags and finished translations stay."""
+
+from collections.abc import Callable
+
+import pytest
+
+Run = Callable[..., str]
+
+CATALOGUE = r"""# A comment.
+msgid ""
+msgstr ""
+"Language: \n"
+"Content-Type: text/plain; charset=UTF-8\n"
+"Plural-Forms: nplurals=2; plural=(n != 1);\n"
+
+#. For translators.
+#: a.c:1
+#, c-format
+msgid "%d file in {folder}"
+msgid_plural "%d files in {folder}"
+msgstr[0] ""
+msgstr[1] ""
+
+#, fuzzy
+#| msgid "Older"
+msgid "Old <b>cat</b>\n"
+msgstr "Perro viejo\n"
+
+msgctxt "menu"
+msgid "Open"
+msgstr "Abrir"
+
+msgctxt "door"
+msgid ""
+"First line\n"
+"  second line"
+msgstr ""
+
+#~ msgid "gone"
+#~ msgstr "ido"
+"""
+
+
+def test_a_catalogue_gets_the_translations_it_lacks(run: Run):
+    found = run(".po", CATALOGUE)
+    expected = CATALOGUE.replace('[0] ""', '[0] "%d FILE IN {folder}"').replace('[1] ""', '[1] "%d FILES IN {folder}"')
+    expected = expected.replace('#, fuzzy\n#| msgid "Older"\n', "").replace("Perro viejo", "OLD <b>CAT</b>")
+    expected = expected.replace('line"\nmsgstr ""', 'line"\nmsgstr ""\n"FIRST LINE\\n"\n"  SECOND LINE"')
+    assert found == expected.replace("Language: ", "Language: es")
+    assert run(".po", found, lambda texts: ["again" for _ in texts]) == found
+
+
+HEADER = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n'
+PLURAL = '\nmsgid "file"\nmsgid_plural "files"\nmsgstr[0] ""\n'
+
+
+@pytest.mark.parametrize(("count", "forms"), [(1, ["FILES"]), (2, ["FILE", "FILES"]), (3, ["FILE", "FILES", "FILES"])])
+def test_every_plural_form_is_filled(run: Run, count: int, forms: list[str]):
+    found = run(".po", HEADER + f'"Plural-Forms: nplurals={count}; plural=0;\\n"\n' + PLURAL)
+    filled = [f'msgstr[{i}] "{form}"' for i, form in enumerate(forms)]
+    assert found.split('files"\n')[1].splitlines() == filled
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('msgid "a\nnonsense', "it is no PO catalogue: Syntax error"),
+        (HEADER + PLURAL, "it has plurals, but its header no Plural-Forms: add it"),
+        (HEADER.replace("UTF-8", "ISO-8859-1"), "it declares charset=ISO-8859-1, expected UTF-8: convert it"),
+    ],
+)
+def test_a_catalogue_that_cannot_be_read_is_refused(run: Run, text: str, message: str):
+    with pytest.raises(ValueError, match=rf"in.po: {message}"):
+        run(".po", text)

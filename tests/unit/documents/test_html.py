@@ -1,0 +1,63 @@
+"""Only the words of a page change; its markup stays byte for byte."""
+
+import sys
+from collections.abc import Callable
+
+import pytest
+
+Run = Callable[..., str]
+PAGE = """<!DOCTYPE html>
+<html lang="en-US" data-x=1><head><meta charset="utf-8">
+<title>The cat &amp; dog</title><style>p > b { color: red }</style>
+<script>if (a < b) document.write("<p>Hello</p>")</script></head>
+<BODY>
+  <!-- Not this <p> -->
+  <p class='x' title="a > b">Hello
+     &quot;world&quot;, it costs 5&nbsp;€.<br>Caf&eacute; <code>print(x)</code> here</p>
+  <ul><li>One <a href="/one.html?a=b&amp;c">two <em>three</em></a>, four</li><li>{name} is %s</ul>
+  <p translate="no">Brand <b>Name</b></p><p>Some <span class="a notranslate">Brand <span>X</span></span> text</p>
+  <pre>keep   this</pre><img alt="keep" src=x.png>1 < 2 &lt;tag&gt; <p>
+  last</BODY></html>
+"""
+SHOUTED = """<!DOCTYPE html>
+<html lang="es" data-x=1><head><meta charset="utf-8">
+<title>THE CAT &amp; DOG</title><style>p > b { color: red }</style>
+<script>if (a < b) document.write("<p>Hello</p>")</script></head>
+<BODY>
+  <!-- Not this <p> -->
+  <p class='x' title="a > b">HELLO "WORLD", IT COSTS 5&nbsp;€.<br>CAFÉ <code>print(x)</code> HERE</p>
+  <ul><li>ONE <a href="/one.html?a=b&amp;c">TWO <em>THREE</em></a>, FOUR</li><li>{name} IS %s</ul>
+  <p translate="no">Brand <b>Name</b></p><p>SOME <span class="a notranslate">Brand <span>X</span></span> TEXT</p>
+  <pre>keep   this</pre><img alt="keep" src=x.png>1 &lt; 2 &lt;tag&gt; <p>
+  LAST</BODY></html>
+"""
+
+
+def test_a_page_keeps_all_but_its_words(run: Run):
+    assert run(".html", PAGE) == SHOUTED
+
+
+def test_words_that_move_take_their_markup_along(run: Run):
+    words = {"The black cat.": "El gato negro.", "The": "El", "black": "Negro", "cat.": "Gato."}
+    page = run(".htm", "<p>The <b>black</b> cat.</p>", lambda texts: [words[text] for text in texts])
+    assert page == "<p>El gato <b>negro</b>.</p>"
+
+
+def test_characters_that_mean_markup_are_escaped(run: Run):
+    assert run(".html", "<p>less</p>", lambda texts: ["a < b & c" for _ in texts]) == "<p>a &lt; b &amp; c</p>"
+
+
+@pytest.mark.parametrize("page", ["", "plain", "<p>unclosed <b>tag", "</p>stray</p>", "a<", "<p", "&amp"])
+def test_broken_pages_keep_what_is_not_text(run: Run, page: str):
+    assert run(".html", page, list).replace("&lt;", "<").replace("&amp;", "&") == page.replace("&amp", "&")
+
+
+def test_another_encoding_is_refused(run: Run):
+    with pytest.raises(ValueError, match=r"in.html: it declares charset=iso-8859-1, expected utf-8: convert it"):
+        run(".html", '<meta http-equiv="Content-Type" content="text/html; charset=iso-8859-1"><p>x')
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="Python's parser reads everything from 3.13 on")
+def test_a_broken_declaration_is_refused(run: Run):
+    with pytest.raises(ValueError, match=r"in.html: it has a broken declaration"):
+        run(".html", "<![x[y]]>z")

@@ -1,0 +1,97 @@
+"""Only the words of a text change: its rendering has the same markup, and what is no text is byte for byte the same."""
+
+import html
+import re
+from collections.abc import Callable
+
+import pytest
+from markdown_it import MarkdownIt
+
+Run = Callable[..., str]
+
+TEXT = """---
+title: Keep *this*
+---
+# A *fine* title #
+
+Some text with `code`, **bold _both_** and a [link *to*](https://example.org/a_(b) "title") or [another][ref].
+It goes on <b>here</b>, {name}: https://example.org/x_y &nbsp; 5 * 3, snake_case \\*not emphasis\\*, [ref] [ref][].
+
+> A quotation
+> in two lines.  
+> After a hard break\\
+and a lazy line.
+
+1. 1
+2. two
+   - [ ] nested, ![image](a.png) ~~gone~~
+
+| Head | `a\\|b` |
+|:-----|---:|
+| Cell | Cell |
+|  | a \\| b **c** |
+
+Second
+======
+
+```python
+keep = "this"
+```
+
+    and this
+
+<div>
+keep
+</div>
+
+[ref]: https://example.org "kept"
+"""
+
+
+def render(text: str) -> str:
+    return MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text)
+
+
+def shouted(page: str) -> str:
+    """Write an HTML page's text in capitals, but for code, entities and addresses."""
+    kept = r"<code[^>]*>.*?</code>|<div>.*?</div>|<[^<>]*>|\{name\}|https\S+|snake_case|&\w+;|\xa0|(?<=>)ref(?=<)"
+    return "".join(
+        part if i % 2 else part.upper() for i, part in enumerate(re.split(f"({kept})", page, flags=re.DOTALL))
+    )
+
+
+def flat(page: str) -> str:
+    return re.sub(r"\s+", " ", page)
+
+
+def test_a_text_keeps_all_but_its_words(run: Run):
+    front, body = TEXT[:27], TEXT[27:]
+    found = run(".md", TEXT)
+    assert found.startswith(front)
+    assert flat(render(found.removeprefix(front))) == flat(shouted(render(body)))
+
+
+def test_what_is_no_text_is_byte_for_byte_the_same(run: Run):
+    one_line = TEXT.replace(".\nIt goes", ". It goes").replace("quotation\n> in", "quotation in")
+    assert run(".markdown", one_line, list) == one_line
+
+
+INVENTED = ("*a*", "a_ _b", "[x](y)", "<b", "# a", "1. a", "- a", "> a", "a | b", "---", "=", "~~a~~", "1) a")
+
+
+@pytest.mark.parametrize("invented", INVENTED)
+@pytest.mark.parametrize("text", ["text", "- text", "> text", "# text", "| a |\n|---|\n| text |"])
+def test_markup_that_a_model_invents_is_text(run: Run, invented: str, text: str):
+    found = run(".md", f"{text}\n", lambda texts: [invented if one == "text" else one for one in texts])
+    assert render(found) == render(f"{text}\n").replace("text", html.escape(invented))
+
+
+def test_words_that_move_take_their_markup_along(run: Run):
+    words = {"The black cat.": "El gato negro.", "The": "El", "black": "Negro", "cat.": "Gato."}
+    found = run(".md", "The **black** cat.\n", lambda texts: [words[text] for text in texts])
+    assert found == "El gato **negro**.\n"
+
+
+def test_markup_that_would_change_is_refused(run: Run):
+    with pytest.raises(ValueError, match=r"in.md: its translation would have other markup than it has"):
+        run(".md", "a*b*c d\n", lambda texts: ["" if text == "b" else text for text in texts])

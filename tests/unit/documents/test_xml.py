@@ -1,0 +1,114 @@
+"""XLIFF and TMX: every unit without a target gets one, with the inline markup of its source; the rest stays."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # has no stubs
+
+Run = Callable[..., str]
+
+XLIFF = """<?xml version='1.0' encoding='UTF-8'?>
+<!-- note --><xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" xmlns:m="urn:m" version="1.2">
+  <file original="a.html" source-language="en-US" datatype="html" m:a="1"{language}><body>
+    <trans-unit id="1">
+    <source>Click <g id="1">here &amp; <x id="2"/>now</g>, {{name}} &lt;b&gt;.</source>{0}<note>n</note></trans-unit>
+    <trans-unit id="2" translate="no"><source>Do not</source></trans-unit>
+    <trans-unit id="3"><source>Cat</source><target state="final">Gato</target></trans-unit>
+    <trans-unit id="4">
+      <source>A <ph id="1">&lt;br/&gt;</ph> b</source>
+      <seg-source><mrk mtype="seg" mid="0">A <ph id="1">&lt;br/&gt;</ph> b</mrk></seg-source>{1}
+      <alt-trans><source>A</source><target>B</target></alt-trans>
+    </trans-unit>
+    <trans-unit id="5" xml:space="preserve"><source xml:lang="en">One,
+  two</source>{2}</trans-unit>
+    <group translate="no"><trans-unit id="6"><source>Nor this</source></trans-unit></group>
+    <trans-unit id="7"><source>One,
+      two</source>{3}</trans-unit>
+  </body></file>
+</xliff>"""
+
+
+def test_xliff_gets_the_targets_it_lacks(run: Run):
+    before = XLIFF.format("", "", "", '<target state="new">x</target>', language="")
+    after = XLIFF.format(
+        '\n    <target>CLICK <g id="1">HERE &amp; <x id="2"/>NOW</g>, {name} &lt;b&gt;.</target>',
+        '\n      <target><mrk mtype="seg" mid="0">A <ph id="1">&lt;br/&gt;</ph> B</mrk></target>',
+        '<target xml:lang="es">ONE,\n  TWO</target>',
+        "<target>ONE, TWO</target>",
+        language=' target-language="es"',
+    )
+    assert run(".xlf", before) == after
+    assert run(".xliff", after, lambda texts: ["again" for _ in texts]) == after
+
+
+def test_xliff_of_version_2_is_translated_by_segment(run: Run):
+    text = (
+        '<xliff version="2.0" xmlns="urn:oasis:names:tc:xliff:document:2.0" srcLang="en"{0}><file id="f"><unit id="1">'
+        '<originalData><data id="d">text</data></originalData><segment{1}><source>Click <pc id="1">here</pc>'
+        '<ph id="2"/>.</source>{2}</segment><segment><source><mrk id="m" translate="no">Brand</mrk> new</source>{3}'
+        "</segment></unit></file></xliff>"
+    )
+    after = run(".xlf", text.format("", ' state="initial"', "", ""))
+    expected = text.format(
+        ' trgLang="es"',
+        ' state="translated"',
+        '<target>CLICK <pc id="1">HERE</pc><ph id="2"/>.</target>',
+        '<target><mrk id="m" translate="no">Brand</mrk> NEW</target>',
+    )
+    assert etree.canonicalize(after) == etree.canonicalize(expected)
+
+
+def test_tmx_gets_the_language_it_lacks(run: Run):
+    text = """<?xml version='1.0' encoding='UTF-8'?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4"><header srclang="en-US"/><body>
+<tu tuid="1"><prop type="p">x</prop>
+<tuv xml:lang="en-US" usagecount="1"><seg>Click <bpt i="1">{{b}}</bpt>here<ept i="1">{{/b}}</ept></seg></tuv>{0}</tu>
+<tu><tuv xml:lang="en"><seg>Cat</seg></tuv><tuv xml:lang="es-ES"><seg>Gato</seg></tuv></tu>
+<tu>
+  <tuv xml:lang="fr"><seg>vieux</seg></tuv>
+  <tuv lang="EN"><seg>old</seg></tuv>{1}
+</tu>
+<tu><tuv xml:lang="fr"><seg>seul</seg></tuv></tu>
+</body></tmx>"""
+    after = text.format(
+        '\n<tuv xml:lang="es"><seg>CLICK <bpt i="1">{b}</bpt>HERE<ept i="1">{/b}</ept></seg></tuv>',
+        '\n  <tuv xml:lang="es"><seg>OLD</seg></tuv>',
+    )
+    assert run(".tmx", text.format("", "")) == after
+    assert run(".tmx", after, lambda texts: ["again" for _ in texts]) == after
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        (".xlf", "<xliff>", "it is damaged or no XML"),
+        (".xlf", "<tmx/>", "its outermost element is tmx, expected xliff"),
+        (".tmx", "plain", "it is damaged or no XML"),
+        (
+            ".xlf",
+            '<xliff><file source-language="fr"/></xliff>',
+            "it has source-language=fr, but",
+        ),
+        (
+            ".xlf",
+            '<xliff version="2.1" srcLang="en" trgLang="fr"/>',
+            "it has trgLang=fr, but the model",
+        ),
+    ],
+)
+def test_a_file_of_another_kind_or_language_is_refused(run: Run, name: str, text: str, message: str):
+    with pytest.raises(ValueError, match=rf"in{name}: {message}"):
+        run(name, text)
+
+
+def test_external_entities_are_not_read(run: Run, tmp_path: Path):
+    (tmp_path / "secret").write_text("SECRET")
+    text = (
+        f'<!DOCTYPE tmx [<!ENTITY e SYSTEM "{tmp_path}/secret">]><tmx><body><tu><tuv xml:lang="en"><seg>a &e; b</seg>'
+        "</tuv></tu></body></tmx>"
+    )
+    found = run(".tmx", text)
+    assert "SECRET" not in found
+    assert "<seg>A &e; B</seg>" in found

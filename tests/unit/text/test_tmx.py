@@ -1,0 +1,91 @@
+"""Translation memories are read as a stream; what is markup in them is left out, what is dangerous refused."""
+
+import gzip
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from seq2seq.config import DataConfig
+from seq2seq.errors import UserError
+from seq2seq.text.corpus import read_pairs
+from seq2seq.text.tmx import read_tmx
+
+MEMORY = """<?xml version="1.0" encoding="{encoding}"?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4"><header srclang="en"><note>no &amp; text</note></header><body>
+<tu><note>n</note><tuv xml:lang="en-GB"><prop type="x">p</prop><seg>Who is &lt;it&gt;?</seg></tuv>
+  <tuv xml:lang="es"><seg>¿Quién es?</seg></tuv></tu>
+<tu><tuv xml:lang="es"><seg>Haz <bpt i="1">&lt;b&gt;<sub>x</sub></bpt><hi>clic</hi><ept i="1">y</ept>
+   aquí</seg></tuv>
+  <tuv lang="EN_us"><seg>Click<ph>z</ph> here</seg></tuv><tuv xml:lang="en"><seg>second</seg></tuv></tu>
+<tu><tuv xml:lang="en"><seg>Only</seg></tuv><tuv xml:lang="fr"><seg>seulement</seg></tuv></tu>
+<tu><tuv xml:lang="en"><seg/></tuv><tuv xml:lang="es"><seg></seg></tuv></tu>
+</body></tmx>"""
+PAIRS = [("Who is <it>?", "¿Quién es?"), ("Click here", "Haz clic aquí"), ("", "")]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "iso-8859-1"])
+def test_pairs_are_read_in_every_encoding_that_xml_tells(tmp_path: Path, encoding: str):
+    path = tmp_path / "a.tmx"
+    path.write_bytes(MEMORY.format(encoding=encoding.removesuffix("-sig")).encode(encoding))
+    assert list(read_tmx(path, "en", "es")) == PAIRS
+    assert list(read_tmx(path, "fr", "en-US")) == [("seulement", "Only")]
+
+
+@pytest.mark.parametrize(("ending", "compress"), [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)])
+def test_a_memory_is_a_corpus_like_any_other(tmp_path: Path, ending: str, compress: Callable[[bytes], bytes]):
+    (tmp_path / f"a.tmx{ending}").write_bytes(compress(MEMORY.format(encoding="utf-8").encode()))
+    assert list(read_pairs(f"*.tmx{ending}", str(tmp_path), DataConfig())) == PAIRS
+    with pytest.raises(UserError, match=r"is empty: it has no sentence pair"):
+        list(read_pairs(f"a.tmx{ending}", str(tmp_path), DataConfig(src_lang="de")))
+
+
+def big_memory(num_units: int) -> bytes:
+    unit = '<tu><tuv xml:lang="en"><seg>Text &#233; {0}.</seg></tuv><tuv xml:lang="es"><seg>Frase {0}.</seg></tuv></tu>'
+    return ("<tmx><body>" + "".join(unit.format(i) for i in range(num_units)) + "</body></tmx>").encode()
+
+
+def test_chunks_end_anywhere_and_the_pairs_are_those_of_a_tree(tmp_path: Path):
+    path = tmp_path / "a.tmx"
+    path.write_bytes(big_memory(3000))
+    expected = [
+        tuple("".join(segment.itertext()) for segment in unit.iter("seg"))
+        for unit in ElementTree.parse(path).getroot().iter("tu")
+    ]
+    assert list(read_tmx(path, "en", "es")) == expected
+
+
+def test_a_memory_is_read_as_a_stream_even_in_one_line(tmp_path: Path):
+    (tmp_path / "a.tmx").write_bytes(big_memory(3000).removesuffix(b"</body></tmx>") + b"<broken>>&</tmx>")
+    pairs = read_tmx(tmp_path / "a.tmx", "en", "es")
+    assert [next(pairs) for _ in range(2000)][-1] == ("Text é 1999.", "Frase 1999.")
+    with pytest.raises(UserError, match="is damaged or no XML"):
+        list(pairs)
+
+
+BOMB = b'<!DOCTYPE tmx [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><tmx><body/></tmx>'
+DEFECTS = {
+    "entities": ("a.tmx", BOMB, r"a.tmx:1 declares the entity a, which could make a small file huge"),
+    "other XML": ("a.tmx", b"<html></html>", r"a.tmx:1 begins with <html>, expected <tmx>"),
+    "no XML": ("a.tmx", b"plain", r"a.tmx:1 is damaged or no XML: syntax error"),
+    "cut": ("a.tmx", b"<tmx>\n<body>\n<tu>", r"a.tmx:3 is damaged or no XML: no element found"),
+    "no gzip": ("a.tmx.gz", b"<tmx/>", r"a.tmx.gz is damaged or no gz data"),
+    "cut xz": ("a.tmx.xz", lzma.compress(big_memory(99))[:-9], r"a.tmx.xz is damaged or no xz data"),
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_defect_is_one_line_that_names_the_place(tmp_path: Path, defect: str):
+    name, content, message = DEFECTS[defect]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=message) as caught:
+        list(read_tmx(tmp_path / name, "en", "es"))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_told(tmp_path: Path):
+    with pytest.raises(UserError, match=r"a.tmx does not exist: check the path"):
+        next(read_tmx(tmp_path / "a.tmx", "en", "es"))
