@@ -13,13 +13,13 @@ from transformers import MarianMTModel
 from benchmarks import huggingface
 from benchmarks.agreement import Scored, agreement, agreement_table
 from benchmarks.data import to_device
-from benchmarks.marian import to_marian
 from benchmarks.ours import Updates
 from benchmarks.race import Race, race
 from benchmarks.tables import Table
-from seq2seq.config import ModelConfig, TrainingConfig
+from seq2seq.config import ModelConfig, SearchConfig, TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.evaluation.metrics import bleu
+from seq2seq.export.marian import to_marian
 from seq2seq.model.transformer import Transformer
 from seq2seq.text.batching import BatchLoader
 from seq2seq.text.prepare import PreparedData
@@ -28,6 +28,7 @@ from seq2seq.training.schedule import learning_rate
 from seq2seq.translator import MAX_SOURCE_TOKENS, Translator
 
 log = logging.getLogger(__name__)
+LIMIT = SearchConfig(max_length_ratio=1.3, max_length_offset=8)  # that of conf/experiment/tatoeba_cpu.yaml
 Pairs = Sequence[tuple[str, str]]
 OPPONENTS = {"hf": "ours", "hf-eager": "ours", "hf-exact": "ours", "hf-bf16": "ours-bf16"}
 TOLD = {
@@ -57,7 +58,7 @@ class Block:
 
     indices: list[int]  # of the sentences
     texts: list[str]
-    max_length: int  # most tokens of a translation, EOS not counted; the same for all contestants
+    max_length: int  # most tokens of a translation, EOS not counted: what ours allows the longest of them
 
 
 @dataclass
@@ -80,8 +81,6 @@ class Field:
                 block.texts,
                 beam=self.plan.beam,
                 length_penalty=1.0,
-                max_length=block.max_length,
-                batch_tokens=one_batch(block, self.plan),
             )
         else:
             model, options = self.marians[name]
@@ -102,8 +101,6 @@ class Field:
             1,
             beam=self.plan.beam,
             length_penalty=1.0,
-            max_length=block.max_length,
-            batch_tokens=one_batch(block, self.plan),
         )
         ours = [Scored(best[0].text, best[0].normalised_score, has_ended=True) for best in found]
         model, _ = self.marians["hf-exact"]
@@ -154,13 +151,20 @@ def cut(pairs: Pairs, tokenizer: Tokenizer, plan: Plan) -> list[Block]:
         raise UserError("there is no sentence to translate: give a test.tsv with text, and --sentences above 0")
     chosen.sort(key=lambda index: lengths[index], reverse=True)
     batches = [chosen[start : start + plan.batch] for start in range(0, len(chosen), plan.batch)]
-    return [Block(batch, [pairs[i][0] for i in batch], 2 * lengths[batch[0]] + 20) for batch in batches]
+    longest = [int(lengths[batch[0]] * LIMIT.max_length_ratio + LIMIT.max_length_offset) for batch in batches]
+    return [Block(batch, [pairs[i][0] for i in batch], most) for batch, most in zip(batches, longest, strict=True)]
 
 
 def line_up(model: Transformer, tokenizer: Tokenizer, plan: Plan, device: torch.device) -> Field:
     """All contestants, with the model's weights."""
     dtypes = {"ours": torch.float32, "ours-bf16": torch.bfloat16}
-    translators = {name: Translator(model, tokenizer, device=device, dtype=dtype) for name, dtype in dtypes.items()}
+    models = {name: copy.deepcopy(model) for name in dtypes}
+    if device.type == "cpu":  # as `Translator.load` does
+        models = {name: one.pack(dtypes[name]) for name, one in models.items()}
+    translators = {
+        name: Translator(models[name], tokenizer, search=LIMIT, device=device, dtype=dtype)
+        for name, dtype in dtypes.items()
+    }
     marian = to_marian(model)
     marians: dict[str, tuple[MarianMTModel, dict[str, Any]]] = {
         "hf": (marian, {}),
@@ -169,11 +173,6 @@ def line_up(model: Transformer, tokenizer: Tokenizer, plan: Plan, device: torch.
         "hf-bf16": (copy.deepcopy(marian).bfloat16(), {}),
     }
     return Field(tokenizer, translators, marians, plan)
-
-
-def one_batch(block: Block, plan: Plan) -> int:
-    """A budget of source tokens (times the beam) in which the whole block is one batch of `Translator`."""
-    return len(block.texts) * (MAX_SOURCE_TOKENS + 1) * plan.beam
 
 
 def share_equal(first: Sequence[str], second: Sequence[str]) -> float:

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from benchmarks import huggingface
 from benchmarks.data import to_device
-from benchmarks.marian import to_marian
 from benchmarks.ours import Updates
 from benchmarks.race import Race, race
 from benchmarks.tables import Table
 from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.errors import UserError
+from seq2seq.export.marian import to_marian
 from seq2seq.model.transformer import Transformer
 from seq2seq.text.batching import Batch
 from seq2seq.text.vocab import PAD

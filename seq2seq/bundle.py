@@ -84,7 +84,7 @@ def load_bundle(folder: Path) -> Bundle:
     for name in (CONFIG, WEIGHTS, TOKENIZER):
         if not (folder / name).is_file():
             raise UserError(f"{folder} is not a whole model: {name} is missing")
-    values, config = _read_config(folder / CONFIG)
+    values, config = read_config(folder / CONFIG)
     tokenizer = Tokenizer.load(folder / TOKENIZER)
     if hashlib.sha256(tokenizer.model_bytes).hexdigest() != values["tokenizer_sha256"]:
         raise UserError(f"{folder / TOKENIZER} is not the tokenizer that this model was trained with")
@@ -123,7 +123,7 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
             shutil.rmtree(draft, ignore_errors=True)
 
 
-def _read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
+def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
     """config.json, checked: its plain values, and its settings as dataclasses."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))

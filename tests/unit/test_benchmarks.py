@@ -1,12 +1,10 @@
-import re
-
 import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
 
 from seq2seq.config import ModelConfig, SearchConfig, TrainingConfig
-from seq2seq.engine import Engine
+from seq2seq.engine import Engine, Source
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
 from seq2seq.text.batching import Batch, BatchLoader
@@ -18,9 +16,9 @@ pytest.importorskip("transformers", reason="the extra `bench` is not installed")
 from benchmarks import huggingface
 from benchmarks.agreement import Scored, agreement
 from benchmarks.data import DrawnPairs, draw_batches
-from benchmarks.marian import from_marian, to_marian
 from benchmarks.ours import Updates
 from benchmarks.race import race
+from seq2seq.export.marian import to_marian
 
 VOCAB = 30
 CONFIG = ModelConfig(d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num_decoder_layers=2, dropout=0.1)
@@ -41,37 +39,6 @@ def batch() -> Batch:
     return draw_batches(DrawnPairs(20, VOCAB, seed=1), count=1, max_tokens=120, seed=1)[0]
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@torch.no_grad()
-def test_a_converted_model_gives_the_same_logits(model: Transformer, batch: Batch, attention: str):
-    marian = to_marian(model, attention)
-    theirs = marian(input_ids=batch.src, attention_mask=batch.src != PAD, decoder_input_ids=batch.tgt_in).logits
-    ours, _ = model.decode(batch.tgt_in, model.encode(batch.src))
-    assert_close(theirs, ours, atol=1e-4, rtol=1e-4)
-
-
-def test_a_model_without_biases_is_converted_too(batch: Batch):
-    torch.manual_seed(4)
-    config = ModelConfig(d_model=12, num_heads=3, d_ff=20, num_encoder_layers=1, num_decoder_layers=1, bias=False)
-    model = Transformer(config, VOCAB).eval()
-    with torch.no_grad():
-        ours, _ = model.decode(batch.tgt_in, model.encode(batch.src))
-        theirs = to_marian(model)(
-            input_ids=batch.src, attention_mask=batch.src != PAD, decoder_input_ids=batch.tgt_in
-        ).logits
-    assert_close(theirs, ours, atol=1e-4, rtol=1e-4)
-
-
-def test_converting_there_and_back_changes_no_weight(model: Transformer):
-    assert_close(from_marian(to_marian(model), CONFIG).state_dict(), model.state_dict(), atol=0, rtol=0)
-
-
-def test_a_style_that_marian_has_not_is_refused_by_name():
-    modern = ModelConfig(d_model=12, num_heads=3, d_ff=20, num_encoder_layers=1, num_decoder_layers=1, norm="rmsnorm")
-    with pytest.raises(UserError, match=re.escape("model.norm=rmsnorm: a Marian model can only have layernorm")):
-        to_marian(Transformer(modern, VOCAB))
-
-
 def test_both_losses_of_the_same_weights_are_equal(model: Transformer, batch: Batch):
     total, _, tokens = cross_entropy(
         model(batch.src, batch.tgt_in), model.embedding.weight, batch.tgt_out, pad=PAD, smoothing=0.1
@@ -87,7 +54,9 @@ def test_both_exact_beam_searches_find_the_same_translations_at_the_same_scores(
     settings = SearchConfig(beam=4, length_penalty=1.0, max_length_ratio=0.0, max_length_offset=limit)
     sources = [row[: row.index(EOS)] for row in batch.src.tolist()]
     ours = {}
-    for found in Engine(model, torch.device("cpu"), torch.float32).search(sources, settings, n_best=1):
+    for found in Engine(model, torch.device("cpu"), torch.float32).search(
+        [Source(ids) for ids in sources], settings, n_best=1
+    ):
         ours |= {index: hypotheses[0] for index, hypotheses in found}
     options = huggingface.EXACT | huggingface.SCORED
     found = huggingface.generate(to_marian(model), sources, beam=4, max_length=limit, options=options)

@@ -1,0 +1,1 @@
+"""Bundles for other programs: CTranslate2 and Hugging Face transformers."""

@@ -1,0 +1,165 @@
+"""A bundle as a CTranslate2 model with the same scores; knows the layers' weights, no text.
+
+CTranslate2 computes every style that this project has: both norms before or after the sublayer, ReLU and SwiGLU, our
+table of sinusoidal positions, rotary positions in encoder and decoder, with biases and without.
+"""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seq2seq.bundle import CONFIG, TOKENIZER, WEIGHTS, load_bundle
+from seq2seq.errors import UserError
+from seq2seq.export.folder import SETTINGS, new_folder, write_card
+from seq2seq.model.attention import MultiHeadAttention
+from seq2seq.model.layers import DecoderLayer, EncoderLayer, FeedForward, GatedFeedForward
+from seq2seq.model.positions import sinusoidal
+from seq2seq.model.transformer import Transformer
+from seq2seq.text.cache import cache_root, cached_folder, digest_files
+from seq2seq.text.vocab import BOS, EOS, UNK
+
+try:
+    import ctranslate2
+except ImportError as error:
+    raise UserError("CTranslate2 is not installed: pip install 'seq2seq[ctranslate2]'") from error
+from ctranslate2.specs import Activation, TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
+
+QUANTIZATIONS = ("float32", "float16", "int8")
+MAX_POSITIONS = 2048  # tokens a side, EOS included: positions are a table
+USAGE = """```python
+import ctranslate2, sentencepiece
+
+pieces = sentencepiece.SentencePieceProcessor("FOLDER/tokenizer.model")
+translator = ctranslate2.Translator("FOLDER")
+result = translator.translate_batch([pieces.encode("The ball is blue.", out_type=str)], beam_size=5)
+print(pieces.decode(result[0].hypotheses[0]))
+```
+"""
+
+
+def export_ctranslate2(bundle: Path, folder: Path, quantization: str = "float32") -> None:
+    """Write a bundle for CTranslate2, with its tokenizer and settings; the folder is whole or absent.
+
+    Args:
+        bundle: the bundle's folder.
+        folder: the export's, new or empty.
+        quantization: of the weights, one of QUANTIZATIONS; int8 is the fast one on the CPU.
+
+    Raises:
+        UserError: the bundle is damaged, the quantization unknown, or the folder is taken or cannot be written.
+    """
+    with new_folder(folder) as draft:
+        _write(bundle, draft, quantization)
+
+
+def cached_export(bundle: Path, quantization: str, cache: str) -> Path:
+    """Find a bundle's export, made if it is not in the cache (a folder; SEQ2SEQ_CACHE comes first).
+
+    Raises:
+        UserError: as `export_ctranslate2`.
+    """
+    load_bundle(bundle)
+    digests = digest_files(bundle / name for name in (CONFIG, WEIGHTS, TOKENIZER))
+    key = "-".join(("ctranslate2", ctranslate2.__version__, quantization, *(digest[:16] for digest in digests)))
+    return cached_folder(cache_root(cache), key, lambda draft: _write(bundle, draft, quantization))
+
+
+def _write(bundle: Path, draft: Path, quantization: str) -> None:
+    if quantization not in QUANTIZATIONS:
+        raise UserError(f"quantization={quantization} is not known: choose one of {', '.join(QUANTIZATIONS)}")
+    loaded = load_bundle(bundle)
+    spec = to_spec(loaded.model, loaded.tokenizer.tokens(range(loaded.tokenizer.vocab_size)))
+    spec.validate()
+    spec.optimize(quantization)
+    spec.save(str(draft))
+    shutil.copyfile(bundle / CONFIG, draft / SETTINGS)
+    shutil.copyfile(bundle / TOKENIZER, draft / TOKENIZER)
+    write_card(bundle, draft, "ctranslate2", USAGE)
+
+
+def to_spec(model: Transformer, pieces: Sequence[str]) -> TransformerSpec:
+    """Describe the network and its weights to CTranslate2; pieces spell the ids."""
+    config = model.config
+    options: dict[str, Any] = {
+        "num_heads": config.num_heads,
+        "pre_norm": config.norm_position == "pre",
+        "rms_norm": config.norm == "rmsnorm",
+        "ffn_glu": config.activation == "swiglu",
+        "activation": Activation.RELU if config.activation == "relu" else Activation.SWISH,
+        "rotary_dim": 0 if config.positions == "rotary" else None,  # 0: all channels
+        "rotary_interleave": False,
+    }
+    encoder: Any = TransformerEncoderSpec(config.num_encoder_layers, **options)
+    decoder: Any = TransformerDecoderSpec(config.num_decoder_layers, **options)
+    embeddings = _array(model.embedding.weight)
+    encoder.embeddings[0].weight = decoder.embeddings.weight = decoder.projection.weight = embeddings
+    if config.positions == "sinusoidal":
+        table = _array(sinusoidal(0, MAX_POSITIONS, config.d_model, torch.device("cpu")))
+        encoder.position_encodings.encodings = decoder.position_encodings.encodings = table
+    if config.norm_position == "pre":
+        _norm(encoder.layer_norm, model.encoder_norm)
+        _norm(decoder.layer_norm, model.decoder_norm)
+    layers = [*model.encoder_layers, *model.decoder_layers]
+    for theirs, layer in zip([*encoder.layer, *decoder.layer], layers, strict=True):
+        _layer(theirs, layer)
+    spec: Any = TransformerSpec(encoder, decoder)
+    spec.register_source_vocabulary(list(pieces))
+    spec.register_target_vocabulary(list(pieces))
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = pieces[UNK], pieces[BOS], pieces[EOS]
+    spec.config.decoder_start_token, spec.config.add_source_eos = pieces[BOS], True
+    norms = (module for module in model.modules() if isinstance(module, nn.LayerNorm | nn.RMSNorm))
+    spec.config.layer_norm_epsilon = next(norms).eps
+    return spec
+
+
+def _layer(spec: Any, layer: nn.Module) -> None:
+    assert isinstance(layer, EncoderLayer | DecoderLayer)
+    own = layer.self_attention
+    _attention(spec.self_attention, own, [(own.q_proj, own.k_proj, own.v_proj)], layer.self_residual.norm)
+    if isinstance(layer, DecoderLayer):
+        cross = layer.cross_attention
+        _attention(spec.attention, cross, [(cross.q_proj,), (cross.k_proj, cross.v_proj)], layer.cross_residual.norm)
+    _feed_forward(spec.ffn, layer.feed_forward)
+    _norm(spec.ffn.layer_norm, layer.feed_forward_residual.norm)
+
+
+def _attention(
+    spec: Any, attention: MultiHeadAttention, inputs: Sequence[tuple[nn.Linear, ...]], norm: nn.Module
+) -> None:
+    """Inputs are the projections of queries, keys and values, those of the same vectors in one matrix."""
+    for theirs, maps in zip(spec.linear, [*inputs, (attention.out_proj,)], strict=True):
+        _linear(theirs, *maps)
+    _norm(spec.layer_norm, norm)
+
+
+def _feed_forward(spec: Any, network: nn.Module) -> None:
+    assert isinstance(network, FeedForward | GatedFeedForward)
+    if isinstance(network, GatedFeedForward):
+        _linear(spec.linear_0, network.gate)
+        _linear(spec.linear_0_noact, network.up)
+    else:
+        _linear(spec.linear_0, network.up)
+    _linear(spec.linear_1, network.down)
+
+
+def _linear(spec: Any, *maps: nn.Linear) -> None:
+    """Put linear maps of the same input into one, their outputs one behind the other."""
+    spec.weight = np.concatenate([_array(one.weight) for one in maps])
+    if maps[0].bias is not None:
+        spec.bias = np.concatenate([_array(one.bias) for one in maps])
+
+
+def _norm(spec: Any, norm: nn.Module) -> None:
+    spec.gamma = _array(norm.get_parameter("weight"))
+    if isinstance(norm, nn.LayerNorm):
+        spec.beta = _array(norm.get_parameter("bias"))
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    """A copy: quantising writes in place."""
+    return tensor.detach().float().numpy().copy()

@@ -1,0 +1,198 @@
+"""Source ids to hypotheses with CTranslate2, as `seq2seq.engine` does with PyTorch; knows no text."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seq2seq.bundle import TOKENIZER, BundleConfig, read_config
+from seq2seq.config import SearchConfig
+from seq2seq.device import is_out_of_memory
+from seq2seq.engine import NEVER, Source
+from seq2seq.errors import UserError
+from seq2seq.export.ctranslate2 import MAX_POSITIONS
+from seq2seq.export.folder import SETTINGS, is_export
+from seq2seq.search.step import Hypothesis
+from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocab import EOS
+
+PATIENCE = 2.0  # search until this many times the beam have ended: as our exact search for 99 of 100 texts, not 96
+OTHERWISE = ("repetition_penalty", "coverage_penalty", "groups", "sampling")  # not there, or by another formula
+
+
+@dataclass(frozen=True)
+class Export:
+    """An export that can translate: what a bundle has, with an engine in the place of its model."""
+
+    engine: "CTranslate2Engine"
+    tokenizer: Tokenizer
+    config: BundleConfig
+
+
+def load_export(folder: Path, device: torch.device) -> Export:
+    """Read what `export_ctranslate2` wrote.
+
+    Raises:
+        UserError: a file is missing or damaged, or CTranslate2 cannot use the device.
+    """
+    if not is_export(folder):
+        raise UserError(f"{folder} is no export for CTranslate2 ({SETTINGS} is missing): see `seq2seq export --help`")
+    _, config = read_config(folder / SETTINGS)
+    tokenizer = Tokenizer.load(folder / TOKENIZER)
+    return Export(CTranslate2Engine(folder, tokenizer, device), tokenizer, config)
+
+
+class CTranslate2Engine:
+    """Searches translations with an export; a `SearchEngine` of `Translator`.
+
+    Greedy search gives the very hypotheses of the PyTorch engine. Beam search may miss some: CTranslate2 ends it when
+    enough hypotheses have ended, though a better one might follow. Scores are of the same formula.
+    """
+
+    def __init__(self, folder: Path, tokenizer: Tokenizer, device: torch.device) -> None:
+        """Load the network that the export in folder holds, computing in its precision if the device can.
+
+        Raises:
+            UserError: its files are damaged, or CTranslate2 cannot use the device.
+        """
+        import ctranslate2  # here, after seq2seq.export.ctranslate2 made sure that it is installed
+
+        self._pieces = tokenizer.tokens(range(tokenizer.vocab_size))
+        self._ids = {piece: number for number, piece in enumerate(self._pieces)}
+        try:
+            self._translator = ctranslate2.Translator(
+                str(folder), device.type, device_index=device.index or 0, intra_threads=torch.get_num_threads()
+            )
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise UserError(f"CTranslate2 cannot load {folder} on {device}: {error}") from error
+
+    def search(
+        self,
+        sources: Sequence[Source],
+        settings: SearchConfig,
+        n_best: int,
+        banned: Sequence[Sequence[int]] = (),
+    ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+        """Search as `seq2seq.engine.Engine.search` does, longest first; yields (source index, hypotheses) by batch.
+
+        Raises:
+            UserError: what is asked for is not CTranslate2's to give, the memory does not suffice, or the model gives
+                NaN.
+        """
+        _refuse_what_differs(sources, settings)
+        waiting = sorted(range(len(sources)), key=lambda index: len(sources[index].ids), reverse=True)
+        while waiting:
+            cost = (len(sources[waiting[0]].ids) + 1) * settings.beam
+            batch = waiting[: max(1, settings.batch_tokens // cost)]
+            try:
+                found = self._search([sources[index] for index in batch], settings, n_best, banned)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                raise UserError(f"{len(batch)} texts at once do not fit into memory: lower batch_tokens") from error
+            yield list(zip(batch, found, strict=True))
+            waiting = waiting[len(batch) :]
+
+    def _search(
+        self, sources: list[Source], settings: SearchConfig, n_best: int, banned: Sequence[Sequence[int]]
+    ) -> list[list[Hypothesis]]:
+        limits = _limits(sources, settings)
+        options = {
+            "beam_size": settings.beam,
+            "num_hypotheses": n_best,
+            "patience": PATIENCE,
+            "length_penalty": settings.length_penalty,
+            "max_input_length": 0,  # no limit
+            "return_end_token": True,
+        }
+        has_rules = settings.no_repeat_ngram or banned or any(shortest for shortest, _ in limits)
+        found = {} if has_rules else self._search_freely(sources, [longest for _, longest in limits], options)
+        again = [row for row in range(len(sources)) if row not in found]
+        options |= {"no_repeat_ngram_size": settings.no_repeat_ngram}
+        options |= {"suppress_sequences": [self._spell(ids) for ids in (*([token] for token in NEVER), *banned)]}
+        for shortest, longest in {limits[row] for row in again}:
+            rows = [row for row in again if limits[row] == (shortest, longest)]
+            options |= {"min_decoding_length": shortest, "max_decoding_length": longest}
+            found |= zip(rows, self._search_by_rules([sources[row] for row in rows], options), strict=True)
+        return [found[row] for row in range(len(sources))]
+
+    def _search_freely(
+        self, sources: list[Source], limits: list[int], options: dict[str, Any]
+    ) -> dict[int, list[Hypothesis]]:
+        """Search with the greatest limit and nothing forbidden; gives those that neither would have changed.
+
+        They are by far the most, and cost neither batches of equal limits nor a second look at the scores.
+        """
+        results = self._translator.translate_batch(
+            [self._spell(source.ids) for source in sources],
+            return_scores=True,
+            min_decoding_length=0,
+            max_decoding_length=max(limits),
+            **options,
+        )
+        found, alpha = {}, options["length_penalty"]
+        for number, (source, result, limit) in enumerate(zip(sources, results, limits, strict=True)):
+            rows = [self._read(pieces) for pieces in result.hypotheses]  # with EOS
+            has_ended = all(row[-1:] == [EOS] and len(row) <= limit + 1 for row in rows)
+            if has_ended and not source.prefix and not any(set(row) & set(NEVER) for row in rows):
+                scores = [value * len(row) ** alpha for row, value in zip(rows, result.scores, strict=True)]
+                found[number] = _ranked([row[:-1] for row in rows], scores, alpha)
+        return found
+
+    def _search_by_rules(self, sources: list[Source], options: dict[str, Any]) -> list[list[Hypothesis]]:
+        """Search sources of the same limits, and let the model score what is found.
+
+        The search's own scores lack EOS where the limit cut off, and are of probabilities that were made to sum to 1
+        without what is forbidden.
+        """
+        spelt = [self._spell(source.ids) for source in sources]
+        prefixes = [self._spell(source.prefix) for source in sources]
+        hypotheses = []
+        for source, result in zip(spelt, self._translator.translate_batch(spelt, prefixes, **options), strict=True):
+            rows = [[token for token in self._read(pieces) if token != EOS] for pieces in result.hypotheses]
+            targets = [self._spell(row) for row in rows]
+            scored = self._translator.score_batch([source] * len(rows), targets, max_input_length=0)  # with EOS
+            hypotheses.append(_ranked(rows, [sum(one.log_probs) for one in scored], options["length_penalty"]))
+        return hypotheses
+
+    def _spell(self, ids: Sequence[int]) -> list[str]:
+        return [self._pieces[token] for token in ids]
+
+    def _read(self, pieces: Sequence[str]) -> list[int]:
+        return [self._ids[piece] for piece in pieces]
+
+
+def _refuse_what_differs(sources: Sequence[Source], settings: SearchConfig) -> None:
+    for key in OTHERWISE:
+        value = getattr(settings, key)
+        if value != getattr(SearchConfig(), key):
+            raise UserError(f"search.{key}={value} is not what CTranslate2 computes: use --engine pytorch")
+    if any(source.phrases for source in sources):
+        raise UserError("phrases that must appear are not known to CTranslate2: use --engine pytorch")
+    longest = [longest for _, longest in _limits(sources, settings)]
+    needed = max([*longest, *(len(source.ids) for source in sources)], default=0)
+    if needed >= MAX_POSITIONS:
+        raise UserError(
+            f"texts or translations of up to {needed} tokens need more than an export's {MAX_POSITIONS} positions: "
+            "lower --max-length, or use --engine pytorch"
+        )
+
+
+def _limits(sources: Sequence[Source], settings: SearchConfig) -> list[tuple[int, int]]:
+    """Least and most tokens of each source's translation, as the PyTorch engine has them."""
+    lengths = torch.tensor([len(source.ids) for source in sources])
+    prefixes = torch.tensor([len(source.prefix) for source in sources])
+    longest = (lengths * settings.max_length_ratio + settings.max_length_offset).long().maximum(prefixes)
+    shortest = (lengths * settings.min_length_ratio + settings.min_length).long().minimum(longest)
+    return list(zip(shortest.tolist(), longest.tolist(), strict=True))
+
+
+def _ranked(rows: Sequence[list[int]], scores: Sequence[float], alpha: float) -> list[Hypothesis]:
+    """Make hypotheses of ids and scores, best first."""
+    if any(map(math.isnan, scores)):
+        raise UserError("the model's scores are not numbers (NaN): its weights are damaged, train it again")
+    found = [Hypothesis(ids, score, score / (len(ids) + 1) ** alpha) for ids, score in zip(rows, scores, strict=True)]
+    return sorted(found, key=lambda hypothesis: hypothesis.normalised_score, reverse=True)

@@ -1,0 +1,36 @@
+"""What all exports have in common: their folder is new, whole or absent, and has the bundle's model card."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from seq2seq.bundle import CARD, replaced_folder
+from seq2seq.errors import UserError
+
+SETTINGS = "bundle.json"  # the bundle's config.json in an export for CTranslate2, which takes that name for its own
+
+
+def is_export(folder: Path) -> bool:
+    """Tell an export for CTranslate2 from a bundle."""
+    return (folder / SETTINGS).is_file()
+
+
+@contextlib.contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder to write to, which becomes the given one at the end of the block, or vanishes.
+
+    Raises:
+        UserError: there is something already, or it cannot be written.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} is there already: give --output a new or empty folder")
+    with replaced_folder(folder) as draft:
+        yield draft
+
+
+def write_card(bundle: Path, draft: Path, library: str, usage: str) -> None:
+    """Write the bundle's model card, with another library's name in it and how that one translates at its end."""
+    card = bundle / CARD
+    text = card.read_text(encoding="utf-8") if card.is_file() else ""
+    text = text.replace("library_name: seq2seq", f"library_name: {library}").rstrip()
+    (draft / CARD).write_text(f"{text}\n\n## Use with {library}\n\n{usage}", encoding="utf-8")

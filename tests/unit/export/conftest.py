@@ -1,0 +1,60 @@
+"""Models of every style, their bundles, and what they say of given translations."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from seq2seq.bundle import Bundle, BundleConfig, save_bundle
+from seq2seq.config import ModelConfig, SearchConfig
+from seq2seq.model.transformer import Transformer
+from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocab import BOS, EOS
+
+
+@pytest.fixture
+def random_model() -> Callable[..., Transformer]:
+    """A function that makes a model of a style, whose every weight matters."""
+
+    def make(vocab_size: int, **style: Any) -> Transformer:
+        sizes: dict[str, Any] = {
+            "d_model": 24,
+            "num_heads": 3,
+            "d_ff": 40,
+            "num_encoder_layers": 1,
+            "num_decoder_layers": 2,
+        }
+        with torch.random.fork_rng():
+            torch.manual_seed(3)
+            model = Transformer(ModelConfig(**sizes | style), vocab_size)
+            for parameter in model.parameters():
+                parameter.data += 0.3 * torch.randn_like(parameter)
+        return model.eval()
+
+    return make
+
+
+@pytest.fixture
+def token_scores() -> Callable[..., list[float]]:
+    """A function that gives the log-probability of each token of a translation and of EOS."""
+
+    @torch.no_grad()
+    def score(model: Transformer, source: list[int], target: list[int]) -> list[float]:
+        logits, _ = model.decode(torch.tensor([[BOS, *target]]), model.encode(torch.tensor([[*source, EOS]])))
+        return logits[0].log_softmax(-1).gather(1, torch.tensor([*target, EOS])[:, None])[:, 0].tolist()
+
+    return score
+
+
+@pytest.fixture
+def save_model(tokenizer: Tokenizer, tmp_path: Path) -> Callable[[Transformer], Path]:
+    """A function that writes a model's bundle."""
+
+    def save(model: Transformer) -> Path:
+        search = SearchConfig(beam=3, max_length_ratio=1.0, max_length_offset=6, batch_tokens=300)
+        save_bundle(tmp_path / "model", Bundle(model, tokenizer, BundleConfig(model.config, search)), "A card.\n")
+        return tmp_path / "model"
+
+    return save

@@ -1,0 +1,114 @@
+import itertools
+import json
+import re
+
+import pytest
+
+from seq2seq.errors import UserError
+from seq2seq.text.vocab import BOS, EOS
+
+pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
+
+import ctranslate2
+
+from seq2seq.export.ctranslate2 import QUANTIZATIONS, USAGE, cached_export, export_ctranslate2
+
+SOURCES = [[5, 29, 11, 200, 7, 31, 8], [40, 41], [9, 250, 17, 4]]
+TARGETS = [[60, 12, 301, 4], [8, 8, 99, 14, 280], []]
+STYLES = list(
+    itertools.product(("layernorm", "rmsnorm"), ("post", "pre"), ("relu", "swiglu"), ("sinusoidal", "rotary"))
+)
+
+
+def their_scores(folder, tokenizer):
+    """CTranslate2's log-probabilities of each target's tokens and EOS."""
+    spelt = ([tokenizer.tokens(row) for row in rows] for rows in (SOURCES, TARGETS))
+    found = ctranslate2.Translator(str(folder), intra_threads=1).score_batch(*spelt)
+    return [score for one in found for score in one.log_probs]
+
+
+def our_scores(token_scores, model):
+    return [score for pair in zip(SOURCES, TARGETS, strict=True) for score in token_scores(model, *pair)]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("norm", "norm_position", "activation", "positions"), STYLES)
+def test_an_export_of_every_style_gives_every_token_the_same_probability(
+    random_model, save_model, token_scores, tokenizer, tmp_path, norm, norm_position, activation, positions, bias
+):
+    style = {"norm": norm, "norm_position": norm_position, "activation": activation, "positions": positions}
+    model = random_model(tokenizer.vocab_size, bias=bias, **style)
+    export_ctranslate2(save_model(model), tmp_path / "export")
+    theirs = their_scores(tmp_path / "export", tokenizer)
+    assert theirs == pytest.approx(our_scores(token_scores, model), abs=1e-4)
+
+
+@pytest.mark.parametrize(("quantization", "tolerance", "size"), [("float16", 0.02, 0.55), ("int8", 0.3, 0.45)])
+def test_a_quantised_export_is_smaller_and_nearly_the_same(
+    random_model, save_model, token_scores, tokenizer, tmp_path, quantization, tolerance, size
+):
+    model = random_model(tokenizer.vocab_size, positions="rotary", d_model=48, d_ff=96)  # no table of positions
+    bundle = save_model(model)
+    for name in ("float32", quantization):
+        export_ctranslate2(bundle, tmp_path / name, name)
+    theirs, ours = their_scores(tmp_path / quantization, tokenizer), our_scores(token_scores, model)
+    assert theirs == pytest.approx(ours, abs=tolerance)
+    assert theirs != pytest.approx(ours, abs=1e-5)
+    sizes = [(tmp_path / name / "model.bin").stat().st_size for name in (quantization, "float32")]
+    assert sizes[0] < size * sizes[1]
+
+
+def test_an_export_holds_all_that_translating_needs(bundle_folder, tokenizer, tmp_path):
+    export_ctranslate2(bundle_folder, tmp_path / "export")
+    assert sorted(path.name for path in (tmp_path / "export").iterdir()) == [
+        "README.md",
+        "bundle.json",
+        "config.json",
+        "model.bin",
+        "shared_vocabulary.json",
+        "tokenizer.model",
+    ]
+    assert (tmp_path / "export" / "bundle.json").read_bytes() == (bundle_folder / "config.json").read_bytes()
+    assert (tmp_path / "export" / "tokenizer.model").read_bytes() == tokenizer.model_bytes
+    config = json.loads((tmp_path / "export" / "config.json").read_text())
+    assert [config["decoder_start_token"], config["eos_token"]] == tokenizer.tokens([BOS, EOS])
+
+
+def test_the_readmes_commands_translate(bundle_folder, tmp_path, capsys):
+    export_ctranslate2(bundle_folder, tmp_path / "export")
+    card = (tmp_path / "export" / "README.md").read_text()
+    assert card.endswith(USAGE)
+    code = re.findall(r"```python\n(.*?)```", USAGE, re.DOTALL)[0].replace("FOLDER", str(tmp_path / "export"))
+    exec(code, {})
+    assert len(capsys.readouterr().out.split()) >= 1
+
+
+def test_a_folder_with_something_in_it_is_not_replaced(bundle_folder, tmp_path):
+    (tmp_path / "mine.txt").write_text("dear to me")
+    with pytest.raises(UserError, match="is there already: give --output a new or empty folder"):
+        export_ctranslate2(bundle_folder, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_an_unknown_quantization_is_refused_and_leaves_nothing(bundle_folder, tmp_path):
+    with pytest.raises(UserError, match=f"quantization=int4 is not known: choose one of {', '.join(QUANTIZATIONS)}"):
+        export_ctranslate2(bundle_folder, tmp_path / "export", "int4")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_cached_export_is_made_once_for_each_bundle_and_quantization(
+    random_model, save_model, tokenizer, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("SEQ2SEQ_CACHE", str(tmp_path / "cache"))
+    bundle = save_model(random_model(tokenizer.vocab_size))
+    first = cached_export(bundle, "float32", "unused")
+    written = (first / "model.bin").stat().st_mtime_ns
+    assert cached_export(bundle, "float32", "unused") == first
+    assert (first / "model.bin").stat().st_mtime_ns == written
+    assert cached_export(bundle, "int8", "unused") != first
+    (first / "model.bin").write_bytes(b"damaged")
+    assert cached_export(bundle, "float32", "unused") == first
+    assert (first / "model.bin").stat().st_size > 10_000
+    assert (
+        cached_export(save_model(random_model(tokenizer.vocab_size, positions="rotary")), "float32", "unused") != first
+    )

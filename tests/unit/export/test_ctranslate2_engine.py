@@ -1,0 +1,185 @@
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+
+from seq2seq.config import ModelConfig, SearchConfig
+from seq2seq.engine import Engine, Source
+from seq2seq.errors import UserError
+from seq2seq.model.transformer import Transformer
+from seq2seq.text.vocab import BOS, EOS, PAD, UNK
+
+pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
+
+from seq2seq.export.ctranslate2 import export_ctranslate2
+from seq2seq.export.ctranslate2_engine import load_export
+from seq2seq.export.folder import is_export
+
+CPU = torch.device("cpu")
+GREEDY = SearchConfig(beam=1, max_length_ratio=0.5, max_length_offset=4, batch_tokens=100)
+
+
+@pytest.fixture(scope="module")
+def sources():
+    rng = random.Random(1)
+    return [Source([rng.randrange(4, 40) for _ in range(rng.randrange(1, 12))]) for _ in range(60)]
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer, sources):
+    """Learnt to say texts backwards, a third of them after an UNK; so some translations are longer than allowed."""
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        config = ModelConfig(d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num_decoder_layers=2, dropout=0.0)
+        model = Transformer(config, tokenizer.vocab_size)
+    targets = [[UNK] * (one.ids[0] % 3 == 0) + one.ids[::-1] for one in sources]
+    src = padded([[*one.ids, EOS] for one in sources])
+    tgt_in, tgt_out = padded([[BOS, *ids] for ids in targets]), padded([[*ids, EOS] for ids in targets])
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(60):
+        logits = model.logits(model(src, tgt_in))
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), tgt_out.flatten(), ignore_index=PAD).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return model.eval()
+
+
+def padded(rows):
+    return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=PAD)
+
+
+@pytest.fixture
+def export(model, save_model, tmp_path):
+    export_ctranslate2(save_model(model), tmp_path / "export")
+    return load_export(tmp_path / "export", CPU)
+
+
+def most(source):
+    """Tokens that a translation may have."""
+    return int(len(source.ids) * GREEDY.max_length_ratio) + GREEDY.max_length_offset
+
+
+def search(engine, sources, settings, n_best=1, banned=()):
+    found = {}
+    for batch in engine.search(sources, settings, n_best, banned):
+        found |= dict(batch)
+    return [found[index] for index in range(len(sources))]
+
+
+def test_greedy_search_finds_the_very_hypotheses_of_the_pytorch_engine(model, export, sources):
+    ours = search(Engine(model, CPU, torch.float32), sources, GREEDY)
+    theirs = search(export.engine, sources, GREEDY)
+    assert [[one.ids for one in best] for best in theirs] == [[one.ids for one in best] for best in ours]
+    for (one,), (other,) in zip(theirs, ours, strict=True):
+        assert one.score == pytest.approx(other.score, abs=1e-4)
+        assert one.normalised_score == pytest.approx(other.normalised_score, abs=1e-4)
+    cut_off = sum(len(one.ids) == most(source) for (one,), source in zip(ours, sources, strict=True))
+    assert 5 < cut_off < 55  # so both are tested
+
+
+RULES = {
+    "forced prefixes": {},
+    "banned phrases": {},
+    "no token twice": {"no_repeat_ngram": 1},
+    "least length": {"min_length": 4},
+    "least length by the source's": {"min_length_ratio": 0.8, "min_length": 1},
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_greedy_search_by_rules_finds_what_the_pytorch_engine_finds(model, export, sources, rule):
+    pytorch, settings, banned = Engine(model, CPU, torch.float32), replace(GREEDY, **RULES[rule]), ()
+    free = [best[0].ids for best in search(pytorch, sources, GREEDY)]
+    if rule == "forced prefixes":
+        sources = [Source(one.ids, prefix=[7, 30, 7, 7][: index % 5]) for index, one in enumerate(sources)]
+    if rule == "banned phrases":
+        banned = [row[1:3] for row in free[:20] if len(row) > 2] + [[free[30][0]]]
+    ours = search(pytorch, sources, settings, banned=banned)
+    theirs = search(export.engine, sources, settings, banned=banned)
+    assert [best[0].ids for best in theirs] == [best[0].ids for best in ours]
+    assert [best[0].score for best in theirs] == pytest.approx([best[0].score for best in ours], abs=1e-4)
+    assert [best[0].ids for best in ours] != free
+
+
+def test_the_model_of_these_tests_would_produce_forbidden_tokens(export, model, sources):
+    first = [model.decode(torch.tensor([[BOS]]), model.encode(torch.tensor([[*one.ids, EOS]])))[0] for one in sources]
+    assert {int(logits.argmax()) for logits in first} & {PAD, UNK, BOS}
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+def test_beam_search_gives_the_n_best_with_the_models_own_scores(model, export, sources, token_scores, alpha):
+    found = search(export.engine, sources, replace(GREEDY, beam=4, length_penalty=alpha), n_best=3)
+    for source, hypotheses in zip(sources, found, strict=True):
+        values = [one.normalised_score for one in hypotheses]
+        assert values == sorted(values, reverse=True)
+        assert len({tuple(one.ids) for one in hypotheses}) == len(hypotheses) == 3
+        for one in hypotheses:
+            assert len(one.ids) <= most(source)
+            assert not set(one.ids) & {PAD, UNK, BOS, EOS}
+            assert one.score == pytest.approx(sum(token_scores(model, source.ids, one.ids)), abs=1e-4)
+            assert one.normalised_score == pytest.approx(one.score / (len(one.ids) + 1) ** alpha, abs=1e-6)
+
+
+def test_our_exact_search_is_never_worse_and_mostly_finds_the_same(model, export, sources):
+    settings = replace(GREEDY, beam=4, max_length_ratio=2.0)
+    ours = [best[0] for best in search(Engine(model, CPU, torch.float32), sources, settings)]
+    theirs = [best[0] for best in search(export.engine, sources, settings)]
+    pairs = list(zip(ours, theirs, strict=True))
+    assert all(one.normalised_score > other.normalised_score - 1e-5 for one, other in pairs)
+    assert sum(one.ids == other.ids for one, other in pairs) > len(pairs) / 2  # of a model that is sure of nothing
+
+
+def test_an_export_has_the_bundles_settings_and_tokenizer(bundle_folder, tokenizer, tmp_path):
+    export_ctranslate2(bundle_folder, tmp_path / "export")
+    assert is_export(tmp_path / "export")
+    assert not is_export(bundle_folder)
+    export = load_export(tmp_path / "export", CPU)
+    assert (export.config.search.beam, export.config.src_lang, export.config.tgt_lang) == (3, "en", "es")
+    assert export.tokenizer.model_bytes == tokenizer.model_bytes
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sampling": True}, "search.sampling=True is not what CTranslate2 computes: use --engine pytorch"),
+        ({"coverage_penalty": 0.2}, "search.coverage_penalty=0.2 is not"),
+        ({"repetition_penalty": 1.2}, "search.repetition_penalty=1.2 is not"),
+        ({"beam": 4, "groups": 2}, "search.groups=2 is not"),
+        ({"max_length_offset": 2045}, "translations of up to 2051 tokens need more than an export's 2048 positions"),
+    ],
+)
+def test_what_ctranslate2_would_compute_otherwise_is_refused(export, changes, message):
+    with pytest.raises(UserError, match=message):
+        search(export.engine, [Source([5] * 13)], replace(GREEDY, **changes))
+
+
+def test_phrases_that_must_appear_are_refused(export):
+    with pytest.raises(UserError, match="phrases that must appear are not known to CTranslate2"):
+        search(export.engine, [Source([5, 6], phrases=[[7]])], GREEDY)
+
+
+def test_no_sources_have_no_hypotheses(export):
+    assert search(export.engine, [], GREEDY) == []
+
+
+def test_a_bundle_is_no_export(bundle_folder):
+    with pytest.raises(UserError, match=r"is no export for CTranslate2 \(bundle.json is missing\)"):
+        load_export(bundle_folder, CPU)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00" * 40, None])
+def test_a_damaged_export_is_refused(bundle_folder, tmp_path, content):
+    export_ctranslate2(bundle_folder, tmp_path / "export")
+    weights = tmp_path / "export" / "model.bin"
+    weights.write_bytes(weights.read_bytes()[:9000] if content is None else content)
+    with pytest.raises(UserError, match=r"CTranslate2 cannot load .*export on cpu"):
+        load_export(tmp_path / "export", CPU)
+
+
+def test_damaged_weights_are_told(random_model, save_model, tokenizer, sources, tmp_path):
+    model = random_model(tokenizer.vocab_size)
+    torch.nn.init.constant_(model.decoder_layers[1].feed_forward_residual.norm.bias, float("nan"))
+    export_ctranslate2(save_model(model), tmp_path / "broken")
+    with pytest.raises(UserError, match=r"scores are not numbers \(NaN\)"):
+        search(load_export(tmp_path / "broken", CPU).engine, sources[:3], GREEDY)
