@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from seq2seq.model.positions import rotate
 
-OPEN_UP_TO = 256  # keys; on the CPU, attention over at most so many is computed in the open
+OPEN_UP_TO = 256  # keys; on the CPU, training's attention over at most so many is computed in the open
 
 
 class KeysValues(NamedTuple):
@@ -46,10 +46,11 @@ def attend(
 ) -> Float[Tensor, "n h t c"]:
     """Each query's mixture of the values: softmax(Q Kᵀ / √c) V (Vaswani et al. 2017, eq. 1).
 
-    By PyTorch's fused kernel, except over short memories on the CPU, where the open computation is up to six times
-    faster (docs/performance.md). dropout is the share of weights dropped.
+    By PyTorch's fused kernel, except for gradients over short memories on the CPU, where the open computation is up to
+    six times faster (docs/performance.md). dropout is the share of weights dropped.
     """
-    if queries.device.type != "cpu" or memory.keys.shape[2] > OPEN_UP_TO:
+    is_quicker_in_the_open = queries.device.type == "cpu" and queries.requires_grad
+    if not is_quicker_in_the_open or memory.keys.shape[2] > OPEN_UP_TO:
         return F.scaled_dot_product_attention(queries, *memory, attn_mask=mask, dropout_p=dropout)
     weights = attention_weights(queries, memory.keys, mask)
     return F.dropout(weights, dropout) @ memory.values

@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from seq2seq.config import ModelConfig
-from seq2seq.model.attention import KeysValues, MultiHeadAttention
+from seq2seq.model.attention import KeysValues, MultiHeadAttention, attention_weights
 from seq2seq.model.state import DecoderState, Slots
 
 
@@ -66,7 +66,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t d"]:
         """Transform every position by itself."""
-        return self.down(self.dropout(F.relu(self.up(x))))
+        return self.down(self.dropout(F.relu(self.up(x), inplace=True)))
 
 
 class GatedFeedForward(nn.Module):
@@ -131,10 +131,11 @@ class DecoderLayer(nn.Module):
         rotation: Float[Tensor, "2 t c"] | None,
         state: DecoderState,
         layer: int,
-    ) -> tuple[Float[Tensor, "n t d"], Slots]:
-        """Advance the target by t positions; also returns the self-attention's memory including them.
+    ) -> tuple[Float[Tensor, "n t d"], Slots, Float[Tensor, "n t s"] | None]:
+        """Advance the target by t positions; state is that of the whole decoder, whose layer number `layer` this is.
 
-        state is that of the whole decoder, whose layer number `layer` this is.
+        Also returns the self-attention's memory including the new positions, and the cross-attention's weights, mean
+        of the heads, if the state watches this layer.
         """
         y = self.self_residual.enter(x)
         new = KeysValues(*map(state.places.spread, self.self_attention.keys_values(y, rotation)))
@@ -145,8 +146,12 @@ class DecoderLayer(nn.Module):
         queries = state.places.spread(self.cross_attention.queries(self.cross_residual.enter(x)))
         context = self.cross_attention.mix(queries, state.memory[layer], state.memory_mask)
         x = self.cross_residual.leave(x, self.cross_attention.join(state.places.collect(context)))
+        attention = None
+        if state.watched == layer:
+            weights = attention_weights(queries, state.memory[layer].keys, state.memory_mask)
+            attention = state.places.collect(weights.mean(1, keepdim=True))[:, 0]
         y = self.feed_forward_residual.enter(x)
-        return self.feed_forward_residual.leave(x, self.feed_forward(y)), past
+        return self.feed_forward_residual.leave(x, self.feed_forward(y)), past, attention
 
 
 def cast_for_products(x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t d"]:

@@ -7,34 +7,30 @@ its own past, so that keys and values are written once, in place, and never copi
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from seq2seq.model.attention import KeysValues
 from seq2seq.model.masks import causal_mask, own_past_mask
 
-SPARE_SLOTS = 64  # at least so many are allotted at once
+SPARE_SLOTS = 64  # at least so many are allotted at once, and written before forgotten ones are cleared
 SHARE_TO_KEEP = 0.75  # sentences' memories are packed anew when so few of them are still searched
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where n rows stand among b sentences with up to w rows each: row i at place index[i] of b * w.
+    """Where n rows stand among b sentences with up to w rows each; the rows of a sentence stand together.
 
-    The rows of a sentence stand together. index None means that every place is taken, in order.
+    of_row: each row's place, from 0 to b * w; None: every place is taken, in order.
+    row_at: each place's row, and any row where there is none.
     """
 
     sentences: int
     width: int = 1
-    index: Int[Tensor, " n"] | None = None
-
-    @property
-    def rows(self) -> int:
-        """How many places are taken (n)."""
-        return self.sentences * self.width if self.index is None else len(self.index)
+    of_row: Int[Tensor, " n"] | None = None
+    row_at: Int[Tensor, " bw"] | None = None
 
     @classmethod
     def of(cls, numbers: Sequence[int], counts: Sequence[int], sentences: int, device: torch.device) -> "Places":
@@ -42,28 +38,31 @@ class Places:
         width = max(counts, default=1)
         if sentences * width == sum(counts):
             return cls(sentences, width)
-        taken = [number * width + row for number, count in zip(numbers, counts, strict=True) for row in range(count)]
-        return cls(sentences, width, torch.tensor(taken, device=device))
+        of_row = [number * width + row for number, count in zip(numbers, counts, strict=True) for row in range(count)]
+        row_at = [0] * (sentences * width)
+        for row, place in enumerate(of_row):
+            row_at[place] = row
+        return cls(sentences, width, *(torch.tensor(index, device=device) for index in (of_row, row_at)))
+
+    @property
+    def rows(self) -> int:
+        """How many places are taken (n)."""
+        return self.sentences * self.width if self.of_row is None else len(self.of_row)
 
     def spread(self, rows: Shaped[Tensor, "n h t c"]) -> Shaped[Tensor, "b h wt c"]:
-        """Lay rows side by side by sentence; what no row takes is zero."""
-        if self.index is not None:
-            places = rows.new_zeros(self.sentences * self.width, *rows.shape[1:])
-            rows = places.index_copy_(0, self.index, rows)
+        """Lay rows side by side by sentence; a place that no row takes repeats one, for nobody to look at."""
+        if self.row_at is not None:
+            rows = rows.index_select(0, self.row_at)
         elif self.width == 1:
             return rows
         return rows.unflatten(0, (self.sentences, self.width)).transpose(1, 2).flatten(2, 3)
 
     def collect(self, places: Shaped[Tensor, "b h wt c"]) -> Shaped[Tensor, "n h t c"]:
         """Undo `spread`."""
-        if self.index is None and self.width == 1:
+        if self.of_row is None and self.width == 1:
             return places
         rows = places.unflatten(2, (self.width, -1)).transpose(1, 2).flatten(0, 1)
-        return rows if self.index is None else rows.index_select(0, self.index)
-
-    def of_rows(self, rows: Int[Tensor, " m"]) -> Int[Tensor, " m"]:
-        """The places at which these rows stand."""
-        return rows if self.index is None else self.index.index_select(0, rows)
+        return rows if self.of_row is None else rows.index_select(0, self.of_row)
 
 
 class Slots:
@@ -95,6 +94,12 @@ class Slots:
         """The first `count` slots of some sentences only."""
         return Slots(self.first(count).select(sentences))
 
+    def pick(self, index: Int[Tensor, "b z"]) -> "Slots":
+        """Some slots of every sentence."""
+        _, heads, _, channels = self._memory.keys.shape
+        index = index[:, None, :, None].expand(-1, heads, -1, channels)
+        return Slots(KeysValues(*(x.gather(2, index) for x in self._memory)))
+
 
 def _with_room(x: Shaped[Tensor, "b h s c"], capacity: int) -> Shaped[Tensor, "b h z c"]:
     wider = x.new_zeros(*x.shape[:2], capacity, x.shape[3])  # zeros: even a weight of 0 would spread a NaN
@@ -113,7 +118,10 @@ class DecoderState:
     length: target positions decoded so far (tokens).
     slots: how many of `past` are in use.
     own: which of them are each place's own past, (b, w, slots); None: all are.
+    cleared: how many slots there were after the last clearing.
     numbers: of the sentences still searched, their place in `memory`.
+    watched: the decoder layer whose cross-attention is kept; None: of none.
+    attention: how much the last tokens' positions took of each source position there, mean of the heads.
     """
 
     memory: tuple[KeysValues, ...]
@@ -123,7 +131,10 @@ class DecoderState:
     length: int = 0
     slots: int = 0
     own: Bool[Tensor, "b w z"] | None = None
+    cleared: int = 0
     numbers: Sequence[int] = ()
+    watched: int | None = None
+    attention: Float[Tensor, "n t s"] | None = None
 
     @classmethod
     def start(cls, memory: tuple[KeysValues, ...], memory_mask: Bool[Tensor, "b 1 1 s"]) -> "DecoderState":
@@ -144,6 +155,13 @@ class DecoderState:
             raise ValueError(f"{rows} rows cannot go on from a state of {self.places.rows}")
         return replace(self, places=Places(self.places.sentences, width))
 
+    def watching(self, layer: int | None = None) -> "DecoderState":
+        """The same state, from now on with the `attention` of a decoder layer.
+
+        None is the last but one, or the only one: the layer that aligns best (Garg et al. 2019, §3).
+        """
+        return replace(self, watched=max(0, len(self.memory) - 2) if layer is None else layer)
+
     def mask(self, length: int) -> Bool[Tensor, "#b 1 wt slots_and_wt"] | None:
         """Which keys the next `length` tokens of every row may attend to; None: all."""
         device, places = self.memory_mask.device, self.places
@@ -152,12 +170,19 @@ class DecoderState:
         nothing = self.memory_mask.new_zeros(places.sentences, places.width, 0)
         return own_past_mask(length, nothing if self.own is None else self.own)
 
-    def advanced(self, length: int, past: tuple[Slots, ...], mask: Bool[Tensor, "#b 1 wt z"] | None) -> "DecoderState":
+    def advanced(
+        self,
+        length: int,
+        past: tuple[Slots, ...],
+        mask: Bool[Tensor, "#b 1 wt z"] | None,
+        attention: Float[Tensor, "n t s"] | None,
+    ) -> "DecoderState":
         """The state after `length` more tokens of every row, which attended by this mask."""
         width = self.places.width
         has_forked = self.own is not None or width > 1
         own = mask[:, 0, length - 1 :: length] if has_forked and mask is not None else None
-        return replace(self, past=past, length=self.length + length, slots=self.slots + width * length, own=own)
+        length, slots = self.length + length, self.slots + width * length
+        return replace(self, past=past, length=length, slots=slots, own=own, attention=attention)
 
     def reorder(self, rows: Int[Tensor, " n"], counts: Sequence[int]) -> "DecoderState":
         """The state in which new row i continues old row rows[i]; no key and no value is moved for it.
@@ -168,24 +193,39 @@ class DecoderState:
         """
         kept = [(number, count) for number, count in zip(self.numbers, counts, strict=True) if count]
         numbers, counts = [number for number, _ in kept], [count for _, count in kept]
-        packed: dict[str, Any] = {}
+        state = self
         if len(kept) <= SHARE_TO_KEEP * self.places.sentences:
-            packed, numbers = self._only(numbers), range(len(kept))
-        sentences = len(kept) if packed else self.places.sentences
-        places = Places.of(numbers, counts, sentences, rows.device)
+            state, numbers = self._only(numbers), range(len(kept))
+        places = Places.of(numbers, counts, len(state.memory_mask), rows.device)
         own = self.own
         if places.width > 1 and own is None:  # so far one row a sentence, to which all slots belonged
             own = self.memory_mask.new_ones(1, 1, 1).expand(self.places.sentences, 1, self.slots)
         if own is not None:
-            past_of_rows = own.flatten(0, 1).index_select(0, self.places.of_rows(rows))
+            old_places = rows if self.places.of_row is None else self.places.of_row.index_select(0, rows)
+            past_of_rows = own.flatten(0, 1).index_select(0, old_places)
             own = places.spread(past_of_rows[:, None, None])[:, 0]
-        return replace(self, places=places, numbers=numbers, own=own, **packed)
+        state = replace(state, places=places, numbers=numbers, own=own)
+        return state._clear() if self.slots > 2 * self.cleared + SPARE_SLOTS else state
 
-    def _only(self, numbers: Sequence[int]) -> dict[str, Any]:
-        """What changes when the memories of all sentences but these are forgotten."""
+    def _only(self, numbers: Sequence[int]) -> "DecoderState":
+        """The same without the memories of all sentences but these, and for now without rows."""
         index = torch.tensor(numbers, dtype=torch.long, device=self.memory_mask.device)
-        return {
-            "memory": tuple(memory.select(index) for memory in self.memory),
-            "memory_mask": self.memory_mask.index_select(0, index),
-            "past": tuple(past.select(self.slots, index) for past in self.past),
-        }
+        return replace(
+            self,
+            memory=tuple(memory.select(index) for memory in self.memory),
+            memory_mask=self.memory_mask.index_select(0, index),
+            past=tuple(past.select(self.slots, index) for past in self.past),
+            own=None,
+            attention=None,
+        )
+
+    def _clear(self) -> "DecoderState":
+        """The same without slots of hypotheses that nothing living descends from."""
+        if self.own is None:
+            return replace(self, cleared=self.slots)
+        is_alive = self.own.any(1)  # (b, slots)
+        count = int(is_alive.sum(1).max())
+        index = is_alive.byte().sort(dim=1, descending=True, stable=True).indices[:, :count]  # the living ones first
+        past = tuple(one.pick(index) for one in self.past)
+        own = self.own.gather(2, index[:, None].expand(-1, self.own.shape[1], -1))
+        return replace(self, past=past, own=own, slots=count, cleared=count)

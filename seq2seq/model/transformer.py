@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from seq2seq.config import ModelConfig
 from seq2seq.model.layers import DecoderLayer, Dropout, EncoderLayer, cast_for_products, make_norm
 from seq2seq.model.masks import padding_mask
+from seq2seq.model.packed import PackedLinear, can_pack, pack
 from seq2seq.model.positions import rotations, sinusoidal
 from seq2seq.model.state import DecoderState
 
@@ -35,6 +36,7 @@ class Transformer(nn.Module):
         is_pre_norm = config.norm_position == "pre"  # whose streams nothing has normalised at the end of the stack
         self.encoder_norm = make_norm(config) if is_pre_norm else nn.Identity()
         self.decoder_norm = make_norm(config) if is_pre_norm else nn.Identity()
+        self.packed_output: PackedLinear | None = None  # the embedding, laid out for the output projection
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -78,15 +80,23 @@ class Transformer(nn.Module):
         state = state.for_rows(tgt_in.shape[0])
         mask = state.mask(tgt_in.shape[1])
         x, rotation = self._embed(tgt_in, start=state.length)
-        past = []
+        past, watched = [], None
         for index, layer in enumerate(self._decoder_layers()):
-            x, slots = layer(x, mask, rotation, state, index)
+            x, slots, attention = layer(x, mask, rotation, state, index)
             past.append(slots)
-        return self.decoder_norm(x), state.advanced(tgt_in.shape[1], tuple(past), mask)
+            watched = attention if index == state.watched else watched
+        return self.decoder_norm(x), state.advanced(tgt_in.shape[1], tuple(past), mask, watched)
 
     def logits(self, hidden: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows v"]:
         """Unnormalised log-probabilities of the next token."""
-        return F.linear(hidden, self.embedding.weight)
+        return F.linear(hidden, self.embedding.weight) if self.packed_output is None else self.packed_output(hidden)
+
+    def pack(self, dtype: torch.dtype) -> "Transformer":
+        """Make translation on the CPU quicker, products in dtype; the model can then do nothing else."""
+        if can_pack():
+            pack(self.requires_grad_(False), dtype)
+            self.packed_output = PackedLinear(self.embedding.weight, None, dtype)
+        return self
 
     def decode(self, tgt_in: Int[Tensor, "n t"], state: DecoderState) -> tuple[Float[Tensor, "n t v"], DecoderState]:
         """Predict the token that follows each of tgt_in's, given the source and all tokens before."""

@@ -8,25 +8,41 @@ changes no result, only the work. A sentence without hope leaves the batch.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+import torch.nn.functional as F
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from seq2seq.search.rules import Prefixes, Rule
 from seq2seq.search.step import Hypothesis, S, StepFn, force_end, next_log_probs
 
 INF = float("inf")
 
 
 @dataclass(frozen=True)
+class Coverage:
+    """Penalty β Σᵢ log(min(Σⱼ aⱼᵢ, 1)) for source tokens i that a translation attended to too little.
+
+    aⱼᵢ is how much target token j attended to source token i (Wu et al. 2016, eq. 14); it is added to the value of a
+    hypothesis that ended, EOS's attention included.
+    """
+
+    weight: float  # β, not negative
+    attended: Float[Tensor, "b s"]  # what counts as attended to before the first token: 0; 1 for padding
+    last: Callable[[Any], Float[Tensor, "n s"]]  # from a state, how the rows' last tokens attended
+
+
+@dataclass(frozen=True)
 class Beams:
     """Up to k hypotheses a sentence, best first."""
 
-    tokens: Int[Tensor, "b k t"]  # meaningful up to EOS or the current position
+    tokens: Int[Tensor, "b k t"]  # meaningful up to EOS
     scores: Float[Tensor, "b k"]  # sums of log-probabilities (nats); -inf marks an empty place
-    values: Float[Tensor, "b k"]  # of what has ended: score / length^α
+    values: Float[Tensor, "b k"]  # score / length^α and the penalty for coverage; of what has ended
 
     def of_sentences(self, index: Int[Tensor, " i"]) -> "Beams":
         """Keep the hypotheses of some sentences only."""
@@ -45,6 +61,8 @@ def beam_search(
     alpha: float,
     device: torch.device | str,
     banned: Sequence[int] = (),
+    rules: Sequence[Rule] = (),
+    coverage: Coverage | None = None,
     n_best: int | None = None,
 ) -> list[list[Hypothesis]]:
     """Find each sentence's best hypotheses, best first; fewer than asked for where fewer exist.
@@ -60,6 +78,8 @@ def beam_search(
         alpha: exponent α of the length.
         device: where step's tensors live.
         banned: tokens never produced.
+        rules: what else changes the log-probabilities, in turn.
+        coverage: penalty for source tokens that a hypothesis attended to too little; None: none.
         n_best: hypotheses wanted (None: beam); the search goes on until they cannot change.
 
     Raises:
@@ -67,11 +87,14 @@ def beam_search(
     """
     n_best = beam if n_best is None else n_best
     _check(beam, n_best, alpha)
-    batch = _Batch(max_lengths.to(device), beam, eos, alpha)
+    batch = _Batch(max_lengths.to(device), beam, eos, alpha, coverage)
     last = torch.full((num_sentences,), bos, device=device)
     while batch.waiting:
         logits, state = step(last, state)
-        batch.advance(next_log_probs(logits, banned))
+        log_probs = next_log_probs(logits, banned)
+        for rule in rules:
+            log_probs = rule(log_probs, batch.prefixes())
+        batch.advance(log_probs, coverage.last(state) if coverage else None)
         rows, last, counts = batch.give_up(n_best)
         if batch.waiting:
             state = state.reorder(rows, counts)
@@ -91,45 +114,58 @@ class _Batch:
         scores: of the live hypotheses, best first; -inf in an empty place.
         rows: the step function's row of the hypothesis in each place; any, where there is none.
         taken: which of all places have a row, in the rows' order.
+        attended: with a penalty for coverage, each live hypothesis' sum of attention to every source token.
         finished: the k best that ended so far.
         position: tokens that every live hypothesis has.
         waiting: the number of each sentence still here.
     """
 
-    def __init__(self, max_lengths: Int[Tensor, " b"], beam: int, eos: int, alpha: float) -> None:
-        self.beam, self.eos, self.alpha, self.position = beam, eos, alpha, 0
+    def __init__(
+        self, max_lengths: Int[Tensor, " b"], beam: int, eos: int, alpha: float, coverage: Coverage | None = None
+    ) -> None:
+        self.beam, self.eos, self.alpha, self.coverage, self.position = beam, eos, alpha, coverage, 0
         self.shortest: int = min(max_lengths.tolist(), default=0)
         self.waiting = list(range(len(max_lengths)))
         self.left: list[tuple[list[int], Beams]] = []
         self.longest = max_lengths[:, None] + 1  # (b, 1), EOS counted
-        most = int(max_lengths.max()) if self.waiting else 0
-        tokens = max_lengths.new_full((len(max_lengths), beam, most + 1), eos, dtype=torch.long)
-        nothing = torch.full(tokens.shape[:2], -INF, device=tokens.device)
-        self.finished = Beams(tokens, nothing, nothing)
-        self.tokens, self.scores = tokens[:, :1], torch.zeros_like(nothing[:, :1])
-        self.taken = torch.arange(len(max_lengths), device=tokens.device)
+        nothing = torch.full((len(max_lengths), beam), -INF, device=max_lengths.device)
+        self.finished = Beams(max_lengths.new_empty(*nothing.shape, 0), nothing, nothing)
+        self.tokens, self.scores = self.finished.tokens[:, :1], torch.zeros_like(nothing[:, :1])
+        self.taken = torch.arange(len(max_lengths), device=max_lengths.device)
         self.rows = self.taken[:, None]
+        self.attended = coverage.attended[:, None] if coverage else None
 
-    def advance(self, log_probs: Float[Tensor, "n v"]) -> None:
+    def advance(self, log_probs: Float[Tensor, "n v"], attention: Float[Tensor, "n s"] | None = None) -> None:
         """Continue every live hypothesis by one token."""
         if self.position >= self.shortest:
             at_limit = (self.longest == self.position + 1).expand_as(self.scores)
             log_probs = force_end(log_probs, at_limit.flatten()[self.taken], self.eos)
-        tokens, scores, rows = self._expand(log_probs)
-        has_ended = tokens[:, :, self.position] == self.eos
+        last, scores, parents = self._expand(log_probs)
         self.position += 1
+        has_ended = last == self.eos
+        live_scores, order = scores.masked_fill(has_ended, -INF).sort(dim=-1, descending=True, stable=True)
+        order, penalties = order[:, : self.beam], None
+        if self.coverage and self.attended is not None and attention is not None:
+            attended = _pick(self.attended + attention[self.rows], parents)
+            penalties = self.coverage.weight * attended.clamp(max=1).log().sum(-1)
+            self.attended = _pick(attended, order)
         # Only those among the best k may end, as in the searches of Hugging Face and CTranslate2.
-        ended_scores = scores.masked_fill(~has_ended, -INF)[:, : self.beam]
-        ended = Beams(tokens[:, : self.beam], ended_scores, ended_scores / self.position**self.alpha)
-        self.finished = _best(self.beam, self.finished, ended)
-        scores, order = scores.masked_fill(has_ended, -INF).sort(dim=-1, descending=True, stable=True)
-        order = order[:, : self.beam]
-        self.scores, self.tokens, self.rows = scores[:, : self.beam], _pick(tokens, order), rows.gather(1, order)
+        if bool(has_ended[:, : self.beam].any()):
+            ended_scores = scores.masked_fill(~has_ended, -INF)[:, : self.beam]
+            values = ended_scores / self.position**self.alpha
+            values = values if penalties is None else values + penalties[:, : self.beam]
+            ended = self._continued(parents[:, : self.beam], last[:, : self.beam])
+            self.finished = _best(self.beam, self.finished, Beams(ended, ended_scores, values), self.eos)
+        parents, self.scores = parents.gather(1, order), live_scores[:, : self.beam]
+        self.tokens, self.rows = self._continued(parents, last.gather(1, order)), self.rows.gather(1, parents)
+
+    def _continued(self, parents: Int[Tensor, "b c"], last: Int[Tensor, "b c"]) -> Int[Tensor, "b c t"]:
+        return torch.cat((_pick(self.tokens, parents), last[:, :, None]), 2)
 
     def _expand(
         self, log_probs: Float[Tensor, "n v"]
-    ) -> tuple[Int[Tensor, "b c t"], Float[Tensor, "b c"], Int[Tensor, "b c"]]:
-        """Find the 2k best continuations of every sentence: tokens, scores, and the row that each continues.
+    ) -> tuple[Int[Tensor, "b c"], Float[Tensor, "b c"], Int[Tensor, "b c"]]:
+        """Find the 2k best continuations of every sentence: last tokens, scores, and the place that each continues.
 
         2k suffice: each of the k hypotheses ends in one way only, so k that live are always among them.
         """
@@ -144,10 +180,13 @@ class _Batch:
         scores = (contents + self.scores.gather(1, parents)[:, :, None]).flatten(1)
         scores, order = scores.topk(min(count, scores.shape[1]))
         chosen = chosen.gather(1, order // size)
-        parents = chosen // per_row
-        tokens = _pick(self.tokens, parents)
-        tokens[:, :, self.position] = chosen % per_row * size + order % size
-        return tokens, scores, self.rows.gather(1, parents)
+        return chosen % per_row * size + order % size, scores, chosen // per_row
+
+    def prefixes(self) -> Prefixes:
+        """What the step function's rows have produced, for rules."""
+        numbers = torch.tensor(self.waiting, device=self.rows.device)[:, None].expand_as(self.scores)
+        tokens = self.tokens.flatten(0, 1)
+        return Prefixes(tokens[self.taken], numbers.flatten()[self.taken])
 
     def give_up(self, n_best: int) -> tuple[Int[Tensor, " n"], Int[Tensor, " n"], list[int]]:
         """Drop hypotheses without hope, and sentences without hypotheses.
@@ -165,9 +204,10 @@ class _Batch:
             self.waiting, self.finished = [self.waiting[row] for row in stay], self.finished.of_sentences(index)
             self.tokens, self.scores, self.rows = self.tokens[index], self.scores[index], self.rows[index]
             self.longest, hopeful = self.longest[index], hopeful[index]
+            self.attended = None if self.attended is None else self.attended[index]
         places = hopeful.flatten()
         self.taken = places.nonzero_static(size=sum(counts)).squeeze(1)
-        rows, last = self.rows.flatten()[self.taken], self.tokens[:, :, self.position - 1].flatten()[self.taken]
+        rows, last = self.rows.flatten()[self.taken], self.tokens[:, :, -1].flatten()[self.taken]
         self.scores = self.scores.masked_fill(~hopeful, -INF)
         self.rows = (places.cumsum(0) - 1).clamp_(min=0).view_as(hopeful)
         return rows, last, counts
@@ -176,23 +216,25 @@ class _Batch:
         """Bring the results to the host, in the order that the sentences came in."""
         results: list[list[Hypothesis]] = [[] for _ in range(num_sentences)]
         for numbers, beams in self.left:
-            tables = zip(numbers, beams.tokens[:, :n_best].tolist(), beams.scores[:, :n_best].tolist(), strict=True)
-            for number, tokens, scores in tables:
-                for ids, score in zip(tokens, scores, strict=True):
+            tables = (table[:, :n_best].tolist() for table in (beams.tokens, beams.scores, beams.values))
+            for number, *of_sentence in zip(numbers, *tables, strict=True):
+                for ids, score, value in zip(*of_sentence, strict=True):
                     if score > -INF:
                         length = ids.index(self.eos) + 1
-                        results[number].append(Hypothesis(ids[: length - 1], score, score / length**self.alpha))
+                        value = value if self.coverage else score / length**self.alpha
+                        results[number].append(Hypothesis(ids[: length - 1], score, value))
         return results
 
 
-def _pick(tokens: Int[Tensor, "b k t"], index: Int[Tensor, "b c"]) -> Int[Tensor, "b c t"]:
-    """Choose hypotheses by their place in the beam."""
+def _pick(tokens: Shaped[Tensor, "b k t"], index: Int[Tensor, "b c"]) -> Shaped[Tensor, "b c t"]:
+    """Choose what belongs to hypotheses by their place in the beam."""
     return tokens.gather(1, index[:, :, None].expand(-1, -1, tokens.shape[2]))
 
 
-def _best(count: int, first: Beams, second: Beams) -> Beams:
+def _best(count: int, first: Beams, second: Beams, eos: int) -> Beams:
     """Choose the most valuable of two sets; where values are equal, the first set's go before the second's."""
     values, order = torch.cat((first.values, second.values), 1).sort(dim=-1, descending=True, stable=True)
     values, order = values[:, :count], order[:, :count]
+    tokens = F.pad(first.tokens, (0, second.tokens.shape[2] - first.tokens.shape[2]), value=eos)
     scores = torch.cat((first.scores, second.scores), 1).gather(1, order)
-    return Beams(_pick(torch.cat((first.tokens, second.tokens), 1), order), scores, values)
+    return Beams(_pick(torch.cat((tokens, second.tokens), 1), order), scores, values)

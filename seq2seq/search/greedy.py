@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from seq2seq.search.rules import Prefixes, Rule
 from seq2seq.search.step import Hypothesis, S, StepFn, force_end, next_log_probs
 
 
@@ -20,6 +21,7 @@ def greedy_search(
     alpha: float,
     device: torch.device | str,
     banned: Sequence[int] = (),
+    rules: Sequence[Rule] = (),
 ) -> list[list[Hypothesis]]:
     """Continue each sentence by its likeliest token until EOS: beam search with a beam of one, only faster.
 
@@ -33,6 +35,9 @@ def greedy_search(
     while waiting:
         logits, state = step(last, state)
         log_probs = next_log_probs(logits, banned)
+        for rule in rules:
+            prefixes = torch.tensor([ids[number] for number in waiting], dtype=torch.long, device=device)
+            log_probs = rule(log_probs, Prefixes(prefixes, torch.tensor(waiting, device=device)))
         at_limit = [len(ids[number]) == limits[number] for number in waiting]
         if any(at_limit):
             log_probs = force_end(log_probs, torch.tensor(at_limit, device=device), eos)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -48,9 +49,7 @@ def next_log_probs(logits: Float[Tensor, "n v"], banned: Sequence[int]) -> Float
     found by search or is scored afterwards.
     """
     log_probs = logits.log_softmax(-1)
-    for token in banned:
-        log_probs[:, token] = -float("inf")
-    return log_probs
+    return log_probs.index_fill_(1, torch.tensor(banned, dtype=torch.long, device=logits.device), -float("inf"))
 
 
 def force_end(log_probs: Float[Tensor, "n v"], rows: Tensor, eos: int) -> Float[Tensor, "n v"]:

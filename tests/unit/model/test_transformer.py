@@ -252,3 +252,38 @@ def test_gradients_flow_through_what_dropout_kept_only() -> None:
 def test_impossible_sizes_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         sizes(**change)
+
+
+def test_a_watched_layer_tells_what_the_rows_attend_to(model: Transformer) -> None:
+    src, tgt_in = token_ids(2, 7), token_ids(2, 5)
+    src[1, 5:] = PAD
+    _, whole = model.decode(tgt_in, model.encode(src).watching())
+    assert whole.attention is not None
+    assert_close(whole.attention.sum(-1), torch.ones(2, 5))
+    assert (whole.attention[1, :, 5:] == 0).all()
+    _, state = model.decode(tgt_in[:, :4], model.encode(src).watching())
+    _, state = model.decode(tgt_in[[0, 1, 1], 4:], state.reorder(torch.tensor([0, 1, 1]), [1, 2]))
+    assert_close(state.attention, whole.attention[[0, 1, 1], 4:])
+    _, last = model.decode(tgt_in, model.encode(src).watching(1))
+    assert last.attention is not None
+    assert not torch.allclose(last.attention, whole.attention)
+
+
+def test_watched_attention_is_the_mean_of_the_heads_that_pytorch_gives() -> None:
+    torch.manual_seed(0)
+    ours = Transformer(sizes(num_encoder_layers=1, num_decoder_layers=1), V).eval()
+    src, tgt_in = token_ids(2, 7), token_ids(2, 1)
+    _, state = ours.decode(tgt_in, ours.encode(src).watching())
+    layer, encoder_layer = ours._decoder_layers()[0], ours.encoder_layers[0]
+    theirs = torch.nn.MultiheadAttention(12, 3, batch_first=True).eval()
+    with torch.no_grad():
+        for part in ("weight", "bias"):
+            joined = [getattr(getattr(layer.cross_attention, f"{which}_proj"), part) for which in "qkv"]
+            getattr(theirs, f"in_proj_{part}").copy_(torch.cat(joined))
+    x, _ = ours._embed(tgt_in, 0)
+    # With one target token, self-attention gives its own value.
+    y = layer.self_attention.out_proj(layer.self_attention.v_proj(x))
+    memory, _ = ours._embed(src, 0)
+    memory = encoder_layer(memory, (src != PAD)[:, None, None], None)
+    _, expected = theirs(layer.self_residual.leave(x, y), memory, memory)
+    assert_close(state.attention, expected)

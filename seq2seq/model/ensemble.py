@@ -1,0 +1,58 @@
+"""Several models that translate as one: at every token, the mean of their probabilities."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from seq2seq.model.state import DecoderState
+from seq2seq.model.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class EnsembleState:
+    """Every member's own state."""
+
+    states: tuple[DecoderState, ...]
+
+    def reorder(self, rows: Int[Tensor, " n"], counts: Sequence[int]) -> "EnsembleState":
+        """The state in which new row i continues old row rows[i], for every member."""
+        return EnsembleState(tuple(state.reorder(rows, counts) for state in self.states))
+
+    def watching(self) -> "EnsembleState":
+        """The same state, from now on with attention."""
+        return EnsembleState(tuple(state.watching() for state in self.states))
+
+    @property
+    def attention(self) -> Float[Tensor, "n t s"]:
+        """How much the last tokens' positions took of each source position, mean of the members."""
+        return torch.stack([state.attention for state in self.states if state.attention is not None]).mean(0)
+
+
+class Ensemble:
+    """Models with one vocabulary; searched like one of them."""
+
+    def __init__(self, members: Sequence[Transformer]) -> None:
+        self.members = members
+        self.training = False
+
+    def train(self, mode: bool = True) -> "Ensemble":
+        """Switch the members' dropout on or off."""
+        self.training = mode
+        for member in self.members:
+            member.train(mode)
+        return self
+
+    def encode(self, src: Int[Tensor, "b s"]) -> EnsembleState:
+        """Let every member read the source."""
+        return EnsembleState(tuple(member.encode(src) for member in self.members))
+
+    def decode(self, tgt_in: Int[Tensor, "n t"], state: EnsembleState) -> tuple[Float[Tensor, "n t v"], EnsembleState]:
+        """Predict the token that follows each of tgt_in's: log of the mean probability (nats)."""
+        steps = [member.decode(tgt_in, own) for member, own in zip(self.members, state.states, strict=True)]
+        log_probs = torch.stack([logits.float().log_softmax(-1) for logits, _ in steps])
+        mean = log_probs.logsumexp(0) - math.log(len(steps))
+        return mean, EnsembleState(tuple(own for _, own in steps))

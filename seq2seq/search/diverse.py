@@ -1,0 +1,178 @@
+"""Diverse beam search over a step function; knows ids and an opaque state, never a model.
+
+The beam is divided into groups, searched side by side (Vijayakumar et al. 2018). At every position the groups choose
+one after another, and λ is taken off a token for every hypothesis of an earlier group that has just got it (Hamming
+diversity). Ending is never made dearer. A sentence's last group is dropped when it can no longer find anything better;
+an earlier one goes on as long as a later one has to differ from it, so that stopping early changes no result.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from seq2seq.search.rules import Prefixes, Rule
+from seq2seq.search.step import Hypothesis, S, StepFn, force_end, next_log_probs
+
+INF = float("inf")
+
+
+@dataclass
+class _Partial:
+    """A hypothesis, ended or not."""
+
+    ids: list[int]  # with EOS, if it has ended
+    score: float  # sum of log-probabilities, less what diversity took off (nats)
+    taken_off: float  # that (nats)
+    row: int  # the step function's, that it continues
+
+
+@dataclass
+class _Group:
+    """One group of one sentence: live hypotheses, best first, and the best that ended."""
+
+    live: list[_Partial]
+    finished: list[_Partial] = field(default_factory=list)
+
+
+class _Sentence:
+    """The groups of one sentence, `size` hypotheses each."""
+
+    def __init__(self, number: int, limit: int, groups: int, size: int, alpha: float) -> None:
+        self.number, self.limit, self.size, self.alpha = number, limit, size, alpha
+        self.groups = [_Group([_Partial([], 0.0, 0.0, number)]) for _ in range(groups)]
+
+    @property
+    def live(self) -> list[_Partial]:
+        """The hypotheses of all groups."""
+        return [one for group in self.groups for one in group.live]
+
+    def choose(self, index: int, candidates: list[_Partial], eos: int) -> None:
+        """Keep a group's best continuations; only those among its best `size` may end."""
+        group = self.groups[index]
+        candidates = sorted((one for one in candidates if one.score > -INF), key=lambda one: one.score, reverse=True)
+        group.finished += [one for one in candidates[: self.size] if one.ids[-1] == eos]
+        group.finished = sorted(group.finished, key=self._value, reverse=True)[: self.size]
+        group.live = [one for one in candidates if one.ids[-1] != eos][: self.size]
+
+    def give_up(self) -> None:
+        """Drop the groups without hope behind which no other has any: log-probabilities are never positive."""
+        for group in reversed(self.groups):
+            bound = group.live[0].score / (self.limit + 1) ** self.alpha if group.live else -INF
+            worst = self._value(group.finished[-1]) if len(group.finished) == self.size else -INF
+            if bound > worst:
+                break
+            group.live = []
+
+    def results(self) -> list[Hypothesis]:
+        """What the groups found, each once, best first by the model's own scores."""
+        found: dict[tuple[int, ...], Hypothesis] = {}
+        for one in (one for group in self.groups for one in group.finished):
+            score = one.score + one.taken_off
+            found.setdefault(tuple(one.ids), Hypothesis(one.ids[:-1], score, score / len(one.ids) ** self.alpha))
+        return sorted(found.values(), key=lambda one: one.normalised_score, reverse=True)
+
+    def _value(self, one: _Partial) -> float:
+        return one.score / len(one.ids) ** self.alpha
+
+
+def diverse_beam_search(
+    step: StepFn[S],
+    state: S,
+    *,
+    num_sentences: int,
+    beam: int,
+    groups: int,
+    diversity: float,
+    bos: int,
+    eos: int,
+    max_lengths: Int[Tensor, " b"],
+    alpha: float,
+    device: torch.device | str,
+    banned: Sequence[int] = (),
+    rules: Sequence[Rule] = (),
+    n_best: int | None = None,
+) -> list[list[Hypothesis]]:
+    """Find each sentence's best hypotheses of all groups, best first; what several groups found comes once.
+
+    The groups share the beam evenly; diversity is λ (nats). What it takes off matters within a group only: scores are
+    the model's own. The other arguments are those of `beam_search`, which a single group is (but that a group of one
+    hypothesis goes on after its first EOS).
+
+    Raises:
+        ValueError: beam is no multiple of groups, or a setting is out of range.
+    """
+    n_best = beam if n_best is None else n_best
+    _check(beam, groups, diversity, n_best, alpha)
+    limits = max_lengths.tolist()
+    sentences = [_Sentence(*one, groups, beam // groups, alpha) for one in enumerate(limits)]
+    waiting, rows = sentences, [(number, [], limit) for number, limit in enumerate(limits)]
+    last = torch.full((num_sentences,), bos, device=device)
+    while waiting:
+        logits, state = step(last, state)
+        log_probs = _ruled(next_log_probs(logits, banned), rows, rules, eos)
+        for index in range(groups):
+            _advance(log_probs, waiting, index, diversity, eos)
+        for one in waiting:
+            one.give_up()
+        counts = [len(one.live) for one in waiting]
+        waiting = [one for one in waiting if one.live]
+        live = [one for sentence in waiting for one in sentence.live]
+        rows = [(sentence.number, one.ids, sentence.limit) for sentence in waiting for one in sentence.live]
+        if live:
+            last = torch.tensor([one.ids[-1] for one in live], device=device)
+            state = state.reorder(torch.tensor([one.row for one in live], device=device), counts)
+        for row, one in enumerate(live):
+            one.row = row
+    return [sentence.results()[:n_best] for sentence in sentences]
+
+
+def _check(beam: int, groups: int, diversity: float, n_best: int, alpha: float) -> None:
+    if groups < 1 or beam % groups or not 1 <= n_best <= beam or alpha < 0 or not 0 <= diversity < INF:
+        raise ValueError(
+            f"beam={beam} groups={groups} diversity={diversity} n_best={n_best} alpha={alpha}: needs beam a multiple "
+            "of groups, 1 <= n_best <= beam, alpha >= 0 and 0 <= diversity < inf"
+        )
+
+
+def _ruled(
+    log_probs: Float[Tensor, "n v"], rows: list[tuple[int, list[int], int]], rules: Sequence[Rule], eos: int
+) -> Float[Tensor, "n v"]:
+    """Apply rules and limits to rows, which are given as (sentence's number, ids, limit)."""
+    if rules:
+        numbers, ids, _ = zip(*rows, strict=True)
+        tokens, sentences = (torch.tensor(part, dtype=torch.long, device=log_probs.device) for part in (ids, numbers))
+        for rule in rules:
+            log_probs = rule(log_probs, Prefixes(tokens, sentences))
+    at_limit = [len(ids) == limit for _, ids, limit in rows]
+    return force_end(log_probs, torch.tensor(at_limit, device=log_probs.device), eos) if any(at_limit) else log_probs
+
+
+def _advance(log_probs: Float[Tensor, "n v"], waiting: list[_Sentence], index: int, diversity: float, eos: int) -> None:
+    """Continue one group of every sentence by one token, at a distance from the groups before."""
+    live = [one for sentence in waiting for one in sentence.groups[index].live]
+    if not live:
+        return
+    device, size = log_probs.device, waiting[0].size
+    scores = log_probs[torch.tensor([one.row for one in live], device=device)]
+    said = [
+        [one.ids[-1] for group in sentence.groups[:index] for one in group.live]
+        for sentence in waiting
+        for _ in sentence.groups[index].live
+    ]  # by the groups before, to every hypothesis
+    places = [(place, token) for place, tokens in enumerate(said) for token in tokens]
+    at = torch.tensor(places, dtype=torch.long, device=device).view(-1, 2).unbind(1)
+    scores.index_put_(at, scores.new_full((len(places),), -diversity), accumulate=True)
+    scores += scores.new_tensor([one.score for one in live])[:, None]
+    best = scores.topk(min(size + 1, scores.shape[1]))  # the best `size` with EOS or without are among them
+    rows = iter(zip(live, said, best.indices.tolist(), best.values.tolist(), strict=True))
+    for sentence in waiting:
+        candidates = [
+            _Partial([*one.ids, token], score, one.taken_off + diversity * repelled.count(token), one.row)
+            for one, repelled, tokens, of_tokens in islice(rows, len(sentence.groups[index].live))
+            for token, score in zip(tokens, of_tokens, strict=True)
+        ]
+        sentence.choose(index, candidates, eos)

@@ -1,0 +1,152 @@
+"""Rules that change a step's log-probabilities by what each row has produced; they know ids, never a model.
+
+Every search applies them in turn. A rule forbids (-inf) or makes dearer, and leaves every log-probability at most 0, so
+that what a hypothesis may still become is worth no more than its score promises.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+INF = float("inf")
+NOTHING, ANYTHING = -2, -1  # no token at all; whatever token
+
+
+@dataclass(frozen=True)
+class Prefixes:
+    """What the rows of a step are and have produced so far; all are equally long."""
+
+    tokens: Int[Tensor, "n t"]  # without BOS
+    sentences: Int[Tensor, " n"]  # each row's sentence, by its number in the whole search
+
+
+@runtime_checkable
+class Rule(Protocol):
+    """What may change the log-probabilities (nats) of the rows' next tokens, in place or not."""
+
+    def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
+        """Give the changed ones, of which none is positive."""
+        ...
+
+
+class MinimumLength:
+    """No sentence ends before it has its least number of tokens."""
+
+    def __init__(self, min_lengths: Int[Tensor, " b"], eos: int) -> None:
+        """Set each sentence's least number of tokens, EOS not counted; it must be within the search's limit."""
+        self.min_lengths, self.eos = min_lengths, eos
+
+    def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
+        """Forbid EOS where it is too early."""
+        self.min_lengths = self.min_lengths.to(log_probs.device)
+        too_early = self.min_lengths[prefixes.sentences] > prefixes.tokens.shape[1]
+        log_probs[:, self.eos].masked_fill_(too_early, -INF)
+        return log_probs
+
+
+class NoRepeatNgram:
+    """No row has the same n tokens in a row twice."""
+
+    def __init__(self, size: int) -> None:
+        """Set n (tokens).
+
+        Raises:
+            ValueError: size is not positive.
+        """
+        if size < 1:
+            raise ValueError(f"size={size} must be at least 1")
+        self.size = size
+
+    def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
+        """Forbid what followed the row's last n - 1 tokens before."""
+        length = prefixes.tokens.shape[1]
+        if length < self.size:
+            return log_probs
+        ngrams = prefixes.tokens.unfold(1, self.size, 1)  # (n, ngrams, size)
+        latest = prefixes.tokens[:, None, length - self.size + 1 :]
+        return _forbid(log_probs, ngrams[:, :, -1], (ngrams[:, :, :-1] == latest).all(-1))
+
+
+class RepetitionPenalty:
+    """Makes tokens that a row already has dearer: θ times their log-probability (Keskar et al. 2019, section 4.1).
+
+    There logits are divided by θ; log-probabilities, never positive, are multiplied, as Hugging Face does.
+    """
+
+    def __init__(self, penalty: float) -> None:
+        """Set θ; 1 changes nothing.
+
+        Raises:
+            ValueError: penalty is not a positive, finite number.
+        """
+        if not 0 < penalty < INF:
+            raise ValueError(f"penalty={penalty} must be positive and finite")
+        self.penalty = penalty
+
+    def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
+        """Multiply the log-probabilities of the rows' own tokens, once each."""
+        dearer = log_probs.gather(1, prefixes.tokens) * self.penalty
+        return log_probs.scatter_(1, prefixes.tokens, dearer)
+
+
+class BannedPhrases:
+    """No row contains any of these phrases; a phrase of one token is a token that never comes."""
+
+    def __init__(self, phrases: Sequence[Sequence[int]]) -> None:
+        """Set the phrases (ids).
+
+        Raises:
+            ValueError: a phrase has no tokens.
+        """
+        if not all(phrases):
+            raise ValueError(f"phrases={phrases}: every phrase needs a token")
+        width = max(map(len, phrases), default=1)
+        table = [[ANYTHING] * (width - len(phrase)) + list(phrase) for phrase in phrases]
+        self._phrases = torch.tensor(table, dtype=torch.long).view(len(phrases), width)
+
+    def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
+        """Forbid the last token of each phrase whose others the row ends with."""
+        self._phrases = self._phrases.to(log_probs.device)
+        beginnings, ends = self._phrases[:, :-1], self._phrases[:, -1]
+        padded = F.pad(prefixes.tokens, (beginnings.shape[1], 0), value=NOTHING)
+        latest = padded[:, None, prefixes.tokens.shape[1] :]  # (n, 1, width - 1)
+        begun = ((beginnings == latest) | (beginnings == ANYTHING)).all(-1)
+        return _forbid(log_probs, ends.expand_as(begun), begun)
+
+
+class ForcedPrefix:
+    """Sentences begin with given tokens, at the log-probabilities that these have."""
+
+    def __init__(self, prefixes: Sequence[Sequence[int]], rules: Sequence[Rule] = ()) -> None:
+        """Set each sentence's first tokens (ids), within the search's limit, and the rules for all that is free.
+
+        What is forced needs to obey no other rule; rules given to the search beside this one may forbid it.
+        """
+        width = max(map(len, prefixes), default=0)
+        table = [[*prefix, *[ANYTHING] * (width - len(prefix))] for prefix in prefixes]
+        self._prefixes = torch.tensor(table, dtype=torch.long).view(len(prefixes), width)
+        self.rules = rules
+
+    def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
+        """Forbid all but the forced token where there is one."""
+        self._prefixes = self._prefixes.to(log_probs.device)
+        position, ruled = prefixes.tokens.shape[1], log_probs
+        for rule in self.rules:
+            ruled = rule(ruled.clone(), prefixes)
+        if position >= self._prefixes.shape[1]:
+            return ruled
+        forced = self._prefixes[prefixes.sentences, position][:, None]
+        place = forced.clamp(min=0)
+        only = torch.full_like(log_probs, -INF).scatter_(1, place, log_probs.gather(1, place))
+        return torch.where(forced == ANYTHING, ruled, only)
+
+
+def _forbid(log_probs: Float[Tensor, "n v"], tokens: Int[Tensor, "n i"], where: Bool[Tensor, "n i"]) -> Tensor:
+    """Set the log-probabilities of each row's tokens to -inf where told; by adding, for a token may come twice."""
+    amounts = torch.zeros_like(where, dtype=log_probs.dtype).masked_fill_(where, -INF)
+    return log_probs.scatter_add_(1, tokens, amounts)

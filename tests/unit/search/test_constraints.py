@@ -1,0 +1,249 @@
+import math
+
+import pytest
+import torch
+
+from seq2seq.search.beam import beam_search
+from seq2seq.search.constraints import Progress, constrained_beam_search, tokens_needed
+
+BOS, EOS = 2, 3
+BANNED = (0, BOS)
+PHRASE_SETS = [
+    [[4]],
+    [[5, 1]],
+    [[1, 1, 4]],  # after 1 1 1, two of its tokens are there
+    [[1, 4, 1, 5]],  # after 1 4 1 4, again two
+    [[5], [1, 4]],
+    [[4], [5], [1]],
+    [[1, 4], [4, 5]],  # 1 4 5 has both
+    [[1, 4, 5], [4, 1]],
+    [[1, 5], [1, 4]],  # the same beginning
+    [[4], [4], [5, 4]],  # the first two are in the last
+]
+
+
+def search(model, tables, limits, phrases, *, beam, alpha=1.0, n_best=None, rules=()):
+    return constrained_beam_search(
+        model.step,
+        model.start(tables),
+        num_sentences=len(tables),
+        phrases=phrases,
+        beam=beam,
+        bos=BOS,
+        eos=EOS,
+        max_lengths=torch.tensor(limits, dtype=torch.long),
+        alpha=alpha,
+        device="cpu",
+        banned=BANNED,
+        n_best=n_best,
+        rules=rules,
+    )
+
+
+def contains(ids, phrase):
+    return any(ids[start : start + len(phrase)] == phrase for start in range(len(ids)))
+
+
+def missing_tokens(ids, phrases):
+    """Tokens that must follow ids if the missing phrases are written one after another."""
+    whole = [one for one in phrases if not any(one != other and contains(other, one) for other in phrases)]
+    missing = {tuple(phrase) for phrase in whole if not contains(ids, phrase)}
+    begun = [count for phrase in missing for count in range(len(phrase)) if ends_with(ids, phrase[:count])]
+    return sum(map(len, missing)) - max(begun, default=0)
+
+
+def ends_with(ids, beginning):
+    return len(ids) >= len(beginning) and tuple(ids[len(ids) - len(beginning) :]) == tuple(beginning)
+
+
+def has_room(ids, phrases, limit):
+    return all(missing_tokens(ids[:length], phrases) <= limit - length for length in range(len(ids) + 1))
+
+
+def obvious_search(model, table, limit, phrases, beam, alpha):
+    """Dynamic beam allocation step by step, never stopping early."""
+    live, finished = [[]], []
+    for length in range(limit + 1):
+        banks = [[] for _ in range(sum(map(len, phrases)) + 1)]
+        for ids in live:
+            for token in range(model.vocab_size):
+                score = prefix_score(model, table, [*ids, token])
+                needed = missing_tokens(ids if token == EOS else [*ids, token], phrases)
+                if token not in BANNED and needed <= (0 if token == EOS else limit - length - 1):
+                    banks[needed].append((score, [*ids, token]))
+        for bank in banks:
+            bank.sort(reverse=True)
+        places = [0] * len(banks)
+        for _ in range(beam):  # place after place to the bank that has fewest, of those with candidates left
+            open_banks = [number for number, bank in enumerate(banks) if places[number] < len(bank)]
+            if open_banks:
+                places[min(open_banks, key=lambda number: places[number])] += 1
+        live = []
+        for bank, count in zip(banks, places, strict=True):
+            ended = [(score, ids[:-1]) for score, ids in bank[:count] if ids[-1] == EOS]
+            finished += [(score / (len(ids) + 1) ** alpha, ids) for score, ids in ended]
+            live += [ids for _, ids in bank if ids[-1] != EOS][:count]
+        if beam == 1 and finished:
+            break
+    return [ids for _, ids in sorted(finished, reverse=True)[:beam]]
+
+
+def prefix_score(model, table, ids):
+    tokens, score = (BOS, *ids), 0.0
+    for position in range(1, len(tokens)):
+        score += model.logits(table, tokens[:position]).log_softmax(-1)[tokens[position]].item()
+    return score
+
+
+@pytest.mark.parametrize("phrases", PHRASE_SETS, ids=str)
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_a_wide_enough_beam_finds_what_exhaustive_search_finds_among_sequences_with_all_phrases(
+    table_model, phrases, alpha
+):
+    model, longest = table_model(6), 5
+    for table in range(2):
+        expected = [
+            ids
+            for ids in model.all_sequences(table, longest, alpha, BANNED)
+            if all(contains(ids, phrase) for phrase in phrases) and has_room(ids, phrases, longest)
+        ]
+        found = search(model, [table], [longest], [phrases], beam=400, alpha=alpha)[0]
+        assert expected
+        assert [hypothesis.ids for hypothesis in found] == expected
+        for hypothesis in found:
+            score = model.score(table, hypothesis.ids)
+            assert hypothesis.score == pytest.approx(score, abs=1e-4)
+            assert hypothesis.normalised_score == pytest.approx(score / (len(hypothesis.ids) + 1) ** alpha, abs=1e-4)
+
+
+@pytest.mark.parametrize("phrases", [[[4]], [[1, 1, 4]], [[5], [1, 4]], [[1, 5], [1, 4]]], ids=str)
+def test_no_sequence_with_all_phrases_is_lost_for_want_of_room_where_phrases_cannot_overlap(table_model, phrases):
+    model = table_model(6)
+    expected = [
+        ids for ids in model.all_sequences(7, 4, 1.0, BANNED) if all(contains(ids, phrase) for phrase in phrases)
+    ]
+    assert [one.ids for one in search(model, [7], [4], [phrases], beam=200)[0]] == expected
+
+
+@pytest.mark.parametrize("beam", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("phrases", [[], *PHRASE_SETS], ids=str)
+def test_a_narrow_beam_keeps_what_dynamic_beam_allocation_keeps(table_model, phrases, beam):
+    model, longest = table_model(7), 6
+    found = search(model, [31], [longest], [phrases], beam=beam)[0]
+    assert [hypothesis.ids for hypothesis in found] == obvious_search(model, 31, longest, phrases, beam, 1.0)
+
+
+@pytest.mark.parametrize("beam", [1, 2, 3, 7])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+def test_sentences_without_phrases_come_out_as_from_beam_search(table_model, beam, alpha):
+    model, tables, limits = table_model(9), [11, 12, 13, 14], [4, 0, 9, 6]
+    shared = {"num_sentences": 4, "beam": beam, "bos": BOS, "eos": EOS, "alpha": alpha, "device": "cpu"}
+    expected = beam_search(
+        model.step, model.start(tables), max_lengths=torch.tensor(limits), banned=BANNED, n_best=1, **shared
+    )
+    found = search(model, tables, limits, [[]] * 4, beam=beam, alpha=alpha, n_best=1)
+    assert [[one.ids for one in best] for best in found] == [[one.ids for one in best] for best in expected]
+    for (one,), (other,) in zip(found, expected, strict=True):
+        assert (one.score, one.normalised_score) == (other.score, other.normalised_score)
+
+
+@pytest.mark.parametrize("beam", [1, 3, 6])
+def test_sentences_searched_together_come_out_as_alone(table_model, beam):
+    tables, limits = [41, 42, 43, 44, 45], [8, 6, 3, 0, 9]
+    phrases = [[[4, 6]], [[5], [1, 1]], [], [], [[8, 8, 4]]]
+    model = table_model(9)
+    together = search(model, tables, limits, phrases, beam=beam)
+    alone = [
+        search(model, [table], [limit], [own], beam=beam)[0]
+        for table, limit, own in zip(tables, limits, phrases, strict=True)
+    ]
+    assert together == alone
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+@pytest.mark.parametrize("n_best", [1, 3])
+def test_stopping_early_gives_the_same_best_hypotheses_as_going_on(table_model, alpha, n_best):
+    tables, limits, phrases = list(range(6)), [9] * 6, [[[4, 6]], [[5], [1, 1]], [], [[6]], [[1]], [[5, 5]]]
+    patient, hasty = table_model(7), table_model(7)
+    all_of_them = search(patient, tables, limits, phrases, beam=6, alpha=alpha)
+    found = search(hasty, tables, limits, phrases, beam=6, alpha=alpha, n_best=n_best)
+    assert found == [best[:n_best] for best in all_of_them]
+    assert sum(hasty.calls) <= sum(patient.calls)
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+def test_phrases_that_just_fit_are_all_there_however_unlikely(table_model, beam):
+    model = table_model(8)
+    true_logits = model.logits
+    model.logits = lambda table, prefix: true_logits(table, prefix) - 30 * torch.eye(8)[4] - 30 * torch.eye(8)[6]
+    phrases = [[4, 6, 4, 4], [6, 5], [6]]
+    (found,) = search(model, [3], [6], [phrases], beam=beam)
+    for hypothesis in found:
+        assert all(contains(hypothesis.ids, phrase) for phrase in phrases)
+    assert {tuple(hypothesis.ids) for hypothesis in found} <= {(4, 6, 4, 4, 6, 5), (6, 5, 4, 6, 4, 4)}
+    assert found
+
+
+def test_rules_see_the_prefixes_and_their_sentences(table_model):
+    model, seen = table_model(7), []
+
+    def no_token_twice_in_sentence_1(log_probs, prefixes):
+        seen.append((prefixes.tokens.tolist(), prefixes.sentences.tolist()))
+        for row, (tokens, sentence) in enumerate(zip(*seen[-1], strict=True)):
+            if sentence == 1:
+                log_probs[row, tokens] = -math.inf
+        return log_probs
+
+    phrases = [[[4]], [[4]], []]
+    free = search(model, [1, 2, 3], [5, 5, 0], phrases, beam=20)
+    ruled = search(model, [1, 2, 3], [5, 5, 0], phrases, beam=20, rules=[no_token_twice_in_sentence_1])
+    assert ruled[0] == free[0]
+    assert all(len(set(one.ids)) == len(one.ids) for one in ruled[1])
+    assert any(len(set(one.ids)) < len(one.ids) for one in free[1])
+    assert seen[0] == ([[], [], []], [0, 1, 2])
+    assert all(set(sentences) == {0, 1} for _, sentences in seen[1:3])
+
+
+def test_a_phrase_that_a_rule_forbids_gives_no_hypothesis(table_model):
+    def never_four(log_probs, prefixes):
+        log_probs[:, 4] = -math.inf
+        return log_probs
+
+    assert search(table_model(6), [0, 1], [3, 3], [[[4]], [[4, 1]]], beam=3, rules=[never_four]) == [[], []]
+
+
+def test_nothing_to_search_and_scores_that_are_no_numbers_give_no_hypothesis(table_model):
+    model = table_model(6)
+    assert search(model, [], [], [], beam=3) == []
+    model.logits = lambda table, prefix: torch.full((6,), math.nan)
+    assert search(model, [0, 1], [3, 5], [[[4]], []], beam=2) == [[], []]
+
+
+@pytest.mark.parametrize("phrases", PHRASE_SETS, ids=str)
+def test_progress_knows_what_is_missing_from_every_sequence(table_model, phrases):
+    for ids in table_model(6).all_sequences(0, 5, 0.0, BANNED):
+        progress = Progress.start(phrases)
+        for token in ids:
+            progress = progress.steps.get(token, progress.broken_off)
+        assert progress.needed == missing_tokens(ids, phrases)
+        assert bool(progress.missing) != all(contains(ids, phrase) for phrase in phrases)
+
+
+def test_phrases_need_room_for_all_tokens_but_those_within_others(table_model):
+    assert tokens_needed([]) == 0
+    assert tokens_needed([[4, 5], [4, 5], [5], [1, 1]]) == 4
+    model = table_model(6)
+    assert search(model, [0], [4], [[[4, 5], [5], [1, 1]]], beam=3)[0]
+    with pytest.raises(ValueError, match=r"phrases=\[\[4, 5\], \[5\], \[1, 1\]\] need 4 tokens, but at most 3"):
+        search(model, [0], [3], [[[4, 5], [5], [1, 1]]], beam=3)
+
+
+def test_impossible_phrases_and_senseless_settings_are_refused(table_model):
+    with pytest.raises(ValueError, match="every phrase needs a token"):
+        search(table_model(6), [0], [3], [[[4], []]], beam=3)
+    with pytest.raises(ValueError, match=r"never produced: \[2, 3\]"):
+        search(table_model(6), [0, 1], [3, 3], [[[4, EOS]], [[BOS]]], beam=3)
+    with pytest.raises(ValueError, match=r"beam=3 n_best=4 alpha=1.0: needs 1 <= n_best <= beam"):
+        search(table_model(6), [0], [3], [[]], beam=3, n_best=4)
+    with pytest.raises(ValueError, match=r"beam=3 n_best=3 alpha=-0.5: .* alpha >= 0"):
+        search(table_model(6), [0], [3], [[]], beam=3, alpha=-0.5)
