@@ -1,22 +1,19 @@
 """The command line `seq2seq`: reads options, assembles, reports. What is slow to import is imported where needed."""
 
 import itertools
-import json
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seq2seq import options
+from seq2seq import jobs, options
 from seq2seq.errors import UserError
-from seq2seq.files import count_lines, find_model, open_output, read_lines
+from seq2seq.files import find_model, open_output, read_lines
 
 if TYPE_CHECKING:
-    from seq2seq.translator import Translation
+    from seq2seq.translator import Translator
 
 TRANSLATE_HELP = "\n\n".join(
     (
@@ -28,7 +25,11 @@ TRANSLATE_HELP = "\n\n".join(
         'With --n-best N every input gives up to N lines "number ||| translation ||| normalised score", best first; '
         "the first input is number 1.",
         "With --json every input gives one object: line, source, translation, score (sum of log-probabilities, nats), "
-        "normalised_score (score / length^α) and n_best; scores against references are then one object on stderr.",
+        "normalised_score (score / length^α), alignment ([source word, target word] from 0) "
+        "and n_best; scores against references are then one object on stderr.",
+        "--model given several times is an ensemble. An --input that ends in .srt .po .xliff .tmx .html or .md is "
+        "translated as a document, its markup kept, into --output.",
+        "An --output that was broken off goes on with --resume, and comes out as if nothing had happened.",
         "A line too long for the model is translated in pieces, with a warning. What goes wrong is told in one line on "
         "stderr, and the exit status is not 0.",
     )
@@ -39,11 +40,28 @@ EVALUATE_HELP = """Score a finished translation: BLEU, chrF++ and TER, with sacr
 
 [bold]seq2seq evaluate --hypotheses out.es --testset wmt13 --json[/bold]
 """
+SCORE_HELP = """Score given translations by a model: sum of log-probabilities (nats), and the same / length^α.
+
+[bold]seq2seq score --input in.en --translations out.es[/bold]   a line each: score TAB normalised score
+
+[bold]seq2seq score --input in.en --translations out.es --json --per-token[/bold]   and tokens, and alignment
+"""
+EXPORT_HELP = """Write a model as a folder that another program translates with by itself.
+
+[bold]seq2seq export ctranslate2 --quantization int8 --output FOLDER[/bold]   float32, int8 or float16
+
+[bold]seq2seq export huggingface --output FOLDER[/bold]   a MarianMTModel with its tokenizer
+"""
 INTERRUPTED = 130  # exit status after Ctrl-C, by which Typer replaces the exception
+SEARCH_OPTIONS = (  # those that are settings of the search under the same name
+    *("beam", "length_penalty", "max_length", "max_length_ratio", "min_length", "min_length_ratio"),
+    *("no_repeat_ngram", "repetition_penalty", "coverage_penalty", "groups", "diversity", "batch_tokens"),
+    *("temperature", "top_k", "top_p", "seed", "mbr"),
+)
 
 app = typer.Typer(
     name="seq2seq",
-    help="Translate with the models that train.py makes, and score translations.",
+    help="Translate with the models that train.py makes, score translations, and take models elsewhere.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -56,38 +74,71 @@ translate_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False
 @translate_app.command(help=TRANSLATE_HELP)
 def translate(
     texts: options.Texts = None,
-    model: options.Model = None,
+    model: options.Models = None,
     input_: options.Input = None,
     output: options.Output = None,
+    resume: options.Resume = False,
+    interactive: options.Interactive = False,
     n_best: options.NBest = 1,
     as_json: options.AsJson = False,
     beam: options.Beam = None,
     length_penalty: options.LengthPenalty = None,
     max_length: options.MaxLength = None,
+    max_length_ratio: options.MaxLengthRatio = None,
+    min_length: options.MinLength = None,
+    min_length_ratio: options.MinLengthRatio = None,
+    no_repeat_ngram: options.NoRepeatNgram = None,
+    repetition_penalty: options.RepetitionPenalty = None,
+    coverage_penalty: options.CoveragePenalty = None,
+    groups: options.Groups = None,
+    diversity: options.Diversity = None,
     batch_tokens: options.BatchTokens = None,
     device: options.Device = "auto",
+    engine: options.Engine = options.EngineName.pytorch,
+    quantization: options.Quantization = options.Precision.int8,
+    sampling: options.Sampling = False,
+    temperature: options.Temperature = None,
+    top_k: options.TopK = None,
+    top_p: options.TopP = None,
+    seed: options.Seed = None,
+    mbr: options.Mbr = None,
+    prefix: options.Prefix = "",
+    phrase: options.Phrase = None,
+    ban: options.Ban = None,
+    glossary: options.Glossary = None,
     reference: options.Reference = None,
     testset: options.TestSet = None,
     debug: options.Debug = False,
 ) -> None:
     """Translate what the options name and score it if there are references."""
-    _check_sources(texts, input_, reference, testset)
-    sources, total, references = _read(texts, input_, reference)
-    folder = find_model(model)
-    with open_output(output) as write:
-        from seq2seq.translator import Translator  # takes seconds to import: not before the input is known to be good
-
-        translator = Translator.load(folder, device)
-        settings = translator.settings(beam, length_penalty, max_length, batch_tokens)
-        if testset is not None:
-            sources, references = _load_testset(testset, translator.src_lang, translator.tgt_lang)
-            total = len(sources)
-        to_translate, to_show = itertools.tee(sources)
-        with _progress(total, shown=not texts and (output is not None or not sys.stdout.isatty())) as advance:
-            found = translator.stream(to_translate, settings, n_best=n_best, on_progress=advance)
-            kept = _write(write, zip(to_show, found, strict=True), n_best, as_json, keep=references is not None)
-    if references is not None:
-        _report(kept, references, as_json, to_stderr=True)
+    given = {name: value for name, value in locals().items() if value not in (None, "", False, [])}
+    jobs.check_sources(texts, input_, output, reference, testset, resume=resume, interactive=interactive)
+    changes: dict[str, Any] = {name: given[name] for name in SEARCH_OPTIONS if name in given}
+    changes |= {"sampling": True} if sampling else {}
+    lines = jobs.read(texts, input_, reference)
+    terms = jobs.read_glossary(glossary)
+    folders = [find_model(one) for one in model or [None]]
+    made_of = None
+    if input_ is not None and input_.is_file() and not jobs.is_document(input_):
+        kept_out = ("output", "resume", "reference", "device", "debug", "model")
+        plain = {name: str(value) for name, value in given.items() if name not in kept_out}
+        made_of = {"model": jobs.fingerprint(folders), **plain}
+    with open_output(None if input_ and jobs.is_document(input_) else output, made_of, resume=resume) as out:
+        translator = load(folders, device, engine, quantization)  # slow: not before the input is known to be good
+        settings = translator.settings(**changes)
+        job = jobs.Job(translator, settings, n_best, as_json, prefix, phrase or [], ban or [], terms)
+        if interactive:
+            jobs.converse(job)
+        elif input_ is not None and jobs.is_document(input_):
+            count = jobs.translate_document(job, input_, output)
+            print(f"{output}: {count} texts translated", file=sys.stderr)
+        else:
+            if testset is not None:
+                lines = jobs.read_testset(testset, translator.src_lang, translator.tgt_lang)
+            shown = not texts and (output is not None or not sys.stdout.isatty())
+            kept = jobs.translate(job, lines, out, shown=shown)
+            if lines.references is not None:
+                jobs.report(kept, lines.references, as_json, to_stderr=True)
 
 
 @app.command(help=EVALUATE_HELP)
@@ -104,8 +155,85 @@ def evaluate(
     if (reference is None) == (testset is None):
         raise typer.BadParameter("give --reference FILE or --testset NAME")
     found = list(read_lines(hypotheses))
-    references = _load_testset(testset, src_lang, tgt_lang)[1] if testset else list(read_lines(reference))
-    _report(found, references, as_json, to_stderr=False)
+    references = jobs.read_testset(testset, src_lang, tgt_lang).references if testset else list(read_lines(reference))
+    jobs.report(found, references or [], as_json, to_stderr=False)
+
+
+@app.command(help=SCORE_HELP)
+def score(
+    input_: options.Sources,
+    translations: options.Translations,
+    model: options.Models = None,
+    output: options.Output = None,
+    as_json: options.AsJson = False,
+    per_token: options.PerToken = False,
+    length_penalty: options.LengthPenalty = None,
+    batch_tokens: options.BatchTokens = None,
+    device: options.Device = "auto",
+    debug: options.Debug = False,
+) -> None:
+    """Let a model read translations."""
+    from seq2seq.evaluation.metrics import require_same_length
+
+    sources, targets = list(read_lines(input_)), list(read_lines(translations))
+    require_same_length(len(sources), len(targets), "input")
+    folders = [find_model(one) for one in model or [None]]
+    with open_output(output) as out:
+        translator = load(folders, device, options.EngineName.pytorch, options.Precision.float32)
+        changes = {"length_penalty": length_penalty, "batch_tokens": batch_tokens}
+        for number, reading in enumerate(translator.score(sources, targets, align=as_json, **changes), start=1):
+            out(jobs.show_reading(number, reading, as_json=as_json, per_token=per_token))
+
+
+@app.command(help=EXPORT_HELP)
+def export(
+    format_: options.ExportFormat,
+    output: options.NewFolder,
+    model: options.OneModel = None,
+    quantization: options.Quantization = options.Precision.float32,
+    debug: options.Debug = False,
+) -> None:
+    """Write a model for another program."""
+    folder = find_model(model)
+    with jobs.needing("ctranslate2" if format_ is options.ExportName.ctranslate2 else "huggingface"):
+        if format_ is options.ExportName.ctranslate2:
+            from seq2seq.export.ctranslate2 import export_ctranslate2
+
+            export_ctranslate2(folder, output, quantization.value)
+        else:
+            from seq2seq.export.huggingface import export_huggingface
+
+            export_huggingface(folder, output)
+    print(f"{output}: {folder} for {format_.value}", file=sys.stderr)
+
+
+def load(folders: list[Path], device: str, engine: options.EngineName, quantization: options.Precision) -> "Translator":
+    """Read the model or models, for the engine asked for.
+
+    Raises:
+        UserError: one is missing or damaged, or the engine cannot use it.
+    """
+    from seq2seq.translator import Translator
+
+    if engine is options.EngineName.pytorch:
+        return Translator.load(folders, device)
+    if len(folders) > 1:
+        raise UserError(f"{len(folders)} models: only the pytorch engine translates with an ensemble")
+    with jobs.needing("ctranslate2"):
+        from seq2seq.config import DataConfig
+        from seq2seq.device import choose_device
+        from seq2seq.export.ctranslate2 import cached_export
+        from seq2seq.export.ctranslate2_engine import load_export
+        from seq2seq.export.folder import is_export
+
+        (folder,) = folders
+        if not is_export(folder):
+            folder = cached_export(folder, quantization.value, DataConfig().cache)
+        found = load_export(folder, choose_device(device))
+    config = found.config
+    return Translator(
+        found.engine, found.tokenizer, search=config.search, src_lang=config.src_lang, tgt_lang=config.tgt_lang
+    )
 
 
 def main(application: typer.Typer = app) -> None:
@@ -131,96 +259,3 @@ class _OneLine(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         print(f"{record.levelname.lower()}: {record.getMessage()}", file=sys.stderr)
-
-
-def _check_sources(texts: list[str] | None, input_: Path | None, reference: Path | None, testset: str | None) -> None:
-    given = sum(bool(source) for source in (texts, input_, testset))
-    if given > 1:
-        raise typer.BadParameter("sentences, --input and --testset exclude each other: give one of them")
-    if reference and testset:
-        raise typer.BadParameter("--testset brings its own references: leave out --reference")
-    if not given and sys.stdin.isatty():
-        raise typer.BadParameter("nothing to translate: give a sentence, --input FILE, or text on stdin")
-
-
-def _read(
-    texts: list[str] | None, input_: Path | None, reference: Path | None
-) -> tuple[Iterable[str], int | None, list[str] | None]:
-    """Give the sources, their number if known, and the references; a regular file is checked here, read later."""
-    references = None if reference is None else list(read_lines(reference))
-    if texts:
-        for number, text in enumerate(texts, start=1):
-            if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-                raise UserError(f"sentence {number} is not UTF-8: set a UTF-8 locale, or use --input")
-        sources, total = texts, len(texts)
-    elif input_ is not None and input_.is_file():
-        sources, total = read_lines(input_), count_lines(input_)
-    elif references is not None or input_ is not None:
-        sources = list(read_lines(input_))
-        total = len(sources)
-    else:
-        sources, total = read_lines(None), None
-    if references is not None and total is not None:
-        from seq2seq.evaluation.metrics import require_same_length
-
-        require_same_length(total, len(references), "input")
-    return sources, total, references
-
-
-def _load_testset(name: str, src_lang: str, tgt_lang: str) -> tuple[list[str], list[str]]:
-    from seq2seq.evaluation.testsets import load_testset
-
-    return load_testset(name, src_lang, tgt_lang)
-
-
-def _write(
-    write: Callable[[str], object],
-    translated: "Iterable[tuple[str, Sequence[Translation]]]",
-    n_best: int,
-    as_json: bool,
-    *,
-    keep: bool,
-) -> list[str]:
-    """Write every source's translations in the format asked for; gives the best of each, if they are to be kept."""
-    kept = []
-    for number, (source, best) in enumerate(translated, start=1):
-        if as_json:
-            plain = [
-                {"translation": one.text, "score": one.score, "normalised_score": one.normalised_score} for one in best
-            ]
-            write(json.dumps({"line": number, "source": source, **plain[0], "n_best": plain}, ensure_ascii=False))
-        elif n_best > 1:
-            for one in best:
-                write(f"{number} ||| {one.text} ||| {one.normalised_score:.4f}")
-        else:
-            write(best[0].text)
-        if keep:
-            kept.append(best[0].text)
-    return kept
-
-
-def _report(translations: list[str], references: list[str], as_json: bool, *, to_stderr: bool) -> None:
-    from rich.console import Console
-
-    from seq2seq.evaluation.metrics import score
-
-    scores = score(translations, references)
-    if as_json:
-        print(json.dumps(scores.to_dict(), ensure_ascii=False), file=sys.stderr if to_stderr else sys.stdout)
-    else:
-        Console(stderr=to_stderr).print(scores.table())
-
-
-@contextmanager
-def _progress(total: int | None, *, shown: bool) -> "Iterator[Callable[[int], object] | None]":
-    """Show a bar on stderr if that is a terminal; gives the function that advances it by a number of lines."""
-    if not (shown and sys.stderr.isatty()):
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("translating"), BarColumn(), MofNCompleteColumn(), TextColumn("lines"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("translating", total=total)
-        yield lambda count: progress.advance(task, count)

@@ -138,20 +138,40 @@ class ModelConfig:
 
 @dataclass(kw_only=True)
 class SearchConfig:
-    """Beam search, in training's validation and as the bundle's default."""
+    """How translations are searched: in training's validation, and as the bundle's default."""
 
     beam: int = 5
     length_penalty: float = 1.0  # α in score / length^α, length counting EOS
-    max_length_ratio: float = 1.5  # at most ratio · source tokens + offset target tokens
-    max_length_offset: int = 8
+    max_length_ratio: float = 2.0  # at most ratio · source tokens + offset target tokens
+    max_length_offset: int = 20
+    min_length_ratio: float = 0.0  # at least ratio · source tokens + min_length target tokens
+    min_length: int = 0
+    no_repeat_ngram: int = 0  # no sequence of so many tokens twice; 0 = off
+    repetition_penalty: float = 1.0  # factor on log-probabilities of tokens that were there before
+    coverage_penalty: float = 0.0  # β of Wu et al. 2016, for source tokens attended to too little
+    groups: int = 1  # of diverse beam search, beam / groups hypotheses each
+    diversity: float = 0.5  # nats off a token for every earlier group that chose it
+    sampling: bool = False  # draw tokens instead of searching
+    temperature: float = 1.0  # of the drawn distribution
+    top_k: int = 0  # draw from the k likeliest tokens; 0 = all
+    top_p: float = 1.0  # draw from the likeliest tokens of so much probability together
+    seed: int = 1
+    mbr: int = 0  # hypotheses from which the one of least expected risk is chosen; 0 = off
     batch_tokens: int = 4096  # source tokens a batch, times the beam, padding included
 
     def __post_init__(self) -> None:
-        require_at_least("search.beam", self.beam, 1)
-        require_at_least("search.length_penalty", self.length_penalty, 0)
-        require_at_least("search.max_length_ratio", self.max_length_ratio, 0)
-        require_at_least("search.max_length_offset", self.max_length_offset, 1)
-        require_at_least("search.batch_tokens", self.batch_tokens, 1)
+        for key in ("length_penalty", "max_length_ratio", "min_length_ratio", "min_length", "no_repeat_ngram"):
+            require_at_least(f"search.{key}", getattr(self, key), 0)
+        for key in ("coverage_penalty", "diversity", "top_k", "mbr", "seed"):
+            require_at_least(f"search.{key}", getattr(self, key), 0)
+        for key in ("beam", "max_length_offset", "groups", "repetition_penalty", "batch_tokens"):
+            require_at_least(f"search.{key}", getattr(self, key), 1)
+        require(
+            self.beam % self.groups == 0,
+            f"search.beam={self.beam} must be a multiple of search.groups={self.groups}",
+        )
+        require(self.temperature > 0, f"search.temperature={self.temperature} must be greater than 0")
+        require(0 < self.top_p <= 1, f"search.top_p={self.top_p} must be in (0, 1]")
 
 
 @dataclass(kw_only=True)

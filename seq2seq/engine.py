@@ -1,9 +1,10 @@
 """Source ids to hypotheses with one model: batches by length, precision, memory; knows no text."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -12,12 +13,37 @@ from torch import Tensor
 from seq2seq.config import SearchConfig
 from seq2seq.device import is_out_of_memory
 from seq2seq.errors import UserError
-from seq2seq.search.beam import beam_search
+from seq2seq.search.beam import Coverage, beam_search
+from seq2seq.search.constraints import constrained_beam_search, tokens_needed
+from seq2seq.search.diverse import diverse_beam_search
 from seq2seq.search.greedy import greedy_search
+from seq2seq.search.rules import BannedPhrases, ForcedPrefix, MinimumLength, NoRepeatNgram, RepetitionPenalty, Rule
+from seq2seq.search.sampling import sample_search
 from seq2seq.search.step import Hypothesis
 from seq2seq.text.vocab import BOS, EOS, PAD, UNK
 
+NEVER = (PAD, UNK, BOS)  # produced
+
 log = logging.getLogger(__name__)
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text to translate, and what its translation has to look like; all ids are without EOS."""
+
+    ids: list[int]
+    prefix: Sequence[int] = ()  # that the translation begins with
+    phrases: Sequence[Sequence[int]] = ()  # that must appear in it
+    key: int = 0  # what samples are drawn by, beside the seed
+
+
+@dataclass(frozen=True)
+class Forced:
+    """What the model thinks of a given translation."""
+
+    log_probs: list[float]  # of every token, EOS last (nats)
+    attention: Float[Tensor, "t s"] | None  # of every token to the source's, EOS of both last; None: not watched
 
 
 @runtime_checkable
@@ -40,52 +66,95 @@ class EncoderDecoder(Protocol):
 
 
 class Engine:
-    """Searches translations of any number of sources, in batches that fit into memory."""
+    """Searches translations of any number of sources, in batches that fit into memory.
+
+    Attributes:
+        can_force: whether it can `force`.
+    """
+
+    can_force = True
 
     def __init__(self, model: EncoderDecoder, device: torch.device, dtype: torch.dtype) -> None:
         """Wrap a model that is on device; dtype is that of its matrix products."""
         self.model, self.device, self.dtype = model, device, dtype
 
     def search(
-        self, sources: Sequence[list[int]], settings: SearchConfig, n_best: int
+        self,
+        sources: Sequence[Source],
+        settings: SearchConfig,
+        n_best: int,
+        banned: Sequence[Sequence[int]] = (),
     ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
         """Search the n best translations of every source, longest first; yields (source index, hypotheses) by batch.
 
         Batches shrink for good when memory runs out.
 
         Args:
-            sources: ids without EOS.
-            settings: beam, length penalty, limits and batch size.
-            n_best: hypotheses wanted of each source, at most the beam.
+            sources: what to translate.
+            settings: how, and the batch size.
+            n_best: hypotheses wanted of each source, at most the beam; with sampling, their number.
+            banned: sequences of ids that appear in no translation.
 
         Raises:
-            UserError: one source alone exceeds the memory, or the model computes NaN.
+            UserError: one source alone exceeds the memory, no translation is as it has to be, or the model gives NaN.
         """
-        waiting = sorted(range(len(sources)), key=lambda index: len(sources[index]), reverse=True)
-        budget = settings.batch_tokens
+        rows = n_best if settings.sampling else settings.beam
+        lengths = [len(source.ids) + 1 for source in sources]
+        for batch, found in self._batches(
+            lengths,
+            settings.batch_tokens // rows,
+            lambda batch: self._search([sources[index] for index in batch], settings, n_best, banned),
+        ):
+            yield list(zip(batch, found, strict=True))
+
+    def force(
+        self, sources: Sequence[list[int]], targets: Sequence[list[int]], batch_tokens: int, *, watch: bool = False
+    ) -> Iterator[list[tuple[int, Forced]]]:
+        """Let the model read given translations; yields (index, what it thinks) by batch.
+
+        Args:
+            sources: ids without EOS.
+            targets: of their translations, likewise.
+            batch_tokens: positions of the longer side computed at once, padding included.
+            watch: whether to give attention, too.
+
+        Raises:
+            UserError: one pair alone exceeds the memory.
+        """
+        lengths = [max(len(src), len(tgt)) + 1 for src, tgt in zip(sources, targets, strict=True)]
+        for batch, found in self._batches(
+            lengths,
+            batch_tokens,
+            lambda batch: self._force([sources[i] for i in batch], [targets[i] for i in batch], watch),
+        ):
+            yield list(zip(batch, found, strict=True))
+
+    def _batches(
+        self, lengths: Sequence[int], budget: int, compute: Callable[[list[int]], list[R]]
+    ) -> Iterator[tuple[list[int], list[R]]]:
+        """Compute on all, longest first, in batches of `budget` tokens with padding; less when memory runs out."""
+        waiting = sorted(range(len(lengths)), key=lambda index: lengths[index], reverse=True)
         while waiting:
-            longest = len(sources[waiting[0]])
-            cost = (longest + 1) * settings.beam  # of every source in the batch, since all are padded to the longest
-            batch = waiting[: max(1, budget // cost)]
-            hypotheses = self._search_or_none([sources[index] for index in batch], settings, n_best)
-            if hypotheses is not None:
-                yield list(zip(batch, hypotheses, strict=True))
+            longest = lengths[waiting[0]]
+            batch = waiting[: max(1, budget // longest)]
+            found = self._or_none(compute, batch)
+            if found is not None:
+                yield batch, found
                 waiting = waiting[len(batch) :]
             elif len(batch) == 1:
                 raise UserError(
-                    f"a text of {longest} tokens does not fit into the memory of {self.device} with "
-                    f"beam={settings.beam}: use a smaller beam or max_length, or another device"
+                    f"a text of {longest} tokens does not fit into the memory of {self.device}: use a smaller beam or "
+                    "max_length, or another device"
                 )
             else:
-                budget = len(batch) // 2 * cost
-                log.warning("out of memory: going on with batches of %d tokens (batch_tokens)", budget)
+                budget = len(batch) // 2 * longest
+                log.warning("out of memory: going on with batches of %d texts (batch_tokens)", len(batch) // 2)
 
-    def _search_or_none(
-        self, ids: list[list[int]], settings: SearchConfig, n_best: int
-    ) -> list[list[Hypothesis]] | None:
-        """Search one batch; None when the memory does not suffice."""
+    def _or_none(self, compute: Callable[[list[int]], list[R]], batch: list[int]) -> list[R] | None:
+        """Compute one batch; None when the memory does not suffice."""
         try:
-            return self._search(ids, settings, n_best)
+            with self._inference():
+                return compute(batch)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -93,23 +162,64 @@ class Engine:
             torch.cuda.empty_cache()  # only now: the exception held the tensors
         return None
 
-    def _search(self, ids: list[list[int]], settings: SearchConfig, n_best: int) -> list[list[Hypothesis]]:
-        lengths = torch.tensor([len(row) for row in ids])
-        src = torch.full((len(ids), int(lengths.max()) + 1), PAD)
-        for row, row_ids in zip(src, ids, strict=True):
-            row[: len(row_ids) + 1] = torch.tensor([*row_ids, EOS])
-        max_lengths = (lengths * settings.max_length_ratio + settings.max_length_offset).long().to(self.device)
-        options = {"num_sentences": len(ids), "bos": BOS, "eos": EOS, "max_lengths": max_lengths, "device": self.device}
-        options |= {"alpha": settings.length_penalty, "banned": (PAD, UNK, BOS)}
-        with self._inference():
-            state = self.model.encode(src.to(self.device))
-            if settings.beam == 1:
-                found = greedy_search(self._step, state, **options)
-            else:
-                found = beam_search(self._step, state, beam=settings.beam, n_best=n_best, **options)
+    def _search(
+        self, sources: list[Source], settings: SearchConfig, n_best: int, banned: Sequence[Sequence[int]]
+    ) -> list[list[Hypothesis]]:
+        lengths = torch.tensor([len(source.ids) for source in sources])
+        prefixes = torch.tensor([len(source.prefix) for source in sources])
+        longest = (lengths * settings.max_length_ratio + settings.max_length_offset).long().maximum(prefixes)
+        shortest = (lengths * settings.min_length_ratio + settings.min_length).long().minimum(longest)
+        rules = _rules(sources, settings, shortest, banned)
+        phrases = [source.phrases for source in sources]
+        for limit, of_source in zip(longest.tolist(), phrases, strict=True):
+            if (needed := tokens_needed(of_source)) > limit:
+                raise UserError(
+                    f"phrases of {needed} tokens do not fit into {limit}: raise max_length, or ask for fewer"
+                )
+        src = self._padded([[*source.ids, EOS] for source in sources])
+        state = self.model.encode(src)
+        options: dict[str, Any] = {"num_sentences": len(sources), "bos": BOS, "eos": EOS, "device": self.device}
+        options |= {"max_lengths": longest.to(self.device), "alpha": settings.length_penalty}
+        options |= {"banned": NEVER, "rules": rules}
+        wide = {"beam": settings.beam, "n_best": n_best}
+        if settings.sampling:
+            drawn = {key: getattr(settings, key) for key in ("temperature", "top_k", "top_p", "seed")}
+            keys = [source.key for source in sources]
+            found = sample_search(self._step, state, samples=n_best, keys=keys, **drawn, **options)
+        elif any(phrases):
+            found = constrained_beam_search(self._step, state, phrases=phrases, **wide, **options)
+        elif settings.groups > 1:
+            apart = {"groups": settings.groups, "diversity": settings.diversity}
+            found = diverse_beam_search(self._step, state, **apart, **wide, **options)
+        elif settings.coverage_penalty:
+            coverage = Coverage(settings.coverage_penalty, (src == PAD).float(), _last_attention)
+            found = beam_search(self._step, state.watching(), coverage=coverage, **wide, **options)
+        elif settings.beam == 1:
+            found = greedy_search(self._step, state, **options)
+        else:
+            found = beam_search(self._step, state, **wide, **options)
         if not all(found):
+            if rules or any(phrases):
+                raise UserError("a text has no translation that begins, contains and leaves out what it has to")
             raise UserError("the model's scores are not numbers (NaN): its weights are damaged, train it again")
         return found
+
+    def _force(self, sources: list[list[int]], targets: list[list[int]], watch: bool) -> list[Forced]:
+        state = self.model.encode(self._padded([[*ids, EOS] for ids in sources]))
+        tgt_in, tgt_out = self._padded([[BOS, *ids] for ids in targets]), self._padded([[*ids, EOS] for ids in targets])
+        logits, state = self.model.decode(tgt_in, state.watching() if watch else state)
+        log_probs = logits.float().log_softmax(-1).gather(-1, tgt_out[:, :, None])[:, :, 0].tolist()
+        forced = []
+        for row, (src, tgt) in enumerate(zip(sources, targets, strict=True)):
+            attention = state.attention[row, : len(tgt) + 1, : len(src) + 1].float().cpu() if watch else None
+            forced.append(Forced(log_probs[row][: len(tgt) + 1], attention))
+        return forced
+
+    def _padded(self, rows: list[list[int]]) -> Int[Tensor, "n t"]:
+        padded = torch.full((len(rows), max(map(len, rows))), PAD)
+        for row, ids in zip(padded, rows, strict=True):
+            row[: len(ids)] = torch.tensor(ids)
+        return padded.to(self.device)
 
     def _step(self, last: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
         logits, state = self.model.decode(last[:, None], state)
@@ -130,3 +240,25 @@ class Engine:
                 yield
         finally:
             self.model.train(was_training)
+
+
+def _last_attention(state: Any) -> Float[Tensor, "n s"]:
+    return state.attention[:, -1].float()
+
+
+def _rules(
+    sources: list[Source], settings: SearchConfig, shortest: Int[Tensor, " b"], banned: Sequence[Sequence[int]]
+) -> list[Rule]:
+    """What is asked for and nothing else; a forced prefix comes last, over all others."""
+    rules: list[Rule] = []
+    if settings.repetition_penalty != 1:
+        rules.append(RepetitionPenalty(settings.repetition_penalty))
+    if settings.no_repeat_ngram:
+        rules.append(NoRepeatNgram(settings.no_repeat_ngram))
+    if banned:
+        rules.append(BannedPhrases(banned))
+    if bool(shortest.any()):
+        rules.append(MinimumLength(shortest, EOS))
+    if any(source.prefix for source in sources):
+        rules.append(ForcedPrefix([source.prefix for source in sources]))
+    return rules

@@ -1,9 +1,11 @@
 """Lines in, lines out, and where the newest model is; knows no model and no command line."""
 
+import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from io import BufferedIOBase
 from pathlib import Path
 from typing import BinaryIO
 
@@ -34,31 +36,112 @@ def count_lines(path: Path) -> int:
     return sum(1 for _ in read_lines(path))
 
 
-@contextmanager
-def open_output(path: Path | None) -> Iterator[Callable[[str], object]]:
-    """Give a function that writes one line (UTF-8, LF); path None is standard output.
+class Output:
+    """Writes lines (UTF-8, LF) when called.
 
-    A file appears under its name only when all lines are written; an error leaves what was there before.
+    Attributes:
+        inputs: how many inputs' lines were there before, from a run that was broken off.
+    """
+
+    def __init__(self, file: BinaryIO | BufferedIOBase, path: Path | None = None) -> None:
+        self.file, self.path, self.inputs = file, path, 0
+
+    def __call__(self, line: str) -> None:
+        """Write one line."""
+        with _naming(self.path):
+            self.file.write(_encode(line))
+
+    def commit(self, inputs: int) -> None:
+        """Hear that all lines of so many inputs, from the beginning, are written."""
+
+
+class ResumableOutput(Output):
+    """Remembers how far it is, in FILE.progress beside FILE.partial, so that a killed run can go on.
+
+    Lines count when `commit` has returned after them.
+    """
+
+    def __init__(self, path: Path, made_of: Mapping[str, object], *, resume: bool) -> None:
+        """Begin, or with resume go on.
+
+        Raises:
+            UserError: the file cannot be written, there is nothing to go on from, or that was made of something else.
+        """
+        self.made_of = json.loads(json.dumps(made_of))
+        self.partial, self._progress = path.with_name(path.name + ".partial"), path.with_name(path.name + ".progress")
+        inputs, size = self._begun() if resume else (0, 0)
+        with _naming(path):
+            file = self.partial.open("r+b" if resume else "wb")
+            file.truncate(size)
+            file.seek(size)
+        super().__init__(file, path)
+        self.commit(inputs)
+
+    def _begun(self) -> tuple[int, int]:
+        """How many inputs and bytes an earlier run had committed."""
+        try:
+            progress = json.loads(self._progress.read_text(encoding="utf-8"))
+            inputs, size, made_of = int(progress["inputs"]), int(progress["bytes"]), dict(progress["made_of"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"nothing to resume: {self._progress} cannot be read; leave out --resume") from error
+        for key in made_of | self.made_of:
+            was, now = made_of.get(key), self.made_of.get(key)
+            if was != now:
+                raise UserError(f"{self.partial} was made with {key}={was}, not {now}: --resume it with the same")
+        if not self.partial.is_file() or self.partial.stat().st_size < size:
+            raise UserError(f"{self.partial} is shorter than {self._progress} says: leave out --resume to begin anew")
+        return inputs, size
+
+    def commit(self, inputs: int) -> None:
+        """Put on record that all lines of so many inputs, from the beginning, are written."""
+        self.inputs = inputs
+        with _naming(self.path):
+            self.file.flush()
+            progress = {"inputs": inputs, "bytes": self.file.tell(), "made_of": self.made_of}
+            draft = self._progress.with_name(self._progress.name + ".tmp")
+            draft.write_text(json.dumps(progress), encoding="utf-8")
+            draft.replace(self._progress)
+
+    def finish(self) -> None:
+        """Put the file under its name."""
+        with _naming(self.path):
+            self.file.close()
+            self.partial.replace(self.path or self.partial)
+            self._progress.unlink()
+
+
+@contextmanager
+def open_output(
+    path: Path | None, made_of: Mapping[str, object] | None = None, *, resume: bool = False
+) -> Iterator[Output]:
+    """Give what writes lines to a file; path None is standard output.
+
+    A file appears under its name only when all lines are written; an error leaves what was there before. With made_of,
+    which says what the lines depend on, a run that was broken off can go on with resume.
 
     Raises:
-        UserError: the file cannot be written.
+        UserError: the file cannot be written, or there is nothing to go on with.
     """
     if path is None:
-        yield lambda line: sys.stdout.buffer.write(_encode(line))
+        yield Output(sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
     path = path.resolve()
     is_plain = path.is_file() or not path.exists()  # devices and pipes are written directly, never replaced
+    if made_of is not None and is_plain:
+        output = ResumableOutput(path, made_of, resume=resume)
+        try:
+            yield output
+            output.finish()
+        finally:
+            with suppress(OSError):
+                output.file.close()
+        return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp") if is_plain else path
     with _naming(path):
         file = temporary.open("wb")
-
-    def write(line: str) -> None:
-        with _naming(path):
-            file.write(_encode(line))
-
     try:
-        yield write
+        yield Output(file, path)
         with _naming(path):
             file.close()
             if is_plain:
@@ -114,9 +197,11 @@ def _encode(line: str) -> bytes:
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Say which output it is that cannot be written."""
+def _naming(path: Path | None) -> Iterator[None]:
+    """Say which output it is that cannot be written; None, standard output, is the shell's matter."""
     try:
         yield
     except OSError as error:
+        if path is None:
+            raise
         raise UserError(f"--output {path} cannot be written: {error.strerror}") from error

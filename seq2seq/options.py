@@ -1,23 +1,69 @@
 """The command line's options, each declared once for all commands that have it; knows no command."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-FILES, SEARCH, SCORING, OTHER = "Input and output", "Search", "Scoring", "Other"
+FILES, SEARCH, DRAWING, WANTED = "Input and output", "Search", "Sampling and choice", "What must and must not be there"
+SCORING, OTHER = "Scoring", "Other"
+
+
+class EngineName(StrEnum):
+    """What searches."""
+
+    pytorch = "pytorch"
+    ctranslate2 = "ctranslate2"
+
+
+class Precision(StrEnum):
+    """In which weights are kept."""
+
+    float32 = "float32"
+    int8 = "int8"
+    float16 = "float16"
+
+
+class ExportName(StrEnum):
+    """What reads an export."""
+
+    ctranslate2 = "ctranslate2"
+    huggingface = "huggingface"
+
 
 Texts = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Sentences; none: read --input or stdin.")]
-Model = Annotated[
-    Path | None,
-    typer.Option(help="Run or bundle folder. [dim]default: the newest under runs/[/dim]", rich_help_panel=FILES),
+Models = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--model",
+        help="Run or bundle folder; given several times, an ensemble. [dim]default: the newest under runs/[/dim]",
+        rich_help_panel=FILES,
+    ),
 ]
-Input = Annotated[Path | None, typer.Option("--input", help="File to translate, a text a line.", rich_help_panel=FILES)]
+OneModel = Annotated[
+    Path | None,
+    typer.Option("--model", help="Run or bundle folder. [dim]default: the newest under runs/[/dim]"),
+]
+Input = Annotated[
+    Path | None,
+    typer.Option(
+        "--input", help="File to translate, a text a line; or .srt .po .xliff .tmx .html .md.", rich_help_panel=FILES
+    ),
+]
 Output = Annotated[
     Path | None,
     typer.Option(help="File to write, complete or not at all. [dim]default: stdout[/dim]", rich_help_panel=FILES),
 ]
-NBest = Annotated[int, typer.Option(min=1, help="Translations of each input, at most the beam.", rich_help_panel=FILES)]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with an --output that was broken off.", rich_help_panel=FILES)
+]
+Interactive = Annotated[
+    bool, typer.Option("--interactive", help="Ask for sentences one by one.", rich_help_panel=FILES)
+]
+NBest = Annotated[
+    int, typer.Option(min=1, help="Translations of each input, at most the beam, or samples.", rich_help_panel=FILES)
+]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON objects instead of text.", rich_help_panel=FILES)]
 Beam = Annotated[
     int | None,
@@ -31,12 +77,94 @@ MaxLength = Annotated[
     int | None,
     typer.Option(min=1, help="Most tokens of a translation. [dim]default: by the source[/dim]", rich_help_panel=SEARCH),
 ]
+MaxLengthRatio = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        help="Most tokens a source token, beside an offset.",
+        rich_help_panel=SEARCH,
+    ),
+]
+MinLength = Annotated[
+    int | None,
+    typer.Option(min=0, help="Fewest tokens of a translation.", rich_help_panel=SEARCH),
+]
+MinLengthRatio = Annotated[
+    float | None,
+    typer.Option(min=0, help="Fewest tokens a source token, beside --min-length.", rich_help_panel=SEARCH),
+]
+NoRepeatNgram = Annotated[
+    int | None,
+    typer.Option(min=0, help="No sequence of so many tokens twice; 0 is off.", rich_help_panel=SEARCH),
+]
+RepetitionPenalty = Annotated[
+    float | None,
+    typer.Option(min=1, help="Factor on log-probabilities of tokens that were there.", rich_help_panel=SEARCH),
+]
+CoveragePenalty = Annotated[
+    float | None,
+    typer.Option(min=0, help="β for source tokens attended to too little (Wu 2016).", rich_help_panel=SEARCH),
+]
+Groups = Annotated[
+    int | None,
+    typer.Option(min=1, help="Groups of diverse beam search.", rich_help_panel=SEARCH),
+]
+Diversity = Annotated[
+    float | None,
+    typer.Option(min=0, help="What a group pays for a token of an earlier group (nats).", rich_help_panel=SEARCH),
+]
+Sampling = Annotated[
+    bool,
+    typer.Option("--sampling", help="Draw translations instead of searching.", rich_help_panel=DRAWING),
+]
+Temperature = Annotated[
+    float | None,
+    typer.Option(help="Below 1 bolder, above 1 wilder.", rich_help_panel=DRAWING),
+]
+TopK = Annotated[
+    int | None,
+    typer.Option(min=0, help="Draw from the k likeliest tokens; 0 is all.", rich_help_panel=DRAWING),
+]
+TopP = Annotated[
+    float | None,
+    typer.Option(max=1, help="Draw from the likeliest tokens of so much probability.", rich_help_panel=DRAWING),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(min=0, help="Of all draws.", rich_help_panel=DRAWING),
+]
+Mbr = Annotated[
+    int | None,
+    typer.Option(min=0, help="Choose by minimum Bayes risk (chrF) among so many hypotheses.", rich_help_panel=DRAWING),
+]
+Prefix = Annotated[
+    str,
+    typer.Option(help="What every translation begins with.", rich_help_panel=WANTED),
+]
+Phrase = Annotated[
+    list[str] | None,
+    typer.Option(help="What every translation contains; may be given several times.", rich_help_panel=WANTED),
+]
+Ban = Annotated[
+    list[str] | None,
+    typer.Option(help="What no translation contains; may be given several times.", rich_help_panel=WANTED),
+]
+Glossary = Annotated[
+    Path | None,
+    typer.Option(help="Terms and their translations, term TAB translation a line.", rich_help_panel=WANTED),
+]
 BatchTokens = Annotated[
     int | None,
     typer.Option(
         min=1, help="Source tokens a batch, times the beam. [dim]default: the model's[/dim]", rich_help_panel=SEARCH
     ),
 ]
+Engine = Annotated[
+    EngineName,
+    typer.Option(help="ctranslate2 is quicker on CPUs; greedy and beam only.", rich_help_panel=SEARCH),
+]
+Quantization = Annotated[Precision, typer.Option(help="Of ctranslate2's weights.", rich_help_panel=SEARCH)]
+ExportFormat = Annotated[ExportName, typer.Argument(metavar="FORMAT", help="ctranslate2 or huggingface.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:N, or auto: a GPU if there is one.", rich_help_panel=SEARCH)]
 Reference = Annotated[
     Path | None,
@@ -50,3 +178,7 @@ SrcLang = Annotated[str, typer.Option(help="Source language of --testset.", rich
 TgtLang = Annotated[str, typer.Option(help="Target language of --testset.", rich_help_panel=SCORING)]
 Hypotheses = Annotated[Path, typer.Option(help="Translations to score, a line each.", rich_help_panel=FILES)]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=OTHER)]
+Sources = Annotated[Path, typer.Option("--input", help="Sources, a text a line.", rich_help_panel=FILES)]
+Translations = Annotated[Path, typer.Option(help="Their translations, a line each.", rich_help_panel=FILES)]
+PerToken = Annotated[bool, typer.Option("--per-token", help="Every token's score, too.", rich_help_panel=FILES)]
+NewFolder = Annotated[Path, typer.Option("--output", help="Folder to make.")]

@@ -1,21 +1,28 @@
 """Strings to strings: encode, sort by length, search in batches, decode, restore the order; knows no files."""
 
+import dataclasses
 import itertools
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import torch
 
 from seq2seq.bundle import load_bundle
 from seq2seq.config import SearchConfig
 from seq2seq.device import choose_device
-from seq2seq.engine import EncoderDecoder, Engine
+from seq2seq.engine import EncoderDecoder, Engine, Forced, Source
 from seq2seq.errors import UserError
+from seq2seq.evaluation.mbr import minimum_bayes_risk
+from seq2seq.model.ensemble import Ensemble
 from seq2seq.search.step import Hypothesis
+from seq2seq.text.glossary import Glossary
 from seq2seq.text.segments import split_text
 from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.words import align_words
 
 MAX_SOURCE_TOKENS = 200  # longer texts are translated in pieces
 CHUNK_LINES = 2048  # lines that `stream` sorts and translates together
@@ -34,16 +41,54 @@ class Translation:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """What the model thinks of a given translation."""
+
+    score: float  # sum of log-probabilities, EOS included (nats)
+    normalised_score: float  # score / length^α, length counting EOS (nats)
+    tokens: list[str]  # subword pieces, </s> last
+    log_probs: list[float]  # of each (nats)
+    alignment: list[tuple[int, int]] | None  # source word, target word, from 0; None: not asked for
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text to translate, and what its translation has to look like."""
+
+    text: str
+    prefix: str = ""  # that the translation begins with
+    phrases: Sequence[str] = ()  # that must appear in it
+
+
+@runtime_checkable
+class SearchEngine(Protocol):
+    """What finds translations, such as `Engine`."""
+
+    def search(
+        self,
+        sources: Sequence[Source],
+        settings: SearchConfig,
+        n_best: int,
+        banned: Sequence[Sequence[int]] = (),
+    ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+        """Search the n best of every source; yields (source index, hypotheses) by batch; see `Engine.search`."""
+        ...
+
+
+@dataclass(frozen=True)
 class _Piece:
     """A text, or a part of one that is too long, as the model sees it."""
 
     text_index: int
-    ids: list[int]  # without EOS
+    source: Source
     is_first: bool = True  # of its text
 
 
 class Translator:
     """Translates texts with one model, whatever their number, length and order.
+
+    How it searches is told by name: every field of `SearchConfig`, and `max_length`, most tokens of a translation
+    whatever the source's length; what a call does not name is as the bundle says.
 
     Attributes:
         search: the settings used where a call gives no others.
@@ -54,7 +99,7 @@ class Translator:
 
     def __init__(
         self,
-        model: EncoderDecoder,
+        model: EncoderDecoder | SearchEngine,
         tokenizer: Tokenizer,
         *,
         search: SearchConfig | None = None,
@@ -65,33 +110,44 @@ class Translator:
     ) -> None:
         """Wrap a model that is on device already; its mode (training or not) is as before after every call.
 
-        dtype is that of matrix products: None means bfloat16 on a GPU and float32 elsewhere.
+        dtype is that of matrix products: None means bfloat16 on a GPU and float32 elsewhere. Instead of a model, an
+        engine of another kind can do the search; device and dtype are then its own matter.
         """
         self.tokenizer, self.src_lang, self.tgt_lang = tokenizer, src_lang, tgt_lang
         self.search = SearchConfig() if search is None else search
         self.device = torch.device(device)
         default = torch.bfloat16 if self.device.type == "cuda" else torch.float32
-        self._engine = Engine(model, self.device, default if dtype is None else dtype)
+        is_engine = isinstance(model, SearchEngine)
+        self._engine = model if is_engine else Engine(model, self.device, default if dtype is None else dtype)
 
     @classmethod
-    def load(cls, folder: str | Path, device: str = "auto", dtype: torch.dtype | None = None) -> "Translator":
-        """Read a bundle, the `model/` folder of a run.
+    def load(
+        cls, folder: str | Path | Sequence[str | Path], device: str = "auto", dtype: torch.dtype | None = None
+    ) -> "Translator":
+        """Read a bundle, the `model/` folder of a run; several with one vocabulary translate together, as an ensemble.
 
         Args:
-            folder: the bundle.
+            folder: the bundle or bundles; settings are the first one's.
             device: cpu, cuda, cuda:N, or auto for a GPU if there is one.
             dtype: of matrix products; None means bfloat16 on a GPU and float32 elsewhere.
 
         Raises:
-            UserError: the bundle is missing or damaged, or the device is not there.
+            UserError: a bundle is missing or damaged, their vocabularies differ, or the device is not there.
         """
         chosen = choose_device(device)
-        bundle = load_bundle(Path(folder))
-        model = bundle.model.to(chosen).eval()
-        config = bundle.config
+        folders = [Path(folder)] if isinstance(folder, str | Path) else [Path(one) for one in folder]
+        bundles = [load_bundle(one) for one in folders]
+        for one, bundle in zip(folders[1:], bundles[1:], strict=True):
+            if bundle.tokenizer.model_bytes != bundles[0].tokenizer.model_bytes:
+                raise UserError(f"{one} has another vocabulary than {folders[0]}: an ensemble needs the same tokenizer")
+        dtype = dtype or (torch.bfloat16 if chosen.type == "cuda" else torch.float32)
+        models = [bundle.model.to(chosen).eval() for bundle in bundles]
+        if chosen.type == "cpu":
+            models = [model.pack(dtype) for model in models]
+        config = bundles[0].config
         return cls(
-            model,
-            bundle.tokenizer,
+            models[0] if len(models) == 1 else Ensemble(models),
+            bundles[0].tokenizer,
             search=config.search,
             src_lang=config.src_lang,
             tgt_lang=config.tgt_lang,
@@ -101,128 +157,186 @@ class Translator:
 
     def translate(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str | Text],
         *,
-        beam: int | None = None,
-        length_penalty: float | None = None,
-        max_length: int | None = None,
-        batch_tokens: int | None = None,
+        banned: Sequence[str] = (),
+        glossary: Glossary | None = None,
+        **changes: int | float | None,
     ) -> list[str]:
         """Translate every text into one line; a text without words gives an empty one.
 
         Args:
             texts: one source a string; line ends within it count as spaces.
-            beam: hypotheses kept a step; 1 is greedy search. As all settings: None means the bundle's own.
-            length_penalty: α in score / length^α.
-            max_length: most tokens of a translation (of each piece, where a long text is split).
-            batch_tokens: source tokens computed at once times the beam, padding included.
+            banned: phrases that no translation contains.
+            glossary: terms and the translations that they must have.
+            changes: search settings by name.
 
         Raises:
-            UserError: a setting is out of range, texts is a single string, or one text alone exceeds the memory.
+            UserError: a setting is unknown or out of range, texts is a single string, no translation is as it has to
+                be, or one text alone exceeds the memory.
         """
-        settings = self.settings(beam, length_penalty, max_length, batch_tokens)
-        return [best[0].text for best in self._translate(texts, settings, n_best=1)]
+        return [best[0].text for best in self.translate_nbest(texts, 1, banned=banned, glossary=glossary, **changes)]
 
     def translate_nbest(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str | Text],
         n_best: int,
         *,
-        beam: int | None = None,
-        length_penalty: float | None = None,
-        max_length: int | None = None,
-        batch_tokens: int | None = None,
+        banned: Sequence[str] = (),
+        glossary: Glossary | None = None,
+        **changes: int | float | None,
     ) -> list[list[Translation]]:
         """Give the n best translations of every text, best first; fewer where the model has fewer, always one.
 
-        The settings are those of `translate`. Of a text that is split, the i-th joins the i-th of every piece.
+        With sampling they are n samples. The arguments are those of `translate`. Of a text that is split, the i-th
+        joins the i-th of every piece.
 
         Raises:
             UserError: as `translate`, or n_best is not between 1 and the beam.
         """
-        return self._translate(texts, self.settings(beam, length_penalty, max_length, batch_tokens), n_best)
+        if isinstance(texts, str):
+            raise UserError(f"texts is one string ({texts[:20]!r}…): give a list of them, [text]")
+        settings = self.settings(**changes)
+        return list(self.stream(texts, settings, n_best=n_best, banned=banned, glossary=glossary, chunk=len(texts)))
 
     def stream(
         self,
-        texts: Iterable[str],
+        texts: Iterable[str | Text],
         settings: SearchConfig,
         *,
         n_best: int = 1,
+        banned: Sequence[str] = (),
+        glossary: Glossary | None = None,
         chunk: int = CHUNK_LINES,
+        first_line: int = 1,
         on_progress: Callable[[int], object] | None = None,
     ) -> Iterator[list[Translation]]:
         """Translate any number of texts in order, holding only `chunk` of them at a time.
 
-        on_progress is called with the number of texts begun since its last call. Gives and raises what
-        `translate_nbest` does.
+        first_line is the number of the first text, by which warnings name it and samples are drawn. on_progress is
+        called with the number of texts begun since its last call. Gives and raises what `translate_nbest` does.
         """
+        candidates = max(n_best, settings.mbr)
+        if not n_best >= 1 or (candidates > settings.beam and not settings.sampling):
+            name = "n_best" if n_best >= settings.mbr else "mbr"
+            raise UserError(f"{name}={candidates} needs a beam of at least as many (beam={settings.beam}), or sampling")
+        not_wanted = self.tokenizer.encode(list(banned))
         texts = iter(texts)
-        first_line = 1
         while lines := list(itertools.islice(texts, chunk)):
-            yield from self._translate(lines, settings, n_best, first_line=first_line, on_progress=on_progress)
+            pieces = self._pieces(lines, first_line, glossary)
+            if on_progress is not None:
+                on_progress(len(lines) - sum(piece.is_first for piece in pieces))  # texts without words are done
+            parts: list[list[list[Hypothesis]]] = [[] for _ in lines]
+            found = self._search(pieces, settings, candidates, not_wanted, on_progress)
+            for piece, hypotheses in zip(pieces, found, strict=True):
+                parts[piece.text_index].append(hypotheses)
+            for part in parts:
+                joined = self._join(part, settings.length_penalty)
+                yield (_least_risky(joined) if settings.mbr else joined)[:n_best]
             first_line += len(lines)
 
-    def settings(
-        self,
-        beam: int | None = None,
-        length_penalty: float | None = None,
-        max_length: int | None = None,
-        batch_tokens: int | None = None,
-    ) -> SearchConfig:
-        """Give the bundle's search settings with those given changed.
+    @property
+    def can_score(self) -> bool:
+        """Whether the engine can `score` given translations."""
+        return isinstance(self._engine, Engine) and self._engine.can_force
+
+    def score(
+        self, sources: Sequence[str], translations: Sequence[str], *, align: bool = False, **changes: int | float | None
+    ) -> list[Reading]:
+        """Let the model read given translations: what it would have scored for producing them.
+
+        Args:
+            sources: one text a string.
+            translations: of each, one.
+            align: whether to find for every target word the source word that it attends to most.
+            changes: search settings by name; length_penalty and batch_tokens count.
 
         Raises:
-            UserError: a value is out of range.
+            UserError: the numbers of texts differ, this engine cannot do it, or one pair alone exceeds the memory.
         """
-        changes = {"beam": beam, "length_penalty": length_penalty, "batch_tokens": batch_tokens}
-        if max_length is not None:
-            changes |= {"max_length_ratio": 0.0, "max_length_offset": max_length}
-        return replace(self.search, **{key: value for key, value in changes.items() if value is not None})
+        if len(sources) != len(translations):
+            raise UserError(f"{len(sources)} sources but {len(translations)} translations: give one for each")
+        if not (self.can_score and isinstance(self._engine, Engine)):
+            raise UserError("this engine cannot score given translations: use the pytorch engine")
+        settings = self.settings(**changes)
+        src, tgt = self.tokenizer.encode(sources), self.tokenizer.encode(translations)
+        readings: dict[int, Reading] = {}
+        for batch in self._engine.force(src, tgt, settings.batch_tokens, watch=align):
+            readings |= {index: self._reading(src[index], tgt[index], forced, settings) for index, forced in batch}
+        return [readings[index] for index in range(len(sources))]
 
-    def _translate(
+    def settings(self, **changes: int | float | None) -> SearchConfig:
+        """Give the bundle's search settings with those given changed; None changes nothing.
+
+        Raises:
+            UserError: a name is unknown or a value out of range.
+        """
+        wanted = {key: value for key, value in changes.items() if value is not None}
+        if "max_length" in wanted:
+            wanted |= {"max_length_ratio": 0.0, "max_length_offset": wanted.pop("max_length")}
+        known = [one.name for one in dataclasses.fields(SearchConfig)]
+        for key in wanted:
+            if key not in known:
+                raise UserError(f"there is no search setting {key}: choose from {', '.join([*known, 'max_length'])}")
+        return dataclasses.replace(self.search, **wanted)
+
+    def _search(
         self,
-        texts: Sequence[str],
+        pieces: list[_Piece],
         settings: SearchConfig,
         n_best: int,
-        *,
-        first_line: int = 1,
-        on_progress: Callable[[int], object] | None = None,
-    ) -> list[list[Translation]]:
-        if isinstance(texts, str):
-            raise UserError(f"texts is one string ({texts[:20]!r}…): give a list of them, [text]")
-        if not 1 <= n_best <= settings.beam:
-            raise UserError(f"n_best={n_best} needs a beam of at least as many (beam={settings.beam})")
-        pieces = self._pieces(texts, first_line)
-        if on_progress is not None:
-            on_progress(len(texts) - sum(piece.is_first for piece in pieces))  # texts without words are done
+        banned: list[list[int]],
+        on_progress: Callable[[int], object] | None,
+    ) -> list[list[Hypothesis]]:
         found: list[list[Hypothesis]] = [[] for _ in pieces]
-        for batch in self._engine.search([piece.ids for piece in pieces], settings, n_best):
+        for batch in self._engine.search([piece.source for piece in pieces], settings, n_best, banned):
             for index, hypotheses in batch:
                 found[index] = hypotheses
             if on_progress is not None:
                 on_progress(sum(pieces[index].is_first for index, _ in batch))
-        parts: list[list[list[Hypothesis]]] = [[] for _ in texts]
-        for piece, hypotheses in zip(pieces, found, strict=True):
-            parts[piece.text_index].append(hypotheses)
-        return [self._join(part, settings.length_penalty) for part in parts]
+        return found
 
-    def _pieces(self, texts: Sequence[str], first_line: int) -> list[_Piece]:
+    def _pieces(self, texts: Sequence[str | Text], first_line: int, glossary: Glossary | None) -> list[_Piece]:
         """Encode texts, long ones in several pieces; texts without a token have none."""
+        wants = [Text(text) if isinstance(text, str) else text for text in texts]
         pieces = []
-        for index, (text, ids) in enumerate(zip(texts, self.tokenizer.encode(texts), strict=True)):
-            if len(ids) <= MAX_SOURCE_TOKENS:
-                pieces += [_Piece(index, ids)] if ids else []
-                continue
-            parts = self.tokenizer.encode(split_text(" ".join(text.split()), MAX_SOURCE_TOKENS, self._lengths))
-            log.warning(
-                "line %d has %d tokens, more than %d: translated in %d pieces",
-                *(first_line + index, len(ids), MAX_SOURCE_TOKENS, len(parts)),
-            )
-            pieces += [_Piece(index, part_ids, is_first=part == 0) for part, part_ids in enumerate(filter(None, parts))]
+        for index, (want, ids) in enumerate(
+            zip(wants, self.tokenizer.encode([want.text for want in wants]), strict=True)
+        ):
+            line, parts = first_line + index, [want.text]
+            if len(ids) > MAX_SOURCE_TOKENS:
+                parts = split_text(" ".join(want.text.split()), MAX_SOURCE_TOKENS, self._lengths)
+                if want.phrases:
+                    raise UserError(
+                        f"line {line} has {len(ids)} tokens: too many for a text with phrases to appear in it"
+                    )
+                log.warning(
+                    "line %d has %d tokens, more than %d: translated in %d pieces",
+                    *(line, len(ids), MAX_SOURCE_TOKENS, len(parts)),
+                )
+            for part, (text, part_ids) in enumerate(zip(parts, self.tokenizer.encode(parts), strict=True)):
+                if part_ids:
+                    pieces.append(_Piece(index, self._source(want, text, part_ids, glossary, (line, part)), part == 0))
         return pieces
+
+    def _source(
+        self, want: Text, text: str, ids: list[int], glossary: Glossary | None, place: tuple[int, int]
+    ) -> Source:
+        line, part = place
+        phrases = [*want.phrases, *(glossary.translations(text) if glossary else ())]
+        prefix, *encoded = self.tokenizer.encode([want.prefix if part == 0 else "", *phrases])
+        return Source(ids, prefix, encoded, key=(line << 16) + part)
 
     def _lengths(self, texts: Sequence[str]) -> list[int]:
         return [len(ids) for ids in self.tokenizer.encode(texts)]
+
+    def _reading(self, src: list[int], tgt: list[int], forced: Forced, settings: SearchConfig) -> Reading:
+        score, tokens = math.fsum(forced.log_probs), [*self.tokenizer.tokens(tgt), "</s>"]
+        alignment = None
+        if forced.attention is not None:
+            alignment = align_words(self.tokenizer.tokens(src), self.tokenizer.tokens(tgt), forced.attention.tolist())
+        normalised = score / len(tokens) ** settings.length_penalty
+        return Reading(score, normalised, tokens, forced.log_probs, alignment)
 
     def _join(self, parts: list[list[Hypothesis]], alpha: float) -> list[Translation]:
         """Make texts of hypotheses; of several pieces, the i-th best belong together."""
@@ -233,7 +347,16 @@ class Translator:
             chosen = [part[min(rank, len(part) - 1)] for part in parts]
             text = " ".join(filter(None, self.tokenizer.decode([hypothesis.ids for hypothesis in chosen])))
             score = sum(hypothesis.score for hypothesis in chosen)
-            length = sum(len(hypothesis.ids) + 1 for hypothesis in chosen)
+            normalised = chosen[0].normalised_score
+            if len(chosen) > 1:
+                normalised = score / sum(len(hypothesis.ids) + 1 for hypothesis in chosen) ** alpha
             tokens = [token for hypothesis in chosen for token in self.tokenizer.tokens(hypothesis.ids)]
-            translations.append(Translation(text, score, score / length**alpha, tokens))
+            translations.append(Translation(text, score, normalised, tokens))
         return translations
+
+
+def _least_risky(candidates: list[Translation]) -> list[Translation]:
+    """Order candidates by what their chrF against all others comes to on average (minimum Bayes risk)."""
+    _, utilities = minimum_bayes_risk([candidate.text for candidate in candidates])
+    order = sorted(range(len(candidates)), key=lambda index: utilities[index], reverse=True)
+    return [candidates[index] for index in order]

@@ -1,11 +1,14 @@
 """A tokenizer and a bundle that are small enough to be made in a second."""
 
+import io
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
+from seq2seq.cli import main, translate_app
 from seq2seq.config import ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.model.transformer import Transformer
 from seq2seq.text.tokenizer import Tokenizer, train_tokenizer
@@ -37,3 +40,40 @@ def bundle_folder(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory
     search = SearchConfig(beam=3, max_length_ratio=0.5, max_length_offset=4, batch_tokens=300)
     save_bundle(folder, Bundle(model, tokenizer, BundleConfig(config, search)), card="untrained")
     return folder
+
+
+class Terminal(io.TextIOWrapper):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def run(monkeypatch, bundle_folder):
+    """Run translate.py in this process, on the untrained bundle; returns status, stdout, stderr."""
+
+    def call(
+        *arguments,
+        stdin=b"",
+        terminal=(),
+        command=("--model", str(bundle_folder), "--device", "cpu"),
+        application=translate_app,
+    ):
+        buffers = {"stdin": io.BytesIO(stdin), "stdout": io.BytesIO(), "stderr": io.BytesIO()}
+        streams = {
+            name: (Terminal if name in terminal else io.TextIOWrapper)(buffer, encoding="utf-8")
+            for name, buffer in buffers.items()
+        }
+        for name, stream in streams.items():
+            monkeypatch.setattr(sys, name, stream)
+        monkeypatch.setattr(sys, "argv", ["translate.py", *command, *map(str, arguments)])
+        try:
+            main(application)
+            status = 0
+        except SystemExit as exit_:
+            status = exit_.code
+        for name in ("stdout", "stderr"):
+            streams[name].flush()
+        out, err = (buffers[name].getvalue().decode() for name in ("stdout", "stderr"))
+        return (1, out, f"{err}{status}\n") if isinstance(status, str) else (status or 0, out, err)
+
+    return call

@@ -1,4 +1,3 @@
-import io
 import json
 import subprocess
 import sys
@@ -8,48 +7,11 @@ import pytest
 from sacrebleu.dataset import DATASETS
 from typer.testing import CliRunner
 
-from seq2seq.cli import app, main, translate_app
+from seq2seq.cli import app
 from seq2seq.translator import Translator
 
 ROOT = Path(__file__).parents[2]
 LINES = ["The cat drank the milk.", "", "Ella ve la leche.", "¿Quién quiere niños?"]
-
-
-class Terminal(io.TextIOWrapper):
-    def isatty(self):
-        return True
-
-
-@pytest.fixture
-def run(monkeypatch, bundle_folder):
-    """Run translate.py in this process, on the untrained bundle; returns status, stdout, stderr."""
-
-    def call(
-        *arguments,
-        stdin=b"",
-        terminal=(),
-        command=("--model", str(bundle_folder), "--device", "cpu"),
-        application=translate_app,
-    ):
-        buffers = {"stdin": io.BytesIO(stdin), "stdout": io.BytesIO(), "stderr": io.BytesIO()}
-        streams = {
-            name: (Terminal if name in terminal else io.TextIOWrapper)(buffer, encoding="utf-8")
-            for name, buffer in buffers.items()
-        }
-        for name, stream in streams.items():
-            monkeypatch.setattr(sys, name, stream)
-        monkeypatch.setattr(sys, "argv", ["translate.py", *command, *map(str, arguments)])
-        try:
-            main(application)
-            status = 0
-        except SystemExit as exit_:
-            status = exit_.code
-        for name in ("stdout", "stderr"):
-            streams[name].flush()
-        out, err = (buffers[name].getvalue().decode() for name in ("stdout", "stderr"))
-        return (1, out, f"{err}{status}\n") if isinstance(status, str) else (status or 0, out, err)
-
-    return call
 
 
 @pytest.fixture(scope="module")

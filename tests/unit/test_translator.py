@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config import ModelConfig, SearchConfig
+from seq2seq.engine import Engine
 from seq2seq.errors import UserError
+from seq2seq.model.packed import PackedLinear
 from seq2seq.model.transformer import Transformer
 from seq2seq.text.vocab import BOS, EOS
 from seq2seq.translator import MAX_SOURCE_TOKENS, Translator
@@ -141,7 +143,7 @@ def test_running_out_of_memory_halves_the_batch_and_changes_no_translation(token
 
 def test_a_single_text_that_does_not_fit_is_the_users_to_solve(tokenizer):
     translator = Translator(EchoModel(tokenizer.vocab_size, room=5), tokenizer, search=SearchConfig(beam=2))
-    with pytest.raises(UserError, match=r"a text of \d+ tokens does not fit into the memory of cpu with beam=2: use"):
+    with pytest.raises(UserError, match=r"a text of \d+ tokens does not fit into the memory of cpu: use"):
         translator.translate(TEXTS)
 
 
@@ -253,10 +255,11 @@ def test_the_nbest_of_a_split_text_join_those_of_its_pieces(translator):
 def test_matrix_products_have_the_precision_asked_for(bundle_folder, dtype):
     translator = Translator.load(bundle_folder, "cpu", dtype=dtype)
     found = set()
+    assert isinstance(translator._engine, Engine)
     model = translator._engine.model
     assert isinstance(model, Transformer)
     for module in model.modules():
-        if isinstance(module, nn.Linear):
+        if isinstance(module, nn.Linear | PackedLinear):
             module.register_forward_hook(lambda module, inputs, output: found.add(output.dtype))
     translator.translate(TEXTS)
     assert found == {dtype}

@@ -1,0 +1,254 @@
+"""What the commands do with lines: read them, translate and write them in a format, report; knows no options."""
+
+import hashlib
+import itertools
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from seq2seq.errors import UserError
+from seq2seq.files import Output, count_lines, read_lines
+
+if TYPE_CHECKING:
+    from seq2seq.config import SearchConfig
+    from seq2seq.text.glossary import Glossary
+    from seq2seq.translator import Reading, Translation, Translator
+
+
+@dataclass
+class Lines:
+    """What is to be translated."""
+
+    sources: Iterable[str]
+    total: int | None  # None: unknown before they are read
+    references: list[str] | None = None
+
+
+@dataclass
+class Job:
+    """How it is to be translated and shown."""
+
+    translator: "Translator"
+    settings: "SearchConfig"
+    n_best: int
+    as_json: bool
+    prefix: str
+    phrases: list[str]
+    banned: list[str]
+    glossary: "Glossary | None"
+
+    def stream(self, texts: Iterable[str], **options: Any) -> "Iterator[list[Translation]]":
+        """Translate texts as wanted."""
+        from seq2seq.translator import Text
+
+        wanted = (Text(text, self.prefix, self.phrases) for text in texts)
+        return self.translator.stream(
+            wanted, self.settings, n_best=self.n_best, banned=self.banned, glossary=self.glossary, **options
+        )
+
+
+def check_sources(
+    texts: list[str] | None,
+    input_: Path | None,
+    output: Path | None,
+    reference: Path | None,
+    testset: str | None,
+    *,
+    resume: bool,
+    interactive: bool,
+) -> None:
+    """Refuse options that do not go together.
+
+    Raises:
+        BadParameter: they exclude or need each other.
+    """
+    given = sum(bool(source) for source in (texts, input_, testset, interactive))
+    if given > 1:
+        raise typer.BadParameter("sentences, --input, --testset and --interactive exclude each other: give one")
+    if reference and (testset or interactive):
+        raise typer.BadParameter("--testset brings its own references, --interactive has none: leave out --reference")
+    if resume and (input_ is None or output is None):
+        raise typer.BadParameter("--resume goes on with a file: give --input and --output")
+    if input_ is not None and is_document(input_) and (output is None or reference or resume):
+        raise typer.BadParameter(f"{input_} is a document: give --output, and neither --reference nor --resume")
+    if not given and sys.stdin.isatty():
+        raise typer.BadParameter("nothing to translate: give a sentence, --input FILE, or text on stdin")
+
+
+def is_document(path: Path) -> bool:
+    """Whether a file is translated as a document."""
+    from seq2seq.documents.document import is_document
+
+    return is_document(path)
+
+
+def read(texts: list[str] | None, input_: Path | None, reference: Path | None) -> Lines:
+    """Give the sources, their number if known, and the references; a regular file is checked here, read later."""
+    references = None if reference is None else list(read_lines(reference))
+    if texts:
+        for number, text in enumerate(texts, start=1):
+            if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+                raise UserError(f"sentence {number} is not UTF-8: set a UTF-8 locale, or use --input")
+        lines = Lines(texts, len(texts), references)
+    elif input_ is not None and is_document(input_):
+        lines = Lines([], None)
+    elif input_ is not None and input_.is_file():
+        lines = Lines(read_lines(input_), count_lines(input_), references)
+    elif references is not None or input_ is not None:
+        sources = list(read_lines(input_))
+        lines = Lines(sources, len(sources), references)
+    else:
+        lines = Lines(read_lines(None), None)
+    if references is not None and lines.total is not None:
+        from seq2seq.evaluation.metrics import require_same_length
+
+        require_same_length(lines.total, len(references), "input")
+    return lines
+
+
+def read_testset(name: str, src_lang: str, tgt_lang: str) -> Lines:
+    """Sources and references of one of sacreBLEU's sets."""
+    from seq2seq.evaluation.testsets import load_testset
+
+    sources, references = load_testset(name, src_lang, tgt_lang)
+    return Lines(sources, len(sources), references)
+
+
+def read_glossary(path: Path | None) -> "Glossary | None":
+    """Terms and translations, if there is a file."""
+    if path is None:
+        return None
+    from seq2seq.text.glossary import Glossary
+
+    return Glossary.parse(read_lines(path), str(path))
+
+
+def fingerprint(folders: Sequence[Path]) -> str:
+    """What changes when a model changes."""
+    digest = hashlib.sha256()
+    for folder in folders:
+        for file in sorted(path for path in folder.iterdir() if path.is_file()):
+            digest.update(f"{file.name} {file.stat().st_size} ".encode())
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+def translate(job: Job, lines: Lines, out: Output, *, shown: bool) -> list[str]:
+    """Translate and write all lines after those that the output has; the best of each, if there are references."""
+    from seq2seq.translator import CHUNK_LINES
+
+    start = out.inputs
+    if start and lines.references is not None:
+        raise UserError("--resume has only the rest of the translations: score the whole with `seq2seq evaluate`")
+    to_translate, to_show = itertools.tee(itertools.islice(lines.sources, start, None))
+    kept = []
+    with progress(lines.total, start, shown=shown) as advance:
+        found = job.stream(to_translate, chunk=CHUNK_LINES, first_line=start + 1, on_progress=advance)
+        for number, (source, best) in enumerate(zip(to_show, found, strict=True), start=start + 1):
+            for line in show(job, number, source, best):
+                out(line)
+            if lines.references is not None:
+                kept.append(best[0].text)
+            if number % CHUNK_LINES == 0:  # where a resumed run makes the same batches
+                out.commit(number)
+    return kept
+
+
+def show(job: Job, number: int, source: str, best: "Sequence[Translation]") -> Iterator[str]:
+    """A source's translations in the format asked for, as lines."""
+    if job.as_json:
+        plain: list[dict[str, Any]] = [
+            {"translation": one.text, "score": one.score, "normalised_score": one.normalised_score} for one in best
+        ]
+        if job.translator.can_score:
+            readings = job.translator.score([source] * len(best), [one.text for one in best], align=True)
+            for one, reading in zip(plain, readings, strict=True):
+                one["alignment"] = reading.alignment
+        yield json.dumps({"line": number, "source": source, **plain[0], "n_best": plain}, ensure_ascii=False)
+    elif job.n_best > 1:
+        yield from (f"{number} ||| {one.text} ||| {one.normalised_score:.4f}" for one in best)
+    else:
+        yield best[0].text
+
+
+def show_reading(number: int, reading: "Reading", *, as_json: bool, per_token: bool) -> str:
+    """What the model thinks of a translation, as a line."""
+    if not as_json:
+        tokens = zip(reading.tokens, reading.log_probs, strict=True)
+        per_piece = "".join(f"\t{token} {log_prob:.4f}" for token, log_prob in tokens) if per_token else ""
+        return f"{reading.score:.4f}\t{reading.normalised_score:.4f}{per_piece}"
+    plain = {"line": number, **asdict(reading)}
+    if not per_token:
+        del plain["tokens"], plain["log_probs"]
+    return json.dumps(plain, ensure_ascii=False)
+
+
+def converse(job: Job) -> None:
+    """Ask for sentences and answer with translations, until the end of the input."""
+    for number in itertools.count(1):
+        try:
+            source = input("> " if sys.stdin.isatty() else "")
+        except EOFError:
+            return
+        try:
+            (best,) = job.stream([source], first_line=number)
+            for line in show(job, number, source, best):
+                print(line, flush=True)
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
+
+
+def translate_document(job: Job, source: Path, target: Path | None) -> int:
+    """Translate a document into one of the same format; the number of its texts."""
+    from seq2seq.documents.document import translate_document
+
+    assert target is not None
+    languages = job.translator.src_lang, job.translator.tgt_lang
+    return translate_document(source, target, lambda texts: [best[0].text for best in job.stream(texts)], *languages)
+
+
+def report(translations: list[str], references: list[str], as_json: bool, *, to_stderr: bool) -> None:
+    """Score translations and print the table, or one JSON object."""
+    from rich.console import Console
+
+    from seq2seq.evaluation.metrics import score
+
+    scores = score(translations, references)
+    if as_json:
+        print(json.dumps(scores.to_dict(), ensure_ascii=False), file=sys.stderr if to_stderr else sys.stdout)
+    else:
+        Console(stderr=to_stderr).print(scores.table())
+
+
+@contextmanager
+def needing(extra: str) -> Iterator[None]:
+    """Say which extra to install when one of its packages is missing.
+
+    Raises:
+        UserError: it is.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise UserError(f"this needs the package {error.name}: pip install 'seq2seq[{extra}]'") from error
+
+
+@contextmanager
+def progress(total: int | None, done: int, *, shown: bool) -> "Iterator[Callable[[int], object] | None]":
+    """Show a bar on stderr if that is a terminal; gives the function that advances it by a number of lines."""
+    if not (shown and sys.stderr.isatty()):
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("translating"), BarColumn(), MofNCompleteColumn(), TextColumn("lines"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("translating", total=total, completed=done)
+        yield lambda count: bar.advance(task, count)

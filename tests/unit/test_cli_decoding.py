@@ -1,0 +1,185 @@
+"""The translate command's options beside plain translation, and the commands `score` and `export`."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from seq2seq.cli import app, translate_app
+from seq2seq.translator import Text, Translator
+
+ROOT = Path(__file__).parents[2]
+LINES = ["The cat drank the milk.", "", "Ella ve la leche.", "¿Quién quiere niños?"]
+
+
+@pytest.fixture(scope="module")
+def translator(bundle_folder):
+    return Translator.load(bundle_folder, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings"),
+    [
+        (("--min-length", "9", "--max-length", "12"), {"min_length": 9, "max_length": 12}),
+        (("--no-repeat-ngram", "1", "--beam", "2"), {"no_repeat_ngram": 1, "beam": 2}),
+        (("--repetition-penalty", "3"), {"repetition_penalty": 3.0}),
+        (("--coverage-penalty", "2"), {"coverage_penalty": 2.0}),
+        (("--groups", "3", "--diversity", "5"), {"groups": 3, "diversity": 5.0}),
+        (("--sampling", "--temperature", "2", "--seed", "7"), {"sampling": True, "temperature": 2.0, "seed": 7}),
+        (("--sampling", "--top-k", "3", "--top-p", "0.5"), {"sampling": True, "top_k": 3, "top_p": 0.5}),
+        (("--mbr", "3"), {"mbr": 3}),
+        (
+            ("--max-length-ratio", "0.2", "--min-length-ratio", "0.1"),
+            {"max_length_ratio": 0.2, "min_length_ratio": 0.1},
+        ),
+    ],
+)
+def test_options_are_the_settings_of_the_same_names(run, translator, arguments, settings):
+    status, out, err = run(*arguments, stdin="\n".join(LINES).encode())
+    assert (status, err) == (0, "")
+    assert out.split("\n")[:-1] == translator.translate(LINES, **settings)
+
+
+def test_wants_reach_every_line(run, translator, tmp_path):
+    terms = tmp_path / "terms.tsv"
+    terms.write_text("milk\tniños\n")
+    arguments = ("--prefix", "El", "--phrase", "ve", "--ban", "leche", "--glossary", terms, "--max-length", "14")
+    status, out, _ = run(*arguments, stdin="\n".join(LINES).encode())
+    assert status == 0
+    wanted = [Text(line, "El", ["ve", "niños"] if "milk" in line else ["ve"]) for line in LINES]
+    assert out.split("\n")[:-1] == translator.translate(wanted, banned=["leche"], max_length=14)
+    status, _, err = run("hola", "--glossary", tmp_path / "none.tsv")
+    assert (status, err.count("\n")) == (1, 1)
+    assert "none.tsv cannot be read" in err
+
+
+def test_several_models_are_an_ensemble(run, bundle_folder, translator):
+    status, out, _ = run("--model", bundle_folder, stdin="\n".join(LINES).encode())
+    assert status == 0
+    assert out.split("\n")[:-1] == translator.translate(LINES)
+
+
+def test_json_tells_which_words_belong_together(run):
+    _, out, _ = run("--json", "--n-best", "2", stdin="\n".join(LINES).encode())
+    objects = [json.loads(line) for line in out.splitlines()]
+    for one in objects:
+        for hypothesis in one["n_best"]:
+            words = [word for _, word in hypothesis["alignment"]]
+            assert words == list(range(len(words)))
+            assert all(0 <= word < len(one["source"].split()) for word, _ in hypothesis["alignment"])
+    assert objects[0]["alignment"] == objects[0]["n_best"][0]["alignment"]
+    assert objects[1]["alignment"] == []
+
+
+def test_a_conversation_answers_line_by_line(run, translator):
+    status, out, _ = run("--interactive", stdin="\n".join(LINES).encode())
+    assert status == 0
+    assert out.split("\n")[:-1] == translator.translate(LINES)
+    assert run("--interactive", "hola")[0] == 2
+
+
+def test_a_document_becomes_a_document(run, translator, tmp_path):
+    page, result = tmp_path / "in.html", tmp_path / "out.html"
+    page.write_text("<p class='x'>The cat drank the milk.</p>")
+    status, out, err = run("--input", page, "--output", result)
+    assert (status, out) == (0, "")
+    assert "1 texts translated" in err
+    assert result.read_text().startswith("<p class='x'>")
+    assert run("--input", page)[0] == 2
+
+
+def test_given_translations_are_scored(run, bundle_folder, translator, tmp_path):
+    source, target = tmp_path / "in.en", tmp_path / "out.es"
+    source.write_text("\n".join(LINES))
+    target.write_text("El gato\n\nElla\nniños\n")
+    command = ("score", "--model", str(bundle_folder), "--device", "cpu")
+    arguments = ("--input", source, "--translations", target)
+    status, out, err = run(*arguments, command=command, application=app)
+    assert (status, err) == (0, "")
+    readings = translator.score(LINES, ["El gato", "", "Ella", "niños"], align=True)
+    assert out.splitlines() == [f"{one.score:.4f}\t{one.normalised_score:.4f}" for one in readings]
+    _, out, _ = run(*arguments, "--per-token", command=command, application=app)
+    first = out.splitlines()[0].split("\t")[2:]
+    assert [token.split(" ")[0] for token in first] == readings[0].tokens
+    _, out, _ = run(*arguments, "--json", "--per-token", command=command, application=app)
+    objects = [json.loads(line) for line in out.splitlines()]
+    assert objects[0]["log_probs"] == pytest.approx(readings[0].log_probs)
+    assert objects[0]["alignment"] == [list(pair) for pair in readings[0].alignment]
+    target.write_text("El gato\n")
+    status, _, err = run(*arguments, command=command, application=app)
+    assert (status, err.count("\n")) == (1, 1)
+
+
+def test_an_interrupted_file_goes_on_as_if_nothing_had_happened(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("seq2seq.translator.CHUNK_LINES", 3)
+    source, whole, broken = tmp_path / "in.en", tmp_path / "whole.es", tmp_path / "broken.es"
+    source.write_text("\n".join(f"The cat {number}." for number in range(20)))
+    assert run("--input", source, "--output", whole, "--n-best", "2")[0] == 0
+    monkeypatch.setattr("seq2seq.jobs.show", breaking_at(11))
+    assert run("--input", source, "--output", broken, "--n-best", "2")[0] == 130
+    assert not broken.exists()
+    monkeypatch.undo()
+    monkeypatch.setattr("seq2seq.translator.CHUNK_LINES", 3)
+    status, _, err = run("--input", source, "--output", broken, "--n-best", "2", "--beam", "2", "--resume")
+    assert status == 1
+    assert "broken.es.partial was made with beam=None, not 2: --resume it with the same" in err
+    assert run("--input", source, "--output", broken, "--n-best", "2", "--resume")[0] == 0
+    assert broken.read_bytes() == whole.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.es", "in.en", "whole.es"]
+    status, _, err = run("--input", source, "--output", broken, "--resume")
+    assert (status, err.count("\n")) == (1, 1)
+    assert "nothing to resume" in err
+    assert run("hola", "--resume")[0] == 2
+
+
+def breaking_at(line):
+    from seq2seq.jobs import show
+
+    def show_or_break(job, number, source, best):
+        if number == line:
+            raise KeyboardInterrupt
+        return show(job, number, source, best)
+
+    return show_or_break
+
+
+@pytest.mark.system
+def test_a_killed_translation_resumes_to_the_same_file(bundle_folder, tmp_path):
+    source, whole, killed = tmp_path / "in.en", tmp_path / "whole.es", tmp_path / "killed.es"
+    source.write_text("\n".join(f"The cat drank {number} times." for number in range(9000)))
+    command = [
+        sys.executable,
+        "translate.py",
+        "--model",
+        bundle_folder,
+        "--device",
+        "cpu",
+        "--input",
+        source,
+        "--beam",
+        "1",
+    ]
+    subprocess.run([*command, "--output", whole], cwd=ROOT, check=True)
+    process = subprocess.Popen([*command, "--output", killed], cwd=ROOT)
+    progress = tmp_path / "killed.es.progress"
+    while not (progress.is_file() and json.loads(progress.read_text())["inputs"]):
+        assert process.poll() is None, "it ended before it could be killed"
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not killed.exists()
+    subprocess.run([*command, "--output", killed, "--resume"], cwd=ROOT, check=True)
+    assert killed.read_bytes() == whole.read_bytes()
+
+
+def test_a_missing_package_is_named_with_its_extra(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    monkeypatch.delitem(sys.modules, "seq2seq.export.ctranslate2", raising=False)
+    status, _, err = run("hola", "--engine", "ctranslate2", application=translate_app)
+    assert status == 1
+    assert "pip install 'seq2seq[ctranslate2]'" in err

@@ -1,0 +1,161 @@
+"""What `Translator` can be asked for beside a plain translation."""
+
+import math
+
+import pytest
+import torch
+from sacrebleu import sentence_chrf
+
+from seq2seq.engine import Engine, Source
+from seq2seq.errors import UserError
+from seq2seq.text.glossary import Glossary
+from seq2seq.text.vocab import BOS, EOS
+from seq2seq.translator import Text, Translator
+
+TEXTS = ["The cat drank the milk.", "Ella ve.", "A dog sees a blue ball!", "¿Quién quiere la leche?", "niños"]
+
+
+@pytest.fixture(scope="module")
+def translator(bundle_folder):
+    return Translator.load(bundle_folder, "cpu")
+
+
+def ids_of(translator, text):
+    return translator.tokenizer.encode([text])[0]
+
+
+def contains(ids, phrase):
+    return any(ids[start : start + len(phrase)] == phrase for start in range(len(ids)))
+
+
+def test_a_translation_begins_with_its_prefix(translator):
+    prefixes = ["La leche", "", "Un perro ve", "¿", "El"]
+    texts = [Text(text, prefix) for text, prefix in zip(TEXTS, prefixes, strict=True)]
+    found = translator.translate(texts, max_length=12)
+    assert all(one.startswith(prefix) for one, prefix in zip(found, prefixes, strict=True))
+    assert found[1] == translator.translate(TEXTS, max_length=12)[1]
+
+
+def test_phrases_appear_and_banned_ones_do_not(translator):
+    plain = translator.translate_nbest(TEXTS, 1, max_length=12)
+    wanted = [Text(text, phrases=["una bola azul"]) for text in TEXTS]
+    for (one,) in translator.translate_nbest(wanted, 1, max_length=12):
+        assert "una bola azul" in " ".join("".join(one.tokens).replace("▁", " ").split())
+    token = plain[0][0].tokens[1]
+    word = translator.tokenizer.decode([[token_id(translator, token)]])[0]
+    banned = translator.translate_nbest(TEXTS, 1, banned=[word], max_length=12)
+    phrase = ids_of(translator, word)
+    assert not any(contains([token_id(translator, t) for t in one.tokens], phrase) for (one,) in banned)
+
+
+def token_id(translator, token):
+    tokens = translator.tokenizer.tokens(range(translator.tokenizer.vocab_size))
+    return tokens.index(token)
+
+
+def test_a_glossary_asks_for_the_terms_of_each_text(translator):
+    glossary = Glossary([("milk", "niños"), ("ball", "leche")])
+    found = translator.translate_nbest(TEXTS, 1, glossary=glossary, max_length=12)
+    texts = ["".join(one.tokens).replace("▁", " ") for (one,) in found]
+    assert " niños" in texts[0]
+    assert " leche" in texts[2]
+    assert found[1] == translator.translate_nbest(TEXTS[1:2], 1, max_length=12)[0]
+
+
+def test_what_cannot_be_had_is_told(translator):
+    with pytest.raises(UserError, match=r"phrases of \d+ tokens do not fit into 3: raise max_length"):
+        translator.translate([Text("Ella ve.", phrases=["una bola azul, la leche"])], max_length=3)
+    with pytest.raises(UserError, match="no translation that begins, contains and leaves out"):
+        translator.translate([Text("Ella ve.", "la leche", ["la leche"])], banned=["leche", "la leche"])
+    with pytest.raises(UserError, match=r"line 1 has \d+ tokens: too many for a text with phrases to appear in it"):
+        translator.translate([Text("Ella ve la leche. " * 80, phrases=["bola"])])
+    with pytest.raises(UserError, match="there is no search setting beams: choose from beam, length_penalty"):
+        translator.translate(["Ella ve."], beams=3)
+
+
+def tokens_of(translations):
+    return [[one.tokens for one in best] for best in translations]
+
+
+def test_samples_depend_on_seed_and_line_only(translator):
+    settings = {"sampling": True, "temperature": 1.5, "max_length": 8}
+    first = translator.translate_nbest(TEXTS, 4, seed=3, **settings)
+    assert tokens_of(first) == tokens_of(translator.translate_nbest(TEXTS, 4, seed=3, batch_tokens=10, **settings))
+    assert tokens_of(first) != tokens_of(translator.translate_nbest(TEXTS, 4, seed=4, **settings))
+    assert len({one.text for one in first[0]}) > 1
+    one_by_one = list(translator.stream(TEXTS, translator.settings(seed=3, **settings), n_best=4, chunk=1))
+    assert tokens_of(one_by_one) == tokens_of(first)
+
+
+def test_minimum_bayes_risk_chooses_the_sample_most_like_the_others(translator):
+    settings = {"sampling": True, "max_length": 8, "seed": 5}
+    samples = translator.translate_nbest(TEXTS, 6, **settings)
+    for (chosen,), candidates in zip(translator.translate_nbest(TEXTS, 1, mbr=6, **settings), samples, strict=True):
+        texts = [one.text for one in candidates]
+        utilities = [sum(sentence_chrf(text, [other]).score for other in texts) for text in texts]
+        assert chosen.text == texts[max(range(6), key=utilities.__getitem__)]
+    with pytest.raises(UserError, match=r"mbr=6 needs a beam of at least as many \(beam=3\), or sampling"):
+        translator.translate(TEXTS, mbr=6)
+
+
+def test_every_setting_reaches_the_search(translator):
+    plain = translator.translate_nbest(TEXTS, 1, max_length=12)
+    longer = translator.translate_nbest(TEXTS, 1, max_length=12, min_length=11)
+    assert all(len(one.tokens) >= 11 for (one,) in longer)
+    unlike = translator.translate_nbest(TEXTS, 1, max_length=12, min_length=10, no_repeat_ngram=1)
+    assert all(len(set(one.tokens)) == len(one.tokens) for (one,) in unlike)
+    for changes in ({"repetition_penalty": 4.0}, {"coverage_penalty": 5.0}, {"groups": 3, "diversity": 9.0}):
+        changed = translator.translate_nbest(TEXTS, 3, max_length=12, min_length=6, **changes)
+        assert changed != translator.translate_nbest(TEXTS, 3, max_length=12, min_length=6)
+    ratio = translator.translate_nbest(TEXTS, 1, max_length_ratio=0.0, max_length_offset=12, min_length_ratio=0.9)
+    for text, (one,) in zip(TEXTS, ratio, strict=True):
+        assert len(one.tokens) >= min(12, int(0.9 * len(ids_of(translator, text))))
+    assert len(plain) == len(TEXTS)
+
+
+def test_forced_scores_are_those_of_the_search(translator):
+    engine, settings = translator._engine, translator.settings(length_penalty=0.6, max_length=9)
+    sources = [Source(ids_of(translator, text)) for text in TEXTS]
+    found = dict(one for batch in engine.search(sources, settings, 3) for one in batch)
+    pairs = [(sources[index].ids, one) for index, best in found.items() for one in best]
+    forced = dict(one for batch in engine.force([i for i, _ in pairs], [h.ids for _, h in pairs], 50) for one in batch)
+    for index, (_, one) in enumerate(pairs):
+        score = sum(forced[index].log_probs)
+        assert score == pytest.approx(one.score, abs=1e-4)
+        assert score / len(forced[index].log_probs) ** 0.6 == pytest.approx(one.normalised_score, abs=1e-4)
+    assert len(pairs) > 10
+
+
+def test_scores_equal_a_token_by_token_reading(translator):
+    model, engine = translator._engine.model, translator._engine
+    assert isinstance(engine, Engine)
+    targets = ["El gato bebió la leche.", "", "Un perro", "¿Qué?", "niños"]
+    readings = translator.score(TEXTS, targets, align=True, batch_tokens=20)
+    for text, target, reading in zip(TEXTS, targets, readings, strict=True):
+        state, last, score = model.encode(torch.tensor([[*ids_of(translator, text), EOS]])), BOS, []
+        for token in [*ids_of(translator, target), EOS]:
+            logits, state = model.decode(torch.tensor([[last]]), state)
+            score.append(logits[0, 0].log_softmax(-1)[token].item())
+            last = token
+        assert reading.log_probs == pytest.approx(score, abs=1e-4)
+        assert reading.score == pytest.approx(math.fsum(score), abs=1e-3)
+        assert [word for _, word in reading.alignment] == list(range(len(target.split())))
+        assert all(0 <= word < len(text.split()) for word, _ in reading.alignment)
+    assert translator.score(TEXTS[:1], targets[:1])[0].alignment is None
+
+
+def test_lists_to_score_must_be_equally_long(translator):
+    with pytest.raises(UserError, match="5 sources but 1 translations: give one for each"):
+        translator.score(TEXTS, ["hola"])
+
+
+def test_an_ensemble_of_one_model_twice_is_that_model(bundle_folder, translator):
+    twice = Translator.load([bundle_folder, bundle_folder], "cpu")
+    for (one,), (other,) in zip(
+        twice.translate_nbest(TEXTS, 1, coverage_penalty=0.2),
+        translator.translate_nbest(TEXTS, 1, coverage_penalty=0.2),
+        strict=True,
+    ):
+        assert one.tokens == other.tokens
+        assert one.score == pytest.approx(other.score, abs=1e-4)
+    assert twice.score(TEXTS, TEXTS, align=True)[0].alignment == translator.score(TEXTS, TEXTS, align=True)[0].alignment
