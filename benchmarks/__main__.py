@@ -86,6 +86,29 @@ def decoding(
 
 
 @app.command()
+def equality(
+    data: options.Data,
+    model: options.Bundle,
+    sentences: options.Sentences = 500,
+    device: options.Device = "auto",
+    threads: options.Threads = 0,
+    output: options.Json = None,
+    markdown: options.Markdown = False,
+) -> None:
+    """Ours, CTranslate2's and Hugging Face's translations with the same weights, token for token: who finds better."""
+    from benchmarks.data import read_test
+    from benchmarks.equality import run
+    from benchmarks.machine import describe_machine
+    from seq2seq.bundle import load_bundle
+
+    where = options.place(device, threads)
+    bundle = load_bundle(model)
+    sources = [source for source, _ in read_test(data)[:sentences]]
+    found = run(bundle.model, bundle.tokenizer, sources, where)
+    finish({"equality": found}, describe_machine(where), output, markdown)
+
+
+@app.command()
 def attention(
     rounds: options.Rounds = 5,
     device: options.Device = "auto",
@@ -228,9 +251,9 @@ def main() -> None:
     except UserError as error:
         sys.exit(f"error: {error}")
     except ModuleNotFoundError as error:
-        if error.name != "transformers":
+        if error.name not in ("transformers", "ctranslate2"):
             raise
-        sys.exit("error: transformers is not installed: pip install -e '.[bench]'")
+        sys.exit(f"error: {error.name} is not installed: pip install -e '.[bench]'")
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 
 import copy
 import logging
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,6 +14,7 @@ from transformers import MarianMTModel
 
 from benchmarks import huggingface
 from benchmarks.agreement import Scored, agreement, agreement_table
+from benchmarks.ctranslate import Contestant, export_all
 from benchmarks.data import to_device
 from benchmarks.ours import Updates
 from benchmarks.race import Race, race
@@ -30,12 +33,22 @@ from seq2seq.translator import MAX_SOURCE_TOKENS, Translator
 log = logging.getLogger(__name__)
 LIMIT = SearchConfig(max_length_ratio=1.3, max_length_offset=8)  # that of conf/experiment/tatoeba_cpu.yaml
 Pairs = Sequence[tuple[str, str]]
-OPPONENTS = {"hf": "ours", "hf-eager": "ours", "hf-exact": "ours", "hf-bf16": "ours-bf16"}
+OPPONENTS = {
+    "hf": "ours",
+    "hf-eager": "ours",
+    "hf-exact": "ours",
+    "ct2": "ours",
+    "ct2-split": "ours",
+    "hf-bf16": "ours-bf16",
+}
 TOLD = {
     "ours": "this project, float32",
     "hf": "Hugging Face, float32",
     "hf-eager": "Hugging Face, float32, eager attention",
     "hf-exact": "Hugging Face, float32, exact stopping",
+    "ct2": "CTranslate2, float32",
+    "ct2-split": "CTranslate2, float32, a thread for each part of the batch",
+    "ours-ct2-int8": "this project, --engine ctranslate2, int8",
     "ours-bf16": "this project, bf16",
     "hf-bf16": "Hugging Face, bf16",
 }
@@ -68,6 +81,7 @@ class Field:
     tokenizer: Tokenizer
     translators: dict[str, Translator]
     marians: dict[str, tuple[MarianMTModel, dict[str, Any]]]  # with the options of `generate`
+    ctranslates: dict[str, Contestant]
     plan: Plan
     outputs: dict[str, dict[int, str]] = field(default_factory=dict)  # by contestant and sentence
 
@@ -82,6 +96,9 @@ class Field:
                 beam=self.plan.beam,
                 length_penalty=1.0,
             )
+        elif name in self.ctranslates:
+            ids = self.ctranslates[name].search(block.texts, beam=self.plan.beam, max_length=block.max_length)
+            found = self.tokenizer.decode(ids)
         else:
             model, options = self.marians[name]
             found = huggingface.translate(
@@ -118,7 +135,8 @@ def run(model: Transformer, tokenizer: Tokenizer, pairs: Pairs, plan: Plan, devi
     """
     model = model.to(device).eval()
     blocks = cut(pairs, tokenizer, plan)
-    entrants = line_up(model, tokenizer, plan, device)
+    with tempfile.TemporaryDirectory() as folder:
+        entrants = line_up(model, tokenizer, plan, device, Path(folder))
     count = sum(len(block.texts) for block in blocks)
     result = race(entrants.runs(), blocks, work=count, rounds=plan.rounds, device=device)
     agreed = agreement([pair for block in blocks for pair in entrants.scored(block)])
@@ -155,8 +173,8 @@ def cut(pairs: Pairs, tokenizer: Tokenizer, plan: Plan) -> list[Block]:
     return [Block(batch, [pairs[i][0] for i in batch], most) for batch, most in zip(batches, longest, strict=True)]
 
 
-def line_up(model: Transformer, tokenizer: Tokenizer, plan: Plan, device: torch.device) -> Field:
-    """All contestants, with the model's weights."""
+def line_up(model: Transformer, tokenizer: Tokenizer, plan: Plan, device: torch.device, folder: Path) -> Field:
+    """All contestants, with the model's weights, which are exported to the folder."""
     dtypes = {"ours": torch.float32, "ours-bf16": torch.bfloat16}
     models = {name: copy.deepcopy(model) for name in dtypes}
     if device.type == "cpu":  # as `Translator.load` does
@@ -165,6 +183,10 @@ def line_up(model: Transformer, tokenizer: Tokenizer, plan: Plan, device: torch.
         name: Translator(models[name], tokenizer, search=LIMIT, device=device, dtype=dtype)
         for name, dtype in dtypes.items()
     }
+    exports = export_all(model, tokenizer, LIMIT, folder)
+    ways = {"ct2": ("float32", "within"), "ct2-split": ("float32", "split"), "ours-ct2-int8": ("int8", "engine")}
+    threads = torch.get_num_threads()
+    ctranslates = {name: Contestant(exports[kind], threads, way) for name, (kind, way) in ways.items()}
     marian = to_marian(model)
     marians: dict[str, tuple[MarianMTModel, dict[str, Any]]] = {
         "hf": (marian, {}),
@@ -172,7 +194,7 @@ def line_up(model: Transformer, tokenizer: Tokenizer, plan: Plan, device: torch.
         "hf-exact": (marian, huggingface.EXACT),
         "hf-bf16": (copy.deepcopy(marian).bfloat16(), {}),
     }
-    return Field(tokenizer, translators, marians, plan)
+    return Field(tokenizer, translators, marians, ctranslates, plan)
 
 
 def share_equal(first: Sequence[str], second: Sequence[str]) -> float:

@@ -34,6 +34,7 @@ Model = Annotated[
         rich_help_panel=MODELS,
     ),
 ]
+Bundle = Annotated[Path, typer.Option("--model", help="Bundle of the published style.", rich_help_panel=MODELS)]
 TrainSeconds = Annotated[float, typer.Option(min=1, help="Training before decoding.", rich_help_panel=MODELS)]
 
 Rounds = Annotated[int, typer.Option(min=1, help="Times that everything is measured.", rich_help_panel=MEASURING)]

@@ -171,6 +171,7 @@ class Engine:
         shortest = (lengths * settings.min_length_ratio + settings.min_length).long().minimum(longest)
         rules = _rules(sources, settings, shortest, banned)
         phrases = [source.phrases for source in sources]
+        require_one_kind(settings, has_phrases=any(phrases))
         for limit, of_source in zip(longest.tolist(), phrases, strict=True):
             if (needed := tokens_needed(of_source)) > limit:
                 raise UserError(
@@ -242,6 +243,19 @@ class Engine:
             self.model.train(was_training)
 
 
+def require_one_kind(settings: SearchConfig, *, has_phrases: bool) -> None:
+    """Refuse kinds of search that cannot be had together.
+
+    Raises:
+        UserError: the settings ask for two.
+    """
+    kinds = {"sampling": settings.sampling, "phrases": has_phrases}
+    kinds |= {"groups": settings.groups > 1, "coverage_penalty": settings.coverage_penalty > 0}
+    wanted = [name for name, is_wanted in kinds.items() if is_wanted]
+    if len(wanted) > 1:
+        raise UserError(f"{' and '.join(wanted)} do not go together: leave out all but one")
+
+
 def _last_attention(state: Any) -> Float[Tensor, "n s"]:
     return state.attention[:, -1].float()
 
@@ -249,7 +263,7 @@ def _last_attention(state: Any) -> Float[Tensor, "n s"]:
 def _rules(
     sources: list[Source], settings: SearchConfig, shortest: Int[Tensor, " b"], banned: Sequence[Sequence[int]]
 ) -> list[Rule]:
-    """What is asked for and nothing else; a forced prefix comes last, over all others."""
+    """What is asked for and nothing else; a forced prefix stands above all others."""
     rules: list[Rule] = []
     if settings.repetition_penalty != 1:
         rules.append(RepetitionPenalty(settings.repetition_penalty))
@@ -260,5 +274,5 @@ def _rules(
     if bool(shortest.any()):
         rules.append(MinimumLength(shortest, EOS))
     if any(source.prefix for source in sources):
-        rules.append(ForcedPrefix([source.prefix for source in sources]))
+        rules = [ForcedPrefix([source.prefix for source in sources], rules)]
     return rules

@@ -14,7 +14,7 @@ import torch
 from seq2seq.bundle import load_bundle
 from seq2seq.config import SearchConfig
 from seq2seq.device import choose_device
-from seq2seq.engine import EncoderDecoder, Engine, Forced, Source
+from seq2seq.engine import EncoderDecoder, Engine, Forced, Source, require_one_kind
 from seq2seq.errors import UserError
 from seq2seq.evaluation.mbr import minimum_bayes_risk
 from seq2seq.model.ensemble import Ensemble
@@ -82,6 +82,9 @@ class _Piece:
     text_index: int
     source: Source
     is_first: bool = True  # of its text
+
+
+_Spelt = tuple[Hypothesis, str]  # with its text
 
 
 class Translator:
@@ -220,16 +223,18 @@ class Translator:
         if not n_best >= 1 or (candidates > settings.beam and not settings.sampling):
             name = "n_best" if n_best >= settings.mbr else "mbr"
             raise UserError(f"{name}={candidates} needs a beam of at least as many (beam={settings.beam}), or sampling")
+        require_one_kind(settings, has_phrases=glossary is not None)
         not_wanted = self.tokenizer.encode(list(banned))
         texts = iter(texts)
         while lines := list(itertools.islice(texts, chunk)):
             pieces = self._pieces(lines, first_line, glossary)
             if on_progress is not None:
                 on_progress(len(lines) - sum(piece.is_first for piece in pieces))  # texts without words are done
-            parts: list[list[list[Hypothesis]]] = [[] for _ in lines]
+            parts: list[list[list[_Spelt]]] = [[] for _ in lines]
             found = self._search(pieces, settings, candidates, not_wanted, on_progress)
+            spelt = iter(self.tokenizer.decode([one.ids for hypotheses in found for one in hypotheses]))
             for piece, hypotheses in zip(pieces, found, strict=True):
-                parts[piece.text_index].append(hypotheses)
+                parts[piece.text_index].append([(one, next(spelt)) for one in hypotheses])
             for part in parts:
                 joined = self._join(part, settings.length_penalty)
                 yield (_least_risky(joined) if settings.mbr else joined)[:n_best]
@@ -338,19 +343,19 @@ class Translator:
         normalised = score / len(tokens) ** settings.length_penalty
         return Reading(score, normalised, tokens, forced.log_probs, alignment)
 
-    def _join(self, parts: list[list[Hypothesis]], alpha: float) -> list[Translation]:
-        """Make texts of hypotheses; of several pieces, the i-th best belong together."""
+    def _join(self, parts: list[list[_Spelt]], alpha: float) -> list[Translation]:
+        """Make translations of hypotheses; of several pieces, the i-th best belong together."""
         if not parts:
             return [Translation("", 0.0, 0.0, [])]
         translations = []
         for rank in range(max(len(part) for part in parts)):
             chosen = [part[min(rank, len(part) - 1)] for part in parts]
-            text = " ".join(filter(None, self.tokenizer.decode([hypothesis.ids for hypothesis in chosen])))
-            score = sum(hypothesis.score for hypothesis in chosen)
-            normalised = chosen[0].normalised_score
+            score = sum(hypothesis.score for hypothesis, _ in chosen)
+            normalised = chosen[0][0].normalised_score
             if len(chosen) > 1:
-                normalised = score / sum(len(hypothesis.ids) + 1 for hypothesis in chosen) ** alpha
-            tokens = [token for hypothesis in chosen for token in self.tokenizer.tokens(hypothesis.ids)]
+                normalised = score / sum(len(hypothesis.ids) + 1 for hypothesis, _ in chosen) ** alpha
+            tokens = [token for hypothesis, _ in chosen for token in self.tokenizer.tokens(hypothesis.ids)]
+            text = " ".join(text for _, text in chosen if text)
             translations.append(Translation(text, score, normalised, tokens))
         return translations
 

@@ -70,6 +70,18 @@ class MultiHeadAttention(nn.Module):
         self.k_proj = nn.Linear(d_model, d_model, bias=bias)
         self.v_proj = nn.Linear(d_model, d_model, bias=bias)
         self.out_proj = nn.Linear(d_model, d_model, bias=bias)
+        self.packed_qkv: nn.Module | None = None  # q_proj, k_proj and v_proj in one, for translation on the CPU
+
+    def queries_keys_values(
+        self, x: Float[Tensor, "n t d"], rotation: Float[Tensor, "2 t c"] | None = None
+    ) -> tuple[Float[Tensor, "n h t c"], KeysValues]:
+        """What self-attention needs of its positions."""
+        if self.packed_qkv is None:
+            return self.queries(x, rotation), self.keys_values(x, rotation)
+        queries, keys, values = map(self._split, self.packed_qkv(x).chunk(3, -1))
+        if rotation is not None:
+            queries, keys = rotate(queries, rotation), rotate(keys, rotation)
+        return queries, KeysValues(keys, values)
 
     def queries(
         self, x: Float[Tensor, "n t d"], rotation: Float[Tensor, "2 t c"] | None = None

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from seq2seq.config import ModelConfig
 from seq2seq.model.attention import KeysValues, MultiHeadAttention, attention_weights
+from seq2seq.model.packed import pack
 from seq2seq.model.state import DecoderState, Slots
 
 
@@ -106,7 +107,7 @@ class EncoderLayer(nn.Module):
     ) -> Float[Tensor, "b s d"]:
         """Let every source position take in the others."""
         y = self.self_residual.enter(x)
-        queries, memory = self.self_attention.queries(y, rotation), self.self_attention.keys_values(y, rotation)
+        queries, memory = self.self_attention.queries_keys_values(y, rotation)
         x = self.self_residual.leave(x, self.self_attention(queries, memory, mask))
         y = self.feed_forward_residual.enter(x)
         return self.feed_forward_residual.leave(x, self.feed_forward(y))
@@ -138,9 +139,10 @@ class DecoderLayer(nn.Module):
         of the heads, if the state watches this layer.
         """
         y = self.self_residual.enter(x)
-        new = KeysValues(*map(state.places.spread, self.self_attention.keys_values(y, rotation)))
+        queries, (keys, values) = self.self_attention.queries_keys_values(y, rotation)
+        queries, keys, values = map(state.places.spread, (queries, keys, values))
+        new = KeysValues(keys, values)
         past = state.past[layer].write(state.slots, new) if state.past else Slots(new)
-        queries = state.places.spread(self.self_attention.queries(y, rotation))
         context = self.self_attention.mix(queries, past.first(state.slots + new.keys.shape[2]), mask)
         x = self.self_residual.leave(x, self.self_attention.join(state.places.collect(context)))
         queries = state.places.spread(self.cross_attention.queries(self.cross_residual.enter(x)))
@@ -152,6 +154,20 @@ class DecoderLayer(nn.Module):
             attention = state.places.collect(weights.mean(1, keepdim=True))[:, 0]
         y = self.feed_forward_residual.enter(x)
         return self.feed_forward_residual.leave(x, self.feed_forward(y)), past, attention
+
+    def pack(self, dtype: torch.dtype) -> None:
+        """Lay out the weights for products with single positions; the encoded sentence's keys and values need none."""
+        attention = self.self_attention
+        attention.packed_qkv = pack([attention.q_proj, attention.k_proj, attention.v_proj], dtype)
+        _pack(attention, ("out_proj",), dtype)
+        _pack(self.cross_attention, ("q_proj", "out_proj"), dtype)
+        _pack(self.feed_forward, ("gate", "up", "down"), dtype)
+
+
+def _pack(model: nn.Module, names: tuple[str, ...], dtype: torch.dtype) -> None:
+    for name in names:
+        if isinstance(linear := getattr(model, name, None), nn.Linear):
+            setattr(model, name, pack([linear], dtype))
 
 
 def cast_for_products(x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t d"]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
@@ -28,6 +29,7 @@ class Places:
     """
 
     sentences: int
+    device: torch.device
     width: int = 1
     of_row: Int[Tensor, " n"] | None = None
     row_at: Int[Tensor, " bw"] | None = None
@@ -37,17 +39,25 @@ class Places:
         """Give sentence numbers[i] its counts[i] rows."""
         width = max(counts, default=1)
         if sentences * width == sum(counts):
-            return cls(sentences, width)
+            return cls(sentences, device, width)
         of_row = [number * width + row for number, count in zip(numbers, counts, strict=True) for row in range(count)]
         row_at = [0] * (sentences * width)
         for row, place in enumerate(of_row):
             row_at[place] = row
-        return cls(sentences, width, *(torch.tensor(index, device=device) for index in (of_row, row_at)))
+        return cls(sentences, device, width, *(torch.tensor(index, device=device) for index in (of_row, row_at)))
 
     @property
     def rows(self) -> int:
         """How many places are taken (n)."""
         return self.sentences * self.width if self.of_row is None else len(self.of_row)
+
+    def padded(self, missing: int) -> "Places":
+        """The same with some more rows, which belong nowhere."""
+        if not missing:
+            return self
+        in_order = torch.arange(self.rows, device=self.device)
+        of_row, row_at = (in_order if index is None else index for index in (self.of_row, self.row_at))
+        return replace(self, of_row=F.pad(of_row, (0, missing)), row_at=row_at)
 
     def spread(self, rows: Shaped[Tensor, "n h t c"]) -> Shaped[Tensor, "b h wt c"]:
         """Lay rows side by side by sentence; a place that no row takes repeats one, for nobody to look at."""
@@ -140,7 +150,7 @@ class DecoderState:
     def start(cls, memory: tuple[KeysValues, ...], memory_mask: Bool[Tensor, "b 1 1 s"]) -> "DecoderState":
         """The state before the first target token: one row a sentence."""
         sentences = memory_mask.shape[0]
-        return cls(memory, memory_mask, Places(sentences), numbers=range(sentences))
+        return cls(memory, memory_mask, Places(sentences, memory_mask.device), numbers=range(sentences))
 
     def for_rows(self, rows: int) -> "DecoderState":
         """This state, or before the first token the same for a multiple of as many rows.
@@ -153,7 +163,7 @@ class DecoderState:
         width, rest = divmod(rows, max(1, self.places.sentences))
         if rest or self.length:
             raise ValueError(f"{rows} rows cannot go on from a state of {self.places.rows}")
-        return replace(self, places=Places(self.places.sentences, width))
+        return replace(self, places=Places(self.places.sentences, self.places.device, width))
 
     def watching(self, layer: int | None = None) -> "DecoderState":
         """The same state, from now on with the `attention` of a decoder layer.

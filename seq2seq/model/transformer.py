@@ -1,6 +1,7 @@
 """The encoder-decoder Transformer: token ids to logits. Knows no text, no loss and no search."""
 
 import math
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from seq2seq.config import ModelConfig
 from seq2seq.model.layers import DecoderLayer, Dropout, EncoderLayer, cast_for_products, make_norm
 from seq2seq.model.masks import padding_mask
-from seq2seq.model.packed import PackedLinear, can_pack, pack
+from seq2seq.model.packed import PackedLinear, can_pack, missing_rows
 from seq2seq.model.positions import rotations, sinusoidal
 from seq2seq.model.state import DecoderState
 
@@ -77,24 +78,36 @@ class Transformer(nn.Module):
         Before the first token, n may be a multiple of the state's b sentences: row r then belongs to sentence
         r // (n / b). Later the rows are the state's own.
         """
-        state = state.for_rows(tgt_in.shape[0])
-        mask = state.mask(tgt_in.shape[1])
+        state, rows = state.for_rows(tgt_in.shape[0]), tgt_in.shape[0]
+        places, mask = state.places, state.mask(tgt_in.shape[1])
+        if self.packed_output is not None and tgt_in.shape[1] == 1:
+            state = replace(state, places=places.padded(missing_rows(rows)))
+            tgt_in = F.pad(tgt_in, (0, 0, 0, missing_rows(rows)))
         x, rotation = self._embed(tgt_in, start=state.length)
         past, watched = [], None
         for index, layer in enumerate(self._decoder_layers()):
             x, slots, attention = layer(x, mask, rotation, state, index)
             past.append(slots)
             watched = attention if index == state.watched else watched
-        return self.decoder_norm(x), state.advanced(tgt_in.shape[1], tuple(past), mask, watched)
+        watched = None if watched is None else watched[:rows]
+        state = replace(state, places=places).advanced(tgt_in.shape[1], tuple(past), mask, watched)
+        return self.decoder_norm(x)[:rows], state
 
     def logits(self, hidden: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows v"]:
         """Unnormalised log-probabilities of the next token."""
-        return F.linear(hidden, self.embedding.weight) if self.packed_output is None else self.packed_output(hidden)
+        if self.packed_output is None:
+            return F.linear(hidden, self.embedding.weight)
+        if hidden.ndim == 3 and hidden.shape[1] == 1:
+            padded = F.pad(hidden, (0, 0, 0, 0, 0, missing_rows(hidden.shape[0])))
+            return self.packed_output(padded)[: hidden.shape[0]]
+        return F.linear(hidden, self.embedding.weight)
 
     def pack(self, dtype: torch.dtype) -> "Transformer":
-        """Make translation on the CPU quicker, products in dtype; the model can then do nothing else."""
+        """Make search on the CPU quicker, products in dtype; after it the weights must not change any more."""
         if can_pack():
-            pack(self.requires_grad_(False), dtype)
+            self.requires_grad_(False)
+            for layer in self._decoder_layers():
+                layer.pack(dtype)
             self.packed_output = PackedLinear(self.embedding.weight, None, dtype)
         return self
 

@@ -66,9 +66,15 @@ def test_what_cannot_be_had_is_told(translator):
     with pytest.raises(UserError, match=r"phrases of \d+ tokens do not fit into 3: raise max_length"):
         translator.translate([Text("Ella ve.", phrases=["una bola azul, la leche"])], max_length=3)
     with pytest.raises(UserError, match="no translation that begins, contains and leaves out"):
-        translator.translate([Text("Ella ve.", "la leche", ["la leche"])], banned=["leche", "la leche"])
+        translator.translate([Text("Ella ve.", phrases=["la leche"])], banned=["la leche"], max_length=20)
     with pytest.raises(UserError, match=r"line 1 has \d+ tokens: too many for a text with phrases to appear in it"):
         translator.translate([Text("Ella ve la leche. " * 80, phrases=["bola"])])
+    for glossary, changes, named in (
+        (None, {"sampling": True, "groups": 3}, "sampling and groups"),
+        (Glossary([("cat", "gato")]), {"coverage_penalty": 0.1}, "phrases and coverage_penalty"),
+    ):
+        with pytest.raises(UserError, match=f"{named} do not go together: leave out all but one"):
+            translator.translate(["Ella ve."], glossary=glossary, **changes)
     with pytest.raises(UserError, match="there is no search setting beams: choose from beam, length_penalty"):
         translator.translate(["Ella ve."], beams=3)
 

@@ -1,0 +1,79 @@
+"""The contestant: CTranslate2 as its own users call it, on an export of the same weights; knows no timing."""
+
+import multiprocessing
+from collections.abc import Sequence
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import ctranslate2
+import torch
+
+from seq2seq.bundle import Bundle, BundleConfig, save_bundle
+from seq2seq.config import SearchConfig
+from seq2seq.engine import Source
+from seq2seq.export.ctranslate2 import export_ctranslate2
+from seq2seq.export.ctranslate2_engine import load_export
+from seq2seq.model.transformer import Transformer
+from seq2seq.text.tokenizer import Tokenizer
+
+
+def export_all(model: Transformer, tokenizer: Tokenizer, search: SearchConfig, folder: Path) -> dict[str, Path]:
+    """Write the model in float32 and int8; the exports' folders by precision."""
+    bundle = Bundle(model, tokenizer, BundleConfig(model.config, search))
+    save_bundle(folder / "bundle", bundle, "Exported for a benchmark.\n")
+    found = {}
+    for precision in ("float32", "int8"):
+        found[precision] = folder / precision
+        export_ctranslate2(folder / "bundle", found[precision], precision)
+    return found
+
+
+class Contestant:
+    """CTranslate2 in a process of its own: in ours it would change how many threads PyTorch computes with.
+
+    Two ways to use t threads are its users' own, within a batch or a part of the batch each; the third is this
+    project's engine around it.
+    """
+
+    def __init__(self, folder: Path, threads: int, way: str) -> None:
+        """Start it on the export in folder; way is "within", "split" or "engine"."""
+        context = multiprocessing.get_context("spawn")
+        self._pipe, end = context.Pipe()
+        self._process = context.Process(target=_serve, args=(end, folder, threads, way), daemon=True)
+        self._process.start()
+        self._pipe.recv()  # it is ready
+
+    def search(self, texts: Sequence[str], *, beam: int, max_length: int) -> list[list[int]]:
+        """Ids of one batch's translations by beam search with length penalty 1; all else as CTranslate2 has it."""
+        self._pipe.send((list(texts), beam, max_length))
+        return self._pipe.recv()
+
+
+def _serve(pipe: Connection, folder: Path, threads: int, way: str) -> None:
+    torch.set_num_threads(threads)
+    export = load_export(folder, torch.device("cpu"))
+    tokenizer = export.tokenizer
+    ids = {piece: number for number, piece in enumerate(tokenizer.tokens(range(tokenizer.vocab_size)))}
+    parts = threads if way == "split" else 1
+    translator = ctranslate2.Translator(str(folder), inter_threads=parts, intra_threads=threads // parts)
+    pipe.send("ready")
+    while True:
+        try:
+            texts, beam, max_length = pipe.recv()
+        except EOFError:  # the benchmark has ended
+            return
+        encoded = tokenizer.encode(texts)
+        if way == "engine":
+            settings = replace(export.config.search, beam=beam, length_penalty=1.0)
+            found = dict(one for batch in export.engine.search([*map(Source, encoded)], settings, 1) for one in batch)
+            pipe.send([found[index][0].ids for index in range(len(texts))])
+            continue
+        results = translator.translate_batch(
+            [tokenizer.tokens(row) for row in encoded],
+            beam_size=beam,
+            length_penalty=1.0,
+            max_decoding_length=max_length,
+            max_batch_size=-(-len(texts) // parts),
+        )
+        pipe.send([[ids[piece] for piece in result.hypotheses[0]] for result in results])

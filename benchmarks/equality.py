@@ -1,0 +1,100 @@
+"""Ours, CTranslate2's and Hugging Face's translations with the same weights, token for token."""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks import huggingface
+from benchmarks.ctranslate import Contestant, export_all
+from benchmarks.tables import Table
+from seq2seq.config import SearchConfig
+from seq2seq.engine import Engine, Source
+from seq2seq.export.marian import to_marian
+from seq2seq.model.transformer import Transformer
+from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocab import EOS
+
+BATCH = 32
+RIVALS = {"ct2": "CTranslate2, float32", "hf": "Hugging Face, float32"}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A sentence that came out differently, and what our model gives both for it (score / length, nats)."""
+
+    source: str
+    ours: str
+    theirs: str
+    our_score: float
+    their_score: float
+
+
+def run(model: Transformer, tokenizer: Tokenizer, sources: Sequence[str], device: torch.device) -> dict[str, Any]:
+    """Translate greedily and with beam 5, and list every difference; all of it as plain values."""
+    model = model.to(device).eval()
+    engine = Engine(model, device, torch.float32)
+    ids = tokenizer.encode(sources)
+    order = sorted((index for index, row in enumerate(ids) if row), key=lambda index: len(ids[index]), reverse=True)
+    results: dict[str, Any] = {"sentences": len(order)}
+    with tempfile.TemporaryDirectory() as folder:
+        exports = export_all(model, tokenizer, SearchConfig(), Path(folder))
+        ct2 = Contestant(exports["float32"], torch.get_num_threads(), "within")
+    marian = to_marian(model)
+    rows = []
+    for beam in (1, 5):
+        found: dict[str, dict[int, list[int]]] = {"ours": {}, **{name: {} for name in RIVALS}}
+        for start in range(0, len(order), BATCH):
+            batch = order[start : start + BATCH]
+            limit = 2 * len(ids[batch[0]]) + 20  # the same for all three
+            settings = SearchConfig(beam=beam, max_length_ratio=0, max_length_offset=limit, batch_tokens=10**6)
+            for of_batch in engine.search([Source(ids[index]) for index in batch], settings, 1):
+                found["ours"] |= {batch[place]: best[0].ids for place, best in of_batch}
+            texts = [sources[index] for index in batch]
+            found["ct2"] |= dict(zip(batch, ct2.search(texts, beam=beam, max_length=limit), strict=True))
+            generated = huggingface.generate(
+                marian, [ids[index] for index in batch], beam=beam, max_length=limit, options={}
+            )
+            found["hf"] |= dict(zip(batch, (without_special(row, limit) for row in generated.tolist()), strict=True))
+        for name, told in RIVALS.items():
+            different = [index for index in order if found[name][index] != found["ours"][index]]
+            listed = differences(engine, tokenizer, sources, ids, different, found["ours"], found[name])
+            worse = sum(one.our_score < one.their_score - 1e-5 for one in listed)
+            share, name_of_search = 1 - len(listed) / len(order), f"beam {beam}" if beam > 1 else "greedy"
+            rows.append([name_of_search, told, f"{share:.1%}", str(len(listed)), str(worse)])
+            results[f"{name}-{beam}"] = [vars(one) for one in listed]
+    header = ["search", "compared with", "equal, token for token", "different", "of these, ours scores lower"]
+    return results | {"tables": [vars(Table("Equality", header, rows))]}
+
+
+def without_special(row: list[int], limit: int) -> list[int]:
+    """What lies between BOS and EOS, or the limit, behind which transformers has one token more."""
+    row = row[1:]
+    return row[: row.index(EOS)] if EOS in row else row[:limit]
+
+
+def differences(
+    engine: Engine,
+    tokenizer: Tokenizer,
+    sources: Sequence[str],
+    ids: Sequence[list[int]],
+    different: Sequence[int],
+    ours: dict[int, list[int]],
+    theirs: dict[int, list[int]],
+) -> list[Difference]:
+    """Score both translations of every sentence that differs, by forced decoding."""
+    pairs = [(index, of[index]) for index in different for of in (ours, theirs)]
+    forced = dict(
+        one
+        for batch in engine.force([ids[index] for index, _ in pairs], [row for _, row in pairs], 4096)
+        for one in batch
+    )
+    scores = [sum(forced[place].log_probs) / len(forced[place].log_probs) for place in range(len(pairs))]
+    found = []
+    for place, index in enumerate(different):
+        our_text, their_text = tokenizer.decode([ours[index], theirs[index]])
+        found.append(Difference(sources[index], our_text, their_text, *scores[2 * place : 2 * place + 2]))
+    return found

@@ -1,0 +1,67 @@
+"""Two thousand hostile lines: each gives one line, the one that it gives alone."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seq2seq.translator import Translator
+
+LINES, ROUNDS = 40, 50
+ANY = st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=60)
+CONTROLS = st.text(
+    st.sampled_from([chr(code) for code in range(32) if code != 10] + ["\x7f", "\x85", "\u2028"]), max_size=20
+)
+EMOJI = st.text(st.sampled_from("😀👩‍👩‍👧🏳️‍🌈🇪🇸👍🏽\ufe0f\u200d"), max_size=20)
+RIGHT_TO_LEFT = st.text(st.sampled_from("שלום مرحبا\u202e\u202d\u200f abc"), max_size=30)
+MARKS = st.text(st.sampled_from("¿?¡!.,;:…—-'\"«»()[]{}<>|/\\@#$%^&*_+=~`"), max_size=40)
+COMBINING = st.text(st.sampled_from("aeñ\u0301\u0303\u0308\u0336"), max_size=40)
+SPECIAL = st.sampled_from(
+    ["<s>", "</s>", "<pad>", "<unk>", "▁", "<0x0A>", "\ufeffhola", "a\x00b", "\r", "hola\r", "\t", " "]
+)
+LONG = st.builds(
+    lambda word, times: (word * times)[:50_000], st.sampled_from(["a", "ab ", "¿", "x. "]), st.just(50_000)
+)
+HOSTILE = st.one_of(ANY, CONTROLS, EMOJI, RIGHT_TO_LEFT, MARKS, COMBINING, SPECIAL)
+
+
+@pytest.fixture(scope="module")
+def translator(bundle_folder):
+    return Translator.load(bundle_folder, "cpu")
+
+
+@settings(max_examples=ROUNDS)
+@given(lines=st.lists(HOSTILE, min_size=LINES, max_size=LINES))
+def test_hostile_lines_give_one_line_each_and_do_not_touch_each_other(translator, lines):
+    fast = {"beam": 2, "max_length": 5}
+    together = translator.translate(lines, **fast)
+    assert len(together) == LINES
+    assert not any("\n" in line or "\r" in line for line in together)
+    alone = [translator.translate([line], **fast)[0] for line in dict.fromkeys(lines)]
+    assert dict(zip(lines, together, strict=True)) == dict(zip(dict.fromkeys(lines), alone, strict=True))
+
+
+@settings(max_examples=3)
+@given(line=LONG)
+def test_fifty_thousand_characters_give_one_line_and_leave_the_others_alone(translator, line):
+    fast = {"beam": 1, "max_length": 3}
+    first, middle, last = translator.translate(["Ella ve.", line, "niños"], **fast)
+    assert "\n" not in middle
+    assert [first, last] == translator.translate(["Ella ve.", "niños"], **fast)
+
+
+@settings(max_examples=20)
+@given(lines=st.lists(HOSTILE, min_size=5, max_size=5))
+def test_the_filter_gives_a_line_for_every_line_of_bytes(bundle_folder, lines):
+    from seq2seq.files import read_lines
+
+    lines = [line.replace("\n", "") for line in lines]
+    data = "".join(f"{line}\n" for line in lines).encode()
+    path = bundle_folder.parent / "hostile.en"
+    path.write_bytes(data)
+    assert len(list(read_lines(path))) == len(lines)
+
+
+def test_bytes_that_are_no_text_are_refused_by_line(run):
+    status, _, err = run(stdin=b"hola\nni\xf1o\n")
+    assert (status, err.count("\n")) == (1, 1)
+    assert "stdin:2: byte 3 (0xf1) is not UTF-8" in err
