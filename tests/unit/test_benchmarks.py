@@ -47,8 +47,9 @@ def test_both_losses_of_the_same_weights_are_equal(model: Transformer, batch: Ba
 
 
 def test_both_exact_beam_searches_find_the_same_translations_at_the_same_scores(model: Transformer, batch: Batch):
-    updates = Updates(model, TrainingConfig(max_tokens=120, learning_rate=1e-2))
-    for _ in range(60):  # so that translations end before the limit
+    torch.manual_seed(3)  # of dropout, whatever ran before
+    updates = Updates(model, TrainingConfig(max_tokens=120, learning_rate=3e-3))
+    for _ in range(250):  # so that translations end before the limit
         updates.update(batch)
     limit = 25
     settings = SearchConfig(beam=4, length_penalty=1.0, max_length_ratio=0.0, max_length_offset=limit)

@@ -45,6 +45,12 @@ def test_options_are_the_settings_of_the_same_names(run, translator, arguments, 
     assert out.split("\n")[:-1] == translator.translate(LINES, **settings)
 
 
+def test_a_setting_of_zero_is_a_setting(run):
+    status, out, err = run("hola", "--sampling", "--temperature", "0")
+    assert (status, out) == (1, "")
+    assert "search.temperature=0.0 must be greater than 0" in err
+
+
 def test_wants_reach_every_line(run, translator, tmp_path):
     terms = tmp_path / "terms.tsv"
     terms.write_text("milk\tniños\n")
@@ -151,7 +157,7 @@ def breaking_at(line):
 @pytest.mark.system
 def test_a_killed_translation_resumes_to_the_same_file(bundle_folder, tmp_path):
     source, whole, killed = tmp_path / "in.en", tmp_path / "whole.es", tmp_path / "killed.es"
-    source.write_text("\n".join(f"The cat drank {number} times." for number in range(9000)))
+    source.write_text("\n".join(f"The cat drank {number} times." for number in range(5000)))
     command = [
         sys.executable,
         "translate.py",
