@@ -111,7 +111,7 @@ def translate(
     debug: options.Debug = False,
 ) -> None:
     """Translate what the options name and score it if there are references."""
-    given = {name: value for name, value in locals().items() if value not in (None, "", False, [])}
+    given = {name: value for name, value in locals().items() if value is not None and value is not False}
     jobs.check_sources(texts, input_, output, reference, testset, resume=resume, interactive=interactive)
     changes: dict[str, Any] = {name: given[name] for name in SEARCH_OPTIONS if name in given}
     changes |= {"sampling": True} if sampling else {}
