@@ -224,7 +224,7 @@ class Translator:
             name = "n_best" if n_best >= settings.mbr else "mbr"
             raise UserError(f"{name}={candidates} needs a beam of at least as many (beam={settings.beam}), or sampling")
         require_one_kind(settings, has_phrases=glossary is not None)
-        not_wanted = self.tokenizer.encode(list(banned))
+        not_wanted = self._encode_phrases(banned)
         texts = iter(texts)
         while lines := list(itertools.islice(texts, chunk)):
             pieces = self._pieces(lines, first_line, glossary)
@@ -329,8 +329,15 @@ class Translator:
     ) -> Source:
         line, part = place
         phrases = [*want.phrases, *(glossary.translations(text) if glossary else ())]
-        prefix, *encoded = self.tokenizer.encode([want.prefix if part == 0 else "", *phrases])
-        return Source(ids, prefix, encoded, key=(line << 16) + part)
+        (prefix,) = self.tokenizer.encode([want.prefix if part == 0 else ""])
+        return Source(ids, prefix, self._encode_phrases(phrases), key=(line << 16) + part)
+
+    def _encode_phrases(self, phrases: Sequence[str]) -> list[list[int]]:
+        encoded = self.tokenizer.encode(list(phrases))
+        for phrase, ids in zip(phrases, encoded, strict=True):
+            if not ids:
+                raise UserError(f"the phrase {phrase!r} is empty: leave it out, or give words")
+        return encoded
 
     def _lengths(self, texts: Sequence[str]) -> list[int]:
         return [len(ids) for ids in self.tokenizer.encode(texts)]
