@@ -76,7 +76,7 @@ def test_what_cannot_be_had_is_told(translator):
         with pytest.raises(UserError, match=f"{named} do not go together: leave out all but one"):
             translator.translate(["Ella ve."], glossary=glossary, **changes)
     for wanted, banned in ((Text("Ella ve.", phrases=[" "]), []), (Text("Ella ve."), [""])):
-        with pytest.raises(UserError, match="the phrase '.*' is empty: leave it out"):
+        with pytest.raises(UserError, match=r"the phrase '.*' is empty: leave it out"):
             translator.translate([wanted], banned=banned)
     with pytest.raises(UserError, match="there is no search setting beams: choose from beam, length_penalty"):
         translator.translate(["Ella ve."], beams=3)
