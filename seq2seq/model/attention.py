@@ -24,6 +24,11 @@ class KeysValues(NamedTuple):
         return KeysValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
 
 
+def by_head(keys: Float[Tensor, "n s h c"], values: Float[Tensor, "n s h c"]) -> KeysValues:
+    """Keys and values as attention wants them."""
+    return KeysValues(keys.transpose(1, 2), values.transpose(1, 2))
+
+
 def attention_weights(
     queries: Float[Tensor, "n h t c"], keys: Float[Tensor, "n h s c"], mask: Bool[Tensor, "#n 1 #t s"] | None
 ) -> Float[Tensor, "n h t s"]:
@@ -41,13 +46,14 @@ def attention_weights(
 def attend(
     queries: Float[Tensor, "n h t c"],
     memory: KeysValues,
-    mask: Bool[Tensor, "#n 1 #t s"] | None = None,
+    mask: Bool[Tensor, "#n 1 #t s"] | Float[Tensor, "#n 1 #t s"] | None = None,
     dropout: float = 0.0,
 ) -> Float[Tensor, "n h t c"]:
     """Each query's mixture of the values: softmax(Q Kᵀ / √c) V (Vaswani et al. 2017, eq. 1).
 
     By PyTorch's fused kernel, except for gradients over short memories on the CPU, where the open computation is up to
-    six times faster (docs/performance.md). dropout is the share of weights dropped.
+    six times faster (docs/performance.md). dropout is the share of weights dropped. Without gradients the mask may be
+    an additive one.
     """
     is_quicker_in_the_open = queries.device.type == "cpu" and queries.requires_grad
     if not is_quicker_in_the_open or memory.keys.shape[2] > OPEN_UP_TO:
@@ -73,49 +79,43 @@ class MultiHeadAttention(nn.Module):
         self.packed_qkv: nn.Module | None = None  # q_proj, k_proj and v_proj in one, for translation on the CPU
 
     def queries_keys_values(
-        self, x: Float[Tensor, "n t d"], rotation: Float[Tensor, "2 t c"] | None = None
-    ) -> tuple[Float[Tensor, "n h t c"], KeysValues]:
-        """What self-attention needs of its positions."""
+        self, x: Float[Tensor, "n t d"], rotation: Float[Tensor, "2 t 1 c"] | None = None
+    ) -> tuple[Float[Tensor, "n t h c"], Float[Tensor, "n t h c"], Float[Tensor, "n t h c"]]:
+        """What each position looks for, is found by, and gives: all that self-attention needs."""
         if self.packed_qkv is None:
-            return self.queries(x, rotation), self.keys_values(x, rotation)
-        queries, keys, values = map(self._split, self.packed_qkv(x).chunk(3, -1))
+            queries, keys, values = self.queries(x), self._split(self.k_proj(x)), self._split(self.v_proj(x))
+        else:
+            queries, keys, values = self.packed_qkv(x).view(*x.shape[:2], 3, self.num_heads, -1).unbind(2)
         if rotation is not None:
             queries, keys = rotate(queries, rotation), rotate(keys, rotation)
-        return queries, KeysValues(keys, values)
+        return queries, keys, values
 
-    def queries(
-        self, x: Float[Tensor, "n t d"], rotation: Float[Tensor, "2 t c"] | None = None
-    ) -> Float[Tensor, "n h t c"]:
+    def queries(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t h c"]:
         """What each position looks for."""
-        queries = self._split(self.q_proj(x))
-        return queries if rotation is None else rotate(queries, rotation)
+        return self._split(self.q_proj(x))
 
-    def keys_values(self, memory: Float[Tensor, "n s d"], rotation: Float[Tensor, "2 s c"] | None = None) -> KeysValues:
+    def keys_values(self, memory: Float[Tensor, "n s d"]) -> KeysValues:
         """What each position of the memory is found by, and what it gives."""
-        keys, values = self._split(self.k_proj(memory)), self._split(self.v_proj(memory))
-        return KeysValues(keys if rotation is None else rotate(keys, rotation), values)
+        return by_head(self._split(self.k_proj(memory)), self._split(self.v_proj(memory)))
 
     def forward(
         self,
-        queries: Float[Tensor, "n h t c"],
+        queries: Float[Tensor, "n t h c"],
         memory: KeysValues,
-        mask: Bool[Tensor, "#n 1 #t s"] | None = None,
+        mask: Bool[Tensor, "#n 1 #t s"] | Float[Tensor, "#n 1 #t s"] | None = None,
     ) -> Float[Tensor, "n t d"]:
         """Mix the memory's values by relevance to each query, join the heads and project."""
-        return self.join(self.mix(queries, memory, mask))
+        return self.out_proj(self.mix(queries, memory, mask))
 
     def mix(
         self,
-        queries: Float[Tensor, "n h t c"],
+        queries: Float[Tensor, "n t h c"],
         memory: KeysValues,
-        mask: Bool[Tensor, "#n 1 #t s"] | None = None,
-    ) -> Float[Tensor, "n h t c"]:
-        """Each head's mixture of its values."""
-        return attend(queries, memory, mask, self.dropout if self.training else 0.0)
+        mask: Bool[Tensor, "#n 1 #t s"] | Float[Tensor, "#n 1 #t s"] | None = None,
+    ) -> Float[Tensor, "n t d"]:
+        """Each head's mixture of its values, side by side."""
+        context = attend(queries.transpose(1, 2), memory, mask, self.dropout if self.training else 0.0)
+        return context.transpose(1, 2).flatten(2)  # (n, t, h*c)
 
-    def join(self, context: Float[Tensor, "n h t c"]) -> Float[Tensor, "n t d"]:
-        """Lay the heads' mixtures side by side and project them."""
-        return self.out_proj(context.transpose(1, 2).flatten(2))  # (n, t, h*c)
-
-    def _split(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n h t c"]:
-        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+    def _split(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t h c"]:
+        return x.unflatten(-1, (self.num_heads, -1))

@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from seq2seq.config import ModelConfig
-from seq2seq.model.attention import KeysValues, MultiHeadAttention, attention_weights
+from seq2seq.model.attention import MultiHeadAttention, attention_weights, by_head
 from seq2seq.model.packed import pack
 from seq2seq.model.state import DecoderState, Slots
 
@@ -103,12 +103,12 @@ class EncoderLayer(nn.Module):
         self,
         x: Float[Tensor, "b s d"],
         mask: Bool[Tensor, "b 1 1 s"],
-        rotation: Float[Tensor, "2 s c"] | None,
+        rotation: Float[Tensor, "2 s 1 c"] | None,
     ) -> Float[Tensor, "b s d"]:
         """Let every source position take in the others."""
         y = self.self_residual.enter(x)
-        queries, memory = self.self_attention.queries_keys_values(y, rotation)
-        x = self.self_residual.leave(x, self.self_attention(queries, memory, mask))
+        queries, keys, values = self.self_attention.queries_keys_values(y, rotation)
+        x = self.self_residual.leave(x, self.self_attention(queries, by_head(keys, values), mask))
         y = self.feed_forward_residual.enter(x)
         return self.feed_forward_residual.leave(x, self.feed_forward(y))
 
@@ -128,30 +128,32 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "n t d"],
-        mask: Bool[Tensor, "#b 1 wt slots_and_wt"] | None,
-        rotation: Float[Tensor, "2 t c"] | None,
+        mask: Tensor | None,
+        memory_mask: Tensor,
+        rotation: Float[Tensor, "2 t 1 c"] | None,
         state: DecoderState,
         layer: int,
     ) -> tuple[Float[Tensor, "n t d"], Slots, Float[Tensor, "n t s"] | None]:
         """Advance the target by t positions; state is that of the whole decoder, whose layer number `layer` this is.
 
+        mask is (#b, 1, w·t, slots + w·t) and memory_mask (b, 1, 1, s), both boolean or, without gradients, additive.
         Also returns the self-attention's memory including the new positions, and the cross-attention's weights, mean
         of the heads, if the state watches this layer.
         """
         y = self.self_residual.enter(x)
-        queries, (keys, values) = self.self_attention.queries_keys_values(y, rotation)
-        queries, keys, values = map(state.places.spread, (queries, keys, values))
-        new = KeysValues(keys, values)
+        places = state.places
+        queries, keys, values = map(places.spread, self.self_attention.queries_keys_values(y, rotation))
+        new = by_head(keys, values)
         past = state.past[layer].write(state.slots, new) if state.past else Slots(new)
-        context = self.self_attention.mix(queries, past.first(state.slots + new.keys.shape[2]), mask)
-        x = self.self_residual.leave(x, self.self_attention.join(state.places.collect(context)))
-        queries = state.places.spread(self.cross_attention.queries(self.cross_residual.enter(x)))
-        context = self.cross_attention.mix(queries, state.memory[layer], state.memory_mask)
-        x = self.cross_residual.leave(x, self.cross_attention.join(state.places.collect(context)))
+        context = self.self_attention.mix(queries, past.first(state.slots + keys.shape[1]), mask)
+        x = self.self_residual.leave(x, self.self_attention.out_proj(places.collect(context)))
+        queries = places.spread(self.cross_attention.queries(self.cross_residual.enter(x)))
+        context = self.cross_attention.mix(queries, state.memory[layer], memory_mask)
+        x = self.cross_residual.leave(x, self.cross_attention.out_proj(places.collect(context)))
         attention = None
         if state.watched == layer:
-            weights = attention_weights(queries, state.memory[layer].keys, state.memory_mask)
-            attention = state.places.collect(weights.mean(1, keepdim=True))[:, 0]
+            weights = attention_weights(queries.transpose(1, 2), state.memory[layer].keys, state.memory_mask)
+            attention = places.collect(weights.mean(1))
         y = self.feed_forward_residual.enter(x)
         return self.feed_forward_residual.leave(x, self.feed_forward(y)), past, attention
 

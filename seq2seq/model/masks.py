@@ -1,7 +1,7 @@
-"""Every attention mask of the project: boolean, True = may attend. Knows nothing of what is attended."""
+"""Every attention mask of the project: boolean, True = may attend. Knows nothing of what is attended to."""
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 
@@ -32,3 +32,8 @@ def own_past_mask(length: int, own: Bool[Tensor, "b w z"]) -> Bool[Tensor, "b 1 
         apart = torch.kron(apart, causal_mask(length, 0, own.device)[0, 0])
         own = own.repeat_interleave(length, 1)
     return torch.cat((own, apart.expand(sentences, -1, -1)), 2)[:, None]
+
+
+def additive(mask: Bool[Tensor, "#b 1 #t s"], dtype: torch.dtype) -> Float[Tensor, "#b 1 #t s"]:
+    """The same mask as what fused attention adds to its scores: made once, where many layers would each make it."""
+    return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, -torch.inf)

@@ -24,14 +24,14 @@ def sinusoidal(start: int, length: int, d_model: int, device: torch.device) -> F
 
 @lru_cache(maxsize=256)
 @torch.inference_mode(False)
-def rotations(start: int, length: int, channels: int, device: torch.device) -> Float[Tensor, "2 t c"]:
+def rotations(start: int, length: int, channels: int, device: torch.device) -> Float[Tensor, "2 t 1 c"]:
     """Cosines and sines that `rotate` wants, for positions start … start + length - 1."""
     angle = angles(start, length, channels, device)
     angle = torch.cat((angle, angle), dim=-1)
-    return torch.stack((angle.cos(), angle.sin()))
+    return torch.stack((angle.cos(), angle.sin()))[:, :, None]
 
 
-def rotate(x: Float[Tensor, "n h t c"], rotation: Float[Tensor, "2 t c"]) -> Float[Tensor, "n h t c"]:
+def rotate(x: Float[Tensor, "n t h c"], rotation: Float[Tensor, "2 t 1 c"]) -> Float[Tensor, "n t h c"]:
     """Turn pairs of channels by their position's angles (RoFormer, Su et al. 2021, eq. 34).
 
     After it, the product of a query and a key depends on their distance only. Channel i is paired with channel

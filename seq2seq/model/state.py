@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
@@ -51,28 +50,17 @@ class Places:
         """How many places are taken (n)."""
         return self.sentences * self.width if self.of_row is None else len(self.of_row)
 
-    def padded(self, missing: int) -> "Places":
-        """The same with some more rows, which belong nowhere."""
-        if not missing:
-            return self
-        in_order = torch.arange(self.rows, device=self.device)
-        of_row, row_at = (in_order if index is None else index for index in (self.of_row, self.row_at))
-        return replace(self, of_row=F.pad(of_row, (0, missing)), row_at=row_at)
-
-    def spread(self, rows: Shaped[Tensor, "n h t c"]) -> Shaped[Tensor, "b h wt c"]:
+    def spread(self, rows: Shaped[Tensor, "n t *rest"]) -> Shaped[Tensor, "b wt *rest"]:
         """Lay rows side by side by sentence; a place that no row takes repeats one, for nobody to look at."""
         if self.row_at is not None:
             rows = rows.index_select(0, self.row_at)
-        elif self.width == 1:
-            return rows
-        return rows.unflatten(0, (self.sentences, self.width)).transpose(1, 2).flatten(2, 3)
+        return rows if self.width == 1 else rows.reshape(self.sentences, -1, *rows.shape[2:])
 
-    def collect(self, places: Shaped[Tensor, "b h wt c"]) -> Shaped[Tensor, "n h t c"]:
+    def collect(self, places: Shaped[Tensor, "b wt *rest"]) -> Shaped[Tensor, "n t *rest"]:
         """Undo `spread`."""
-        if self.of_row is None and self.width == 1:
-            return places
-        rows = places.unflatten(2, (self.width, -1)).transpose(1, 2).flatten(0, 1)
-        return rows if self.of_row is None else rows.index_select(0, self.of_row)
+        if self.width > 1:
+            places = places.reshape(self.sentences * self.width, -1, *places.shape[2:])
+        return places if self.of_row is None else places.index_select(0, self.of_row)
 
 
 class Slots:
@@ -213,7 +201,7 @@ class DecoderState:
         if own is not None:
             old_places = rows if self.places.of_row is None else self.places.of_row.index_select(0, rows)
             past_of_rows = own.flatten(0, 1).index_select(0, old_places)
-            own = places.spread(past_of_rows[:, None, None])[:, 0]
+            own = places.spread(past_of_rows[:, None])
         state = replace(state, places=places, numbers=numbers, own=own)
         return state._clear() if self.slots > 2 * self.cleared + SPARE_SLOTS else state
 

@@ -1,7 +1,6 @@
 """The encoder-decoder Transformer: token ids to logits. Knows no text, no loss and no search."""
 
 import math
-from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -10,8 +9,8 @@ from torch import Tensor, nn
 
 from seq2seq.config import ModelConfig
 from seq2seq.model.layers import DecoderLayer, Dropout, EncoderLayer, cast_for_products, make_norm
-from seq2seq.model.masks import padding_mask
-from seq2seq.model.packed import PackedLinear, can_pack, missing_rows
+from seq2seq.model.masks import additive, padding_mask
+from seq2seq.model.packed import PackedLinear, can_pack
 from seq2seq.model.positions import rotations, sinusoidal
 from seq2seq.model.state import DecoderState
 
@@ -78,33 +77,28 @@ class Transformer(nn.Module):
         Before the first token, n may be a multiple of the state's b sentences: row r then belongs to sentence
         r // (n / b). Later the rows are the state's own.
         """
-        state, rows = state.for_rows(tgt_in.shape[0]), tgt_in.shape[0]
-        places, mask = state.places, state.mask(tgt_in.shape[1])
-        if self.packed_output is not None and tgt_in.shape[1] == 1:
-            state = replace(state, places=places.padded(missing_rows(rows)))
-            tgt_in = F.pad(tgt_in, (0, 0, 0, missing_rows(rows)))
+        state = state.for_rows(tgt_in.shape[0])
         x, rotation = self._embed(tgt_in, start=state.length)
+        mask, memory_mask = state.mask(tgt_in.shape[1]), state.memory_mask
+        masks: list[Tensor | None] = [mask, memory_mask]
+        if not torch.is_grad_enabled():
+            masks = [one if one is None else additive(one, x.dtype) for one in masks]
         past, watched = [], None
         for index, layer in enumerate(self._decoder_layers()):
-            x, slots, attention = layer(x, mask, rotation, state, index)
+            x, slots, attention = layer(x, *masks, rotation, state, index)
             past.append(slots)
             watched = attention if index == state.watched else watched
-        watched = None if watched is None else watched[:rows]
-        state = replace(state, places=places).advanced(tgt_in.shape[1], tuple(past), mask, watched)
-        return self.decoder_norm(x)[:rows], state
+        return self.decoder_norm(x), state.advanced(tgt_in.shape[1], tuple(past), mask, watched)
 
     def logits(self, hidden: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows v"]:
         """Unnormalised log-probabilities of the next token."""
-        if self.packed_output is None:
+        if self.packed_output is None or hidden.ndim != 3:
             return F.linear(hidden, self.embedding.weight)
-        if hidden.ndim == 3 and hidden.shape[1] == 1:
-            padded = F.pad(hidden, (0, 0, 0, 0, 0, missing_rows(hidden.shape[0])))
-            return self.packed_output(padded)[: hidden.shape[0]]
-        return F.linear(hidden, self.embedding.weight)
+        return self.packed_output(hidden)
 
     def pack(self, dtype: torch.dtype) -> "Transformer":
         """Make search on the CPU quicker, products in dtype; after it the weights must not change any more."""
-        if can_pack():
+        if can_pack(dtype):
             self.requires_grad_(False)
             for layer in self._decoder_layers():
                 layer.pack(dtype)
@@ -125,7 +119,7 @@ class Transformer(nn.Module):
 
     def _embed(
         self, ids: Int[Tensor, "n t"], start: int
-    ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "2 t c"] | None]:
+    ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "2 t 1 c"] | None]:
         """Scaled embeddings with positions added, or with the rotation that attention is to apply."""
         d_model, length = self.config.d_model, ids.shape[1]
         x = self.embedding(ids) * math.sqrt(d_model)

@@ -87,7 +87,7 @@ def test_multi_head_attention_equals_pytorchs_with_copied_weights(bias: bool) ->
     expected, expected_weights = theirs(x, memory, memory, key_padding_mask=~padding, average_attn_weights=False)
     mask = padding[:, None, None, :]
     assert_close(ours(ours.queries(x), ours.keys_values(memory), mask), expected)
-    weights = attention_weights(ours.queries(x), ours.keys_values(memory).keys, mask)
+    weights = attention_weights(ours.queries(x).transpose(1, 2), ours.keys_values(memory).keys, mask)
     assert_close(weights, expected_weights)
 
 

@@ -23,11 +23,11 @@ def test_positions_that_start_later_are_a_cut_of_those_from_the_start() -> None:
 
 
 def test_rotation_keeps_lengths_and_makes_products_depend_on_distance_only() -> None:
-    query, key = torch.randn(1, 1, 1, 8).expand(1, 1, 9, 8), torch.randn(1, 1, 1, 8).expand(1, 1, 9, 8)
+    query, key = torch.randn(1, 1, 1, 8).expand(1, 9, 1, 8), torch.randn(1, 1, 1, 8).expand(1, 9, 1, 8)
     rotation = rotations(0, 9, 8, CPU)
     turned_query, turned_key = rotate(query, rotation), rotate(key, rotation)
     assert_close(turned_query.norm(dim=-1), query.norm(dim=-1))
-    products = (turned_query @ turned_key.transpose(-2, -1))[0, 0]
+    products = turned_query[0, :, 0] @ turned_key[0, :, 0].T
     for distance in range(-4, 5):
         diagonal = products.diagonal(distance)
         assert_close(diagonal, diagonal[:1].expand_as(diagonal))

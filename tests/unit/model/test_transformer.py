@@ -170,7 +170,7 @@ def test_without_positions_the_encoder_is_blind_to_order(model: Transformer, mon
     ordered = model.encode(src).memory[0].keys[:, :, order]
     assert not torch.allclose(model.encode(src[:, order]).memory[0].keys, ordered)
     monkeypatch.setattr(transformer, "sinusoidal", lambda *a: torch.zeros(1, 12))
-    monkeypatch.setattr(transformer, "rotations", lambda *a: torch.stack((torch.ones(7, 4), torch.zeros(7, 4))))
+    monkeypatch.setattr(transformer, "rotations", lambda *a: torch.stack((torch.ones(7, 1, 4), torch.zeros(7, 1, 4))))
     assert_close(model.encode(src[:, order]).memory[0].keys, model.encode(src).memory[0].keys[:, :, order])
 
 
