@@ -47,12 +47,14 @@ class Race:
         return Spread.of([theirs / ours for ours, theirs in pairs])
 
     def to_dict(self, opponents: Mapping[str, str]) -> dict[str, Any]:
-        """Give plain values; opponents: for each rival, the contestant of ours that it is compared with."""
+        """Give plain values; opponents: for each rival, if it raced, the contestant of ours to compare it with."""
         return {
             "work": self.work,
             "seconds": self.seconds,
             "rates": {name: asdict(self.rate(name)) for name in self.seconds},
-            "ratios": {rival: asdict(self.ratio(ours, rival)) for rival, ours in opponents.items()},
+            "ratios": {
+                rival: asdict(self.ratio(ours, rival)) for rival, ours in opponents.items() if rival in self.seconds
+            },
         }
 
 

@@ -55,8 +55,8 @@ EXPORT_HELP = """Write a model as a folder that another program translates with 
 INTERRUPTED = 130  # exit status after Ctrl-C, by which Typer replaces the exception
 SEARCH_OPTIONS = (  # those that are settings of the search under the same name
     *("beam", "length_penalty", "max_length", "max_length_ratio", "min_length", "min_length_ratio"),
-    *("no_repeat_ngram", "repetition_penalty", "coverage_penalty", "groups", "diversity", "batch_tokens"),
-    *("temperature", "top_k", "top_p", "seed", "mbr"),
+    *("no_repeat_ngram", "repetition_penalty", "coverage_penalty", "early_stopping", "groups", "diversity"),
+    *("batch_tokens", "sampling", "temperature", "top_k", "top_p", "seed", "mbr"),
 )
 
 app = typer.Typer(
@@ -90,6 +90,7 @@ def translate(
     no_repeat_ngram: options.NoRepeatNgram = None,
     repetition_penalty: options.RepetitionPenalty = None,
     coverage_penalty: options.CoveragePenalty = None,
+    early_stopping: options.EarlyStopping = False,
     groups: options.Groups = None,
     diversity: options.Diversity = None,
     batch_tokens: options.BatchTokens = None,
@@ -114,7 +115,6 @@ def translate(
     given = {name: value for name, value in locals().items() if value is not None and value is not False}
     jobs.check_sources(texts, input_, output, reference, testset, resume=resume, interactive=interactive)
     changes: dict[str, Any] = {name: given[name] for name in SEARCH_OPTIONS if name in given}
-    changes |= {"sampling": True} if sampling else {}
     lines = jobs.read(texts, input_, reference)
     terms = jobs.read_glossary(glossary)
     folders = [find_model(one) for one in model or [None]]

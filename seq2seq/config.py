@@ -149,6 +149,7 @@ class SearchConfig:
     no_repeat_ngram: int = 0  # no sequence of so many tokens twice; 0 = off
     repetition_penalty: float = 1.0  # factor on log-probabilities of tokens that were there before
     coverage_penalty: float = 0.0  # β of Wu et al. 2016, for source tokens attended to too little
+    early_stopping: bool = False  # end when nothing is better at its present length; quicker, and no longer exact
     groups: int = 1  # of diverse beam search, beam / groups hypotheses each
     diversity: float = 0.5  # nats off a token for every earlier group that chose it
     sampling: bool = False  # draw tokens instead of searching

@@ -182,7 +182,8 @@ class Engine:
         options: dict[str, Any] = {"num_sentences": len(sources), "bos": BOS, "eos": EOS, "device": self.device}
         options |= {"max_lengths": longest.to(self.device), "alpha": settings.length_penalty}
         options |= {"banned": NEVER, "rules": rules}
-        wide = {"beam": settings.beam, "n_best": n_best}
+        wide: dict[str, Any] = {"beam": settings.beam, "n_best": n_best}
+        early = {"early_stopping": settings.early_stopping}
         if settings.sampling:
             drawn = {key: getattr(settings, key) for key in ("temperature", "top_k", "top_p", "seed")}
             keys = [source.key for source in sources]
@@ -194,11 +195,11 @@ class Engine:
             found = diverse_beam_search(self._step, state, **apart, **wide, **options)
         elif settings.coverage_penalty:
             coverage = Coverage(settings.coverage_penalty, (src == PAD).float(), _last_attention)
-            found = beam_search(self._step, state.watching(), coverage=coverage, **wide, **options)
+            found = beam_search(self._step, state.watching(), coverage=coverage, **early, **wide, **options)
         elif settings.beam == 1:
             found = greedy_search(self._step, state, **options)
         else:
-            found = beam_search(self._step, state, **wide, **options)
+            found = beam_search(self._step, state, **early, **wide, **options)
         if not all(found):
             if rules or any(phrases):
                 raise UserError("a text has no translation that begins, contains and leaves out what it has to")
@@ -251,6 +252,8 @@ def require_one_kind(settings: SearchConfig, *, has_phrases: bool) -> None:
     """
     kinds = {"sampling": settings.sampling, "phrases": has_phrases}
     kinds |= {"groups": settings.groups > 1, "coverage_penalty": settings.coverage_penalty > 0}
+    if not settings.coverage_penalty:
+        kinds |= {"early_stopping": settings.early_stopping}
     wanted = [name for name, is_wanted in kinds.items() if is_wanted]
     if len(wanted) > 1:
         raise UserError(f"{' and '.join(wanted)} do not go together: leave out all but one")

@@ -105,6 +105,14 @@ CoveragePenalty = Annotated[
     float | None,
     typer.Option(min=0, help="β for source tokens attended to too little (Wu 2016).", rich_help_panel=SEARCH),
 ]
+EarlyStopping = Annotated[
+    bool,
+    typer.Option(
+        "--early-stopping",
+        help="End when nothing is better at its present length: quicker, seldom worse.",
+        rich_help_panel=SEARCH,
+    ),
+]
 Groups = Annotated[
     int | None,
     typer.Option(min=1, help="Groups of diverse beam search.", rich_help_panel=SEARCH),

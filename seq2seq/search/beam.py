@@ -4,7 +4,9 @@ A hypothesis is worth the sum of its log-probabilities / length^α (length count
 positive, so nothing that a live hypothesis of score s becomes is worth more than s / (longest length)^α. A hypothesis
 is given up exactly when that bound shows that it can no longer enter its sentence's n best. Live ones are equally long
 and descendants score no higher, so all that a hopeless one could push out of the beam is as hopeless: giving it up
-changes no result, only the work. A sentence without hope leaves the batch.
+changes no result, only the work. A sentence without hope leaves the batch. With early stopping, one
+leaves as soon as k have ended and no live hypothesis is worth more at its present length, as in Hugging Face's
+`generate`: what would have become better by growing longer is missed.
 """
 
 import math
@@ -64,6 +66,7 @@ def beam_search(
     rules: Sequence[Rule] = (),
     coverage: Coverage | None = None,
     n_best: int | None = None,
+    early_stopping: bool = False,
 ) -> list[list[Hypothesis]]:
     """Find each sentence's best hypotheses, best first; fewer than asked for where fewer exist.
 
@@ -81,6 +84,7 @@ def beam_search(
         rules: what else changes the log-probabilities, in turn.
         coverage: penalty for source tokens that a hypothesis attended to too little; None: none.
         n_best: hypotheses wanted (None: beam); the search goes on until they cannot change.
+        early_stopping: whether it ends before: when k have ended and no live one is worth more at its present length.
 
     Raises:
         ValueError: not 1 <= n_best <= beam, or alpha is negative.
@@ -95,7 +99,7 @@ def beam_search(
         for rule in rules:
             log_probs = rule(log_probs, batch.prefixes())
         batch.advance(log_probs, coverage.last(state) if coverage else None)
-        rows, last, counts = batch.give_up(n_best)
+        rows, last, counts = batch.give_up(n_best, early_stopping)
         if batch.waiting:
             state = state.reorder(rows, counts)
     return batch.hypotheses(num_sentences, n_best)
@@ -188,13 +192,16 @@ class _Batch:
         tokens = self.tokens.flatten(0, 1)
         return Prefixes(tokens[self.taken], numbers.flatten()[self.taken])
 
-    def give_up(self, n_best: int) -> tuple[Int[Tensor, " n"], Int[Tensor, " n"], list[int]]:
-        """Drop hypotheses without hope, and sentences without hypotheses.
+    def give_up(self, n_best: int, early: bool = False) -> tuple[Int[Tensor, " n"], Int[Tensor, " n"], list[int]]:
+        """Drop hypotheses without hope, and sentences without hypotheses; early, also those that others are ahead of.
 
         Returns:
             The rows that the others continue, their last tokens, and how many of them each sentence has that was here.
         """
         hopeful = self.scores / self.longest**self.alpha > self.finished.values[:, n_best - 1 : n_best]
+        if early:
+            best = self.scores[:, :1]  # live one
+            hopeful &= best / self.position**self.alpha > self.finished.values[:, -1:]
         counts: list[int] = hopeful.sum(1).tolist()  # the one time a step that the host waits for the device
         device = self.rows.device
         if not all(counts):

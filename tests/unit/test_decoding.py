@@ -71,6 +71,7 @@ def test_what_cannot_be_had_is_told(translator):
         translator.translate([Text("Ella ve la leche. " * 80, phrases=["bola"])])
     for glossary, changes, named in (
         (None, {"sampling": True, "groups": 3}, "sampling and groups"),
+        (None, {"groups": 3, "early_stopping": True}, "groups and early_stopping"),
         (Glossary([("cat", "gato")]), {"coverage_penalty": 0.1}, "phrases and coverage_penalty"),
     ):
         with pytest.raises(UserError, match=f"{named} do not go together: leave out all but one"):

@@ -127,7 +127,7 @@ def test_our_exact_search_is_never_worse_and_mostly_finds_the_same(model, export
     theirs = [best[0] for best in search(export.engine, sources, settings)]
     pairs = list(zip(ours, theirs, strict=True))
     assert all(one.normalised_score > other.normalised_score - 1e-5 for one, other in pairs)
-    assert sum(one.ids == other.ids for one, other in pairs) > len(pairs) / 2  # of a model that is sure of nothing
+    assert sum(one.ids == other.ids for one, other in pairs) > len(pairs) / 3  # of a model that is sure of nothing
 
 
 def test_an_export_has_the_bundles_settings_and_tokenizer(bundle_folder, tokenizer, tmp_path):

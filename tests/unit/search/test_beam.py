@@ -10,7 +10,7 @@ BOS, EOS = 2, 3
 BANNED = (0, BOS)
 
 
-def search(model, tables, limits, *, beam, alpha, n_best=None, banned=BANNED):
+def search(model, tables, limits, *, beam, alpha, n_best=None, banned=BANNED, early=False):
     return beam_search(
         model.step,
         model.start(tables),
@@ -23,6 +23,7 @@ def search(model, tables, limits, *, beam, alpha, n_best=None, banned=BANNED):
         device="cpu",
         banned=banned,
         n_best=n_best,
+        early_stopping=early,
     )
 
 
@@ -57,6 +58,36 @@ def test_stopping_early_saves_steps_once_nothing_can_be_overtaken(table_model):
     found = search(model, [0, 1], [50, 50], beam=4, alpha=0.0, n_best=1)
     assert [best[0].ids for best in found] == [[], []]
     assert model.calls == [2]
+
+
+def one_by_one(model, table, limit, beam, alpha):
+    """Early stopping as written: one list of prefixes, and the k best that ended."""
+    live, ended = [(0.0, ())], []
+    for length in range(1, limit + 2):
+        longer = []
+        for score, ids in live:
+            steps = model.logits(table, (BOS, *ids)).log_softmax(-1).tolist()
+            tokens = [EOS] if length > limit else [token for token in range(model.vocab_size) if token not in BANNED]
+            longer += [(score + steps[token], (*ids, token)) for token in tokens]
+        longer.sort(reverse=True)
+        ended += [(score / length**alpha, ids[:-1]) for score, ids in longer[:beam] if ids[-1] == EOS]
+        ended = sorted(ended, reverse=True)[:beam]
+        live = [one for one in longer if one[1][-1] != EOS][:beam]
+        if not live or (len(ended) == beam and live[0][0] / length**alpha <= ended[-1][0]):
+            break
+    return list(ended[0][1])
+
+
+@pytest.mark.parametrize("beam", [2, 3])
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_early_stopping_ends_when_nothing_is_worth_more_at_its_present_length(table_model, beam, alpha):
+    tables, limits = list(range(30)), [6] * 30
+    hasty, patient = table_model(6), table_model(6)
+    found = search(hasty, tables, limits, beam=beam, alpha=alpha, n_best=1, early=True)
+    assert [best[0].ids for best in found] == [one_by_one(hasty, table, 6, beam, alpha) for table in tables]
+    exact = search(patient, tables, limits, beam=beam, alpha=alpha, n_best=1)
+    assert all(a[0].normalised_score <= b[0].normalised_score + 1e-6 for a, b in zip(found, exact, strict=True))
+    assert sum(hasty.calls) < sum(patient.calls) or alpha == 0
 
 
 @pytest.mark.parametrize("beam", [1, 2, 3, 7])
