@@ -61,6 +61,9 @@ class DataConfig:
     columns: list[str] = field(
         default_factory=list
     )  # source and target column of CSV, JSONL, Parquet; [] = by language
+    languages: list[str] = field(
+        default_factory=list
+    )  # of a TSV's two columns and of data.columns, as [en, es]; [] = source and target as they stand
     held_out: int = 1000  # pairs taken out of train for a split that is not given
     max_length: int = 250  # tokens a side; longer training pairs are dropped
     max_ratio: float = 3.0  # characters of the longer side per character of the shorter (when it has more than 20)
@@ -72,10 +75,20 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         require(len(self.columns) in (0, 2), f"data.columns={self.columns} must name two columns, source and target")
+        require(
+            not self.languages or sorted(self.languages) == sorted([self.src_lang, self.tgt_lang]),
+            f"data.languages={self.languages} must be data.src_lang={self.src_lang} and data.tgt_lang={self.tgt_lang}, "
+            "in the order of the columns",
+        )
         require_at_least("data.held_out", self.held_out, 1)
         require_at_least("data.max_length", self.max_length, 1)
         require_at_least("data.max_ratio", self.max_ratio, 1)
         require_at_least("data.max_characters", self.max_characters, 1)
+
+    @property
+    def is_swapped(self) -> bool:
+        """Whether the columns stand the other way round: the target's first."""
+        return bool(self.languages) and self.languages[0] != self.src_lang
 
 
 @dataclass(kw_only=True)
@@ -87,6 +100,10 @@ class TokenizerConfig:
     byte_fallback: bool = True  # unseen characters become bytes instead of UNK
     character_coverage: float = 0.9999
     input_sentence_size: int = 1_000_000  # sentences sampled for training it
+    user_symbols: list[str] = field(
+        default_factory=list
+    )  # words that stay one piece, such as the tag <bt> of synthetic sources; no translation contains them
+    model: str | None = None  # a finished tokenizer.model to use; null: train one on the training texts
 
     def __post_init__(self) -> None:
         require_choice("tokenizer.type", self.type, ("unigram", "bpe"))
@@ -95,6 +112,11 @@ class TokenizerConfig:
             0 < self.character_coverage <= 1, f"tokenizer.character_coverage={self.character_coverage} not in (0, 1]"
         )
         require_at_least("tokenizer.input_sentence_size", self.input_sentence_size, 1)
+        for symbol in self.user_symbols:
+            require(
+                symbol.split() == [symbol] and "," not in symbol,
+                f"tokenizer.user_symbols has {symbol!r}: a symbol is one word without comma, such as <bt>",
+            )
 
 
 @dataclass(kw_only=True)
@@ -189,6 +211,7 @@ class TrainingConfig:
     weight_decay: float = 0.0
     clip_norm: float = 1.0  # of the gradient per target token; 0 = no clipping
     label_smoothing: float = 0.1
+    r_drop: float = 0.0  # α of R-Drop (Liang et al. 2021): how alike two dropouts' predictions have to be; 0 = off
     accumulate: int = 1  # batches an update
     ema_decay: float = 0.0  # exponential moving average of the weights, a update's share kept; 0 = off
     final_weights: str = "last"  # of the bundle: last | best | average (of the kept best) | ema
@@ -197,12 +220,23 @@ class TrainingConfig:
     patience: int = 0  # validations without improvement before training stops; 0 = never
     bleu_sentences: int = 200  # validation sentences translated for BLEU; 0 = none
     sample_translations: int = 3  # of them shown in the log
+    freeze: list[str] = field(
+        default_factory=list
+    )  # parts that are not trained: embedding, encoder, decoder, encoder.0, decoder.2, …
+    lora_rank: int = 0  # of low-rank adapters (Hu et al. 2022), trained instead of the weights; 0 = off
+    lora_alpha: float = 16.0  # adapters count alpha / rank
+    lora_dropout: float = 0.0  # on the adapters' input
+    lora_targets: list[str] = field(default_factory=lambda: ["q_proj", "v_proj"])  # linear layers that get adapters
 
     def __post_init__(self) -> None:
         for key, minimum in (("max_tokens", 16), ("accumulate", 1), ("keep_best", 0), ("patience", 0)):
             require_at_least(f"training.{key}", getattr(self, key), minimum)
         for key in ("learning_rate", "warmup_steps", "weight_decay", "clip_norm", "bleu_sentences"):
             require_at_least(f"training.{key}", getattr(self, key), 0)
+        for key in ("r_drop", "lora_rank"):
+            require_at_least(f"training.{key}", getattr(self, key), 0)
+        require(self.lora_alpha > 0, f"training.lora_alpha={self.lora_alpha} must be greater than 0")
+        require(0 <= self.lora_dropout < 1, f"training.lora_dropout={self.lora_dropout} must be in [0, 1)")
         require_choice("training.schedule", self.schedule, ("inverse_sqrt", "cosine", "linear", "constant"))
         require_choice("training.final_weights", self.final_weights, ("last", "best", "average", "ema"))
         require_choice("training.monitor", self.monitor, ("bleu", "loss"))
@@ -276,6 +310,7 @@ class Config:
     name: str | None = None  # folder under runs/; null: the experiment's name and the time
     seed: int = 1
     resume: str | None = None  # a run's folder, to go on with it
+    init: str | None = None  # a run's or bundle's folder whose weights, sizes and vocabulary training starts from
     experiment_name: str = "run"
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
@@ -320,6 +355,8 @@ def load_config(folder: str, overrides: list[str]) -> Config:
     path = Path(folder) / "config.yaml"
     if not path.is_file():
         raise UserError(f"resume={folder}: there is no run (no {path})")
+    if any(override.startswith("init=") for override in overrides):
+        raise UserError("init= cannot be changed on resume: the weights come from the checkpoint")
     for group in ("data", "tokenizer", "model", "training", "search", "trainer", "experiment"):
         if any(override.startswith(f"{group}=") for override in overrides):
             raise UserError(f"{group}= cannot be changed on resume: give single values, as {group}.key=value")

@@ -224,7 +224,7 @@ class Translator:
             name = "n_best" if n_best >= settings.mbr else "mbr"
             raise UserError(f"{name}={candidates} needs a beam of at least as many (beam={settings.beam}), or sampling")
         require_one_kind(settings, has_phrases=glossary is not None)
-        not_wanted = self._encode_phrases(banned)
+        not_wanted = [*self._encode_phrases(banned), *([symbol] for symbol in self.tokenizer.user_symbols.values())]
         texts = iter(texts)
         while lines := list(itertools.islice(texts, chunk)):
             pieces = self._pieces(lines, first_line, glossary)

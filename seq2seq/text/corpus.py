@@ -65,7 +65,7 @@ def open_corpora(spec: str, root: str | None, data: DataConfig) -> list[Corpus]:
     for left, right in _moses_splits(spec):
         left_paths, right_paths = _expand(folder, left), _expand(folder, right)
         if left_paths and right_paths:
-            return [_moses(*paths, folder) for paths in _match(spec, left_paths, right_paths)]
+            return [_moses(*paths, folder, data) for paths in _match(spec, left_paths, right_paths)]
     paths = _expand(folder, spec)
     if paths:
         return [_table(path, folder, data) for path in paths]
@@ -99,7 +99,10 @@ def _match(spec: str, left: list[Path], right: list[Path]) -> list[tuple[Path, P
     return pairs
 
 
-def _moses(src: Path, tgt: Path, folder: Path) -> Corpus:
+def _moses(src: Path, tgt: Path, folder: Path, data: DataConfig) -> Corpus:
+    endings = [_uncompressed(path).suffix.removeprefix(".") for path in (src, tgt)]
+    if endings == [data.tgt_lang, data.src_lang] and data.src_lang != data.tgt_lang:
+        src, tgt = tgt, src
     name = f"{_shown(src, folder)}+{_shown(tgt, folder)}"
     return Corpus(name, _uncompressed(src).stem, (src, tgt), partial(_read_moses, src, tgt))
 
@@ -143,7 +146,7 @@ def _read_tsv(path: Path, data: DataConfig) -> Iterator[Pair]:
         if not tab or "\t" in tgt:
             fields = line.count("\t") + 1
             raise UserError(f"{path}:{number} has {fields} tab-separated fields, expected 2: source<TAB>target")
-        yield src, tgt
+        yield (tgt, src) if data.is_swapped else (src, tgt)
 
 
 def _read_csv(path: Path, data: DataConfig) -> Iterator[Pair]:
@@ -210,7 +213,7 @@ def find_columns(names: Sequence[str], data: DataConfig, where: str) -> Columns:
     by_language = [data.src_lang, data.tgt_lang]
     if not data.columns and "translation" in names and not set(by_language) <= set(names):
         return ("translation", data.src_lang), ("translation", data.tgt_lang)
-    src, tgt = data.columns or by_language
+    src, tgt = reversed(data.columns) if data.columns and data.is_swapped else data.columns or by_language
     for column in (src, tgt):
         if column not in names:
             found = ", ".join(map(str, names)) or "none"

@@ -18,7 +18,7 @@ from seq2seq.text.arrow import TokenWriter
 from seq2seq.text.corpus import Corpus, Pair
 from seq2seq.text.filters import HELD_OUT, Cleaner
 from seq2seq.text.normalise import normalise, one_line
-from seq2seq.text.tokenizer import Tokenizer, train_tokenizer
+from seq2seq.text.tokenizer import Tokenizer, make_tokenizer
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -65,8 +65,8 @@ class Pipeline:
         overlap = index_overlap({"validation": validation, **tests})
         self._remove_overlap(pool, text, overlap)
         pool.unlink()
-        logger.info("training the tokenizer, vocabulary %d", tokenizer_config.vocab_size)
-        tokenizer = train_tokenizer((side for _, pair in _read_draft(text) for side in pair), tokenizer_config)
+        logger.info("%s the tokenizer", "training" if tokenizer_config.model is None else "loading")
+        tokenizer = make_tokenizer((side for _, pair in _read_draft(text) for side in pair), tokenizer_config)
         (self.folder / "tokenizer.model").write_bytes(tokenizer.model_bytes)
         self._tokenise_training(text, tokenizer)
         text.unlink()

@@ -19,7 +19,7 @@ from seq2seq.text.corpus import Corpus, Pair, open_corpora
 from seq2seq.text.hub import open_hub_split
 from seq2seq.text.lines import explain_os_error
 from seq2seq.text.pipeline import IndexOverlap, Pipeline
-from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.tokenizer import Tokenizer, describe_tokenizer
 
 logger = logging.getLogger(__name__)
 _FORMAT = 1  # of the cache: raise it whenever the same inputs give other files
@@ -119,5 +119,5 @@ def _cache_key(data: DataConfig, tokenizer: TokenizerConfig, seed: int, splits: 
     settings = {key: value for key, value in dataclasses.asdict(data).items() if key not in _PLACES}
     seeds = [] if splits["validation"] and splits["test"] else [seed]  # it draws the held-out pairs
     versions = (_FORMAT, sentencepiece.__version__, unicodedata.unidata_version)
-    everything = [inputs, settings, dataclasses.asdict(tokenizer), seeds, versions]
+    everything = [inputs, settings, describe_tokenizer(tokenizer), seeds, versions]
     return hashlib.blake2b(json.dumps(everything, sort_keys=True).encode(), digest_size=10).hexdigest()

@@ -1,10 +1,14 @@
 """Text to subword ids and back: SentencePiece with fixed special ids; knows neither corpora nor tensors."""
 
+import dataclasses
+import hashlib
 import io
 import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import sentencepiece
 
@@ -73,6 +77,18 @@ class Tokenizer:
         """Count the ids, special ones included."""
         return self._processor.get_piece_size()
 
+    @cached_property
+    def user_symbols(self) -> dict[str, int]:
+        """Words that are one piece each whatever stands around them, such as tags of sources, and their ids."""
+        ids = range(len(SPECIAL_IDS), self.vocab_size)
+        if all(self._processor.get_score(i) or self._processor.is_byte(i) for i in ids):
+            return {}  # theirs is 0; but so is that of byte-pair encoding's first merge
+        from sentencepiece import sentencepiece_model_pb2
+
+        model = sentencepiece_model_pb2.ModelProto.FromString(self.model_bytes)
+        kind = sentencepiece_model_pb2.ModelProto.SentencePiece.USER_DEFINED
+        return {piece.piece: i for i, piece in enumerate(model.pieces) if piece.type == kind}
+
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Normalise and split texts into ids, without BOS and EOS; an empty text has none."""
         return self._processor.encode([normalise(text) for text in texts])
@@ -95,6 +111,33 @@ class Tokenizer:
         return [self._processor.id_to_piece(int(i)) for i in ids]
 
 
+def make_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
+    """Load the tokenizer that config.model names; without one, train it on the texts.
+
+    Raises:
+        UserError: as `Tokenizer.load` or `train_tokenizer`, or the loaded one lacks config.user_symbols.
+    """
+    if config.model is None:
+        return train_tokenizer(texts, config)
+    tokenizer = Tokenizer.load(Path(config.model))
+    if missing := [symbol for symbol in config.user_symbols if symbol not in tokenizer.user_symbols]:
+        raise UserError(
+            f"{config.model} has no tokenizer.user_symbols={missing}: leave them out, or train a tokenizer with them"
+        )
+    return tokenizer
+
+
+def describe_tokenizer(config: TokenizerConfig) -> dict[str, Any]:
+    """Give, as plain values, all that decides what `make_tokenizer` makes of the same texts.
+
+    Raises:
+        UserError: the file that config.model names cannot be read, or is no tokenizer of ours.
+    """
+    if config.model is None:
+        return dataclasses.asdict(config)
+    return {"model": hashlib.sha256(Tokenizer.load(Path(config.model)).model_bytes).hexdigest()}
+
+
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """Learn a subword vocabulary of config.vocab_size ids; the same texts always give the same bytes.
 
@@ -114,6 +157,7 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
             shuffle_input_sentence=False,  # its own sampling differs from process to process
             max_sentence_length=_MAX_BYTES,
             normalization_rule_name="identity",
+            user_defined_symbols=config.user_symbols,
             pad_id=PAD,
             unk_id=UNK,
             bos_id=BOS,

@@ -205,7 +205,7 @@ def test_parallel_files_of_unequal_length_tell_both_counts(tmp_path: Path):
     with pytest.raises(UserError, match=r"a.en has 5 lines but .*a.es has 2: they must be parallel"):
         read("a.en+a.es", tmp_path)
     with pytest.raises(UserError, match=r"a.es has 2 lines but .*a.en has 5: they must be parallel"):
-        read("a.es+a.en", tmp_path)
+        read("a.es+a.en", tmp_path, src_lang="es", tgt_lang="en")
 
 
 def test_a_missing_file_is_named_with_the_way_out(tmp_path: Path):
@@ -231,3 +231,39 @@ def test_real_corpora_are_read_whole(shared_data: Path):
     assert len(read("tatoeba/train.tsv", shared_data)) == 107_990
     assert len(read("tests/newstest2012.en+tests/newstest2012.es", shared_data)) == 3_003
     assert len(read("corpora/ud_*.tsv.xz", shared_data)) == 999
+
+
+REVERSED = {"src_lang": "es", "tgt_lang": "en"}
+
+
+@pytest.mark.parametrize(("name", "write"), WRITERS.items())
+def test_exchanged_languages_exchange_the_sides_of_every_format(
+    tmp_path: Path, name: str, write: Callable[[Path], None]
+):
+    write(tmp_path / name)
+    assert read(name, tmp_path, languages=["en", "es"], **REVERSED) == [(tgt, src) for src, tgt in PAIRS]
+    assert read(name, tmp_path, languages=["en", "es"]) == PAIRS
+
+
+def test_columns_given_by_name_are_exchanged_with_their_languages(tmp_path: Path):
+    write_csv(tmp_path / "a.csv")
+    settings = {"columns": ["en", "es"], "languages": ["en", "es"]}
+    assert read("a.csv", tmp_path, **settings, **REVERSED) == [(tgt, src) for src, tgt in PAIRS]
+
+
+@pytest.mark.parametrize("spec", ["a.en+a.es", "a.es+a.en"])
+def test_endings_that_are_languages_tell_the_source_of_parallel_files(tmp_path: Path, spec: str):
+    for number, language in enumerate(("en", "es")):
+        (tmp_path / f"a.{language}").write_text("".join(f"{pair[number]}\n" for pair in PAIRS), encoding="utf-8")
+    assert read(spec, tmp_path) == PAIRS
+    assert read(spec, tmp_path, **REVERSED) == [(tgt, src) for src, tgt in PAIRS]
+
+
+def test_a_tsv_without_languages_is_source_and_target_as_it_stands(tmp_path: Path):
+    write_tsv(tmp_path / "a.tsv")
+    assert read("a.tsv", tmp_path, **REVERSED) == PAIRS
+
+
+def test_languages_of_columns_must_be_those_of_the_model():
+    with pytest.raises(UserError, match=r"data.languages=\['en', 'fr'\] must be data.src_lang=en and data.tgt_lang=es"):
+        DataConfig(languages=["en", "fr"])

@@ -183,7 +183,7 @@ def count_trainings(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
         calls.append(settings)
         return tokenizer.train_tokenizer(sentences, settings)
 
-    monkeypatch.setattr(pipeline, "train_tokenizer", counting)
+    monkeypatch.setattr(pipeline, "make_tokenizer", counting)
     return lambda: len(calls)
 
 

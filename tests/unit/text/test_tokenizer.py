@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from seq2seq.config import TokenizerConfig
 from seq2seq.errors import UserError
 from seq2seq.text.normalise import normalise
-from seq2seq.text.tokenizer import Tokenizer, _sample, train_tokenizer
+from seq2seq.text.tokenizer import Tokenizer, _sample, describe_tokenizer, make_tokenizer, train_tokenizer
 from seq2seq.text.vocab import BOS, EOS, PAD, SPECIAL_IDS, UNK
 
 
@@ -200,3 +200,40 @@ def test_a_model_with_other_special_ids_is_refused(tmp_path: Path):
     )
     with pytest.raises(UserError, match=r"foreign.model has pad_id=-1, expected 0: retrain"):
         Tokenizer.load(tmp_path / "foreign.model")
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_user_symbol_stays_one_piece_and_is_told_apart(kind: str):
+    tokenizer = train_tokenizer(TEXTS, config(type=kind, user_symbols=["<bt>"]))
+    assert list(tokenizer.user_symbols) == ["<bt>"]
+    tag = tokenizer.user_symbols["<bt>"]
+    for text in ("<bt> ¿ñandú?", "a<bt>b"):
+        (ids,) = tokenizer.encode([text])
+        assert ids.count(tag) == 1
+        assert tokenizer.decode([ids]) == [text]
+    assert not any(tag in ids for ids in tokenizer.encode([*TEXTS, "< bt >", "bt"]))
+
+
+def test_without_user_symbols_there_are_none(tokenizer: Tokenizer):
+    assert tokenizer.user_symbols == {}
+
+
+def test_a_finished_tokenizer_is_taken_instead_of_training_one(tokenizer: Tokenizer, tmp_path: Path):
+    file = tmp_path / "tokenizer.model"
+    file.write_bytes(tokenizer.model_bytes)
+    settings = config(model=str(file))
+    assert make_tokenizer(iter(()), settings).model_bytes == tokenizer.model_bytes
+    described = describe_tokenizer(settings)
+    assert str(file) not in str(described)
+    file.write_bytes(train_tokenizer(TEXTS, config(vocab_size=350)).model_bytes)
+    assert describe_tokenizer(settings) != described
+    with pytest.raises(UserError, match=r"has no tokenizer.user_symbols=\['<bt>'\]: leave them out"):
+        make_tokenizer(iter(()), config(model=str(file), user_symbols=["<bt>"]))
+    with pytest.raises(UserError, match=r"none.model cannot be read"):
+        describe_tokenizer(config(model=str(tmp_path / "none.model")))
+
+
+@pytest.mark.parametrize("symbol", ["", "two words", "a,b"])
+def test_a_user_symbol_is_one_word(symbol: str):
+    with pytest.raises(UserError, match=r"a symbol is one word without comma, such as <bt>"):
+        config(user_symbols=[symbol])
