@@ -14,6 +14,7 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.text.batching import Batch
 from seq2seq.text.vocab import PAD
 from seq2seq.training.loss import cross_entropy
+from seq2seq.training.r_drop import r_drop_loss
 from seq2seq.training.schedule import learning_rate
 
 
@@ -25,8 +26,17 @@ class TranslationModule(L.LightningModule):
     """
 
     def __init__(self, model: Transformer, config: TrainingConfig, *, seed: int = 0, vocabulary: str = "") -> None:
-        """Train model; seed decides dropout, vocabulary is the tokenizer's hash, which a checkpoint must share."""
+        """Train model; seed decides dropout, vocabulary is the tokenizer's hash, which a checkpoint must share.
+
+        Raises:
+            UserError: R-Drop is asked for and there is no dropout.
+        """
         super().__init__()
+        if config.r_drop and not any((model.config.dropout, model.config.attention_dropout, model.config.ffn_dropout)):
+            raise UserError(
+                f"training.r_drop={config.r_drop} compares two dropouts, but model.dropout, model.attention_dropout "
+                "and model.ffn_dropout are 0: raise one, or leave out training.r_drop"
+            )
         self.seed, self.vocabulary = seed, vocabulary
         self.model = model
         self.config = config
@@ -38,7 +48,8 @@ class TranslationModule(L.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The micro-batch's summed smoothed loss, over a constant that `configure_gradient_clipping` undoes."""
-        loss, self.last_nll, self.last_tokens = self._loss(batch, self.config.label_smoothing)
+        compute = self._r_drop_loss if self.config.r_drop else self._loss
+        loss, self.last_nll, self.last_tokens = compute(batch, self.config.label_smoothing)
         self._tokens = self.last_tokens if self._tokens is None else self._tokens + self.last_tokens
         return loss / self.config.max_tokens
 
@@ -52,6 +63,13 @@ class TranslationModule(L.LightningModule):
         hidden = self.model(batch.src, batch.tgt_in)
         return cross_entropy(hidden, self.model.embedding.weight, batch.tgt_out, pad=PAD, smoothing=smoothing)
 
+    def _r_drop_loss(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+        """As `_loss`, with both passes as one batch: dropout draws for each of its rows."""
+        hidden = self.model(batch.src.repeat(2, 1), batch.tgt_in.repeat(2, 1))
+        weight, alpha = self.model.embedding.weight, self.config.r_drop
+        loss, nll, _, tokens = r_drop_loss(hidden, weight, batch.tgt_out, pad=PAD, alpha=alpha, smoothing=smoothing)
+        return loss, nll, tokens
+
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keep what the weights are worth nothing without."""
         checkpoint["belongs_to"] = self._identity()
@@ -63,7 +81,9 @@ class TranslationModule(L.LightningModule):
             UserError: the checkpoint was written with other sizes or another tokenizer.
         """
         theirs = checkpoint.get("belongs_to", {})
-        for key, ours in self._identity().items():
+        identity = self._identity()
+        for key in identity | theirs:
+            ours = identity.get(key)
             if theirs.get(key) != ours:
                 raise UserError(
                     f"the checkpoint was written with another {key} ({theirs.get(key)}, now {ours}): "
@@ -71,7 +91,12 @@ class TranslationModule(L.LightningModule):
                 )
 
     def _identity(self) -> dict[str, Any]:
-        return {**asdict(self.model.config), "vocabulary": self.vocabulary}
+        config = self.config
+        tuned = {"training.freeze": list(config.freeze)} if config.freeze else {}
+        if config.lora_rank:
+            adapters = (config.lora_rank, config.lora_alpha, *config.lora_targets)
+            tuned |= {"training.lora_rank, lora_alpha and lora_targets": list(map(str, adapters))}
+        return {**asdict(self.model.config), "vocabulary": self.vocabulary, **tuned}
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """AdamW (Loshchilov & Hutter 2019), fused; biases, norms and embeddings are not decayed."""
@@ -81,6 +106,7 @@ class TranslationModule(L.LightningModule):
         decayed = [p for p in parameters if p.ndim > 1 and p is not embedding]
         others = [p for p in parameters if p.ndim <= 1 or p is embedding]
         groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
+        groups = [group for group in groups if group["params"]]  # frozen ones are in neither
         betas = (config.betas[0], config.betas[1])
         return torch.optim.AdamW(groups, lr=config.learning_rate, betas=betas, eps=config.eps, fused=True)
 
