@@ -41,12 +41,15 @@ def run(cfg: DictConfig) -> None:
 def assemble(cfg: DictConfig) -> None:
     """From settings to a finished run."""
     config = from_hydra(cfg)
+    overrides = [o for o in HydraConfig.get().overrides.task if not o.startswith("resume=")]
     if config.resume is not None:
-        overrides = [o for o in HydraConfig.get().overrides.task if not o.startswith("resume=")]
         config = load_config(config.resume, overrides)
+    from seq2seq.training.finetune import start_from_bundle
     from seq2seq.training.folder import prepare_folder
     from seq2seq.training.run import train
 
+    if config.init is not None and config.resume is None:
+        config = start_from_bundle(config, overrides)
     train(*prepare_folder(config, Path("runs")))
 
 

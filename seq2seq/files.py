@@ -153,8 +153,10 @@ def open_output(
             temporary.unlink(missing_ok=True)
 
 
-def find_model(given: Path | None, runs: Path = Path("runs")) -> Path:
+def find_model(given: Path | None, runs: Path = Path("runs"), option: str = "--model ") -> Path:
     """Find the bundle that a user means: a bundle folder, a run folder, or (None) the newest run's.
+
+    option is what the user gave it by, for the error.
 
     Raises:
         UserError: there is none.
@@ -162,7 +164,7 @@ def find_model(given: Path | None, runs: Path = Path("runs")) -> Path:
     if given is not None:
         inner = given / "model"
         if not given.is_dir():
-            raise UserError(f"--model {given} is no folder: give runs/NAME or runs/NAME/model")
+            raise UserError(f"{option}{given} is no folder: give runs/NAME or runs/NAME/model")
         return inner if inner.is_dir() and not (given / "config.json").exists() else given
     latest = runs / "latest" / "model"
     if latest.is_dir():

@@ -31,6 +31,7 @@ from seq2seq.text.batching import BatchLoader
 from seq2seq.text.filters import drop_table
 from seq2seq.text.prepare import PreparedData, prepare
 from seq2seq.training.callbacks import Budget, StopSignals, make_callbacks
+from seq2seq.training.finetune import count_trained, make_model, mean_weights, merge_adapters, remove_adapters
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.report import draw_curves, model_card, scores_table, write_json
 from seq2seq.translator import Translator
@@ -48,18 +49,20 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None) -> None:
     console = Console(stderr=True, quiet=rank_zero_only.rank > 0)  # pyright: ignore[reportFunctionMemberAccess]
     data = prepare(config.data, config.tokenizer, config.seed, OverlapIndex)
     console.print(drop_table(data.report))
-    model = Transformer(config.model, data.tokenizer.vocab_size)
+    model = make_model(config, data.tokenizer.vocab_size, resumed=checkpoint is not None)
+    trained = count_trained(model)
     vocabulary = hashlib.sha256(data.tokenizer.model_bytes).hexdigest()[:16]
     module = TranslationModule(model, config.training, seed=config.seed, vocabulary=vocabulary)
     trainer = make_trainer(config, folder, data)
-    log.info("%s parameters, %s training pairs, %s", f"{count(model):,}", f"{len(data.train):,}", hardware())
+    told = f"{count(model):,} parameters" + (f" ({trained:,} of them trained)" if trained < count(model) else "")
+    log.info("%s, %s training pairs, %s", told, f"{len(data.train):,}", hardware())
     fit(trainer, module, config, data, checkpoint)
     if not trainer.is_global_zero:
         return
     interrupted = next(c.received for c in callbacks_of(trainer) if isinstance(c, StopSignals))
     choose_weights(config, folder, trainer, model)
     bundle = Bundle(model.cpu().eval(), data.tokenizer, bundle_config(config))
-    facts = gather_facts(config, trainer, data, model)
+    facts = gather_facts(config, trainer, data, model) | {"trained_parameters": trained}
     draw_curves(folder / "metrics.csv", folder / "curves.png")
     if interrupted:
         save_bundle(folder / "model", bundle, model_card(config, facts, {}, []))
@@ -184,8 +187,9 @@ def choose_weights(config: Config, folder: Path, trainer: L.Trainer, model: Tran
         else:
             log.warning("there was no validation yet, so there is no best: taking the last weights")
     states = [torch.load(path, map_location="cpu", weights_only=True)["state_dict"] for path in paths]
-    mean = {name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]}
-    model.load_state_dict({name.removeprefix("model."): weights for name, weights in mean.items()})
+    states = [{name.removeprefix("model."): weights for name, weights in state.items()} for state in states]
+    remove_adapters(model)
+    model.load_state_dict(mean_weights([merge_adapters(state, config.training) for state in states]))
 
 
 def callbacks_of(trainer: L.Trainer) -> list[L.Callback]:
@@ -245,7 +249,7 @@ def longest(data: PreparedData) -> int:
 
 
 def count(model: torch.nn.Module) -> int:
-    """Number of trained parameters."""
+    """Number of parameters."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 

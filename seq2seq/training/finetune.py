@@ -1,0 +1,183 @@
+"""Training that starts from a finished model: its sizes and vocabulary, frozen parts, low-rank adapters.
+
+Knows no data and no updates.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from seq2seq.bundle import CONFIG, TOKENIZER, load_bundle, read_config
+from seq2seq.config import Config, ModelConfig, TrainingConfig
+from seq2seq.errors import UserError
+from seq2seq.files import find_model
+from seq2seq.model.transformer import Transformer
+
+NO_SIZES = ("dropout", "attention_dropout", "ffn_dropout")  # settings of a model that its weights do not depend on
+_NEW_VOCABULARY = tuple(
+    f"tokenizer.{key}="
+    for key in ("type", "vocab_size", "byte_fallback", "character_coverage", "input_sentence_size", "model")
+)
+_ADAPTER = "default"  # PEFT's name for the only one
+
+
+def start_from_bundle(config: Config, overrides: Sequence[str]) -> Config:
+    """Take model settings and tokenizer from the bundle that config.init names; its dropout may be overridden.
+
+    overrides are the command line's `key=value`; what is set elsewhere gives way without a word.
+
+    Raises:
+        UserError: there is no such bundle, or an override contradicts it.
+    """
+    assert config.init is not None
+    folder = find_model(Path(config.init), option="init=").resolve()
+    values, bundle = read_config(folder / CONFIG)
+    for override in overrides:
+        key = override.lstrip("+").partition("=")[0]
+        if key == "tokenizer" or override.startswith(_NEW_VOCABULARY):
+            raise UserError(f"init={config.init} brings its own tokenizer: leave out {override}")
+        if key in ("model", "model/style"):
+            _require_sizes(config.model, bundle.model, override, config.init)
+        if key.startswith("model.") and (name := key.removeprefix("model.")) not in NO_SIZES:
+            ours, theirs = getattr(config.model, name), getattr(bundle.model, name)
+            if ours != theirs:
+                raise UserError(f"{override} contradicts init={config.init}, which has {name}={theirs}: leave it out")
+    given = {override.partition("=")[0] for override in overrides}
+    kept = {name: getattr(config.model, name) for name in NO_SIZES if f"model.{name}" in given}
+    return dataclasses.replace(
+        config,
+        init=str(folder),
+        model=dataclasses.replace(bundle.model, **kept),
+        tokenizer=dataclasses.replace(config.tokenizer, model=str(folder / TOKENIZER), vocab_size=values["vocab_size"]),
+    )
+
+
+def _require_sizes(ours: ModelConfig, theirs: ModelConfig, override: str, init: str) -> None:
+    for field in dataclasses.fields(ModelConfig):
+        mine, its = getattr(ours, field.name), getattr(theirs, field.name)
+        if field.name not in NO_SIZES and mine != its:
+            raise UserError(
+                f"{override} has {field.name}={mine}, which contradicts init={init} with {field.name}={its}: "
+                f"leave {override} out"
+            )
+
+
+def make_model(config: Config, vocab_size: int, *, resumed: bool) -> Transformer:
+    """The model to train: drawn at random or as config.init has it, with adapters, its frozen parts frozen.
+
+    A resumed run's weights come from its checkpoint, so they are not read again.
+
+    Raises:
+        UserError: the bundle does not fit, a frozen part is unknown, nothing is left to train, or PEFT is missing.
+    """
+    model = Transformer(config.model, vocab_size)
+    if config.init is not None and not resumed:
+        model.load_state_dict(load_bundle(Path(config.init)).model.state_dict())
+    if config.training.lora_rank:
+        if config.init is None:
+            raise UserError(
+                f"training.lora_rank={config.training.lora_rank} adapts a finished model: name one with init=runs/NAME"
+            )
+        add_adapters(model, config.training)
+    freeze(model, config.training.freeze)
+    return model
+
+
+def parts(model: Transformer) -> dict[str, tuple[str, ...]]:
+    """What can be frozen: names, and the beginnings of their parameters' names."""
+    found: dict[str, tuple[str, ...]] = {"embedding": ("embedding.",)}
+    for side, layers in (("encoder", model.encoder_layers), ("decoder", model.decoder_layers)):
+        found[side] = (f"{side}_layers.", f"{side}_norm.")
+        found |= {f"{side}.{number}": (f"{side}_layers.{number}.",) for number in range(len(layers))}
+    return found
+
+
+def freeze(model: Transformer, names: Sequence[str]) -> None:
+    """Take parts out of training. The embedding is the output projection too; dropout in frozen parts stays.
+
+    Raises:
+        UserError: there is no such part, or nothing is left to train.
+    """
+    known = parts(model)
+    for name in names:
+        if name not in known:
+            raise UserError(
+                f"training.freeze has {name}, which is no part of the model: choose from {', '.join(known)}"
+            )
+        for parameter_name, parameter in model.named_parameters():
+            if parameter_name.startswith(known[name]):
+                parameter.requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise UserError(f"training.freeze={list(names)} leaves nothing to train: freeze less")
+
+
+def count_trained(model: nn.Module) -> int:
+    """Number of parameters that training changes."""
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
+def add_adapters(model: Transformer, config: TrainingConfig) -> None:
+    """Put LoRA (Hu et al. 2022) beside linear layers, by PEFT: W x + α/r · B A x; only A and B are trained.
+
+    B begins at zero, so that the model begins as it was.
+
+    Raises:
+        UserError: PEFT is not installed, or a target is no linear layer's name.
+    """
+    linears = sorted({name.rpartition(".")[2] for name, one in model.named_modules() if isinstance(one, nn.Linear)})
+    for target in config.lora_targets:
+        if target not in linears:
+            raise UserError(f"training.lora_targets has {target}, which is no linear layer: choose from {linears}")
+    if not config.lora_targets:
+        raise UserError(f"training.lora_targets is empty: choose from {linears}")
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ModuleNotFoundError as error:
+        raise UserError(f"training.lora_rank needs the package {error.name}: pip install 'seq2seq[peft]'") from error
+    settings = LoraConfig(
+        r=config.lora_rank,
+        lora_alpha=config.lora_alpha,  # pyright: ignore[reportArgumentType] (a float will do)
+        lora_dropout=config.lora_dropout,
+        target_modules=list(config.lora_targets),
+    )
+    inject_adapter_in_model(settings, model, _ADAPTER)
+
+
+def merge_adapters(state: Mapping[str, Tensor], config: TrainingConfig) -> dict[str, Tensor]:
+    """The plain model's weights out of those of a model with adapters: W + α/r · B A; plain ones come back as they are.
+
+    Each state is merged by itself: a mean of several is that of the merged weights, not of their factors.
+    """
+    merged = {}
+    for name, weights in state.items():
+        if ".lora_" in name:
+            continue
+        plain = name.replace(".base_layer.", ".")
+        if plain != name and name.endswith(".weight"):
+            of_layer = plain.removesuffix(".weight")
+            down, up = (state[f"{of_layer}.lora_{side}.{_ADAPTER}.weight"] for side in "AB")
+            weights = weights + config.lora_alpha / config.lora_rank * (up @ down)
+        merged[plain] = weights
+    return merged
+
+
+def remove_adapters(model: Transformer) -> None:
+    """Make the model a plain one again, with its weights as they were without adapters."""
+    for name, module in list(model.named_modules()):
+        if isinstance(base := getattr(module, "base_layer", None), nn.Linear):
+            parent, _, attribute = name.rpartition(".")
+            setattr(model.get_submodule(parent), attribute, base)
+    if hasattr(model, "peft_config"):
+        del model.peft_config
+    model.requires_grad_(True)
+
+
+def mean_weights(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The mean of each weight; computed in float64, so that the mean of equal ones is the same to the last bit."""
+    return {
+        name: torch.stack([state[name].double() for state in states]).mean(0).to(first.dtype)
+        for name, first in states[0].items()
+    }
