@@ -70,8 +70,12 @@ class DataConfig:
     max_characters: int = 2000
     drop_identical: bool = True
     drop_duplicates: bool = True
+    language_filter: bool = False  # drop training pairs of which a side is in another language (extra langid)
+    language_characters: int = 40  # sides that are shorter are not judged
+    language_confidence: float = 0.9  # probability from which a side counts as in another language
     remove_overlap: bool = True  # take training pairs that share a side with validation or test out of training
     cache: str = "~/.cache/seq2seq"  # prepared text, by content; the environment's SEQ2SEQ_CACHE comes first
+    num_proc: int = 1  # processes that prepare text; the result does not depend on it
 
     def __post_init__(self) -> None:
         require(len(self.columns) in (0, 2), f"data.columns={self.columns} must name two columns, source and target")
@@ -84,6 +88,9 @@ class DataConfig:
         require_at_least("data.max_length", self.max_length, 1)
         require_at_least("data.max_ratio", self.max_ratio, 1)
         require_at_least("data.max_characters", self.max_characters, 1)
+        require_at_least("data.language_characters", self.language_characters, 1)
+        require(0 < self.language_confidence <= 1, f"data.language_confidence={self.language_confidence} not in (0, 1]")
+        require_at_least("data.num_proc", self.num_proc, 1)
 
     @property
     def is_swapped(self) -> bool:

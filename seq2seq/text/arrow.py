@@ -31,6 +31,12 @@ class TokenWriter:
             arrays = [pa.array(side, type=pa.list_(pa.int32())) for side in (src, tgt)]
             self._writer.write_batch(pa.record_batch(arrays, schema=_SCHEMA))
 
+    def copy(self, path: Path) -> None:
+        """Append all pairs of another such file, in its record batches."""
+        file = ipc.open_file(pa.memory_map(str(path)))
+        for i in range(file.num_record_batches):
+            self._writer.write_batch(file.get_batch(i))
+
 
 class TokenDataset:
     """Pairs of token ids without BOS and EOS, memory-mapped: opening reads next to nothing, items are views.

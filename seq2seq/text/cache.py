@@ -10,9 +10,10 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from seq2seq.errors import UserError
+from seq2seq.errors import UnfinishedError, UserError
 
 logger = logging.getLogger(__name__)
+WORK = "work"  # sub-folder of a draft
 _MANIFEST = "manifest.json"
 
 
@@ -24,6 +25,8 @@ def cache_root(setting: str) -> Path:
 def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
     """Return root/key, built if it is not there or damaged; of several processes, one builds and the others wait.
 
+    A build that was killed is called again with what it had in its sub-folder WORK; see `whole_folder`.
+
     Raises:
         UserError: the folder cannot be written; or what build raises.
     """
@@ -32,11 +35,11 @@ def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
         root.mkdir(parents=True, exist_ok=True)
         with FileLock(root / f"{key}.lock"):
             if folder.exists():
-                if _is_whole(folder):
+                if is_whole(folder):
                     return folder
                 logger.warning("prepared text in %s is damaged: preparing it again", folder)
                 shutil.rmtree(folder)
-            _build(root, folder, build)
+            whole_folder(folder, build)
     except OSError as error:
         raise UserError(
             f"data.cache={root} cannot be used ({error.strerror or error}): "
@@ -54,21 +57,41 @@ def digest_files(paths: Iterable[Path]) -> list[str]:
     return digests
 
 
-def _build(root: Path, folder: Path, build: Callable[[Path], None]) -> None:
-    temporary = root / f".{folder.name}.building"
-    shutil.rmtree(temporary, ignore_errors=True)  # of a build that was killed; the lock says none is running
-    temporary.mkdir()
+def whole_folder(folder: Path, build: Callable[[Path], None]) -> None:
+    """Make a folder under its name once it is whole, with the digests of its files beside them.
+
+    build writes into a draft beside it. What it keeps in the draft's sub-folder WORK is there again if it is killed
+    and called anew, and gone in the end; after a UserError, which a second try would meet again, all of the draft goes.
+    """
+    draft = folder.with_name(f".{folder.name}.building")
+    draft.mkdir(exist_ok=True)
+    _sweep(draft)
     try:
-        build(temporary)
-        names = sorted(path.name for path in temporary.iterdir())
-        digests = digest_files(temporary / name for name in names)
-        (temporary / _MANIFEST).write_text(json.dumps(dict(zip(names, digests, strict=True))), encoding="utf-8")
-        temporary.rename(folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        build(draft)
+    except Exception as error:
+        if isinstance(error, UserError) and not isinstance(error, UnfinishedError):
+            shutil.rmtree(draft)
+        else:
+            _sweep(draft)  # a full disk has room again
+        raise
+    shutil.rmtree(draft / WORK, ignore_errors=True)
+    names = sorted(path.name for path in draft.iterdir())
+    digests = digest_files(draft / name for name in names)
+    (draft / _MANIFEST).write_text(json.dumps(dict(zip(names, digests, strict=True))), encoding="utf-8")
+    draft.rename(folder)
 
 
-def _is_whole(folder: Path) -> bool:
+def _sweep(draft: Path) -> None:
+    """Remove what a build that was broken off left unfinished."""
+    for path in draft.iterdir():
+        if path.is_dir() and path.name != WORK:
+            shutil.rmtree(path)
+        elif path.name != WORK:
+            path.unlink()
+
+
+def is_whole(folder: Path) -> bool:
+    """Tell whether a folder has all files that it was made with, unchanged."""
     try:
         manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
         return list(manifest.values()) == digest_files(folder / name for name in manifest)

@@ -9,15 +9,17 @@ from rich import box
 from rich.table import Table
 
 from seq2seq.config import DataConfig
+from seq2seq.text.language import LanguageCheck
 from seq2seq.text.normalise import normalise
 
-# In the order of the checks: a pair is counted under the first that it fails. Cleaner does the first five; the last
-# two follow in preparation, once test sets and tokenizer are known.
+# In the order of the checks: a pair is counted under the first that it fails. Cleaner does all but the last two, which
+# follow in preparation, once test sets and tokenizer are known.
 REASONS = (
     "empty",
     "characters",
     "ratio",
     "identical",
+    "language",
     "duplicate",
     "overlap",
     "tokens",
@@ -26,24 +28,20 @@ HELD_OUT = "held out"  # not dropped, but taken for validation or test
 _RATIO_FROM = 20  # characters of the longer side up to which any length ratio is fine ("No." ~ "De ninguna manera.")
 
 
-class Cleaner:
-    """Normalises and drops pairs of all training corpora in turn; remembers what it has seen to find duplicates."""
+class Checks:
+    """The checks that need to see no other pair."""
 
     def __init__(self, config: DataConfig) -> None:
+        """Take the limits of the settings.
+
+        Raises:
+            UserError: languages are to be told and the package for it is missing, or does not know them.
+        """
         self._config = config
-        self._seen: set[bytes] = set()
+        self._languages = LanguageCheck(config) if config.language_filter else None
 
-    def clean(self, pairs: Iterable[tuple[str, str]], counts: Counter[str]) -> Iterator[tuple[str, str]]:
-        """Yield the pairs worth training on, normalised; add what happened to counts ("read", "kept", each reason)."""
-        for raw_src, raw_tgt in pairs:
-            src, tgt = normalise(raw_src), normalise(raw_tgt)
-            reason = self._reason(src, tgt)
-            counts["read"] += 1
-            counts[reason or "kept"] += 1
-            if reason is None:
-                yield src, tgt
-
-    def _reason(self, src: str, tgt: str) -> str | None:
+    def reason(self, src: str, tgt: str) -> str | None:
+        """Tell why a normalised pair is to be dropped; None: it is not."""
         config = self._config
         shorter, longer = sorted((len(src), len(tgt)))
         if shorter == 0:
@@ -54,16 +52,41 @@ class Cleaner:
             return "ratio"
         if config.drop_identical and src == tgt:
             return "identical"
-        if config.drop_duplicates and self._is_duplicate(src, tgt):
-            return "duplicate"
+        if self._languages is not None and not self._languages.fit(src, tgt):
+            return "language"
         return None
 
+
+class Cleaner:
+    """Normalises and drops pairs of all training corpora in turn; remembers what it has seen to find duplicates."""
+
+    def __init__(self, config: DataConfig) -> None:
+        self._checks, self._drop_duplicates = Checks(config), config.drop_duplicates
+        self._seen: set[bytes] = set()
+
+    def clean(self, pairs: Iterable[tuple[str, str]], counts: Counter[str]) -> Iterator[tuple[str, str]]:
+        """Yield the pairs worth training on, normalised; add what happened to counts ("read", "kept", each reason)."""
+        for raw_src, raw_tgt in pairs:
+            src, tgt = normalise(raw_src), normalise(raw_tgt)
+            reason = self._checks.reason(src, tgt)
+            if reason is None and self._drop_duplicates and self._is_duplicate(src, tgt):
+                reason = "duplicate"
+            counts["read"] += 1
+            counts[reason or "kept"] += 1
+            if reason is None:
+                yield src, tgt
+
     def _is_duplicate(self, src: str, tgt: str) -> bool:
-        digest = blake2b(f"{src}\t{tgt}".encode(), digest_size=12).digest()  # two of 10⁹ pairs collide: 1 in 10¹¹
+        digest = digest_pair(src, tgt)
         if digest in self._seen:
             return True
         self._seen.add(digest)
         return False
+
+
+def digest_pair(src: str, tgt: str) -> bytes:
+    """Hash a normalised pair to 12 bytes, by which duplicates are found; two of 10⁹ pairs collide: 1 in 10¹¹."""
+    return blake2b(f"{src}\t{tgt}".encode(), digest_size=12).digest()
 
 
 def drop_table(report: Mapping[str, Any]) -> Table:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ def open_hub_split(split: str, data: DataConfig) -> Corpus:
     name = f"{data.hub}[{split}]"
     rows = _load(name, split, data)
     paths = tuple(Path(file["filename"]) for file in rows.cache_files)
-    return Corpus(name, split, paths, lambda: _read(rows, name, data))
+    return Corpus(name, split, paths, partial(_read, rows, name, data))
 
 
 def _load(name: str, split: str, data: DataConfig) -> Any:

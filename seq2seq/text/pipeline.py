@@ -1,51 +1,48 @@
-"""The way of training text from corpora to Arrow: clean, hold out, remove overlap, learn the vocabulary, tokenise.
+"""The way of training text from corpora to Arrow: clean, find duplicates, hold out, remove overlap, tokenise.
 
-Training text is streamed through files and never held in memory; validation and test sets are. Knows no cache.
+Training text goes through files in shards and is never held in memory; validation and test sets are. Every step leaves
+pieces in the folder's sub-folder WORK, so that a run that was killed goes on from them, and who did the work leaves no
+trace in the result. Knows no cache.
 """
 
 import json
 import logging
 import random
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any
+
+import numpy as np
 
 from seq2seq.config import DataConfig, TokenizerConfig
 from seq2seq.errors import UserError
 from seq2seq.text.arrow import TokenWriter
+from seq2seq.text.cache import WORK
 from seq2seq.text.corpus import Corpus, Pair
-from seq2seq.text.filters import HELD_OUT, Cleaner
+from seq2seq.text.duplicates import find_repeats, repeats_of, repeats_tasks
+from seq2seq.text.filters import HELD_OUT, REASONS
 from seq2seq.text.normalise import normalise, one_line
-from seq2seq.text.tokenizer import Tokenizer, make_tokenizer
+from seq2seq.text.pieces import piece, value_of
+from seq2seq.text.selecting import IndexOverlap, OverlapCounter, SelectingTask, read_held_out, read_overlaps, select
+from seq2seq.text.shards import Shard, clean_stripe, cleaning_tasks, list_shards, read_rows, read_shard
+from seq2seq.text.tokenizer import make_tokenizer
+from seq2seq.text.tokenizing import Slice, TokenizingTask, encode_in_chunks, tokenise
+from seq2seq.text.workers import Workers
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
-_CHUNK = 10_000  # pairs tokenised at a time
-
-
-@runtime_checkable
-class OverlapCounter(Protocol):
-    """Told every training pair, says whether it shares a side with a held-out set (evaluation's OverlapIndex)."""
-
-    def shares(self, src: str, tgt: str) -> bool:
-        """Check and count one training pair."""
-        ...
-
-    def report(self) -> dict[str, dict[str, Any]]:
-        """Give the counts per held-out set."""
-        ...
-
-
-IndexOverlap = Callable[[Mapping[str, Iterable[Pair]]], OverlapCounter]
+_TOKENIZED = 50_000  # pairs a task, a multiple of the pairs that are tokenised at a time
+_HELD, _MODEL = "texts.json", "tokenizer.model"
 
 
 class Pipeline:
     """One run of the pipeline, in a folder of its own; `counts` has what became of the pairs of each training file."""
 
-    def __init__(self, folder: Path, data: DataConfig, splits: dict[str, list[Corpus]]) -> None:
-        self.folder, self.data, self.splits = folder, data, splits
+    def __init__(self, folder: Path, data: DataConfig, splits: dict[str, list[Corpus]], workers: Workers) -> None:
+        self.folder, self.data, self.splits, self.workers = folder, data, splits, workers
+        self.work = folder / WORK
         self.counts: list[Counter[str]] = [Counter() for _ in splits["train"]]
 
     def run(
@@ -57,24 +54,23 @@ class Pipeline:
         """Write all files that `_load` reads."""
         validation = self._read_validation()
         tests = self._read_tests()
-        pool, text = self.folder / "pool.tsv", self.folder / "train.tsv"
-        self._clean(pool)
-        held_out = self._hold_out(pool, seed, validation is None, not tests)
+        shards = self._clean()
+        repeats = self._find_repeats(shards)
+        rows = self._draw(shards, repeats, seed, validation is None, not tests)
+        held_out = {name: self._read_rows(shards, drawn) for name, drawn in rows.items()}
         validation = held_out.get("validation", validation) or []
         tests = {"held_out": held_out["test"]} if "test" in held_out else tests
-        overlap = index_overlap({"validation": validation, **tests})
-        self._remove_overlap(pool, text, overlap)
-        pool.unlink()
+        texts = {"validation": validation, "tests": tests}
+        piece(self.work / "held_out", lambda draft: _write_json(draft / _HELD, texts))
+        chosen, overlap = self._select(shards, repeats, rows, index_overlap)
         logger.info("%s the tokenizer", "training" if tokenizer_config.model is None else "loading")
-        tokenizer = make_tokenizer((side for _, pair in _read_draft(text) for side in pair), tokenizer_config)
-        (self.folder / "tokenizer.model").write_bytes(tokenizer.model_bytes)
-        self._tokenise_training(text, tokenizer)
-        text.unlink()
+        self._train_tokenizer(shards, chosen, tokenizer_config)
+        self._tokenise(shards, chosen)
         with TokenWriter(self.folder / "validation.arrow") as writer:
-            for chunk in _chunks(validation):
-                writer.write(*_encode(tokenizer, chunk))
-        self._write_json("texts.json", {"validation": validation, "tests": tests})
-        self._write_json("report.json", self._report(overlap, len(validation), tests))
+            for src, tgt in encode_in_chunks(self.folder / _MODEL, validation):
+                writer.write(src, tgt)
+        _write_json(self.folder / _HELD, texts)
+        _write_json(self.folder / "report.json", self._report(overlap, len(validation), tests))
 
     def _read_validation(self) -> list[Pair] | None:
         corpora = self.splits["validation"]
@@ -95,16 +91,29 @@ class Pipeline:
             tests[name] = [(one_line(src), one_line(tgt)) for src, tgt in corpus.pairs()]
         return tests
 
-    def _clean(self, pool: Path) -> None:
-        cleaner = Cleaner(self.data)
-        with pool.open("w", encoding="utf-8", newline="\n") as file:
-            for number, (corpus, counts) in enumerate(zip(self.splits["train"], self.counts, strict=True)):
-                logger.info("cleaning %s", corpus.name)
-                file.writelines(f"{number}\t{src}\t{tgt}\n" for src, tgt in cleaner.clean(corpus.pairs(), counts))
+    def _clean(self) -> list[Shard]:
+        tasks = list(cleaning_tasks(self.work / "cleaned", self.splits["train"], self.data, self.workers.size))
+        for task, _ in zip(tasks, self.workers.map(clean_stripe, tasks), strict=True):
+            logger.info("cleaned %s", task.corpus.name)
+        shards = list_shards(tasks)
+        for shard in shards:
+            self.counts[shard.corpus].update(shard.counts)
         self._require_kept()
+        return shards
 
-    def _hold_out(self, pool: Path, seed: int, validation: bool, test: bool) -> dict[str, list[Pair]]:
-        """Draw the splits that were not given out of the pool, which is rewritten without them."""
+    def _find_repeats(self, shards: list[Shard]) -> list[Path]:
+        """The rows of every shard that repeat an earlier pair, in so many files."""
+        if not self.data.drop_duplicates:
+            return []
+        found = list(self.workers.map(find_repeats, repeats_tasks(self.work / "repeats", shards)))
+        for shard in shards:
+            self._drop(shard.corpus, "duplicate", len(repeats_of(found, shard)))
+        return found
+
+    def _draw(
+        self, shards: list[Shard], repeats: list[Path], seed: int, validation: bool, test: bool
+    ) -> dict[str, dict[int, list[int]]]:
+        """Draw the splits that were not given out of the training pairs: the rows of each shard, by split."""
         names = [name for name, wanted in (("validation", validation), ("test", test)) if wanted]
         total, size = sum(counts["kept"] for counts in self.counts), self.data.held_out
         if 2 * size * len(names) > total:
@@ -113,45 +122,81 @@ class Pipeline:
                 f"lower it, or give data.{names[0]}"
             )
         drawn = random.Random(seed).sample(range(total), size * len(names))
-        owner = {row: names[i // size] for i, row in enumerate(drawn)}
-        held_out: dict[str, list[Pair]] = {name: [] for name in names}
-        if names:
-            rest = pool.with_name("rest.tsv")
-            with rest.open("w", encoding="utf-8", newline="\n") as file:
-                for row, (number, pair) in enumerate(_read_draft(pool)):
-                    if row in owner:
-                        held_out[owner[row]].append(pair)
-                        self._drop(number, HELD_OUT)
-                    else:
-                        file.write(f"{number}\t{pair[0]}\t{pair[1]}\n")
-            rest.replace(pool)
-        return held_out
+        ends = list(accumulate(shard.size - len(repeats_of(repeats, shard)) for shard in shards)) if names else []
+        rows: dict[str, dict[int, list[int]]] = {name: {} for name in names}
+        left: dict[int, np.ndarray] = {}
+        for i, place in sorted(enumerate(drawn), key=lambda entry: entry[1]):
+            number = bisect_right(ends, place)
+            shard = shards[number]
+            if number not in left:  # places come in order: one shard's rows at a time
+                left = {number: np.delete(np.arange(shard.size), repeats_of(repeats, shard))}
+            row = int(left[number][place - (ends[number - 1] if number else 0)])
+            rows[names[i // size]].setdefault(number, []).append(row)
+            self._drop(shard.corpus, HELD_OUT, 1)
+        return rows
 
-    def _remove_overlap(self, pool: Path, text: Path, overlap: OverlapCounter) -> None:
-        with text.open("w", encoding="utf-8", newline="\n") as file:
-            for number, (src, tgt) in _read_draft(pool):
-                if overlap.shares(src, tgt) and self.data.remove_overlap:
-                    self._drop(number, "overlap")
-                else:
-                    file.write(f"{number}\t{src}\t{tgt}\n")
+    def _read_rows(self, shards: list[Shard], rows: dict[int, list[int]]) -> list[Pair]:
+        pairs: list[Pair] = []
+        for number, of_shard in rows.items():
+            wanted = set(of_shard)
+            pairs += [pair for row, pair in enumerate(read_shard(shards[number].folder)) if row in wanted]
+        return pairs
+
+    def _select(
+        self,
+        shards: list[Shard],
+        repeats: list[Path],
+        held_out: dict[str, dict[int, list[int]]],
+        index_overlap: IndexOverlap,
+    ) -> tuple[list[Path], OverlapCounter]:
+        """Choose what is trained on: where the rows of each shard are noted, and what was found of held-out sets."""
+        texts, remove = self.work / "held_out" / _HELD, self.data.remove_overlap
+        tasks = (
+            SelectingTask(
+                self.work / "selected" / shard.folder.name,
+                shard,
+                tuple(repeats),
+                tuple(row for rows in held_out.values() for row in rows.get(number, ())),
+                texts,
+                index_overlap,
+                remove,
+            )
+            for number, shard in enumerate(shards)
+        )
+        overlap, chosen = index_overlap(read_held_out(texts)), []
+        for shard, folder in zip(shards, self.workers.map(select, tasks), strict=True):
+            chosen.append(folder)
+            shared = sum(overlap.shares(src, tgt) for src, tgt in read_overlaps(folder))
+            self._drop(shard.corpus, "overlap", shared if remove else 0)
         self._require_kept()
+        return chosen, overlap
 
-    def _tokenise_training(self, text: Path, tokenizer: Tokenizer) -> None:
+    def _train_tokenizer(self, shards: list[Shard], chosen: list[Path], config: TokenizerConfig) -> None:
+        def train(draft: Path) -> None:
+            pairs = chain.from_iterable(map(read_rows, shards, chosen))
+            tokenizer = make_tokenizer((side for pair in pairs for side in pair), config)
+            (draft / _MODEL).write_bytes(tokenizer.model_bytes)
+
+        piece(self.work / "tokenizer", train)
+        (self.folder / _MODEL).write_bytes((self.work / "tokenizer" / _MODEL).read_bytes())
+
+    def _tokenise(self, shards: list[Shard], chosen: list[Path]) -> None:
+        model = self.work / "tokenizer" / _MODEL
+        slices = _cut(shards, chosen, _TOKENIZED)
+        tasks = (
+            TokenizingTask(self.work / "tokens" / f"{number:06}", of_task, model, self.data.max_length)
+            for number, of_task in enumerate(slices)
+        )
         with TokenWriter(self.folder / "train.arrow") as writer:
-            for chunk in _chunks(_read_draft(text)):
-                kept: tuple[list[list[int]], list[list[int]]] = [], []
-                for (number, _), src, tgt in zip(chunk, *_encode(tokenizer, [pair for _, pair in chunk]), strict=True):
-                    if max(len(src), len(tgt)) > self.data.max_length:
-                        self._drop(number, "tokens")
-                    else:
-                        kept[0].append(src)
-                        kept[1].append(tgt)
-                writer.write(*kept)
+            for tokens, dropped in self.workers.map(tokenise, tasks):
+                writer.copy(tokens)
+                for corpus, count in dropped:
+                    self._drop(corpus, "tokens", count)
         self._require_kept()
 
-    def _drop(self, number: int, reason: str) -> None:
-        self.counts[number]["kept"] -= 1
-        self.counts[number][reason] += 1
+    def _drop(self, number: int, reason: str, count: int) -> None:
+        self.counts[number]["kept"] -= count
+        self.counts[number][reason] += count
 
     def _require_kept(self) -> None:
         if not any(counts["kept"] for counts in self.counts):
@@ -159,9 +204,12 @@ class Pipeline:
             raise UserError(f"no training pair is left after cleaning: {dict(total)}; see the limits under data")
 
     def _report(self, overlap: OverlapCounter, validation_size: int, tests: dict[str, list[Pair]]) -> dict[str, Any]:
-        names = (corpus.name for corpus in self.splits["train"])
+        files = []
+        for corpus, counts in zip(self.splits["train"], self.counts, strict=True):
+            drops = {reason: counts[reason] for reason in (*REASONS, HELD_OUT) if counts[reason]}
+            files.append({"name": corpus.name, "read": counts["read"], "kept": counts["kept"], **drops})
         return {
-            "files": [{"name": name, **counts} for name, counts in zip(names, self.counts, strict=True)],
+            "files": files,
             "overlap": {"removed": self.data.remove_overlap, "sets": overlap.report()},
             "sizes": {
                 "train": sum(counts["kept"] for counts in self.counts),
@@ -170,23 +218,24 @@ class Pipeline:
             },
         }
 
-    def _write_json(self, name: str, value: object) -> None:
-        (self.folder / name).write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
+
+def _cut(shards: Sequence[Shard], chosen: Sequence[Path], size: int) -> Iterator[tuple[Slice, ...]]:
+    """Cut what is trained on into runs of so many pairs, which may begin and end within shards."""
+    run: list[Slice] = []
+    room = size
+    for shard, folder in zip(shards, chosen, strict=True):
+        start, total = 0, value_of(folder)["kept"]
+        while start < total:
+            stop = min(total, start + room)
+            run.append(Slice(shard, folder, start, stop))
+            room -= stop - start
+            start = stop
+            if room == 0:
+                yield tuple(run)
+                run, room = [], size
+    if run:
+        yield tuple(run)
 
 
-def _read_draft(path: Path) -> Iterator[tuple[int, Pair]]:
-    """Read back intermediate text: the number of the training file and the pair."""
-    with path.open(encoding="utf-8", newline="\n") as file:
-        for line in file:
-            number, src, tgt = line.rstrip("\n").split("\t")
-            yield int(number), (src, tgt)
-
-
-def _chunks(items: Iterable[T]) -> Iterator[list[T]]:
-    iterator = iter(items)
-    while chunk := list(islice(iterator, _CHUNK)):
-        yield chunk
-
-
-def _encode(tokenizer: Tokenizer, pairs: list[Pair]) -> tuple[list[list[int]], list[list[int]]]:
-    return tokenizer.encode([src for src, _ in pairs]), tokenizer.encode([tgt for _, tgt in pairs])
+def _write_json(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")

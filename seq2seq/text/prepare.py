@@ -17,13 +17,17 @@ from seq2seq.text.arrow import TokenDataset
 from seq2seq.text.cache import cache_root, cached_folder, digest_files
 from seq2seq.text.corpus import Corpus, Pair, open_corpora
 from seq2seq.text.hub import open_hub_split
+from seq2seq.text.language import identifier_version
 from seq2seq.text.lines import explain_os_error
-from seq2seq.text.pipeline import IndexOverlap, Pipeline
+from seq2seq.text.pipeline import Pipeline
+from seq2seq.text.selecting import IndexOverlap
 from seq2seq.text.tokenizer import Tokenizer, describe_tokenizer
+from seq2seq.text.workers import Workers, open_workers
 
 logger = logging.getLogger(__name__)
 _FORMAT = 1  # of the cache: raise it whenever the same inputs give other files
-_PLACES = ("cache", "root", "hub", "hub_splits", "train", "validation", "test")  # settings that say only where text is
+# Settings that say only where text is and who prepares it.
+_PLACES = ("cache", "root", "hub", "hub_splits", "train", "validation", "test", "num_proc")
 
 
 @dataclass(frozen=True)
@@ -43,29 +47,46 @@ def prepare(
     tokenizer: TokenizerConfig,
     seed: int,
     index_overlap: IndexOverlap,
+    workers: Workers | None = None,
 ) -> PreparedData:
     """Read, clean, check for overlap, learn the vocabulary, tokenise; or take all that from the cache.
 
     Training pairs pass the checks of `filters`; validation pairs are normalised and dropped only if a side is empty;
     test pairs stay as written. A split that is not given is taken out of the cleaned training pairs, drawn by seed.
+    The work is done by data.num_proc processes, or by workers; that changes nothing of the result. A preparation that
+    was killed goes on from what it had done.
 
     Raises:
         UserError: a corpus is missing, empty or malformed, nothing is left of it, the vocabulary does not suit it, or
             the cache cannot be written.
+        UnfinishedError: a process that worked for it died.
     """
+    return load_prepared(prepare_folder(data, tokenizer, seed, index_overlap, workers))
+
+
+def prepare_folder(
+    data: DataConfig,
+    tokenizer: TokenizerConfig,
+    seed: int,
+    index_overlap: IndexOverlap,
+    workers: Workers | None = None,
+) -> Path:
+    """Do the work of `prepare`; the folder in the cache."""
     splits = _open_splits(data)
 
     def build(folder: Path) -> None:
-        Pipeline(folder, data, splits).run(tokenizer, seed, index_overlap)
+        with workers or open_workers(data.num_proc) as opened:
+            Pipeline(folder, data, splits, opened).run(tokenizer, seed, index_overlap)
 
     folder = cached_folder(cache_root(data.cache), _cache_key(data, tokenizer, seed, splits), build)
     logger.info("prepared text: %s", folder)
-    prepared = _load(folder)
-    _log_overlap(prepared.report["overlap"])
-    return prepared
+    return folder
 
 
-def _load(folder: Path) -> PreparedData:
+def load_prepared(folder: Path) -> PreparedData:
+    """Open what was prepared."""
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    _log_overlap(report["overlap"])
     texts = json.loads((folder / "texts.json").read_text(encoding="utf-8"))
     return PreparedData(
         tokenizer=Tokenizer.load(folder / "tokenizer.model"),
@@ -73,7 +94,7 @@ def _load(folder: Path) -> PreparedData:
         validation=TokenDataset(folder / "validation.arrow"),
         validation_pairs=[(src, tgt) for src, tgt in texts["validation"]],
         tests={name: [(src, tgt) for src, tgt in pairs] for name, pairs in texts["tests"].items()},
-        report=json.loads((folder / "report.json").read_text(encoding="utf-8")),
+        report=report,
     )
 
 
@@ -117,7 +138,10 @@ def _cache_key(data: DataConfig, tokenizer: TokenizerConfig, seed: int, splits: 
             except OSError as error:
                 raise explain_os_error(Path(error.filename), error) from error
     settings = {key: value for key, value in dataclasses.asdict(data).items() if key not in _PLACES}
+    if not data.language_filter:  # then its settings decide nothing
+        settings = {key: value for key, value in settings.items() if not key.startswith("language_")}
     seeds = [] if splits["validation"] and splits["test"] else [seed]  # it draws the held-out pairs
-    versions = (_FORMAT, sentencepiece.__version__, unicodedata.unidata_version)
+    versions = [_FORMAT, sentencepiece.__version__, unicodedata.unidata_version]
+    versions += [identifier_version()] if data.language_filter else []
     everything = [inputs, settings, describe_tokenizer(tokenizer), seeds, versions]
     return hashlib.blake2b(json.dumps(everything, sort_keys=True).encode(), digest_size=10).hexdigest()

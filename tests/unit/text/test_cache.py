@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.errors import UserError
-from seq2seq.text.cache import cache_root, cached_folder, digest_files
+from seq2seq.errors import UnfinishedError, UserError
+from seq2seq.text.cache import WORK, cache_root, cached_folder, digest_files
 
 
 class Builder:
@@ -68,20 +68,40 @@ def test_a_build_that_fails_leaves_nothing_and_its_error_comes_through(tmp_path:
     assert build.calls == 1
 
 
-def test_what_a_killed_build_left_is_swept_away(tmp_path: Path):
-    def leave(folder: Path) -> None:
-        left.append(folder)
-        (folder / "a").write_text("half of it")
-        raise KeyboardInterrupt
+def test_a_killed_build_goes_on_from_its_work_and_all_else_is_swept_away(tmp_path: Path):
+    class Killed(BaseException):
+        pass
 
-    left: list[Path] = []
-    with pytest.raises(KeyboardInterrupt):
-        cached_folder(tmp_path, "key", leave)
-    left[0].mkdir()  # as after a kill that gave no chance to clean up
-    (left[0] / "stale").write_text("x")
-    folder = cached_folder(tmp_path, "key", Builder())
+    def die(folder: Path) -> None:
+        (folder / "stale").write_text("half of it")
+        (folder / "old").mkdir()
+        (folder / WORK).mkdir()
+        (folder / WORK / "done").write_text("something")
+        raise Killed
+
+    def go_on(folder: Path) -> None:
+        assert (folder / WORK / "done").read_text() == "something"
+        Builder()(folder)
+
+    with pytest.raises(Killed):
+        cached_folder(tmp_path, "key", die)
+    folder = cached_folder(tmp_path, "key", go_on)
     assert sorted(path.name for path in folder.iterdir()) == ["a", "b", "manifest.json"]
-    assert not left[0].exists()
+    assert [path for path in tmp_path.iterdir() if path.is_dir()] == [folder]
+
+
+@pytest.mark.parametrize(("error", "left"), [(UserError, False), (UnfinishedError, True), (OSError, True)])
+def test_only_what_a_second_try_would_meet_again_ends_the_work(tmp_path: Path, error: type[Exception], left: bool):
+    def fail(folder: Path) -> None:
+        (folder / "half").write_text("x")
+        (folder / WORK).mkdir()
+        raise error("so")
+
+    with pytest.raises((UserError, OSError)):
+        cached_folder(tmp_path, "key", fail)
+    draft = tmp_path / ".key.building"
+    assert (draft / WORK).exists() == left
+    assert not (draft / "half").exists()
 
 
 def test_of_two_at_the_same_time_one_builds_and_the_other_waits(tmp_path: Path):

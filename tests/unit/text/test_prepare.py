@@ -1,68 +1,15 @@
-"""Preparation gives training what the settings say, once, and counts what became of every pair."""
+"""Preparation gives training what the settings say, and counts what became of every pair."""
 
 import json
 import lzma
-import random
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from preparing import TEST, TRAIN, VALIDATION, run, texts, write
 
-from seq2seq.config import DataConfig, TokenizerConfig
+from seq2seq.config import TokenizerConfig
 from seq2seq.errors import UserError
-from seq2seq.evaluation.overlap import OverlapIndex
-from seq2seq.text import pipeline, tokenizer
-from seq2seq.text.prepare import PreparedData, prepare
 from seq2seq.text.vocab import SPECIAL_IDS
-
-Pair = tuple[str, str]
-SMALL = TokenizerConfig(vocab_size=320)
-
-
-def make_pairs(count: int, seed: int) -> list[Pair]:
-    """Distinct sentences of made-up words, no two alike."""
-    rng = random.Random(seed)
-
-    def sentence(number: int) -> str:
-        words = ("".join(rng.choices("bcdfg", k=1) + rng.choices("aeiouñ", k=1)) * 2 for _ in range(rng.randint(2, 6)))
-        return f"{' '.join(words)} {seed}x{number}."
-
-    return [(sentence(i), "¿" + sentence(i)) for i in range(count)]
-
-
-def write(path: Path, pairs: list[Pair]) -> None:
-    path.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
-
-
-TRAIN, VALIDATION, TEST = make_pairs(300, 1), make_pairs(20, 2), make_pairs(30, 3)
-
-
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SEQ2SEQ_CACHE", str(tmp_path / "cache"))
-    folder = tmp_path / "data"
-    folder.mkdir()
-    write(folder / "train.tsv", TRAIN)
-    write(folder / "validation.tsv", VALIDATION)
-    write(folder / "test.tsv", TEST)
-    return folder
-
-
-def config(root: Path, **changes: Any) -> DataConfig:
-    given = {"train": ["train.tsv"], "validation": ["validation.tsv"], "test": ["test.tsv"], "held_out": 10}
-    return DataConfig(root=str(root), **(given | changes))
-
-
-def run(root: Path, vocabulary: TokenizerConfig = SMALL, seed: int = 7, **changes: Any) -> PreparedData:
-    return prepare(config(root, **changes), vocabulary, seed, OverlapIndex)
-
-
-def texts(prepared: PreparedData) -> list[Pair]:
-    rows = [prepared.train[i] for i in range(len(prepared.train))]
-    src, tgt = (prepared.tokenizer.decode([row[side].tolist() for row in rows]) for side in (0, 1))
-    return list(zip(src, tgt, strict=True))
 
 
 def test_clean_text_comes_through_whole_in_order_and_without_special_ids(root: Path):
@@ -173,136 +120,6 @@ def test_test_sets_of_one_name_are_told_apart_by_their_folders(root: Path):
     assert list(run(root, test=["a/test.tsv", "b/test.tsv"]).tests) == ["a-test", "b-test"]
     with pytest.raises(UserError, match=r"data.test has two sets called a-test: rename one"):
         run(root, test=["a/test.tsv", "a/test.tsv"])
-
-
-@pytest.fixture
-def count_trainings(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    calls: list[TokenizerConfig] = []
-
-    def counting(sentences: Any, settings: TokenizerConfig) -> tokenizer.Tokenizer:
-        calls.append(settings)
-        return tokenizer.train_tokenizer(sentences, settings)
-
-    monkeypatch.setattr(pipeline, "make_tokenizer", counting)
-    return lambda: len(calls)
-
-
-def test_the_second_run_takes_everything_from_the_cache(root: Path, count_trainings: Callable[[], int]):
-    first = run(root)
-    start = time.process_time()
-    second = run(root)
-    assert time.process_time() - start < 1  # seconds
-    assert count_trainings() == 1
-    assert texts(second) == texts(first)
-    assert second.tokenizer.model_bytes == first.tokenizer.model_bytes
-    assert (second.report, second.tests, second.validation_pairs) == (first.report, first.tests, first.validation_pairs)
-
-
-def test_the_cache_follows_contents_and_not_places_or_times(root: Path, count_trainings: Callable[[], int]):
-    run(root)
-    moved = root.rename(root.with_name("moved"))
-    write(moved / "train.tsv", TRAIN)
-    run(moved, seed=99)  # nothing is drawn by seed when all splits are given
-    assert count_trainings() == 1
-
-
-CHANGES: dict[str, dict[str, Any]] = {
-    "longer pairs": {"max_length": 99},
-    "another ratio": {"max_ratio": 2.5},
-    "overlap kept": {"remove_overlap": False},
-    "another vocabulary": {"vocabulary": TokenizerConfig(vocab_size=310)},
-    "another test": {"test": ["validation.tsv"]},
-    "no test": {"test": []},
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_changed_setting_is_prepared_anew(root: Path, count_trainings: Callable[[], int], change: str):
-    run(root)
-    run(root, **CHANGES[change])
-    assert count_trainings() == 2
-
-
-@pytest.mark.parametrize("name", ["train.tsv", "validation.tsv", "test.tsv"])
-def test_a_changed_file_is_prepared_anew(root: Path, count_trainings: Callable[[], int], name: str):
-    run(root)
-    with (root / name).open("a", encoding="utf-8") as file:
-        file.write("one more\tuno más\n")
-    sizes = run(root).report["sizes"]
-    assert count_trainings() == 2
-    assert sizes["train"] + sizes["validation"] + sizes["tests"]["test"] == 351
-
-
-def test_the_same_input_gives_the_same_files(root: Path, monkeypatch: pytest.MonkeyPatch):
-    def files(cache: str) -> dict[str, bytes]:
-        monkeypatch.setenv("SEQ2SEQ_CACHE", str(root / cache))
-        run(root, validation=[])
-        return {
-            path.name: path.read_bytes()
-            for folder in (root / cache).iterdir()
-            if folder.is_dir()
-            for path in folder.iterdir()
-        }
-
-    assert files("one") == files("two")
-
-
-def test_a_damaged_cache_is_prepared_anew_with_a_warning(root: Path, caplog: pytest.LogCaptureFixture):
-    first = run(root)
-    (arrow,) = (root.parent / "cache").glob("*/train.arrow")
-    arrow.write_bytes(arrow.read_bytes()[:-100])
-    assert texts(run(root)) == texts(first)
-    assert "is damaged: preparing it again" in caplog.text
-
-
-def test_nothing_of_a_failed_preparation_is_left(root: Path):
-    with (root / "train.tsv").open("a") as file:
-        file.write("no tab\n")
-    with pytest.raises(UserError, match=r"train.tsv:301 has 1 tab-separated fields"):
-        run(root)
-    assert [path for path in (root.parent / "cache").iterdir() if path.is_dir()] == []
-
-
-def test_no_training_corpus_is_refused(root: Path):
-    with pytest.raises(UserError, match=r"^data.train is empty: give training corpora"):
-        run(root, train=[])
-
-
-def with_specs(split: str, spec: str) -> dict[str, Any]:
-    return {split: [spec]}
-
-
-@pytest.mark.parametrize("split", ["train", "validation", "test"])
-def test_a_missing_file_of_any_split_is_named(root: Path, split: str):
-    with pytest.raises(UserError, match=r"nowhere.tsv does not exist"):
-        run(root, **with_specs(split, "nowhere.tsv"))
-
-
-@pytest.mark.parametrize("split", ["train", "validation", "test"])
-def test_an_empty_file_of_any_split_is_named(root: Path, split: str):
-    (root / "empty.tsv").touch()
-    with pytest.raises(UserError, match=r"^empty.tsv is empty: it has no sentence pair"):
-        run(root, **with_specs(split, "empty.tsv"))
-
-
-def test_training_text_of_which_nothing_is_left_tells_why(root: Path):
-    write(root / "train.tsv", [("a", "a"), ("", "b")])
-    with pytest.raises(UserError, match=r"no training pair is left after cleaning: .*'identical': 1"):
-        run(root)
-    write(root / "train.tsv", TEST)
-    with pytest.raises(UserError, match=r"no training pair is left after cleaning: .*'overlap': 30"):
-        run(root)
-
-
-def test_validation_text_without_a_usable_pair_is_refused(root: Path):
-    write(root / "validation.tsv", [("a", ""), ("\u200b", "b")])
-    with pytest.raises(UserError, match=r"validation.tsv has no pair with text on both sides"):
-        run(root)
-
-
-def test_a_vocabulary_too_large_comes_through_as_one_line(root: Path):
-    with pytest.raises(UserError, match=r"^tokenizer.vocab_size=9000 is larger than the training text can fill"):
-        run(root, TokenizerConfig(vocab_size=9000))
 
 
 def test_parallel_compressed_files_prepare_like_a_table(root: Path):

@@ -1,0 +1,86 @@
+"""Which pairs of a cleaned shard are trained on: no repeats, none held out, none that gives a held-out set away."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from seq2seq.text.corpus import Pair
+from seq2seq.text.duplicates import repeats_of
+from seq2seq.text.pieces import piece
+from seq2seq.text.shards import Shard, read_drafts, read_shard, save_rows
+
+_SHARED = "overlap.tsv"
+
+
+@runtime_checkable
+class OverlapCounter(Protocol):
+    """Told every training pair, says whether it shares a side with a held-out set (evaluation's OverlapIndex)."""
+
+    def shares(self, src: str, tgt: str) -> bool:
+        """Check and count one training pair."""
+        ...
+
+    def report(self) -> dict[str, dict[str, Any]]:
+        """Give the counts per held-out set."""
+        ...
+
+
+IndexOverlap = Callable[[Mapping[str, Iterable[Pair]]], OverlapCounter]
+
+
+@dataclass(frozen=True)
+class SelectingTask:
+    """One shard."""
+
+    piece: Path
+    shard: Shard
+    repeats: tuple[Path, ...]
+    held_out: tuple[int, ...]  # rows taken for validation or test
+    texts: Path  # of the held-out sets
+    index_overlap: IndexOverlap
+    remove_overlap: bool
+
+
+def select(task: SelectingTask) -> Path:
+    """Note the rows that are trained on and the pairs that share a side with a held-out set; where, is returned.
+
+    The value of the piece tells under "kept" how many rows they are.
+    """
+
+    def build(draft: Path) -> dict[str, int]:
+        out, kept = {*repeats_of(task.repeats, task.shard).tolist(), *task.held_out}, []
+        overlap = _overlap(task.index_overlap, task.texts)
+        with (draft / _SHARED).open("w", encoding="utf-8", newline="\n") as file:
+            for row, (src, tgt) in enumerate(read_shard(task.shard.folder)):
+                if row not in out:
+                    shares = overlap.shares(src, tgt)
+                    if shares:
+                        file.write(f"{src}\t{tgt}\n")
+                    if not (shares and task.remove_overlap):
+                        kept.append(row)
+        save_rows(draft, kept)
+        return {"kept": len(kept)}
+
+    piece(task.piece, build)
+    return task.piece
+
+
+def read_overlaps(folder: Path) -> Iterator[Pair]:
+    """Read the pairs of a shard that share a side with a held-out set."""
+    return read_drafts(folder / _SHARED)
+
+
+def read_held_out(texts: Path) -> dict[str, list[Pair]]:
+    """Read the held-out sets, validation first."""
+    plain: dict[str, Any] = json.loads(texts.read_text(encoding="utf-8"))
+    sets = {"validation": plain["validation"], **plain["tests"]}
+    return {name: [(src, tgt) for src, tgt in pairs] for name, pairs in sets.items()}
+
+
+@lru_cache(maxsize=1)
+def _overlap(index_overlap: IndexOverlap, texts: Path) -> OverlapCounter:
+    """One for all shards that a process is given; its counts, of some shards in any order, are not used."""
+    return index_overlap(read_held_out(texts))

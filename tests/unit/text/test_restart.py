@@ -1,0 +1,212 @@
+"""Whoever does the work, and however often it is broken off, the prepared files are the same to the byte."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from preparing import SMALL, TEST, TRAIN, config, files, run, texts, write
+
+from seq2seq.errors import UnfinishedError
+from seq2seq.evaluation.overlap import OverlapIndex
+from seq2seq.text import cache, duplicates, pieces, pipeline, shards, tokenizing
+from seq2seq.text.prepare import prepare
+from seq2seq.text.workers import Here, Processes
+
+REPEATED = [*TRAIN, TEST[0], ("", "x"), *TRAIN[10:20], ("same", "same")]
+SPLITS: dict[str, dict[str, Any]] = {"given": {}, "held out": {"validation": [], "test": []}}
+
+
+class Killed(BaseException):
+    """Ends a preparation as a kill does: nothing in the package catches it."""
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make many pieces of little text."""
+    monkeypatch.setattr(shards, "SHARD", 50)
+    monkeypatch.setattr(shards, "_STRIPE", 4000)
+    monkeypatch.setattr(duplicates, "PART", 100)
+    monkeypatch.setattr(pipeline, "_TOKENIZED", 40)
+    monkeypatch.setattr(tokenizing, "_CHUNK", 40)
+
+
+@pytest.fixture
+def corpus(root: Path) -> Path:
+    write(root / "train.tsv", REPEATED)
+    write(root / "more.tsv", TRAIN[:70] + [(f"{src} more", f"{tgt} más") for src, tgt in TRAIN[:60]])
+    return root
+
+
+def prepare_into(cache: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> dict[str, bytes]:
+    monkeypatch.setenv("SEQ2SEQ_CACHE", str(cache))
+    run(corpus, train=["train.tsv", "more.tsv"], max_length=20, **changes)
+    return files(cache)
+
+
+class Several(Here):
+    """Divides the work as three processes would."""
+
+    size = 3
+
+
+@pytest.mark.parametrize("splits", SPLITS)
+def test_pieces_of_any_size_for_any_number_of_workers_give_the_same_bytes(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest, splits: str
+):
+    monkeypatch.setattr(tokenizing, "_CHUNK", 40)
+    whole = prepare_into(tmp_path / "whole", corpus, monkeypatch, **SPLITS[splits])
+    request.getfixturevalue("small_pieces")
+    in_pieces = prepare_into(tmp_path / "pieces", corpus, monkeypatch, **SPLITS[splits])
+    monkeypatch.setattr("seq2seq.text.prepare.open_workers", lambda _: Several())
+    assert prepare_into(tmp_path / "several", corpus, monkeypatch, **SPLITS[splits]) == in_pieces == whole
+    assert b'"duplicate": 10' in whole["report.json"]
+    assert b'"duplicate": 70' in whole["report.json"]
+
+
+def test_processes_give_the_same_bytes(corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr(shards, "_STRIPE", 4000)
+    one = prepare_into(tmp_path / "one", corpus, monkeypatch)
+    assert prepare_into(tmp_path / "two", corpus, monkeypatch, num_proc=2) == one
+
+
+@pytest.fixture
+def count_pieces(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The pieces that were really made."""
+    made: list[str] = []
+    make = cache.whole_folder
+
+    def counting(folder: Path, build: Callable[[Path], None]) -> None:
+        make(folder, build)
+        made.append(folder.name)
+
+    monkeypatch.setattr(pieces, "whole_folder", counting)
+    return made
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_preparation_killed_at_every_piece_gives_the_same_bytes_and_makes_no_piece_twice(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, count_pieces: list[str]
+):
+    expected = prepare_into(tmp_path / "straight", corpus, monkeypatch, validation=[])
+    straight = list(count_pieces)
+    count_pieces.clear()
+    counting = pieces.whole_folder
+
+    def killing(folder: Path, build: Callable[[Path], None]) -> None:
+        def half(draft: Path) -> None:
+            build(draft)
+            raise Killed
+
+        if folder not in killed:
+            killed.append(folder)
+            if len(killed) % 2:
+                counting(folder, half)
+            counting(folder, build)
+            raise Killed  # just after this piece, or else just before its end
+        counting(folder, build)
+
+    killed: list[Path] = []
+    monkeypatch.setattr(pieces, "whole_folder", killing)
+    kills = 0
+    while True:
+        try:
+            found = prepare_into(tmp_path / "killed", corpus, monkeypatch, validation=[])
+            break
+        except Killed:
+            kills += 1
+    assert found == expected
+    assert kills == len(straight) > 25
+    assert sorted(count_pieces) == sorted(straight)
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_damaged_piece_is_made_again(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, count_pieces: list[str]
+):
+    expected = prepare_into(tmp_path / "straight", corpus, monkeypatch)
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pipeline, "make_tokenizer", die)
+        with pytest.raises(Killed):
+            prepare_into(tmp_path / "killed", corpus, monkeypatch)
+    (damaged, *_) = sorted((tmp_path / "killed").glob(".*.building/work/cleaned/*/pairs.tsv"))
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    count_pieces.clear()
+    assert prepare_into(tmp_path / "killed", corpus, monkeypatch) == expected
+    assert [name for name in count_pieces if name.startswith("00000-")] == [damaged.parent.name]
+
+
+PROGRAM = """
+import os, signal, sys
+sys.path[:0] = sys.argv[1:3]
+from pathlib import Path
+from preparing import run
+from seq2seq.text import pieces, shards
+shards.SHARD = 50
+make = pieces.whole_folder
+def killing(folder, build):
+    if sys.argv[4] in str(folder):
+        make(folder, lambda draft: (build(draft), os.kill(os.getpid(), signal.SIGKILL)))
+    make(folder, build)
+pieces.whole_folder = killing
+run(Path(sys.argv[3]), train=["train.tsv", "more.tsv"], max_length=20)
+"""
+
+
+@pytest.mark.parametrize("inside", ["cleaned/00000-000003", "tokens/000000"])
+def test_a_killed_process_is_gone_on_from(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, count_pieces: list[str], inside: str
+):
+    monkeypatch.setattr(shards, "SHARD", 50)
+    expected = prepare_into(tmp_path / "straight", corpus, monkeypatch)
+    straight = len(count_pieces)
+    count_pieces.clear()
+    paths = [str(Path(__file__).parent), str(Path(__file__).parents[3]), str(corpus)]
+    environment = {**os.environ, "SEQ2SEQ_CACHE": str(tmp_path / "killed")}
+    killed = subprocess.run([sys.executable, "-c", PROGRAM, *paths, inside], env=environment, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    done = len(list((tmp_path / "killed").glob(".*.building/work/*/*/manifest.json")))
+    done += len(list((tmp_path / "killed").glob(".*.building/work/*/manifest.json")))
+    assert done >= 3
+    assert prepare_into(tmp_path / "killed", corpus, monkeypatch) == expected
+    assert len(count_pieces) == straight - done
+
+
+def die(task: int) -> int:
+    if task == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return task
+
+
+def test_a_process_that_dies_is_one_line_and_nothing_done_is_lost(corpus: Path, monkeypatch: pytest.MonkeyPatch):
+    with Processes(2) as workers, pytest.raises(UnfinishedError, match=r"one of 2 processes died.*lower data.num_proc"):
+        list(workers.map(die, range(4)))
+
+    class Broken(Here):
+        def map(self, function: Any, tasks: Any) -> Any:
+            if function.__name__ == "select":
+                raise UnfinishedError("died")
+            return map(function, tasks)
+
+    with pytest.raises(UnfinishedError):
+        prepare(config(corpus), SMALL, 7, OverlapIndex, Broken())
+    assert list((corpus.parent / "cache").glob(".*.building/work/cleaned/*"))
+
+
+def test_a_bad_line_comes_through_from_another_process(root: Path):
+    with (root / "train.tsv").open("a") as file:
+        file.write("no tab\n")
+    with pytest.raises(ValueError, match=r"train.tsv:301 has 1 tab-separated fields"):
+        run(root, num_proc=2)
+
+
+def test_duplicates_can_be_kept(corpus: Path):
+    assert len(texts(run(corpus, drop_duplicates=False))) == len(texts(run(corpus))) + 10
