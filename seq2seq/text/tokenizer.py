@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -83,10 +84,9 @@ class Tokenizer:
         ids = range(len(SPECIAL_IDS), self.vocab_size)
         if all(self._processor.get_score(i) or self._processor.is_byte(i) for i in ids):
             return {}  # theirs is 0; but so is that of byte-pair encoding's first merge
-        from sentencepiece import sentencepiece_model_pb2
-
-        model = sentencepiece_model_pb2.ModelProto.FromString(self.model_bytes)
-        kind = sentencepiece_model_pb2.ModelProto.SentencePiece.USER_DEFINED
+        format_of_models: Any = import_module("sentencepiece.sentencepiece_model_pb2")  # made at run time: no types
+        model = format_of_models.ModelProto.FromString(self.model_bytes)
+        kind = format_of_models.ModelProto.SentencePiece.USER_DEFINED
         return {piece.piece: i for i, piece in enumerate(model.pieces) if piece.type == kind}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
