@@ -46,8 +46,10 @@ def assemble(cfg: DictConfig) -> None:
         config = load_config(config.resume, overrides)
     from seq2seq.training.finetune import start_from_bundle
     from seq2seq.training.folder import prepare_folder
+    from seq2seq.training.precision import choose_precision
     from seq2seq.training.run import train
 
+    config.trainer.precision = choose_precision(config.trainer)  # written down, so that a resumed run keeps it
     if config.init is not None and config.resume is None:
         config = start_from_bundle(config, overrides)
     train(*prepare_folder(config, Path("runs")))

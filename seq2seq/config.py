@@ -276,7 +276,7 @@ class TrainerConfig:
     devices: int = 1  # on each node
     num_nodes: int = 1
     strategy: str = "auto"  # auto | ddp
-    precision: str = "bf16-mixed"  # 32-true | bf16-mixed
+    precision: str = "auto"  # auto | 32-true | bf16-mixed; auto: bf16 where the device multiplies it quickly
     max_steps: int = 100_000  # updates
     max_time: str | None = None  # days:hours:minutes:seconds of training, validation included
     validate_every: int = 1000  # updates
@@ -287,7 +287,7 @@ class TrainerConfig:
     def __post_init__(self) -> None:
         require_choice("trainer.accelerator", self.accelerator, ("auto", "cpu", "gpu"))
         require_choice("trainer.strategy", self.strategy, ("auto", "ddp"))
-        require_choice("trainer.precision", self.precision, ("32-true", "bf16-mixed"))
+        require_choice("trainer.precision", self.precision, ("auto", "32-true", "bf16-mixed"))
         keys = ("devices", "num_nodes", "max_steps", "validate_every", "checkpoint_every", "log_every")
         for key in keys:
             require_at_least(f"trainer.{key}", getattr(self, key), 1)

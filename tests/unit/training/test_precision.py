@@ -1,0 +1,46 @@
+"""The precision that `auto` stands for follows from what the device multiplies quickly."""
+
+import pytest
+import torch
+
+from seq2seq.config import TrainerConfig
+from seq2seq.training.precision import choose_precision
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_a_precision_that_is_given_stays(precision: str):
+    assert choose_precision(TrainerConfig(precision=precision)) == precision
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [
+        ({"avx2": True, "avx512_bf16": False, "amx_bf16": False}, "32-true"),
+        ({"avx512_f": True}, "32-true"),
+        ({"avx512_bf16": True}, "bf16-mixed"),
+        ({"avx512_bf16": False, "amx_bf16": True}, "bf16-mixed"),
+        ({"neon": True, "bf16": True}, "bf16-mixed"),
+    ],
+)
+def test_auto_asks_the_cpu(monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool], expected: str):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    assert choose_precision(TrainerConfig(accelerator="cpu")) == expected
+
+
+@pytest.mark.parametrize("supported", [True, False])
+def test_auto_asks_an_older_pytorch(monkeypatch: pytest.MonkeyPatch, supported: bool):
+    monkeypatch.delattr(torch.cpu, "get_capabilities")
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: supported)
+    assert choose_precision(TrainerConfig(accelerator="cpu")) == ("bf16-mixed" if supported else "32-true")
+
+
+@pytest.mark.parametrize("accelerator", ["gpu", "auto"])
+@pytest.mark.parametrize(
+    ("capability", "expected"), [((7, 5), "32-true"), ((8, 0), "bf16-mixed"), ((9, 0), "bf16-mixed")]
+)
+def test_auto_asks_the_gpu(
+    monkeypatch: pytest.MonkeyPatch, accelerator: str, capability: tuple[int, int], expected: str
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    assert choose_precision(TrainerConfig(accelerator=accelerator)) == expected
