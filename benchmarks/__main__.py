@@ -44,18 +44,19 @@ def training(
     max_tokens: options.MaxTokens = 2048,
     size: options.Size = "small",
     vocab_size: options.VocabSize = 8000,
+    precision: options.Precision = "auto",
     device: options.Device = "auto",
     threads: options.Threads = 0,
     output: options.Json = None,
     markdown: options.Markdown = False,
 ) -> None:
-    """Target tokens a second of updates in bf16: ours and Hugging Face's, in turns on identical batches."""
+    """Target tokens a second of updates: ours and Hugging Face's, in turns on identical batches."""
     from benchmarks.machine import describe_machine
     from benchmarks.training import Plan
 
     where = options.place(device, threads)
     machine = describe_machine(where)
-    plan = Plan(rounds=rounds, batches=batches, max_tokens=max_tokens)
+    plan = Plan(rounds=rounds, batches=batches, max_tokens=max_tokens, precision=options.precision(precision, where))
     finish({"training": race_training(data, plan, size, vocab_size, where)}, machine, output, markdown)
 
 
@@ -111,6 +112,7 @@ def equality(
 @app.command()
 def attention(
     rounds: options.Rounds = 5,
+    precision: options.Precision = "auto",
     device: options.Device = "auto",
     threads: options.Threads = 0,
     output: options.Json = None,
@@ -122,7 +124,7 @@ def attention(
 
     where = options.place(device, threads)
     machine = describe_machine(where)
-    finish({"attention": run(rounds, where)}, machine, output, markdown)
+    finish({"attention": run(rounds, where, options.precision(precision, where))}, machine, output, markdown)
 
 
 @app.command(name="all")
@@ -133,6 +135,7 @@ def everything(
     train_seconds: options.TrainSeconds = 60.0,
     size: options.Size = "small",
     vocab_size: options.VocabSize = 8000,
+    precision: options.Precision = "auto",
     device: options.Device = "auto",
     threads: options.Threads = 0,
     output: options.Json = None,
@@ -144,11 +147,12 @@ def everything(
 
     where = options.place(device, threads)
     machine = describe_machine(where)
+    chosen = options.precision(precision, where)
     plan = decoding.Plan(rounds=rounds, train_seconds=train_seconds)
     results = {
-        "training": race_training(data, training.Plan(rounds=rounds), size, vocab_size, where),
+        "training": race_training(data, training.Plan(rounds=rounds, precision=chosen), size, vocab_size, where),
         "decoding": race_decoding(data, model, plan, size, vocab_size, where),
-        "attention": attention.run(rounds, where),
+        "attention": attention.run(rounds, where, chosen),
     }
     finish(results, machine, output, markdown)
 
@@ -168,12 +172,14 @@ def rival(
     seed: options.Seed = 1,
     size: options.Size = "small",
     vocab_size: options.VocabSize = 8000,
+    precision: options.Precision = "auto",
     device: options.Device = "auto",
     threads: options.Threads = 0,
 ) -> None:
     """Train a plain Hugging Face loop for some minutes and score it: the quality to beat in the same time."""
     from benchmarks import rival as module
 
+    where = options.place(device, threads)
     recipe = module.Recipe(
         minutes=minutes,
         max_tokens=max_tokens,
@@ -181,12 +187,13 @@ def rival(
         warmup=warmup,
         schedule=schedule,
         attention=attention,
+        precision=options.precision(precision, where),
         vocab_size=vocab_size,
         validate_every=validate_every,
         sentences=sentences,
         seed=seed,
     )
-    module.run(data, recipe, options.model_config(size), options.place(device, threads), output)
+    module.run(data, recipe, options.model_config(size), where, output)
 
 
 def race_training(

@@ -40,18 +40,18 @@ def in_the_open(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> 
     return attention_weights(queries, keys, mask) @ values
 
 
-def run(rounds: int, device: torch.device) -> dict[str, Any]:
-    """Race over all lengths, as a training batch (bf16, backward too) and as a step of beam search (float32)."""
+def run(rounds: int, device: torch.device, precision: str) -> dict[str, Any]:
+    """Race over all lengths: a training batch in the precision, backward too, and a step of beam search in float32."""
     torch.manual_seed(1)
     forms: dict[str, Form] = {"fused": fused, "open": in_the_open}
     found: list[tuple[int, str, Race]] = []
     for length in LENGTHS:
-        for case in (training_case(length, device), search_case(length, device)):
+        for case in (training_case(length, device, precision), search_case(length, device)):
             runs = {name: lambda c, f=form: compute(f, c) for name, form in forms.items()}
             repeated = [case] * 10
             found.append((length, case.name, race(runs, repeated, work=len(repeated), rounds=rounds, device=device)))
     cases = [{"keys": length, "case": name, **result.to_dict({"fused": "open"})} for length, name, result in found]
-    return {"unit": "calls/s", "cases": cases, "tables": [asdict(table(found))]}
+    return {"unit": "calls/s", "cases": cases, "precision": precision, "tables": [asdict(table(found))]}
 
 
 def compute(form: Form, case: Case) -> None:
@@ -63,10 +63,11 @@ def compute(form: Form, case: Case) -> None:
         form(*case.inputs, case.mask).backward(case.grad)
 
 
-def training_case(length: int, device: torch.device) -> Case:
-    """A batch of sentences that attend to themselves: 2,048 positions in bf16."""
+def training_case(length: int, device: torch.device, precision: str) -> Case:
+    """A batch of sentences that attend to themselves: 2,048 positions."""
+    dtype = torch.bfloat16 if precision == "bf16-mixed" else torch.float32
     shape = (TOKENS // length, length, HEADS, CHANNELS)
-    draws = [torch.randn(shape, device=device, dtype=torch.bfloat16).transpose(1, 2) for _ in range(4)]
+    draws = [torch.randn(shape, device=device, dtype=dtype).transpose(1, 2) for _ in range(4)]
     queries, keys, values = (draw.requires_grad_() for draw in draws[:3])
     mask = torch.ones(shape[0], 1, 1, length, dtype=torch.bool, device=device)
     return Case("training", length, (queries, keys, values), mask, draws[3])

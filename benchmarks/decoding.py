@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from transformers import MarianMTModel
 
-from benchmarks import huggingface
+from benchmarks import huggingface, options
 from benchmarks.agreement import Scored, agreement, agreement_table
 from benchmarks.ctranslate import Contestant, export_all
 from benchmarks.data import to_device
@@ -231,7 +231,8 @@ def train_briefly(data: PreparedData, config: ModelConfig, seconds: float, devic
     torch.manual_seed(1)
     model = Transformer(config, data.tokenizer.vocab_size).to(device)
     settings = TrainingConfig(max_tokens=1024, learning_rate=1e-3, warmup_steps=100, schedule="linear")
-    ours, loader = Updates(model, settings), BatchLoader(data.train, max_tokens=settings.max_tokens, seed=1)
+    ours = Updates(model, settings, options.precision("auto", device))
+    loader = BatchLoader(data.train, max_tokens=settings.max_tokens, seed=1)
     start, step = time.perf_counter(), 0
     while time.perf_counter() - start < seconds:
         for batch in loader:

@@ -37,9 +37,11 @@ def mean_loss(model: MarianMTModel, batch: Batch, smoothing: float) -> Tensor:
     )
 
 
-def update(model: MarianMTModel, optimizer: torch.optim.Optimizer, batch: Batch) -> Tensor:
-    """Train on one batch: bf16 autocast, label smoothing 0.1, gradients clipped to norm 1; returns the loss."""
-    with torch.autocast(batch.src.device.type, torch.bfloat16):
+def update(
+    model: MarianMTModel, optimizer: torch.optim.Optimizer, batch: Batch, precision: str = "bf16-mixed"
+) -> Tensor:
+    """Train on one batch: label smoothing 0.1, gradients clipped to norm 1; returns the loss."""
+    with torch.autocast(batch.src.device.type, torch.bfloat16, enabled=precision == "bf16-mixed"):
         loss = mean_loss(model, batch, smoothing=0.1)
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

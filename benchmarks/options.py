@@ -6,8 +6,9 @@ from typing import Annotated
 import torch
 import typer
 
-from seq2seq.config import ModelConfig, require_choice
+from seq2seq.config import ModelConfig, TrainerConfig, require_choice
 from seq2seq.device import choose_device
+from seq2seq.training.precision import choose_precision
 
 MODELS, MEASURING, RECIPE = "Models", "Measuring", "Training of the rival"
 SIZES = {  # d_model, heads, d_ff, layers of encoder and of decoder: as in conf/model
@@ -41,6 +42,9 @@ Rounds = Annotated[int, typer.Option(min=1, help="Times that everything is measu
 Batches = Annotated[int, typer.Option(min=1, help="Training batches a round.", rich_help_panel=MEASURING)]
 MaxTokens = Annotated[
     int, typer.Option(min=16, help="Positions a side of a training batch, padding included.", rich_help_panel=MEASURING)
+]
+Precision = Annotated[
+    str, typer.Option(help="auto, 32-true or bf16-mixed: as trainer.precision.", rich_help_panel=MEASURING)
 ]
 Sentences = Annotated[int, typer.Option(min=1, help="Test sentences translated.", rich_help_panel=MEASURING)]
 Batch = Annotated[int, typer.Option(min=1, help="Sentences translated at once.", rich_help_panel=MEASURING)]
@@ -76,6 +80,16 @@ def model_config(size: str) -> ModelConfig:
     return ModelConfig(
         d_model=d_model, num_heads=heads, d_ff=d_ff, num_encoder_layers=layers, num_decoder_layers=layers, dropout=0.1
     )
+
+
+def precision(wanted: str, device: torch.device) -> str:
+    """What training computes in on the device: bf16-mixed or 32-true.
+
+    Raises:
+        UserError: there is no such precision.
+    """
+    require_choice("--precision", wanted, ("auto", "32-true", "bf16-mixed"))
+    return choose_precision(TrainerConfig(accelerator="cpu" if device.type == "cpu" else "gpu", precision=wanted))
 
 
 def place(device: str, threads: int) -> torch.device:

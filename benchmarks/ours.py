@@ -24,7 +24,8 @@ class OneDevice:
 class Updates:
     """Trains a model batch by batch, in the order of Lightning's own loop."""
 
-    def __init__(self, model: Transformer, config: TrainingConfig) -> None:
+    def __init__(self, model: Transformer, config: TrainingConfig, precision: str = "bf16-mixed") -> None:
+        self.is_mixed = precision == "bf16-mixed"
         self.module = TranslationModule(model.train(), config)
         self.module.trainer = cast(L.Trainer, OneDevice())
         optimizer = self.module.configure_optimizers()
@@ -37,9 +38,9 @@ class Updates:
             group["lr"] = rate
 
     def update(self, batch: Batch) -> Tensor:
-        """Train on one batch in bf16 autocast; returns the summed smoothed loss over the module's constant."""
+        """Train on one batch; returns the summed smoothed loss over the module's constant."""
         self.optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(batch.src.device.type, torch.bfloat16):
+        with torch.autocast(batch.src.device.type, torch.bfloat16, enabled=self.is_mixed):
             loss = self.module.training_step(batch, 0)
         loss.backward()
         self.module.configure_gradient_clipping(self.optimizer)

@@ -40,6 +40,7 @@ class Recipe:
     warmup: int = 300  # updates of linear rise
     schedule: str = "linear"  # to zero at the end of the time | inverse_sqrt
     attention: str = "auto"  # transformers' kernel: eager | sdpa | auto: the faster, eager on the CPU, sdpa elsewhere
+    precision: str = "bf16-mixed"  # or 32-true
     vocab_size: int = 8000
     validate_every: float = 2.0  # minutes of training
     sentences: int = 2000  # of test.tsv, from its beginning; 0 = all
@@ -129,7 +130,7 @@ class Training:
             for group in self.optimizer.param_groups:
                 group["lr"] = self.recipe.rate(self.updates, self.seconds / budget)
             count = int((batch.tgt_out != PAD).sum())
-            total += update(self.model, self.optimizer, batch).item() * count
+            total += update(self.model, self.optimizer, batch, self.recipe.precision).item() * count
             tokens, self.tokens, self.updates = tokens + count, self.tokens + count, self.updates + 1
             now = time.perf_counter()
             self.seconds, start = self.seconds + now - start, now
@@ -150,7 +151,7 @@ class Training:
         total, tokens, device = 0.0, 0, self.model.device
         for batch in self.validation:
             count = int((batch.tgt_out != PAD).sum())
-            with torch.autocast(device.type, torch.bfloat16):
+            with torch.autocast(device.type, torch.bfloat16, enabled=self.recipe.precision == "bf16-mixed"):
                 total += mean_loss(self.model, to_device(batch, str(device)), smoothing=0.0).item() * count
             tokens += count
         self.model.train()

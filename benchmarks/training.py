@@ -38,6 +38,7 @@ class Plan:
     batches: int = 12
     block: int = 3  # batches that a contestant does in one turn
     max_tokens: int = 2048  # a batch's source or target positions, padding included
+    precision: str = "bf16-mixed"  # or 32-true
     seed: int = 1
 
 
@@ -64,7 +65,7 @@ def run(
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "first_losses": losses,
         **result.to_dict(OPPONENTS),
-        "tables": [asdict(table(result, losses))],
+        "tables": [asdict(table(result, losses, plan.precision))],
     }
 
 
@@ -74,11 +75,11 @@ def contestants(model: Transformer, plan: Plan) -> dict[str, Callable[[Sequence[
     settings = TrainingConfig(
         max_tokens=plan.max_tokens, learning_rate=LEARNING_RATE, label_smoothing=0.1, clip_norm=1.0
     )
-    ours = Updates(model, settings)
+    ours = Updates(model, settings, plan.precision)
     runs: dict[str, Callable[[Sequence[Batch]], object]] = {"ours": lambda block: [ours.update(b) for b in block]}
     for name, marian in marians.items():
         optimizer = huggingface.make_optimizer(marian, LEARNING_RATE)
-        runs[name] = lambda block, m=marian, o=optimizer: [huggingface.update(m, o, b) for b in block]
+        runs[name] = lambda block, m=marian, o=optimizer: [huggingface.update(m, o, b, plan.precision) for b in block]
     return runs
 
 
@@ -101,11 +102,11 @@ def first_losses(model: Transformer, batch: Batch) -> dict[str, float]:
     return values
 
 
-def table(result: Race, losses: dict[str, float]) -> Table:
+def table(result: Race, losses: dict[str, float], precision: str) -> Table:
     """One line a contestant."""
     rows = []
     for name in result.seconds:
         ratio = result.ratio(OPPONENTS[name], name).show(2) if name in OPPONENTS else ""
         rows.append([TOLD[name], result.rate(name).show(0), ratio, f"{losses[name]:.5f}"])
-    header = ["training in bf16", "target tokens/s (range)", "× faster (range)", "first loss (nats)"]
+    header = [f"training, {precision}", "target tokens/s (range)", "× faster (range)", "first loss (nats)"]
     return Table("Training", header, rows)
