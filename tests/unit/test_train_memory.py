@@ -1,0 +1,44 @@
+"""train.py keeps freed memory, so that updates do not get their pages from the kernel over and over."""
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COUNT_FAULTS = """
+import resource, sys
+import numpy as np
+import train
+if sys.argv[1] == "keep":
+    train.keep_freed_memory()
+for _ in range(5):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    arrays = [np.ones(30 << 20, dtype=np.uint8) for _ in range(4)]
+    del arrays
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(faults)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has this setting")
+def test_freed_memory_is_not_given_back_between_updates():
+    def faults(mode: str) -> int:
+        command = [sys.executable, "-c", COUNT_FAULTS, mode]
+        return int(
+            subprocess.run(
+                command,
+                cwd=ROOT,
+                env=os.environ | {"NUMPY_MADVISE_HUGEPAGE": "0"},
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+        )
+
+    pages = 4 * (30 << 20) // 4096
+    assert faults("default") > pages / 2
+    assert faults("keep") < pages / 100
