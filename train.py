@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.logging import RichHandler
 
+from seq2seq.compose import one_line
 from seq2seq.config import from_hydra, load_config, register_schema
 from seq2seq.errors import UserError
 
@@ -80,13 +81,6 @@ def one_line_errors() -> Iterator[None]:
         sys.exit(f"error: {one_line(error)}")
     except KeyboardInterrupt:
         sys.exit("error: interrupted; a run that was training goes on from its last checkpoint with resume=runs/NAME")
-
-
-def one_line(error: Exception) -> str:
-    """Hydra tells errors in several lines, and the reason in their cause."""
-    lines = str(error).strip().splitlines()
-    told = " ".join(lines[:1] if error.__cause__ else [line.strip() for line in lines if "search path" not in line][:3])
-    return f"{told} ({str(error.__cause__).splitlines()[0]})" if error.__cause__ else told
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seq2seq import jobs, options
+from seq2seq import cli_prepare, jobs, options
 from seq2seq.errors import UserError
 from seq2seq.files import find_model, open_output, read_lines
 
@@ -67,6 +67,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
+cli_prepare.register(app)
 translate_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 

@@ -1,0 +1,68 @@
+"""The command that prepares text ahead of training; `cli` registers it."""
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from seq2seq import options
+
+PREPARE_HELP = """Prepare text for training ahead: clean, find duplicates and overlap, learn the vocabulary, tokenise.
+
+[bold]seq2seq prepare experiment=tatoeba_cpu data.root=FOLDER data.num_proc=4[/bold]   then train.py with the same
+
+The settings are those of train.py, group=option and key=value; of them data, tokenizer, init and seed matter. train.py
+with the same ones finds the result in data.cache. A preparation that was killed goes on with the same command.
+"""
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="SETTING", help="As for train.py: group=option or key=value.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to an application."""
+    app.command(help=PREPARE_HELP)(prepare)
+
+
+def prepare(overrides: Overrides = None, debug: options.Debug = False) -> None:
+    """Prepare what the settings name and show what came of it."""
+    from rich.console import Console
+
+    from seq2seq.compose import compose
+    from seq2seq.evaluation.overlap import OverlapIndex
+    from seq2seq.text.filters import drop_table
+    from seq2seq.text.prepare import load_prepared, prepare_folder
+
+    config = compose(overrides or [])
+    if config.init is not None:  # its tokenizer is used
+        from seq2seq.training.finetune import start_from_bundle
+
+        config = start_from_bundle(config, overrides or [])
+    with _told():
+        folder = prepare_folder(config.data, config.tokenizer, config.seed, OverlapIndex)
+        prepared = load_prepared(folder)
+    sizes = prepared.report["sizes"]
+    tests = "".join(f", {name} {size:,}" for name, size in sizes["tests"].items())
+    bytes_ = sum(path.stat().st_size for path in folder.iterdir())
+    Console().print(drop_table(prepared.report))
+    print(f"pairs: train {sizes['train']:,}, validation {sizes['validation']:,}{tests}")
+    print(f"vocabulary: {prepared.tokenizer.vocab_size:,}; size: {bytes_ / 1e6:,.1f} MB")
+    print(f"folder: {folder}")
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Tell the steps of preparation on stderr; warnings come there anyhow."""
+    logger, handler = logging.getLogger("seq2seq.text"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    handler.addFilter(lambda record: record.levelno < logging.WARNING)
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
