@@ -61,6 +61,36 @@ def training(
 
 
 @app.command()
+def profile(
+    data: options.AnyData = None,
+    rounds: options.Rounds = 5,
+    batches: options.Batches = 6,
+    max_tokens: options.MaxTokens = 2048,
+    size: options.Size = "small",
+    vocab_size: options.VocabSize = 8000,
+    precision: options.Precision = "auto",
+    device: options.Device = "auto",
+    threads: options.Threads = 0,
+    output: options.Json = None,
+    markdown: options.Markdown = False,
+) -> None:
+    """Where an update's time goes, part by part, beside the time of its matrix products alone."""
+    from benchmarks.data import DrawnPairs, read_folder
+    from benchmarks.machine import describe_machine
+    from benchmarks.profile import Plan, run
+    from seq2seq.text.batching import BatchLoader
+
+    where = options.place(device, threads)
+    machine = describe_machine(where)
+    plan = Plan(rounds=rounds, batches=batches, max_tokens=max_tokens, precision=options.precision(precision, where))
+    count = 40 * (rounds * batches + 1) * max_tokens // 100  # drawn pairs are some ten tokens long
+    pairs = read_folder(data, vocab_size).train if data else DrawnPairs(count, vocab_size, plan.seed)
+    loader = BatchLoader(pairs, max_tokens=max_tokens, seed=plan.seed)
+    found = run(loader, vocab_size, options.model_config(size), plan, where)
+    finish({"profile": {"data": str(data) if data else "random", **found}}, machine, output, markdown)
+
+
+@app.command()
 def decoding(
     data: options.Data,
     model: options.Model = None,

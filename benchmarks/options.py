@@ -15,6 +15,7 @@ SIZES = {  # d_model, heads, d_ff, layers of encoder and of decoder: as in conf/
     "tiny": (128, 4, 512, 3),
     "small": (256, 4, 1024, 3),
     "base": (512, 8, 2048, 6),
+    "big": (1024, 16, 4096, 6),
 }
 
 Data = Annotated[Path, typer.Option(help="Folder with train.tsv, validation.tsv and test.tsv.")]
@@ -26,7 +27,7 @@ Threads = Annotated[int, typer.Option(min=0, help="CPU threads; 0 = PyTorch's ch
 Json = Annotated[Path | None, typer.Option("--output", help="JSON file for all that was measured.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print tables as Markdown, for docs/performance.md.")]
 
-Size = Annotated[str, typer.Option(help="tiny, small or base, in the published style.", rich_help_panel=MODELS)]
+Size = Annotated[str, typer.Option(help="tiny, small, base or big, in the published style.", rich_help_panel=MODELS)]
 VocabSize = Annotated[int, typer.Option(min=8, help="Pieces of the joint vocabulary.", rich_help_panel=MODELS)]
 Model = Annotated[
     Path | None,

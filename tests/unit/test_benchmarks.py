@@ -1,7 +1,11 @@
+import dataclasses
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
 
 from seq2seq.config import ModelConfig, SearchConfig, TrainingConfig
 from seq2seq.engine import Engine, Source
@@ -13,7 +17,7 @@ from seq2seq.training.loss import cross_entropy
 
 pytest.importorskip("transformers", reason="the extra `bench` is not installed")
 
-from benchmarks import huggingface
+from benchmarks import huggingface, profile
 from benchmarks.agreement import Scored, agreement
 from benchmarks.data import DrawnPairs, draw_batches
 from benchmarks.ours import Updates
@@ -121,3 +125,35 @@ def test_translations_cut_off_at_the_limit_are_counted_apart():
     assert (found["cut_off_at_the_limit"], found["identical"], found["different_ours_better"]) == (1, 0, 1)
     with pytest.raises(UserError, match="none of 1 translations ended"):
         agreement([cut_off])
+
+
+@pytest.mark.parametrize("style", [{}, {"activation": "swiglu", "norm_position": "pre", "bias": False}])
+def test_a_profiles_products_are_those_that_an_update_makes(batch: Batch, style: dict[str, Any]):
+    model = Transformer(dataclasses.replace(CONFIG, attention_dropout=0.0, **style), VOCAB)
+    with FlopCounterMode(display=False) as counted:
+        hidden = model(batch.src, batch.tgt_in)
+        loss, _, _ = cross_entropy(hidden, model.embedding.weight, batch.tgt_out, pad=PAD)
+        loss.backward()
+    of_weights = sum(v for op, v in counted.get_flop_counts()["Global"].items() if str(op) in ("aten.mm", "aten.addmm"))
+    uniform = 2 * int((batch.tgt_out != PAD).sum()) * CONFIG.d_model  # the mean logit, a product with a vector
+    assert sum(product.flops for product in profile.products(model.config, VOCAB, batch)) in (
+        of_weights,
+        of_weights - uniform,
+    )
+
+
+def test_a_profile_tells_every_part_and_what_the_products_need(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(profile.SQUARE, "cpu", 128)
+    found = profile.run(
+        BatchLoader(DrawnPairs(200, VOCAB, seed=1), max_tokens=120),
+        VOCAB,
+        CONFIG,
+        profile.Plan(rounds=2, batches=2, max_tokens=120, precision="32-true"),
+        torch.device("cpu"),
+    )
+    assert set(found["seconds"]) == {"loader", "forward", "loss", "backward", "clipping", "optimizer"}
+    assert all(len(seconds) == 2 and min(seconds) > 0 for seconds in found["seconds"].values())
+    assert min(found["products_seconds"]) > 0
+    told = "\n".join(row[0] for row in found["tables"][0]["rows"])
+    assert "backward" in told
+    assert "its matrix products alone" in told
