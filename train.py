@@ -11,6 +11,7 @@ from pathlib import Path
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
+from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
@@ -49,8 +50,10 @@ def assemble(cfg: DictConfig) -> None:
     from seq2seq.training.finetune import start_from_bundle
     from seq2seq.training.folder import prepare_folder
     from seq2seq.training.precision import choose_precision
+    from seq2seq.training.processes import check_processes
     from seq2seq.training.run import train
 
+    check_processes(config.trainer, is_sweep=HydraConfig.get().mode == RunMode.MULTIRUN)
     keep_freed_memory()
     config.trainer.precision = choose_precision(config.trainer)  # written down, so that a resumed run keeps it
     if config.init is not None and config.resume is None:

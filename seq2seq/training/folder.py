@@ -7,12 +7,10 @@ import time
 from pathlib import Path
 
 import yaml
-from lightning.pytorch.utilities import rank_zero_only
 
 from seq2seq.config import Config, to_plain
 from seq2seq.errors import UserError
-
-FOLDER_OF_RUN = "SEQ2SEQ_RUN"  # in the environment: tells the processes that the first one starts where they belong
+from seq2seq.training.processes import agree, rank
 
 
 def prepare_folder(config: Config, runs: Path) -> tuple[Config, Path, Path | None]:
@@ -23,13 +21,8 @@ def prepare_folder(config: Config, runs: Path) -> tuple[Config, Path, Path | Non
     """
     if config.resume is not None:
         return resume_folder(config, Path(config.resume))
-    if rank_zero_only.rank > 0:  # pyright: ignore[reportFunctionMemberAccess]
-        folder = Path(os.environ.get(FOLDER_OF_RUN) or runs / _required_name(config))
-        config.name = folder.name
-        return config, folder, None
-    folder = _new_folder(config, runs)
+    folder = Path(agree("run", lambda: _begin(config, runs)))
     config.name = folder.name
-    _describe(config, folder)
     return config, folder, None
 
 
@@ -50,11 +43,19 @@ def resume_folder(config: Config, folder: Path) -> tuple[Config, Path, Path]:
             f"resume={folder}: the run is complete after {step} updates; to train on, give it more, as "
             f"trainer.max_steps={2 * step}" + (" trainer.max_time=null" if config.trainer.max_time else "")
         )
-    if rank_zero_only.rank == 0:  # pyright: ignore[reportFunctionMemberAccess]
+    if rank() == 0:
         config.name = folder.name
         _forget_after(folder / "metrics.csv", step)
         _describe(config, folder)
     return config, folder, checkpoints[-1]
+
+
+def _begin(config: Config, runs: Path) -> str:
+    """Make the run's folder; the path that all processes are to know."""
+    folder = _new_folder(config, runs)
+    config.name = folder.name
+    _describe(config, folder)
+    return str(folder)
 
 
 def _is_spent(config: Config, results: Path, step: int) -> bool:
@@ -62,6 +63,12 @@ def _is_spent(config: Config, results: Path, step: int) -> bool:
     duration = config.trainer.duration()
     seconds = json.loads(results.read_text(encoding="utf-8"))["training_seconds"]
     return step >= config.trainer.max_steps or (duration is not None and seconds >= duration.total_seconds())
+
+
+def write_config(config: Config, folder: Path) -> None:
+    """Write all settings to config.yaml."""
+    text = yaml.safe_dump(to_plain(config), sort_keys=False, allow_unicode=True)
+    (folder / "config.yaml").write_text(text, encoding="utf-8")
 
 
 def _describe(config: Config, folder: Path) -> None:
@@ -72,26 +79,18 @@ def _describe(config: Config, folder: Path) -> None:
     """
     try:
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-        text = yaml.safe_dump(to_plain(config), sort_keys=False, allow_unicode=True)
-        (folder / "config.yaml").write_text(text, encoding="utf-8")
+        write_config(config, folder)
         draft = folder.parent / f".latest-{os.getpid()}"
         draft.symlink_to(folder.name)
         draft.replace(folder.parent / "latest")
     except OSError as error:
         raise UserError(f"cannot write {folder}: {error.strerror}; choose a folder that you may write to") from error
-    os.environ[FOLDER_OF_RUN] = str(folder)
 
 
 def _is_untouched(folder: Path) -> bool:
     """Whether a run stopped there before its first update, over its settings or data: the name is still free."""
     names = {path.name for path in folder.iterdir()}
     return names <= {"config.yaml", "checkpoints"} and not any((folder / "checkpoints").glob("*"))
-
-
-def _required_name(config: Config) -> str:
-    if config.name is None:
-        raise UserError("several processes need one name: give the run's, as name=my_run")
-    return config.name
 
 
 def _new_folder(config: Config, runs: Path) -> Path:

@@ -57,7 +57,9 @@ class TranslationModule(L.LightningModule):
         """Log the loss per target token (nats), unsmoothed."""
         _, nll, tokens = self._loss(batch, 0.0)
         self.log("step", float(self.global_step))  # the row that Lightning logs validation in
-        self.log("val_loss", nll / tokens, batch_size=int(tokens), sync_dist=True, prog_bar=False)
+        # Lightning halves the ranks' summed weights in their own type: whole numbers would be rounded.
+        weight: Any = float(tokens)
+        self.log("val_loss", nll / tokens, batch_size=weight, sync_dist=True, prog_bar=False)
 
     def _loss(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
         hidden = self.model(batch.src, batch.tgt_in)

@@ -6,7 +6,6 @@ import os
 import pickle
 import platform
 import time
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -15,8 +14,6 @@ from typing import Any
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
-from lightning.pytorch.utilities import rank_zero_only
 from rich.console import Console
 from sacrebleu.metrics.chrf import CHRF
 
@@ -30,10 +27,12 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.text.batching import BatchLoader
 from seq2seq.text.filters import drop_table
 from seq2seq.text.prepare import PreparedData, prepare
-from seq2seq.training.callbacks import Budget, StopSignals, make_callbacks
+from seq2seq.training.callbacks import Budget, StopSignals
 from seq2seq.training.finetune import count_trained, make_model, mean_weights, merge_adapters, remove_adapters
 from seq2seq.training.module import TranslationModule
+from seq2seq.training.processes import rank
 from seq2seq.training.report import draw_curves, model_card, scores_table, write_json
+from seq2seq.training.trainer import make_trainer
 from seq2seq.translator import Translator
 
 log = logging.getLogger(__name__)
@@ -45,21 +44,22 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None) -> None:
     Raises:
         UserError: a setting, the data or the disk stands against it.
     """
+    if rank() > 0:
+        logging.getLogger("seq2seq").setLevel(logging.WARNING)  # the first process tells it all
     L.seed_everything(config.seed, verbose=False)
-    console = Console(stderr=True, quiet=rank_zero_only.rank > 0)  # pyright: ignore[reportFunctionMemberAccess]
+    console = Console(stderr=True, quiet=rank() > 0)
     data = prepare(config.data, config.tokenizer, config.seed, OverlapIndex)
     console.print(drop_table(data.report))
-    model = make_model(config, data.tokenizer.vocab_size, resumed=checkpoint is not None)
-    trained = count_trained(model)
-    vocabulary = hashlib.sha256(data.tokenizer.model_bytes).hexdigest()[:16]
-    module = TranslationModule(model, config.training, seed=config.seed, vocabulary=vocabulary)
+    module = make_module(config, data, resumed=checkpoint is not None)
+    trained = count_trained(module)
     trainer = make_trainer(config, folder, data)
-    told = f"{count(model):,} parameters" + (f" ({trained:,} of them trained)" if trained < count(model) else "")
+    told = f"{count(module):,} parameters" + (f" ({trained:,} of them trained)" if trained < count(module) else "")
     log.info("%s, %s training pairs, %s", told, f"{len(data.train):,}", hardware())
     fit(trainer, module, config, data, checkpoint)
     if not trainer.is_global_zero:
         return
     interrupted = next(c.received for c in callbacks_of(trainer) if isinstance(c, StopSignals))
+    model = Transformer(config.model, data.tokenizer.vocab_size)  # without adapters
     choose_weights(config, folder, trainer, model)
     bundle = Bundle(model.cpu().eval(), data.tokenizer, bundle_config(config))
     facts = gather_facts(config, trainer, data, model) | {"trained_parameters": trained}
@@ -79,52 +79,11 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None) -> None:
     log.info("model: %s", folder / "model")
 
 
-def make_trainer(config: Config, folder: Path, data: PreparedData) -> L.Trainer:
-    """Lightning's Trainer, with this run's callbacks and loggers.
-
-    Raises:
-        UserError: the device asked for is not there.
-    """
-    settings = config.trainer
-    if settings.accelerator == "gpu" and not torch.cuda.is_available():
-        raise UserError("trainer.accelerator=gpu but there is no CUDA device: use trainer=cpu or a CUDA PyTorch")
-    warnings.filterwarnings("ignore", "Experiment logs directory")
-    for message in (".*does not have many workers.*", ".*treespec, LeafSpec.*", ".*number of training batches.*"):
-        warnings.filterwarnings("ignore", message)
-    for name in ("lightning.pytorch", "lightning.fabric", "lightning"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    csv = CSVLogger(folder, name="", version="", flush_logs_every_n_steps=1)
-    if rank_zero_only.rank == 0:  # pyright: ignore[reportFunctionMemberAccess]
-        continue_table(csv, folder / "metrics.csv")
-    return L.Trainer(
-        accelerator=settings.accelerator,
-        devices=settings.devices,
-        num_nodes=settings.num_nodes,
-        strategy=settings.strategy,
-        precision=settings.precision,  # type: ignore[arg-type]
-        max_steps=settings.max_steps,
-        max_epochs=-1,
-        accumulate_grad_batches=config.training.accumulate,
-        val_check_interval=settings.validate_every * config.training.accumulate,
-        check_val_every_n_epoch=None,
-        num_sanity_val_steps=0,
-        log_every_n_steps=settings.log_every,
-        callbacks=make_callbacks(config, folder, data.validation_pairs, data.tokenizer),
-        logger=[csv, TensorBoardLogger(folder, name="", version="")],
-        use_distributed_sampler=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=folder,
-    )
-
-
-def continue_table(logger: CSVLogger, path: Path) -> None:
-    """Let a resumed run go on in the same metrics.csv, which Lightning's logger would begin anew."""
-    text = path.read_text() if path.exists() else ""
-    experiment = logger.experiment  # made here, and the old file removed with it
-    if text:
-        path.write_text(text)
-        experiment.metrics_keys = text.splitlines()[0].split(",")
+def make_module(config: Config, data: PreparedData, *, resumed: bool) -> TranslationModule:
+    """The model to train and what trains it."""
+    model = make_model(config, data.tokenizer.vocab_size, resumed=resumed)
+    vocabulary = hashlib.sha256(data.tokenizer.model_bytes).hexdigest()[:16]
+    return TranslationModule(model, config.training, seed=config.seed, vocabulary=vocabulary)
 
 
 def fit(

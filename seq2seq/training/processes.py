@@ -1,0 +1,115 @@
+"""The processes of a run: how many there are, and what they must know alike before Lightning connects them."""
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+from lightning.pytorch.utilities import rank_zero_only
+from torch.distributed import (
+    DistError,
+    TCPStore,  # pyright: ignore[reportPrivateImportUsage]
+)
+
+from seq2seq.config import TrainerConfig
+from seq2seq.errors import UserError
+
+PATIENCE = timedelta(minutes=10)  # the first process may have to measure its device's memory meanwhile
+_rounds: dict[str, int] = {}  # how often each key was agreed on: a sweep has several runs in one process
+
+
+def rank() -> int:
+    """This process's number among all of the run; 0 decides and writes."""
+    return rank_zero_only.rank or 0  # pyright: ignore[reportFunctionMemberAccess]
+
+
+def check_processes(config: TrainerConfig, is_sweep: bool = False) -> None:
+    """Hold the processes that someone started against the devices that the settings ask for.
+
+    Raises:
+        UserError: they differ, or a sweep's runs would each start processes out of the same one.
+    """
+    found, wanted = _started_together(), config.devices * config.num_nodes
+    if found > 1 and found != wanted:
+        raise UserError(
+            f"{found} processes were started, but trainer.devices={config.devices} × trainer.num_nodes="
+            f"{config.num_nodes} is {wanted}: set trainer.devices to the processes on each node"
+        )
+    if is_sweep and wanted > 1 and found == 1:
+        raise UserError(
+            f"a sweep cannot start {wanted} processes for each of its runs: start them all at once, as "
+            f"torchrun --nproc-per-node {config.devices} train.py --multirun …, or sweep with trainer.devices=1"
+        )
+
+
+def agree(key: str, decide: Callable[[], str]) -> str:
+    """The first process's decision, in every process.
+
+    Processes that Lightning starts find it in their environment. Those that torchrun or SLURM started all at once ask
+    at the address where they are to meet for training anyway.
+
+    Raises:
+        UserError: the first process could not decide, or is not to be found.
+    """
+    ranks = _started_together()
+    if ranks == 1:
+        variable = f"SEQ2SEQ_{key.upper()}"
+        if rank() == 0:
+            os.environ[variable] = decide()
+        elif variable not in os.environ:
+            raise UserError("this process does not know the first one: start several nodes by torchrun or SLURM")
+        return os.environ[variable]
+    told, failure = "", None
+    try:
+        store, name = _store(ranks), _unused(key)
+        if rank() == 0:
+            try:
+                told = decide()
+            except Exception as error:
+                failure = error
+            store.set(name, told)
+        told = store.get(name).decode()
+        if store.add(f"{name}/heard", 1) == ranks:
+            store.set(f"{name}/done", "")
+        store.wait([f"{name}/done"])  # the table goes with the first process: not before all have read it
+    except DistError as error:
+        raise UserError(
+            f"the {ranks} processes did not find each other at {os.environ['MASTER_ADDR']}, port "
+            f"{os.environ['MASTER_PORT']}, in {PATIENCE}: are all of them running?"
+        ) from error
+    if failure:
+        raise failure
+    if not told:
+        raise UserError("the first process could not begin; its own error says why")
+    return told
+
+
+def _unused(key: str) -> str:
+    """A name that no other run of these processes agreed under."""
+    _rounds[key] = _rounds.get(key, 0) + 1
+    return f"seq2seq/{key}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}/{_rounds[key]}"
+
+
+def _started_together() -> int:
+    """How many processes torchrun, SLURM or a script started at once; 1 if Lightning starts those that are missing."""
+    if not TorchElasticEnvironment.detect() and SLURMEnvironment.detect():
+        slurm = SLURMEnvironment(auto_requeue=False)
+        os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = slurm.main_address, str(slurm.main_port)
+        return slurm.world_size()
+    if {"RANK", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
+        return int(os.environ.get("WORLD_SIZE", "1"))
+    return 1
+
+
+def _store(ranks: int) -> TCPStore:
+    """A table that all processes read and write: torchrun's own, or one that the first process opens."""
+    is_open = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True)
+    return TCPStore(
+        os.environ["MASTER_ADDR"],
+        int(os.environ["MASTER_PORT"]),
+        None if is_open else ranks,
+        is_master=rank() == 0 and not is_open,
+        timeout=PATIENCE,
+        wait_for_workers=not is_open,
+    )

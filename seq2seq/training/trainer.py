@@ -1,0 +1,67 @@
+"""Lightning's Trainer for a run: devices, strategy, precision, loggers."""
+
+import logging
+import warnings
+from pathlib import Path
+
+import lightning as L
+import torch
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+
+from seq2seq.config import Config
+from seq2seq.errors import UserError
+from seq2seq.text.prepare import PreparedData
+from seq2seq.training.callbacks import make_callbacks
+from seq2seq.training.processes import rank
+
+
+def make_trainer(config: Config, folder: Path, data: PreparedData) -> L.Trainer:
+    """Lightning's Trainer, with this run's callbacks and loggers.
+
+    Raises:
+        UserError: the device asked for is not there.
+    """
+    settings = config.trainer
+    if settings.accelerator == "gpu" and not torch.cuda.is_available():
+        raise UserError("trainer.accelerator=gpu but there is no CUDA device: use trainer=cpu or a CUDA PyTorch")
+    warnings.filterwarnings("ignore", "Experiment logs directory")
+    for message in (
+        ".*does not have many workers.*",
+        ".*treespec, LeafSpec.*",
+        ".*number of training batches.*",
+    ):
+        warnings.filterwarnings("ignore", message)
+    for name in ("lightning.pytorch", "lightning.fabric", "lightning"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    csv = CSVLogger(folder, name="", version="", flush_logs_every_n_steps=1)
+    if rank() == 0:
+        continue_table(csv, folder / "metrics.csv")
+    return L.Trainer(
+        accelerator=settings.accelerator,
+        devices=settings.devices,
+        num_nodes=settings.num_nodes,
+        strategy=settings.strategy,
+        precision=settings.precision,  # type: ignore[arg-type]
+        max_steps=settings.max_steps,
+        max_epochs=-1,
+        accumulate_grad_batches=config.training.accumulate,
+        val_check_interval=settings.validate_every * config.training.accumulate,
+        check_val_every_n_epoch=None,
+        num_sanity_val_steps=0,
+        log_every_n_steps=settings.log_every,
+        callbacks=make_callbacks(config, folder, data.validation_pairs, data.tokenizer),
+        logger=[csv, TensorBoardLogger(folder, name="", version="")],
+        use_distributed_sampler=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+    )
+
+
+def continue_table(logger: CSVLogger, path: Path) -> None:
+    """Let a resumed run go on in the same metrics.csv, which Lightning's logger would begin anew."""
+    text = path.read_text() if path.exists() else ""
+    experiment = logger.experiment  # made here, and the old file removed with it
+    if text:
+        path.write_text(text)
+        experiment.metrics_keys = text.splitlines()[0].split(",")

@@ -1,0 +1,159 @@
+"""Several processes train as one does: however they are started, and however the weights are spread over them."""
+
+import csv
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from safetensors.torch import load_file
+from torch.testing import assert_close
+
+from seq2seq.config import from_hydra, register_schema
+from seq2seq.training.folder import prepare_folder
+from seq2seq.training.run import train
+
+REPOSITORY = Path(__file__).parents[2]
+SUBJECTS = {"The cat": "El gato", "The dog": "El perro", "The bird": "El pájaro", "The cow": "La vaca"}
+VERBS = {"sees": "ve", "wants": "quiere", "eats": "come", "has": "tiene", "brings": "trae"}
+THINGS = {"the milk": "la leche", "the bread": "el pan", "an apple": "una manzana", "a ball": "una bola"}
+PAIRS = [(f"{s} {v} {t}.", f"{SUBJECTS[s]} {VERBS[v]} {THINGS[t]}.") for s in SUBJECTS for v in VERBS for t in THINGS]
+SETTINGS = (
+    "training.ema_decay=0",
+    "training.final_weights=last",
+    "data=files",
+    "data.train=[train.tsv]",
+    "data.validation=[validation.tsv]",
+    "data.test=[test.tsv]",
+    "data.remove_overlap=false",
+    "tokenizer.vocab_size=300",
+    "model.d_model=16",
+    "model.num_encoder_layers=2",
+    "model.num_decoder_layers=2",
+    "model.d_ff=32",
+    "model.dropout=0",  # each rank draws its own masks: with dropout, as many ranks are as many other runs
+    "training.max_tokens=256",
+    "training.bleu_sentences=4",
+    "training.schedule=constant",
+    "training.warmup_steps=4",
+    "training.keep_best=0",
+    "training.clip_norm=0.5",
+    "trainer.accelerator=cpu",
+    "trainer.precision=32-true",
+    "trainer.max_steps=6",
+    "trainer.max_time=null",
+    "trainer.validate_every=3",
+    "trainer.log_every=1",
+)
+TWO = ("trainer.devices=2", "trainer.strategy=ddp")
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working directory with a small corpus."""
+    folder = tmp_path_factory.mktemp("work")
+    for name, pairs in (("train", PAIRS[:60]), ("validation", PAIRS[60:70]), ("test", PAIRS[70:])):
+        (folder / f"{name}.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
+    return folder
+
+
+def one_process(place: Path, name: str, *overrides: str) -> Path:
+    """Train here, in this very process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        patch.setenv("SEQ2SEQ_HOME", str(REPOSITORY))
+        register_schema()
+        with initialize_config_dir(str(REPOSITORY / "conf"), version_base="1.3"):
+            config = from_hydra(compose("config", overrides=[*SETTINGS, f"name={name}", *overrides]))
+        train(*prepare_folder(config, Path("runs")))
+    return place / "runs" / name
+
+
+def start(command: list[str], place: Path, **environment: str) -> "subprocess.Popen[str]":
+    known = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", **environment}
+    return subprocess.Popen(command, cwd=place, env=known, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def finish(*processes: "subprocess.Popen[str]", status: int = 0) -> str:
+    told = [process.communicate(timeout=1200)[0] for process in processes]
+    assert [process.returncode for process in processes] == [status] * len(processes), "\n".join(told)
+    return "\n".join(told)
+
+
+def program(*overrides: str) -> list[str]:
+    return [str(REPOSITORY / "train.py"), *SETTINGS, *overrides]
+
+
+def torchrun(*overrides: str) -> list[str]:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", f"--master-port={free_port()}"]
+    return [*launcher, *program(*overrides)]
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def losses(run: Path) -> list[list[float]]:
+    """Training loss of every update, and the validations' loss and BLEU."""
+    with (run / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    return [[float(row[key]) for row in rows if row[key]] for key in ("loss", "grad_norm", "val_loss", "val_bleu")]
+
+
+def require_equal(run: Path, other: Path) -> None:
+    """Same losses all along, and the same model at the end."""
+    assert len(losses(run)[0]) == 6
+    assert_close(losses(run), losses(other), atol=1e-5, rtol=0)
+    weights, others = (load_file(folder / "model" / "model.safetensors") for folder in (run, other))
+    assert_close(weights, others, atol=1e-5, rtol=0)
+
+
+@pytest.fixture(scope="module")
+def one(place: Path) -> Path:
+    return one_process(place, "one", "training.accumulate=2")
+
+
+def test_two_processes_of_torchrun_train_like_one_and_agree_on_a_name(place: Path, one: Path) -> None:
+    before = set((place / "runs").iterdir())
+    finish(start(torchrun(*TWO), place))
+    made = [path for path in set((place / "runs").iterdir()) - before if path.name != "latest"]
+    assert len(made) == 1
+    require_equal(one, made[0])
+
+
+def test_two_tasks_of_slurm_that_accumulate_train_like_one_that_accumulates_more(place: Path) -> None:
+    single = one_process(place, "single", "training.accumulate=4")
+    common = {
+        "SLURM_JOB_ID": "41",
+        "SLURM_JOB_NAME": "train",
+        "SLURM_NTASKS": "2",
+        "SLURM_NTASKS_PER_NODE": "2",
+        "SLURM_NNODES": "1",
+        "SLURM_NODEID": "0",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+    }
+    command = [sys.executable, *program("name=slurm", "training.accumulate=2", *TWO)]
+    tasks = [start(command, place, **common, SLURM_PROCID=rank, SLURM_LOCALID=rank) for rank in "01"]
+    finish(*tasks)
+    require_equal(single, place / "runs" / "slurm")
+
+
+def test_what_hinders_the_first_process_ends_all_of_them(place: Path, one: Path) -> None:
+    told = finish(start(torchrun(*TWO, "name=one"), place), status=1)
+    assert "runs/one is a run already" in told
+    assert "the first process could not begin; its own error says why" in told
+    assert 'train.py", line' not in told
+
+
+def test_a_sweep_of_several_devices_is_refused_before_it_begins(place: Path, one: Path) -> None:
+    told = finish(start([sys.executable, *program("--multirun", "name=many", *TWO)], place), status=1)
+    assert "error: a sweep cannot start 2 processes for each of its runs" in told
+    assert not (place / "runs" / "many").exists()
