@@ -275,7 +275,7 @@ class TrainerConfig:
     accelerator: str = "auto"  # auto | cpu | gpu
     devices: int = 1  # on each node
     num_nodes: int = 1
-    strategy: str = "auto"  # auto | ddp
+    strategy: str = "auto"  # auto | ddp | fsdp (weights and optimizer spread over the devices)
     precision: str = "auto"  # auto | 32-true | bf16-mixed; auto: bf16 where the device multiplies it quickly
     max_steps: int = 100_000  # updates
     max_time: str | None = None  # days:hours:minutes:seconds of training, validation included
@@ -286,7 +286,7 @@ class TrainerConfig:
 
     def __post_init__(self) -> None:
         require_choice("trainer.accelerator", self.accelerator, ("auto", "cpu", "gpu"))
-        require_choice("trainer.strategy", self.strategy, ("auto", "ddp"))
+        require_choice("trainer.strategy", self.strategy, ("auto", "ddp", "fsdp"))
         require_choice("trainer.precision", self.precision, ("auto", "32-true", "bf16-mixed"))
         keys = ("devices", "num_nodes", "max_steps", "validate_every", "checkpoint_every", "log_every")
         for key in keys:
@@ -325,6 +325,17 @@ class Config:
     training: TrainingConfig = field(default_factory=TrainingConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
+
+    def __post_init__(self) -> None:
+        require(
+            self.trainer.strategy != "fsdp" or self.training.ema_decay == 0,
+            "trainer.strategy=fsdp keeps no running average of the weights: use trainer.strategy=ddp, or set "
+            "training.ema_decay=0 training.final_weights=last",
+        )
+        require(
+            self.trainer.strategy != "fsdp" or self.training.lora_rank == 0,
+            "trainer.strategy=fsdp trains whole weights: use trainer.strategy=ddp with training.lora_rank",
+        )
 
 
 def register_schema() -> None:

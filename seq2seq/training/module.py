@@ -16,6 +16,7 @@ from seq2seq.text.vocab import PAD
 from seq2seq.training.loss import cross_entropy
 from seq2seq.training.r_drop import r_drop_loss
 from seq2seq.training.schedule import learning_rate
+from seq2seq.training.sharding import full, own_part
 
 
 class TranslationModule(L.LightningModule):
@@ -139,11 +140,12 @@ class TranslationModule(L.LightningModule):
         # Undoes training_step's constant, Lightning's mean over micro-batches and DDP's mean over ranks.
         per_token = self.config.max_tokens * self.trainer.accumulate_grad_batches * ranks / tokens
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        self.grad_norm = torch.nn.utils.get_total_norm(gradients) * per_token
+        norm = full(torch.nn.utils.get_total_norm(gradients)) * per_token
+        self.grad_norm = norm
         clip = self.config.clip_norm
-        scale = per_token * (clip / self.grad_norm.clamp(min=clip)) if clip else per_token
+        scale = per_token * (clip / norm.clamp(min=clip)) if clip else per_token
         for gradient in gradients:
-            gradient.mul_(scale)
+            own_part(gradient).mul_(scale)
 
     def require_finite(self) -> None:
         """Stop before a broken update can be saved.

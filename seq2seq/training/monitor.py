@@ -18,6 +18,7 @@ from seq2seq.evaluation.metrics import bleu
 from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.training.module import TranslationModule
+from seq2seq.training.sharding import whole
 from seq2seq.translator import Translator
 
 log = logging.getLogger(__name__)
@@ -123,7 +124,7 @@ class TranslationValidation(Callback):
         """Score the weights that are being validated (the averaged ones, if weights are averaged)."""
         if not self.pairs:
             return
-        model = cast(TranslationModule, pl_module).model
+        model = whole(cast(TranslationModule, pl_module).model)
         dtype = torch.bfloat16 if str(trainer.precision).startswith("bf16") else torch.float32
         translator = Translator(model, self.tokenizer, search=self.search, device=pl_module.device, dtype=dtype)
         src = [pair[0] for pair in self.pairs]

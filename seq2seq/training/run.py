@@ -32,7 +32,7 @@ from seq2seq.training.finetune import count_trained, make_model, mean_weights, m
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import rank
 from seq2seq.training.report import draw_curves, model_card, scores_table, write_json
-from seq2seq.training.trainer import make_trainer
+from seq2seq.training.trainer import ShardedModule, make_trainer
 from seq2seq.translator import Translator
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None) -> None:
     if not trainer.is_global_zero:
         return
     interrupted = next(c.received for c in callbacks_of(trainer) if isinstance(c, StopSignals))
-    model = Transformer(config.model, data.tokenizer.vocab_size)  # without adapters
+    model = Transformer(config.model, data.tokenizer.vocab_size)  # the module's own may be spread over devices
     choose_weights(config, folder, trainer, model)
     bundle = Bundle(model.cpu().eval(), data.tokenizer, bundle_config(config))
     facts = gather_facts(config, trainer, data, model) | {"trained_parameters": trained}
@@ -83,7 +83,8 @@ def make_module(config: Config, data: PreparedData, *, resumed: bool) -> Transla
     """The model to train and what trains it."""
     model = make_model(config, data.tokenizer.vocab_size, resumed=resumed)
     vocabulary = hashlib.sha256(data.tokenizer.model_bytes).hexdigest()[:16]
-    return TranslationModule(model, config.training, seed=config.seed, vocabulary=vocabulary)
+    kind = ShardedModule if config.trainer.strategy == "fsdp" else TranslationModule
+    return kind(model, config.training, seed=config.seed, vocabulary=vocabulary)
 
 
 def fit(

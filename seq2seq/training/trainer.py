@@ -7,12 +7,16 @@ from pathlib import Path
 import lightning as L
 import torch
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.strategies import ModelParallelStrategy, Strategy
+from torch.distributed.fsdp import FSDPModule
 
-from seq2seq.config import Config
+from seq2seq.config import Config, TrainerConfig
 from seq2seq.errors import UserError
 from seq2seq.text.prepare import PreparedData
 from seq2seq.training.callbacks import make_callbacks
+from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import rank
+from seq2seq.training.sharding import shard
 
 
 def make_trainer(config: Config, folder: Path, data: PreparedData) -> L.Trainer:
@@ -29,6 +33,7 @@ def make_trainer(config: Config, folder: Path, data: PreparedData) -> L.Trainer:
         ".*does not have many workers.*",
         ".*treespec, LeafSpec.*",
         ".*number of training batches.*",
+        "FSDP2-wrapped module .* returned a view",
     ):
         warnings.filterwarnings("ignore", message)
     for name in ("lightning.pytorch", "lightning.fabric", "lightning"):
@@ -40,7 +45,7 @@ def make_trainer(config: Config, folder: Path, data: PreparedData) -> L.Trainer:
         accelerator=settings.accelerator,
         devices=settings.devices,
         num_nodes=settings.num_nodes,
-        strategy=settings.strategy,
+        strategy=make_strategy(settings),
         precision=settings.precision,  # type: ignore[arg-type]
         max_steps=settings.max_steps,
         max_epochs=-1,
@@ -65,3 +70,24 @@ def continue_table(logger: CSVLogger, path: Path) -> None:
     if text:
         path.write_text(text)
         experiment.metrics_keys = text.splitlines()[0].split(",")
+
+
+def make_strategy(settings: TrainerConfig) -> Strategy | str:
+    """How several devices share the work; one file per checkpoint, whatever the strategy."""
+    if settings.strategy != "fsdp":
+        return settings.strategy
+    return ModelParallelStrategy(
+        data_parallel_size=settings.devices * settings.num_nodes,
+        tensor_parallel_size=1,
+        save_distributed_checkpoint=False,
+    )
+
+
+class ShardedModule(TranslationModule):
+    """Trains a model whose weights are spread over the devices of its trainer."""
+
+    def configure_model(self) -> None:
+        """Spread the weights, once."""
+        if not isinstance(self.model, FSDPModule):
+            assert self.device_mesh is not None
+            shard(self.model, self.device_mesh["data_parallel"])

@@ -146,6 +146,14 @@ def test_two_tasks_of_slurm_that_accumulate_train_like_one_that_accumulates_more
     require_equal(single, place / "runs" / "slurm")
 
 
+def test_spread_weights_train_like_whole_ones_stopped_and_resumed_too(place: Path, one: Path) -> None:
+    spread = ("trainer=fsdp", "trainer.accelerator=cpu", "name=spread")
+    finish(start([sys.executable, *program(*spread, "trainer.max_steps=4")], place))
+    changes = ("resume=runs/spread", "trainer.max_steps=6")
+    finish(start([sys.executable, str(REPOSITORY / "train.py"), *changes], place))
+    require_equal(one, place / "runs" / "spread")
+
+
 def test_what_hinders_the_first_process_ends_all_of_them(place: Path, one: Path) -> None:
     told = finish(start(torchrun(*TWO, "name=one"), place), status=1)
     assert "runs/one is a run already" in told

@@ -21,6 +21,7 @@ from seq2seq.errors import UserError
 REPOSITORY = Path(__file__).parents[2]
 CONF = REPOSITORY / "conf"
 GROUPS = ("data", "tokenizer", "model", "model/style", "training", "search", "trainer", "experiment")
+NEEDS = {"trainer=fsdp": ("training.ema_decay=0", "training.final_weights=last")}  # the default averages its weights
 OPTIONS = [f"{group}={path.stem}" for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
 
 
@@ -37,7 +38,12 @@ def composed(*overrides: str) -> Config:
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_option_of_every_group_composes(option: str) -> None:
-    assert isinstance(composed(option), Config)
+    assert isinstance(composed(option, *NEEDS.get(option, ())), Config)
+
+
+def test_spread_weights_and_their_running_average_exclude_each_other_by_name() -> None:
+    with pytest.raises(UserError, match=r"strategy=fsdp keeps no running average.*training.ema_decay=0"):
+        composed("trainer=fsdp", "experiment=bundled")
 
 
 @pytest.mark.parametrize("experiment", [path.stem for path in (CONF / "experiment").glob("*.yaml")])
