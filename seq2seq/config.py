@@ -220,6 +220,7 @@ class TrainingConfig:
     label_smoothing: float = 0.1
     r_drop: float = 0.0  # α of R-Drop (Liang et al. 2021): how alike two dropouts' predictions have to be; 0 = off
     accumulate: int = 1  # batches an update
+    activation_checkpointing: bool = False  # less memory, more time: layers are computed again for the backward pass
     ema_decay: float = 0.0  # exponential moving average of the weights, a update's share kept; 0 = off
     final_weights: str = "last"  # of the bundle: last | best | average (of the kept best) | ema
     monitor: str = "bleu"  # what best and early stopping look at: bleu | loss, of validation

@@ -31,6 +31,7 @@ from seq2seq.training.callbacks import Budget, StopSignals
 from seq2seq.training.finetune import count_trained, make_model, mean_weights, merge_adapters, remove_adapters
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import rank
+from seq2seq.training.recompute import recompute_layers
 from seq2seq.training.report import draw_curves, model_card, scores_table, write_json
 from seq2seq.training.trainer import ShardedModule, make_trainer
 from seq2seq.translator import Translator
@@ -82,6 +83,8 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None) -> None:
 def make_module(config: Config, data: PreparedData, *, resumed: bool) -> TranslationModule:
     """The model to train and what trains it."""
     model = make_model(config, data.tokenizer.vocab_size, resumed=resumed)
+    if config.training.activation_checkpointing:
+        recompute_layers(model)
     vocabulary = hashlib.sha256(data.tokenizer.model_bytes).hexdigest()[:16]
     kind = ShardedModule if config.trainer.strategy == "fsdp" else TranslationModule
     return kind(model, config.training, seed=config.seed, vocabulary=vocabulary)
