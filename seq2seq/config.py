@@ -7,13 +7,19 @@ import dataclasses
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from seq2seq.errors import UserError
+
+# What may say "auto" in the settings; a run that has begun knows a number, so that is what it is to its readers.
+if TYPE_CHECKING:
+    NumberOrAuto = int
+else:
+    NumberOrAuto = int | str
 
 
 def require(condition: bool, message: str) -> None:
@@ -208,7 +214,7 @@ class SearchConfig:
 class TrainingConfig:
     """How batches become weights."""
 
-    max_tokens: int = 4096  # a batch's source or target positions, padding included, on each device
+    max_tokens: NumberOrAuto = 4096  # a batch's source or target positions, padding included, on each device; or auto
     learning_rate: float = 7e-4  # at its peak
     schedule: str = "inverse_sqrt"  # inverse_sqrt | cosine | linear | constant
     warmup_steps: int = 4000  # updates of linear rise
@@ -237,7 +243,12 @@ class TrainingConfig:
     lora_targets: list[str] = field(default_factory=lambda: ["q_proj", "v_proj"])  # linear layers that get adapters
 
     def __post_init__(self) -> None:
-        for key, minimum in (("max_tokens", 16), ("accumulate", 1), ("keep_best", 0), ("patience", 0)):
+        if self.max_tokens != "auto":
+            require(
+                not isinstance(self.max_tokens, str), f"training.max_tokens={self.max_tokens} must be a number or auto"
+            )
+            require_at_least("training.max_tokens", self.max_tokens, 16)
+        for key, minimum in (("accumulate", 1), ("keep_best", 0), ("patience", 0)):
             require_at_least(f"training.{key}", getattr(self, key), minimum)
         for key in ("learning_rate", "warmup_steps", "weight_decay", "clip_norm", "bleu_sentences"):
             require_at_least(f"training.{key}", getattr(self, key), 0)

@@ -28,6 +28,7 @@ from seq2seq.text.batching import BatchLoader
 from seq2seq.text.filters import drop_table
 from seq2seq.text.prepare import PreparedData, prepare
 from seq2seq.training.callbacks import Budget, StopSignals
+from seq2seq.training.capacity import resolve_max_tokens
 from seq2seq.training.finetune import count_trained, make_model, mean_weights, merge_adapters, remove_adapters
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import rank
@@ -51,6 +52,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None) -> None:
     console = Console(stderr=True, quiet=rank() > 0)
     data = prepare(config.data, config.tokenizer, config.seed, OverlapIndex)
     console.print(drop_table(data.report))
+    resolve_max_tokens(config, folder, data.train, data.tokenizer.vocab_size)
     module = make_module(config, data, resumed=checkpoint is not None)
     trained = count_trained(module)
     trainer = make_trainer(config, folder, data)

@@ -1,0 +1,105 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from seq2seq.config import Config, ModelConfig, TrainerConfig, TrainingConfig, load_config, to_plain
+from seq2seq.errors import UserError
+from seq2seq.text.batching import Batch
+from seq2seq.training.capacity import ON_CPU, Trial, largest, resolve_max_tokens
+
+MODEL = ModelConfig(d_model=8, num_heads=2, d_ff=16, num_encoder_layers=1, num_decoder_layers=1)
+
+
+class Pairs:
+    """Ten sentences of like length, one of them longer."""
+
+    def __init__(self, longest: int) -> None:
+        self.src_lengths = self.tgt_lengths = np.array([7] * 9 + [longest - 1])
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        raise AssertionError("lengths are enough")
+
+
+def settings(**training: object) -> Config:
+    return Config(
+        model=MODEL,
+        training=TrainingConfig(max_tokens="auto", **training),  # type: ignore[arg-type]
+        trainer=TrainerConfig(accelerator="cpu", precision="32-true"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "found"), [(700, 512), (768, 768), (1000, 768), (1024, 1024), (5000, 4096), (10**9, 12_288)]
+)
+def test_the_largest_that_fits_is_a_power_of_two_or_one_and_a_half(limit: int, found: int) -> None:
+    assert largest(lambda tokens: tokens <= limit, 512, 13_000) == found
+
+
+def test_a_memory_too_small_for_one_batch_is_told() -> None:
+    with pytest.raises(UserError, match=r"not even 512 positions a batch fit.*activation_checkpointing=true"):
+        largest(lambda tokens: False, 512, 4096)
+
+
+def test_a_trial_tries_long_and_typical_sentences_and_takes_running_out_of_memory_for_no() -> None:
+    trial = Trial(settings(), 30, torch.device("cpu"), widths=(64, 8), available=1e9)
+    tried: list[tuple[int, ...]] = []
+    update = trial.update
+
+    def limited(batch: Batch) -> None:
+        tried.append(tuple(batch.src.shape))
+        if batch.src.numel() > 600:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        update(batch)
+
+    trial.update = limited  # type: ignore[method-assign]
+    assert trial.fits(512)
+    assert not trial.fits(1024)
+    assert tried == [(8, 64), (64, 8), (16, 64)]
+
+
+def test_other_errors_are_no_answer() -> None:
+    trial = Trial(settings(), 30, torch.device("cpu"), widths=(4,), available=1e9)
+    trial.vocab_size = 99  # ids that the model does not have
+    with pytest.raises((IndexError, RuntimeError)):
+        trial.fits(512)
+
+
+def test_copies_of_the_weights_take_their_share() -> None:
+    plain, averaged = (
+        Trial(settings(**changes), 30, torch.device("cpu"), widths=(4,), available=1e9)
+        for changes in ({}, {"ema_decay": 0.9, "final_weights": "ema"})
+    )
+    parameters = sum(p.numel() for p in plain.module.parameters())
+    assert plain.available - averaged.available == 4 * parameters
+
+
+@pytest.mark.parametrize(("longest", "expected"), [(20, ON_CPU), (1500, 1500)])
+def test_the_number_is_written_for_resuming(tmp_path: Path, longest: int, expected: int) -> None:
+    config = settings()
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(to_plain(config)))
+    assert load_config(str(tmp_path), []).training.max_tokens == "auto"
+    before = torch.get_rng_state()
+    resolve_max_tokens(config, tmp_path, Pairs(longest), 30)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert load_config(str(tmp_path), []).training.max_tokens == expected
+    assert load_config(str(tmp_path), ["training.max_tokens=77"]).training.max_tokens == 77
+
+
+def test_words_other_than_auto_are_refused() -> None:
+    with pytest.raises(UserError, match=r"training.max_tokens=many must be a number or auto"):
+        TrainingConfig(max_tokens="many")  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="measures a GPU's memory")
+def test_what_a_gpu_is_found_to_hold_it_holds() -> None:
+    device = torch.device("cuda", 0)
+    trial = Trial(settings(), 30, device, widths=(64, 8), available=2**28)
+    found = largest(trial.fits, 512, 2**22)
+    assert 512 <= found < 2**22
+    assert trial.peak() > 2**27
