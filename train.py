@@ -30,19 +30,19 @@ DEBUG = "--debug" in sys.argv
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
-def run(cfg: DictConfig) -> None:
-    """Compose the settings and train."""
+def run(cfg: DictConfig) -> float | None:
+    """Compose the settings and train; what a sweep compares its runs by."""
     handler = RichHandler(console=Console(stderr=True), show_path=False, show_level=False, log_time_format="%H:%M:%S")
     handler.setFormatter(logging.Formatter("%(message)s"))
     plain = logging.StreamHandler()
     plain.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     logging.basicConfig(level=logging.INFO, handlers=[handler if sys.stderr.isatty() else plain], force=True)
     with one_line_errors():
-        assemble(cfg)
+        return assemble(cfg)
 
 
-def assemble(cfg: DictConfig) -> None:
-    """From settings to a finished run."""
+def assemble(cfg: DictConfig) -> float | None:
+    """From settings to a finished run, and its best validation."""
     config = from_hydra(cfg)
     overrides = [o for o in HydraConfig.get().overrides.task if not o.startswith("resume=")]
     if config.resume is not None:
@@ -58,7 +58,7 @@ def assemble(cfg: DictConfig) -> None:
     config.trainer.precision = choose_precision(config.trainer)  # written down, so that a resumed run keeps it
     if config.init is not None and config.resume is None:
         config = start_from_bundle(config, overrides)
-    train(*prepare_folder(config, Path("runs")))
+    return train(*prepare_folder(config, Path("runs")))
 
 
 def keep_freed_memory() -> None:

@@ -40,8 +40,10 @@ from seq2seq.translator import Translator
 log = logging.getLogger(__name__)
 
 
-def train(config: Config, folder: Path, checkpoint: Path | None = None) -> None:
+def train(config: Config, folder: Path, checkpoint: Path | None = None) -> float | None:
     """Train, or go on training from a checkpoint, and leave the run folder complete.
+
+    Returns the best value of what training.monitor names (None if nothing was validated), for a sweep to compare.
 
     Raises:
         UserError: a setting, the data or the disk stands against it.
@@ -59,8 +61,9 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None) -> None:
     told = f"{count(module):,} parameters" + (f" ({trained:,} of them trained)" if trained < count(module) else "")
     log.info("%s, %s training pairs, %s", told, f"{len(data.train):,}", hardware())
     fit(trainer, module, config, data, checkpoint)
+    best = best_value(config, trainer)
     if not trainer.is_global_zero:
-        return
+        return best
     interrupted = next(c.received for c in callbacks_of(trainer) if isinstance(c, StopSignals))
     model = Transformer(config.model, data.tokenizer.vocab_size)  # the module's own may be spread over devices
     choose_weights(config, folder, trainer, model)
@@ -80,6 +83,14 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None) -> None:
     if scores:
         console.print(scores_table(scores))
     log.info("model: %s", folder / "model")
+    return best
+
+
+def best_value(config: Config, trainer: L.Trainer) -> float | None:
+    """The best validation's BLEU or loss, of the last if no checkpoint of the best is kept."""
+    kept = next((c.best_model_score for c in callbacks_of(trainer) if isinstance(c, ModelCheckpoint)), None)
+    value = trainer.callback_metrics.get(f"val_{config.training.monitor}") if kept is None else kept
+    return None if value is None else float(value)
 
 
 def make_module(config: Config, data: PreparedData, *, resumed: bool) -> TranslationModule:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from hydra import compose, initialize_config_dir
 from safetensors.torch import load_file
 from torch.testing import assert_close
@@ -159,6 +160,19 @@ def test_what_hinders_the_first_process_ends_all_of_them(place: Path, one: Path)
     assert "runs/one is a run already" in told
     assert "the first process could not begin; its own error says why" in told
     assert 'train.py", line' not in told
+
+
+def test_a_search_runs_its_trials_as_jobs_and_names_the_best(place: Path, one: Path) -> None:
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="the extra `slurm` is not installed")
+    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="the extra `sweep` is not installed")
+    search = ("hydra/launcher=submitit_local", "hydra/sweeper=optuna_search", "hydra.sweeper.n_trials=2")
+    both = ("hydra.sweeper.n_jobs=2", "hydra.sweeper.direction=minimize", "name=trial-${hydra:job.num}")
+    short = ("training.monitor=loss", "training.bleu_sentences=0", "trainer.max_steps=3")
+    finish(start([sys.executable, *program("--multirun", *search, *both, *short)], place))
+    found = yaml.safe_load((place / "runs" / "optimization_results.yaml").read_text())
+    validated = [losses(place / "runs" / f"trial-{number}")[2][-1] for number in range(2)]
+    assert found["best_value"] == pytest.approx(min(validated), abs=1e-6)
+    assert 3e-4 <= found["best_params"]["training.learning_rate"] <= 3e-3
 
 
 def test_a_sweep_of_several_devices_is_refused_before_it_begins(place: Path, one: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 from hydra.errors import ConfigCompositionException
+from omegaconf import OmegaConf
 
 from seq2seq.config import (
     Config,
@@ -122,3 +123,22 @@ def test_a_runs_config_reads_back_with_changes(tmp_path: Path) -> None:
 def test_resuming_what_is_no_run_says_so(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"resume=.*nothing: there is no run"):
         load_config(str(tmp_path / "nothing"), [])
+
+
+def test_the_launcher_for_clusters_starts_one_process_for_each_device() -> None:
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="the extra `slurm` is not installed")
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        overrides = ["hydra/launcher=slurm", "trainer=ddp", "trainer.devices=4", "trainer.num_nodes=3"]
+        cfg = compose("config", overrides=overrides, return_hydra_config=True)
+    launcher = cfg.hydra.launcher
+    assert (launcher.nodes, launcher.tasks_per_node, launcher.gpus_per_node) == (3, 4, 4)
+    assert launcher._target_.endswith("SlurmLauncher")
+    assert launcher.submitit_folder == "runs/.submitit/%j"
+
+
+def test_the_search_names_settings_that_there_are() -> None:
+    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="the extra `sweep` is not installed")
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cfg = compose("config", overrides=["hydra/sweeper=optuna_search"], return_hydra_config=True)
+    for key in cfg.hydra.sweeper.params:
+        assert OmegaConf.select(cfg, key, throw_on_missing=True) is not None
