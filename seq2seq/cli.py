@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seq2seq import cli_prepare, jobs, options
+from seq2seq import cli_prepare, cli_training, jobs, options
 from seq2seq.errors import UserError
 from seq2seq.files import find_model, open_output, read_lines
 
@@ -68,6 +68,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 cli_prepare.register(app)
+cli_training.register(app)
 translate_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 

@@ -376,15 +376,17 @@ def to_plain(config: object) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
 
-def load_config(folder: str, overrides: list[str]) -> Config:
+def load_config(folder: str, overrides: list[str], option: str = "resume=") -> Config:
     """Read a run's config.yaml again, with `key=value` overrides on top, to resume it.
+
+    option is what the user gave the folder by, for errors.
 
     Raises:
         UserError: there is no such run, or an override or the file has an unknown key or a wrong value.
     """
     path = Path(folder) / "config.yaml"
     if not path.is_file():
-        raise UserError(f"resume={folder}: there is no run (no {path})")
+        raise UserError(f"{option}{folder}: there is no run (no {path})")
     if any(override.startswith("init=") for override in overrides):
         raise UserError("init= cannot be changed on resume: the weights come from the checkpoint")
     for group in ("data", "tokenizer", "model", "training", "search", "trainer", "experiment"):

@@ -1,0 +1,124 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from torch.testing import assert_close
+
+from seq2seq.bundle import Bundle, load_bundle, save_bundle
+from seq2seq.config import Config, TrainingConfig, to_plain
+from seq2seq.errors import UserError
+from seq2seq.model.transformer import Transformer
+from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.training.averaging import average_bundles, average_checkpoints
+from seq2seq.training.finetune import add_adapters
+from seq2seq.training.module import TranslationModule
+
+
+def variant(folder: Path, of: Path, seed: int, **changes: object) -> Path:
+    """A bundle with other weights; changes are the model's settings."""
+    bundle = load_bundle(of)
+    config = replace(bundle.config, model=replace(bundle.config.model, **changes))  # type: ignore[arg-type]
+    torch.manual_seed(seed)
+    model = Transformer(config.model, bundle.tokenizer.vocab_size)
+    save_bundle(folder, Bundle(model, bundle.tokenizer, config), card="")
+    return folder
+
+
+def test_a_mean_of_bundles_has_the_mean_of_each_weight_and_says_of_what(bundle_folder: Path, tmp_path: Path) -> None:
+    folders = [
+        bundle_folder,
+        variant(tmp_path / "b", bundle_folder, 1, dropout=0.5),
+        variant(tmp_path / "c", bundle_folder, 2),
+    ]
+    assert average_bundles(folders, tmp_path / "mean") == [str(folder) for folder in folders]
+    states = [load_bundle(folder).model.state_dict() for folder in folders]
+    mean = load_bundle(tmp_path / "mean")
+    for name, weights in mean.model.state_dict().items():
+        assert_close(weights, torch.stack([state[name] for state in states]).mean(0))
+    assert mean.config == load_bundle(bundle_folder).config
+    card = (tmp_path / "mean/README.md").read_text()
+    assert card.startswith("---\nlanguage: [en, es]\n")
+    assert "the mean of 3 models" in card
+    assert all(f"- `{folder}`" in card for folder in folders)
+
+
+def test_only_like_models_have_a_mean(bundle_folder: Path, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    def refused(folder: Path, message: str) -> None:
+        with pytest.raises(UserError, match=message):
+            average_bundles([bundle_folder, folder], tmp_path / "mean")
+        assert not (tmp_path / "mean").exists()
+
+    refused(
+        variant(tmp_path / "wide", bundle_folder, 1, d_ff=48), r"wide has d_ff=48, but .* has 40: only models of the"
+    )
+    bundle = load_bundle(bundle_folder)
+    save_bundle(tmp_path / "back", replace(bundle, config=replace(bundle.config, src_lang="fr")), card="")
+    refused(tmp_path / "back", r"back translates fr→es, but .* en→es: only like models")
+    other = tokenizer.model_bytes + b"\xca\x3e\x01x"  # a field that SentencePiece does not know
+    save_bundle(tmp_path / "words", replace(bundle, tokenizer=Tokenizer(other)), card="")
+    refused(tmp_path / "words", r"words has another vocabulary than .*: a mean needs the same tokenizer")
+    with pytest.raises(UserError, match=r"1 model: give --model at least twice"):
+        average_bundles([bundle_folder], tmp_path / "mean")
+
+
+@pytest.fixture
+def run(bundle_folder: Path, tmp_path: Path) -> Path:
+    """A run's folder with checkpoints of updates 2, 4 and 6 of a model with adapters."""
+    folder, bundle, settings = tmp_path / "run", load_bundle(bundle_folder), TrainingConfig(lora_rank=2)
+    (folder / "checkpoints").mkdir(parents=True)
+    save_bundle(folder / "model", bundle, card="")
+    (folder / "config.yaml").write_text(yaml.safe_dump(to_plain(Config(training=settings))))
+    for update, name in ((2, "best-step=0000002-val_bleu=1.00"), (4, "step=0000004"), (6, "step=0000006")):
+        model = Transformer(bundle.config.model, bundle.tokenizer.vocab_size)
+        model.load_state_dict(bundle.model.state_dict())
+        torch.manual_seed(update)
+        add_adapters(model, settings)
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                torch.nn.init.normal_(parameter)
+        module = TranslationModule(
+            model, settings, vocabulary=json.loads((folder / "model/config.json").read_text())["tokenizer_sha256"][:16]
+        )
+        checkpoint = {"state_dict": module.state_dict()}
+        module.on_save_checkpoint(checkpoint)
+        torch.save(checkpoint, folder / f"checkpoints/{name}.ckpt")
+    return folder
+
+
+def test_the_last_checkpoints_of_a_run_are_merged_and_averaged(run: Path, tmp_path: Path) -> None:
+    names = average_checkpoints(run, 2, tmp_path / "mean")
+    assert [Path(name).stem for name in names] == ["step=0000004", "step=0000006"]
+    states = [torch.load(name, weights_only=True)["state_dict"] for name in names]
+    layer = "decoder_layers.1.cross_attention.v_proj"
+    merged = [
+        state[f"model.{layer}.base_layer.weight"]
+        + 16 / 2 * state[f"model.{layer}.lora_B.default.weight"] @ state[f"model.{layer}.lora_A.default.weight"]
+        for state in states
+    ]
+    mean = load_bundle(tmp_path / "mean").model.state_dict()
+    assert_close(mean[f"{layer}.weight"], (merged[0] + merged[1]) / 2)
+    assert "step=0000006.ckpt" in (tmp_path / "mean/README.md").read_text()
+
+
+def test_checkpoints_that_cannot_be_averaged_are_named(run: Path, tmp_path: Path) -> None:
+    def refused(last: int, message: str, run: Path = run) -> None:
+        with pytest.raises(UserError, match=message):
+            average_checkpoints(run, last, tmp_path / "mean")
+
+    refused(4, r"checkpoints has checkpoints of 3 updates, --last asks for 4: lower it, or keep more")
+    refused(1, r"--last 1 has no mean")
+    refused(2, r"no model at .*nothing", tmp_path / "nothing")
+    good = torch.load(run / "checkpoints/step=0000006.ckpt", weights_only=True)
+    good["belongs_to"]["vocabulary"] = "another"
+    torch.save(good, run / "checkpoints/step=0000006.ckpt")
+    refused(2, r"step=0000006.ckpt has another vocabulary than .*run/model: a mean needs")
+    good["belongs_to"]["d_ff"] = 48
+    torch.save(good, run / "checkpoints/step=0000006.ckpt")
+    refused(2, r"step=0000006.ckpt has d_ff=48, but .*run/model has 40: only models of the same sizes")
+    torch.save({"state_dict": {}}, run / "checkpoints/step=0000006.ckpt")
+    refused(2, r"step=0000006.ckpt cannot be averaged \(it holds no weights\)")
+    (run / "checkpoints/step=0000006.ckpt").write_bytes(b"damaged")
+    refused(2, r"step=0000006.ckpt cannot be averaged \(.*\): restore it")
