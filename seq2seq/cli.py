@@ -3,17 +3,13 @@
 import itertools
 import logging
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from seq2seq import cli_prepare, cli_training, jobs, options
 from seq2seq.errors import UserError
 from seq2seq.files import find_model, open_output, read_lines
-
-if TYPE_CHECKING:
-    from seq2seq.translator import Translator
 
 TRANSLATE_HELP = "\n\n".join(
     (
@@ -126,7 +122,7 @@ def translate(
         plain = {name: str(value) for name, value in given.items() if name not in kept_out}
         made_of = {"model": jobs.fingerprint(folders), **plain}
     with open_output(None if input_ and jobs.is_document(input_) else output, made_of, resume=resume) as out:
-        translator = load(folders, device, engine, quantization)  # slow: not before the input is known to be good
+        translator = jobs.load(folders, device, engine, quantization)  # slow: not before the input is known to be good
         settings = translator.settings(**changes)
         job = jobs.Job(translator, settings, n_best, as_json, prefix, phrase or [], ban or [], terms)
         if interactive:
@@ -181,7 +177,7 @@ def score(
     require_same_length(len(sources), len(targets), "input")
     folders = [find_model(one) for one in model or [None]]
     with open_output(output) as out:
-        translator = load(folders, device, options.EngineName.pytorch, options.Precision.float32)
+        translator = jobs.load(folders, device, options.EngineName.pytorch, options.Precision.float32)
         changes = {"length_penalty": length_penalty, "batch_tokens": batch_tokens}
         for number, reading in enumerate(translator.score(sources, targets, align=as_json, **changes), start=1):
             out(jobs.show_reading(number, reading, as_json=as_json, per_token=per_token))
@@ -207,35 +203,6 @@ def export(
 
             export_huggingface(folder, output)
     print(f"{output}: {folder} for {format_.value}", file=sys.stderr)
-
-
-def load(folders: list[Path], device: str, engine: options.EngineName, quantization: options.Precision) -> "Translator":
-    """Read the model or models, for the engine asked for.
-
-    Raises:
-        UserError: one is missing or damaged, or the engine cannot use it.
-    """
-    from seq2seq.translator import Translator
-
-    if engine is options.EngineName.pytorch:
-        return Translator.load(folders, device)
-    if len(folders) > 1:
-        raise UserError(f"{len(folders)} models: only the pytorch engine translates with an ensemble")
-    with jobs.needing("ctranslate2"):
-        from seq2seq.config import DataConfig
-        from seq2seq.device import choose_device
-        from seq2seq.export.ctranslate2 import cached_export
-        from seq2seq.export.ctranslate2_engine import load_export
-        from seq2seq.export.folder import is_export
-
-        (folder,) = folders
-        if not is_export(folder):
-            folder = cached_export(folder, quantization.value, DataConfig().cache)
-        found = load_export(folder, choose_device(device))
-    config = found.config
-    return Translator(
-        found.engine, found.tokenizer, search=config.search, src_lang=config.src_lang, tgt_lang=config.tgt_lang
-    )
 
 
 def main(application: typer.Typer = app) -> None:

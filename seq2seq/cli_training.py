@@ -1,14 +1,14 @@
-"""The command that makes models out of models: average; `cli` registers it."""
+"""The commands that make models and corpora out of models: average, distill, backtranslate; `cli` registers them."""
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from seq2seq import options
+from seq2seq import jobs, options
 from seq2seq.errors import UserError
-from seq2seq.files import find_model
+from seq2seq.files import find_model, open_output
 
 AVERAGE_HELP = """Make a model whose weights are the mean of several models' weights.
 
@@ -16,13 +16,50 @@ AVERAGE_HELP = """Make a model whose weights are the mean of several models' wei
 
 [bold]seq2seq average --run runs/NAME --last 5 --output runs/NAME-mean[/bold]   the last checkpoints of a run
 """
+DISTILL_HELP = """Translate the sources of a corpus into a corpus to train a student on (Kim & Rush 2016).
+
+[bold]seq2seq distill --model runs/teacher --input train.tsv --output distilled.tsv[/bold]
+
+An --input is a corpus (.tsv .csv .jsonl .parquet .tmx, a.en+a.es), whose targets are not looked at, or a file with a
+text a line. The --output has a line for each pair: source TAB translation. It goes on with --resume after a kill.
+"""
+BACKTRANSLATE_HELP = """Translate text of the target language into synthetic sources for it (Sennrich et al. 2016).
+
+[bold]seq2seq backtranslate --model runs/reverse --input mono.es --output synthetic.tsv --tag[/bold]
+
+The model translates the other way round (data.src_lang=es data.tgt_lang=en). The --output has a line for each text:
+synthetic source TAB text. With --tag the source begins with <bt> (Caswell et al. 2019); train with
+[bold]'tokenizer.user_symbols=["<bt>"]'[/bold], so that it is one piece. It goes on with --resume after a kill.
+"""
+TAG = "<bt>"  # before synthetic sources
+
+Corpora = Annotated[
+    list[str],
+    typer.Option(
+        "--input", help="Corpus, or file with a text a line; may be given several times.", rich_help_panel=options.FILES
+    ),
+]
+Languages = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B",
+        help="Languages of a .tsv's two columns, as en,es. [dim]default: the first is translated[/dim]",
+        rich_help_panel=options.FILES,
+    ),
+]
+NewCorpus = Annotated[Path, typer.Option("--output", help="Corpus to write, .tsv.", rich_help_panel=options.FILES)]
+Tag = Annotated[
+    bool, typer.Option("--tag", help=f"Begin every synthetic source with {TAG}.", rich_help_panel=options.FILES)
+]
 Run = Annotated[Path | None, typer.Option("--run", help="Run whose checkpoints to average.")]
 Last = Annotated[int | None, typer.Option(help="How many of its checkpoints, the latest ones.")]
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to an application."""
+    """Add the commands to an application."""
     app.command(help=AVERAGE_HELP)(average)
+    app.command(help=DISTILL_HELP)(distill)
+    app.command(help=BACKTRANSLATE_HELP)(backtranslate)
 
 
 def average(
@@ -45,3 +82,80 @@ def average(
     else:
         names = average_bundles(folders, output)
     print(f"{output}: the mean of {', '.join(names)}", file=sys.stderr)
+
+
+def distill(
+    input_: Corpora,
+    output: NewCorpus,
+    model: options.Models = None,
+    languages: Languages = None,
+    resume: options.Resume = False,
+    beam: options.Beam = None,
+    length_penalty: options.LengthPenalty = None,
+    max_length: options.MaxLength = None,
+    batch_tokens: options.BatchTokens = None,
+    device: options.Device = "auto",
+    engine: options.Engine = options.EngineName.pytorch,
+    quantization: options.Quantization = options.Precision.int8,
+    debug: options.Debug = False,
+) -> None:
+    """Write sources and the teacher's translations."""
+    given = dict(locals())
+    names = ("beam", "length_penalty", "max_length", "batch_tokens")
+    make_corpus(given, {name: given[name] for name in names}, "{source}\t{translation}")
+
+
+def backtranslate(
+    input_: Corpora,
+    output: NewCorpus,
+    model: options.Models = None,
+    tag: Tag = False,
+    languages: Languages = None,
+    resume: options.Resume = False,
+    beam: options.Beam = None,
+    length_penalty: options.LengthPenalty = None,
+    max_length: options.MaxLength = None,
+    batch_tokens: options.BatchTokens = None,
+    device: options.Device = "auto",
+    engine: options.Engine = options.EngineName.pytorch,
+    quantization: options.Quantization = options.Precision.int8,
+    sampling: options.Sampling = False,
+    temperature: options.Temperature = None,
+    top_k: options.TopK = None,
+    top_p: options.TopP = None,
+    seed: options.Seed = None,
+    debug: options.Debug = False,
+) -> None:
+    """Write synthetic sources and the texts that they were made of."""
+    given = dict(locals())
+    names = ("beam", "length_penalty", "max_length", "batch_tokens", "temperature", "top_k", "top_p", "seed")
+    changes = {name: given[name] for name in names} | ({"sampling": True} if sampling else {})
+    make_corpus(given, changes, f"{TAG} {{translation}}\t{{source}}" if tag else "{translation}\t{source}")
+
+
+def make_corpus(given: dict[str, Any], changes: dict[str, Any], form: str) -> None:
+    """Translate the inputs into a TSV; form says what a line of it is made of.
+
+    A text without words gives a line with two empty fields, which training drops and counts.
+
+    Raises:
+        UserError: an input, the model or the output stands against it.
+    """
+    folders = [find_model(one) for one in given["model"] or [None]]
+    inputs, output = given["input_"], given["output"]
+    if output.suffix != ".tsv":
+        raise UserError(f"--output {output} is a corpus of two columns: let its name end in .tsv")
+    kept_out = ("model", "output", "resume", "device", "debug", "input_")
+    plain = {name: str(value) for name, value in given.items() if name not in kept_out and value is not None}
+    made_of = {"model": jobs.fingerprint(folders), "input": " ".join(inputs), "form": form, **plain}
+    translator = jobs.load(folders, given["device"], given["engine"], given["quantization"])
+    lines = jobs.read_corpora(inputs, translator.src_lang, translator.tgt_lang, given["languages"])
+    job = jobs.Job(translator, translator.settings(**changes), 1, False, "", [], [], None)
+    with open_output(output, made_of, resume=given["resume"]) as out:
+
+        def render(job: jobs.Job, number: int, source: str, best: Any) -> list[str]:
+            translation = best[0].text
+            return [form.format(source=source, translation=translation) if translation else "\t"]
+
+        jobs.translate(job, lines, out, shown=True, render=render)
+    print(f"{output}: {translator.src_lang}→{translator.tgt_lang} of {', '.join(inputs)}", file=sys.stderr)

@@ -112,6 +112,29 @@ def read(texts: list[str] | None, input_: Path | None, reference: Path | None) -
     return lines
 
 
+def read_corpora(specs: Sequence[str], src_lang: str, tgt_lang: str, languages: str | None) -> Lines:
+    """The source sides of corpora, and the lines of other files, one after the other, each normalised.
+
+    languages are those of a TSV's two columns, with a comma between.
+
+    Raises:
+        UserError: nothing is there under a name, or (while it is read) it is malformed.
+    """
+    from seq2seq.config import DataConfig
+    from seq2seq.text import lines
+    from seq2seq.text.corpus import has_two_sides, open_corpora
+    from seq2seq.text.normalise import normalise
+
+    data = DataConfig(src_lang=src_lang, tgt_lang=tgt_lang, languages=languages.split(",") if languages else [])
+    parts: list[Iterable[str]] = []
+    for spec in specs:
+        if Path(spec).is_file() and not has_two_sides(Path(spec)):
+            parts.append(line for _, line in lines.read_lines(Path(spec)))
+        else:
+            parts += [(src for src, _ in corpus.pairs()) for corpus in open_corpora(spec, None, data)]
+    return Lines(map(normalise, itertools.chain.from_iterable(parts)), None)
+
+
 def read_testset(name: str, src_lang: str, tgt_lang: str) -> Lines:
     """Sources and references of one of sacreBLEU's sets."""
     from seq2seq.evaluation.testsets import load_testset
@@ -129,6 +152,35 @@ def read_glossary(path: Path | None) -> "Glossary | None":
     return Glossary.parse(read_lines(path), str(path))
 
 
+def load(folders: list[Path], device: str, engine: str, quantization: str) -> "Translator":
+    """Read the model or models for an engine, pytorch or ctranslate2 (with weights of the precision given).
+
+    Raises:
+        UserError: one is missing or damaged, or the engine cannot use it.
+    """
+    from seq2seq.translator import Translator
+
+    if engine == "pytorch":
+        return Translator.load(folders, device)
+    if len(folders) > 1:
+        raise UserError(f"{len(folders)} models: only the pytorch engine translates with an ensemble")
+    with needing("ctranslate2"):
+        from seq2seq.config import DataConfig
+        from seq2seq.device import choose_device
+        from seq2seq.export.ctranslate2 import cached_export
+        from seq2seq.export.ctranslate2_engine import load_export
+        from seq2seq.export.folder import is_export
+
+        (folder,) = folders
+        if not is_export(folder):
+            folder = cached_export(folder, quantization, DataConfig().cache)
+        found = load_export(folder, choose_device(device))
+    config = found.config
+    return Translator(
+        found.engine, found.tokenizer, search=config.search, src_lang=config.src_lang, tgt_lang=config.tgt_lang
+    )
+
+
 def fingerprint(folders: Sequence[Path]) -> str:
     """What changes when a model changes."""
     digest = hashlib.sha256()
@@ -139,8 +191,14 @@ def fingerprint(folders: Sequence[Path]) -> str:
     return digest.hexdigest()[:16]
 
 
-def translate(job: Job, lines: Lines, out: Output, *, shown: bool) -> list[str]:
-    """Translate and write all lines after those that the output has; the best of each, if there are references."""
+Render = Callable[[Job, int, str, "Sequence[Translation]"], Iterable[str]]
+
+
+def translate(job: Job, lines: Lines, out: Output, *, shown: bool, render: Render | None = None) -> list[str]:
+    """Translate and write all lines after those that the output has; the best of each, if there are references.
+
+    render makes lines of a source and its translations; by default in the format that the job asks for.
+    """
     from seq2seq.translator import CHUNK_LINES
 
     start = out.inputs
@@ -151,7 +209,7 @@ def translate(job: Job, lines: Lines, out: Output, *, shown: bool) -> list[str]:
     with progress(lines.total, start, shown=shown) as advance:
         found = job.stream(to_translate, chunk=CHUNK_LINES, first_line=start + 1, on_progress=advance)
         for number, (source, best) in enumerate(zip(to_show, found, strict=True), start=start + 1):
-            for line in show(job, number, source, best):
+            for line in (render or show)(job, number, source, best):
                 out(line)
             if lines.references is not None:
                 kept.append(best[0].text)

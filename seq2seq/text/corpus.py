@@ -21,6 +21,7 @@ from seq2seq.text.tmx import read_tmx
 
 Pair = tuple[str, str]
 _COMPRESSED = (".gz", ".xz")
+_TABLES = (".tsv", ".csv", ".jsonl", ".tmx", ".parquet")
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,11 @@ def open_corpora(spec: str, root: str | None, data: DataConfig) -> list[Corpus]:
         raise UserError(f"{folder / spec} matches no file: check the pattern and data.root={root}")
     missing = next((folder / part for part in spec.split("+") if not (folder / part).exists()), folder / spec)
     raise explain_os_error(missing, FileNotFoundError())
+
+
+def has_two_sides(path: Path) -> bool:
+    """Whether a file's ending says that it holds pairs, not one text a line."""
+    return _uncompressed(path).suffix in _TABLES
 
 
 def _moses_splits(spec: str) -> Iterator[tuple[str, str]]:
