@@ -13,7 +13,7 @@ from seq2seq.bundle import load_bundle
 from seq2seq.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainerConfig, TrainingConfig, load_config
 from seq2seq.errors import UserError
 from seq2seq.training.finetune import start_from_bundle
-from seq2seq.training.folder import FOLDER_OF_RUN, prepare_folder
+from seq2seq.training.folder import prepare_folder
 from seq2seq.training.run import train
 
 pytestmark = [
@@ -30,7 +30,7 @@ DROPOUT = 0.1
 @pytest.fixture(scope="module", autouse=True)
 def _environment() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(FOLDER_OF_RUN, "")  # a run sets it for the processes that it starts
+        patch.setenv("SEQ2SEQ_RUN", "")  # a run sets it for the processes that it starts
         yield
 
 
