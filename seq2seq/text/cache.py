@@ -25,18 +25,21 @@ def cache_root(setting: str) -> Path:
 def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
     """Return root/key, built if it is not there or damaged; of several processes, one builds and the others wait.
 
-    A build that was killed is called again with what it had in its sub-folder WORK; see `whole_folder`.
+    What is there and whole may lie where nothing can be written. A build that was killed is called again with what it
+    had in its sub-folder WORK; see `whole_folder`.
 
     Raises:
         UserError: the folder cannot be written; or what build raises.
     """
     folder = root / key
+    if is_whole(folder):
+        return folder
     try:
         root.mkdir(parents=True, exist_ok=True)
         with FileLock(root / f"{key}.lock"):
+            if is_whole(folder):  # another process has made it meanwhile
+                return folder
             if folder.exists():
-                if is_whole(folder):
-                    return folder
                 logger.warning("prepared text in %s is damaged: preparing it again", folder)
                 shutil.rmtree(folder)
             whole_folder(folder, build)
@@ -64,20 +67,21 @@ def whole_folder(folder: Path, build: Callable[[Path], None]) -> None:
     and called anew, and gone in the end; after a UserError, which a second try would meet again, all of the draft goes.
     """
     draft = folder.with_name(f".{folder.name}.building")
-    draft.mkdir(exist_ok=True)
-    _sweep(draft)
-    try:
-        build(draft)
-    except Exception as error:
-        if isinstance(error, UserError) and not isinstance(error, UnfinishedError):
-            shutil.rmtree(draft)
-        else:
-            _sweep(draft)  # a full disk has room again
-        raise
+    if not is_whole(draft):  # else it was killed when nothing but its name was wanting
+        draft.mkdir(exist_ok=True)
+        _sweep(draft)
+        try:
+            build(draft)
+        except Exception as error:
+            if isinstance(error, UserError) and not isinstance(error, UnfinishedError):
+                shutil.rmtree(draft, ignore_errors=True)  # on a cluster, some may still write into it
+            else:
+                _sweep(draft)  # a full disk has room again
+            raise
+        names = sorted(path.name for path in draft.iterdir() if path.name != WORK)
+        digests = digest_files(draft / name for name in names)
+        (draft / _MANIFEST).write_text(json.dumps(dict(zip(names, digests, strict=True))), encoding="utf-8")
     shutil.rmtree(draft / WORK, ignore_errors=True)
-    names = sorted(path.name for path in draft.iterdir())
-    digests = digest_files(draft / name for name in names)
-    (draft / _MANIFEST).write_text(json.dumps(dict(zip(names, digests, strict=True))), encoding="utf-8")
     draft.rename(folder)
 
 

@@ -57,7 +57,8 @@ def find_repeats(task: RepeatsTask) -> Path:
         first = np.searchsorted(high, np.uint64((task.part << 64) // task.parts))
         last_part = task.part + 1 == task.parts
         last = len(high) if last_part else np.searchsorted(high, np.uint64((task.part + 1 << 64) // task.parts))
-        return high[first:last], low[first:last], row[first:last].astype(np.int64) + start
+        # Copies: the files of thousands of shards are not all to stay mapped.
+        return high[first:last].copy(), low[first:last].copy(), row[first:last].astype(np.int64) + start
 
     piece(task.piece, build)
     return task.piece

@@ -94,7 +94,8 @@ class Pipeline:
     def _clean(self) -> list[Shard]:
         tasks = list(cleaning_tasks(self.work / "cleaned", self.splits["train"], self.data, self.workers.size))
         for task, _ in zip(tasks, self.workers.map(clean_stripe, tasks), strict=True):
-            logger.info("cleaned %s", task.corpus.name)
+            if task.stripe + 1 == task.stripes:
+                logger.info("cleaned %s", task.corpus.name)
         shards = list_shards(tasks)
         for shard in shards:
             self.counts[shard.corpus].update(shard.counts)

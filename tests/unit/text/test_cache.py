@@ -1,6 +1,7 @@
 """A cached folder is whole or absent, built once, and never trusted blindly."""
 
 import logging
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq.errors import UnfinishedError, UserError
+from seq2seq.text import cache
 from seq2seq.text.cache import WORK, cache_root, cached_folder, digest_files
 
 
@@ -88,6 +90,44 @@ def test_a_killed_build_goes_on_from_its_work_and_all_else_is_swept_away(tmp_pat
     folder = cached_folder(tmp_path, "key", go_on)
     assert sorted(path.name for path in folder.iterdir()) == ["a", "b", "manifest.json"]
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == [folder]
+
+
+def test_a_build_killed_when_only_its_name_is_wanting_is_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object, **__: object) -> None:
+        raise Killed
+
+    class Working(Builder):
+        def __call__(self, folder: Path) -> None:
+            super().__call__(folder)
+            (folder / WORK).mkdir()
+            (folder / WORK / "done").write_text("something")
+
+    build = Working()
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", die)
+        with pytest.raises(Killed):
+            cached_folder(tmp_path, "key", build)
+    folder = cached_folder(tmp_path, "key", build)
+    assert build.calls == 1
+    assert sorted(path.name for path in folder.iterdir()) == ["a", "b", "manifest.json"]
+    assert [path for path in tmp_path.iterdir() if path.is_dir()] == [folder]
+
+
+def test_what_is_there_needs_no_place_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = cached_folder(tmp_path, "key", Builder())
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(cache, "FileLock", refuse)
+    assert cached_folder(tmp_path, "key", Builder()) == folder
+    with pytest.raises(UserError, match=r"cannot be used \(Permission denied\)"):
+        cached_folder(tmp_path, "another", Builder())
 
 
 @pytest.mark.parametrize(("error", "left"), [(UserError, False), (UnfinishedError, True), (OSError, True)])
