@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from seq2seq import cli_prepare, cli_training, jobs, options
+from seq2seq import cli_bulk, cli_prepare, cli_training, jobs, options
 from seq2seq.errors import UserError
 from seq2seq.files import find_model, open_output, read_lines
 
@@ -63,6 +63,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
+cli_bulk.register(app)
 cli_prepare.register(app)
 cli_training.register(app)
 translate_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")

@@ -7,14 +7,17 @@ from typing import Annotated
 
 import typer
 
-from seq2seq import options
+from seq2seq import cli_bulk, options
 
 PREPARE_HELP = """Prepare text for training ahead: clean, find duplicates and overlap, learn the vocabulary, tokenise.
 
 [bold]seq2seq prepare experiment=tatoeba_cpu data.root=FOLDER data.num_proc=4[/bold]   then train.py with the same
 
+[bold]seq2seq prepare --ray auto data=files 'data.train=["corpora/*.tsv"]'[/bold]   on the Ray cluster that runs here
+
 The settings are those of train.py, group=option and key=value; of them data, tokenizer, init and seed matter. train.py
-with the same ones finds the result in data.cache. A preparation that was killed goes on with the same command.
+with the same ones finds the result in data.cache. A preparation that was killed goes on with the same command. With
+--ray, texts and data.cache must lie where every node sees them.
 """
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="SETTING", help="As for train.py: group=option or key=value.")
@@ -26,7 +29,7 @@ def register(app: typer.Typer) -> None:
     app.command(help=PREPARE_HELP)(prepare)
 
 
-def prepare(overrides: Overrides = None, debug: options.Debug = False) -> None:
+def prepare(overrides: Overrides = None, ray: cli_bulk.Ray = None, debug: options.Debug = False) -> None:
     """Prepare what the settings name and show what came of it."""
     from rich.console import Console
 
@@ -41,7 +44,7 @@ def prepare(overrides: Overrides = None, debug: options.Debug = False) -> None:
 
         config = start_from_bundle(config, overrides or [])
     with _told():
-        folder = prepare_folder(config.data, config.tokenizer, config.seed, OverlapIndex)
+        folder = prepare_folder(config.data, config.tokenizer, config.seed, OverlapIndex, cli_bulk.ray_workers(ray))
         prepared = load_prepared(folder)
     sizes = prepared.report["sizes"]
     tests = "".join(f", {name} {size:,}" for name, size in sizes["tests"].items())

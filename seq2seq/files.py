@@ -12,8 +12,10 @@ from typing import BinaryIO
 from seq2seq.errors import UserError
 
 
-def read_lines(path: Path | None) -> Iterator[str]:
+def read_lines(path: Path | None, start: int = 0, first_line: int = 1) -> Iterator[str]:
     """Read UTF-8 text line by line, without line ends (LF or CRLF); path None is standard input.
+
+    A file can be read from byte `start` on, where its line number `first_line` begins.
 
     Raises:
         UserError: the file cannot be read or is not UTF-8.
@@ -21,7 +23,9 @@ def read_lines(path: Path | None) -> Iterator[str]:
     name = "stdin" if path is None else str(path)
     try:
         with _open_input(path) as file:
-            for number, line in enumerate(file, start=1):
+            if start:
+                file.seek(start)
+            for number, line in enumerate(file, start=first_line):
                 yield _decode(line.removesuffix(b"\n").removesuffix(b"\r"), f"{name}:{number}")
     except OSError as error:
         raise UserError(f"{name} cannot be read: {error.strerror}") from error

@@ -1,0 +1,103 @@
+"""The command that translates much text, as for back-translation; `cli` registers it."""
+
+import contextlib
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seq2seq import jobs, options
+from seq2seq.config import SearchConfig
+from seq2seq.errors import UserError
+from seq2seq.files import find_model
+
+if TYPE_CHECKING:
+    from seq2seq.distributed.ray_workers import RayWorkers
+
+HELP = """Translate files, however large: OUTPUT/NAME for each, a line for every line, whole or absent.
+
+[bold]seq2seq bulk-translate --model runs/reverse --input 'mono/*.es' --output mono.en[/bold]
+
+[bold]seq2seq bulk-translate --ray auto --workers 8 --input 'mono/*.es' --output mono.en[/bold]   on a Ray cluster
+
+A job that was killed goes on with the same command, from the last shards of some thousand lines. With --ray, model,
+inputs and output must lie where every node sees them, and with --device cuda every worker has a GPU of its own.
+"""
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray", metavar="ADDRESS", help="Work on a Ray cluster: its address, auto, or local to start one here."
+    ),
+]
+Inputs = Annotated[list[str], typer.Option("--input", help="Files or a quoted pattern; may be given several times.")]
+OutputFolder = Annotated[Path, typer.Option("--output", help="Folder for the translations.")]
+NumWorkers = Annotated[int, typer.Option("--workers", min=1, help="Translators at work at a time, with --ray.")]
+Threads = Annotated[
+    int | None,
+    typer.Option(min=1, help="CPU threads of each. [dim]default: all; with --ray 1[/dim]", show_default=False),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to an application."""
+    app.command("bulk-translate", help=HELP)(bulk_translate)
+
+
+def bulk_translate(
+    input_: Inputs,
+    output: OutputFolder,
+    model: options.Models = None,
+    ray: Ray = None,
+    workers: NumWorkers = 1,
+    threads: Threads = None,
+    device: options.Device = "auto",
+    beam: options.Beam = None,
+    length_penalty: options.LengthPenalty = None,
+    batch_tokens: options.BatchTokens = None,
+    sampling: options.Sampling = False,
+    temperature: options.Temperature = None,
+    top_k: options.TopK = None,
+    top_p: options.TopP = None,
+    seed: options.Seed = None,
+    debug: options.Debug = False,
+) -> None:
+    """Translate the files that are not finished."""
+    given: dict[str, Any] = {
+        **{"beam": beam, "length_penalty": length_penalty, "batch_tokens": batch_tokens, "sampling": sampling or None},
+        **{"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed},
+    }
+    settings = {key: value for key, value in given.items() if value is not None}
+    SearchConfig(**settings)  # refuses what is out of range before anything begins
+    if ray is None and workers > 1:
+        raise UserError(f"--workers {workers} needs --ray: auto, local, or a cluster's address")
+    from seq2seq.distributed import bulk
+
+    folders = tuple(find_model(one).resolve() for one in model or [None])
+    job = bulk.BulkJob(folders, jobs.fingerprint(folders), settings, device, threads if ray is None else threads or 1)
+    with bulk.claim(output):
+        files, finished = bulk.find_files(input_, output, job)
+        if finished:
+            print(f"{finished} of {finished + len(files)} files are finished", file=sys.stderr)
+        if not files:
+            return
+        start, total = time.perf_counter(), 0
+        with ray_workers(ray) or contextlib.nullcontext() as opened:
+            for file, count in bulk.bulk_translate(job, files, opened, workers):
+                total += count
+                rate = total / (time.perf_counter() - start)
+                print(f"{output / file.target.name}: {count:,} lines ({rate:,.0f} a second in all)", file=sys.stderr)
+
+
+def ray_workers(address: str | None) -> "RayWorkers | None":
+    """Who works on a cluster; without an address, nobody.
+
+    Raises:
+        UserError: Ray is not installed.
+    """
+    if address is None:
+        return None
+    with jobs.needing("ray"):
+        from seq2seq.distributed.ray_workers import RayWorkers
+    return RayWorkers(address)

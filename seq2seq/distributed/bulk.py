@@ -1,0 +1,230 @@
+"""Translate files in shards of lines, here or by workers of a cluster; a job begun anew goes on from whole shards.
+
+A shard holds as many lines as `Translator.stream` takes at a time, or a multiple, so that cutting a file changes no
+line's translation. An output has its input's name and a line for every line of it. What it was made of, and its digest,
+are written down beside it, in the output folder's .finished/; its shards are in .parts/ until then.
+"""
+
+import glob
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from filelock import FileLock, Timeout
+
+from seq2seq.errors import UnfinishedError, UserError
+from seq2seq.files import read_lines
+from seq2seq.text.cache import digest_files
+from seq2seq.text.pieces import piece
+from seq2seq.translator import CHUNK_LINES, Translator
+
+if TYPE_CHECKING:
+    from seq2seq.distributed.ray_workers import RayWorkers
+
+SHARD = 2 * CHUNK_LINES  # lines
+_FINISHED, _PARTS, _LINES = ".finished", ".parts", "lines"
+
+
+@dataclass(frozen=True)
+class BulkJob:
+    """Which model translates, how, and on what."""
+
+    models: tuple[Path, ...]
+    fingerprint: str  # of the models' files
+    settings: dict[str, Any]  # of the search, where they are not the model's
+    device: str
+    threads: int | None  # of each translator, on CPUs; None: as many as PyTorch chooses
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """One shard of a file."""
+
+    source: Path
+    start: int  # byte at which it begins
+    first_line: int
+    lines: int  # at most
+    piece: Path
+
+
+@dataclass(frozen=True)
+class BulkFile:
+    """One file."""
+
+    source: Path
+    target: Path
+    made_of: dict[str, Any]
+    starts: tuple[int, ...]  # bytes at which its shards begin
+
+    @property
+    def parts(self) -> Path:
+        """Where its shards are."""
+        return self.target.parent / _PARTS / self.target.name
+
+    @property
+    def record(self) -> Path:
+        """Where it is written down that it is finished."""
+        return self.target.parent / _FINISHED / f"{self.target.name}.json"
+
+    def tasks(self) -> list[ShardTask]:
+        """Its shards; those of another model, text or settings are elsewhere."""
+        key = hashlib.blake2b(json.dumps([self.made_of, SHARD], sort_keys=True).encode(), digest_size=8).hexdigest()
+        return [
+            ShardTask(self.source, start, number * SHARD + 1, SHARD, self.parts / key / f"{number:06}")
+            for number, start in enumerate(self.starts)
+        ]
+
+    def is_finished(self) -> bool:
+        """Tell whether the output is there.
+
+        Raises:
+            UserError: an output is there that is not this job's.
+        """
+        if not self.target.exists():
+            return False
+        try:
+            record = json.loads(self.record.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            record = None
+        if record != {"made_of": self.made_of, "output": digest_files([self.target])[0]}:
+            raise UserError(
+                f"{self.target} is no translation of this input by this model with these settings: "
+                "choose another --output, or remove it"
+            )
+        return True
+
+    def finish(self) -> None:
+        """Join the shards."""
+        draft = self.target.with_name(f".{self.target.name}.draft")
+        with draft.open("wb") as out:
+            for task in self.tasks():
+                with (task.piece / _LINES).open("rb") as part:
+                    shutil.copyfileobj(part, out)
+        record = {"made_of": self.made_of, "output": digest_files([draft])[0]}
+        self.record.write_text(json.dumps(record), encoding="utf-8")
+        draft.replace(self.target)  # finished is what has a record and is there
+        self.remove_parts()
+
+    def remove_parts(self) -> None:
+        """Remove the shards."""
+        shutil.rmtree(self.parts, ignore_errors=True)
+
+
+@contextmanager
+def claim(output: Path) -> Iterator[None]:
+    """Make the folder and keep other jobs out of it.
+
+    Raises:
+        UserError: it cannot be written, or another job is at work in it.
+    """
+    try:
+        for name in (_FINISHED, _PARTS):
+            (output / name).mkdir(parents=True, exist_ok=True)
+        with FileLock(output / _PARTS / "lock", timeout=0):
+            yield
+    except Timeout as error:
+        raise UserError(f"--output {output}: another job is at work there") from error
+    except OSError as error:
+        raise UnfinishedError(
+            f"--output {output} cannot be written ({error.strerror or error}): "
+            "the same command goes on from what is done"
+        ) from error
+
+
+def find_files(patterns: Sequence[str], output: Path, job: BulkJob) -> tuple[list[BulkFile], int]:
+    """What is to be translated, and how many files are finished.
+
+    Raises:
+        UserError: a pattern matches no file, a file cannot be read, two files have one name, or an output is there that
+            is not this job's.
+    """
+    sources: dict[str, Path] = {}
+    for pattern in patterns:
+        found = [path for path in map(Path, sorted(glob.glob(pattern, recursive=True))) if path.is_file()]
+        if not found:
+            raise UserError(f"--input {pattern} matches no file")
+        for path in found:
+            if sources.setdefault(path.name, path).resolve() != path.resolve():
+                raise UserError(f"{sources[path.name]} and {path} would have one output: give them different names")
+    files = []
+    for name, source in sources.items():
+        digest, starts = _survey(source)
+        made_of = {"model": job.fingerprint, "input": digest, **job.settings}
+        file = BulkFile(source.resolve(), output.resolve() / name, made_of, starts)
+        if file.is_finished():
+            file.remove_parts()
+        else:
+            files.append(file)
+    return files, len(sources) - len(files)
+
+
+def _survey(source: Path) -> tuple[str, tuple[int, ...]]:
+    """A file's digest, and the bytes at which its shards begin."""
+    digest, starts, size = hashlib.blake2b(digest_size=16), [], 0
+    try:
+        with source.open("rb") as file:
+            for number, line in enumerate(file):
+                if number % SHARD == 0:
+                    starts.append(size)
+                size += len(line)
+                digest.update(line)
+    except OSError as error:
+        raise UserError(f"{source} cannot be read: {error.strerror}") from error
+    return digest.hexdigest(), tuple(starts)
+
+
+class ShardTranslator:
+    """Translates shards with a translator that it loads once."""
+
+    def __init__(self, job: BulkJob) -> None:
+        if job.threads is not None:
+            torch.set_num_threads(job.threads)
+        self._translator = Translator.load(job.models, job.device)
+        self._settings = self._translator.settings(**job.settings)
+
+    def __call__(self, task: ShardTask) -> int:
+        """Translate one that is not there yet; gives how many lines it has.
+
+        Raises:
+            UserError: it is not UTF-8.
+        """
+
+        def build(draft: Path) -> int:
+            texts, count = islice(read_lines(task.source, task.start, task.first_line), task.lines), 0
+            with (draft / _LINES).open("w", encoding="utf-8", newline="\n") as out:
+                for best in self._translator.stream(texts, self._settings, first_line=task.first_line):
+                    out.write(best[0].text + "\n")
+                    count += 1
+            return count
+
+        return piece(task.piece, build)
+
+
+def bulk_translate(
+    job: BulkJob, files: Sequence[BulkFile], ray: "RayWorkers | None", workers: int
+) -> Iterator[tuple[BulkFile, int]]:
+    """Translate files here, or by so many workers on a cluster; every file when it is finished, and its lines.
+
+    Raises:
+        UserError: a file cannot be read or written.
+        UnfinishedError: the cluster failed.
+    """
+    tasks = (task for file in files for task in file.tasks())
+    make = partial(ShardTranslator, job)
+    if ray is None:
+        counts: Iterator[int] = map(make(), tasks)
+    else:
+        gpus = 1 if job.device.startswith("cuda") else 0
+        counts = ray.map_with(make, tasks, workers=workers, num_cpus=job.threads or 1, num_gpus=gpus)
+    for file in files:
+        total = sum(islice(counts, len(file.starts)))
+        file.finish()
+        yield file, total

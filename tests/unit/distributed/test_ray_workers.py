@@ -1,0 +1,121 @@
+"""On a Ray cluster, here one of this machine, the results are those of one process."""
+
+import operator
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from seq2seq.cli import app
+from seq2seq.cli_bulk import ray_workers
+from seq2seq.config import DataConfig, TokenizerConfig
+from seq2seq.distributed import bulk
+from seq2seq.errors import UnfinishedError, UserError
+from seq2seq.evaluation.overlap import OverlapIndex
+from seq2seq.files import count_lines
+from seq2seq.text import shards
+from seq2seq.text.prepare import prepare_folder
+
+if TYPE_CHECKING:
+    from seq2seq.distributed.ray_workers import RayWorkers
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, of many kinds
+
+
+def test_results_come_in_order(workers: "RayWorkers"):
+    assert workers.size == 2
+    assert list(workers.map(operator.neg, range(5))) == [0, -1, -2, -3, -4]
+    assert list(workers.map(operator.neg, [])) == []
+
+
+def test_a_mistake_is_one_line_and_a_failure_can_be_gone_on_from(
+    workers: "RayWorkers", tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    (tmp_path / "a").write_bytes(b"x\n\xff\n")
+    with pytest.raises(UserError, match=r"a:2: byte 1 \(0xff\) is not UTF-8"):
+        list(workers.map(count_lines, [tmp_path / "a"]))
+    told = r"^the Ray job failed \(FileNotFoundError: .*nowhere'\): the same command goes on from what is done$"
+    with pytest.raises(UnfinishedError) as failed:
+        list(workers.map(os.remove, [tmp_path / "nowhere"]))
+    assert re.match(told, str(failed.value))
+    assert "Traceback" in failed.value.__notes__[0]  # for --debug
+    assert capfd.readouterr().err == ""
+
+
+def test_preparation_gives_the_bytes_of_one_process(
+    workers: "RayWorkers", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(shards, "SHARD", 100)
+    pairs = [(f"line {i} of {i % 7}", f"línea {i} de {i % 7}") for i in range(250)]
+    for name, some in (("a", pairs), ("b", [*pairs[200:], ("", "x"), *((f"{s}!", t) for s, t in pairs[:40])])):
+        (tmp_path / f"{name}.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in some))
+    data = DataConfig(root=str(tmp_path), train=["a.tsv", "b.tsv"], held_out=10)
+    found = []
+    for name, who in (("here", None), ("ray", workers)):
+        monkeypatch.setenv("SEQ2SEQ_CACHE", str(tmp_path / name))
+        folder = prepare_folder(data, TokenizerConfig(vocab_size=300), 1, OverlapIndex, who)
+        found.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert found[0] == found[1]
+    assert b'"duplicate": 50' in found[0]["report.json"]
+
+
+def test_bulk_translation_by_actors_is_that_of_one_process(workers: "RayWorkers", tmp_path: Path, bundle_folder: Path):
+    texts = {
+        "a": ["The cat sees 1.", "", "A dog.", "El gato ve la leche.", "Ella has."],
+        "b": [],
+        "c": ["A blue ball."],
+    }
+    for name, lines in texts.items():
+        (tmp_path / f"{name}.en").write_text("".join(f"{line}\n" for line in lines))
+    patterns, outputs = [str(tmp_path / "*.en")], []
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(bulk, "SHARD", 2)
+        for name, who in (("here", None), ("ray", workers)):
+            job = bulk.BulkJob((bundle_folder,), "same", {"beam": 2}, "cpu", 1)
+            with bulk.claim(tmp_path / name):
+                files, _ = bulk.find_files(patterns, tmp_path / name, job)
+                counts = [(file.target.name, count) for file, count in bulk.bulk_translate(job, files, who, 1)]
+                assert counts == [("a.en", 5), ("b.en", 0), ("c.en", 1)]
+                assert bulk.find_files(patterns, tmp_path / name, job) == ([], 3)
+            outputs.append([(tmp_path / name / f"{i}.en").read_bytes() for i in "abc"])
+    assert outputs[0] == outputs[1]
+    assert outputs[0][0].count(b"\n") == 5
+
+
+def test_no_cluster_at_an_address_is_one_line(monkeypatch: pytest.MonkeyPatch):
+    ray = pytest.importorskip("ray", reason="the extra ray is not installed")
+
+    def refuse(**_: object) -> None:
+        raise ConnectionError("Please specify.\nCould not find any running Ray instance.\n")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", refuse)
+    found: Any = ray_workers("auto")
+    with pytest.raises(UserError, match=r"--ray auto: no Ray cluster there \(Could not .*\); try --ray local"):
+        found.__enter__()
+
+
+def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "seq2seq.distributed.ray_workers", raising=False)
+    assert ray_workers(None) is None
+    with pytest.raises(UserError, match=r"^this needs the package ray: pip install 'seq2seq\[ray\]'$"):
+        ray_workers("local")
+
+
+def test_the_commands_work_on_a_cluster(workers: "RayWorkers", run, tmp_path: Path, bundle_folder: Path):
+    (tmp_path / "mono.en").write_text("The cat sees.\n\nA dog.\n")
+    given = ("--model", bundle_folder, "--input", tmp_path / "mono.en", "--output", tmp_path / "out", "--ray", "auto")
+    status, _, err = run("bulk-translate", *given, command=(), application=app)
+    assert status == 0, err
+    assert (tmp_path / "out" / "mono.en").read_text().count("\n") == 3
+    text = "".join(f"Sentence {i} of {i % 9}.\tFrase {i} de {i % 9}.\n" for i in range(200))
+    (tmp_path / "train.tsv").write_text(text)
+    settings = ("data=files", f"data.root={tmp_path}", "data.train=[train.tsv]", "data.held_out=10")
+    settings = (*settings, f"init={bundle_folder}", f"data.cache={tmp_path / 'cache'}", "--ray", "auto")
+    status, out, err = run("prepare", *settings, command=(), application=app)
+    assert status == 0, err
+    assert "pairs: train 180, validation 10, held_out 10" in out

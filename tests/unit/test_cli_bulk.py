@@ -1,0 +1,129 @@
+"""Bulk translation, as a user asks for it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from filelock import FileLock
+
+from seq2seq.cli import app
+from seq2seq.distributed import bulk
+
+TEXTS = [f"The cat {verb} {thing} {i}." for i in range(2) for verb in ("sees", "has") for thing in ("milk", "a ball")]
+
+
+@pytest.fixture
+def mono(tmp_path: Path) -> Path:
+    folder = tmp_path / "mono"
+    folder.mkdir()
+    for name, lines in (("a.en", TEXTS[:5]), ("b.en", ["", *TEXTS[5:8]]), ("c.en", [])):
+        (folder / name).write_text("".join(f"{line}\n" for line in lines))
+    return folder
+
+
+@pytest.fixture
+def translate(run, bundle_folder: Path, mono: Path):
+    threads = torch.get_num_threads()
+
+    def call(*more: object):
+        given = ("--model", bundle_folder, "--input", mono / "*.en", "--output", mono.parent / "out", "--device", "cpu")
+        return run("bulk-translate", *given, "--threads", 1, *more, command=(), application=app)
+
+    yield call
+    torch.set_num_threads(threads)
+
+
+def tree(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_it_is_the_translation_of_each_file_and_finished_files_are_skipped(run, translate, mono: Path):
+    status, _, err = translate()
+    assert status == 0, err
+    out = mono.parent / "out"
+    for name in ("a.en", "b.en", "c.en"):
+        status, alone, _ = run("--input", mono / name)
+        assert (out / name).read_text() == alone
+    names = ["a.en", "b.en", "c.en"]
+    assert tree(out) == [*(f".finished/{name}.json" for name in names), ".parts/lock", *names]
+    (out / "b.en").unlink()
+    times = (out / "a.en").stat().st_mtime_ns
+    status, _, err = translate()
+    assert status == 0
+    assert "2 of 3 files are finished" in err
+    assert "b.en: 4 lines" in err
+    assert (out / "a.en").stat().st_mtime_ns == times
+
+
+def test_a_job_killed_after_any_shard_goes_on_from_it(translate, mono: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(bulk, "SHARD", 2)
+    assert translate("--output", mono.parent / "straight")[0] == 0
+    done: list[int] = []
+    make: Callable[..., Any] = bulk.piece
+
+    class Killed(BaseException):
+        pass
+
+    def killing(folder: Path, build: Callable[[Path], Any]) -> Any:
+        def counting(draft: Path) -> Any:
+            value = build(draft)
+            done.append(value)
+            return value
+
+        before = len(done)
+        value = make(folder, counting)
+        if len(done) > before:
+            raise Killed
+        return value
+
+    monkeypatch.setattr(bulk, "piece", killing)
+    for kills in range(5):
+        assert len(done) == kills
+        with pytest.raises(Killed):
+            translate()
+    assert translate()[0] == 0
+    assert done == [2, 2, 1, 2, 2]
+    for name in ("a.en", "b.en", "c.en"):
+        assert (mono.parent / "out" / name).read_bytes() == (mono.parent / "straight" / name).read_bytes()
+    assert tree(mono.parent / "out") == tree(mono.parent / "straight")
+
+
+def test_samples_do_not_depend_on_shards(translate, mono: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in ("whole", "cut"):
+        status, _, err = translate("--sampling", "--beam", 1, "--seed", 3, "--output", mono.parent / name)
+        assert status == 0, err
+        monkeypatch.setattr(bulk, "SHARD", 2)
+    assert (mono.parent / "whole" / "a.en").read_bytes() == (mono.parent / "cut" / "a.en").read_bytes()
+
+
+def test_what_another_job_wrote_is_not_taken_for_finished(translate, mono: Path):
+    assert translate()[0] == 0
+    told = "a.en is no translation of this input by this model with these settings: choose another --output"
+    assert told in translate("--beam", 1)[2]
+    (mono / "a.en").write_text("Another text.\n")
+    assert told in translate()[2]
+
+
+def test_bad_input_is_refused_in_one_line(translate, mono: Path):
+    assert "error: --workers 2 needs --ray" in translate("--workers", 2)[2]
+    assert "search.top_p=-1.0 must be in (0, 1]" in translate("--top-p", -1)[2]
+    assert "nothing.* matches no file" in translate("--input", mono / "nothing.*")[2]
+    (mono / "b.en").write_bytes(b"good\nb\xe9d\n")
+    assert "b.en:2: byte 2 (0xe9) is not UTF-8" in translate()[2]
+    (mono.parent / "a.en").write_text("x\n")
+    assert "would have one output" in translate("--input", mono.parent / "a.en")[2]
+    with FileLock(mono.parent / "out" / ".parts" / "lock"):
+        assert "out: another job is at work there" in translate()[2]
+    assert "a.en cannot be written (" in translate("--output", mono.parent / "a.en")[2]
+
+
+def test_a_full_disk_can_be_gone_on_from(translate, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bulk, "piece", full)
+        assert "cannot be written (No space left on device): the same command goes on" in translate()[2]
+    assert translate()[0] == 0
