@@ -1,10 +1,14 @@
 """Fixtures of all tests."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # the cores are taken by as many tests
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A busy machine is no failure, and what failed once must fail again.
 settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
