@@ -49,7 +49,13 @@ class Job:
 
         wanted = (Text(text, self.prefix, self.phrases) for text in texts)
         return self.translator.stream(
-            wanted, self.settings, n_best=self.n_best, banned=self.banned, glossary=self.glossary, **options
+            wanted,
+            self.settings,
+            n_best=self.n_best,
+            banned=self.banned,
+            glossary=self.glossary,
+            align=self.as_json and self.translator.can_score,
+            **options,
         )
 
 
@@ -224,10 +230,9 @@ def show(job: Job, number: int, source: str, best: "Sequence[Translation]") -> I
         plain: list[dict[str, Any]] = [
             {"translation": one.text, "score": one.score, "normalised_score": one.normalised_score} for one in best
         ]
-        if job.translator.can_score:
-            readings = job.translator.score([source] * len(best), [one.text for one in best], align=True)
-            for one, reading in zip(plain, readings, strict=True):
-                one["alignment"] = reading.alignment
+        for one, translation in zip(plain, best, strict=True):
+            if translation.alignment is not None:
+                one["alignment"] = translation.alignment
         yield json.dumps({"line": number, "source": source, **plain[0], "n_best": plain}, ensure_ascii=False)
     elif job.n_best > 1:
         yield from (f"{number} ||| {one.text} ||| {one.normalised_score:.4f}" for one in best)

@@ -2,62 +2,38 @@
 
 import dataclasses
 import itertools
-import logging
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
 from seq2seq.bundle import load_bundle
 from seq2seq.config import SearchConfig
 from seq2seq.device import choose_device
-from seq2seq.engine import EncoderDecoder, Engine, Forced, Source, require_one_kind
+from seq2seq.engine import EncoderDecoder, Engine, Source, require_one_kind
 from seq2seq.errors import UserError
-from seq2seq.evaluation.mbr import minimum_bayes_risk
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.search.step import Hypothesis
 from seq2seq.text.glossary import Glossary
-from seq2seq.text.segments import split_text
 from seq2seq.text.tokenizer import Tokenizer
-from seq2seq.text.words import align_words
+from seq2seq.translation import (
+    MAX_SOURCE_TOKENS,
+    Piece,
+    Reading,
+    Spelt,
+    Text,
+    Translation,
+    encode_phrases,
+    join,
+    least_risky,
+    make_pieces,
+    make_reading,
+)
 
-MAX_SOURCE_TOKENS = 200  # longer texts are translated in pieces
+__all__ = ["CHUNK_LINES", "MAX_SOURCE_TOKENS", "Reading", "SearchEngine", "Text", "Translation", "Translator"]
+
 CHUNK_LINES = 2048  # lines that `stream` sorts and translates together
-
-log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One translation of one text."""
-
-    text: str
-    score: float  # sum of log-probabilities, EOS included (nats)
-    normalised_score: float  # score / length^α, length counting EOS (nats)
-    tokens: list[str]  # subword pieces
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What the model thinks of a given translation."""
-
-    score: float  # sum of log-probabilities, EOS included (nats)
-    normalised_score: float  # score / length^α, length counting EOS (nats)
-    tokens: list[str]  # subword pieces, </s> last
-    log_probs: list[float]  # of each (nats)
-    alignment: list[tuple[int, int]] | None  # source word, target word, from 0; None: not asked for
-
-
-@dataclass(frozen=True)
-class Text:
-    """A text to translate, and what its translation has to look like."""
-
-    text: str
-    prefix: str = ""  # that the translation begins with
-    phrases: Sequence[str] = ()  # that must appear in it
 
 
 @runtime_checkable
@@ -73,18 +49,6 @@ class SearchEngine(Protocol):
     ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
         """Search the n best of every source; yields (source index, hypotheses) by batch; see `Engine.search`."""
         ...
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """A text, or a part of one that is too long, as the model sees it."""
-
-    text_index: int
-    source: Source
-    is_first: bool = True  # of its text
-
-
-_Spelt = tuple[Hypothesis, str]  # with its text
 
 
 class Translator:
@@ -178,7 +142,8 @@ class Translator:
             UserError: a setting is unknown or out of range, texts is a single string, no translation is as it has to
                 be, or one text alone exceeds the memory.
         """
-        return [best[0].text for best in self.translate_nbest(texts, 1, banned=banned, glossary=glossary, **changes)]
+        wanted: dict[str, Any] = {"banned": banned, "glossary": glossary, **changes}
+        return [best[0].text for best in self.translate_nbest(texts, 1, **wanted)]
 
     def translate_nbest(
         self,
@@ -187,20 +152,22 @@ class Translator:
         *,
         banned: Sequence[str] = (),
         glossary: Glossary | None = None,
+        align: bool = False,
         **changes: int | float | None,
     ) -> list[list[Translation]]:
         """Give the n best translations of every text, best first; fewer where the model has fewer, always one.
 
-        With sampling they are n samples. The arguments are those of `translate`. Of a text that is split, the i-th
-        joins the i-th of every piece.
+        With sampling they are n samples. The arguments are those of `translate`; with align every translation has its
+        alignment, as `score` finds it. Of a text that is split, the i-th joins the i-th of every piece.
 
         Raises:
-            UserError: as `translate`, or n_best is not between 1 and the beam.
+            UserError: as `translate`, n_best is not between 1 and the beam, or this engine cannot align.
         """
         if isinstance(texts, str):
             raise UserError(f"texts is one string ({texts[:20]!r}…): give a list of them, [text]")
         settings = self.settings(**changes)
-        return list(self.stream(texts, settings, n_best=n_best, banned=banned, glossary=glossary, chunk=len(texts)))
+        wanted: dict[str, Any] = {"banned": banned, "glossary": glossary, "align": align}
+        return list(self.stream(texts, settings, n_best=n_best, chunk=len(texts), **wanted))
 
     def stream(
         self,
@@ -210,6 +177,7 @@ class Translator:
         n_best: int = 1,
         banned: Sequence[str] = (),
         glossary: Glossary | None = None,
+        align: bool = False,
         chunk: int = CHUNK_LINES,
         first_line: int = 1,
         on_progress: Callable[[int], object] | None = None,
@@ -224,20 +192,21 @@ class Translator:
             name = "n_best" if n_best >= settings.mbr else "mbr"
             raise UserError(f"{name}={candidates} needs a beam of at least as many (beam={settings.beam}), or sampling")
         require_one_kind(settings, has_phrases=glossary is not None)
-        not_wanted = [*self._encode_phrases(banned), *([symbol] for symbol in self.tokenizer.user_symbols.values())]
+        not_wanted = [*encode_phrases(banned, self.tokenizer)]
+        not_wanted += [[symbol] for symbol in self.tokenizer.user_symbols.values()]
         texts = iter(texts)
         while lines := list(itertools.islice(texts, chunk)):
-            pieces = self._pieces(lines, first_line, glossary)
+            pieces = make_pieces(lines, self.tokenizer, first_line, glossary)
             if on_progress is not None:
                 on_progress(len(lines) - sum(piece.is_first for piece in pieces))  # texts without words are done
-            parts: list[list[list[_Spelt]]] = [[] for _ in lines]
+            parts: list[list[list[Spelt]]] = [[] for _ in lines]
             found = self._search(pieces, settings, candidates, not_wanted, on_progress)
             spelt = iter(self.tokenizer.decode([one.ids for hypotheses in found for one in hypotheses]))
             for piece, hypotheses in zip(pieces, found, strict=True):
                 parts[piece.text_index].append([(one, next(spelt)) for one in hypotheses])
-            for part in parts:
-                joined = self._join(part, settings.length_penalty)
-                yield (_least_risky(joined) if settings.mbr else joined)[:n_best]
+            joined = [join(part, self.tokenizer, settings.length_penalty) for part in parts]
+            best = [(least_risky(one) if settings.mbr else one)[:n_best] for one in joined]
+            yield from self._aligned(lines, best, settings) if align else best
             first_line += len(lines)
 
     @property
@@ -267,7 +236,8 @@ class Translator:
         src, tgt = self.tokenizer.encode(sources), self.tokenizer.encode(translations)
         readings: dict[int, Reading] = {}
         for batch in self._engine.force(src, tgt, settings.batch_tokens, watch=align):
-            readings |= {index: self._reading(src[index], tgt[index], forced, settings) for index, forced in batch}
+            for index, forced in batch:
+                readings[index] = make_reading(src[index], tgt[index], forced, self.tokenizer, settings.length_penalty)
         return [readings[index] for index in range(len(sources))]
 
     def settings(self, **changes: int | float | None) -> SearchConfig:
@@ -287,7 +257,7 @@ class Translator:
 
     def _search(
         self,
-        pieces: list[_Piece],
+        pieces: list[Piece],
         settings: SearchConfig,
         n_best: int,
         banned: list[list[int]],
@@ -301,74 +271,16 @@ class Translator:
                 on_progress(sum(pieces[index].is_first for index, _ in batch))
         return found
 
-    def _pieces(self, texts: Sequence[str | Text], first_line: int, glossary: Glossary | None) -> list[_Piece]:
-        """Encode texts, long ones in several pieces; texts without a token have none."""
-        wants = [Text(text) if isinstance(text, str) else text for text in texts]
-        pieces = []
-        for index, (want, ids) in enumerate(
-            zip(wants, self.tokenizer.encode([want.text for want in wants]), strict=True)
-        ):
-            line, parts = first_line + index, [want.text]
-            if len(ids) > MAX_SOURCE_TOKENS:
-                parts = split_text(" ".join(want.text.split()), MAX_SOURCE_TOKENS, self._lengths)
-                if want.phrases:
-                    raise UserError(
-                        f"line {line} has {len(ids)} tokens: too many for a text with phrases to appear in it"
-                    )
-                log.warning(
-                    "line %d has %d tokens, more than %d: translated in %d pieces",
-                    *(line, len(ids), MAX_SOURCE_TOKENS, len(parts)),
-                )
-            for part, (text, part_ids) in enumerate(zip(parts, self.tokenizer.encode(parts), strict=True)):
-                if part_ids:
-                    pieces.append(_Piece(index, self._source(want, text, part_ids, glossary, (line, part)), part == 0))
-        return pieces
-
-    def _source(
-        self, want: Text, text: str, ids: list[int], glossary: Glossary | None, place: tuple[int, int]
-    ) -> Source:
-        line, part = place
-        phrases = [*want.phrases, *(glossary.translations(text) if glossary else ())]
-        (prefix,) = self.tokenizer.encode([want.prefix if part == 0 else ""])
-        return Source(ids, prefix, self._encode_phrases(phrases), key=(line << 16) + part)
-
-    def _encode_phrases(self, phrases: Sequence[str]) -> list[list[int]]:
-        encoded = self.tokenizer.encode(list(phrases))
-        for phrase, ids in zip(phrases, encoded, strict=True):
-            if not ids:
-                raise UserError(f"the phrase {phrase!r} is empty: leave it out, or give words")
-        return encoded
-
-    def _lengths(self, texts: Sequence[str]) -> list[int]:
-        return [len(ids) for ids in self.tokenizer.encode(texts)]
-
-    def _reading(self, src: list[int], tgt: list[int], forced: Forced, settings: SearchConfig) -> Reading:
-        score, tokens = math.fsum(forced.log_probs), [*self.tokenizer.tokens(tgt), "</s>"]
-        alignment = None
-        if forced.attention is not None:
-            alignment = align_words(self.tokenizer.tokens(src), self.tokenizer.tokens(tgt), forced.attention.tolist())
-        normalised = score / len(tokens) ** settings.length_penalty
-        return Reading(score, normalised, tokens, forced.log_probs, alignment)
-
-    def _join(self, parts: list[list[_Spelt]], alpha: float) -> list[Translation]:
-        """Make translations of hypotheses; of several pieces, the i-th best belong together."""
-        if not parts:
-            return [Translation("", 0.0, 0.0, [])]
-        translations = []
-        for rank in range(max(len(part) for part in parts)):
-            chosen = [part[min(rank, len(part) - 1)] for part in parts]
-            score = sum(hypothesis.score for hypothesis, _ in chosen)
-            normalised = chosen[0][0].normalised_score
-            if len(chosen) > 1:
-                normalised = score / sum(len(hypothesis.ids) + 1 for hypothesis, _ in chosen) ** alpha
-            tokens = [token for hypothesis, _ in chosen for token in self.tokenizer.tokens(hypothesis.ids)]
-            text = " ".join(text for _, text in chosen if text)
-            translations.append(Translation(text, score, normalised, tokens))
-        return translations
-
-
-def _least_risky(candidates: list[Translation]) -> list[Translation]:
-    """Order candidates by what their chrF against all others comes to on average (minimum Bayes risk)."""
-    _, utilities = minimum_bayes_risk([candidate.text for candidate in candidates])
-    order = sorted(range(len(candidates)), key=lambda index: utilities[index], reverse=True)
-    return [candidates[index] for index in order]
+    def _aligned(
+        self, texts: Sequence[str | Text], found: list[list[Translation]], settings: SearchConfig
+    ) -> list[list[Translation]]:
+        """Add their alignments to all translations of all texts, computed in batches."""
+        sources = [text if isinstance(text, str) else text.text for text in texts]
+        readings = self.score(
+            [source for source, best in zip(sources, found, strict=True) for _ in best],
+            [one.text for best in found for one in best],
+            align=True,
+            batch_tokens=settings.batch_tokens,
+        )
+        alignments = iter(reading.alignment for reading in readings)
+        return [[dataclasses.replace(one, alignment=next(alignments)) for one in best] for best in found]

@@ -70,7 +70,9 @@ def test_several_models_are_an_ensemble(run, bundle_folder, translator):
     assert out.split("\n")[:-1] == translator.translate(LINES)
 
 
-def test_json_tells_which_words_belong_together(run):
+def test_json_tells_which_words_belong_together(run, translator, monkeypatch):
+    calls, score = [], Translator.score
+    monkeypatch.setattr(Translator, "score", lambda *given, **more: calls.append(given) or score(*given, **more))
     _, out, _ = run("--json", "--n-best", "2", stdin="\n".join(LINES).encode())
     objects = [json.loads(line) for line in out.splitlines()]
     for one in objects:
@@ -80,6 +82,9 @@ def test_json_tells_which_words_belong_together(run):
             assert all(0 <= word < len(one["source"].split()) for word, _ in hypothesis["alignment"])
     assert objects[0]["alignment"] == objects[0]["n_best"][0]["alignment"]
     assert objects[1]["alignment"] == []
+    assert len(calls) == 1  # for all lines together
+    found = translator.translate_nbest(LINES, 2, align=True)
+    assert [one["alignment"] for one in objects] == [[list(pair) for pair in best[0].alignment] for best in found]
 
 
 def test_a_conversation_answers_line_by_line(run, translator):

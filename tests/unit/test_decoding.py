@@ -154,6 +154,41 @@ def test_scores_equal_a_token_by_token_reading(translator):
     assert translator.score(TEXTS[:1], targets[:1])[0].alignment is None
 
 
+def test_alignments_come_in_batches_and_are_those_of_one_by_one(translator, monkeypatch):
+    sizes, force = [], Engine._force
+
+    def counting(self, sources, *rest):
+        sizes.append(len(sources))
+        return force(self, sources, *rest)
+
+    monkeypatch.setattr(Engine, "_force", counting)
+    texts = [*TEXTS, "", Text("A dog.", prefix="El gato ve")]
+    found = translator.translate_nbest(texts, 2, align=True)
+    assert sum(sizes) == sum(map(len, found)) > len(texts)
+    assert len(sizes) == 2  # of at most the bundle's batch_tokens
+    small = translator.translate_nbest(texts, 2, align=True, batch_tokens=60)
+    assert len(sizes) > 4
+    for text, best, same in zip(texts, found, small, strict=True):
+        source = text.text if isinstance(text, Text) else text
+        alone = [translator.score([source], [one.text], align=True)[0].alignment for one in best]
+        assert [one.alignment for one in best] == [one.alignment for one in same] == alone
+    assert found[5][0].alignment == []
+    assert len({tuple(one.alignment) for best in found for one in best}) > 3
+    assert translator.translate_nbest(texts, 1)[0][0].alignment is None
+
+
+def test_an_engine_that_only_searches_cannot_align(translator):
+    class Searcher:
+        def search(self, sources, settings, n_best, banned=()):
+            return translator._engine.search(sources, settings, n_best, banned)
+
+    searcher = Translator(Searcher(), translator.tokenizer, search=translator.search)
+    assert searcher.translate(TEXTS) == translator.translate(TEXTS)
+    assert not searcher.can_score
+    with pytest.raises(UserError, match="cannot score given translations: use the pytorch engine"):
+        searcher.translate_nbest(TEXTS, 1, align=True)
+
+
 def test_lists_to_score_must_be_equally_long(translator):
     with pytest.raises(UserError, match="5 sources but 1 translations: give one for each"):
         translator.score(TEXTS, ["hola"])

@@ -1,0 +1,147 @@
+"""What goes into a translator and what comes out: texts, the pieces that a model sees of them, and translations.
+
+Knows no model and no search.
+"""
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seq2seq.engine import Forced, Source
+from seq2seq.errors import UserError
+from seq2seq.evaluation.mbr import minimum_bayes_risk
+from seq2seq.search.step import Hypothesis
+from seq2seq.text.glossary import Glossary
+from seq2seq.text.segments import split_text
+from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.words import align_words
+
+MAX_SOURCE_TOKENS = 200  # longer texts are translated in pieces
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text to translate, and what its translation has to look like."""
+
+    text: str
+    prefix: str = ""  # that the translation begins with
+    phrases: Sequence[str] = ()  # that must appear in it
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of one text."""
+
+    text: str
+    score: float  # sum of log-probabilities, EOS included (nats)
+    normalised_score: float  # score / length^α, length counting EOS (nats)
+    tokens: list[str]  # subword pieces
+    alignment: list[tuple[int, int]] | None = None  # source word, target word, from 0; None: not asked for
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the model thinks of a given translation."""
+
+    score: float  # sum of log-probabilities, EOS included (nats)
+    normalised_score: float  # score / length^α, length counting EOS (nats)
+    tokens: list[str]  # subword pieces, </s> last
+    log_probs: list[float]  # of each (nats)
+    alignment: list[tuple[int, int]] | None  # source word, target word, from 0; None: not asked for
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A text, or a part of one that is too long, as the model sees it."""
+
+    text_index: int
+    source: Source
+    is_first: bool = True  # of its text
+
+
+Spelt = tuple[Hypothesis, str]  # with its text
+
+
+def make_pieces(
+    texts: Sequence[str | Text], tokenizer: Tokenizer, first_line: int, glossary: Glossary | None
+) -> list[Piece]:
+    """Encode texts, long ones in several pieces; texts without a token have none.
+
+    first_line is the number of the first text, by which warnings name it and samples are drawn.
+
+    Raises:
+        UserError: a phrase is empty, or is to appear in a text that is too long for it.
+    """
+    wants = [Text(text) if isinstance(text, str) else text for text in texts]
+    pieces = []
+    for index, (want, ids) in enumerate(zip(wants, tokenizer.encode([want.text for want in wants]), strict=True)):
+        line, parts = first_line + index, [want.text]
+        if len(ids) > MAX_SOURCE_TOKENS:
+            parts = split_text(
+                " ".join(want.text.split()),
+                MAX_SOURCE_TOKENS,
+                lambda some: [len(one) for one in tokenizer.encode(some)],
+            )
+            if want.phrases:
+                raise UserError(f"line {line} has {len(ids)} tokens: too many for a text with phrases to appear in it")
+            log.warning(
+                "line %d has %d tokens, more than %d: translated in %d pieces",
+                *(line, len(ids), MAX_SOURCE_TOKENS, len(parts)),
+            )
+        for part, (text, part_ids) in enumerate(zip(parts, tokenizer.encode(parts), strict=True)):
+            if part_ids:
+                phrases = [*want.phrases, *(glossary.translations(text) if glossary else ())]
+                (prefix,) = tokenizer.encode([want.prefix if part == 0 else ""])
+                key = (line << 16) + part
+                source = Source(part_ids, prefix, encode_phrases(phrases, tokenizer), key=key)
+                pieces.append(Piece(index, source, part == 0))
+    return pieces
+
+
+def encode_phrases(phrases: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
+    """The ids of each phrase.
+
+    Raises:
+        UserError: one is empty.
+    """
+    encoded = tokenizer.encode(list(phrases))
+    for phrase, ids in zip(phrases, encoded, strict=True):
+        if not ids:
+            raise UserError(f"the phrase {phrase!r} is empty: leave it out, or give words")
+    return encoded
+
+
+def join(parts: Sequence[Sequence[Spelt]], tokenizer: Tokenizer, alpha: float) -> list[Translation]:
+    """Make a text's translations of its pieces' hypotheses; of several pieces, the i-th best belong together."""
+    if not parts:
+        return [Translation("", 0.0, 0.0, [])]
+    translations = []
+    for rank in range(max(len(part) for part in parts)):
+        chosen = [part[min(rank, len(part) - 1)] for part in parts]
+        score = sum(hypothesis.score for hypothesis, _ in chosen)
+        normalised = chosen[0][0].normalised_score
+        if len(chosen) > 1:
+            normalised = score / sum(len(hypothesis.ids) + 1 for hypothesis, _ in chosen) ** alpha
+        tokens = [token for hypothesis, _ in chosen for token in tokenizer.tokens(hypothesis.ids)]
+        text = " ".join(text for _, text in chosen if text)
+        translations.append(Translation(text, score, normalised, tokens))
+    return translations
+
+
+def least_risky(candidates: Sequence[Translation]) -> list[Translation]:
+    """Order candidates by what their chrF against all others comes to on average (minimum Bayes risk)."""
+    _, utilities = minimum_bayes_risk([candidate.text for candidate in candidates])
+    order = sorted(range(len(candidates)), key=lambda index: utilities[index], reverse=True)
+    return [candidates[index] for index in order]
+
+
+def make_reading(src: Sequence[int], tgt: Sequence[int], forced: Forced, tokenizer: Tokenizer, alpha: float) -> Reading:
+    """Say what the model thinks of a translation, with words aligned if its attention was watched."""
+    score, tokens = math.fsum(forced.log_probs), [*tokenizer.tokens(tgt), "</s>"]
+    alignment = None
+    if forced.attention is not None:
+        alignment = align_words(tokenizer.tokens(src), tokenizer.tokens(tgt), forced.attention.tolist())
+    return Reading(score, score / len(tokens) ** alpha, tokens, forced.log_probs, alignment)
