@@ -23,6 +23,7 @@ from seq2seq.text.tokenizer import Tokenizer
 FORMAT_VERSION = 1  # raised when an older version could not read the folder
 WEIGHTS, CONFIG, TOKENIZER, CARD = "model.safetensors", "config.json", "tokenizer.model", "README.md"
 ARCHITECTURE = "seq2seq-transformer"
+_MAX_CONFIG = 1_000_000  # bytes
 
 
 @dataclass
@@ -88,6 +89,9 @@ def load_bundle(folder: Path) -> Bundle:
     tokenizer = Tokenizer.load(folder / TOKENIZER)
     if hashlib.sha256(tokenizer.model_bytes).hexdigest() != values["tokenizer_sha256"]:
         raise UserError(f"{folder / TOKENIZER} is not the tokenizer that this model was trained with")
+    if tokenizer.vocab_size != values["vocab_size"]:
+        told = f"vocab_size={values['vocab_size']}, {TOKENIZER} has {tokenizer.vocab_size} tokens"
+        raise UserError(f"{folder / CONFIG} is damaged: {told}")
     with torch.device("meta"):
         model = Transformer(config.model, values["vocab_size"])
     model.load_state_dict(_read_weights(folder / WEIGHTS, model.state_dict()), assign=True)
@@ -126,8 +130,12 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
 def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
     """config.json, checked: its plain values, and its settings as dataclasses."""
     try:
+        if path.stat().st_size > _MAX_CONFIG:
+            raise UserError(f"{path} has {path.stat().st_size:,} bytes: it is no configuration of this program")
         values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except UserError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
     if not isinstance(values, dict) or values.get("architecture") != ARCHITECTURE:
         raise UserError(f"{path} is not a model of this program: its architecture is not {ARCHITECTURE}")
@@ -151,8 +159,6 @@ def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
         model, search = model_config_from_plain(values["model"]), search_config_from_plain(values["search"])
     except UserError as error:
         raise UserError(f"{path} is damaged: {error}") from error
-    if max(model.num_encoder_layers, model.num_decoder_layers) > 1000:
-        raise UserError(f"{path} is damaged: more than 1000 layers")
     return values, BundleConfig(model, search, values["src_lang"], values["tgt_lang"])
 
 

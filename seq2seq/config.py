@@ -4,11 +4,14 @@
 """
 
 import dataclasses
+import math
+import re
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     NumberOrAuto = int
 else:
     NumberOrAuto = int | str
+_MAX_YAML = 1_000_000  # bytes
 
 
 def require(condition: bool, message: str) -> None:
@@ -48,6 +52,15 @@ def require_at_least(key: str, value: float | int, minimum: float | int) -> None
         UserError: value is below minimum.
     """
     require(value >= minimum, f"{key}={value} must be at least {minimum:g}")
+
+
+def require_at_most(key: str, value: float | int, maximum: float | int) -> None:
+    """Refuse a number above its maximum, before memory is taken for it.
+
+    Raises:
+        UserError: value is above maximum.
+    """
+    require(value <= maximum, f"{key}={value} must be at most {maximum}")
 
 
 @dataclass(kw_only=True)
@@ -155,6 +168,7 @@ class ModelConfig:
     def __post_init__(self) -> None:
         for key in ("d_model", "num_heads", "d_ff", "num_encoder_layers", "num_decoder_layers"):
             require_at_least(f"model.{key}", getattr(self, key), 1)
+            require_at_most(f"model.{key}", getattr(self, key), 1000 if key.endswith("layers") else 1 << 18)
         require(
             self.d_model % self.num_heads == 0,
             f"model.d_model={self.d_model} must be a multiple of model.num_heads={self.num_heads}",
@@ -202,6 +216,9 @@ class SearchConfig:
             require_at_least(f"search.{key}", getattr(self, key), 0)
         for key in ("beam", "max_length_offset", "groups", "repetition_penalty", "batch_tokens"):
             require_at_least(f"search.{key}", getattr(self, key), 1)
+        limits = {"beam": 1000, "mbr": 10_000, "max_length_ratio": 1000, "max_length_offset": 100_000}
+        for key, maximum in {**limits, "min_length": 100_000, "min_length_ratio": 1000, "batch_tokens": 10**9}.items():
+            require_at_most(f"search.{key}", getattr(self, key), maximum)
         require(
             self.beam % self.groups == 0,
             f"search.beam={self.beam} must be a multiple of search.groups={self.groups}",
@@ -293,6 +310,8 @@ class TrainerConfig:
     max_time: str | None = None  # days:hours:minutes:seconds of training, validation included
     validate_every: int = 1000  # updates
     checkpoint_every: int = 1000  # updates
+    checkpoint_minutes: float | None = None  # since the last checkpoint; null: only after so many updates
+    keep_last: int = 1  # checkpoints to go on from, besides training.keep_best
     log_every: int = 50  # updates
     progress_bar: bool = True  # when the standard error is a terminal
 
@@ -300,9 +319,14 @@ class TrainerConfig:
         require_choice("trainer.accelerator", self.accelerator, ("auto", "cpu", "gpu"))
         require_choice("trainer.strategy", self.strategy, ("auto", "ddp", "fsdp"))
         require_choice("trainer.precision", self.precision, ("auto", "32-true", "bf16-mixed"))
-        keys = ("devices", "num_nodes", "max_steps", "validate_every", "checkpoint_every", "log_every")
+        keys = ("devices", "num_nodes", "max_steps", "validate_every", "checkpoint_every", "keep_last", "log_every")
         for key in keys:
             require_at_least(f"trainer.{key}", getattr(self, key), 1)
+        if self.checkpoint_minutes is not None:
+            require(
+                0 < self.checkpoint_minutes < math.inf,
+                f"trainer.checkpoint_minutes={self.checkpoint_minutes} must be greater than 0 (or null)",
+            )
         self.duration()
 
     def duration(self) -> timedelta | None:
@@ -330,6 +354,7 @@ class Config:
     seed: int = 1
     resume: str | None = None  # a run's folder, to go on with it
     init: str | None = None  # a run's or bundle's folder whose weights, sizes and vocabulary training starts from
+    resume_lr: float | None = None  # on resume: the peak learning rate from here on, in training.learning_rate's place
     experiment_name: str = "run"
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
@@ -348,6 +373,18 @@ class Config:
             self.trainer.strategy != "fsdp" or self.training.lora_rank == 0,
             "trainer.strategy=fsdp trains whole weights: use trainer.strategy=ddp with training.lora_rank",
         )
+        for key in ("name", "experiment_name"):  # they become folders under runs/
+            value = getattr(self, key)
+            require(
+                value is None or (re.fullmatch(r"[^\W_][\w.+=,@ -]{0,199}", value) is not None and value != "latest"),
+                f"{key}={value!r:.60} cannot be a folder's name: use letters, digits and . _ - + = , @, "
+                "beginning with a letter or digit (and not latest)",
+            )
+        if self.resume_lr is not None:
+            require(
+                self.resume is not None, "resume_lr= changes a resumed run's learning rate: give resume=runs/NAME too"
+            )
+            require(0 < self.resume_lr < math.inf, f"resume_lr={self.resume_lr} must be greater than 0")
 
 
 def register_schema() -> None:
@@ -392,13 +429,36 @@ def load_config(folder: str, overrides: list[str], option: str = "resume=") -> C
     for group in ("data", "tokenizer", "model", "training", "search", "trainer", "experiment"):
         if any(override.startswith(f"{group}=") for override in overrides):
             raise UserError(f"{group}= cannot be changed on resume: give single values, as {group}.key=value")
+    if any(override.startswith("training.learning_rate=") for override in overrides):
+        raise UserError("training.learning_rate= cannot be changed on resume: if you mean to, say resume_lr=")
     try:
-        saved = OmegaConf.merge(OmegaConf.structured(Config), OmegaConf.load(path), OmegaConf.from_dotlist(overrides))
-    except OmegaConfBaseException as error:
+        settings = _plain_yaml(path)
+        saved = OmegaConf.merge(OmegaConf.structured(Config), settings, OmegaConf.from_dotlist(overrides))
+    except (OmegaConfBaseException, yaml.YAMLError, UnicodeDecodeError, OSError, RecursionError) as error:
         raise UserError(f"{path}: {str(error).strip().splitlines()[0]}") from error
     assert isinstance(saved, DictConfig)
     saved.resume = folder
-    return from_hydra(saved)
+    config = from_hydra(saved)
+    if config.resume_lr is not None:
+        config.training.learning_rate, config.resume_lr = config.resume_lr, None
+    return config
+
+
+def _plain_yaml(path: Path) -> dict[str, Any]:
+    """A YAML file of plain values: no tags, which would name classes, and no anchors, which would multiply.
+
+    Raises:
+        UserError: there are such, or the file holds something else than settings.
+    """
+    if path.stat().st_size > _MAX_YAML:
+        raise UserError(f"{path} has {path.stat().st_size:,} bytes: it is no config.yaml of train.py")
+    text = path.read_text(encoding="utf-8")
+    if any(isinstance(token, yaml.AliasToken | yaml.AnchorToken | yaml.TagToken) for token in yaml.scan(text)):
+        raise UserError(f"{path} has tags or anchors, which train.py never writes: it is forged")
+    settings = yaml.safe_load(text)
+    if not isinstance(settings, dict) or "${" in text:
+        raise UserError(f"{path} holds no plain settings: it is forged or damaged")
+    return settings
 
 
 def model_config_from_plain(values: dict[str, Any]) -> ModelConfig:

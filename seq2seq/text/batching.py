@@ -153,9 +153,9 @@ class BatchLoader:
             yield batch
 
     def state_dict(self) -> dict[str, int]:
-        """Where it stands, as plain integers."""
-        return {"epoch": self.epoch, "position": self.position}
+        """Where all ranks together stand, as plain integers: another number of ranks can go on from there."""
+        return {"epoch": self.epoch, "batches": self.position * self.world_size}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Stand there again."""
-        self.epoch, self.position = state["epoch"], state["position"]
+        self.epoch, self.position = state["epoch"], state["batches"] // self.world_size

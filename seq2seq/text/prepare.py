@@ -129,19 +129,40 @@ def _open_splits(data: DataConfig) -> dict[str, list[Corpus]]:
 
 def _cache_key(data: DataConfig, tokenizer: TokenizerConfig, seed: int, splits: dict[str, list[Corpus]]) -> str:
     """Hash everything that the prepared files depend on."""
-    inputs: dict[str, list[tuple[str, str, list[str]]]] = {}
-    for split, corpora in splits.items():
-        inputs[split] = []
-        for corpus in corpora:
-            try:
-                inputs[split].append((corpus.name, corpus.stem, digest_files(corpus.paths)))
-            except OSError as error:
-                raise explain_os_error(Path(error.filename), error) from error
-    settings = {key: value for key, value in dataclasses.asdict(data).items() if key not in _PLACES}
-    if not data.language_filter:  # then its settings decide nothing
-        settings = {key: value for key, value in settings.items() if not key.startswith("language_")}
+    inputs = {
+        split: [(corpus.name, corpus.stem, _digest(corpus)) for corpus in corpora] for split, corpora in splits.items()
+    }
     seeds = [] if splits["validation"] and splits["test"] else [seed]  # it draws the held-out pairs
     versions = [_FORMAT, sentencepiece.__version__, unicodedata.unidata_version]
     versions += [identifier_version()] if data.language_filter else []
-    everything = [inputs, settings, describe_tokenizer(tokenizer), seeds, versions]
+    everything = [inputs, deciding_settings(data), describe_tokenizer(tokenizer), seeds, versions]
     return hashlib.blake2b(json.dumps(everything, sort_keys=True).encode(), digest_size=10).hexdigest()
+
+
+def deciding_settings(data: DataConfig) -> dict[str, Any]:
+    """Those settings that decide what becomes of the text: not where it is or who prepares it."""
+    settings = {key: value for key, value in dataclasses.asdict(data).items() if key not in _PLACES}
+    if not data.language_filter:  # then its settings decide nothing
+        settings = {key: value for key, value in settings.items() if not key.startswith("language_")}
+    return settings
+
+
+def _digest(corpus: Corpus) -> list[str]:
+    try:
+        return digest_files(corpus.paths)
+    except OSError as error:
+        raise explain_os_error(Path(error.filename), error) from error
+
+
+def corpus_digests(data: DataConfig) -> dict[str, str]:
+    """Hash the contents of each text that a run reads, by its split and file name.
+
+    Raises:
+        UserError: a corpus is missing.
+    """
+    return {
+        f"data.{split}: {corpus.name}" + (f" ({path.name})" if len(corpus.paths) > 1 else ""): digest
+        for split, corpora in _open_splits(data).items()
+        for corpus in corpora
+        for path, digest in zip(corpus.paths, _digest(corpus), strict=True)
+    }

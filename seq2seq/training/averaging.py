@@ -65,7 +65,7 @@ def average_checkpoints(run: Path, last: int, output: Path) -> list[str]:
     bundle, config = load_bundle(run / "model"), load_config(str(run), [], option="--run ")
     by_update = {}
     for path in sorted((run / "checkpoints").glob("*.ckpt")):
-        if found := _STEP.search(path.name):
+        if (found := _STEP.search(path.name)) and not path.name.startswith("damaged-"):
             by_update[int(found[1])] = path
     if len(by_update) < last:
         raise UserError(

@@ -1,8 +1,8 @@
-"""What happens around updates: the budget, stop signals, broken numbers, checkpoints."""
+"""What happens around updates: the budget, stop signals, broken numbers."""
 
 import logging
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import lightning as L
 import torch
-from lightning.pytorch.callbacks import Callback, Checkpoint, EarlyStopping, ModelCheckpoint, Timer, WeightAveraging
+from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer, WeightAveraging
 from torch import Tensor
 
 from seq2seq.config import Config
-from seq2seq.errors import UserError
 from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.training.checkpoints import Checkpoints, ends_update
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.monitor import Meter, TranslationValidation
 
@@ -45,10 +45,17 @@ class Budget(Timer):
             super().on_train_batch_end(trainer, *args, **kwargs)
 
 
-class StopSignals(Callback):
-    """Turns the first Ctrl-C (or SIGTERM) into an orderly stop after the current update; a second one interrupts.
+class StoppedError(Exception):
+    """A signal ended the training in the middle of a validation; all is saved."""
 
-    Lightning puts the former handlers back when training ends.
+
+class StopSignals(Callback):
+    """Turns the first Ctrl-C, SIGTERM or SIGUSR1 into an orderly stop after the current update.
+
+    SLURM sends SIGTERM before it takes a node away, and the signal that `--signal` names, SIGUSR1 by custom, so long
+    before the time is up. The update is saved and not validated, since the time that is left is short; a validation
+    under way is given up and made again on resume. A second signal interrupts. Lightning puts the former handlers back
+    when training ends.
     """
 
     def __init__(self) -> None:
@@ -63,7 +70,7 @@ class StopSignals(Callback):
             self.received = signal.Signals(number).name
             log.warning("%s: stopping after this update; once more to stop at once", self.received)
 
-        for name in (signal.SIGINT, signal.SIGTERM):
+        for name in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(name, stop)
 
     def on_train_batch_end(
@@ -75,12 +82,26 @@ class StopSignals(Callback):
         batch_idx: int,
     ) -> None:
         """Stop on all ranks together."""
-        if not ends_update(trainer, batch_idx):
-            return
+        if ends_update(trainer, batch_idx) and self._is_wanted(trainer):
+            trainer.should_stop = True
+            trainer.limit_val_batches = 0
+
+    def on_validation_batch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
+        """Leave the validation; the checkpoint from before it is there.
+
+        Raises:
+            StoppedError: a signal came.
+        """
+        if self._is_wanted(trainer):
+            raise StoppedError
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Make no further update after a signal that came while translating."""
+        trainer.should_stop = trainer.should_stop or self._is_wanted(trainer)
+
+    def _is_wanted(self, trainer: L.Trainer) -> bool:
         wanted = self.received is not None
-        if trainer.world_size > 1:
-            wanted = trainer.strategy.reduce_boolean_decision(wanted, all=False)
-        trainer.should_stop = trainer.should_stop or wanted
+        return trainer.strategy.reduce_boolean_decision(wanted, all=False) if trainer.world_size > 1 else wanted
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
         """Say what is left after the second signal."""
@@ -91,9 +112,21 @@ class StopSignals(Callback):
             )
 
 
-def ends_update(trainer: L.Trainer, batch_idx: int) -> bool:
-    """Whether an update follows this batch: epochs are whole numbers of updates."""
-    return (batch_idx + 1) % trainer.accumulate_grad_batches == 0
+class Patience(EarlyStopping):
+    """Early stopping that a resumed run remembers: out of patience before means not to train on."""
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Stop at once if the run had ended here."""
+        trainer.should_stop = trainer.should_stop or self.is_out
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up the count, but be as patient as the settings say now."""
+        super().load_state_dict({**state_dict, "patience": self.patience})
+
+    @property
+    def is_out(self) -> bool:
+        """Whether there were too many validations without improvement."""
+        return self.wait_count >= self.patience
 
 
 class FiniteGuard(Callback):
@@ -137,60 +170,10 @@ class RunningAverage(WeightAveraging):
         super().__init__(avg_fn=average)
 
 
-class LatestCheckpoint(Checkpoint):
-    """Keeps one checkpoint to resume from: after every so many updates, and after the last one, however it came.
-
-    Written under another name and renamed; the old one goes only when the new one is whole. Where a validation
-    follows, it is written again after it, with what the validation decided.
-    """
-
-    def __init__(self, folder: Path, every: int) -> None:
-        self.folder, self.every = folder, every
-        self._saved = 0  # updates done at the last save
-
-    def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
-    ) -> None:
-        """Save if it is time, or time is up."""
-        ends = trainer.should_stop or trainer.global_step >= trainer.max_steps
-        if ends_update(trainer, batch_idx) and (ends or trainer.global_step % self.every == 0):
-            self._save(trainer)
-
-    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Save again what was saved before the validation; or if early stopping ends the training here."""
-        if trainer.should_stop or self._saved == trainer.global_step:
-            self._save(trainer)
-
-    def _save(self, trainer: L.Trainer) -> None:
-        path, draft = self.folder / f"step={trainer.global_step:07d}.ckpt", self.folder / "saving.tmp"
-        try:
-            trainer.save_checkpoint(draft)
-            if trainer.is_global_zero:
-                draft.replace(path)
-        except OSError as error:
-            raise UserError(
-                f"cannot write {path}: {error.strerror or error}; the checkpoint before is whole: "
-                f"make room, then `python train.py resume={self.folder.parent}`"
-            ) from error
-        finally:
-            if trainer.is_global_zero:
-                draft.unlink(missing_ok=True)
-        self._saved = trainer.global_step
-        if trainer.is_global_zero:
-            for old in self.folder.glob("step=*.ckpt"):
-                if old != path:
-                    old.unlink()
-
-
 def make_callbacks(
-    config: Config, folder: Path, pairs: Sequence[tuple[str, str]], tokenizer: Tokenizer
+    config: Config, folder: Path, pairs: Sequence[tuple[str, str]], tokenizer: Tokenizer, record: Mapping[str, Any]
 ) -> list[Callback]:
-    """All callbacks of a run, in the order in which they have to act."""
+    """All callbacks of a run, in the order in which they have to act; record is what checkpoints tell about it."""
     training, trainer = config.training, config.trainer
     budget = Budget(trainer.max_steps, trainer.duration())
     callbacks: list[Callback] = [
@@ -202,19 +185,7 @@ def make_callbacks(
     ]
     if training.ema_decay > 0:
         callbacks.append(RunningAverage(training.ema_decay))
-    monitor, mode = f"val_{training.monitor}", "max" if training.monitor == "bleu" else "min"
     if training.patience > 0:
-        callbacks.append(EarlyStopping(monitor, patience=training.patience, mode=mode, check_on_train_epoch_end=False))
-    if training.keep_best > 0:
-        callbacks.append(
-            ModelCheckpoint(
-                folder / "checkpoints",
-                filename=f"best-{{step:07d}}-{{{monitor}:.2f}}",
-                monitor=monitor,
-                mode=mode,
-                save_top_k=training.keep_best,
-                save_on_train_epoch_end=False,
-            )
-        )
-    callbacks.append(LatestCheckpoint(folder / "checkpoints", trainer.checkpoint_every))
-    return callbacks
+        monitor, mode = f"val_{training.monitor}", "max" if training.monitor == "bleu" else "min"
+        callbacks.append(Patience(monitor, patience=training.patience, mode=mode, check_on_train_epoch_end=False))
+    return [*callbacks, Checkpoints(folder / "checkpoints", config, record)]

@@ -10,7 +10,11 @@ import yaml
 
 from seq2seq.config import Config, to_plain
 from seq2seq.errors import UserError
+from seq2seq.text.prepare import corpus_digests
+from seq2seq.training.checkpoints import RECORD, step_of
+from seq2seq.training.lock import lock_folder
 from seq2seq.training.processes import agree, rank
+from seq2seq.training.restore import describe_run, newest_checkpoint, require_same_run
 
 
 def prepare_folder(config: Config, runs: Path) -> tuple[Config, Path, Path | None]:
@@ -27,48 +31,80 @@ def prepare_folder(config: Config, runs: Path) -> tuple[Config, Path, Path | Non
 
 
 def resume_folder(config: Config, folder: Path) -> tuple[Config, Path, Path]:
-    """The folder as its newest checkpoint left it: what was logged after that is forgotten.
+    """The folder as its newest whole checkpoint left it: what was logged after that is forgotten.
 
     Raises:
-        UserError: there is no checkpoint, or the run is complete.
+        UserError: there is no checkpoint, the run is complete or still going on, or its texts or settings are not what
+            they were.
     """
-    checkpoints = sorted((folder / "checkpoints").glob("step=*.ckpt"))
-    if not checkpoints:
-        raise UserError(
-            f"resume={folder}: no checkpoint in {folder / 'checkpoints'}, so there is nothing to go on from"
-        )
-    step = int(checkpoints[-1].stem.removeprefix("step="))
+    if not (folder / "checkpoints").is_dir():
+        raise UserError(f"resume={folder}: there is no run (no {folder / 'checkpoints'})")
+    is_first = rank() == 0
+    if is_first:
+        _take(folder)
+    checkpoint, values = newest_checkpoint(folder)
+    step = step_of(checkpoint)
     if (folder / "results.json").exists() and _is_spent(config, folder / "results.json", step):
         raise UserError(
             f"resume={folder}: the run is complete after {step} updates; to train on, give it more, as "
-            f"trainer.max_steps={2 * step}" + (" trainer.max_time=null" if config.trainer.max_time else "")
+            f"trainer.max_steps={2 * step}"
+            + (" trainer.max_time=null" if config.trainer.max_time else "")
+            + (" training.patience=0" if config.training.patience else "")
         )
-    if rank() == 0:
+    record = values[RECORD]
+    require_same_run(folder, record, describe_run(config, corpus_digests(config.data)))
+    if is_first:
         config.name = folder.name
-        _forget_after(folder / "metrics.csv", step)
+        for draft in (folder / "checkpoints").glob("*.tmp"):
+            draft.unlink()
+        _forget_after(folder / "metrics.csv", step, validated=not record["validation_pending"])
         _describe(config, folder)
-    return config, folder, checkpoints[-1]
+    return config, folder, checkpoint
 
 
 def _begin(config: Config, runs: Path) -> str:
     """Make the run's folder; the path that all processes are to know."""
     folder = _new_folder(config, runs)
     config.name = folder.name
+    _take(folder)
+    if not _is_untouched(folder):
+        raise UserError(f"{folder} is a run already: choose another name=, or go on with resume={folder}")
     _describe(config, folder)
     return str(folder)
 
 
 def _is_spent(config: Config, results: Path, step: int) -> bool:
     """Whether the budget leaves nothing to be done."""
-    duration = config.trainer.duration()
-    seconds = json.loads(results.read_text(encoding="utf-8"))["training_seconds"]
-    return step >= config.trainer.max_steps or (duration is not None and seconds >= duration.total_seconds())
+    duration, patience = config.trainer.duration(), config.training.patience
+    try:
+        facts = json.loads(results.read_text(encoding="utf-8"))
+        seconds, was_patient = float(facts["training_seconds"]), int(facts["training"]["patience"])
+        out_of_patience = bool(facts["out_of_patience"]) and 0 < patience <= was_patient
+    except (OSError, ValueError, KeyError, TypeError):
+        return False  # damaged: it is made again
+    is_over = duration is not None and seconds >= duration.total_seconds()
+    return step >= config.trainer.max_steps or is_over or out_of_patience
+
+
+def _take(folder: Path) -> None:
+    """Make the folder and lock it.
+
+    Raises:
+        UserError: it cannot be written, or another process trains there.
+    """
+    try:
+        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+        lock_folder(folder)
+    except OSError as error:
+        raise UserError(f"cannot write {folder}: {error.strerror}; choose a folder that you may write to") from error
 
 
 def write_config(config: Config, folder: Path) -> None:
     """Write all settings to config.yaml."""
     text = yaml.safe_dump(to_plain(config), sort_keys=False, allow_unicode=True)
-    (folder / "config.yaml").write_text(text, encoding="utf-8")
+    draft = folder / "config.yaml.tmp"
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(folder / "config.yaml")
 
 
 def _describe(config: Config, folder: Path) -> None:
@@ -78,7 +114,6 @@ def _describe(config: Config, folder: Path) -> None:
         UserError: it cannot be written.
     """
     try:
-        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
         write_config(config, folder)
         draft = folder.parent / f".latest-{os.getpid()}"
         draft.symlink_to(folder.name)
@@ -90,7 +125,9 @@ def _describe(config: Config, folder: Path) -> None:
 def _is_untouched(folder: Path) -> bool:
     """Whether a run stopped there before its first update, over its settings or data: the name is still free."""
     names = {path.name for path in folder.iterdir()}
-    return names <= {"config.yaml", "checkpoints"} and not any((folder / "checkpoints").glob("*"))
+    return names <= {"config.yaml", "config.yaml.tmp", "checkpoints", "lock"} and not any(
+        (folder / "checkpoints").glob("*")
+    )
 
 
 def _new_folder(config: Config, runs: Path) -> Path:
@@ -106,14 +143,17 @@ def _new_folder(config: Config, runs: Path) -> Path:
     return folder
 
 
-def _forget_after(metrics: Path, step: int) -> None:
-    """Drop the rows of updates after the given one: they will be made again."""
+def _forget_after(metrics: Path, step: int, *, validated: bool) -> None:
+    """Drop the rows of updates after the given one, and of its validation unless validated: they will be made again."""
     if not metrics.exists():
         return
     with metrics.open(newline="") as file:
         reader = csv.DictReader(file)
-        kept = [row for row in reader if int(row["step"]) <= step]
+        rows = [row for row in reader if (row.get("step") or "").isdigit()]  # the last may be cut short
         names = reader.fieldnames or []
+    kept = [
+        row for row in rows if int(row["step"]) < step or (int(row["step"]) == step and (validated or row.get("loss")))
+    ]
     draft = metrics.with_suffix(".tmp")
     with draft.open("w", newline="") as file:
         writer = csv.DictWriter(file, names)

@@ -116,9 +116,10 @@ class TranslationModule(L.LightningModule):
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Set the learning rate of the update that this batch belongs to, and the random numbers of its dropout.
 
-        Both follow from the batch's place alone, so that a resumed run needs no state of them.
+        Both follow from the batch's place among those of all ranks alone, so that a resumed run needs no state of them
+        and another number of ranks draws the same.
         """
-        place = [self.seed, self.global_step, batch_idx, self.global_rank]
+        place = [self.seed, self.global_step, batch_idx * self.trainer.world_size + self.global_rank]
         torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1)[0]))
         rate = learning_rate(self.config, self.global_step, self.progress)
         for optimizer in self.trainer.optimizers:

@@ -12,6 +12,7 @@ import torch
 from lightning.pytorch.callbacks import Callback, Timer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from torch import Tensor
 
 from seq2seq.config import SearchConfig, TrainingConfig
 from seq2seq.evaluation.metrics import bleu
@@ -43,10 +44,24 @@ class Meter(Callback):
         self.task: TaskID | None = None
         self._nll, self._tokens = torch.zeros(()), torch.zeros(())
         self._since = 0.0
+        self._restored: tuple[Tensor, Tensor] | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was counted since the last log entry, on all ranks together."""
+        totals = torch.stack((self._nll, self._tokens))
+        if torch.distributed.is_initialized():
+            torch.distributed.all_reduce(totals)
+        return {"nll": totals[0].clone(), "tokens": totals[1].clone()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Let the next log entry tell of all updates since the last one, before the interruption too."""
+        self._restored = state_dict["nll"], state_dict["tokens"]
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Start counting."""
+        """Start counting, or go on."""
         self._reset(pl_module)
+        if self._restored is not None and trainer.is_global_zero:
+            self._nll, self._tokens = (total.to(pl_module.device) for total in self._restored)
         if self.show_bar and trainer.is_global_zero:
             self.task = self.bar.add_task("training", total=1.0, told="")
             self.bar.start()

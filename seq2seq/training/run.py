@@ -3,7 +3,6 @@
 import hashlib
 import logging
 import os
-import pickle
 import platform
 import time
 from collections.abc import Mapping
@@ -13,7 +12,6 @@ from typing import Any
 
 import lightning as L
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
 from rich.console import Console
 from sacrebleu.metrics.chrf import CHRF
 
@@ -26,14 +24,16 @@ from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.model.transformer import Transformer
 from seq2seq.text.batching import BatchLoader
 from seq2seq.text.filters import drop_table
-from seq2seq.text.prepare import PreparedData, prepare
-from seq2seq.training.callbacks import Budget, StopSignals
+from seq2seq.text.prepare import PreparedData, corpus_digests, prepare
+from seq2seq.training.callbacks import Budget, Patience, StoppedError, StopSignals
 from seq2seq.training.capacity import resolve_max_tokens
+from seq2seq.training.checkpoints import Checkpoints, list_checkpoints
 from seq2seq.training.finetune import count_trained, make_model, mean_weights, merge_adapters, remove_adapters
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import rank
 from seq2seq.training.recompute import recompute_layers
 from seq2seq.training.report import draw_curves, model_card, scores_table, write_json
+from seq2seq.training.restore import describe_run
 from seq2seq.training.trainer import ShardedModule, make_trainer
 from seq2seq.translator import Translator
 
@@ -55,9 +55,10 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None) -> float
     data = prepare(config.data, config.tokenizer, config.seed, OverlapIndex)
     console.print(drop_table(data.report))
     resolve_max_tokens(config, folder, data.train, data.tokenizer.vocab_size)
+    record = describe_run(config, corpus_digests(config.data))
     module = make_module(config, data, resumed=checkpoint is not None)
     trained = count_trained(module)
-    trainer = make_trainer(config, folder, data)
+    trainer = make_trainer(config, folder, data, record)
     told = f"{count(module):,} parameters" + (f" ({trained:,} of them trained)" if trained < count(module) else "")
     log.info("%s, %s training pairs, %s", told, f"{len(data.train):,}", hardware())
     fit(trainer, module, config, data, checkpoint)
@@ -88,7 +89,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None) -> float
 
 def best_value(config: Config, trainer: L.Trainer) -> float | None:
     """The best validation's BLEU or loss, of the last if no checkpoint of the best is kept."""
-    kept = next((c.best_model_score for c in callbacks_of(trainer) if isinstance(c, ModelCheckpoint)), None)
+    kept = next(c for c in callbacks_of(trainer) if isinstance(c, Checkpoints)).best_value()
     value = trainer.callback_metrics.get(f"val_{config.training.monitor}") if kept is None else kept
     return None if value is None else float(value)
 
@@ -122,29 +123,14 @@ def fit(
     )
     tokens = max(tokens, longest(data))
     validation = BatchLoader(data.validation, max_tokens=tokens, shuffle=False, rank=rank, world_size=ranks)
-    if checkpoint is not None:
-        require_readable(checkpoint)
     try:
         trainer.fit(module, training, validation, ckpt_path=checkpoint, weights_only=True)
+    except StoppedError:
+        return
     except OSError as error:
         raise UserError(
             f"cannot write to {trainer.default_root_dir} at update {trainer.global_step}: {error.strerror or error}; "
             f"the last checkpoint is whole: make room, then `python train.py resume={trainer.default_root_dir}`"
-        ) from error
-
-
-def require_readable(checkpoint: Path) -> None:
-    """Refuse a damaged checkpoint before training starts; nothing in it is executed.
-
-    Raises:
-        UserError: it is no whole file of plain values.
-    """
-    try:
-        torch.load(checkpoint, map_location="meta", weights_only=True)
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        reason = str(error).splitlines()[0][:100]
-        raise UserError(
-            f"{checkpoint} cannot be read ({reason}): restore it from a copy, or start a new run"
         ) from error
 
 
@@ -153,13 +139,12 @@ def choose_weights(config: Config, folder: Path, trainer: L.Trainer, model: Tran
 
     With a running average, every checkpoint's `state_dict` is the average.
     """
-    paths = sorted((folder / "checkpoints").glob("step=*.ckpt"))[-1:]
-    best = next((c for c in callbacks_of(trainer) if isinstance(c, ModelCheckpoint)), None)
+    paths = list_checkpoints(folder / "checkpoints")[-1:]
     if config.training.final_weights in ("best", "average"):
-        assert best is not None
-        kept = [best.best_model_path] if config.training.final_weights == "best" else list(best.best_k_models)
-        if any(kept):
-            paths = [Path(path) for path in kept]
+        best = next(c for c in callbacks_of(trainer) if isinstance(c, Checkpoints)).best()
+        kept = [path for path in best if path.exists()]
+        if kept:
+            paths = kept[:1] if config.training.final_weights == "best" else kept
         else:
             log.warning("there was no validation yet, so there is no best: taking the last weights")
     states = [torch.load(path, map_location="cpu", weights_only=True)["state_dict"] for path in paths]
@@ -204,6 +189,7 @@ def gather_facts(config: Config, trainer: L.Trainer, data: PreparedData, model: 
         "parameters": count(model),
         "updates": trainer.global_step,
         "training_seconds": round(timer.time_elapsed(), 1),
+        "out_of_patience": any(c.is_out for c in callbacks_of(trainer) if isinstance(c, Patience)),
         "validation_loss": round(float(metrics["val_loss"]), 4) if "val_loss" in metrics else None,
         "hardware": hardware(),
         "finished": time.strftime("%Y-%m-%d %H:%M"),

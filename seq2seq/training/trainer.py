@@ -2,7 +2,9 @@
 
 import logging
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import lightning as L
 import torch
@@ -14,13 +16,14 @@ from seq2seq.config import Config, TrainerConfig
 from seq2seq.errors import UserError
 from seq2seq.text.prepare import PreparedData
 from seq2seq.training.callbacks import make_callbacks
+from seq2seq.training.checkpoints import DurableIO
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import rank
 from seq2seq.training.sharding import shard
 
 
-def make_trainer(config: Config, folder: Path, data: PreparedData) -> L.Trainer:
-    """Lightning's Trainer, with this run's callbacks and loggers.
+def make_trainer(config: Config, folder: Path, data: PreparedData, record: Mapping[str, Any]) -> L.Trainer:
+    """Lightning's Trainer, with this run's callbacks and loggers; record is what its checkpoints tell about it.
 
     Raises:
         UserError: the device asked for is not there.
@@ -54,7 +57,8 @@ def make_trainer(config: Config, folder: Path, data: PreparedData) -> L.Trainer:
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
         log_every_n_steps=settings.log_every,
-        callbacks=make_callbacks(config, folder, data.validation_pairs, data.tokenizer),
+        callbacks=make_callbacks(config, folder, data.validation_pairs, data.tokenizer, record),
+        plugins=[DurableIO()],
         logger=[csv, TensorBoardLogger(folder, name="", version="")],
         use_distributed_sampler=False,
         enable_progress_bar=False,

@@ -125,7 +125,7 @@ def test_a_killed_run_goes_on_to_the_very_same_weights(finished: Path, place: Pa
             break
     process.communicate(timeout=60)
     assert not (place / "runs/killed/results.json").exists()
-    assert [path.name for path in (place / "runs/killed/checkpoints").glob("step*")] == ["step=0000005.ckpt"]
+    assert [path.name for path in (place / "runs/killed/checkpoints").glob("step*")] == ["step=0000006.ckpt"]
     resumed = run("train.py", "resume=runs/killed", cwd=place)
     assert resumed.returncode == 0, resumed.stderr
     straight, again = (

@@ -120,6 +120,19 @@ def test_a_runs_config_reads_back_with_changes(tmp_path: Path) -> None:
         load_config(str(tmp_path), ["model=tiny"])
 
 
+def test_the_learning_rate_of_a_resumed_run_changes_on_purpose_only(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(to_plain(composed())))
+    again = load_config(str(tmp_path), ["resume_lr=3e-5"])
+    assert (again.training.learning_rate, again.resume_lr) == (3e-5, None)
+    with pytest.raises(UserError, match=r"training.learning_rate= cannot be changed on resume: .*say resume_lr="):
+        load_config(str(tmp_path), ["training.learning_rate=3e-5"])
+    for value in ("0", "-1", "nan", "inf"):
+        with pytest.raises(UserError, match=r"resume_lr=.* must be greater than 0"):
+            load_config(str(tmp_path), [f"resume_lr={value}"])
+    with pytest.raises(UserError, match=r"resume_lr= changes a resumed run's learning rate: give resume=runs/NAME too"):
+        composed("resume_lr=3e-5")
+
+
 def test_resuming_what_is_no_run_says_so(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"resume=.*nothing: there is no run"):
         load_config(str(tmp_path / "nothing"), [])

@@ -75,7 +75,7 @@ def test_a_loader_goes_on_exactly_where_its_state_was_taken(pairs: Pairs, stops:
     straight = BatchLoader(pairs, max_tokens=64, seed=5)
     expected = [batch for _ in range(3) for batch in straight]
     result: list[Batch] = []
-    state = {"epoch": 0, "position": 0}
+    state = {"epoch": 0, "batches": 0}
     for stop in (*stops, len(expected)):
         loader = BatchLoader(pairs, max_tokens=64, seed=5)
         loader.load_state_dict(state)
@@ -92,7 +92,17 @@ def test_a_loader_whose_last_batch_was_taken_without_asking_for_more_begins_the_
     for epoch in range(3):
         batches = list(itertools.islice(loader, len(loader)))
         assert visited(batches) == Counter(range(len(pairs)))
-        assert loader.state_dict() == {"epoch": epoch, "position": len(loader)}
+        assert loader.state_dict() == {"epoch": epoch, "batches": len(loader)}
+
+
+def test_another_number_of_ranks_goes_on_with_the_same_updates(pairs: Pairs) -> None:
+    one = BatchLoader(pairs, max_tokens=64, seed=5, accumulate=4)
+    list(itertools.islice(one, 8))  # two updates
+    ranks = [BatchLoader(pairs, max_tokens=64, seed=5, accumulate=2, rank=r, world_size=2) for r in range(2)]
+    for loader in ranks:
+        loader.load_state_dict(one.state_dict())
+    update = [batch for loader in ranks for batch in itertools.islice(loader, 2)]
+    assert visited(update) == visited(list(itertools.islice(one, 4)))
 
 
 def test_an_epoch_is_a_whole_number_of_updates(pairs: Pairs) -> None:

@@ -1,0 +1,278 @@
+"""Checkpoints: written whole or not at all, the latest and the best kept, each with all that decides the future."""
+
+import io
+import math
+import os
+import re
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.plugins.io import TorchCheckpointIO
+from lightning.pytorch.utilities import rank_zero_only
+
+from seq2seq.config import Config
+from seq2seq.errors import UserError
+from seq2seq.text.batching import Batch
+
+RECORD = "run"  # the key of what a checkpoint tells about its run, besides Lightning's own keys
+_BEST = re.compile(r"best-step=(\d{7,})-[a-z_]+=-?[0-9a-z.]+\.ckpt")
+
+
+def ends_update(trainer: L.Trainer, batch_idx: int) -> bool:
+    """Whether an update follows this batch: epochs are whole numbers of updates."""
+    return (batch_idx + 1) % trainer.accumulate_grad_batches == 0
+
+
+def checkpoint_name(step: int) -> str:
+    """The file name after so many updates; names sort like numbers."""
+    return f"step={step:07d}.ckpt"
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """Those to resume from, the oldest first."""
+    paths = [path for path in folder.glob("step=*.ckpt") if path.stem.removeprefix("step=").isdigit()]
+    return sorted(paths, key=step_of)
+
+
+def step_of(path: Path) -> int:
+    """How many updates a checkpoint has seen, by its name."""
+    return int(path.stem.removeprefix("step="))
+
+
+class DurableIO(TorchCheckpointIO):
+    """Writes a checkpoint under another name, forces it to the disk, and renames it: it is whole or not there."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
+        """Write one file.
+
+        Raises:
+            UserError: it cannot be written; what was there before still is.
+        """
+        path = Path(path)
+        draft = path.with_name("saving.tmp")
+        file = None
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with _WholeWrites(draft, "w") as file:
+                torch.save(checkpoint, file)
+                os.fsync(file.fileno())
+            draft.replace(path)
+            _sync_folder(path.parent)
+        except (OSError, RuntimeError) as error:  # torch.save makes a RuntimeError of what its file raised
+            reason = error if isinstance(error, OSError) else file.error if file is not None else None
+            if reason is None:
+                raise
+            draft.unlink(missing_ok=True)
+            raise UserError(
+                f"cannot write {path}: {reason.strerror or reason}; the checkpoint before is whole: "
+                f"make room, then `python train.py resume={path.parent.parent}`"
+            ) from error
+
+
+class _WholeWrites(io.FileIO):
+    """A file that writes all it is given, and remembers why it could not."""
+
+    error: OSError | None = None
+
+    def write(self, data: Any, /) -> int:
+        """Write all bytes."""
+        rest = memoryview(data).cast("B")
+        size = len(rest)
+        try:
+            while len(rest):
+                rest = rest[super().write(rest) or 0 :]
+        except OSError as error:
+            self.error = self.error or error
+            raise
+        return size
+
+
+def _sync_folder(folder: Path) -> None:
+    """Force new and changed names in it to the disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class Checkpoints(Checkpoint):
+    """Saves all that a run needs to go on as if it had never stopped, and keeps the last k and the best k.
+
+    It saves after every so many updates or minutes, before and after each validation, and after the last update,
+    however that came. A checkpoint from before a due validation says so, and the run that goes on from it validates
+    first. The best are further names (hard links) of files saved after a validation; one goes only when no kept
+    checkpoint counts it among the best.
+    """
+
+    def __init__(self, folder: Path, config: Config, record: Mapping[str, Any]) -> None:
+        """Save to folder, and with each checkpoint the record: plain values that a resumed run is compared with."""
+        self.folder, self.record = folder, dict(record)
+        trainer, training = config.trainer, config.training
+        self.every, self.minutes, self.keep_last = (
+            trainer.checkpoint_every,
+            trainer.checkpoint_minutes,
+            trainer.keep_last,
+        )
+        self.validate_every, self.max_steps = trainer.validate_every, trainer.max_steps
+        self.monitor, self.keep_best = f"val_{training.monitor}", training.keep_best
+        self._sign = 1.0 if training.monitor == "bleu" else -1.0  # of what is better
+        self._scores: dict[str, float] = {}  # the best checkpoints' names → monitored value
+        self._named: dict[str, list[str]] = {}  # the last checkpoints' names → the best ones that each counts
+        self._pending = False  # whether a validation is due before the next update
+        self._last_save = time.monotonic()
+
+    def best(self) -> list[Path]:
+        """The best checkpoints, the best first; of equals the earlier."""
+        names = sorted(self._scores, key=lambda name: (-self._sign * self._scores[name], name))
+        return [self.folder / name for name in names]
+
+    def best_value(self) -> float | None:
+        """The monitored value of the best checkpoint, if there is one."""
+        return self._scores[self.best()[0].name] if self._scores else None
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Begin to count minutes."""
+        self._last_save = time.monotonic()
+
+    def on_train_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Batch,
+        batch_idx: int,
+    ) -> None:
+        """Save if it is time, or if a validation follows, or nothing."""
+        if not ends_update(trainer, batch_idx):
+            return
+        step = trainer.global_step
+        self._pending = step % self.validate_every == 0
+        ends = trainer.should_stop or step >= self.max_steps
+        if self._pending or ends or step % self.every == 0 or self._minutes_are_up(trainer):
+            self._save(trainer)
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Save again, with what the validation decided; then a run resumed for this validation alone may end."""
+        self._pending = False
+        trainer.fit_loop.epoch_loop.max_steps = self.max_steps
+        name = self._enter(float(trainer.callback_metrics.get(self.monitor, math.nan)), trainer.global_step)
+        self._save(trainer, name)
+
+    def _minutes_are_up(self, trainer: L.Trainer) -> bool:
+        if self.minutes is None:
+            return False
+        is_up = time.monotonic() - self._last_save >= 60 * self.minutes
+        return trainer.strategy.broadcast(is_up) if trainer.world_size > 1 else is_up
+
+    def _enter(self, value: float, step: int) -> str | None:
+        """Count the weights as they are among the best, if they are; returns their name then."""
+        worst = self.best()[-1].name if len(self._scores) >= self.keep_best > 0 else None
+        if not self.keep_best or math.isnan(value) or (worst and self._sign * (value - self._scores[worst]) <= 0):
+            return None
+        if worst:
+            del self._scores[worst]
+        name = f"best-step={step:07d}-{self.monitor}={value:.2f}.ckpt"
+        self._scores[name] = value
+        return name
+
+    def _save(self, trainer: L.Trainer, best: str | None = None) -> None:
+        path = self.folder / checkpoint_name(trainer.global_step)
+        self._named[path.name] = list(self._scores)
+        for old in sorted(self._named, key=lambda name: step_of(Path(name)))[: -self.keep_last]:
+            del self._named[old]
+        trainer.save_checkpoint(path, weights_only=False)
+        if trainer.is_global_zero:
+            if best is not None:
+                _link(path, self.folder / best)
+            self._remove_others()
+        self._last_save = time.monotonic()
+
+    def _remove_others(self) -> None:
+        """Delete the checkpoints that no kept one needs."""
+        wanted = {*self._named, *(name for names in self._named.values() for name in names)}
+        for path in self.folder.glob("*.ckpt"):
+            ours = path in list_checkpoints(self.folder) or _BEST.fullmatch(path.name)
+            if ours and path.name not in wanted:
+                path.unlink(missing_ok=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Which are the best."""
+        return {"scores": dict(self._scores), "named": {name: list(best) for name, best in self._named.items()}}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Know the best again; their names are held against a pattern, since files of these names will be deleted.
+
+        Raises:
+            UserError: a name is none that this class gives.
+        """
+        scores, named = state_dict["scores"], state_dict["named"]
+        for name in (*scores, *(name for names in named.values() for name in names)):
+            if not _BEST.fullmatch(name):
+                raise UserError(f"{self.folder} has a checkpoint that names {name!r} as one of the best: it is forged")
+        self._scores = {str(name): float(value) for name, value in scores.items()}
+        self._named = {str(name): [str(one) for one in names] for name, names in named.items()}
+        for path in self.best():  # a name may be missing if the run was killed before it was given
+            source = self.folder / checkpoint_name(int(cast(re.Match[str], _BEST.fullmatch(path.name))[1]))
+            if rank_zero_only.rank == 0 and source.exists() and not path.exists():  # pyright: ignore[reportFunctionMemberAccess]
+                _link(source, path)
+
+    def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Add the record."""
+        checkpoint[RECORD] = {**self.record, **shares(trainer), "validation_pending": self._pending}
+
+    def on_load_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Make Lightning's counters fit: to another number of ranks, and to a validation that is still due.
+
+        Raises:
+            UserError: an update is not made of as many batches as before.
+        """
+        record, now = checkpoint[RECORD], shares(trainer)
+        if record["ranks"] * record["accumulate"] != now["ranks"] * now["accumulate"]:
+            theirs, total = record["ranks"] * record["accumulate"], now["ranks"]
+            raise UserError(
+                f"every update of this run is made of {theirs} batches ({record['ranks']} processes × "
+                f"training.accumulate={record['accumulate']}), now of {total} × {now['accumulate']}: "
+                + (
+                    f"set training.accumulate={theirs // total}"
+                    if theirs % total == 0
+                    else f"use a divisor of {theirs}"
+                )
+            )
+        loops = checkpoint["loops"]["fit_loop"]
+        for count in loops["epoch_loop.batch_progress"].values():
+            if isinstance(count, dict):  # completed may lag one behind, in a checkpoint from within a batch
+                lag = count["ready"] - count["completed"]
+                for key in ("ready", "started", "processed"):
+                    count[key] = count[key] * now["accumulate"] // record["accumulate"]
+                count["completed"] = count["ready"] - lag
+        if record["validation_pending"]:
+            for count in ("total", "current"):  # as if interrupted in the first batch of the validation
+                loops["epoch_loop.val_loop.batch_progress"][count] |= {
+                    "ready": 1, "started": 1, "processed": 0, "completed": 0,
+                }  # fmt: skip
+            if checkpoint["global_step"] >= self.max_steps:  # else Lightning would not even look at the epoch
+                trainer.fit_loop.epoch_loop.max_steps = checkpoint["global_step"] + 1
+
+
+def shares(trainer: L.Trainer) -> dict[str, int]:
+    """How an update's batches are shared out."""
+    return {"ranks": trainer.world_size, "accumulate": cast(int, trainer.accumulate_grad_batches)}
+
+
+def _link(path: Path, name: Path) -> None:
+    """Give a file a second name, or where the file system has no such thing, a copy."""
+    draft = name.with_name("best.tmp")
+    draft.unlink(missing_ok=True)
+    try:
+        os.link(path, draft)
+    except OSError:
+        shutil.copyfile(path, draft)
+    draft.replace(name)
+    _sync_folder(name.parent)

@@ -1,0 +1,39 @@
+"""One run at a time in a folder, on whatever machine: a lock that ends with its process, killed or not."""
+
+import errno
+import fcntl
+import logging
+import os
+import socket
+from pathlib import Path
+
+from seq2seq.errors import UserError
+
+log = logging.getLogger(__name__)
+_held: dict[Path, int] = {}  # folder → open file, kept open as long as this process lives
+
+
+def lock_folder(folder: Path) -> None:
+    """Take the folder for this process, for the rest of its life.
+
+    Raises:
+        UserError: another process has it; its number and machine are named.
+    """
+    if folder.resolve() in _held:
+        return
+    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        holder = os.read(handle, 200).decode(errors="replace").strip()
+        os.close(handle)
+        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+            log.warning("%s cannot be locked (%s): see to it that no second run writes there", folder, error.strerror)
+            return
+        raise UserError(
+            f"{folder} is being trained in by process {holder or 'unknown'}: "
+            "wait for it, stop it, or choose another name="
+        ) from error
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, f"{os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+    _held[folder.resolve()] = handle

@@ -1,0 +1,163 @@
+"""Which checkpoint a run goes on from, and whether it may: nothing in a file is executed or believed unseen."""
+
+import logging
+import pickle
+import pickletools
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seq2seq.config import Config
+from seq2seq.errors import UserError
+from seq2seq.text.prepare import deciding_settings
+from seq2seq.text.tokenizer import describe_tokenizer
+from seq2seq.training.checkpoints import RECORD, list_checkpoints
+
+log = logging.getLogger(__name__)
+_PLAIN = {  # what torch.save writes for tensors in dictionaries, lists and numbers
+    "collections.OrderedDict",
+    "torch._utils._rebuild_tensor_v2",
+    "torch._utils._rebuild_parameter",
+    *(
+        f"torch.{kind}Storage"
+        for kind in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Byte", "Bool")
+    ),
+}
+
+
+class DamagedError(Exception):
+    """A checkpoint is not what was written; the text says why."""
+
+
+def newest_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """The newest whole checkpoint of a run's folder, and its values, tensors without their numbers.
+
+    A damaged one is passed over with a warning and keeps its bytes under another name.
+
+    Raises:
+        UserError: there is none, all are damaged, or one holds more than plain values.
+    """
+    paths = list_checkpoints(folder / "checkpoints")
+    if not paths:
+        raise UserError(
+            f"resume={folder}: no checkpoint in {folder / 'checkpoints'}, so there is nothing to go on from"
+        )
+    damaged: list[tuple[Path, DamagedError]] = []
+    for path in reversed(paths):
+        try:
+            values = read_checkpoint(path)
+        except DamagedError as reason:
+            damaged.append((path, reason))
+            continue
+        for broken, reason in damaged:
+            log.warning("%s is damaged (%s): going on from %s, the one before", broken, reason, path.name)
+            set_aside(broken)
+        return path, values
+    path, reason = damaged[0]
+    raise UserError(
+        f"{path} is damaged ({reason}) and there is no other: restore it from a copy, or start a new run"
+    ) from reason
+
+
+def set_aside(path: Path) -> None:
+    """Rename a damaged checkpoint, so that nobody resumes from it or deletes it."""
+    try:
+        path.replace(path.with_name(f"damaged-{path.name}"))
+    except FileNotFoundError:
+        pass  # another process of the run did it
+    except OSError as error:
+        raise UserError(f"{path} is damaged and cannot be renamed: {error.strerror}") from error
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """A checkpoint's values, its bytes checked and its tensors left on the disk (they are on the meta device).
+
+    Raises:
+        DamagedError: it is cut short, or its bytes are not those that were written.
+        UserError: it holds more than plain values.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            _check_archive(archive, path)
+        values = torch.load(path, map_location="meta", weights_only=True)
+    except (OSError, RuntimeError, EOFError, ValueError, zipfile.BadZipFile, pickle.UnpicklingError) as error:
+        if isinstance(error, UserError):
+            raise
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:100]
+        raise DamagedError(reason) from error
+    if not isinstance(values, dict) or RECORD not in values:
+        raise UserError(f"{path} is no checkpoint of this program: start a new run")
+    return values
+
+
+def _check_archive(archive: zipfile.ZipFile, path: Path) -> None:
+    """Hold each record against its checksum and look for code in the pickled one, without running it."""
+    size = path.stat().st_size
+    for entry in archive.infolist():
+        if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > size:
+            raise UserError(f"{path} holds {entry.filename} of {entry.file_size} bytes, packed: it is forged")
+    broken = archive.testzip()
+    if broken is not None:
+        raise DamagedError(f"wrong checksum of {broken}")
+    for entry in archive.infolist():
+        if entry.filename.endswith(".pkl"):
+            for name in _named_code(archive.read(entry)):
+                if name not in _PLAIN:
+                    raise UserError(
+                        f"{path} asks for {name}: a checkpoint holds plain values only, this one is forged and was "
+                        "not loaded"
+                    )
+
+
+def _named_code(data: bytes) -> Iterator[str]:
+    """The functions and classes that a pickle would look up."""
+    try:
+        for opcode, argument, _ in pickletools.genops(data):
+            if opcode.name in ("GLOBAL", "INST"):
+                yield str(argument).replace(" ", ".")
+            elif opcode.name in ("STACK_GLOBAL", "EXT1", "EXT2", "EXT4"):
+                yield f"code by {opcode.name}"
+    except Exception as error:
+        raise DamagedError(f"its pickle cannot be read: {error}") from error
+
+
+def describe_run(config: Config, corpora: Mapping[str, str]) -> dict[str, Any]:
+    """What a checkpoint says about its run, as plain values: the settings and texts that make the batches.
+
+    corpora are the content digests of the texts.
+    """
+    return {
+        "corpora": dict(corpora),
+        "settings": {
+            "seed": config.seed,
+            "training.max_tokens": config.training.max_tokens,
+            **{f"data.{key}": value for key, value in deciding_settings(config.data).items()},
+            **{f"tokenizer.{key}": value for key, value in describe_tokenizer(config.tokenizer).items()},
+        },
+    }
+
+
+def require_same_run(folder: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to go on with other texts or with settings that would make other batches.
+
+    Raises:
+        UserError: a text or a setting is not what it was; it is named.
+    """
+    for name in sorted(then["corpora"].keys() | now["corpora"].keys()):
+        was, found = then["corpora"].get(name), now["corpora"].get(name)
+        if was != found:
+            change = "is new" if was is None else "is not there any more" if found is None else "has changed"
+            raise UserError(
+                f"resume={folder}: {name} {change} since this run read it: "
+                "put the text of that time back, or start a new run"
+            )
+    for key in then["settings"].keys() | now["settings"].keys():
+        was, found = then["settings"].get(key), now["settings"].get(key)
+        if was != found:
+            raise UserError(
+                f"resume={folder}: {key}={found} would make other batches than {key}={was}, with which the run began: "
+                "leave it out, or start a new run"
+            )

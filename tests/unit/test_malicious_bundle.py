@@ -1,0 +1,154 @@
+"""Forged bundles: refused in one line before memory is taken or anything runs."""
+
+import json
+import os
+import pickle
+import resource
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seq2seq.bundle import load_bundle
+from seq2seq.errors import UserError
+from seq2seq.text.tokenizer import Tokenizer
+
+
+class Payload:
+    """Creates a folder when unpickled."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.trace),)
+
+
+@pytest.fixture
+def forged(bundle_folder: Path, tmp_path: Path) -> Path:
+    """A genuine bundle to change."""
+    return Path(shutil.copytree(bundle_folder, tmp_path / "model"))
+
+
+def refuse(folder: Path, message: str) -> None:
+    """Loading fails in one line and takes no memory worth mentioning."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UserError, match=message) as caught:
+        load_bundle(folder)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 600
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kB
+
+
+def edit(folder: Path, *keys: str, value: object) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    place = config
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = value
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.model"])
+@pytest.mark.parametrize("protocol", [0, 4])
+def test_a_pickle_in_any_files_place_is_refused_unrun(forged: Path, tmp_path: Path, name: str, protocol: int) -> None:
+    trace = tmp_path / "the-payload-ran"
+    (forged / name).write_bytes(pickle.dumps(Payload(trace), protocol=protocol))
+    refuse(forged, name)
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("model", "d_model"), 10**9),
+        (("model", "d_model"), 10**30),
+        (("model", "d_ff"), 10**12),
+        (("model", "num_heads"), 10**9),
+        (("model", "num_decoder_layers"), 10**9),
+        (("model", "d_model"), -2),
+        (("model", "d_model"), 1e300),
+        (("vocab_size",), 10**12),
+        (("vocab_size",), 10**30),
+        (("search", "beam"), 10**9),
+        (("search", "max_length_offset"), 10**12),
+        (("search", "batch_tokens"), 10**15),
+        (("search", "mbr"), 10**9),
+        (("model", "_target_"), "os.system"),
+        (("search", "_target_"), "os.system"),
+        (("model", "norm"), "__import__('os')"),
+        (("model", "norm"), "${oc.env:HOME}"),
+        (("model",), {"d_model": {"$ref": "x"}}),
+    ],
+)
+def test_absurd_and_executable_settings_are_refused(forged: Path, keys: tuple[str, ...], value: object) -> None:
+    edit(forged, *keys, value=value)
+    refuse(forged, "config.json is damaged")
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a":' * 100_000, "9" * 10_000, "\ud800".encode("utf-16", "surrogatepass")]
+)
+def test_json_that_breaks_parsers_is_refused(forged: Path, text: str | bytes) -> None:
+    (forged / "config.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+    refuse(forged, "config.json (cannot be read|is not a model)")
+
+
+def test_an_endless_config_is_not_read(forged: Path) -> None:
+    with (forged / "config.json").open("wb") as file:
+        file.truncate(10**12)
+    refuse(forged, r"config.json has 1,000,000,000,000 bytes")
+
+
+@pytest.mark.parametrize("length", [2**63 - 1, 2**40, 10**8])
+def test_an_absurd_length_of_the_weights_header_is_refused(forged: Path, length: int) -> None:
+    (forged / "model.safetensors").write_bytes(struct.pack("<Q", length) + b"{}")
+    refuse(forged, r"model.safetensors is damaged")
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"dtype": "F32", "shape": [10**12], "data_offsets": [0, 4 * 10**12]},
+        {"dtype": "F32", "shape": [2**62, 2**62], "data_offsets": [0, 4]},
+        {"dtype": "F32", "shape": [1], "data_offsets": [-8, 4]},
+        {"dtype": "OBJECT", "shape": [1], "data_offsets": [0, 4]},
+    ],
+)
+def test_absurd_tensors_in_the_weights_header_are_refused(forged: Path, entry: dict[str, object]) -> None:
+    header = json.dumps({"embedding.weight": entry}).encode()
+    (forged / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+    refuse(forged, r"model.safetensors is damaged")
+
+
+def test_a_tensor_named_like_a_path_is_refused(forged: Path) -> None:
+    header = json.dumps({"../../x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    (forged / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+    refuse(forged, r"model.safetensors does not belong to its config.json: \.\./\.\./x")
+    assert {path.name for path in forged.parent.iterdir()} == {"model"}
+
+
+GENUINE_START = 400  # bytes kept of the genuine file
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"",
+        b"\0" * 1000,
+        b"\xff" * 1000,
+        bytes(range(256)) * 40,
+        b"\x0a" + b"\xff" * 9 + b"\x01",
+        b"\x0a\x80\x80\x80\x80\x7f",
+    ],
+)
+@pytest.mark.parametrize("start", [0, GENUINE_START])
+def test_a_tokenizer_of_garbage_is_refused(forged: Path, garbage: bytes, start: int) -> None:
+    data = (forged / "tokenizer.model").read_bytes()[:start] + garbage
+    with pytest.raises(UserError, match=r"tokenizer") as caught:
+        Tokenizer(data)
+    assert "\n" not in str(caught.value)
+    (forged / "tokenizer.model").write_bytes(data)
+    refuse(forged, r"tokenizer.model")

@@ -1,0 +1,229 @@
+"""Forged checkpoints and run folders: refused in one line, and what they carry never runs."""
+
+import io
+import os
+import pickle
+import pickletools
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from seq2seq.config import Config, DataConfig, ModelConfig, load_config, to_plain
+from seq2seq.errors import UserError
+from seq2seq.training.checkpoints import RECORD, Checkpoints
+from seq2seq.training.folder import prepare_folder
+from seq2seq.training.restore import DamagedError, newest_checkpoint, read_checkpoint
+
+
+class Payload:
+    """Creates a file when unpickled."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.trace),)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """What a payload that runs leaves behind."""
+    return tmp_path / "the-payload-ran"
+
+
+def honest() -> dict[str, Any]:
+    return {"state_dict": {"weight": torch.ones(3, 4)}, "global_step": 7, RECORD: {"corpora": {}, "settings": {}}}
+
+
+def repack(source: Path, target: Path, changes: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> None:
+    """Copy a checkpoint with other bytes in some of its records."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", compression) as new:
+        for entry in old.infolist():
+            new.writestr(entry.filename, changes.get(entry.filename.split("/")[-1], old.read(entry)))
+
+
+def assert_one_line(error: BaseException) -> None:
+    assert "\n" not in str(error)
+    assert len(str(error)) < 500
+
+
+def test_a_payload_really_runs_where_pickles_are_trusted(trace: Path) -> None:
+    pickle.loads(pickle.dumps(Payload(trace)))
+    assert trace.exists()
+
+
+def test_a_checkpoint_with_a_pickled_payload_is_refused_unrun(tmp_path: Path, trace: Path) -> None:
+    torch.save({**honest(), "extra": Payload(trace)}, tmp_path / "step=0000007.ckpt")
+    with pytest.raises(UserError, match=r"asks for (posix|os|nt)\.mkdir: .*was not loaded") as caught:
+        read_checkpoint(tmp_path / "step=0000007.ckpt")
+    assert_one_line(caught.value)
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_a_bare_pickle_under_a_checkpoints_name_is_refused_unrun(tmp_path: Path, trace: Path, protocol: int) -> None:
+    (tmp_path / "step=0000007.ckpt").write_bytes(pickle.dumps(Payload(trace), protocol=protocol))
+    with pytest.raises(DamagedError) as caught:
+        read_checkpoint(tmp_path / "step=0000007.ckpt")
+    assert_one_line(caught.value)
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_a_payload_inside_a_genuine_archive_is_refused_unrun(tmp_path: Path, trace: Path, protocol: int) -> None:
+    torch.save(honest(), tmp_path / "honest.ckpt")
+    data = pickle.dumps(Payload(trace), protocol=protocol)
+    repack(tmp_path / "honest.ckpt", tmp_path / "forged.ckpt", {"data.pkl": data})
+    with pytest.raises(UserError, match="asks for") as caught:
+        read_checkpoint(tmp_path / "forged.ckpt")
+    assert_one_line(caught.value)
+    assert not trace.exists()
+
+
+def test_a_pickle_that_asks_for_memory_is_refused(tmp_path: Path) -> None:
+    """`bytearray(10**15)`, which weights_only=True alone would allow."""
+    torch.save(honest(), tmp_path / "honest.ckpt")
+    file = io.BytesIO()
+    file.write(b"\x80\x02cbuiltins\nbytearray\n\x8a\x07" + (10**15).to_bytes(7, "little") + b"\x85R.")
+    assert "bytearray" in str(list(pickletools.genops(file.getvalue())))
+    repack(tmp_path / "honest.ckpt", tmp_path / "forged.ckpt", {"data.pkl": file.getvalue()})
+    with pytest.raises(UserError, match=r"asks for builtins\.bytearray"):
+        read_checkpoint(tmp_path / "forged.ckpt")
+
+
+def test_a_packed_checkpoint_is_refused_before_it_unfolds(tmp_path: Path) -> None:
+    torch.save(honest(), tmp_path / "honest.ckpt")
+    changes = {"0": bytes(50_000_000)}
+    repack(tmp_path / "honest.ckpt", tmp_path / "bomb.ckpt", changes, zipfile.ZIP_DEFLATED)
+    assert (tmp_path / "bomb.ckpt").stat().st_size < 100_000
+    with pytest.raises(UserError, match=r"packed: it is forged") as caught:
+        read_checkpoint(tmp_path / "bomb.ckpt")
+    assert_one_line(caught.value)
+
+
+def test_a_tensor_of_absurd_size_takes_no_memory_and_does_not_fit(tmp_path: Path) -> None:
+    torch.save({**honest(), "state_dict": {"weight": torch.ones(1).expand(10**12)}}, tmp_path / "huge.ckpt")
+    values = read_checkpoint(tmp_path / "huge.ckpt")
+    assert values["state_dict"]["weight"].device.type == "meta"
+
+
+def test_another_programs_checkpoint_is_refused(tmp_path: Path) -> None:
+    torch.save({"model": torch.ones(2)}, tmp_path / "other.ckpt")
+    with pytest.raises(UserError, match=r"other.ckpt is no checkpoint of this program"):
+        read_checkpoint(tmp_path / "other.ckpt")
+
+
+@pytest.mark.parametrize(
+    "name", ["../../victim", "/etc/passwd", "best-step=0000001-val_bleu=1.ckpt/../x", "victim.ckpt"]
+)
+def test_a_checkpoint_cannot_have_other_files_deleted(tmp_path: Path, name: str) -> None:
+    callback = Checkpoints(tmp_path, Config(), {})
+    for state in ({"scores": {name: 1.0}, "named": {}}, {"scores": {}, "named": {"step=0000001.ckpt": [name]}}):
+        with pytest.raises(UserError, match="as one of the best: it is forged"):
+            callback.load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "seed: !!python/object/apply:os.mkdir ['{trace}']",
+        "_target_: os.mkdir\npath: {trace}",
+        "model: {{_target_: os.mkdir, path: {trace}}}",
+        "a: &a [x, x]\nb: &b [*a, *a, *a]\nseed: [*b, *b]",
+        "name: ${{oc.env:HOME}}",
+        "name: ../../outside",
+        "- 1",
+        "seed: 1\nseed: [",
+        "model: {{d_model: 1000000000, num_heads: 1}}",
+        "model: {{num_encoder_layers: 1000000000}}",
+        "\x00",
+    ],
+)
+def test_a_forged_config_is_refused_unrun(tmp_path: Path, trace: Path, text: str) -> None:
+    (tmp_path / "config.yaml").write_text(text.format(trace=trace))
+    with pytest.raises(UserError) as caught:
+        load_config(str(tmp_path), [])
+    assert_one_line(caught.value)
+    assert not trace.exists()
+
+
+def test_a_config_of_absurd_length_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "config.yaml").open("wb") as file:
+        file.truncate(10**12)
+    with pytest.raises(UserError, match=r"has 1,000,000,000,000 bytes: it is no config.yaml"):
+        load_config(str(tmp_path), [])
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "../../x", "/tmp/x", "a/b", "..", ".hidden", "latest", "", "a\0b", "x" * 201, "a\n"]
+)
+def test_a_name_cannot_leave_the_folder_of_runs(name: str) -> None:
+    with pytest.raises(UserError, match=r"name=.* cannot be a folder's name") as caught:
+        Config(name=name)
+    assert_one_line(caught.value)
+    with pytest.raises(UserError, match=r"experiment_name=.* cannot be a folder's name"):
+        Config(experiment_name=name)
+
+
+@pytest.mark.parametrize("name", ["a", "run-1", "2026.11_x", "sweep-1,lr=3e-4", "niño"])
+def test_plain_names_are_taken(name: str) -> None:
+    assert Config(name=name).name == name
+
+
+@pytest.mark.parametrize(
+    "sizes", [{"d_model": 10**9, "num_heads": 1}, {"d_ff": 10**12}, {"num_decoder_layers": 10**9}, {"num_heads": 10**7}]
+)
+def test_absurd_sizes_are_refused_before_anything_is_allotted(sizes: dict[str, int]) -> None:
+    with pytest.raises(UserError, match=r"model\.\w+=\d+ must be at most"):
+        ModelConfig(**sizes)  # type: ignore[arg-type]
+
+
+def run_folder(tmp_path: Path) -> Path:
+    (tmp_path / "train.tsv").write_text("a\tb\n")
+    config = Config(name="x", data=DataConfig(root=str(tmp_path), train=["train.tsv"]))
+    _, folder, _ = prepare_folder(config, tmp_path / "runs")
+    for step in (5, 7):
+        torch.save({**honest(), "global_step": step}, folder / f"checkpoints/step={step:07d}.ckpt")
+    assert yaml.safe_load((folder / "config.yaml").read_text()) == to_plain(config)
+    return folder
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "flipped", "headless"])
+def test_a_damaged_newest_checkpoint_is_passed_over_and_kept(
+    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = run_folder(tmp_path)
+    newest = folder / "checkpoints/step=0000007.ckpt"
+    data = newest.read_bytes()
+    flipped = data.replace(torch.ones(4).numpy().tobytes(), torch.full((4,), 2.0).numpy().tobytes(), 1)
+    assert flipped != data
+    damaged = {"truncated": data[:-100], "empty": b"", "flipped": flipped, "headless": data[50:]}[damage]
+    newest.write_bytes(damaged)
+    path, values = newest_checkpoint(folder)
+    assert path.name == "step=0000005.ckpt"
+    assert values["global_step"] == 5
+    assert "step=0000007.ckpt is damaged" in caplog.text
+    assert "going on from step=0000005.ckpt, the one before" in caplog.text
+    assert (folder / "checkpoints/damaged-step=0000007.ckpt").read_bytes() == damaged
+
+
+def test_a_damaged_only_checkpoint_is_named_and_left(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path)
+    (folder / "checkpoints/step=0000005.ckpt").unlink()
+    (folder / "checkpoints/step=0000007.ckpt").write_bytes(b"PK")
+    with pytest.raises(UserError, match=r"step=0000007.ckpt is damaged .*and there is no other: restore it") as caught:
+        newest_checkpoint(folder)
+    assert_one_line(caught.value)
+    assert (folder / "checkpoints/step=0000007.ckpt").read_bytes() == b"PK"
+
+
+def test_a_forged_newest_checkpoint_stops_the_resume_instead_of_being_passed_over(tmp_path: Path, trace: Path) -> None:
+    folder = run_folder(tmp_path)
+    torch.save({**honest(), "extra": Payload(trace)}, folder / "checkpoints/step=0000007.ckpt")
+    with pytest.raises(UserError, match="this one is forged"):
+        newest_checkpoint(folder)
+    assert not trace.exists()

@@ -1,0 +1,310 @@
+"""Every checkpoint of a run leads to the run's own end; and each part of a checkpoint is needed for that."""
+
+import csv
+import shutil
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+
+from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, TokenizerConfig, TrainerConfig, TrainingConfig
+from seq2seq.errors import UserError
+from seq2seq.evaluation.overlap import OverlapIndex
+from seq2seq.model.transformer import Transformer
+from seq2seq.text.prepare import PreparedData, prepare
+from seq2seq.training.callbacks import Patience
+from seq2seq.training.checkpoints import Checkpoints, list_checkpoints
+from seq2seq.training.module import TranslationModule
+from seq2seq.training.restore import describe_run, read_checkpoint
+from seq2seq.training.run import fit, make_trainer
+
+WORDS = {"red": "rojo", "old": "viejo", "new": "nuevo", "big": "gran", "bad": "malo", "mad": "loco"}
+NOUNS = {"cat": "gato", "dog": "perro", "boy": "niño", "bread": "pan", "sun": "sol", "sea": "mar"}
+UPDATES, VALIDATE = 11, 4
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> None:
+    warnings.filterwarnings("ignore", ".*")
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    folder = tmp_path_factory.mktemp("corpus")
+    lines = [f"The {n} is {a}.\tEl {NOUNS[n]} es {WORDS[a]}.\n" for n in NOUNS for a in WORDS]
+    (folder / "train.tsv").write_text("".join(lines[:28]), encoding="utf-8")
+    (folder / "held.tsv").write_text("".join(lines[28:]), encoding="utf-8")
+    return Config(
+        name="x",
+        data=DataConfig(
+            root=str(folder), train=["train.tsv"], validation=["held.tsv"], test=["held.tsv"], remove_overlap=False
+        ),
+        tokenizer=TokenizerConfig(vocab_size=290),
+        model=ModelConfig(d_model=8, num_heads=2, d_ff=12, num_encoder_layers=1, num_decoder_layers=1, dropout=0.2),
+        training=TrainingConfig(
+            max_tokens=64, warmup_steps=2, accumulate=2, ema_decay=0.9, final_weights="ema", bleu_sentences=2,
+            monitor="loss", keep_best=2, patience=5, sample_translations=0,
+        ),
+        search=SearchConfig(beam=1, max_length_ratio=1.0, max_length_offset=1),
+        trainer=TrainerConfig(
+            accelerator="cpu", precision="32-true", max_steps=UPDATES, validate_every=VALIDATE, checkpoint_every=1,
+            keep_last=99, log_every=3,
+        ),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data(config: Config) -> PreparedData:
+    return prepare(config.data, config.tokenizer, config.seed, OverlapIndex)
+
+
+class Diary(L.Callback):
+    """What happened: (update, loss) and (update, validation loss)."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, int, float]] = []
+
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, *args: Any, **kwargs: Any) -> None:
+        update = trainer.fit_loop.total_batch_idx // trainer.accumulate_grad_batches + 1
+        self.events.append(("train", update, float(pl_module.last_nll)))
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.events.append(("validation", trainer.global_step, float(trainer.callback_metrics["val_loss"])))
+
+
+def run(
+    config: Config, data: PreparedData, folder: Path, checkpoint: Path | None = None, *more: L.Callback
+) -> tuple[L.Trainer, list[tuple[str, int, float]]]:
+    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    L.seed_everything(config.seed if checkpoint is None else 77, verbose=False)
+    module = TranslationModule(Transformer(config.model, data.tokenizer.vocab_size), config.training, seed=config.seed)
+    trainer = make_trainer(config, folder, data, describe_run(config, {}))
+    diary = Diary()
+    trainer.callbacks += [diary, *more]  # type: ignore[attr-defined]
+    fit(trainer, module, config, data, checkpoint)
+    return trainer, diary.events
+
+
+@pytest.fixture(scope="module")
+def straight(config: Config, data: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
+    """A run without interruption: its folder with a copy of every file it ever saved, and its events."""
+    folder = tmp_path_factory.mktemp("straight")
+    saved: list[Path] = []
+    save = Checkpoints._save
+
+    def keep(self: Checkpoints, trainer: L.Trainer, best: str | None = None) -> None:
+        save(self, trainer, best)
+        copy = folder / f"{len(saved):02d}-{trainer.global_step}{'-pending' * self._pending}.ckpt"
+        saved.append(Path(shutil.copy(list_checkpoints(self.folder)[-1], copy)))
+
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        patch.setattr(Checkpoints, "_save", keep)
+        _, events = run(config, data, folder / "run")
+    return folder / "run", saved, events
+
+
+def resume(
+    config: Config, data: PreparedData, straight: tuple[Any, ...], checkpoint: Path, folder: Path
+) -> list[tuple[str, int, float]]:
+    """Go on from a checkpoint in a folder as it was then."""
+    (folder / "checkpoints").mkdir(parents=True)
+    for path in (straight[0] / "checkpoints").iterdir():
+        shutil.copy(path, folder / "checkpoints")
+    return run(config, data, folder, checkpoint)[1]
+
+
+def end_of(folder: Path) -> dict[str, Any]:
+    """The last checkpoint, without clocks, and without counters that say how often it was resumed."""
+    values = torch.load(list_checkpoints(folder / "checkpoints")[-1], weights_only=True)
+    del values["loops"]
+    del values["callbacks"]["Budget"]
+    return values
+
+
+def is_same(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor):
+        return torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(is_same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(is_same, a, b))
+    return a == b
+
+
+def losses(folder: Path) -> dict[str, str]:
+    with (folder / "metrics.csv").open() as file:
+        return {row["step"]: row["loss"] for row in csv.DictReader(file) if row["loss"]}
+
+
+def test_the_straight_run_has_what_the_others_are_held_against(straight: tuple[Any, ...]) -> None:
+    folder, saved, events = straight
+    assert [step for kind, step, _ in events if kind == "train"][1::2] == list(range(1, UPDATES + 1))
+    assert [step for kind, step, _ in events if kind == "validation"] == [4, 8]
+    assert [path.stem.partition("-")[2] for path in saved] == [
+        *("1", "2", "3", "4-pending", "4", "5", "6", "7", "8-pending", "8", "9", "10", "11")
+    ]
+    assert len(list(folder.glob("checkpoints/best-*.ckpt"))) == 2
+
+
+@pytest.mark.parametrize("number", range(13))
+def test_every_checkpoint_leads_to_the_same_end(
+    config: Config, data: PreparedData, straight: tuple[Any, ...], number: int, tmp_path: Path
+) -> None:
+    folder, saved, events = straight
+    events_then = resume(config, data, straight, saved[number], tmp_path / "run")
+    step, is_pending = int(saved[number].stem.split("-")[1]), "pending" in saved[number].name
+    expected = [e for e in events if e[1] > step or (is_pending and e[1] == step and e[0] == "validation")]
+    assert events_then == expected
+    assert is_same(end_of(tmp_path / "run"), end_of(folder))
+    names = {path.name for path in (folder / "checkpoints").iterdir()}
+    assert {path.name for path in (tmp_path / "run/checkpoints").iterdir()} == names
+    later = {step_: loss for step_, loss in losses(folder).items() if int(step_) > step}
+    assert later == (losses(tmp_path / "run") if later else {})
+
+
+def change(*keys: str, to: Callable[[Any], Any]) -> Callable[[dict[str, Any]], None]:
+    def apply(values: dict[str, Any]) -> None:
+        for key in keys[:-1]:
+            values = values[int(key) if key.isdigit() else key]
+        values[keys[-1]] = to(values[keys[-1]])
+
+    return apply
+
+
+def drop_average(values: dict[str, Any]) -> None:
+    values["state_dict"] = values["current_model_state"]
+
+
+def drop_current(values: dict[str, Any]) -> None:
+    values["current_model_state"] = values["state_dict"]
+
+
+def zero_moments(values: dict[str, Any]) -> None:
+    for moments in values["optimizer_states"][0]["state"].values():
+        moments["exp_avg_sq"].zero_()
+
+
+def loader_of(values: dict[str, Any]) -> dict[str, Any]:
+    return values["loops"]["fit_loop"]["state_dict"]["combined_loader"][0]
+
+
+LEFT_OUT: dict[str, Callable[[dict[str, Any]], None]] = {
+    "averaged weights": drop_average,
+    "current weights": drop_current,
+    "count of averaged updates": change("averaging_state", "n_averaged", to=torch.zeros_like),
+    "moments of the optimizer": zero_moments,
+    "place in the epoch": lambda values: loader_of(values).update(batches=0),
+    "epoch": lambda values: loader_of(values).update(epoch=0),
+    "best checkpoints": change("callbacks", "Checkpoints", "scores", to=lambda scores: {}),
+    "last checkpoints": change("callbacks", "Checkpoints", "named", to=lambda named: {}),
+    "pending validation": change("run", "validation_pending", to=lambda pending: False),
+}
+
+
+@pytest.mark.parametrize("part", LEFT_OUT)
+def test_a_checkpoint_without_one_of_its_parts_leads_elsewhere(
+    config: Config, data: PreparedData, straight: tuple[Any, ...], part: str, tmp_path: Path
+) -> None:
+    folder, saved, events = straight
+    values = torch.load(saved[8], weights_only=True)  # of update 8, its validation pending, in the second epoch
+    LEFT_OUT[part](values)
+    torch.save(values, tmp_path / "less.ckpt")
+    events_then = resume(config, data, straight, tmp_path / "less.ckpt", tmp_path / "run")
+    same_events = events_then == [e for e in events if e[1] > 8 or e[:2] == ("validation", 8)]
+    assert not (same_events and is_same(end_of(tmp_path / "run"), end_of(folder)))
+
+
+def test_dropout_needs_no_state_but_its_place(
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "manual_seed", lambda seed: None)
+    events = resume(config, data, straight, straight[1][5], tmp_path / "run")
+    assert events != [event for event in straight[2] if event[1] > 5]
+
+
+def test_the_time_spent_counts_on(
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = torch.load(straight[1][0], weights_only=True)
+    values["callbacks"]["Budget"]["time_elapsed"]["train"] = 3599.99
+    torch.save(values, tmp_path / "late.ckpt")
+    monkeypatch.setattr(config.trainer, "max_time", "00:01:00:00")
+    events = resume(config, data, straight, tmp_path / "late.ckpt", tmp_path / "run")
+    assert len([event for event in events if event[0] == "train"]) <= 2
+
+
+def test_patience_is_remembered_and_a_run_out_of_it_does_not_train_on(
+    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for group, key, value in (
+        ("training", "learning_rate", 0.0),  # no validation is better than the first
+        ("training", "patience", 2),
+        ("trainer", "validate_every", 2),
+    ):
+        monkeypatch.setattr(getattr(config, group), key, value)
+    _, events = run(config, data, tmp_path / "straight")
+    assert events[-1][:2] == ("validation", 6)
+    paths = list_checkpoints(tmp_path / "straight/checkpoints")
+    for number, stops in ((4, 6), (5, 6)):  # after updates 5 and 6
+        trainer, events = run(config, data, tmp_path / f"again-{number}", paths[number])
+        assert trainer.global_step == stops
+        assert len(events) == (3 if number == 4 else 0)
+    assert next(c for c in trainer.callbacks if isinstance(c, Patience)).is_out  # type: ignore[attr-defined]
+    monkeypatch.setattr(config.training, "patience", 3)
+    assert run(config, data, tmp_path / "more", paths[5])[0].global_step == 8
+
+
+def test_only_the_last_k_and_the_best_are_kept(
+    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config.trainer, "keep_last", 2)
+    monkeypatch.setattr(config.trainer, "checkpoint_every", 5)
+    monkeypatch.setattr(config.training, "keep_best", 1)
+    run(config, data, tmp_path)
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert names[-2:] == ["step=0000010.ckpt", "step=0000011.ckpt"]
+    assert len(names) == 3
+    assert names[0].startswith("best-step=0000008-val_loss=")
+
+
+def test_checkpoints_by_the_clock(
+    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config.trainer, "checkpoint_every", 1000)
+    monkeypatch.setattr(config.trainer, "validate_every", 1000)
+    run(config, data, tmp_path / "never")
+    assert [path.name for path in list_checkpoints(tmp_path / "never/checkpoints")] == ["step=0000011.ckpt"]
+    monkeypatch.setattr(config.trainer, "checkpoint_minutes", 1e-9)
+    run(config, data, tmp_path / "always")
+    assert len(list_checkpoints(tmp_path / "always/checkpoints")) == UPDATES
+
+
+def test_a_half_finished_set_of_names_is_made_whole(
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path
+) -> None:
+    """Killed after the checkpoint was there and before it got its second name as one of the best."""
+    (tmp_path / "run/checkpoints").mkdir(parents=True)
+    newest = Path(shutil.copy(straight[1][9], tmp_path / "run/checkpoints/step=0000008.ckpt"))
+    trainer, _ = run(config, data, tmp_path / "run", newest)
+    best = next(c for c in trainer.callbacks if isinstance(c, Checkpoints)).best()  # type: ignore[attr-defined]
+    assert [path.exists() for path in best if "step=0000008" in path.name] == [True]
+
+
+def test_another_product_of_ranks_and_accumulation_is_refused(
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config.training, "accumulate", 1)
+    with pytest.raises(
+        UserError, match=r"2 batches \(1 processes × training.accumulate=2\).*set training.accumulate=2"
+    ):
+        resume(config, data, straight, straight[1][2], tmp_path / "run")
+
+
+def test_a_checkpoint_is_plain_values(straight: tuple[Any, ...]) -> None:
+    values = read_checkpoint(straight[1][-1])
+    assert values["run"]["settings"]["training.max_tokens"] == 64
