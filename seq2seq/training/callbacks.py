@@ -1,6 +1,7 @@
 """What happens around updates: the budget, stop signals, broken numbers."""
 
 import logging
+import re
 import signal
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -14,6 +15,7 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer, WeightAv
 from torch import Tensor
 
 from seq2seq.config import Config
+from seq2seq.errors import UserError
 from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.training.checkpoints import Checkpoints, ends_update
@@ -21,6 +23,7 @@ from seq2seq.training.module import TranslationModule
 from seq2seq.training.monitor import Meter, TranslationValidation
 
 log = logging.getLogger(__name__)
+_LOST = re.compile(r"[Cc]onnection (closed|reset|refused)|Broken pipe|Socket Timeout|[Tt]imed out|remote process")
 
 
 class Budget(Timer):
@@ -104,7 +107,16 @@ class StopSignals(Callback):
         return trainer.strategy.reduce_boolean_decision(wanted, all=False) if trainer.world_size > 1 else wanted
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        """Say what is left after the second signal."""
+        """Say what is left after the second signal, or when another process is gone.
+
+        Raises:
+            UserError: the connection to another process broke; Lightning's own end would wait for that process.
+        """
+        if trainer.world_size > 1 and isinstance(exception, RuntimeError) and _LOST.search(str(exception)):
+            raise UserError(
+                f"another process of this run has died ({str(exception).splitlines()[0][:100]}): "
+                f"the last checkpoint is whole, go on with `python train.py resume={trainer.default_root_dir}`"
+            ) from exception
         if isinstance(exception, KeyboardInterrupt):
             log.error(
                 "error: interrupted; python train.py resume=%s goes on from its last checkpoint",

@@ -14,11 +14,11 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
-from lightning.pytorch.utilities import rank_zero_only
 
 from seq2seq.config import Config
 from seq2seq.errors import UserError
 from seq2seq.text.batching import Batch
+from seq2seq.training.processes import rank
 
 RECORD = "run"  # the key of what a checkpoint tells about its run, besides Lightning's own keys
 _BEST = re.compile(r"best-step=(\d{7,})-[a-z_]+=-?[0-9a-z.]+\.ckpt")
@@ -220,7 +220,7 @@ class Checkpoints(Checkpoint):
         self._named = {str(name): [str(one) for one in names] for name, names in named.items()}
         for path in self.best():  # a name may be missing if the run was killed before it was given
             source = self.folder / checkpoint_name(int(cast(re.Match[str], _BEST.fullmatch(path.name))[1]))
-            if rank_zero_only.rank == 0 and source.exists() and not path.exists():  # pyright: ignore[reportFunctionMemberAccess]
+            if rank() == 0 and source.exists() and not path.exists():
                 _link(source, path)
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:

@@ -74,11 +74,13 @@ def _begin(config: Config, runs: Path) -> str:
 
 
 def _is_spent(config: Config, results: Path, step: int) -> bool:
-    """Whether the budget leaves nothing to be done."""
+    """Whether the budget leaves nothing to be done: the results are of this very update, and no more are wanted."""
     duration, patience = config.trainer.duration(), config.training.patience
     try:
         facts = json.loads(results.read_text(encoding="utf-8"))
         seconds, was_patient = float(facts["training_seconds"]), int(facts["training"]["patience"])
+        if int(facts["updates"]) != step:  # it was given more, and killed before the new results
+            return False
         out_of_patience = bool(facts["out_of_patience"]) and 0 < patience <= was_patient
     except (OSError, ValueError, KeyError, TypeError):
         return False  # damaged: it is made again

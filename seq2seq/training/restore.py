@@ -26,6 +26,7 @@ _PLAIN = {  # what torch.save writes for tensors in dictionaries, lists and numb
         for kind in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Byte", "Bool")
     ),
 }
+_MAX_VALUES, _MAX_DEPTH = 10**6, 50  # a checkpoint has about a hundred values a layer, at depth 6
 
 
 class DamagedError(Exception):
@@ -90,6 +91,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         raise DamagedError(reason) from error
     if not isinstance(values, dict) or RECORD not in values:
         raise UserError(f"{path} is no checkpoint of this program: start a new run")
+    _check_values(values, path)
     return values
 
 
@@ -110,6 +112,20 @@ def _check_archive(archive: zipfile.ZipFile, path: Path) -> None:
                         f"{path} asks for {name}: a checkpoint holds plain values only, this one is forged and was "
                         "not loaded"
                     )
+
+
+def _check_values(values: dict[str, Any], path: Path) -> None:
+    """Refuse what is small in the file and boundless in use: repeated tensors, lists of the same lists."""
+    size, count, waiting = path.stat().st_size, 0, [(values, 0)]
+    while waiting:
+        value, depth = waiting.pop()
+        count += 1
+        if count > _MAX_VALUES or depth > _MAX_DEPTH:
+            raise UserError(f"{path} holds more values, or deeper ones, than a checkpoint can: it is forged")
+        if isinstance(value, torch.Tensor) and value.numel() * value.element_size() > size:
+            raise UserError(f"{path} holds a tensor of {value.numel():,} numbers, more than fit into it: it is forged")
+        if isinstance(value, dict | list | tuple | set):
+            waiting += [(one, depth + 1) for one in (value.values() if isinstance(value, dict) else value)]
 
 
 def _named_code(data: bytes) -> Iterator[str]:

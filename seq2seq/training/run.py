@@ -70,9 +70,9 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None) -> float
     choose_weights(config, folder, trainer, model)
     bundle = Bundle(model.cpu().eval(), data.tokenizer, bundle_config(config))
     facts = gather_facts(config, trainer, data, model) | {"trained_parameters": trained}
+    save_bundle(folder / "model", bundle, model_card(config, facts, {}, []))  # testing takes long and may be killed
     draw_curves(folder / "metrics.csv", folder / "curves.png")
     if interrupted:
-        save_bundle(folder / "model", bundle, model_card(config, facts, {}, []))
         raise UserError(
             f"stopped by {interrupted} after update {trainer.global_step}: a usable model is in {folder / 'model'}; "
             f"go on with `python train.py resume={folder}`"

@@ -41,6 +41,8 @@ def make_trainer(config: Config, folder: Path, data: PreparedData, record: Mappi
         warnings.filterwarnings("ignore", message)
     for name in ("lightning.pytorch", "lightning.fabric", "lightning"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    # says that a process has died before it kills the others, if those did not notice themselves
+    logging.getLogger("lightning.fabric.strategies.launchers.subprocess_script").setLevel(logging.INFO)
     csv = CSVLogger(folder, name="", version="", flush_logs_every_n_steps=1)
     if rank() == 0:
         continue_table(csv, folder / "metrics.csv")

@@ -105,10 +105,24 @@ def test_a_packed_checkpoint_is_refused_before_it_unfolds(tmp_path: Path) -> Non
     assert_one_line(caught.value)
 
 
-def test_a_tensor_of_absurd_size_takes_no_memory_and_does_not_fit(tmp_path: Path) -> None:
+def test_a_tensor_of_absurd_size_is_refused(tmp_path: Path) -> None:
     torch.save({**honest(), "state_dict": {"weight": torch.ones(1).expand(10**12)}}, tmp_path / "huge.ckpt")
-    values = read_checkpoint(tmp_path / "huge.ckpt")
-    assert values["state_dict"]["weight"].device.type == "meta"
+    with pytest.raises(UserError, match=r"a tensor of 1,000,000,000,000 numbers, more than fit into it"):
+        read_checkpoint(tmp_path / "huge.ckpt")
+
+
+def test_lists_that_multiply_or_never_end_are_refused(tmp_path: Path) -> None:
+    doubled, deep = [0], [0]
+    for _ in range(40):
+        doubled = [doubled, doubled]
+    for _ in range(200):
+        deep = [deep]
+    for name, value in (("doubled", doubled), ("deep", deep)):
+        path = tmp_path / f"{name}.ckpt"
+        torch.save({**honest(), "extra": value}, path)
+        assert path.stat().st_size < 5000
+        with pytest.raises(UserError, match=r"holds more values, or deeper ones, than a checkpoint can"):
+            read_checkpoint(path)
 
 
 def test_another_programs_checkpoint_is_refused(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from seq2seq.training.callbacks import Patience
 from seq2seq.training.checkpoints import Checkpoints, list_checkpoints
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.restore import describe_run, read_checkpoint
-from seq2seq.training.run import fit, make_trainer
+from seq2seq.training.run import fit
+from seq2seq.training.trainer import make_trainer
 
 WORDS = {"red": "rojo", "old": "viejo", "new": "nuevo", "big": "gran", "bad": "malo", "mad": "loco"}
 NOUNS = {"cat": "gato", "dog": "perro", "boy": "niño", "bread": "pan", "sun": "sol", "sea": "mar"}
@@ -170,7 +171,7 @@ def test_every_checkpoint_leads_to_the_same_end(
 def change(*keys: str, to: Callable[[Any], Any]) -> Callable[[dict[str, Any]], None]:
     def apply(values: dict[str, Any]) -> None:
         for key in keys[:-1]:
-            values = values[int(key) if key.isdigit() else key]
+            values = values[key]
         values[keys[-1]] = to(values[keys[-1]])
 
     return apply
