@@ -87,7 +87,8 @@ def finish(*processes: "subprocess.Popen[str]", status: int = 0) -> str:
 
 
 def program(*overrides: str) -> list[str]:
-    return [str(REPOSITORY / "train.py"), *SETTINGS, *overrides]
+    options = [override for override in overrides if override.startswith("--")]  # which have to come first
+    return [str(REPOSITORY / "train.py"), *options, *SETTINGS, *overrides[len(options) :]]
 
 
 def torchrun(*overrides: str) -> list[str]:
