@@ -306,6 +306,7 @@ class TrainerConfig:
     num_nodes: int = 1
     strategy: str = "auto"  # auto | ddp | fsdp (weights and optimizer spread over the devices)
     precision: str = "auto"  # auto | 32-true | bf16-mixed; auto: bf16 where the device multiplies it quickly
+    compile: bool = False  # training's kernels made for this model by torch.compile; minutes at the beginning
     max_steps: int = 100_000  # updates
     max_time: str | None = None  # days:hours:minutes:seconds of training, validation included
     validate_every: int = 1000  # updates
@@ -385,6 +386,12 @@ class Config:
                 self.resume is not None, "resume_lr= changes a resumed run's learning rate: give resume=runs/NAME too"
             )
             require(0 < self.resume_lr < math.inf, f"resume_lr={self.resume_lr} must be greater than 0")
+        require(
+            not self.trainer.compile
+            or (self.trainer.strategy != "fsdp" and not self.training.activation_checkpointing),
+            "trainer.compile=true decides itself what to compute again and what to gather: leave out "
+            "training.activation_checkpointing, and use trainer.strategy=ddp",
+        )
 
 
 def register_schema() -> None:

@@ -117,7 +117,7 @@ class DecoderState:
     slots: how many of `past` are in use.
     own: which of them are each place's own past, (b, w, slots); None: all are.
     cleared: how many slots there were after the last clearing.
-    numbers: of the sentences still searched, their place in `memory`.
+    numbers: of the sentences still searched, their place in `memory`; None: all are.
     watched: the decoder layer whose cross-attention is kept; None: of none.
     attention: how much the last tokens' positions took of each source position there, mean of the heads.
     """
@@ -130,15 +130,14 @@ class DecoderState:
     slots: int = 0
     own: Bool[Tensor, "b w z"] | None = None
     cleared: int = 0
-    numbers: Sequence[int] = ()
+    numbers: Sequence[int] | None = None
     watched: int | None = None
     attention: Float[Tensor, "n t s"] | None = None
 
     @classmethod
     def start(cls, memory: tuple[KeysValues, ...], memory_mask: Bool[Tensor, "b 1 1 s"]) -> "DecoderState":
         """The state before the first target token: one row a sentence."""
-        sentences = memory_mask.shape[0]
-        return cls(memory, memory_mask, Places(sentences, memory_mask.device), numbers=range(sentences))
+        return cls(memory, memory_mask, Places(memory_mask.shape[0], memory_mask.device))
 
     def for_rows(self, rows: int) -> "DecoderState":
         """This state, or before the first token the same for a multiple of as many rows.
@@ -189,7 +188,8 @@ class DecoderState:
             rows: of every sentence in turn, the old rows that its new rows continue.
             counts: new rows of each sentence that is still here; a sentence without any leaves.
         """
-        kept = [(number, count) for number, count in zip(self.numbers, counts, strict=True) if count]
+        before = range(self.places.sentences) if self.numbers is None else self.numbers
+        kept = [(number, count) for number, count in zip(before, counts, strict=True) if count]
         numbers, counts = [number for number, _ in kept], [count for _, count in kept]
         state = self
         if len(kept) <= SHARE_TO_KEEP * self.places.sentences:

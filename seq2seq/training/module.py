@@ -13,6 +13,7 @@ from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
 from seq2seq.text.batching import Batch
 from seq2seq.text.vocab import PAD
+from seq2seq.training.compiled import compile_forward
 from seq2seq.training.loss import cross_entropy
 from seq2seq.training.r_drop import r_drop_loss
 from seq2seq.training.schedule import learning_rate
@@ -26,8 +27,18 @@ class TranslationModule(L.LightningModule):
     micro-batch adds its sum, and one division by the global count comes before clipping.
     """
 
-    def __init__(self, model: Transformer, config: TrainingConfig, *, seed: int = 0, vocabulary: str = "") -> None:
+    def __init__(
+        self,
+        model: Transformer,
+        config: TrainingConfig,
+        *,
+        seed: int = 0,
+        vocabulary: str = "",
+        is_compiled: bool = False,
+    ) -> None:
         """Train model; seed decides dropout, vocabulary is the tokenizer's hash, which a checkpoint must share.
+
+        With is_compiled, training's forward passes run as compiled kernels.
 
         Raises:
             UserError: R-Drop is asked for and there is no dropout.
@@ -41,6 +52,7 @@ class TranslationModule(L.LightningModule):
         self.seed, self.vocabulary = seed, vocabulary
         self.model = model
         self.config = config
+        self._compiled = compile_forward(model) if is_compiled else None
         self.progress = 0.0  # share of the run's budget spent; set by the Budget callback
         self._tokens: Tensor | None = None  # target tokens since the last update, on this rank
         self.last_nll: Tensor | None = None  # of the last micro-batch: nats, summed
@@ -63,12 +75,17 @@ class TranslationModule(L.LightningModule):
         self.log("val_loss", nll / tokens, batch_size=weight, sync_dist=True, prog_bar=False)
 
     def _loss(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-        hidden = self.model(batch.src, batch.tgt_in)
+        hidden = self._hidden_states(batch.src, batch.tgt_in)
         return cross_entropy(hidden, self.model.embedding.weight, batch.tgt_out, pad=PAD, smoothing=smoothing)
+
+    def _hidden_states(self, src: Tensor, tgt_in: Tensor) -> Tensor:
+        if self._compiled is None or not self.training:
+            return self.model(src, tgt_in)
+        return self._compiled(src, tgt_in)
 
     def _r_drop_loss(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
         """As `_loss`, with both passes as one batch: dropout draws for each of its rows."""
-        hidden = self.model(batch.src.repeat(2, 1), batch.tgt_in.repeat(2, 1))
+        hidden = self._hidden_states(batch.src.repeat(2, 1), batch.tgt_in.repeat(2, 1))
         weight, alpha = self.model.embedding.weight, self.config.r_drop
         loss, nll, _, tokens = r_drop_loss(hidden, weight, batch.tgt_out, pad=PAD, alpha=alpha, smoothing=smoothing)
         return loss, nll, tokens

@@ -101,7 +101,8 @@ def make_module(config: Config, data: PreparedData, *, resumed: bool) -> Transla
         recompute_layers(model)
     vocabulary = hashlib.sha256(data.tokenizer.model_bytes).hexdigest()[:16]
     kind = ShardedModule if config.trainer.strategy == "fsdp" else TranslationModule
-    return kind(model, config.training, seed=config.seed, vocabulary=vocabulary)
+    is_compiled = config.trainer.compile
+    return kind(model, config.training, seed=config.seed, vocabulary=vocabulary, is_compiled=is_compiled)
 
 
 def fit(

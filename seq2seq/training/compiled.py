@@ -1,0 +1,33 @@
+"""The forward pass of training as compiled kernels (torch.compile), for few shapes of batches. Knows no loss."""
+
+import warnings
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from seq2seq.model.transformer import Transformer
+from seq2seq.text.vocab import PAD
+
+BACKEND = "inductor"
+WIDTH = 8  # positions; sources and targets are padded to multiples of it, so that kernels know what divides a row
+
+
+def compile_forward(model: Transformer) -> Callable[[Tensor, Tensor], Tensor]:
+    """What the model computes of (src, tgt_in), compiled once for batches of all sizes.
+
+    The model itself is left as it is: validation, search and checkpoints do not notice.
+    """
+    warnings.filterwarnings("ignore", "Dynamo detected a call to a `functools.lru_cache`")  # positions: made inside
+    compute = torch.compile(model.forward, backend=BACKEND, dynamic=True)
+
+    def forward(src: Tensor, tgt_in: Tensor) -> Tensor:
+        return compute(widen(src), widen(tgt_in))[:, : tgt_in.shape[1]]
+
+    return forward
+
+
+def widen(ids: Tensor) -> Tensor:
+    """Token ids, padded on the right to a multiple of WIDTH positions."""
+    return F.pad(ids, (0, -ids.shape[1] % WIDTH), value=PAD)

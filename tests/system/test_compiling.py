@@ -1,0 +1,51 @@
+"""Compiled training computes what PyTorch computes, away from the tests' type checks."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+pytestmark = pytest.mark.system
+
+SCRIPT = """
+import torch
+from torch.testing import assert_close
+from seq2seq.config import ModelConfig
+from seq2seq.model.transformer import Transformer
+from seq2seq.training import compiled
+
+graphs = []
+
+def backend(graph, inputs):  # what a compiler would be given, run as it is: code for the processor takes minutes
+    graphs.append(graph)
+    return graph.forward
+
+compiled.BACKEND = backend
+sizes = {"d_model": 16, "num_heads": 2, "d_ff": 32, "num_encoder_layers": 1, "num_decoder_layers": 1}
+model = Transformer(ModelConfig(**sizes, dropout=0.0), 30).train()
+forward = compiled.compile_forward(model)
+
+def gradients(hidden):
+    hidden.square().sum().backward()
+    found = [parameter.grad for parameter in model.parameters()]
+    model.zero_grad()
+    return found
+
+for rows, source, target in ((3, 5, 17), (4, 9, 12), (6, 17, 3), (2, 30, 20), (7, 20, 60)):
+    src, tgt_in = torch.randint(4, 30, (rows, source)), torch.randint(4, 30, (rows, target))
+    src[0, 3:] = 0
+    hidden, expected = forward(src, tgt_in), model(src, tgt_in)
+    assert_close(hidden, expected, atol=1e-5, rtol=0)
+    assert_close(gradients(hidden), gradients(expected), atol=1e-4, rtol=1e-4)
+assert not any("compiled" in name for name in model.state_dict())
+print("graphs:", len(graphs))
+"""
+
+
+def test_one_compiled_graph_serves_batches_of_all_sizes() -> None:
+    command = [sys.executable, "-c", SCRIPT]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=1200, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "graphs: 1\n"

@@ -1,0 +1,27 @@
+import pytest
+import torch
+
+from seq2seq.config import Config, TrainerConfig, TrainingConfig
+from seq2seq.errors import UserError
+from seq2seq.training.compiled import WIDTH, widen
+
+
+@pytest.mark.parametrize(("length", "expected"), [(1, WIDTH), (WIDTH, WIDTH), (WIDTH + 1, 2 * WIDTH)])
+def test_batches_get_few_widths_by_padding_on_the_right(length: int, expected: int) -> None:
+    ids = torch.randint(4, 30, (3, length))
+    wider = widen(ids)
+    assert wider.shape == (3, expected)
+    assert torch.equal(wider[:, :length], ids)
+    assert not wider[:, length:].any()
+
+
+@pytest.mark.parametrize(
+    ("training", "trainer"),
+    [
+        (TrainingConfig(activation_checkpointing=True), TrainerConfig(compile=True)),
+        (TrainingConfig(), TrainerConfig(compile=True, strategy="fsdp")),
+    ],
+)
+def test_what_compiling_excludes_is_told(training: TrainingConfig, trainer: TrainerConfig) -> None:
+    with pytest.raises(UserError, match=r"trainer.compile=true decides itself"):
+        Config(training=training, trainer=trainer)
