@@ -17,7 +17,8 @@ def workers() -> "Iterator[RayWorkers]":
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Ray's own, of many kinds
-        ray.init(num_cpus=2, object_store_memory=80 << 20, include_dashboard=False, log_to_driver=False)
+        small = {"num_cpus": 2, "object_store_memory": 80 << 20, "include_dashboard": False}
+        ray.init("local", **small, log_to_driver=False)  # its own, whatever runs here or RAY_ADDRESS says
         with RayWorkers("auto") as opened:  # takes the one that is there, and leaves it
             yield opened
         assert ray.is_initialized()
