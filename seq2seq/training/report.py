@@ -80,6 +80,7 @@ def model_card(
     )
     signatures = "\n".join(f"- `{m.signature}`" for s in list(scores.values())[:1] for m in (s.bleu, s.chrf, s.ter))
     failures = "\n".join(f"| {_cell(a)} | {_cell(c)} | {_cell(b)} |" for a, b, c in samples)
+    began = f"It began with the weights of `{'/'.join(Path(config.init).parts[-2:])}`." if config.init else ""
     corpora = ", ".join(f"`{Path(file['name']).name}`" for file in facts["data"]["files"])
     return f"""---
 language: [{src}, {tgt}]
@@ -103,6 +104,7 @@ What was dropped, by reason, is in the run's `results.json`.
 
 ## Recipe
 
+{began}
 {facts["updates"]:,} updates in {facts["training_seconds"] / 60:.1f} minutes on {facts["hardware"]}, seed {config.seed};
 validation loss {facts["validation_loss"]} nats per token. The whole recipe is the run's `config.yaml`:
 

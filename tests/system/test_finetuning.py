@@ -90,6 +90,7 @@ def test_fine_tuning_starts_from_the_bundle_and_leaves_frozen_parts_alone(place:
     assert (folder / "model/tokenizer.model").read_bytes() == (base / "model/tokenizer.model").read_bytes()
     results = json.loads((folder / "results.json").read_text())
     assert results["trained_parameters"] < results["parameters"]
+    assert "It began with the weights of `base/model`.\n4 updates" in (folder / "model/README.md").read_text()
 
 
 def test_adapters_resume_exactly_and_end_in_a_plain_bundle(place: Path, base: Path) -> None:
