@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from seq2seq import cli_bulk, cli_prepare, cli_training, jobs, options
+from seq2seq import cli_bulk, cli_prepare, cli_training, inputs, jobs, options
 from seq2seq.errors import UserError
 from seq2seq.files import find_model, open_output, read_lines
 
@@ -112,28 +112,28 @@ def translate(
 ) -> None:
     """Translate what the options name and score it if there are references."""
     given = {name: value for name, value in locals().items() if value is not None and value is not False}
-    jobs.check_sources(texts, input_, output, reference, testset, resume=resume, interactive=interactive)
+    inputs.check_sources(texts, input_, output, reference, testset, resume=resume, interactive=interactive)
     changes: dict[str, Any] = {name: given[name] for name in SEARCH_OPTIONS if name in given}
-    lines = jobs.read(texts, input_, reference)
-    terms = jobs.read_glossary(glossary)
+    lines = inputs.read(texts, input_, reference)
+    terms = inputs.read_glossary(glossary)
     folders = [find_model(one) for one in model or [None]]
     made_of = None
-    if input_ is not None and input_.is_file() and not jobs.is_document(input_):
+    if input_ is not None and input_.is_file() and not inputs.is_document(input_):
         kept_out = ("output", "resume", "reference", "device", "debug", "model")
         plain = {name: str(value) for name, value in given.items() if name not in kept_out}
         made_of = {"model": jobs.fingerprint(folders), **plain}
-    with open_output(None if input_ and jobs.is_document(input_) else output, made_of, resume=resume) as out:
+    with open_output(None if input_ and inputs.is_document(input_) else output, made_of, resume=resume) as out:
         translator = jobs.load(folders, device, engine, quantization)  # slow: not before the input is known to be good
         settings = translator.settings(**changes)
         job = jobs.Job(translator, settings, n_best, as_json, prefix, phrase or [], ban or [], terms)
         if interactive:
             jobs.converse(job)
-        elif input_ is not None and jobs.is_document(input_):
+        elif input_ is not None and inputs.is_document(input_):
             count = jobs.translate_document(job, input_, output)
             print(f"{output}: {count} texts translated", file=sys.stderr)
         else:
             if testset is not None:
-                lines = jobs.read_testset(testset, translator.src_lang, translator.tgt_lang)
+                lines = inputs.read_testset(testset, translator.src_lang, translator.tgt_lang)
             shown = not texts and (output is not None or not sys.stdout.isatty())
             kept = jobs.translate(job, lines, out, shown=shown)
             if lines.references is not None:
@@ -154,7 +154,7 @@ def evaluate(
     if (reference is None) == (testset is None):
         raise typer.BadParameter("give --reference FILE or --testset NAME")
     found = list(read_lines(hypotheses))
-    references = jobs.read_testset(testset, src_lang, tgt_lang).references if testset else list(read_lines(reference))
+    references = inputs.read_testset(testset, src_lang, tgt_lang).references if testset else list(read_lines(reference))
     jobs.report(found, references or [], as_json, to_stderr=False)
 
 

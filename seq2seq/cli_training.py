@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from seq2seq import jobs, options
+from seq2seq import inputs, jobs, options
 from seq2seq.errors import UserError
 from seq2seq.files import find_model, open_output
 
@@ -142,14 +142,14 @@ def make_corpus(given: dict[str, Any], changes: dict[str, Any], form: str) -> No
         UserError: an input, the model or the output stands against it.
     """
     folders = [find_model(one) for one in given["model"] or [None]]
-    inputs, output = given["input_"], given["output"]
+    specs, output = given["input_"], given["output"]
     if output.suffix != ".tsv":
         raise UserError(f"--output {output} is a corpus of two columns: let its name end in .tsv")
     kept_out = ("model", "output", "resume", "device", "debug", "input_")
     plain = {name: str(value) for name, value in given.items() if name not in kept_out and value is not None}
-    made_of = {"model": jobs.fingerprint(folders), "input": " ".join(inputs), "form": form, **plain}
+    made_of = {"model": jobs.fingerprint(folders), "input": " ".join(specs), "form": form, **plain}
     translator = jobs.load(folders, given["device"], given["engine"], given["quantization"])
-    lines = jobs.read_corpora(inputs, translator.src_lang, translator.tgt_lang, given["languages"])
+    lines = inputs.read_corpora(specs, translator.src_lang, translator.tgt_lang, given["languages"])
     job = jobs.Job(translator, translator.settings(**changes), 1, False, "", [], [], None)
     with open_output(output, made_of, resume=given["resume"]) as out:
 
@@ -158,4 +158,4 @@ def make_corpus(given: dict[str, Any], changes: dict[str, Any], form: str) -> No
             return [form.format(source=source, translation=translation) if translation else "\t"]
 
         jobs.translate(job, lines, out, shown=True, render=render)
-    print(f"{output}: {translator.src_lang}→{translator.tgt_lang} of {', '.join(inputs)}", file=sys.stderr)
+    print(f"{output}: {translator.src_lang}→{translator.tgt_lang} of {', '.join(specs)}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What the commands do with lines: read them, translate and write them in a format, report; knows no options."""
+"""What the commands do with lines: translate and write them in a format, score, report; knows no options."""
 
 import hashlib
 import itertools
@@ -10,24 +10,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from seq2seq.errors import UserError
-from seq2seq.files import Output, count_lines, read_lines
+from seq2seq.files import Output
+from seq2seq.inputs import Lines
 
 if TYPE_CHECKING:
     from seq2seq.config import SearchConfig
     from seq2seq.text.glossary import Glossary
     from seq2seq.translator import Reading, Translation, Translator
-
-
-@dataclass
-class Lines:
-    """What is to be translated."""
-
-    sources: Iterable[str]
-    total: int | None  # None: unknown before they are read
-    references: list[str] | None = None
 
 
 @dataclass
@@ -57,105 +47,6 @@ class Job:
             align=self.as_json and self.translator.can_score,
             **options,
         )
-
-
-def check_sources(
-    texts: list[str] | None,
-    input_: Path | None,
-    output: Path | None,
-    reference: Path | None,
-    testset: str | None,
-    *,
-    resume: bool,
-    interactive: bool,
-) -> None:
-    """Refuse options that do not go together.
-
-    Raises:
-        BadParameter: they exclude or need each other.
-    """
-    given = sum(bool(source) for source in (texts, input_, testset, interactive))
-    if given > 1:
-        raise typer.BadParameter("sentences, --input, --testset and --interactive exclude each other: give one")
-    if reference and (testset or interactive):
-        raise typer.BadParameter("--testset brings its own references, --interactive has none: leave out --reference")
-    if resume and (input_ is None or output is None):
-        raise typer.BadParameter("--resume goes on with a file: give --input and --output")
-    if input_ is not None and is_document(input_) and (output is None or reference or resume):
-        raise typer.BadParameter(f"{input_} is a document: give --output, and neither --reference nor --resume")
-    if not given and sys.stdin.isatty():
-        raise typer.BadParameter("nothing to translate: give a sentence, --input FILE, or text on stdin")
-
-
-def is_document(path: Path) -> bool:
-    """Whether a file is translated as a document."""
-    from seq2seq.documents.document import is_document
-
-    return is_document(path)
-
-
-def read(texts: list[str] | None, input_: Path | None, reference: Path | None) -> Lines:
-    """Give the sources, their number if known, and the references; a regular file is checked here, read later."""
-    references = None if reference is None else list(read_lines(reference))
-    if texts:
-        for number, text in enumerate(texts, start=1):
-            if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-                raise UserError(f"sentence {number} is not UTF-8: set a UTF-8 locale, or use --input")
-        lines = Lines(texts, len(texts), references)
-    elif input_ is not None and is_document(input_):
-        lines = Lines([], None)
-    elif input_ is not None and input_.is_file():
-        lines = Lines(read_lines(input_), count_lines(input_), references)
-    elif references is not None or input_ is not None:
-        sources = list(read_lines(input_))
-        lines = Lines(sources, len(sources), references)
-    else:
-        lines = Lines(read_lines(None), None)
-    if references is not None and lines.total is not None:
-        from seq2seq.evaluation.metrics import require_same_length
-
-        require_same_length(lines.total, len(references), "input")
-    return lines
-
-
-def read_corpora(specs: Sequence[str], src_lang: str, tgt_lang: str, languages: str | None) -> Lines:
-    """The source sides of corpora, and the lines of other files, one after the other, each normalised.
-
-    languages are those of a TSV's two columns, with a comma between.
-
-    Raises:
-        UserError: nothing is there under a name, or (while it is read) it is malformed.
-    """
-    from seq2seq.config import DataConfig
-    from seq2seq.text import lines
-    from seq2seq.text.corpus import has_two_sides, open_corpora
-    from seq2seq.text.normalise import normalise
-
-    data = DataConfig(src_lang=src_lang, tgt_lang=tgt_lang, languages=languages.split(",") if languages else [])
-    parts: list[Iterable[str]] = []
-    for spec in specs:
-        if Path(spec).is_file() and not has_two_sides(Path(spec)):
-            parts.append(line for _, line in lines.read_lines(Path(spec)))
-        else:
-            parts += [(src for src, _ in corpus.pairs()) for corpus in open_corpora(spec, None, data)]
-    return Lines(map(normalise, itertools.chain.from_iterable(parts)), None)
-
-
-def read_testset(name: str, src_lang: str, tgt_lang: str) -> Lines:
-    """Sources and references of one of sacreBLEU's sets."""
-    from seq2seq.evaluation.testsets import load_testset
-
-    sources, references = load_testset(name, src_lang, tgt_lang)
-    return Lines(sources, len(sources), references)
-
-
-def read_glossary(path: Path | None) -> "Glossary | None":
-    """Terms and translations, if there is a file."""
-    if path is None:
-        return None
-    from seq2seq.text.glossary import Glossary
-
-    return Glossary.parse(read_lines(path), str(path))
 
 
 def load(folders: list[Path], device: str, engine: str, quantization: str) -> "Translator":
