@@ -11,17 +11,33 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 
 from seq2seq.config import DataConfig
 from seq2seq.errors import UserError
-from seq2seq.text.lines import explain_os_error, read_lines
+from seq2seq.text.lines import Lines, explain_os_error
 from seq2seq.text.tmx import read_tmx
 
 Pair = tuple[str, str]
 _COMPRESSED = (".gz", ".xz")
 _TABLES = (".tsv", ".csv", ".jsonl", ".tmx", ".parquet")
+_ROWS = 8192  # of a Parquet file, read at a time
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Pairs from some place of a corpus on, and the place behind the last one given.
+
+    A place is a few integers, [] being the beginning: how many records came before, and in files of lines the byte
+    offsets of what follows, so that nothing needs to be read again to get there.
+    """
+
+    pairs: Iterator[Pair]
+    place: Callable[[], list[int]]
+
+
+Open = Callable[[list[int]], Reader]  # from a place on
 
 
 @dataclass(frozen=True)
@@ -31,7 +47,7 @@ class Corpus:
     name: str  # from data.root on, for tables and messages
     stem: str  # file name without endings: what a test set is called
     paths: tuple[Path, ...]  # the files whose bytes decide what the pairs are
-    read: Callable[[], Iterator[Pair]]
+    open: Open
 
     def pairs(self) -> Iterator[Pair]:
         """Read the pairs, one after the other.
@@ -39,7 +55,7 @@ class Corpus:
         Raises:
             UserError: the corpus cannot be read or holds no pair.
         """
-        pairs = self.read()
+        pairs = self.open([]).pairs
         first = next(pairs, None)
         if first is None:
             raise UserError(f"{self.name} is empty: it has no sentence pair")
@@ -110,7 +126,7 @@ def _moses(src: Path, tgt: Path, folder: Path, data: DataConfig) -> Corpus:
     if endings == [data.tgt_lang, data.src_lang] and data.src_lang != data.tgt_lang:
         src, tgt = tgt, src
     name = f"{_shown(src, folder)}+{_shown(tgt, folder)}"
-    return Corpus(name, _uncompressed(src).stem, (src, tgt), partial(_read_moses, src, tgt))
+    return Corpus(name, _uncompressed(src).stem, (src, tgt), partial(_open_moses, src, tgt))
 
 
 def _shown(path: Path, folder: Path) -> str:
@@ -120,60 +136,81 @@ def _shown(path: Path, folder: Path) -> str:
 
 def _table(path: Path, folder: Path, data: DataConfig) -> Corpus:
     plain = _uncompressed(path)
-    readers = {".tsv": _read_tsv, ".csv": _read_csv, ".jsonl": _read_jsonl, ".tmx": _read_tmx}
-    reader = (readers | {".parquet": _read_parquet}).get(plain.suffix)
+    by_lines = {".tsv": _read_tsv, ".csv": _read_csv, ".jsonl": _read_jsonl}
+    by_records = {".tmx": _read_tmx, ".parquet": _read_parquet}
+    opened: Open | None = None
+    if plain.suffix in by_lines:
+        opened = partial(_open_lines, by_lines[plain.suffix], path, data)
+    elif plain.suffix in by_records:
+        opened = partial(open_records, partial(by_records[plain.suffix], path, data))
     if path.is_dir():
         raise explain_os_error(path, IsADirectoryError())
-    if reader is None or (reader is _read_parquet and plain != path):
+    if opened is None or (plain.suffix == ".parquet" and plain != path):
         raise UserError(
             f"{path} has an unknown ending: "
             "expected .tsv, .csv, .jsonl or .tmx (also .gz, .xz), .parquet, or a pair a.en+a.es"
         )
-    return Corpus(_shown(path, folder), plain.stem, (path,), partial(reader, path, data))
+    return Corpus(_shown(path, folder), plain.stem, (path,), opened)
 
 
 def _uncompressed(path: Path) -> Path:
     return path.with_suffix("") if path.suffix in _COMPRESSED else path
 
 
-def _read_moses(src_path: Path, tgt_path: Path) -> Iterator[Pair]:
-    lines = zip_longest(read_lines(src_path), read_lines(tgt_path))
-    for number, (src, tgt) in enumerate(lines, start=1):
-        if src is None or tgt is None:
-            total = number + sum(1 for _ in lines)
-            num_src, num_tgt = (number - 1, total) if src is None else (total, number - 1)
-            raise UserError(f"{src_path} has {num_src} lines but {tgt_path} has {num_tgt}: they must be parallel")
-        yield src[1], tgt[1]
+def _open_moses(src_path: Path, tgt_path: Path, place: list[int]) -> Reader:
+    number, src_offset, tgt_offset = place or (0, 0, 0)
+    src, tgt = Lines(src_path, number, src_offset), Lines(tgt_path, number, tgt_offset)
+    return Reader(_read_moses(src, tgt), lambda: [src.number, src.offset, tgt.offset])
 
 
-def _read_tsv(path: Path, data: DataConfig) -> Iterator[Pair]:
-    for number, line in read_lines(path):
+def _read_moses(src: Lines, tgt: Lines) -> Iterator[Pair]:
+    for src_line, tgt_line in zip_longest(src, tgt):
+        if src_line is None or tgt_line is None:
+            for longer in (src, tgt):
+                longer.number += sum(1 for _ in Lines(longer.path, longer.number, longer.offset))
+            raise UserError(f"{src.path} has {src.number} lines but {tgt.path} has {tgt.number}: they must be parallel")
+        yield src_line, tgt_line
+
+
+def _open_lines(
+    read: Callable[[Lines, DataConfig], Iterator[Pair]], path: Path, data: DataConfig, place: list[int]
+) -> Reader:
+    number, offset = place or (0, 0)
+    lines = Lines(path, number, offset)
+    return Reader(read(lines, data), lambda: [lines.number, lines.offset])
+
+
+def _read_tsv(lines: Lines, data: DataConfig) -> Iterator[Pair]:
+    for line in lines:
         src, tab, tgt = line.partition("\t")
         if not tab or "\t" in tgt:
             fields = line.count("\t") + 1
-            raise UserError(f"{path}:{number} has {fields} tab-separated fields, expected 2: source<TAB>target")
+            where = f"{lines.path}:{lines.number}"
+            raise UserError(f"{where} has {fields} tab-separated fields, expected 2: source<TAB>target")
         yield (tgt, src) if data.is_swapped else (src, tgt)
 
 
-def _read_csv(path: Path, data: DataConfig) -> Iterator[Pair]:
-    rows = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
+def _read_csv(lines: Lines, data: DataConfig) -> Iterator[Pair]:
+    resumed = lines.offset > 0
     try:
-        header = next(rows, None)
+        header = next(
+            csv.reader((line + "\n" for line in (Lines(lines.path) if resumed else lines)), strict=True), None
+        )
         if header is None:
             return
-        columns = find_columns(header, data, str(path))
-        for row in rows:
-            where = f"{path}:{rows.line_num}"
+        columns = find_columns(header, data, str(lines.path))
+        for row in csv.reader((line + "\n" for line in lines), strict=True):
+            where = f"{lines.path}:{lines.number}"
             if len(row) != len(header):
                 raise UserError(f"{where} has {len(row)} fields but the header has {len(header)}")
             yield pick(dict(zip(header, row, strict=True)), columns, where)
     except csv.Error as error:
-        raise UserError(f"{path}:{rows.line_num} is not CSV: {error}") from error
+        raise UserError(f"{lines.path}:{lines.number} is not CSV: {error}") from error
 
 
-def _read_jsonl(path: Path, data: DataConfig) -> Iterator[Pair]:
-    for number, line in read_lines(path):
-        where = f"{path}:{number}"
+def _read_jsonl(lines: Lines, data: DataConfig) -> Iterator[Pair]:
+    for line in lines:
+        where = f"{lines.path}:{lines.number}"
         if not line.strip():
             continue
         try:
@@ -185,22 +222,40 @@ def _read_jsonl(path: Path, data: DataConfig) -> Iterator[Pair]:
         yield pick(row, find_columns(list(row), data, where), where)
 
 
-def _read_tmx(path: Path, data: DataConfig) -> Iterator[Pair]:
-    return read_tmx(path, data.src_lang, data.tgt_lang)
+def open_records(read: Callable[[int], Iterator[Pair]], place: list[int]) -> Reader:
+    """Read what has no lines to go to from a record on, given a function that skips so many."""
+    done = [*place] or [0]
+
+    def count() -> Iterator[Pair]:
+        for pair in read(done[0]):
+            done[0] += 1
+            yield pair
+
+    return Reader(count(), lambda: [*done])
 
 
-def _read_parquet(path: Path, data: DataConfig) -> Iterator[Pair]:
+def _read_tmx(path: Path, data: DataConfig, skipped: int) -> Iterator[Pair]:
+    return islice(read_tmx(path, data.src_lang, data.tgt_lang), skipped, None)
+
+
+def _read_parquet(path: Path, data: DataConfig, skipped: int) -> Iterator[Pair]:
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
         with parquet.ParquetFile(path) as file:
             columns = find_columns(file.schema_arrow.names, data, str(path))
-            number = 0
-            for batch in file.iter_batches(columns=list(dict.fromkeys(keys[0] for keys in columns))):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield pick(row, columns, f"{path}, row {number}")
+            group, row = 0, 0  # row group to begin with, and rows before it
+            while group < file.num_row_groups and row + file.metadata.row_group(group).num_rows <= skipped:
+                row += file.metadata.row_group(group).num_rows
+                group += 1
+            names = list(dict.fromkeys(keys[0] for keys in columns))
+            groups = range(group, file.num_row_groups)
+            for batch in file.iter_batches(_ROWS, row_groups=groups, columns=names) if groups else ():
+                begin = min(max(skipped - row, 0), batch.num_rows)
+                for number, values in enumerate(batch.slice(begin).to_pylist(), start=row + begin + 1):
+                    yield pick(values, columns, f"{path}, row {number}")
+                row += batch.num_rows
     except pa.ArrowInvalid as error:
         raise UserError(f"{path} is damaged or no Parquet file: {str(error).splitlines()[0]}") from error
     except OSError as error:

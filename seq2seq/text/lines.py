@@ -1,4 +1,4 @@
-"""Lines of a UTF-8 text file, plain, .gz or .xz, with errors that name file and line; knows no columns."""
+"""Lines of a UTF-8 text file, plain, .gz or .xz, from any place on, with errors that name it; knows no columns."""
 
 import gzip
 import lzma
@@ -13,23 +13,39 @@ _BOM = b"\xef\xbb\xbf"
 DAMAGED = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError)
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line numbers from 1 and lines without their ends (LF or CRLF); a byte order mark is left out.
+class Lines:
+    """The lines of a UTF-8 file without their ends (LF or CRLF) and byte order mark, from any line's beginning on.
 
-    Raises:
-        UserError: the file is missing, a folder, unreadable, binary, wrongly compressed or not UTF-8.
+    Attributes:
+        number: lines given so far, counted from the file's beginning.
+        offset: where the next line begins, in (decompressed) bytes.
     """
-    try:
-        with open_bytes(path) as file:
-            if b"\0" in file.peek(4096)[:4096]:
-                raise _binary(path)
-            for number, line in enumerate(file, start=1):
-                yield number, _decode(path, number, line)
-    except DAMAGED as error:
-        kind = path.suffix.removeprefix(".")
-        raise UserError(f"{path} is damaged or no {kind} data ({error}): fetch it again or rename it") from error
-    except OSError as error:
-        raise explain_os_error(path, error) from error
+
+    def __init__(self, path: Path, number: int = 0, offset: int = 0) -> None:
+        self.path, self.number, self.offset = path, number, offset
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the lines that follow.
+
+        Raises:
+            UserError: the file is missing, a folder, unreadable, binary, wrongly compressed or not UTF-8.
+        """
+        path = self.path
+        try:
+            with open_bytes(path) as file:
+                if self.offset:
+                    file.seek(self.offset)
+                if b"\0" in file.peek(4096)[:4096]:
+                    raise _binary(path)
+                for line in file:
+                    self.number += 1
+                    self.offset += len(line)
+                    yield _decode(path, self.number, line)
+        except DAMAGED as error:
+            kind = path.suffix.removeprefix(".")
+            raise UserError(f"{path} is damaged or no {kind} data ({error}): fetch it again or rename it") from error
+        except OSError as error:
+            raise explain_os_error(path, error) from error
 
 
 def explain_os_error(path: Path, error: OSError) -> UserError:
