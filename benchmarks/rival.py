@@ -116,7 +116,7 @@ class Training:
             "updates": self.updates,
             "training_seconds": round(self.seconds, 1),
             "target_tokens_per_second": round(self.tokens / max(self.seconds, 1e-9)),
-            "epochs": round(self.loader.epoch + self.loader.position / len(self.loader), 2),
+            "epochs": round(self.loader.epoch + self.loader.state_dict()["batches"] / len(self.loader), 2),
             "validation_loss": self.history[-1]["validation_loss"],
             "history": self.history,
         }

@@ -1,0 +1,114 @@
+"""How much of each corpus an epoch holds: weights, temperature, and the draws they lead to; knows no text."""
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import PurePath
+
+import numpy as np
+from jaxtyping import Float, Int64
+from rich import box
+from rich.table import Table
+
+from seq2seq.errors import UserError
+
+
+def weigh(names: Sequence[str], weights: Mapping[str, float | int]) -> list[float | int]:
+    """Find each corpus's weight; one that no key names has 1, of several keys the first counts.
+
+    A key is a corpus's name (from data.root on), a folder or a file of it, the file's name without endings, or a
+    pattern of the whole name, such as `news/*`.
+
+    Raises:
+        UserError: a key names no corpus.
+    """
+    found = {key: [i for i, name in enumerate(names) if _names(key, name)] for key in weights}
+    for key, corpora in found.items():
+        if not corpora:
+            raise UserError(f"data.weights has {key}, which names none of the corpora: {', '.join(names)}")
+    return [next((weights[key] for key in weights if i in found[key]), 1.0) for i in range(len(names))]
+
+
+def _names(key: str, name: str) -> bool:
+    parts = [part for side in name.split("+") for part in PurePath(side).parts]
+    return key in parts or any(key == part.split(".")[0] for part in parts) or fnmatchcase(name, key)
+
+
+def weighted_shares(names: Sequence[str], weights: Mapping[str, float | int]) -> Float[np.ndarray, " corpora"]:
+    """Give each corpus's share of the draws, in proportion to its weight alone.
+
+    Raises:
+        UserError: a key names no corpus, or all weights are 0.
+    """
+    values = np.array(weigh(names, weights), dtype=np.float64)
+    if not values.any():
+        raise UserError("data.weights is 0 for every corpus: nothing would be drawn")
+    return values / values.sum()
+
+
+def tempered_shares(sizes: Sequence[int], temperature: float) -> Float[np.ndarray, " corpora"]:
+    """Give each corpus's share of the draws, (n_i / N)^(1/T) normalised (Arivazhagan et al. 2019, §4.2).
+
+    T = 1 takes corpora as they are; the higher, the more alike their shares, however different their sizes (pairs).
+    """
+    powers = (np.array(sizes, dtype=np.float64) / sum(sizes)) ** (1 / temperature)
+    powers[np.array(sizes) == 0] = 0
+    return powers / powers.sum()
+
+
+def cumulative_draws(share: float, drawn: int) -> int:
+    """How many of the first `drawn` draws are of a corpus with this share: rounding errors never add up."""
+    return round(drawn * share)
+
+
+class Mixture:
+    """Draws as many pairs an epoch as there are, but of each corpus as many as its share says.
+
+    A corpus is gone through in a shuffled order again and again, epochs going on where the last one stopped: no pair
+    comes a second time before all others of its corpus came once.
+    """
+
+    def __init__(self, sizes: Sequence[int], shares: Float[np.ndarray, " corpora"], seed: int) -> None:
+        """Mix corpora of the given sizes (pairs), which lie one after the other."""
+        self.sizes, self.seed = list(sizes), seed
+        self.shares = np.where(np.array(sizes) > 0, shares, 0.0)
+        if not self.shares.any():
+            raise UserError("data.weights is 0 for every corpus that has a pair left: nothing would be drawn")
+        self.shares /= self.shares.sum()
+
+    def counts(self, epoch: int) -> list[int]:
+        """How many pairs of each corpus an epoch draws."""
+        return [len(self._range(share, epoch)) for share in self.shares.tolist()]
+
+    def draw(self, epoch: int, rng: np.random.Generator) -> Int64[np.ndarray, " draws"]:
+        """Indices of an epoch's pairs, in an order drawn from rng."""
+        starts = np.cumsum([0, *self.sizes])
+        parts = [
+            starts[number] + self._take(number, self._range(share, epoch))
+            for number, share in enumerate(self.shares.tolist())
+            if share > 0
+        ]
+        return rng.permutation(np.concatenate(parts))
+
+    def _range(self, share: float, epoch: int) -> range:
+        """Count a corpus's draws from the first epoch on: which of them this epoch takes."""
+        total = sum(self.sizes)
+        return range(cumulative_draws(share, epoch * total), cumulative_draws(share, (epoch + 1) * total))
+
+    def _take(self, number: int, draws: range) -> Int64[np.ndarray, " draws"]:
+        size, taken = self.sizes[number], []
+        for turn in range(draws.start // size, -(-draws.stop // size)):
+            order = np.random.default_rng([self.seed, number, turn]).permutation(size)
+            taken.append(order[max(draws.start - turn * size, 0) : draws.stop - turn * size])
+        return np.concatenate([np.empty(0, np.int64), *taken])
+
+    def table(self, names: Sequence[str]) -> Table:
+        """Show what the first epoch holds of each corpus."""
+        table = Table(title="Mixture of an epoch", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1))
+        table.add_column("corpus", overflow="fold")
+        for column in ("pairs", "drawn", "share", "times"):
+            table.add_column(column, justify="right", no_wrap=True)
+        counts = self.counts(0)
+        for name, size, count in zip(names, self.sizes, counts, strict=True):
+            times = f"{count / size:.2f}" if size else "–"
+            table.add_row(name, f"{size:,}", f"{count:,}", f"{count / max(sum(counts), 1):.1%}", times)
+        return table
