@@ -93,6 +93,12 @@ class DataConfig:
     language_characters: int = 40  # sides that are shorter are not judged
     language_confidence: float = 0.9  # probability from which a side counts as in another language
     remove_overlap: bool = True  # take training pairs that share a side with validation or test out of training
+    weights: dict[str, float] = field(
+        default_factory=dict
+    )  # corpus → its weight among the draws; one not named has 1; {} = every pair once an epoch
+    temperature: float = 1.0  # T of shares ∝ size^(1/T); 1 = as they are, higher = small corpora drawn more often
+    streaming: bool = False  # read training text while training instead of preparing it: for more than fits on disk
+    block: int = 50_000  # pairs shuffled and batched together where text is streamed or segmented anew
     cache: str = "~/.cache/seq2seq"  # prepared text, by content; the environment's SEQ2SEQ_CACHE comes first
     num_proc: int = 1  # processes that prepare text; the result does not depend on it
 
@@ -110,6 +116,19 @@ class DataConfig:
         require_at_least("data.language_characters", self.language_characters, 1)
         require(0 < self.language_confidence <= 1, f"data.language_confidence={self.language_confidence} not in (0, 1]")
         require_at_least("data.num_proc", self.num_proc, 1)
+        require_at_least("data.block", self.block, 1)
+        for name, weight in self.weights.items():
+            require(0 <= weight < math.inf, f"data.weights has {name}={weight}: a weight is a number from 0 on")
+        require(self.temperature > 0, f"data.temperature={self.temperature} must be greater than 0")
+        require(
+            self.temperature == 1 or not self.weights,
+            "data.weights and data.temperature both decide how corpora are mixed: give one of them",
+        )
+        require(
+            self.temperature == 1 or not self.streaming,
+            f"data.temperature={self.temperature} needs every corpus's size, which a stream does not tell: "
+            "give data.weights, or data.streaming=false",
+        )
 
     @property
     def is_swapped(self) -> bool:
@@ -228,6 +247,39 @@ class SearchConfig:
 
 
 @dataclass(kw_only=True)
+class SubwordSamplingConfig:
+    """Training texts split into subwords anew each time they are seen, at random (both sides)."""
+
+    alpha: float = 0.0  # unigram: smoothing of the draws (Kudo 2018), 0.1-0.5, smaller = more varied; 0 = off;
+    # bpe: share of merges left out (BPE dropout, Provilkov et al. 2020), 0.1 = as published
+    nbest: int = -1  # unigram: draw from so many likeliest segmentations; -1 = from all
+
+    def __post_init__(self) -> None:
+        key = "training.subword_sampling"
+        require(0 <= self.alpha <= 1, f"{key}.alpha={self.alpha} must be in [0, 1]")
+        require(self.nbest == -1 or self.nbest > 1, f"{key}.nbest={self.nbest} must be at least 2, or -1 for all")
+
+
+@dataclass(kw_only=True)
+class NoiseConfig:
+    """Training sources spoilt as users spoil them; each rate is the share of source lines that are changed so."""
+
+    case: float = 0.0  # all lower case, ALL CAPITALS or Every Word With One
+    typos: float = 0.0  # letters swapped, left out, doubled or from a neighbouring key: one word in ten
+    punctuation: float = 0.0  # without the final . ? ! or …
+
+    def __post_init__(self) -> None:
+        for key in ("case", "typos", "punctuation"):
+            value = getattr(self, key)
+            require(0 <= value <= 1, f"training.noise.{key}={value} must be in [0, 1]")
+
+    @property
+    def is_on(self) -> bool:
+        """Whether any line is ever changed."""
+        return max(self.case, self.typos, self.punctuation) > 0
+
+
+@dataclass(kw_only=True)
 class TrainingConfig:
     """How batches become weights."""
 
@@ -242,6 +294,8 @@ class TrainingConfig:
     clip_norm: float = 1.0  # of the gradient per target token; 0 = no clipping
     label_smoothing: float = 0.1
     r_drop: float = 0.0  # α of R-Drop (Liang et al. 2021): how alike two dropouts' predictions have to be; 0 = off
+    subword_sampling: SubwordSamplingConfig = field(default_factory=SubwordSamplingConfig)
+    noise: NoiseConfig = field(default_factory=NoiseConfig)
     accumulate: int = 1  # batches an update
     activation_checkpointing: bool = False  # less memory, more time: layers are computed again for the backward pass
     ema_decay: float = 0.0  # exponential moving average of the weights, a update's share kept; 0 = off

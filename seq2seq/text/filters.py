@@ -60,8 +60,9 @@ class Checks:
 class Cleaner:
     """Normalises and drops pairs of all training corpora in turn; remembers what it has seen to find duplicates."""
 
-    def __init__(self, config: DataConfig) -> None:
-        self._checks, self._drop_duplicates = Checks(config), config.drop_duplicates
+    def __init__(self, config: DataConfig, checks: Checks | None = None) -> None:
+        """Forget what other cleaners have seen; checks may be shared with them, since making some takes a while."""
+        self._checks, self._drop_duplicates = checks or Checks(config), config.drop_duplicates
         self._seen: set[bytes] = set()
 
     def clean(self, pairs: Iterable[tuple[str, str]], counts: Counter[str]) -> Iterator[tuple[str, str]]:

@@ -16,11 +16,12 @@ from seq2seq.errors import UserError
 from seq2seq.text.arrow import TokenDataset
 from seq2seq.text.cache import cache_root, cached_folder, digest_files
 from seq2seq.text.corpus import Corpus, Pair, open_corpora
-from seq2seq.text.hub import open_hub_split
+from seq2seq.text.hub import open_hub_split, stream_hub_split
 from seq2seq.text.language import identifier_version
 from seq2seq.text.lines import explain_os_error
 from seq2seq.text.pipeline import Pipeline
 from seq2seq.text.selecting import IndexOverlap
+from seq2seq.text.streaming import sample_corpora
 from seq2seq.text.tokenizer import Tokenizer, describe_tokenizer
 from seq2seq.text.workers import Workers, open_workers
 
@@ -28,6 +29,7 @@ logger = logging.getLogger(__name__)
 _FORMAT = 1  # of the cache: raise it whenever the same inputs give other files, or other pieces on the way
 # Settings that say only where text is and who prepares it.
 _PLACES = ("cache", "root", "hub", "hub_splits", "train", "validation", "test", "num_proc")
+_ORDER = ("weights", "temperature", "streaming", "block")  # settings that decide only in what order text comes
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ def prepare(
 
     Training pairs pass the checks of `filters`; validation pairs are normalised and dropped only if a side is empty;
     test pairs stay as written. A split that is not given is taken out of the cleaned training pairs, drawn by seed.
+    With data.streaming, what is said of training pairs is done with a sample of them.
     The work is done by data.num_proc processes, or by workers; that changes nothing of the result. A preparation that
     was killed goes on from what it had done.
 
@@ -72,7 +75,10 @@ def prepare_folder(
     workers: Workers | None = None,
 ) -> Path:
     """Do the work of `prepare`; the folder in the cache."""
-    splits = _open_splits(data)
+    splits = open_splits(data)
+    if data.streaming:  # the training text itself is read while training
+        pairs = max(1, tokenizer.input_sentence_size // 2)
+        splits["train"] = [sample_corpora(splits["train"], data, pairs)]
 
     def build(folder: Path) -> None:
         with workers or open_workers(data.num_proc) as opened:
@@ -111,11 +117,12 @@ def _log_overlap(overlap: dict[str, Any]) -> None:
             )
 
 
-def _open_splits(data: DataConfig) -> dict[str, list[Corpus]]:
+def open_splits(data: DataConfig) -> dict[str, list[Corpus]]:
     """Find the corpora of each split; validation and test may have none."""
     if data.hub is not None and data.root is None:
         splits = data.hub_splits or {"train": "train"}
-        corpora = {ours: [open_hub_split(theirs, data)] for ours, theirs in splits.items()}
+        opened = {ours: stream_hub_split if data.streaming and ours == "train" else open_hub_split for ours in splits}
+        corpora = {ours: [opened[ours](theirs, data)] for ours, theirs in splits.items()}
     else:
         specs = {"train": data.train, "validation": data.validation, "test": data.test}
         corpora = {
@@ -132,15 +139,16 @@ def _cache_key(data: DataConfig, tokenizer: TokenizerConfig, seed: int, splits: 
     inputs = {
         split: [(corpus.name, corpus.stem, _digest(corpus)) for corpus in corpora] for split, corpora in splits.items()
     }
+    settings = {key: value for key, value in deciding_settings(data).items() if key not in _ORDER}
     seeds = [] if splits["validation"] and splits["test"] else [seed]  # it draws the held-out pairs
     versions = [_FORMAT, sentencepiece.__version__, unicodedata.unidata_version]
     versions += [identifier_version()] if data.language_filter else []
-    everything = [inputs, deciding_settings(data), describe_tokenizer(tokenizer), seeds, versions]
+    everything = [inputs, settings, describe_tokenizer(tokenizer), seeds, versions]
     return hashlib.blake2b(json.dumps(everything, sort_keys=True).encode(), digest_size=10).hexdigest()
 
 
 def deciding_settings(data: DataConfig) -> dict[str, Any]:
-    """Those settings that decide what becomes of the text: not where it is or who prepares it."""
+    """Those settings that decide what text is trained on in what order: not where it is or who prepares it."""
     settings = {key: value for key, value in dataclasses.asdict(data).items() if key not in _PLACES}
     if not data.language_filter:  # then its settings decide nothing
         settings = {key: value for key, value in settings.items() if not key.startswith("language_")}
@@ -162,7 +170,7 @@ def corpus_digests(data: DataConfig) -> dict[str, str]:
     """
     return {
         f"data.{split}: {corpus.name}" + (f" ({path.name})" if len(corpus.paths) > 1 else ""): digest
-        for split, corpora in _open_splits(data).items()
+        for split, corpora in open_splits(data).items()
         for corpus in corpora
         for path, digest in zip(corpus.paths, _digest(corpus), strict=True)
     }

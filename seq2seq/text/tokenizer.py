@@ -5,6 +5,7 @@ import hashlib
 import io
 import random
 import re
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from importlib import import_module
@@ -22,6 +23,7 @@ _NUM_THREADS = 4  # fixed: the sums of unigram training, hence the model's bytes
 _SEED = 1  # of the sample of sentences
 _MAX_BYTES = 1 << 20  # of one sentence; longer ones are left out of the tokenizer's training
 _QUIET = 2  # log errors only
+_sampling = threading.Lock()
 
 
 class Tokenizer:
@@ -92,6 +94,28 @@ class Tokenizer:
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Normalise and split texts into ids, without BOS and EOS; an empty text has none."""
         return self._processor.encode([normalise(text) for text in texts])
+
+    def encode_normalised(self, texts: Sequence[str]) -> list[list[int]]:
+        """Split texts that are normalised already."""
+        return self._processor.encode(list(texts))
+
+    def sample(self, texts: Sequence[str], *, alpha: float, nbest: int, seed: int) -> list[list[int]]:
+        """Split normalised texts at random, the same way for the same texts and seed, in whatever thread or process.
+
+        Of a unigram vocabulary, segmentations are drawn with P(x)^alpha from the nbest likeliest, or with nbest=-1
+        from all (Kudo 2018, §3.2); of a BPE vocabulary, each merge is left out with probability alpha (Provilkov et
+        al. 2020). A text of which a draw would split a user symbol, as unigram ones may, stays plain.
+        """
+        with _sampling:  # SentencePiece has one seed for all; a batch on one thread of its own begins with it
+            sentencepiece.set_random_generator_seed(seed)
+            rows = self._processor.encode(
+                list(texts), enable_sampling=True, alpha=alpha, nbest_size=nbest, num_threads=1
+            )
+        for symbol, piece in self.user_symbols.items():
+            for i, text in enumerate(texts):
+                if text.count(symbol) != rows[i].count(piece):
+                    rows[i] = self._processor.encode(text)
+        return rows
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Join ids into texts of one line each; special ids are left out.

@@ -5,6 +5,7 @@ import pickle
 import pickletools
 import zipfile
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,8 @@ def describe_run(config: Config, corpora: Mapping[str, str]) -> dict[str, Any]:
         "settings": {
             "seed": config.seed,
             "training.max_tokens": config.training.max_tokens,
+            "training.subword_sampling": asdict(config.training.subword_sampling),
+            "training.noise": asdict(config.training.noise),
             **{f"data.{key}": value for key, value in deciding_settings(config.data).items()},
             **{f"tokenizer.{key}": value for key, value in describe_tokenizer(config.tokenizer).items()},
         },

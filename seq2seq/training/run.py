@@ -22,7 +22,7 @@ from seq2seq.errors import UserError
 from seq2seq.evaluation.metrics import Scores, score
 from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.model.transformer import Transformer
-from seq2seq.text.batching import BatchLoader
+from seq2seq.text.datamodule import mixture_table, training_feed, validation_loader
 from seq2seq.text.filters import drop_table
 from seq2seq.text.prepare import PreparedData, corpus_digests, prepare
 from seq2seq.training.callbacks import Budget, Patience, StoppedError, StopSignals
@@ -54,6 +54,8 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None) -> float
     console = Console(stderr=True, quiet=rank() > 0)
     data = prepare(config.data, config.tokenizer, config.seed, OverlapIndex)
     console.print(drop_table(data.report))
+    if (table := mixture_table(config, data)) is not None:
+        console.print(table)
     resolve_max_tokens(config, folder, data.train, data.tokenizer.vocab_size)
     record = describe_run(config, corpus_digests(config.data))
     module = make_module(config, data, resumed=checkpoint is not None)
@@ -113,17 +115,10 @@ def fit(
     Raises:
         UserError: a checkpoint cannot be written or read, or the loss is not a number.
     """
-    tokens, rank, ranks = config.training.max_tokens, trainer.global_rank, trainer.world_size
-    training = BatchLoader(
-        data.train,
-        max_tokens=tokens,
-        seed=config.seed,
-        rank=rank,
-        world_size=ranks,
-        accumulate=config.training.accumulate,
-    )
-    tokens = max(tokens, longest(data))
-    validation = BatchLoader(data.validation, max_tokens=tokens, shuffle=False, rank=rank, world_size=ranks)
+    place = {"rank": trainer.global_rank, "world_size": trainer.world_size}
+    pin = trainer.strategy.root_device.type == "cuda"
+    training = training_feed(config, data, OverlapIndex, **place, pin=pin)
+    validation = validation_loader(config, data, **place)
     try:
         trainer.fit(module, training, validation, ckpt_path=checkpoint, weights_only=True)
     except StoppedError:
@@ -204,11 +199,6 @@ def gather_facts(config: Config, trainer: L.Trainer, data: PreparedData, model: 
 def bundle_config(config: Config) -> BundleConfig:
     """The part of the settings that translating needs."""
     return BundleConfig(config.model, config.search, config.data.src_lang, config.data.tgt_lang)
-
-
-def longest(data: PreparedData) -> int:
-    """Positions of the longest validation sentence, special ids included."""
-    return int(max(data.validation.src_lengths.max(), data.validation.tgt_lengths.max())) + 1
 
 
 def count(model: torch.nn.Module) -> int:

@@ -1,0 +1,89 @@
+"""From prepared or streamed text to the batches of training and validation, as the settings say."""
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from seq2seq.config import Config
+from seq2seq.text.augment import Encoder
+from seq2seq.text.batching import BatchLoader
+from seq2seq.text.blocks import PreparedBlocks
+from seq2seq.text.loading import BlockLoader, Feed, read_ahead
+from seq2seq.text.mixing import Mixture, tempered_shares, weighted_shares
+from seq2seq.text.prepare import PreparedData, open_splits
+from seq2seq.text.selecting import IndexOverlap
+from seq2seq.text.streaming import StreamBlocks
+
+
+def make_mixture(config: Config, data: PreparedData) -> Mixture | None:
+    """Give the mixture that data.weights or data.temperature ask for; None: every pair comes once an epoch.
+
+    Raises:
+        UserError: a weight names no corpus, or nothing would be drawn.
+    """
+    settings = config.data
+    if settings.streaming or (not settings.weights and settings.temperature == 1):
+        return None
+    names, sizes = _corpora(data)
+    assert sum(sizes) == len(data.train)
+    shares = weighted_shares(names, settings.weights)
+    if not settings.weights:
+        shares = tempered_shares(sizes, settings.temperature)
+    return Mixture(sizes, shares, config.seed)
+
+
+def mixture_table(config: Config, data: PreparedData) -> Table | None:
+    """Show what an epoch holds of each corpus, where that is not just all of it."""
+    mixture = make_mixture(config, data)
+    return None if mixture is None else mixture.table(_corpora(data)[0])
+
+
+def _corpora(data: PreparedData) -> tuple[Sequence[str], Sequence[int]]:
+    """Name the training corpora in the order of their pairs, and count those."""
+    files = data.report["files"]
+    return [file["name"] for file in files], [file.get("kept", 0) for file in files]
+
+
+def training_feed(
+    config: Config, data: PreparedData, index_overlap: IndexOverlap, *, rank: int, world_size: int, pin: bool
+) -> Feed:
+    """Give this rank's training batches, without end; pin is for training on a GPU.
+
+    Raises:
+        UserError: a corpus, a weight or the token budget does not fit.
+    """
+    settings, training = config.data, config.training
+    encoder = Encoder(data.tokenizer, settings.max_length, training.subword_sampling, training.noise)
+    mixture = make_mixture(config, data)
+    if settings.streaming:
+        overlap = index_overlap({"validation": data.validation_pairs, **data.tests})
+        source = StreamBlocks(open_splits(settings)["train"], settings, encoder, overlap, config.seed)
+    elif encoder.is_random:
+        source = PreparedBlocks(data.train, encoder, settings.block, config.seed, mixture)
+    else:
+        loader = BatchLoader(
+            data.train,
+            max_tokens=training.max_tokens,
+            seed=config.seed,
+            rank=rank,
+            world_size=world_size,
+            accumulate=training.accumulate,
+            mixture=mixture,
+        )
+        return Feed(loader, pin=pin)
+    loader = BlockLoader(
+        source,
+        max_tokens=training.max_tokens,
+        rank=rank,
+        world_size=world_size,
+        accumulate=training.accumulate,
+        read=read_ahead,
+    )
+    return Feed(loader, pin=pin)
+
+
+def validation_loader(config: Config, data: PreparedData, *, rank: int, world_size: int) -> BatchLoader:
+    """Give this rank's validation batches, by length; their budget is at least the longest pair."""
+    longest = int(max(data.validation.src_lengths.max(), data.validation.tgt_lengths.max())) + 1
+    tokens = max(config.training.max_tokens, longest)
+    return BatchLoader(data.validation, max_tokens=tokens, shuffle=False, rank=rank, world_size=world_size)

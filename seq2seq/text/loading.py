@@ -1,0 +1,228 @@
+"""What training takes its batches from: an endless feed, read ahead where that pays, that resumes anywhere."""
+
+import atexit
+import contextlib
+import logging
+import multiprocessing
+import queue
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Generator, Iterator
+from multiprocessing.connection import Connection
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from seq2seq.errors import UserError
+from seq2seq.text.batching import Batch, Share, collate, plan_batches
+from seq2seq.text.blocks import Block, BlockSource, Place
+
+logger = logging.getLogger(__name__)
+ENDLESS = 1 << 40  # batches: to Lightning, training is one epoch that does not end
+_AHEAD = 4  # batches
+
+ReadBlocks = Callable[[BlockSource, Place], Iterator[Block]]
+
+
+@runtime_checkable
+class Loader(Protocol):
+    """Gives batches, from where it stands to an epoch's end or for ever."""
+
+    def __iter__(self) -> Iterator[Batch]: ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tell where it stands, as plain values."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Stand there again."""
+        ...
+
+
+def read_here(source: BlockSource, place: Place) -> Iterator[Block]:
+    """Read blocks in this process, when they are needed."""
+    return source.blocks(place)
+
+
+def read_ahead(source: BlockSource, place: Place) -> Iterator[Block]:
+    """Read blocks in a process of its own, which makes the next one ready while one is used.
+
+    The process cannot outlive this one for longer than a block. It leaves signals to this process, which decides what
+    to do about them.
+
+    Raises:
+        UserError: what reading raised, or the process was killed.
+    """
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_send_blocks, args=(source, place, sender), name="reading training text")
+    with _ignored_signals():
+        process.start()
+    sender.close()
+    atexit.register(process.kill)
+    try:
+        while True:
+            try:
+                item = receiver.recv()
+            except (EOFError, OSError) as error:
+                process.join(timeout=10)
+                raise UserError(
+                    f"the process that reads the training text ended (exit code {process.exitcode}), perhaps for want "
+                    "of memory: lower data.block if so; resume=runs/NAME goes on from the last checkpoint"
+                ) from error
+            if isinstance(item, Exception):
+                raise item
+            yield item
+    finally:
+        receiver.close()
+        process.kill()
+        process.join()
+        atexit.unregister(process.kill)
+
+
+def _send_blocks(source: BlockSource, place: Place, sender: Connection) -> None:
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, signal.SIG_IGN)
+    with contextlib.suppress(BrokenPipeError):  # training is over
+        try:
+            for block in source.blocks(place):
+                sender.send(block)
+        except UserError as error:
+            sender.send(error)
+        except BrokenPipeError:
+            raise
+        except Exception:
+            sender.send(RuntimeError(f"reading training text failed:\n{traceback.format_exc()}"))
+
+
+@contextlib.contextmanager
+def _ignored_signals() -> Iterator[None]:
+    """Let a process that is started now ignore Ctrl-C from its first moment on."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class BlockLoader:
+    """Gives the batches of block after block, without end; its state is the same for every rank.
+
+    Within a block everything is as in `BatchLoader`: drawn order, sorted by length, cut to the token budget, shuffled,
+    a whole number of updates of `accumulate` batches on every rank.
+    """
+
+    def __init__(
+        self,
+        source: BlockSource,
+        *,
+        max_tokens: int,
+        rank: int = 0,
+        world_size: int = 1,
+        accumulate: int = 1,
+        read: ReadBlocks = read_here,
+    ) -> None:
+        self.source, self.max_tokens, self.read = source, max_tokens, read
+        self.place, self._share = source.start(), Share(rank, world_size, accumulate)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Go on from where it stands."""
+        blocks = self.read(self.source, self.place)
+        with contextlib.closing(blocks):  # type: ignore[type-var]  # they are generators
+            for block in blocks:
+                rng = np.random.default_rng(block.seed)
+                order = rng.permutation(len(block.pairs))
+                for indices in self._share.of(plan_batches(block.pairs, order, self.max_tokens, rng)):
+                    batch = collate([block.pairs[index] for index in indices])
+                    self._share.advance()  # before the yield: a checkpoint taken while it is in use counts it as given
+                    yield batch
+                if self._share.rank == 0:
+                    for line in block.told:
+                        logger.info("%s", line)
+                self.place, self._share.batches = block.after, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where all ranks together stand, as plain values: the block's place, and the batches used of it."""
+        return {"place": self.place, "batches": self._share.batches}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Stand there again."""
+        self.place, self._share.batches = state["place"], state["batches"]
+
+
+class Feed:
+    """Batches for training, epoch after epoch without end.
+
+    With pin, a thread makes batches ready in page-locked memory, from which a GPU fetches them while it computes. The
+    state is that of the last batch given out, however many are ready.
+    """
+
+    def __init__(self, loader: Loader, *, pin: bool = False) -> None:
+        self.loader, self.pin = loader, pin
+        self._state = loader.state_dict()
+
+    def __len__(self) -> int:
+        """Count batches: there is no end."""
+        return ENDLESS
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Go on from where it stands."""
+        self.loader.load_state_dict(self._state)
+        for batch, state in _in_thread(self._pinned()) if self.pin else self._batches():
+            self._state = state
+            yield batch
+
+    def _batches(self) -> Iterator[tuple[Batch, dict[str, Any]]]:
+        while True:
+            for batch in self.loader:
+                yield batch, self.loader.state_dict()
+
+    def _pinned(self) -> Generator[tuple[Batch, dict[str, Any]], None, None]:
+        for batch, state in self._batches():
+            yield Batch(*(side.pin_memory() for side in batch)), state
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it stands, as plain values."""
+        return self._state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Stand there again."""
+        self._state = state
+
+
+def _in_thread(items: Generator[Any, None, None]) -> Iterator[Any]:
+    """Let a thread go through items, some ahead of who takes them; it ends when nobody does any more."""
+    ready: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(_AHEAD)
+    over = threading.Event()
+
+    def put(item: Any, error: BaseException | None) -> None:
+        while not over.is_set():
+            with contextlib.suppress(queue.Full):
+                ready.put((item, error), timeout=0.1)
+                return
+
+    def work() -> None:
+        try:
+            for item in items:
+                put(item, None)
+                if over.is_set():
+                    break
+            items.close()
+        except BaseException as error:
+            put(None, error)
+
+    thread = threading.Thread(target=work, name="batches", daemon=True)
+    thread.start()
+    try:
+        while True:
+            item, error = ready.get()
+            if error is not None:
+                raise error
+            yield item
+    finally:
+        over.set()
+        thread.join(timeout=10)

@@ -1,0 +1,235 @@
+"""Training text read from its sources while it is trained on, with the checks of preparation; keeps nothing on disk.
+
+Duplicates are found within a chunk only: a memory of all text would grow with it, and could not be had again from a few
+integers when training goes on from a checkpoint.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from seq2seq.config import DataConfig
+from seq2seq.errors import UserError
+from seq2seq.text.augment import Encoder, Ids, TokenBlock
+from seq2seq.text.blocks import Block, Place
+from seq2seq.text.corpus import Corpus, Pair, Reader, open_records
+from seq2seq.text.filters import REASONS, Checks, Cleaner
+from seq2seq.text.mixing import cumulative_draws, weighted_shares
+from seq2seq.text.selecting import OverlapCounter
+
+_TURN = 1000  # pairs read at a time of all sources together, for the sample
+
+
+class _Chunk(NamedTuple):
+    """data.block pairs, or the rest of an epoch."""
+
+    epoch: int
+    number: int
+    ids: tuple[Ids, Ids]
+    after: Place
+    told: list[str]
+
+
+@dataclass(frozen=True)
+class StreamBlocks:
+    """Blocks of pairs straight from the corpora.
+
+    Without weights an epoch reads every corpus once, one after the other in an order drawn anew; a last chunk of less
+    than half the size joins the block before. With weights there are no epochs: every chunk takes of each corpus what
+    its share says, and a corpus that ends begins again.
+    """
+
+    corpora: list[Corpus]
+    data: DataConfig
+    encoder: Encoder
+    overlap: OverlapCounter
+    seed: int
+
+    @property
+    def shares(self) -> list[float] | None:
+        """Each corpus's share of every chunk; None: they are read one after the other."""
+        if not self.data.weights:
+            return None
+        return weighted_shares([corpus.name for corpus in self.corpora], self.data.weights).tolist()
+
+    def start(self) -> Place:
+        """Tell where the first block begins."""
+        corpora = self.corpora
+        return {
+            "epoch": 0,
+            "chunk": 0,
+            "turn": 0,  # corpora of this epoch that are read
+            "places": [[] for _ in corpora],
+            "passes": [0 for _ in corpora],
+            "counts": [{} for _ in corpora],  # of what was read since the last table
+        }
+
+    def blocks(self, place: Place) -> Iterator[Block]:
+        """Read blocks from a place on.
+
+        Raises:
+            UserError: a corpus cannot be read, or nothing of it is left after cleaning.
+        """
+        chunks = _Chunks(self, place).read()
+        chunk = next(chunks)
+        for following in chunks:
+            ends_epoch = following.after["epoch"] > following.epoch == chunk.epoch
+            if ends_epoch and 2 * len(following.ids[0]) < self.data.block:
+                ids = chunk.ids[0] + following.ids[0], chunk.ids[1] + following.ids[1]
+                chunk = following._replace(number=chunk.number, ids=ids, told=chunk.told + following.told)
+                continue
+            if chunk.ids[0]:
+                yield self._block(chunk)
+            chunk = following
+
+    def _block(self, chunk: _Chunk) -> Block:
+        return Block(TokenBlock(*chunk.ids), [self.seed, chunk.epoch, chunk.number], chunk.after, chunk.told)
+
+
+class _Chunks:
+    """One way through a stream, from a place on."""
+
+    def __init__(self, stream: StreamBlocks, place: Place) -> None:
+        self.stream, self.data, self.shares = stream, stream.data, stream.shares
+        self.place, self.checks = deepcopy(place), Checks(self.data)
+        self.counts = [Counter(counts) for counts in place["counts"]]
+        self.readers: dict[int, Reader] = {}
+
+    def read(self) -> Iterator[_Chunk]:
+        """Read chunks without end."""
+        while True:
+            epoch, number = self.place["epoch"], self.place["chunk"]
+            pairs = self._draw(number) if self.shares else self._go_on(epoch)
+            ids = self._encode(pairs, [self.stream.seed, epoch, number])
+            if self.shares and not ids[0]:
+                raise UserError(f"none of {len(pairs)} pairs has at most data.max_length={self.data.max_length} tokens")
+            told = self._end_epoch() if self.place["turn"] == len(self.counts) else []
+            if self.shares and (number + 1) % 100 == 0:
+                told = self._tell(f"the stream's last {100 * self.data.block:,} draws")
+            self.place["chunk"] = 0 if self.place["epoch"] > epoch else number + 1
+            for corpus, reader in self.readers.items():
+                self.place["places"][corpus] = reader.place()
+            self.place["counts"] = [dict(counts) for counts in self.counts]
+            yield _Chunk(epoch, number, ids, deepcopy(self.place), told)
+
+    def _go_on(self, epoch: int) -> list[tuple[int, str, str]]:
+        """Take what comes next, from one corpus after the other."""
+        order = np.random.default_rng([self.stream.seed, epoch]).permutation(len(self.counts)).tolist()
+        cleaner, pairs = Cleaner(self.data, self.checks), []
+        while len(pairs) < self.data.block and self.place["turn"] < len(order):
+            corpus = order[self.place["turn"]]
+            pairs += islice(self._kept(corpus, cleaner), self.data.block - len(pairs))
+            if len(pairs) < self.data.block:
+                self._rewind(corpus)
+                self.place["turn"] += 1
+        return pairs
+
+    def _draw(self, number: int) -> list[tuple[int, str, str]]:
+        """Take of each corpus what its share says, from its beginning again where it ends."""
+        assert self.shares is not None
+        before, after = number * self.data.block, (number + 1) * self.data.block
+        chunk_cleaner, pairs = Cleaner(self.data, self.checks), []
+        for corpus, share in enumerate(self.shares):
+            wanted = len(pairs) + cumulative_draws(share, after) - cumulative_draws(share, before)
+            cleaner = chunk_cleaner
+            while len(pairs) < wanted:
+                is_whole = not self._reader(corpus).place()[0]
+                start = len(pairs)
+                pairs += islice(self._kept(corpus, cleaner), wanted - start)
+                if len(pairs) < wanted:
+                    if is_whole and len(pairs) == start:
+                        raise UserError(
+                            f"nothing of {self._name(corpus)} is left after cleaning: {self._counted(corpus)}"
+                        )
+                    self._rewind(corpus)
+                    cleaner = Cleaner(self.data, self.checks)  # a second time is no duplicate
+        return pairs
+
+    def _kept(self, corpus: int, cleaner: Cleaner) -> Iterator[tuple[int, str, str]]:
+        counts, overlap = self.counts[corpus], self.stream.overlap
+        for src, tgt in cleaner.clean(self._reader(corpus).pairs, counts):
+            if self.data.remove_overlap and overlap.shares(src, tgt):
+                self._drop(corpus, "overlap")
+            else:
+                yield corpus, src, tgt
+
+    def _encode(self, pairs: list[tuple[int, str, str]], seed: list[int]) -> tuple[Ids, Ids]:
+        kept: tuple[Ids, Ids] = [], []
+        src, tgt = self.stream.encoder.encode([pair[1] for pair in pairs], [pair[2] for pair in pairs], seed)
+        for (corpus, _, _), *sides in zip(pairs, src, tgt, strict=True):
+            if max(map(len, sides)) > self.data.max_length:
+                self._drop(corpus, "tokens")
+            else:
+                kept[0].append(sides[0])
+                kept[1].append(sides[1])
+        return kept
+
+    def _reader(self, corpus: int) -> Reader:
+        if corpus not in self.readers:
+            self.readers[corpus] = self.stream.corpora[corpus].open(self.place["places"][corpus])
+        return self.readers[corpus]
+
+    def _rewind(self, corpus: int) -> None:
+        self.readers.pop(corpus, None)
+        self.place["places"][corpus] = []
+        self.place["passes"][corpus] += 1
+
+    def _end_epoch(self) -> list[str]:
+        if not any(counts["kept"] for counts in self.counts):
+            total = dict(sum(self.counts, Counter()))
+            raise UserError(f"no training pair is left after cleaning: {total}; see the limits under data")
+        told = self._tell(f"epoch {self.place['epoch']} of the stream")
+        self.place["epoch"] += 1
+        self.place["turn"] = 0
+        return told
+
+    def _tell(self, what: str) -> list[str]:
+        """Say what became of what was read since the last time, and begin to count anew."""
+        told = [f"{what}, {self._name(corpus)}: {self._counted(corpus)}" for corpus in range(len(self.counts))]
+        self.counts = [Counter() for _ in self.counts]
+        return told
+
+    def _counted(self, corpus: int) -> str:
+        counts, passes = self.counts[corpus], self.place["passes"][corpus]
+        dropped = "".join(f", {reason} {counts[reason]:,}" for reason in REASONS if counts[reason])
+        return f"read {counts['read']:,}{dropped}, kept {counts['kept']:,}" + f" ({passes} times through)" * (
+            passes > 0
+        )
+
+    def _drop(self, corpus: int, reason: str) -> None:
+        self.counts[corpus]["kept"] -= 1
+        self.counts[corpus][reason] += 1
+
+    def _name(self, corpus: int) -> str:
+        return self.stream.corpora[corpus].name
+
+
+def sample_corpora(corpora: Sequence[Corpus], data: DataConfig, size: int) -> Corpus:
+    """Stand the first pairs of all corpora, size together, for the whole: to learn a vocabulary from.
+
+    They are taken in turns, in the corpora's shares; where one ends, the others go on.
+    """
+    weights = {name: float(weight) for name, weight in data.weights.items()}
+    name = f"sample of {', '.join(corpus.name for corpus in corpora)}" + (f" by {weights}" if weights else "")
+    shares = weighted_shares([corpus.name for corpus in corpora], data.weights).tolist()
+    paths = tuple(path for corpus in corpora for path in corpus.paths)
+    return Corpus(name, "sample", paths, partial(open_records, partial(_read_sample, list(corpora), shares, size)))
+
+
+def _read_sample(corpora: list[Corpus], shares: list[float], size: int, skipped: int) -> Iterator[Pair]:
+    def in_turns() -> Iterator[Pair]:
+        open_ = {corpus.name: (corpus.pairs(), share) for corpus, share in zip(corpora, shares, strict=True) if share}
+        while open_:
+            for name, (pairs, share) in list(open_.items()):
+                taken = list(islice(pairs, max(1, round(share * _TURN))))
+                yield from taken
+                if not taken:
+                    del open_[name]
+
+    return islice(in_turns(), skipped, max(size, skipped))

@@ -1,0 +1,111 @@
+"""The experiments about data do to the bundled corpus what the papers they name say."""
+
+import itertools
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from seq2seq.config import Config, from_hydra, register_schema
+from seq2seq.evaluation.overlap import OverlapIndex
+from seq2seq.text import datamodule
+from seq2seq.text.batching import Batch
+from seq2seq.text.datamodule import training_feed, validation_loader
+from seq2seq.text.loading import read_here
+from seq2seq.text.prepare import PreparedData, prepare
+from seq2seq.text.vocab import PAD, SPECIAL_IDS
+
+REPOSITORY = Path(__file__).parents[3]
+Pair = tuple[str, str]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A part of the bundled corpus under its own names: 1,000 and 60 pairs."""
+    monkeypatch.setattr(datamodule, "read_ahead", read_here)
+    monkeypatch.setenv("SEQ2SEQ_HOME", str(REPOSITORY))
+    sizes = {"grammar.train": 1000, "everyday.train": 60, "grammar.validation": 40}
+    for name, size in {**sizes, "grammar.test": 10, "everyday.test": 10}.items():
+        text = (REPOSITORY / "data" / "bundled" / f"{name}.tsv").read_text(encoding="utf-8")
+        (tmp_path / f"{name}.tsv").write_text("".join(text.splitlines(keepends=True)[:size]), encoding="utf-8")
+    return tmp_path
+
+
+def load(corpus: Path, experiment: str, *overrides: str) -> tuple[Config, PreparedData]:
+    register_schema()
+    small = [f"data.root={corpus}", "tokenizer.vocab_size=400", "training.max_tokens=600", "data.remove_overlap=false"]
+    with initialize_config_dir(str(REPOSITORY / "conf"), version_base=None):
+        config = from_hydra(compose("config", overrides=[f"experiment={experiment}", *small, *overrides]))
+    return config, prepare(config.data, config.tokenizer, config.seed, OverlapIndex)
+
+
+def draw(config: Config, data: PreparedData, pairs: int) -> list[Pair]:
+    """The texts of the first training pairs, at least so many."""
+    feed, texts = iter(training_feed(config, data, OverlapIndex, rank=0, world_size=1, pin=False)), []
+    while len(texts) < pairs:
+        texts += decode(data, next(feed))
+    return texts
+
+
+def decode(data: PreparedData, batch: Batch) -> list[Pair]:
+    src, tgt = (
+        data.tokenizer.decode([[i for i in row if i not in SPECIAL_IDS] for row in side.tolist()])
+        for side in (batch.src, batch.tgt_out)
+    )
+    return list(zip(src, tgt, strict=True))
+
+
+def read(path: Path) -> set[Pair]:
+    return {(src, tgt) for src, _, tgt in (line.partition("\t") for line in path.read_text().splitlines())}
+
+
+def test_mixture_draws_with_temperature_5_as_arivazhagan_et_al_say(corpus: Path):
+    config, data = load(corpus, "mixture")
+    sizes = [file["kept"] for file in data.report["files"]]
+    assert config.data.temperature == 5
+    everyday = read(corpus / "everyday.train.tsv")
+    drawn = draw(config, data, 1000)
+    share = sum(pair in everyday for pair in drawn) / len(drawn)
+    powers = [size ** (1 / 5) for size in sizes]
+    assert share == pytest.approx(powers[1] / sum(powers), abs=0.03)
+    assert share > 5 * sizes[1] / sum(sizes)
+
+
+def test_streaming_reads_both_corpora_equally_often_and_prepares_only_a_sample(corpus: Path):
+    config, data = load(corpus, "streaming", "data.block=200", "tokenizer.input_sentence_size=800")
+    assert config.data.streaming
+    assert len(data.train) < 500
+    everyday = read(corpus / "everyday.train.tsv")
+    drawn = draw(config, data, 1000)
+    assert sum(pair in everyday for pair in drawn) / len(drawn) == pytest.approx(0.5, abs=0.03)
+
+
+def test_noise_spoils_the_share_of_sources_that_it_tells_and_no_target(corpus: Path):
+    config, data = load(corpus, "noise")
+    clean = read(corpus / "grammar.train.tsv") | read(corpus / "everyday.train.tsv")
+    sources, targets = {src for src, _ in clean}, {tgt for _, tgt in clean}
+    drawn = draw(config, data, 1000)
+    assert all(tgt in targets for _, tgt in drawn)
+    spoilt = sum(src not in sources for src, _ in drawn) / len(drawn)
+    assert spoilt == pytest.approx(1 - 0.9**3, abs=0.05)
+    validation = [
+        pair for batch in validation_loader(config, data, rank=0, world_size=1) for pair in decode(data, batch)
+    ]
+    assert set(validation) == read(corpus / "grammar.validation.tsv")
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_subword_sampling_splits_the_same_sentence_in_many_ways(corpus: Path, kind: str):
+    config, data = load(corpus, "subword_sampling", f"tokenizer={kind}", "tokenizer.vocab_size=400")
+    assert config.training.subword_sampling.alpha > 0
+    feed = iter(training_feed(config, data, OverlapIndex, rank=0, world_size=1, pin=False))
+    seen: dict[str, Counter[tuple[int, ...]]] = {}
+    for batch in itertools.islice(feed, 400):
+        for text, row in zip(decode(data, batch), batch.tgt_out.tolist(), strict=True):
+            seen.setdefault(text[1], Counter())[tuple(i for i in row if i != PAD)] += 1
+    often = [ways for ways in seen.values() if ways.total() >= 4]
+    assert len(often) > 500
+    assert sum(len(ways) for ways in often) / sum(ways.total() for ways in often) > 0.5
+    clean = read(corpus / "grammar.train.tsv") | read(corpus / "everyday.train.tsv")
+    assert set(seen) <= {tgt for _, tgt in clean}

@@ -1,0 +1,117 @@
+"""Training's batches go on exactly where they stopped: in memory or streamed, sampled, spoilt, for every rank."""
+
+import io
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from preparing import SMALL, TEST, TRAIN, VALIDATION, write
+
+from seq2seq.config import Config, DataConfig, NoiseConfig, SubwordSamplingConfig, TrainingConfig
+from seq2seq.evaluation.overlap import OverlapIndex
+from seq2seq.text import datamodule
+from seq2seq.text.batching import Batch
+from seq2seq.text.datamodule import training_feed
+from seq2seq.text.loading import Feed, read_here
+from seq2seq.text.prepare import PreparedData, prepare
+
+SPOILT: dict[str, Any] = {
+    "subword_sampling": SubwordSamplingConfig(alpha=0.2),
+    "noise": NoiseConfig(case=0.3, typos=0.5, punctuation=0.3),
+}
+KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "in memory": ({}, {}),
+    "in memory, sampled and spoilt": ({}, SPOILT),
+    "in memory, mixed, sampled and spoilt": ({"weights": {"b": 3.0}}, SPOILT),
+    "streamed": ({"streaming": True}, {}),
+    "streamed, sampled and spoilt": ({"streaming": True}, SPOILT),
+    "streamed, mixed, sampled and spoilt": ({"streaming": True, "weights": {"b": 3.0}}, SPOILT),
+}
+STEPS = 60  # micro-batches of an update's four: more than two epochs
+
+
+def settings(folder: Path, kind: str, accumulate: int = 4) -> Config:
+    write(folder / "a.tsv", TRAIN[:220])
+    write(folder / "b.tsv", TRAIN[220:])
+    write(folder / "v.tsv", VALIDATION)
+    write(folder / "t.tsv", TEST)
+    data, training = KINDS[kind]
+    files = {"train": ["a.tsv", "b.tsv"], "validation": ["v.tsv"], "test": ["t.tsv"]}
+    return Config(
+        seed=7,
+        data=DataConfig(root=str(folder), block=90, **files, **data),
+        tokenizer=SMALL,
+        training=TrainingConfig(max_tokens=500, accumulate=accumulate, **training),
+    )
+
+
+def prepared(config: Config) -> PreparedData:
+    return prepare(config.data, config.tokenizer, config.seed, OverlapIndex)
+
+
+def feed(config: Config, data: PreparedData, rank: int = 0, ranks: int = 1) -> Feed:
+    return training_feed(config, data, OverlapIndex, rank=rank, world_size=ranks, pin=False)
+
+
+def through_a_file(state: dict[str, Any]) -> dict[str, Any]:
+    """Save and load as checkpoints are: plain values only."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+def take(source: Feed, count: int) -> list[Batch]:
+    batches = iter(source)
+    taken = [next(batches) for _ in range(count)]
+    batches.close()  # type: ignore[attr-defined]  # it is a generator
+    return taken
+
+
+def equal(first: list[Batch], second: list[Batch]) -> bool:
+    return len(first) == len(second) and all(
+        torch.equal(a, b) for one, two in zip(first, second, strict=True) for a, b in zip(one, two, strict=True)
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_feed_stopped_anywhere_and_restored_gives_the_very_same_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, ranks: int
+):
+    monkeypatch.setattr(datamodule, "read_ahead", read_here)
+    config = settings(tmp_path, kind, accumulate=4 // ranks)
+    data = prepared(config)
+    straight = [take(feed(config, data, rank, ranks), STEPS) for rank in range(ranks)]
+    stops = sorted(random.Random(f"{kind} {ranks}").sample(range(1, STEPS), 3))
+    state, done, result = None, 0, [[] for _ in range(ranks)]
+    for stop in (*stops, STEPS):
+        feeds = [feed(config, data, rank, ranks) for rank in range(ranks)]
+        for rank, one in enumerate(feeds):
+            if state is not None:
+                one.load_state_dict(through_a_file(state))  # of rank 0: all have the same
+            result[rank] += take(one, stop - done)
+        state, done = feeds[0].state_dict(), stop
+        assert [one.state_dict() for one in feeds] == [state] * ranks
+    assert all(equal(*pair) for pair in zip(result, straight, strict=True)), stops
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_ranks_and_one_see_the_same_updates_and_can_take_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+):
+    monkeypatch.setattr(datamodule, "read_ahead", read_here)
+    one_config, two_config = settings(tmp_path, kind), settings(tmp_path, kind, accumulate=2)
+    data = prepared(one_config)
+    one = feed(one_config, data)
+    expected = take(one, 40)
+    first = feed(one_config, data)
+    result, state = take(first, 12), first.state_dict()
+    two = [feed(two_config, data, rank, 2) for rank in (0, 1)]
+    for loader in two:
+        loader.load_state_dict(state)
+    result += [batch for step in zip(*(take(loader, 14) for loader in two), strict=True) for batch in step]
+    assert equal(result, expected)
+    assert two[0].state_dict() == one.state_dict()
