@@ -93,15 +93,15 @@ def read_corpora(specs: Sequence[str], src_lang: str, tgt_lang: str, languages: 
         UserError: nothing is there under a name, or (while it is read) it is malformed.
     """
     from seq2seq.config import DataConfig
-    from seq2seq.text import lines
     from seq2seq.text.corpus import has_two_sides, open_corpora
+    from seq2seq.text.lines import Lines as LinesOfFile
     from seq2seq.text.normalise import normalise
 
     data = DataConfig(src_lang=src_lang, tgt_lang=tgt_lang, languages=languages.split(",") if languages else [])
     parts: list[Iterable[str]] = []
     for spec in specs:
         if Path(spec).is_file() and not has_two_sides(Path(spec)):
-            parts.append(line for _, line in lines.read_lines(Path(spec)))
+            parts.append(LinesOfFile(Path(spec)))
         else:
             parts += [(src for src, _ in corpus.pairs()) for corpus in open_corpora(spec, None, data)]
     return Lines(map(normalise, itertools.chain.from_iterable(parts)), None)

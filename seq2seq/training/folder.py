@@ -13,7 +13,7 @@ from seq2seq.errors import UserError
 from seq2seq.text.prepare import corpus_digests
 from seq2seq.training.checkpoints import RECORD, step_of
 from seq2seq.training.lock import lock_folder
-from seq2seq.training.processes import agree, rank
+from seq2seq.training.processes import agree
 from seq2seq.training.restore import describe_run, newest_checkpoint, require_same_run
 
 
@@ -37,11 +37,16 @@ def resume_folder(config: Config, folder: Path) -> tuple[Config, Path, Path]:
         UserError: there is no checkpoint, the run is complete or still going on, or its texts or settings are not what
             they were.
     """
+    checkpoint = Path(agree("checkpoint", lambda: str(_reopen(config, folder))))
+    config.name = folder.name
+    return config, folder, checkpoint
+
+
+def _reopen(config: Config, folder: Path) -> Path:
+    """Make a run's folder ready to be gone on with; the checkpoint that all processes are to take."""
     if not (folder / "checkpoints").is_dir():
         raise UserError(f"resume={folder}: there is no run (no {folder / 'checkpoints'})")
-    is_first = rank() == 0
-    if is_first:
-        _take(folder)
+    _take(folder)
     checkpoint, values = newest_checkpoint(folder)
     step = step_of(checkpoint)
     if (folder / "results.json").exists() and _is_spent(config, folder / "results.json", step):
@@ -53,13 +58,12 @@ def resume_folder(config: Config, folder: Path) -> tuple[Config, Path, Path]:
         )
     record = values[RECORD]
     require_same_run(folder, record, describe_run(config, corpus_digests(config.data)))
-    if is_first:
-        config.name = folder.name
-        for draft in (folder / "checkpoints").glob("*.tmp"):
-            draft.unlink()
-        _forget_after(folder / "metrics.csv", step, validated=not record["validation_pending"])
-        _describe(config, folder)
-    return config, folder, checkpoint
+    config.name = folder.name
+    for draft in (folder / "checkpoints").glob("*.tmp"):
+        draft.unlink()
+    _forget_after(folder / "metrics.csv", step, validated=not record["validation_pending"])
+    _describe(config, folder)
+    return checkpoint
 
 
 def _begin(config: Config, runs: Path) -> str:

@@ -35,7 +35,7 @@ SETTINGS = (
     "model.num_encoder_layers=2",
     "model.num_decoder_layers=2",
     "model.d_ff=32",
-    "model.dropout=0",  # each rank draws its own masks: with dropout, as many ranks are as many other runs
+    "model.dropout=0.1",  # masks follow from a batch's place among those of all ranks
     "training.max_tokens=256",
     "training.bleu_sentences=4",
     "training.schedule=constant",
@@ -93,7 +93,8 @@ def program(*overrides: str) -> list[str]:
 
 def torchrun(*overrides: str) -> list[str]:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", f"--master-port={free_port()}"]
-    return [*launcher, *program(*overrides)]
+    resumes = any(override.startswith("resume=") for override in overrides)
+    return [*launcher, *([str(REPOSITORY / "train.py"), *overrides] if resumes else program(*overrides))]
 
 
 def free_port() -> int:
@@ -156,9 +157,13 @@ def test_spread_weights_train_like_whole_ones_stopped_and_resumed_too(place: Pat
     require_equal(one, place / "runs" / "spread")
 
 
-def test_what_hinders_the_first_process_ends_all_of_them(place: Path, one: Path) -> None:
-    told = finish(start(torchrun(*TWO, "name=one"), place), status=1)
-    assert "runs/one is a run already" in told
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [("name=one", "runs/one is a run already"), ("resume=runs/one", "resume=runs/one: the run is complete")],
+)
+def test_what_hinders_the_first_process_ends_all_of_them(place: Path, one: Path, setting: str, reason: str) -> None:
+    told = finish(start(torchrun(*TWO, setting), place), status=1)
+    assert reason in told
     assert "the first process could not begin; its own error says why" in told
     assert 'train.py", line' not in told
 
