@@ -157,6 +157,42 @@ def attention(
     finish({"attention": run(rounds, where, options.precision(precision, where))}, machine, output, markdown)
 
 
+@app.command()
+def streaming(
+    pairs: options.Pairs = 20_000_000,
+    streamed: options.Streamed = 4_000_000,
+    part: options.Part = 200_000,
+    rounds: options.Rounds = 5,
+    batches: options.Batches = 12,
+    max_tokens: options.MaxTokens = 2048,
+    block: options.Block = 50_000,
+    folder: options.Temporary = None,
+    size: options.Size = "small",
+    vocab_size: options.VocabSize = 8000,
+    device: options.Device = "auto",
+    threads: options.Threads = 0,
+    output: options.Json = None,
+    markdown: options.Markdown = False,
+) -> None:
+    """Updates fed by a streamed corpus and by one in memory, in turns; then a long stream's rate and memory."""
+    from benchmarks.machine import describe_machine
+    from benchmarks.streaming import Plan, run
+
+    where = options.place(device, threads)
+    machine = describe_machine(where)
+    plan = Plan(
+        pairs=pairs,
+        streamed=streamed,
+        part=part,
+        rounds=rounds,
+        batches=batches,
+        max_tokens=max_tokens,
+        block=block,
+    )
+    found = run(plan, options.model_config(size), vocab_size, where, folder)
+    finish({"streaming": found}, machine, output, markdown)
+
+
 @app.command(name="all")
 def everything(
     data: options.Data,

@@ -51,6 +51,14 @@ Sentences = Annotated[int, typer.Option(min=1, help="Test sentences translated."
 Batch = Annotated[int, typer.Option(min=1, help="Sentences translated at once.", rich_help_panel=MEASURING)]
 Beam = Annotated[int, typer.Option(min=2, help="Hypotheses kept.", rich_help_panel=MEASURING)]
 
+Streamed = Annotated[int, typer.Option(min=1000, help="Of them without training.", rich_help_panel=MEASURING)]
+Pairs = Annotated[int, typer.Option(min=1000, help="Of the made-up corpus.", rich_help_panel=MEASURING)]
+Part = Annotated[int, typer.Option(min=1000, help="Pairs prepared for memory.", rich_help_panel=MEASURING)]
+Block = Annotated[int, typer.Option(min=100, help="Pairs batched together in a stream.", rich_help_panel=MEASURING)]
+Temporary = Annotated[
+    Path | None, typer.Option("--folder", help="Where the corpus is written for the time, 170 bytes a pair.")
+]
+
 Folder = Annotated[Path, typer.Option("--output", help="Folder for rival.json, its model and its translations.")]
 Minutes = Annotated[
     float, typer.Option(min=0, help="Of training; validating and translating not counted.", rich_help_panel=RECIPE)
