@@ -107,7 +107,7 @@ def losses(run: Path) -> list[list[float]]:
     """Training loss of every update, and the validations' loss and BLEU."""
     with (run / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))
-    return [[float(row[key]) for row in rows if row[key]] for key in ("loss", "grad_norm", "val_loss", "val_bleu")]
+    return [[float(row[key]) for row in rows if row.get(key)] for key in ("loss", "grad_norm", "val_loss", "val_bleu")]
 
 
 def require_equal(run: Path, other: Path) -> None:
@@ -159,7 +159,7 @@ def test_spread_weights_train_like_whole_ones_stopped_and_resumed_too(place: Pat
 
 @pytest.mark.parametrize(
     ("setting", "reason"),
-    [("name=one", "runs/one is a run already"), ("resume=runs/one", "resume=runs/one: the run is complete")],
+    [("name=one", "runs/one is a run already"), ("resume=runs/one", "runs/one is being trained in by process")],
 )
 def test_what_hinders_the_first_process_ends_all_of_them(place: Path, one: Path, setting: str, reason: str) -> None:
     told = finish(start(torchrun(*TWO, setting), place), status=1)
