@@ -5,7 +5,6 @@ import hashlib
 import io
 import random
 import re
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from importlib import import_module
@@ -17,13 +16,13 @@ import sentencepiece
 from seq2seq.config import TokenizerConfig
 from seq2seq.errors import UserError
 from seq2seq.text.normalise import normalise
+from seq2seq.text.segmenting import Sampler
 from seq2seq.text.vocab import BOS, EOS, PAD, SPECIAL_IDS, UNK
 
 _NUM_THREADS = 4  # fixed: the sums of unigram training, hence the model's bytes, depend on it
 _SEED = 1  # of the sample of sentences
 _MAX_BYTES = 1 << 20  # of one sentence; longer ones are left out of the tokenizer's training
 _QUIET = 2  # log errors only
-_sampling = threading.Lock()
 
 
 class Tokenizer:
@@ -53,6 +52,10 @@ class Tokenizer:
                     f"{name} has {key}={value}, expected {expected}: "
                     f"retrain it with train.py or pass --{key}={expected} to spm_train"
                 )
+
+    def __reduce__(self) -> tuple[type["Tokenizer"], tuple[bytes]]:
+        """Another process gets the model and makes all else of it again."""
+        return Tokenizer, (self.model_bytes,)
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
@@ -86,10 +89,8 @@ class Tokenizer:
         ids = range(len(SPECIAL_IDS), self.vocab_size)
         if all(self._processor.get_score(i) or self._processor.is_byte(i) for i in ids):
             return {}  # theirs is 0; but so is that of byte-pair encoding's first merge
-        format_of_models: Any = import_module("sentencepiece.sentencepiece_model_pb2")  # made at run time: no types
-        model = format_of_models.ModelProto.FromString(self.model_bytes)
-        kind = format_of_models.ModelProto.SentencePiece.USER_DEFINED
-        return {piece.piece: i for i, piece in enumerate(model.pieces) if piece.type == kind}
+        pieces = self._description.pieces
+        return {piece.piece: i for i, piece in enumerate(pieces) if piece.type == piece.USER_DEFINED}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Normalise and split texts into ids, without BOS and EOS; an empty text has none."""
@@ -104,18 +105,31 @@ class Tokenizer:
 
         Of a unigram vocabulary, segmentations are drawn with P(x)^alpha from the nbest likeliest, or with nbest=-1
         from all (Kudo 2018, §3.2); of a BPE vocabulary, each merge is left out with probability alpha (Provilkov et
-        al. 2020). A text of which a draw would split a user symbol, as unigram ones may, stays plain.
+        al. 2020). User symbols are never split.
         """
-        with _sampling:  # SentencePiece has one seed for all; a batch on one thread of its own begins with it
-            sentencepiece.set_random_generator_seed(seed)
-            rows = self._processor.encode(
-                list(texts), enable_sampling=True, alpha=alpha, nbest_size=nbest, num_threads=1
+        return self._sampler(alpha, nbest).sample(texts, seed)
+
+    def _sampler(self, alpha: float, nbest: int) -> Sampler:
+        key = (alpha, nbest)
+        if key not in self._samplers:
+            self._samplers[key] = Sampler(
+                self._processor, self.user_symbols, is_bpe=self._is_bpe, alpha=alpha, nbest=nbest
             )
-        for symbol, piece in self.user_symbols.items():
-            for i, text in enumerate(texts):
-                if text.count(symbol) != rows[i].count(piece):
-                    rows[i] = self._processor.encode(text)
-        return rows
+        return self._samplers[key]
+
+    @cached_property
+    def _samplers(self) -> dict[tuple[float, int], Sampler]:
+        return {}
+
+    @cached_property
+    def _is_bpe(self) -> bool:
+        spec = self._description.trainer_spec
+        return spec.model_type == spec.BPE
+
+    @cached_property
+    def _description(self) -> Any:
+        format_of_models: Any = import_module("sentencepiece.sentencepiece_model_pb2")  # made at run time: no types
+        return format_of_models.ModelProto.FromString(self.model_bytes)
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Join ids into texts of one line each; special ids are left out.

@@ -1,0 +1,174 @@
+"""Texts split into a vocabulary's pieces at random, the same way in every process; knows no corpora.
+
+SentencePiece samples too, but since 0.2 its generator starts elsewhere in every process, whatever seed it is given: a
+resumed run would see other subwords than one that never stopped.
+"""
+
+import heapq
+import math
+import random
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
+from typing import NamedTuple
+
+import sentencepiece
+
+_SPACE = "▁"
+_UNKNOWN_PENALTY = 10.0  # SentencePiece's, below the least score of a piece
+_WORDS = 1 << 16  # words whose segmentations are kept
+
+Ids = tuple[int, ...]
+
+
+class _Ways(NamedTuple):
+    """The last pieces that a word's beginning up to some character may have, and how likely each is."""
+
+    cumulative: list[float]  # probabilities, summed up
+    starts: list[int]  # the character at which the piece begins
+    ids: list[Ids]  # of the piece, or the bytes of a character that is in none
+
+
+class Sampler:
+    """Draws segmentations of texts with one strength of randomness."""
+
+    def __init__(
+        self,
+        processor: sentencepiece.SentencePieceProcessor,
+        user_symbols: dict[str, int],
+        *,
+        is_bpe: bool,
+        alpha: float,
+        nbest: int,
+    ) -> None:
+        """Sample with the vocabulary of processor; the others are as in `Tokenizer.sample`."""
+        self._processor, self._alpha, self._nbest, self._is_bpe = processor, alpha, nbest, is_bpe
+        self._symbols = user_symbols
+        special = re.compile("|".join(map(re.escape, sorted(user_symbols, key=len, reverse=True))))
+        self._around = re.compile(f"({special.pattern})") if user_symbols else None
+        self._bytes: dict[int, int] = {}  # of each byte, its id
+        self._pieces: dict[str, int] = {}
+        for token in range(processor.get_piece_size()):
+            piece = processor.id_to_piece(token)
+            if processor.is_byte(token):
+                self._bytes[int(piece[3:5], 16)] = token
+            elif not (processor.is_control(token) or processor.is_unknown(token) or processor.is_unused(token)):
+                self._pieces[piece] = token
+        for symbol in user_symbols:
+            self._pieces.pop(symbol, None)
+        self._scores = {piece: processor.get_score(token) for piece, token in self._pieces.items()}
+        self._unknown_score = min(self._scores.values(), default=0.0) - _UNKNOWN_PENALTY
+        self._longest = max(map(len, self._pieces), default=1)
+        # where no piece reaches over a space, a text's segmentation is that of its words, each drawn by itself
+        has_words = all(_SPACE not in piece[1:] for piece in self._pieces)
+        self._words = re.compile(f"{_SPACE}[^{_SPACE}]*|[^{_SPACE}]+" if has_words else r"(?s:.+)")
+        self._ways = lru_cache(_WORDS)(self._find_ways)
+
+    def sample(self, texts: Sequence[str], seed: int) -> list[list[int]]:
+        """Give the ids of each text; the same for the same texts and seed."""
+        rng = random.Random(seed)
+        draw = self._among_best if self._nbest > 1 and not self._is_bpe else self._piece_by_piece
+        return [draw(text, rng) for text in texts]
+
+    def _piece_by_piece(self, text: str, rng: random.Random) -> list[int]:
+        split = self._drop_merges if self._is_bpe else self._walk
+        found: list[int] = []
+        for word in self._words.findall(self._processor.normalize(text)):
+            for part in self._around.split(word) if self._around else (word,):
+                if part in self._symbols:
+                    found.append(self._symbols[part])
+                elif part:
+                    found += split(part, rng)
+        return self._without_repeated_unknown(found)
+
+    def _walk(self, word: str, rng: random.Random) -> list[int]:
+        """Draw from all segmentations, P(x)^alpha: forward sums, then a walk back from the end."""
+        ways, end, found = self._ways(word), len(word), []
+        while end:
+            here = ways[end]
+            number = bisect_right(here.cumulative, rng.random()) if len(here.starts) > 1 else 0
+            found.append(here.ids[number])
+            end = here.starts[number]
+        return [token for ids in reversed(found) for token in ids]
+
+    def _find_ways(self, word: str) -> list[_Ways]:
+        edges: list[list[tuple[float, int, Ids]]] = [[] for _ in range(len(word) + 1)]
+        for start in range(len(word)):
+            for end in range(start + 1, min(len(word), start + self._longest) + 1):
+                piece = word[start:end]
+                if piece in self._pieces:
+                    edges[end].append((self._scores[piece], start, (self._pieces[piece],)))
+                elif end == start + 1:
+                    edges[end].append((self._unknown_score, start, self._spell(piece)))
+        total, ways = [0.0], [_Ways([], [], [])]  # total: log of the summed P^alpha of what leads to a character
+        for arriving in edges[1:]:
+            logs = [total[start] + self._alpha * score for score, start, _ in arriving]
+            highest = max(logs)
+            sums = list(accumulate(math.exp(log - highest) for log in logs))
+            total.append(highest + math.log(sums[-1]))
+            shares = [value / sums[-1] for value in sums[:-1]] + [1.0]
+            ways.append(_Ways(shares, [start for _, start, _ in arriving], [ids for _, _, ids in arriving]))
+        return ways
+
+    def _drop_merges(self, word: str, rng: random.Random) -> list[int]:
+        """Merge the best pair again and again, but leave each out with probability alpha when its turn comes."""
+        parts: list[str] = list(word)
+        after, before = list(range(1, len(parts) + 1)), list(range(-1, len(parts) - 1))
+        waiting: list[tuple[float, int, int, str]] = []  # minus its score, where its halves begin, what it makes
+
+        def add(left: int, right: int) -> None:
+            if left >= 0 and right < len(parts) and (merged := parts[left] + parts[right]) in self._scores:
+                heapq.heappush(waiting, (-self._scores[merged], left, right, merged))
+
+        for left in range(len(parts) - 1):
+            add(left, left + 1)
+        while waiting:
+            _, left, right, merged = heapq.heappop(waiting)
+            if after[left] != right or not parts[left] or parts[left] + parts[right] != merged:
+                continue  # one of its halves has been merged meanwhile
+            if rng.random() < self._alpha:
+                continue
+            parts[left], parts[right] = merged, ""
+            after[left] = after[right]
+            if after[left] < len(parts):
+                before[after[left]] = left
+            add(before[left], left)
+            add(left, after[left])
+        ids = ((self._pieces[part],) if part in self._pieces else self._spell(part) for part in parts if part)
+        return [token for of_part in ids for token in of_part]
+
+    def _among_best(self, text: str, rng: random.Random) -> list[int]:
+        """Draw from the likeliest segmentations of the whole text, P(x)^alpha."""
+        found = self._processor.nbest_encode_as_ids(text, self._nbest)
+        if self._symbols:
+            plain = self._processor.encode(text)
+            of_plain = [plain.count(symbol) for symbol in self._symbols.values()]
+            found = [ids for ids in found if [ids.count(symbol) for symbol in self._symbols.values()] == of_plain]
+        if not found:  # an empty text
+            return self._processor.encode(text)
+        scores = [self._alpha * self._score(ids) for ids in found]
+        return rng.choices(found, [math.exp(score - max(scores)) for score in scores])[0]
+
+    def _score(self, ids: list[int]) -> float:
+        """Log-probability; a character in bytes, or an unknown one, counts once."""
+        total = 0.0
+        for token in ids:
+            if self._processor.is_byte(token):
+                byte = int(self._processor.id_to_piece(token)[3:5], 16)
+                total += self._unknown_score if byte & 0xC0 != 0x80 else 0.0  # not one that continues a character
+            else:
+                is_unknown = self._processor.is_unknown(token)
+                total += self._unknown_score if is_unknown else self._processor.get_score(token)
+        return total
+
+    def _spell(self, character: str) -> Ids:
+        if not self._bytes:
+            return (self._processor.unk_id(),)
+        return tuple(self._bytes[byte] for byte in character.encode())
+
+    def _without_repeated_unknown(self, ids: list[int]) -> list[int]:
+        """SentencePiece makes one unknown piece of several characters in a row."""
+        unknown = self._processor.unk_id()
+        return [token for i, token in enumerate(ids) if token != unknown or i == 0 or ids[i - 1] != unknown]
