@@ -1,0 +1,47 @@
+"""Settings of translating: `search`."""
+
+from dataclasses import dataclass
+
+from seq2seq.settings.checks import require, require_at_least, require_at_most
+
+
+@dataclass(kw_only=True)
+class SearchConfig:
+    """How translations are searched: in training's validation, and as the bundle's default."""
+
+    beam: int = 5
+    length_penalty: float = 1.0  # α in score / length^α, length counting EOS
+    max_length_ratio: float = 2.0  # at most ratio · source tokens + offset target tokens
+    max_length_offset: int = 20
+    min_length_ratio: float = 0.0  # at least ratio · source tokens + min_length target tokens
+    min_length: int = 0
+    no_repeat_ngram: int = 0  # no sequence of so many tokens twice; 0 = off
+    repetition_penalty: float = 1.0  # factor on log-probabilities of tokens that were there before
+    coverage_penalty: float = 0.0  # β of Wu et al. 2016, for source tokens attended to too little
+    early_stopping: bool = False  # end when nothing is better at its present length; quicker, and no longer exact
+    groups: int = 1  # of diverse beam search, beam / groups hypotheses each
+    diversity: float = 0.5  # nats off a token for every earlier group that chose it
+    sampling: bool = False  # draw tokens instead of searching
+    temperature: float = 1.0  # of the drawn distribution
+    top_k: int = 0  # draw from the k likeliest tokens; 0 = all
+    top_p: float = 1.0  # draw from the likeliest tokens of so much probability together
+    seed: int = 1
+    mbr: int = 0  # hypotheses from which the one of least expected risk is chosen; 0 = off
+    batch_tokens: int = 4096  # source tokens a batch, times the beam, padding included
+
+    def __post_init__(self) -> None:
+        for key in ("length_penalty", "max_length_ratio", "min_length_ratio", "min_length", "no_repeat_ngram"):
+            require_at_least(f"search.{key}", getattr(self, key), 0)
+        for key in ("coverage_penalty", "diversity", "top_k", "mbr", "seed"):
+            require_at_least(f"search.{key}", getattr(self, key), 0)
+        for key in ("beam", "max_length_offset", "groups", "repetition_penalty", "batch_tokens"):
+            require_at_least(f"search.{key}", getattr(self, key), 1)
+        limits = {"beam": 1000, "mbr": 10_000, "max_length_ratio": 1000, "max_length_offset": 100_000}
+        for key, maximum in {**limits, "min_length": 100_000, "min_length_ratio": 1000, "batch_tokens": 10**9}.items():
+            require_at_most(f"search.{key}", getattr(self, key), maximum)
+        require(
+            self.beam % self.groups == 0,
+            f"search.beam={self.beam} must be a multiple of search.groups={self.groups}",
+        )
+        require(self.temperature > 0, f"search.temperature={self.temperature} must be greater than 0")
+        require(0 < self.top_p <= 1, f"search.top_p={self.top_p} must be in (0, 1]")

@@ -1,0 +1,117 @@
+"""Settings of how batches become weights: `training`."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from seq2seq.settings.checks import require, require_at_least, require_choice
+
+# What may say "auto" in the settings; a run that has begun knows a number, so that is what it is to its readers.
+if TYPE_CHECKING:
+    NumberOrAuto = int
+else:
+    NumberOrAuto = int | str
+
+
+@dataclass(kw_only=True)
+class SubwordSamplingConfig:
+    """Training texts split into subwords anew each time they are seen, at random (both sides)."""
+
+    alpha: float = 0.0  # unigram: smoothing of the draws (Kudo 2018), 0.1-0.5, smaller = more varied; 0 = off;
+    # bpe: share of merges left out (BPE dropout, Provilkov et al. 2020), 0.1 = as published
+    nbest: int = -1  # unigram: draw from so many likeliest segmentations; -1 = from all
+
+    def __post_init__(self) -> None:
+        key = "training.subword_sampling"
+        require(0 <= self.alpha <= 1, f"{key}.alpha={self.alpha} must be in [0, 1]")
+        require(self.nbest == -1 or self.nbest > 1, f"{key}.nbest={self.nbest} must be at least 2, or -1 for all")
+
+
+@dataclass(kw_only=True)
+class NoiseConfig:
+    """Training sources spoilt as users spoil them; each rate is the share of source lines that are changed so."""
+
+    case: float = 0.0  # all lower case, ALL CAPITALS or Every Word With One
+    typos: float = 0.0  # letters swapped, left out, doubled or from a neighbouring key: one word in ten
+    punctuation: float = 0.0  # without the final . ? ! or …
+
+    def __post_init__(self) -> None:
+        for key in ("case", "typos", "punctuation"):
+            value = getattr(self, key)
+            require(0 <= value <= 1, f"training.noise.{key}={value} must be in [0, 1]")
+
+    @property
+    def is_on(self) -> bool:
+        """Whether any line is ever changed."""
+        return max(self.case, self.typos, self.punctuation) > 0
+
+
+@dataclass(kw_only=True)
+class TrainingConfig:
+    """How batches become weights."""
+
+    max_tokens: NumberOrAuto = 4096  # a batch's source or target positions, padding included, on each device; or auto
+    learning_rate: float = 7e-4  # at its peak
+    schedule: str = "inverse_sqrt"  # inverse_sqrt | cosine | linear | constant
+    warmup_steps: int = 4000  # updates of linear rise
+    final_rate: float = 0.0  # share of the peak that cosine and linear end at
+    betas: list[float] = field(default_factory=lambda: [0.9, 0.98])
+    eps: float = 1e-9
+    weight_decay: float = 0.0
+    clip_norm: float = 1.0  # of the gradient per target token; 0 = no clipping
+    label_smoothing: float = 0.1
+    r_drop: float = 0.0  # α of R-Drop (Liang et al. 2021): how alike two dropouts' predictions have to be; 0 = off
+    subword_sampling: SubwordSamplingConfig = field(default_factory=SubwordSamplingConfig)
+    noise: NoiseConfig = field(default_factory=NoiseConfig)
+    accumulate: int = 1  # batches an update
+    activation_checkpointing: bool = False  # less memory, more time: layers are computed again for the backward pass
+    ema_decay: float = 0.0  # exponential moving average of the weights, a update's share kept; 0 = off
+    final_weights: str = "last"  # of the bundle: last | best | average (of the kept best) | ema
+    monitor: str = "bleu"  # what best and early stopping look at: bleu | loss, of validation
+    keep_best: int = 1  # checkpoints
+    patience: int = 0  # validations without improvement before training stops; 0 = never
+    bleu_sentences: int = 200  # validation sentences translated for BLEU; 0 = none
+    sample_translations: int = 3  # of them shown in the log
+    freeze: list[str] = field(
+        default_factory=list
+    )  # parts that are not trained: embedding, encoder, decoder, encoder.0, decoder.2, …
+    lora_rank: int = 0  # of low-rank adapters (Hu et al. 2022), trained instead of the weights; 0 = off
+    lora_alpha: float = 16.0  # adapters count alpha / rank
+    lora_dropout: float = 0.0  # on the adapters' input
+    lora_targets: list[str] = field(default_factory=lambda: ["q_proj", "v_proj"])  # linear layers that get adapters
+
+    def __post_init__(self) -> None:
+        if self.max_tokens != "auto":
+            require(
+                not isinstance(self.max_tokens, str), f"training.max_tokens={self.max_tokens} must be a number or auto"
+            )
+            require_at_least("training.max_tokens", self.max_tokens, 16)
+        for key, minimum in (("accumulate", 1), ("keep_best", 0), ("patience", 0)):
+            require_at_least(f"training.{key}", getattr(self, key), minimum)
+        for key in ("learning_rate", "warmup_steps", "weight_decay", "clip_norm", "bleu_sentences"):
+            require_at_least(f"training.{key}", getattr(self, key), 0)
+        for key in ("r_drop", "lora_rank"):
+            require_at_least(f"training.{key}", getattr(self, key), 0)
+        require(self.lora_alpha > 0, f"training.lora_alpha={self.lora_alpha} must be greater than 0")
+        require(0 <= self.lora_dropout < 1, f"training.lora_dropout={self.lora_dropout} must be in [0, 1)")
+        require_choice("training.schedule", self.schedule, ("inverse_sqrt", "cosine", "linear", "constant"))
+        require_choice("training.final_weights", self.final_weights, ("last", "best", "average", "ema"))
+        require_choice("training.monitor", self.monitor, ("bleu", "loss"))
+        require(len(self.betas) == 2, f"training.betas={self.betas} must be two numbers")
+        for key in ("label_smoothing", "ema_decay"):
+            require(0 <= getattr(self, key) < 1, f"training.{key}={getattr(self, key)} must be in [0, 1)")
+        require(
+            self.final_weights != "ema" or self.ema_decay > 0,
+            "training.final_weights=ema needs training.ema_decay above 0",
+        )
+        require(
+            self.ema_decay == 0 or self.final_weights != "last",
+            "training.ema_decay above 0 averages the weights: choose training.final_weights=ema, best or average",
+        )
+        require(
+            self.monitor != "bleu" or self.bleu_sentences > 0,
+            "training.monitor=bleu needs training.bleu_sentences above 0 (or choose training.monitor=loss)",
+        )
+        require(
+            self.final_weights not in ("best", "average") or self.keep_best > 0,
+            f"training.final_weights={self.final_weights} needs training.keep_best of at least 1",
+        )
