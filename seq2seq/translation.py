@@ -5,7 +5,7 @@ Knows no model and no search.
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from seq2seq.engine import Forced, Source
@@ -13,7 +13,7 @@ from seq2seq.errors import UserError
 from seq2seq.evaluation.mbr import minimum_bayes_risk
 from seq2seq.search.step import Hypothesis
 from seq2seq.text.glossary import Glossary
-from seq2seq.text.segments import split_text
+from seq2seq.text.segments import number_words, split_text
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.words import align_words
 
@@ -40,6 +40,7 @@ class Translation:
     normalised_score: float  # score / length^α, length counting EOS (nats)
     tokens: list[str]  # subword pieces
     alignment: list[tuple[int, int]] | None = None  # source word, target word, from 0; None: not asked for
+    parts: tuple[str, ...] = ()  # translations of the pieces that the text was translated in
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,9 @@ class Piece:
     """A text, or a part of one that is too long, as the model sees it."""
 
     text_index: int
+    text: str
     source: Source
+    first_word: int = 0  # its number among those of the whole text
     is_first: bool = True  # of its text
 
 
@@ -78,13 +81,11 @@ def make_pieces(
     wants = [Text(text) if isinstance(text, str) else text for text in texts]
     pieces = []
     for index, (want, ids) in enumerate(zip(wants, tokenizer.encode([want.text for want in wants]), strict=True)):
-        line, parts = first_line + index, [want.text]
+        line, parts, first_words = first_line + index, [want.text], [0]
         if len(ids) > MAX_SOURCE_TOKENS:
-            parts = split_text(
-                " ".join(want.text.split()),
-                MAX_SOURCE_TOKENS,
-                lambda some: [len(one) for one in tokenizer.encode(some)],
-            )
+            whole = " ".join(want.text.split())
+            parts = split_text(whole, MAX_SOURCE_TOKENS, lambda some: [len(one) for one in tokenizer.encode(some)])
+            first_words = number_words(whole, parts)
             if want.phrases:
                 raise UserError(f"line {line} has {len(ids)} tokens: too many for a text with phrases to appear in it")
             log.warning(
@@ -97,7 +98,7 @@ def make_pieces(
                 (prefix,) = tokenizer.encode([want.prefix if part == 0 else ""])
                 key = (line << 16) + part
                 source = Source(part_ids, prefix, encode_phrases(phrases, tokenizer), key=key)
-                pieces.append(Piece(index, source, part == 0))
+                pieces.append(Piece(index, text, source, first_words[part], part == 0))
     return pieces
 
 
@@ -126,9 +127,20 @@ def join(parts: Sequence[Sequence[Spelt]], tokenizer: Tokenizer, alpha: float) -
         if len(chosen) > 1:
             normalised = score / sum(len(hypothesis.ids) + 1 for hypothesis, _ in chosen) ** alpha
         tokens = [token for hypothesis, _ in chosen for token in tokenizer.tokens(hypothesis.ids)]
-        text = " ".join(text for _, text in chosen if text)
-        translations.append(Translation(text, score, normalised, tokens))
+        texts = tuple(text for _, text in chosen)
+        translations.append(Translation(" ".join(filter(None, texts)), score, normalised, tokens, parts=texts))
     return translations
+
+
+def join_alignments(
+    pieces: Sequence[Piece], translations: Sequence[str], alignments: Iterator[list[tuple[int, int]]]
+) -> list[tuple[int, int]]:
+    """Make a text's alignment of those of its pieces with their translations, which are taken from alignments."""
+    joined, words_before = [], 0
+    for piece, translation in zip(pieces, translations, strict=True):
+        joined += [(piece.first_word + source, words_before + target) for source, target in next(alignments)]
+        words_before += len(translation.split())
+    return joined
 
 
 def least_risky(candidates: Sequence[Translation]) -> list[Translation]:

@@ -26,6 +26,7 @@ from seq2seq.translation import (
     Translation,
     encode_phrases,
     join,
+    join_alignments,
     least_risky,
     make_pieces,
     make_reading,
@@ -206,7 +207,7 @@ class Translator:
                 parts[piece.text_index].append([(one, next(spelt)) for one in hypotheses])
             joined = [join(part, self.tokenizer, settings.length_penalty) for part in parts]
             best = [(least_risky(one) if settings.mbr else one)[:n_best] for one in joined]
-            yield from self._aligned(lines, best, settings) if align else best
+            yield from self._aligned(pieces, best, settings) if align else best
             first_line += len(lines)
 
     @property
@@ -272,15 +273,26 @@ class Translator:
         return found
 
     def _aligned(
-        self, texts: Sequence[str | Text], found: list[list[Translation]], settings: SearchConfig
+        self, pieces: list[Piece], found: list[list[Translation]], settings: SearchConfig
     ) -> list[list[Translation]]:
-        """Add their alignments to all translations of all texts, computed in batches."""
-        sources = [text if isinstance(text, str) else text.text for text in texts]
+        """Add their alignments to all translations of all texts, computed in batches of the pieces they came from.
+
+        A text of any length costs no more memory than one piece, and the model reads nothing longer than it can.
+        """
+        sources: list[list[Piece]] = [[] for _ in found]
+        for piece in pieces:
+            sources[piece.text_index].append(piece)
+        pairs = [
+            (piece.text, part)
+            for source, best in zip(sources, found, strict=True)
+            for one in best
+            for piece, part in zip(source, one.parts, strict=True)
+        ]
         readings = self.score(
-            [source for source, best in zip(sources, found, strict=True) for _ in best],
-            [one.text for best in found for one in best],
-            align=True,
-            batch_tokens=settings.batch_tokens,
+            [text for text, _ in pairs], [part for _, part in pairs], align=True, batch_tokens=settings.batch_tokens
         )
-        alignments = iter(reading.alignment for reading in readings)
-        return [[dataclasses.replace(one, alignment=next(alignments)) for one in best] for best in found]
+        alignments = iter(reading.alignment or [] for reading in readings)
+        return [
+            [dataclasses.replace(one, alignment=join_alignments(source, one.parts, alignments)) for one in best]
+            for source, best in zip(sources, found, strict=True)
+        ]

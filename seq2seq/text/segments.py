@@ -35,6 +35,22 @@ def split_text(text: str, limit: int, lengths: Lengths) -> list[str]:
     return [part for piece in pieces for part in _halve(piece, limit, lengths)]
 
 
+def number_words(text: str, parts: Sequence[str]) -> list[int]:
+    """Number of the word (from 0, as in `text.split()`) that each part of a text begins with or goes on with.
+
+    Args:
+        text: what was cut.
+        parts: what `split_text` made of it, all of them.
+    """
+    numbers, end = [], 0
+    for part in parts:
+        start = text.index(part, end)
+        end = start + len(part)
+        within_a_word = start > 0 and not text[start - 1].isspace() and not part[0].isspace()
+        numbers.append(len(text[:start].split()) - within_a_word)
+    return numbers
+
+
 def _cut(text: str, at: re.Pattern[str]) -> list[str]:
     """Cut behind every match; no piece is empty."""
     ends = [0, *(match.end() for match in at.finditer(text)), len(text)]

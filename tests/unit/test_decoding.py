@@ -9,8 +9,9 @@ from sacrebleu import sentence_chrf
 from seq2seq.engine import Engine, Source
 from seq2seq.errors import UserError
 from seq2seq.text.glossary import Glossary
+from seq2seq.text.segments import split_text
 from seq2seq.text.vocab import BOS, EOS
-from seq2seq.translator import Text, Translator
+from seq2seq.translator import MAX_SOURCE_TOKENS, Text, Translator
 
 TEXTS = ["The cat drank the milk.", "Ella ve.", "A dog sees a blue ball!", "¿Quién quiere la leche?", "niños"]
 
@@ -164,7 +165,7 @@ def test_alignments_come_in_batches_and_are_those_of_one_by_one(translator, monk
     monkeypatch.setattr(Engine, "_force", counting)
     texts = [*TEXTS, "", Text("A dog.", prefix="El gato ve")]
     found = translator.translate_nbest(texts, 2, align=True)
-    assert sum(sizes) == sum(map(len, found)) > len(texts)
+    assert sum(sizes) == sum(map(len, found)) - 1 > len(texts)  # the text without words is not read
     assert len(sizes) == 2  # of at most the bundle's batch_tokens
     small = translator.translate_nbest(texts, 2, align=True, batch_tokens=60)
     assert len(sizes) > 4
@@ -175,6 +176,44 @@ def test_alignments_come_in_batches_and_are_those_of_one_by_one(translator, monk
     assert found[5][0].alignment == []
     assert len({tuple(one.alignment) for best in found for one in best}) > 3
     assert translator.translate_nbest(texts, 1)[0][0].alignment is None
+
+
+def test_a_text_however_long_is_aligned_piece_by_piece_in_small_batches(translator, monkeypatch):
+    shapes, force = [], Engine._force
+
+    def watching(self, sources, targets, *rest):
+        longest = max(len(ids) + 1 for ids in [*sources, *targets])
+        shapes.append((len(sources), longest))
+        if len(sources) * longest > room:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
+        return force(self, sources, targets, *rest)
+
+    sentences = [f"The{i} cat{i} drank{i}. A{i} dog{i} sees{i}! Ella{i} {'niños' * 90}{i}." for i in range(5)]
+    texts = ["Ella ve.", " ".join(sentences), "niños"]
+    assert len(ids_of(translator, texts[1])) > 1000
+    monkeypatch.setattr(Engine, "_force", watching)
+    room, more = 10**9, {"max_length": 5, "beam": 1, "align": True}
+    found = translator.translate_nbest(texts, 1, **more)
+    assert all(rows * longest <= translator.search.batch_tokens or rows == 1 for rows, longest in shapes)
+    assert max(longest for _, longest in shapes) <= MAX_SOURCE_TOKENS + 1
+    (one,) = found[1]
+    assert [word for _, word in one.alignment] == list(range(len(one.text.split())))
+    source_words, target_words = texts[1].split(), one.text.split()
+    told = [(source_words[src], target_words[tgt]) for src, tgt in one.alignment]
+    pieces = split_text(texts[1], MAX_SOURCE_TOKENS, lambda some: [len(ids_of(translator, text)) for text in some])
+    apart = [
+        (piece.split()[src], part.split()[tgt])
+        for piece, part, reading in zip(pieces, one.parts, translator.score(pieces, one.parts, align=True), strict=True)
+        for src, tgt in reading.alignment
+    ]
+    assert all(part in whole and one == same for (whole, one), (part, same) in zip(told, apart, strict=True))
+    assert len({src for src, _ in told}) > 5
+    for best, text in ((found[0], texts[0]), (found[2], texts[2])):
+        assert best[0].alignment == translator.score([text], [best[0].text], align=True)[0].alignment
+    shapes.clear()
+    room = 250  # tokens
+    assert translator.translate_nbest(texts, 1, **more) == found
+    assert any(rows * longest > room for rows, longest in shapes)
 
 
 def test_an_engine_that_only_searches_cannot_align(translator):

@@ -3,7 +3,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq.text.segments import split_text
+from seq2seq.text.segments import number_words, split_text
 
 
 def count_words(texts):
@@ -55,3 +55,14 @@ def test_every_piece_fits_and_no_letter_is_lost(text, limit):
     pieces = split_text(text, limit, count_characters)
     assert all(0 < len(piece) <= limit for piece in pieces)
     assert "".join(re.sub(r"\s", "", piece) for piece in pieces) == re.sub(r"\s", "", text)
+
+
+@given(st.text(alphabet="ab .,;?!…\n\t。é😀", max_size=200), st.integers(1, 30))
+def test_the_parts_of_a_text_know_which_words_they_are_made_of(text, limit):
+    whole = " ".join(text.split())
+    parts = split_text(whole, limit, count_characters)
+    rebuilt = [""] * len(whole.split())
+    for first, part in zip(number_words(whole, parts), parts, strict=True):
+        for number, word in enumerate(part.split(), start=first):
+            rebuilt[number] += word
+    assert rebuilt == whole.split()
