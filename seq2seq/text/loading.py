@@ -9,6 +9,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Generator, Iterator
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, Protocol, runtime_checkable
 
@@ -21,6 +22,7 @@ from seq2seq.text.blocks import Block, BlockSource, Place
 logger = logging.getLogger(__name__)
 ENDLESS = 1 << 40  # batches: to Lightning, training is one epoch that does not end
 _AHEAD = 4  # batches
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # what training ends in good order at
 
 ReadBlocks = Callable[[BlockSource, Place], Iterator[Block]]
 
@@ -49,7 +51,7 @@ def read_ahead(source: BlockSource, place: Place) -> Iterator[Block]:
     """Read blocks in a process of its own, which makes the next one ready while one is used.
 
     The process cannot outlive this one for longer than a block. It leaves signals to this process, which decides what
-    to do about them.
+    to do about them: a terminal's Ctrl-C and SLURM's warnings go to both.
 
     Raises:
         UserError: what reading raised, or the process was killed.
@@ -57,7 +59,7 @@ def read_ahead(source: BlockSource, place: Place) -> Iterator[Block]:
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_send_blocks, args=(source, place, sender), name="reading training text")
-    with _ignored_signals():
+    with _blocked_signals():
         process.start()
     sender.close()
     atexit.register(process.kill)
@@ -69,7 +71,7 @@ def read_ahead(source: BlockSource, place: Place) -> Iterator[Block]:
                 process.join(timeout=10)
                 raise UserError(
                     f"the process that reads the training text ended (exit code {process.exitcode}), perhaps for want "
-                    "of memory: lower data.block if so; resume=runs/NAME goes on from the last checkpoint"
+                    "of memory: resume=runs/NAME goes on from the last checkpoint; a new run may lower data.block"
                 ) from error
             if isinstance(item, Exception):
                 raise item
@@ -82,8 +84,9 @@ def read_ahead(source: BlockSource, place: Place) -> Iterator[Block]:
 
 
 def _send_blocks(source: BlockSource, place: Place, sender: Connection) -> None:
-    for name in (signal.SIGINT, signal.SIGTERM):
+    for name in _STOPS:
         signal.signal(name, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
     with contextlib.suppress(BrokenPipeError):  # training is over
         try:
             for block in source.blocks(place):
@@ -97,16 +100,15 @@ def _send_blocks(source: BlockSource, place: Place, sender: Connection) -> None:
 
 
 @contextlib.contextmanager
-def _ignored_signals() -> Iterator[None]:
-    """Let a process that is started now ignore Ctrl-C from its first moment on."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _blocked_signals() -> Iterator[None]:
+    """Let a process that is started now, from whatever thread, not hear signals before it ignores them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
     try:
+        resource_tracker.ensure_running()  # it unblocks some when it starts, so it has to run already
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class BlockLoader:

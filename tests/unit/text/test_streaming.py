@@ -3,7 +3,12 @@
 import gzip
 import itertools
 import json
+import multiprocessing
+import os
 import random
+import signal
+import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -242,14 +247,32 @@ def test_an_error_of_the_reading_process_reaches_the_user(root: Path, tokenizer:
 
 
 def test_a_killed_reading_process_is_told_in_one_line(streamed: StreamBlocks):
-    import multiprocessing
-
     batches = iter(BlockLoader(streamed, max_tokens=200, read=read_ahead))
     next(batches)
     (process,) = multiprocessing.active_children()
     process.kill()
     with pytest.raises(UserError, match=r"the process that reads the training text ended \(exit code -9\)"):
         list(itertools.islice(batches, 100_000))
+    assert not multiprocessing.active_children()
+
+
+def test_the_reading_process_leaves_signals_to_training(streamed: StreamBlocks):
+    """SLURM sends its warning to every process, a terminal its Ctrl-C; the feeding thread starts this one for a GPU."""
+    batches = iter(BlockLoader(streamed, max_tokens=200, read=read_ahead))
+    first: list[Batch] = []
+    thread = threading.Thread(target=lambda: first.append(next(batches)))
+    thread.start()
+    while not (processes := multiprocessing.active_children()):
+        time.sleep(0.001)
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        assert processes[0].pid is not None
+        os.kill(processes[0].pid, name)  # in its first moments
+    thread.join()
+    assert len(first) == 1
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        os.kill(processes[0].pid, name)
+    assert len(list(itertools.islice(batches, 200))) == 200
+    batches.close()  # type: ignore[attr-defined]  # it is a generator
     assert not multiprocessing.active_children()
 
 
