@@ -49,6 +49,11 @@ def _flatten(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray, np.
     return np.fromiter(chain.from_iterable(rows), np.int32, int(starts[-1])), starts, lengths
 
 
+def is_random(sampling: SubwordSamplingConfig, noise: NoiseConfig) -> bool:
+    """Whether the settings let a pair look different each time it is seen."""
+    return sampling.alpha > 0 or noise.is_on
+
+
 @dataclass(frozen=True)
 class Encoder:
     """Splits normalised pairs into ids, at random and spoilt if asked; the same seed gives the same ids.
@@ -64,7 +69,7 @@ class Encoder:
     @property
     def is_random(self) -> bool:
         """Whether a pair may look different the next time."""
-        return self.sampling.alpha > 0 or self.noise.is_on
+        return is_random(self.sampling, self.noise)
 
     def encode(self, src: Sequence[str], tgt: Sequence[str], seed: Sequence[int]) -> tuple[Ids, Ids]:
         """Give the ids of both sides of the pairs; of a pair that is too long even when plain, those too."""

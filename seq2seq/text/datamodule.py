@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from seq2seq.config import Config
+from seq2seq.errors import UserError
 from seq2seq.text.augment import Encoder
 from seq2seq.text.batching import BatchLoader
 from seq2seq.text.blocks import PreparedBlocks
@@ -71,6 +72,11 @@ def training_feed(
             mixture=mixture,
         )
         return Feed(loader, pin=pin)
+    if training.max_tokens <= settings.max_length:
+        raise UserError(
+            f"training.max_tokens={training.max_tokens} cannot hold data.max_length={settings.max_length} tokens and "
+            "an end mark, and a pair of that length may come at any time: raise it, or lower data.max_length"
+        )
     loader = BlockLoader(
         source,
         max_tokens=training.max_tokens,

@@ -12,6 +12,7 @@ from seq2seq.config import Config
 from seq2seq.device import is_out_of_memory
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
+from seq2seq.text.augment import is_random
 from seq2seq.text.batching import Batch, TokenPairs, collate
 from seq2seq.training.folder import write_config
 from seq2seq.training.module import TranslationModule
@@ -43,7 +44,11 @@ def resolve_max_tokens(config: Config, folder: Path, pairs: TokenPairs, vocab_si
 
 def _choose(config: Config, pairs: TokenPairs, vocab_size: int) -> int:
     widths = np.maximum(pairs.src_lengths, pairs.tgt_lengths) + 1
-    longest = int(widths.max())
+    training = config.training
+    if config.data.streaming or is_random(training.subword_sampling, training.noise):
+        longest = config.data.max_length + 1  # such a pair may come yet
+    else:
+        longest = int(widths.max())
     if config.trainer.accelerator == "cpu" or not torch.cuda.is_available():
         return max(ON_CPU, longest)
     updates = UPDATES_AN_EPOCH * config.training.accumulate * config.trainer.devices * config.trainer.num_nodes

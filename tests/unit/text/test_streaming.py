@@ -238,6 +238,18 @@ def test_a_stream_read_ahead_by_a_process_is_the_same(root: Path):
     assert feed.state_dict() == here.state_dict()
 
 
+@pytest.mark.parametrize("changes", [{}, {"streaming": False}], ids=["streamed", "prepared and sampled"])
+def test_a_budget_that_a_later_pair_could_exceed_is_refused_at_once(root: Path, changes: dict[str, Any]):
+    """The pair might come after days of training, when neither setting can be changed any more."""
+    settings = config(root, **changes)
+    settings.training = TrainingConfig(max_tokens=80, subword_sampling=SubwordSamplingConfig(alpha=0.2))
+    data = prepared(settings)
+    with pytest.raises(UserError, match=r"max_tokens=80 .*data.max_length=80 tokens and an end mark.*: raise it, or"):
+        training_feed(settings, data, OverlapIndex, rank=0, world_size=1, pin=False)
+    settings.training.max_tokens = 81
+    training_feed(settings, data, OverlapIndex, rank=0, world_size=1, pin=False)
+
+
 def test_an_error_of_the_reading_process_reaches_the_user(root: Path, tokenizer: Tokenizer):
     source = stream(config(root), tokenizer)
     with (root / "c.jsonl").open("a") as file:

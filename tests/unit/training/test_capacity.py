@@ -5,7 +5,16 @@ import pytest
 import torch
 import yaml
 
-from seq2seq.config import Config, ModelConfig, TrainerConfig, TrainingConfig, load_config, to_plain
+from seq2seq.config import (
+    Config,
+    DataConfig,
+    ModelConfig,
+    NoiseConfig,
+    TrainerConfig,
+    TrainingConfig,
+    load_config,
+    to_plain,
+)
 from seq2seq.errors import UserError
 from seq2seq.text.batching import Batch
 from seq2seq.training.capacity import ON_CPU, Trial, largest, resolve_max_tokens
@@ -89,6 +98,14 @@ def test_the_number_is_written_for_resuming(tmp_path: Path, longest: int, expect
     assert torch.equal(torch.get_rng_state(), before)
     assert load_config(str(tmp_path), []).training.max_tokens == expected
     assert load_config(str(tmp_path), ["training.max_tokens=77"]).training.max_tokens == 77
+
+
+@pytest.mark.parametrize("changes", [{"streaming": True}, {}])
+def test_text_whose_longest_pair_is_not_known_yet_gets_room_for_it(tmp_path: Path, changes: dict[str, bool]) -> None:
+    config = settings(**({} if changes else {"noise": NoiseConfig(typos=0.1)}))
+    config.data = DataConfig(max_length=2000, **changes)  # type: ignore[arg-type]
+    resolve_max_tokens(config, tmp_path, Pairs(20), 30)
+    assert config.training.max_tokens == 2001
 
 
 def test_words_other_than_auto_are_refused() -> None:
