@@ -20,7 +20,10 @@ SIZES = {  # d_model, heads, d_ff, layers of encoder and of decoder: as in conf/
 
 Data = Annotated[Path, typer.Option(help="Folder with train.tsv, validation.tsv and test.tsv.")]
 AnyData = Annotated[
-    Path | None, typer.Option(help="Folder with those three files. [dim]default: random ids of like lengths[/dim]")
+    Path | None,
+    typer.Option(
+        help="Folder with train.tsv, validation.tsv and test.tsv. [dim]default: random ids of like lengths[/dim]"
+    ),
 ]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:N, or auto: a GPU if there is one.")]
 Threads = Annotated[int, typer.Option(min=0, help="CPU threads; 0 = PyTorch's choice.")]
@@ -37,7 +40,10 @@ Model = Annotated[
     ),
 ]
 Bundle = Annotated[Path, typer.Option("--model", help="Bundle of the published style.", rich_help_panel=MODELS)]
-TrainSeconds = Annotated[float, typer.Option(min=1, help="Training before decoding.", rich_help_panel=MODELS)]
+TrainSeconds = Annotated[
+    float,
+    typer.Option(min=1, help="Seconds of training before decoding, where no --model is given.", rich_help_panel=MODELS),
+]
 
 Rounds = Annotated[int, typer.Option(min=1, help="Times that everything is measured.", rich_help_panel=MEASURING)]
 Batches = Annotated[int, typer.Option(min=1, help="Training batches a round.", rich_help_panel=MEASURING)]
@@ -61,19 +67,27 @@ Temporary = Annotated[
 
 Folder = Annotated[Path, typer.Option("--output", help="Folder for rival.json, its model and its translations.")]
 Minutes = Annotated[
-    float, typer.Option(min=0, help="Of training; validating and translating not counted.", rich_help_panel=RECIPE)
+    float, typer.Option(min=0, help="Time of training; validating and translating not counted.", rich_help_panel=RECIPE)
 ]
-LearningRate = Annotated[float, typer.Option(min=0, help="At its peak.", rich_help_panel=RECIPE)]
+LearningRate = Annotated[float, typer.Option(min=0, help="Learning rate at its peak.", rich_help_panel=RECIPE)]
 Warmup = Annotated[int, typer.Option(min=0, help="Updates of linear rise.", rich_help_panel=RECIPE)]
 Schedule = Annotated[
-    str, typer.Option(help="linear: to zero at the end of the time; inverse_sqrt.", rich_help_panel=RECIPE)
+    str,
+    typer.Option(
+        help="Of the learning rate: linear, to zero at the end of the time, or inverse_sqrt.", rich_help_panel=RECIPE
+    ),
 ]
 Attention = Annotated[
     str, typer.Option(help="sdpa, eager, or auto: eager on the CPU, where it is faster.", rich_help_panel=RECIPE)
 ]
-ValidateEvery = Annotated[float, typer.Option(min=0, help="Minutes of training.", rich_help_panel=RECIPE)]
+ValidateEvery = Annotated[
+    float, typer.Option(min=0, help="Minutes of training between validations.", rich_help_panel=RECIPE)
+]
 Tested = Annotated[
-    int, typer.Option("--sentences", min=0, help="Of test.tsv, from its beginning; 0 = all.", rich_help_panel=RECIPE)
+    int,
+    typer.Option(
+        "--sentences", min=0, help="Of test.tsv, from its beginning, that are scored; 0 = all.", rich_help_panel=RECIPE
+    ),
 ]
 Seed = Annotated[int, typer.Option(help="Of weights, batches and dropout.", rich_help_panel=RECIPE)]
 

@@ -21,7 +21,7 @@ TRANSLATE_HELP = "\n\n".join(
         'With --n-best N every input gives up to N lines "number ||| translation ||| normalised score", best first; '
         "the first input is number 1.",
         "With --json every input gives one object: line, source, translation, score (sum of log-probabilities, nats), "
-        "normalised_score (score / length^α), alignment ([source word, target word] from 0) "
+        "normalised_score (score / length^α), alignment (\\[source word, target word] from 0) "
         "and n_best; scores against references are then one object on stderr.",
         "--model given several times is an ensemble. An --input that ends in .srt .po .xliff .tmx .html or .md is "
         "translated as a document, its markup kept, into --output.",
@@ -36,9 +36,9 @@ EVALUATE_HELP = """Score a finished translation: BLEU, chrF++ and TER, with sacr
 
 [bold]seq2seq evaluate --hypotheses out.es --testset wmt13 --json[/bold]
 """
-SCORE_HELP = """Score given translations by a model: sum of log-probabilities (nats), and the same / length^α.
+SCORE_HELP = """Let a model score given translations: sum of log-probabilities (nats), and the same / length^α.
 
-[bold]seq2seq score --input in.en --translations out.es[/bold]   a line each: score TAB normalised score
+[bold]seq2seq score --input in.en --translations out.es[/bold]   for each a line, score TAB normalised score
 
 [bold]seq2seq score --input in.en --translations out.es --json --per-token[/bold]   and tokens, and alignment
 """
@@ -63,9 +63,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-cli_bulk.register(app)
-cli_prepare.register(app)
-cli_training.register(app)
 translate_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 
@@ -204,6 +201,10 @@ def export(
 
             export_huggingface(folder, output)
     print(f"{output}: {folder} for {format_.value}", file=sys.stderr)
+
+
+for module in (cli_training, cli_prepare, cli_bulk):  # here, since help lists commands as they were added
+    module.register(app)
 
 
 def main(application: typer.Typer = app) -> None:

@@ -22,7 +22,7 @@ HELP = """Translate files, however large: OUTPUT/NAME for each, a line for every
 
 [bold]seq2seq bulk-translate --ray auto --workers 8 --input 'mono/*.es' --output mono.en[/bold]   on a Ray cluster
 
-A job that was killed goes on with the same command, from the last shards of some thousand lines. With --ray, model,
+A job that was killed goes on with the same command, from the last shards of some thousand lines. With --ray, model, \
 inputs and output must lie where every node sees them, and with --device cuda every worker has a GPU of its own.
 """
 Ray = Annotated[
@@ -36,7 +36,9 @@ OutputFolder = Annotated[Path, typer.Option("--output", help="Folder for the tra
 NumWorkers = Annotated[int, typer.Option("--workers", min=1, help="Translators at work at a time, with --ray.")]
 Threads = Annotated[
     int | None,
-    typer.Option(min=1, help="CPU threads of each. [dim]default: all; with --ray 1[/dim]", show_default=False),
+    typer.Option(
+        min=1, help="CPU threads of each translator. [dim]default: all; with --ray 1[/dim]", show_default=False
+    ),
 ]
 
 

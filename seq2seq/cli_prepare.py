@@ -15,9 +15,9 @@ PREPARE_HELP = """Prepare text for training ahead: clean, find duplicates and ov
 
 [bold]seq2seq prepare --ray auto data=files 'data.train=["corpora/*.tsv"]'[/bold]   on the Ray cluster that runs here
 
-The settings are those of train.py, group=option and key=value; of them data, tokenizer, init and seed matter. train.py
-with the same ones finds the result in data.cache. A preparation that was killed goes on with the same command. With
---ray, texts and data.cache must lie where every node sees them.
+The settings are those of train.py, group=option and key=value; of them data, tokenizer, init and seed matter. \
+train.py with the same ones finds the result in data.cache. A preparation that was killed goes on with the same \
+command. With --ray, texts and data.cache must lie where every node sees them.
 """
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="SETTING", help="As for train.py: group=option or key=value.")

@@ -15,20 +15,23 @@ AVERAGE_HELP = """Make a model whose weights are the mean of several models' wei
 [bold]seq2seq average --model runs/a --model runs/b --output runs/mean[/bold]   same sizes, same vocabulary
 
 [bold]seq2seq average --run runs/NAME --last 5 --output runs/NAME-mean[/bold]   the last checkpoints of a run
+
+A run keeps as many checkpoints as trainer.keep_last and training.keep_best say, 1 of each unless told otherwise: \
+train with trainer.keep_last=5 to average the last 5.
 """
 DISTILL_HELP = """Translate the sources of a corpus into a corpus to train a student on (Kim & Rush 2016).
 
 [bold]seq2seq distill --model runs/teacher --input train.tsv --output distilled.tsv[/bold]
 
-An --input is a corpus (.tsv .csv .jsonl .parquet .tmx, a.en+a.es), whose targets are not looked at, or a file with a
+An --input is a corpus (.tsv .csv .jsonl .parquet .tmx, a.en+a.es), whose targets are not looked at, or a file with a \
 text a line. The --output has a line for each pair: source TAB translation. It goes on with --resume after a kill.
 """
 BACKTRANSLATE_HELP = """Translate text of the target language into synthetic sources for it (Sennrich et al. 2016).
 
 [bold]seq2seq backtranslate --model runs/reverse --input mono.es --output synthetic.tsv --tag[/bold]
 
-The model translates the other way round (data.src_lang=es data.tgt_lang=en). The --output has a line for each text:
-synthetic source TAB text. With --tag the source begins with <bt> (Caswell et al. 2019); train with
+The model translates the other way round (data.src_lang=es data.tgt_lang=en). The --output has a line for each text: \
+synthetic source TAB text. With --tag the source begins with <bt> (Caswell et al. 2019); train with \
 [bold]'tokenizer.user_symbols=["<bt>"]'[/bold], so that it is one piece. It goes on with --resume after a kill.
 """
 TAG = "<bt>"  # before synthetic sources
@@ -51,8 +54,13 @@ NewCorpus = Annotated[Path, typer.Option("--output", help="Corpus to write, .tsv
 Tag = Annotated[
     bool, typer.Option("--tag", help=f"Begin every synthetic source with {TAG}.", rich_help_panel=options.FILES)
 ]
-Run = Annotated[Path | None, typer.Option("--run", help="Run whose checkpoints to average.")]
-Last = Annotated[int | None, typer.Option(help="How many of its checkpoints, the latest ones.")]
+Averaged = Annotated[
+    list[Path] | None, typer.Option("--model", help="Run or bundle folder to average; given at least twice.")
+]
+Run = Annotated[
+    Path | None, typer.Option("--run", help="Run whose checkpoints to average, instead of --model; with --last.")
+]
+Last = Annotated[int | None, typer.Option(min=2, help="How many of its checkpoints, the latest ones; with --run.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -64,7 +72,7 @@ def register(app: typer.Typer) -> None:
 
 def average(
     output: options.NewFolder,
-    model: options.Models = None,
+    model: Averaged = None,
     run: Run = None,
     last: Last = None,
     debug: options.Debug = False,

@@ -64,7 +64,7 @@ Interactive = Annotated[
 NBest = Annotated[
     int, typer.Option(min=1, help="Translations of each input, at most the beam, or samples.", rich_help_panel=FILES)
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON objects instead of text.", rich_help_panel=FILES)]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of text.", rich_help_panel=FILES)]
 Beam = Annotated[
     int | None,
     typer.Option(min=1, help="Hypotheses kept; 1 is greedy. [dim]default: the model's[/dim]", rich_help_panel=SEARCH),
@@ -81,7 +81,7 @@ MaxLengthRatio = Annotated[
     float | None,
     typer.Option(
         min=0,
-        help="Most tokens a source token, beside an offset.",
+        help="Most tokens for each source token, beside an offset. [dim]default: the model's[/dim]",
         rich_help_panel=SEARCH,
     ),
 ]
@@ -91,7 +91,7 @@ MinLength = Annotated[
 ]
 MinLengthRatio = Annotated[
     float | None,
-    typer.Option(min=0, help="Fewest tokens a source token, beside --min-length.", rich_help_panel=SEARCH),
+    typer.Option(min=0, help="Fewest tokens for each source token, beside --min-length.", rich_help_panel=SEARCH),
 ]
 NoRepeatNgram = Annotated[
     int | None,
@@ -99,11 +99,13 @@ NoRepeatNgram = Annotated[
 ]
 RepetitionPenalty = Annotated[
     float | None,
-    typer.Option(min=1, help="Factor on log-probabilities of tokens that were there.", rich_help_panel=SEARCH),
+    typer.Option(
+        min=1, help="Factor on log-probabilities of tokens that were there; 1 is off.", rich_help_panel=SEARCH
+    ),
 ]
 CoveragePenalty = Annotated[
     float | None,
-    typer.Option(min=0, help="β for source tokens attended to too little (Wu 2016).", rich_help_panel=SEARCH),
+    typer.Option(min=0, help="β for source tokens attended to too little (Wu 2016); 0 is off.", rich_help_panel=SEARCH),
 ]
 EarlyStopping = Annotated[
     bool,
@@ -115,7 +117,7 @@ EarlyStopping = Annotated[
 ]
 Groups = Annotated[
     int | None,
-    typer.Option(min=1, help="Groups of diverse beam search.", rich_help_panel=SEARCH),
+    typer.Option(min=1, help="Groups of diverse beam search, which share the beam; 1 is off.", rich_help_panel=SEARCH),
 ]
 Diversity = Annotated[
     float | None,
@@ -123,11 +125,17 @@ Diversity = Annotated[
 ]
 Sampling = Annotated[
     bool,
-    typer.Option("--sampling", help="Draw translations instead of searching.", rich_help_panel=DRAWING),
+    typer.Option(
+        "--sampling",
+        help="Draw translations instead of searching, by temperature, top-k, top-p and seed.",
+        rich_help_panel=DRAWING,
+    ),
 ]
 Temperature = Annotated[
     float | None,
-    typer.Option(help="Below 1 bolder, above 1 wilder.", rich_help_panel=DRAWING),
+    typer.Option(
+        help="Of the drawn distribution: below 1 closer to the likeliest, above 1 wilder.", rich_help_panel=DRAWING
+    ),
 ]
 TopK = Annotated[
     int | None,
@@ -139,11 +147,13 @@ TopP = Annotated[
 ]
 Seed = Annotated[
     int | None,
-    typer.Option(min=0, help="Of all draws.", rich_help_panel=DRAWING),
+    typer.Option(min=0, help="Number that all draws follow from.", rich_help_panel=DRAWING),
 ]
 Mbr = Annotated[
     int | None,
-    typer.Option(min=0, help="Choose by minimum Bayes risk (chrF) among so many hypotheses.", rich_help_panel=DRAWING),
+    typer.Option(
+        min=0, help="Choose by minimum Bayes risk (chrF) among so many hypotheses; 0 is off.", rich_help_panel=DRAWING
+    ),
 ]
 Prefix = Annotated[
     str,

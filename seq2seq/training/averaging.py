@@ -70,7 +70,7 @@ def average_checkpoints(run: Path, last: int, output: Path) -> list[str]:
     if len(by_update) < last:
         raise UserError(
             f"{run / 'checkpoints'} has checkpoints of {len(by_update)} updates, --last asks for {last}: "
-            "lower it, or keep more of them, as with training.keep_best=5"
+            f"lower it, or let a run keep so many, with trainer.keep_last={last} or training.keep_best={last}"
         )
     parts = []
     for update in sorted(by_update)[-last:]:

@@ -87,6 +87,11 @@ def test_json_tells_which_words_belong_together(run, translator, monkeypatch):
     assert [one["alignment"] for one in objects] == [[list(pair) for pair in best[0].alignment] for best in found]
 
 
+def test_help_tells_what_an_alignment_is(run):
+    _, out, _ = run("--help")
+    assert "alignment ([source word, target word] from 0)" in " ".join(out.split())
+
+
 def test_a_conversation_answers_line_by_line(run, translator):
     status, out, _ = run("--interactive", stdin="\n".join(LINES).encode())
     assert status == 0

@@ -108,7 +108,7 @@ def test_checkpoints_that_cannot_be_averaged_are_named(run: Path, tmp_path: Path
         with pytest.raises(UserError, match=message):
             average_checkpoints(run, last, tmp_path / "mean")
 
-    refused(4, r"checkpoints has checkpoints of 3 updates, --last asks for 4: lower it, or keep more")
+    refused(4, r"checkpoints has checkpoints of 3 updates, --last asks for 4: lower it, or .* trainer.keep_last=4")
     refused(1, r"--last 1 has no mean")
     refused(2, r"no model at .*nothing", tmp_path / "nothing")
     good = torch.load(run / "checkpoints/step=0000006.ckpt", weights_only=True)
