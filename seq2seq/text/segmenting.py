@@ -116,15 +116,15 @@ class Sampler:
         """Merge the best pair again and again, but leave each out with probability alpha when its turn comes."""
         parts: list[str] = list(word)
         after, before = list(range(1, len(parts) + 1)), list(range(-1, len(parts) - 1))
+        pairs = [(left, left + 1) for left in range(len(parts) - 1)]  # new neighbours
         waiting: list[tuple[float, int, int, str]] = []  # minus its score, where its halves begin, what it makes
-
-        def add(left: int, right: int) -> None:
-            if left >= 0 and right < len(parts) and (merged := parts[left] + parts[right]) in self._scores:
-                heapq.heappush(waiting, (-self._scores[merged], left, right, merged))
-
-        for left in range(len(parts) - 1):
-            add(left, left + 1)
-        while waiting:
+        while pairs or waiting:
+            for left, right in pairs:
+                if left >= 0 and right < len(parts) and (merged := parts[left] + parts[right]) in self._scores:
+                    heapq.heappush(waiting, (-self._scores[merged], left, right, merged))
+            pairs = []
+            if not waiting:
+                break
             _, left, right, merged = heapq.heappop(waiting)
             if after[left] != right or not parts[left] or parts[left] + parts[right] != merged:
                 continue  # one of its halves has been merged meanwhile
@@ -134,8 +134,7 @@ class Sampler:
             after[left] = after[right]
             if after[left] < len(parts):
                 before[after[left]] = left
-            add(before[left], left)
-            add(left, after[left])
+            pairs = [(before[left], left), (left, after[left])]
         ids = ((self._pieces[part],) if part in self._pieces else self._spell(part) for part in parts if part)
         return [token for of_part in ids for token in of_part]
 
