@@ -1,4 +1,4 @@
-"""The command `python -m benchmarks`: reads options, runs what they name, prints tables and writes JSON."""
+"""The command `python -m benchmarks`: reads options and runs what they name."""
 
 import logging
 import os
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import typer
-from rich.console import Console
 
 from benchmarks import options
+from benchmarks.measuring import measuring
 from seq2seq.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ def quieten() -> None:
 
 
 @app.command()
+@measuring
 def training(
+    where: torch.device,
     data: options.AnyData = None,
     rounds: options.Rounds = 5,
     batches: options.Batches = 12,
@@ -45,23 +47,18 @@ def training(
     size: options.Size = "small",
     vocab_size: options.VocabSize = 8000,
     precision: options.Precision = "auto",
-    device: options.Device = "auto",
-    threads: options.Threads = 0,
-    output: options.Json = None,
-    markdown: options.Markdown = False,
-) -> None:
+) -> dict[str, Any]:
     """Target tokens a second of updates: ours and Hugging Face's, in turns on identical batches."""
-    from benchmarks.machine import describe_machine
     from benchmarks.training import Plan
 
-    where = options.place(device, threads)
-    machine = describe_machine(where)
     plan = Plan(rounds=rounds, batches=batches, max_tokens=max_tokens, precision=options.precision(precision, where))
-    finish({"training": race_training(data, plan, size, vocab_size, where)}, machine, output, markdown)
+    return {"training": race_training(data, plan, size, vocab_size, where)}
 
 
 @app.command()
+@measuring
 def profile(
+    where: torch.device,
     data: options.AnyData = None,
     rounds: options.Rounds = 5,
     batches: options.Batches = 6,
@@ -69,29 +66,24 @@ def profile(
     size: options.Size = "small",
     vocab_size: options.VocabSize = 8000,
     precision: options.Precision = "auto",
-    device: options.Device = "auto",
-    threads: options.Threads = 0,
-    output: options.Json = None,
-    markdown: options.Markdown = False,
-) -> None:
+) -> dict[str, Any]:
     """Where an update's time goes, part by part, beside the time of its matrix products alone."""
     from benchmarks.data import DrawnPairs, read_folder
-    from benchmarks.machine import describe_machine
     from benchmarks.profile import Plan, run
     from seq2seq.text.batching import BatchLoader
 
-    where = options.place(device, threads)
-    machine = describe_machine(where)
     plan = Plan(rounds=rounds, batches=batches, max_tokens=max_tokens, precision=options.precision(precision, where))
     count = 40 * (rounds * batches + 1) * max_tokens // 100  # drawn pairs are some ten tokens long
     pairs = read_folder(data, vocab_size).train if data else DrawnPairs(count, vocab_size, plan.seed)
     loader = BatchLoader(pairs, max_tokens=max_tokens, seed=plan.seed)
     found = run(loader, vocab_size, options.model_config(size), plan, where)
-    finish({"profile": {"data": str(data) if data else "random", **found}}, machine, output, markdown)
+    return {"profile": {"data": str(data) if data else "random", **found}}
 
 
 @app.command()
+@measuring
 def decoding(
+    where: torch.device,
     data: options.Data,
     model: options.Model = None,
     rounds: options.Rounds = 3,
@@ -101,64 +93,50 @@ def decoding(
     train_seconds: options.TrainSeconds = 60.0,
     size: options.Size = "small",
     vocab_size: options.VocabSize = 8000,
-    device: options.Device = "auto",
-    threads: options.Threads = 0,
-    output: options.Json = None,
-    markdown: options.Markdown = False,
-) -> None:
+) -> dict[str, Any]:
     """Sentences a second of beam search: ours and Hugging Face's generate, in turns with the same weights."""
     from benchmarks.decoding import Plan
-    from benchmarks.machine import describe_machine
 
-    where = options.place(device, threads)
-    machine = describe_machine(where)
     plan = Plan(rounds=rounds, sentences=sentences, batch=batch, beam=beam, train_seconds=train_seconds)
-    finish({"decoding": race_decoding(data, model, plan, size, vocab_size, where)}, machine, output, markdown)
+    return {"decoding": race_decoding(data, model, plan, size, vocab_size, where)}
 
 
 @app.command()
+@measuring
 def equality(
+    where: torch.device,
     data: options.Data,
     model: options.Bundle,
     sentences: options.Sentences = 500,
-    device: options.Device = "auto",
-    threads: options.Threads = 0,
-    output: options.Json = None,
-    markdown: options.Markdown = False,
-) -> None:
+) -> dict[str, Any]:
     """Ours, CTranslate2's and Hugging Face's translations with the same weights, token for token: who finds better."""
     from benchmarks.data import read_test
     from benchmarks.equality import run
-    from benchmarks.machine import describe_machine
     from seq2seq.bundle import load_bundle
 
-    where = options.place(device, threads)
     bundle = load_bundle(model)
     sources = [source for source, _ in read_test(data)[:sentences]]
     found = run(bundle.model, bundle.tokenizer, sources, where)
-    finish({"equality": found}, describe_machine(where), output, markdown)
+    return {"equality": found}
 
 
 @app.command()
+@measuring
 def attention(
+    where: torch.device,
     rounds: options.Rounds = 5,
     precision: options.Precision = "auto",
-    device: options.Device = "auto",
-    threads: options.Threads = 0,
-    output: options.Json = None,
-    markdown: options.Markdown = False,
-) -> None:
+) -> dict[str, Any]:
     """Attention by PyTorch's fused kernel and in the open, at several lengths: which this machine wants where."""
     from benchmarks.attention import run
-    from benchmarks.machine import describe_machine
 
-    where = options.place(device, threads)
-    machine = describe_machine(where)
-    finish({"attention": run(rounds, where, options.precision(precision, where))}, machine, output, markdown)
+    return {"attention": run(rounds, where, options.precision(precision, where))}
 
 
 @app.command()
+@measuring
 def streaming(
+    where: torch.device,
     pairs: options.Pairs = 20_000_000,
     streamed: options.Streamed = 4_000_000,
     part: options.Part = 200_000,
@@ -169,17 +147,10 @@ def streaming(
     folder: options.Temporary = None,
     size: options.Size = "small",
     vocab_size: options.VocabSize = 8000,
-    device: options.Device = "auto",
-    threads: options.Threads = 0,
-    output: options.Json = None,
-    markdown: options.Markdown = False,
-) -> None:
+) -> dict[str, Any]:
     """Updates fed by a streamed corpus and by one in memory, in turns; then a long stream's rate and memory."""
-    from benchmarks.machine import describe_machine
     from benchmarks.streaming import Plan, run
 
-    where = options.place(device, threads)
-    machine = describe_machine(where)
     plan = Plan(
         pairs=pairs,
         streamed=streamed,
@@ -190,11 +161,13 @@ def streaming(
         block=block,
     )
     found = run(plan, options.model_config(size), vocab_size, where, folder)
-    finish({"streaming": found}, machine, output, markdown)
+    return {"streaming": found}
 
 
 @app.command(name="all")
+@measuring
 def everything(
+    where: torch.device,
     data: options.Data,
     model: options.Model = None,
     rounds: options.Rounds = 5,
@@ -202,17 +175,10 @@ def everything(
     size: options.Size = "small",
     vocab_size: options.VocabSize = 8000,
     precision: options.Precision = "auto",
-    device: options.Device = "auto",
-    threads: options.Threads = 0,
-    output: options.Json = None,
-    markdown: options.Markdown = False,
-) -> None:
+) -> dict[str, Any]:
     """Training, decoding and attention at their usual sizes; the rival, half an hour, is a command of its own."""
     from benchmarks import attention, decoding, training
-    from benchmarks.machine import describe_machine
 
-    where = options.place(device, threads)
-    machine = describe_machine(where)
     chosen = options.precision(precision, where)
     plan = decoding.Plan(rounds=rounds, train_seconds=train_seconds)
     results = {
@@ -220,7 +186,7 @@ def everything(
         "decoding": race_decoding(data, model, plan, size, vocab_size, where),
         "attention": attention.run(rounds, where, chosen),
     }
-    finish(results, machine, output, markdown)
+    return results
 
 
 @app.command()
@@ -298,23 +264,6 @@ def race_decoding(
     return {"data": str(data), "bundle": str(model) if model else None} | run(
         trained, tokenizer, read_test(data), plan, device
     )
-
-
-def finish(results: dict[str, Any], machine: dict[str, Any], output: Path | None, markdown: bool) -> None:
-    """Print the tables and write the JSON file."""
-    from benchmarks.machine import in_words, write_json
-    from benchmarks.tables import Table
-
-    console = Console()
-    console.print(in_words(machine), highlight=False, soft_wrap=True)
-    tables = [Table(**table) for of_race in results.values() for table in of_race.pop("tables")]
-    for table in tables:
-        if markdown:
-            print(f"\n{table.to_markdown()}")
-        else:
-            console.print(table.to_rich())
-    if output is not None:
-        write_json(output, {"machine": machine, **results})
 
 
 def main() -> None:
