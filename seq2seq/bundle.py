@@ -117,7 +117,8 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
         try:
             draft.rename(folder)
         except OSError:
-            old.rename(folder)
+            if old.exists():
+                old.rename(folder)
             raise
         shutil.rmtree(old, ignore_errors=True)
     except (OSError, SafetensorError) as error:

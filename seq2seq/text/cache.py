@@ -5,7 +5,9 @@ import json
 import logging
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from pathlib import Path
 
 from filelock import FileLock
@@ -15,6 +17,7 @@ from seq2seq.errors import UnfinishedError, UserError
 logger = logging.getLogger(__name__)
 WORK = "work"  # sub-folder of a draft
 _MANIFEST = "manifest.json"
+_TICK = 2 * 10**9  # ns: the coarsest times that file systems give
 
 
 def cache_root(setting: str) -> Path:
@@ -58,6 +61,20 @@ def digest_files(paths: Iterable[Path]) -> list[str]:
         with path.open("rb") as file:
             digests.append(hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest())
     return digests
+
+
+def digest_once(path: Path) -> str:
+    """Hash the contents of a file, in one process not a second time unless the file has changed meanwhile."""
+    status = path.stat()
+    changed = max(status.st_mtime_ns, status.st_ctime_ns)
+    if time.time_ns() - changed < _TICK:  # a later change might leave the same times
+        return digest_files([path])[0]
+    return _digest_of(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
+
+
+@lru_cache(maxsize=100_000)
+def _digest_of(path: Path, stamp: tuple[int, ...]) -> str:
+    return digest_files([path])[0]
 
 
 def whole_folder(folder: Path, build: Callable[[Path], None]) -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import logging
+import os
 import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ import sentencepiece
 from seq2seq.config import DataConfig, TokenizerConfig
 from seq2seq.errors import UserError
 from seq2seq.text.arrow import TokenDataset
-from seq2seq.text.cache import cache_root, cached_folder, digest_files
+from seq2seq.text.cache import cache_root, cached_folder, digest_once
 from seq2seq.text.corpus import Corpus, Pair, open_corpora
 from seq2seq.text.hub import open_hub_split, stream_hub_split
 from seq2seq.text.language import identifier_version
@@ -77,6 +78,11 @@ def prepare_folder(
     """Do the work of `prepare`; the folder in the cache."""
     splits = open_splits(data)
     if data.streaming:  # the training text itself is read while training
+        if not (data.remove_overlap or (splits["validation"] and splits["test"])):
+            raise UserError(
+                "data.remove_overlap=false would train on the pairs that are drawn for validation or test, since text "
+                "is streamed: give data.validation and data.test, or leave data.remove_overlap=true"
+            )
         pairs = max(1, tokenizer.input_sentence_size // 2)
         splits["train"] = [sample_corpora(splits["train"], data, pairs)]
 
@@ -157,20 +163,34 @@ def deciding_settings(data: DataConfig) -> dict[str, Any]:
 
 def _digest(corpus: Corpus) -> list[str]:
     try:
-        return digest_files(corpus.paths)
+        return [digest_once(path) for path in corpus.paths]
     except OSError as error:
         raise explain_os_error(Path(error.filename), error) from error
 
 
 def corpus_digests(data: DataConfig) -> dict[str, str]:
-    """Hash the contents of each text that a run reads, by its split and file name.
+    """Hash the contents of each text that a run reads, in their order, by split and file name.
+
+    Of text that is in no file, such as a hub set that is streamed, there is the name alone.
 
     Raises:
         UserError: a corpus is missing.
     """
-    return {
-        f"data.{split}: {corpus.name}" + (f" ({path.name})" if len(corpus.paths) > 1 else ""): digest
-        for split, corpora in open_splits(data).items()
-        for corpus in corpora
-        for path, digest in zip(corpus.paths, _digest(corpus), strict=True)
-    }
+    digests: dict[str, str] = {}
+    for split, corpora in open_splits(data).items():
+        for corpus in corpora:
+            of_corpus = zip(_told(corpus), _digest(corpus), strict=True) if corpus.paths else [(corpus.name, "no file")]
+            for name, digest in of_corpus:
+                key = f"data.{split}: {name}"
+                while key in digests:
+                    key += ", again"
+                digests[key] = digest
+    return digests
+
+
+def _told(corpus: Corpus) -> list[str]:
+    """Name the files of a corpus, wherever data.root is."""
+    if len(corpus.paths) == 1:
+        return [corpus.name]
+    common = os.path.commonpath([path.absolute().parent for path in corpus.paths])
+    return [f"{corpus.name} ({path.absolute().relative_to(common)})" for path in corpus.paths]

@@ -140,15 +140,15 @@ class _Chunks:
             cleaner = chunk_cleaner
             while len(pairs) < wanted:
                 is_whole = not self._reader(corpus).place()[0]
-                start = len(pairs)
+                start, repeated = len(pairs), self.counts[corpus]["duplicate"]
                 pairs += islice(self._kept(corpus, cleaner), wanted - start)
                 if len(pairs) < wanted:
-                    if is_whole and len(pairs) == start:
+                    if is_whole and len(pairs) == start and self.counts[corpus]["duplicate"] == repeated:
                         raise UserError(
                             f"nothing of {self._name(corpus)} is left after cleaning: {self._counted(corpus)}"
                         )
                     self._rewind(corpus)
-                    cleaner = Cleaner(self.data, self.checks)  # a second time is no duplicate
+                    cleaner = Cleaner(self.data, self.checks)  # a second time is no duplicate, nor of another corpus
         return pairs
 
     def _kept(self, corpus: int, cleaner: Cleaner) -> Iterator[tuple[int, str, str]]:

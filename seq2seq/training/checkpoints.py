@@ -173,14 +173,12 @@ class Checkpoints(Checkpoint):
 
     def _enter(self, value: float, step: int) -> str | None:
         """Count the weights as they are among the best, if they are; returns their name then."""
-        worst = self.best()[-1].name if len(self._scores) >= self.keep_best > 0 else None
-        if not self.keep_best or math.isnan(value) or (worst and self._sign * (value - self._scores[worst]) <= 0):
+        if math.isnan(value):
             return None
-        if worst:
-            del self._scores[worst]
         name = f"best-step={step:07d}-{self.monitor}={value:.2f}.ckpt"
         self._scores[name] = value
-        return name
+        self._scores = {path.name: self._scores[path.name] for path in self.best()[: self.keep_best]}
+        return name if name in self._scores else None
 
     def _save(self, trainer: L.Trainer, best: str | None = None) -> None:
         path = self.folder / checkpoint_name(trainer.global_step)
@@ -216,6 +214,7 @@ class Checkpoints(Checkpoint):
         for name in (*scores, *(name for names in named.values() for name in names)):
             if not _BEST.fullmatch(name):
                 raise UserError(f"{self.folder} has a checkpoint that names {name!r} as one of the best: it is forged")
+        scores = {name: value for name, value in scores.items() if f"-{self.monitor}=" in name}  # else not comparable
         self._scores = {str(name): float(value) for name, value in scores.items()}
         self._named = {str(name): [str(one) for one in names] for name, names in named.items()}
         for path in self.best():  # a name may be missing if the run was killed before it was given

@@ -130,6 +130,12 @@ class TranslationModule(L.LightningModule):
         betas = (config.betas[0], config.betas[1])
         return torch.optim.AdamW(groups, lr=config.learning_rate, betas=betas, eps=config.eps, fused=True)
 
+    def on_train_start(self) -> None:
+        """Let the optimizer of a resumed run, which has come with its settings of then, follow those of now."""
+        groups = [group for optimizer in self.trainer.optimizers for group in optimizer.param_groups]
+        for group, now in zip(groups, self.configure_optimizers().param_groups, strict=True):
+            group |= {key: now[key] for key in ("betas", "eps", "weight_decay")}
+
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Set the learning rate of the update that this batch belongs to, and the random numbers of its dropout.
 

@@ -173,6 +173,12 @@ def require_same_run(folder: Path, then: Mapping[str, Any], now: Mapping[str, An
                 f"resume={folder}: {name} {change} since this run read it: "
                 "put the text of that time back, or start a new run"
             )
+    if list(then["corpora"]) != list(now["corpora"]):
+        first = next(name for name, found in zip(then["corpora"], now["corpora"], strict=True) if name != found)
+        raise UserError(
+            f"resume={folder}: {first} does not come where it came when the run began: "
+            "put the texts of data.* in the order of that time, or start a new run"
+        )
     for key in then["settings"].keys() | now["settings"].keys():
         was, found = then["settings"].get(key), now["settings"].get(key)
         if was != found:

@@ -66,7 +66,7 @@ def logged(run: Path) -> list[tuple[str, str, str]]:
     """Update, loss and validation loss of each row of metrics.csv."""
     with (run / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))
-    return [(row["step"], row["loss"], row["val_loss"]) for row in rows]
+    return [(row["step"], row["loss"], row.get("val_loss", "")) for row in rows]
 
 
 def fails_in_one_line(result: Finished, pattern: str) -> None:
@@ -326,6 +326,30 @@ def test_a_corrupted_cache_is_noticed_and_made_again(launcher: Launcher, place: 
     assert "is damaged: preparing it again" in result.output
     ends = [last_weights(place / "runs" / name)["state_dict"] for name in ("one", "two")]
     assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
+KILL_READER = """
+import multiprocessing
+from seq2seq.training.module import TranslationModule as M
+start = M.on_train_batch_start
+def kill(self, batch, index):
+    start(self, batch, index)
+    if self.global_step == 4:
+        for child in multiprocessing.active_children(): child.kill(); child.join()
+M.on_train_batch_start = kill
+"""
+
+
+def test_when_the_process_that_reads_text_dies_training_says_so_and_can_go_on(launcher: Launcher, place: Path) -> None:
+    sets = (*BASE, *VARIANTS["streaming"], "trainer.validate_every=100000", "training.schedule=constant")
+    result = launcher.train(*sets, "name=run", "trainer.max_steps=100000", cwd=place, BEFORE=KILL_READER)
+    fails_in_one_line(result, r"the process that reads the training text ended \(exit code -9\).* resume=runs/NAME")
+    (newest,) = checkpoints(place / "runs/run")
+    steps = f"trainer.max_steps={int(newest[5:12]) + 5}"
+    resumed = launcher.train("resume=runs/run", steps, cwd=place)
+    assert resumed.status == 0, resumed.output
+    assert launcher.train(*sets, "name=straight", steps, cwd=place).status == 0
+    assert logged(place / "runs/run") == logged(place / "runs/straight")
 
 
 def test_when_one_process_dies_the_others_end_within_a_minute(launcher: Launcher, place: Path) -> None:

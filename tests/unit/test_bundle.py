@@ -133,3 +133,23 @@ def test_another_tokenizer_of_the_same_size_is_refused(folder: Path) -> None:
 def test_a_bundle_moves_anywhere(folder: Path, tmp_path: Path) -> None:
     shutil.move(folder, tmp_path / "elsewhere")
     load_bundle(tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["first", "again"])
+def test_a_failing_rename_is_told_by_its_own_reason(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    folder, rename = tmp_path / "model", Path.rename
+    if there:
+        save_bundle(folder, bundle, "# The one before\n")
+
+    def full(self: Path, target: Path) -> Path:
+        if self.name.startswith(".model-") and not self.name.endswith("-old"):
+            raise OSError(28, "No space left on device")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", full)
+    with pytest.raises(UserError, match="model: No space left on device"):
+        save_bundle(folder, bundle, "# A card\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"] * there
+    assert not there or (folder / "README.md").read_text() == "# The one before\n"

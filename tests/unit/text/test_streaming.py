@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,21 @@ def test_nothing_left_is_refused_instead_of_reading_for_ever(root: Path, tokeniz
     source = stream(config(root, max_length=1, weights={"a": 2.0}), tokenizer)
     with pytest.raises(UserError, match=r"none of 64 pairs has at most data.max_length=1 tokens"):
         next(source.blocks(source.start()))
+
+
+def test_a_corpus_of_which_another_has_all_pairs_is_drawn_all_the_same(root: Path, tokenizer: Tokenizer):
+    """Repeats within a chunk are dropped, but a corpus of nothing else would end a run in its midst."""
+    (root / "part.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in A[:8]))
+    source = stream(config(root, train=["a.tsv", "part.tsv"], block=64), tokenizer)
+    source = replace(source, data=replace(source.data, weights={"part": 1.0}))
+    for block in itertools.islice(source.blocks(source.start()), 4):
+        assert len(block.pairs) == 64
+
+
+def test_drawn_validation_pairs_are_never_trained_on(root: Path):
+    settings = config(root, validation=[], held_out=20, remove_overlap=False)
+    with pytest.raises(UserError, match=r"data.remove_overlap=false would train on the pairs .*: give data.validation"):
+        prepared(settings)
 
 
 def test_the_vocabulary_is_learnt_from_a_sample_of_every_corpus(root: Path):

@@ -285,6 +285,34 @@ def test_checkpoints_by_the_clock(
     assert len(list_checkpoints(tmp_path / "always/checkpoints")) == UPDATES
 
 
+def test_the_optimizer_follows_settings_that_were_changed_on_purpose(
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key, value in (("weight_decay", 0.25), ("betas", [0.8, 0.9]), ("eps", 1e-7)):
+        monkeypatch.setattr(config.training, key, value)
+    resume(config, data, straight, straight[1][5], tmp_path / "run")
+    decayed, others = end_of(tmp_path / "run")["optimizer_states"][0]["param_groups"]
+    assert (decayed["weight_decay"], others["weight_decay"]) == (0.25, 0.0)
+    assert all((tuple(group["betas"]), group["eps"]) == ((0.8, 0.9), 1e-7) for group in (decayed, others))
+
+
+def test_fewer_best_checkpoints_or_those_by_another_measure_can_be_asked_for(
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Losses and BLEU cannot be told apart by their numbers."""
+    newest = straight[1][9]  # of update 8, validated; two are the best
+    monkeypatch.setattr(config.trainer, "keep_last", 1)
+    monkeypatch.setattr(config.trainer, "validate_every", 10)
+    monkeypatch.setattr(config.training, "keep_best", 1)
+    resume(config, data, straight, newest, tmp_path / "fewer")
+    assert len(list((tmp_path / "fewer/checkpoints").glob("best-*"))) == 1
+    monkeypatch.setattr(config.training, "keep_best", 2)
+    monkeypatch.setattr(config.training, "monitor", "bleu")
+    resume(config, data, straight, newest, tmp_path / "other")
+    (best,) = (tmp_path / "other/checkpoints").glob("best-*")
+    assert best.name.startswith("best-step=0000010-val_bleu=")
+
+
 def test_a_half_finished_set_of_names_is_made_whole(
     config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path
 ) -> None:

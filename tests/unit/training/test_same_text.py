@@ -1,0 +1,87 @@
+"""A run goes on with the very texts that it began with, wherever they are now, in the same order."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seq2seq.config import Config, DataConfig
+from seq2seq.errors import UserError
+from seq2seq.text import cache, hub
+from seq2seq.text.prepare import corpus_digests
+from seq2seq.training.restore import describe_run, require_same_run
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name in ("en/x.txt", "es/x.txt", "a.tsv", "b.tsv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"{name}\tno\n")
+    return tmp_path
+
+
+def describe(root: Path, *train: str, **changes: Any) -> dict[str, Any]:
+    config = Config(data=DataConfig(root=str(root), train=list(train), **changes))
+    return describe_run(config, corpus_digests(config.data))
+
+
+@pytest.mark.parametrize("changes", [{}, {"streaming": True}], ids=["prepared", "streamed"])
+@pytest.mark.parametrize("changed", ["en/x.txt", "es/x.txt", "a.tsv"])
+def test_a_changed_text_is_refused_by_its_files_name(root: Path, changed: str, changes: dict[str, Any]) -> None:
+    """Parallel files may have the same name in two folders."""
+    texts = ("en/x.txt+es/x.txt", "a.tsv")
+    then = describe(root, *texts, **changes)
+    require_same_run(Path("r"), then, describe(root, *texts, **changes))
+    (root / changed).write_text("other\ttext\n")
+    with pytest.raises(UserError, match=rf"resume=r: data.train: .*{changed}\)? has changed since this run read it"):
+        require_same_run(Path("r"), then, describe(root, *texts, **changes))
+
+
+def test_texts_that_have_moved_are_the_same(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    texts = ("en/x.txt+es/x.txt", "a.tsv")
+    then = describe(root, *texts)
+    elsewhere = root.rename(tmp_path_factory.mktemp("far") / "moved")
+    require_same_run(Path("r"), then, describe(elsewhere, *texts))
+    elsewhere.rename(root)
+
+
+def test_texts_in_another_order_or_number_are_refused(root: Path) -> None:
+    then = describe(root, "a.tsv", "b.tsv")
+    with pytest.raises(UserError, match=r"resume=r: data.train: a.tsv does not come where it came .* order"):
+        require_same_run(Path("r"), then, describe(root, "b.tsv", "a.tsv"))
+    with pytest.raises(UserError, match=r"data.train: b.tsv, again is new since"):
+        require_same_run(Path("r"), then, describe(root, "a.tsv", "b.tsv", "b.tsv"))
+
+
+def test_another_streamed_hub_set_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "_load", lambda *_, **__: pytest.fail("nothing is fetched for this"))
+    then, now = (
+        describe_run(config, corpus_digests(config.data))
+        for config in (Config(data=DataConfig(hub=name, streaming=True)) for name in ("one:en-es", "two:en-es"))
+    )
+    with pytest.raises(UserError, match=r"data.train: one:en-es\[train\] is not there any more"):
+        require_same_run(Path("r"), then, now)
+
+
+def test_no_text_is_hashed_twice_in_a_process_unless_it_changed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be hundreds of gigabytes, and a start asks for it in preparation, on resume and for the checkpoints."""
+    hashed: list[Path] = []
+    digest_files = cache.digest_files
+
+    def note(paths: list[Path]) -> list[str]:
+        hashed.extend(paths)
+        return digest_files(paths)
+
+    monkeypatch.setattr(cache, "digest_files", note)
+    then = describe(root, "a.tsv", "b.tsv")
+    assert len(hashed) == 2
+    assert describe(root, "a.tsv", "b.tsv") == then
+    assert len(hashed) == 4, "just written: a change might leave the same times"
+    now = cache.time.time_ns
+    monkeypatch.setattr(cache.time, "time_ns", lambda: now() + 10**10)
+    for _ in range(3):
+        assert describe(root, "a.tsv", "b.tsv") == then
+    assert len(hashed) == 6
+    (root / "b.tsv").write_text("b.tsv\tna\n")
+    assert describe(root, "a.tsv", "b.tsv") != then
+    assert hashed[6:] == [root / "b.tsv"]
