@@ -34,7 +34,6 @@ _WORDS = 3_000  # made-up ones of each language
 _WRITTEN = 100_000  # pairs written at a time
 _BYTES_A_PAIR = 170  # about
 _FILES = 4
-_RACED_BLOCK = 2_000  # pairs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +58,10 @@ def run(plan: Plan, model: ModelConfig, vocab_size: int, device: torch.device, f
     """
     with _room(plan, folder) as place:
         write_corpus(place, plan)
-        prepared = _feed(place, plan, vocab_size, plan.block, streaming=False)
-        streamed = _feed(place, plan, vocab_size, _RACED_BLOCK, streaming=True)
+        prepared = _feed(place, plan, vocab_size, streaming=False)
+        streamed = _feed(place, plan, vocab_size, streaming=True)
         raced = race_updates(streamed, prepared, plan, model, vocab_size, device)
-        whole = stream_all(_feed(place, plan, vocab_size, plan.block, streaming=True), plan)
+        whole = stream_all(_feed(place, plan, vocab_size, streaming=True), plan)
     tables = [raced.pop("table"), whole.pop("table")]
     return {"plan": asdict(plan), "updates": raced, "stream": whole, "tables": tables}
 
@@ -115,11 +114,11 @@ def _make_sentences(seed: int) -> list[str]:
     return [f"{src} %d.\t{tgt} %d.\n" for src, tgt in zip(*texts, strict=True)]
 
 
-def _feed(folder: Path, plan: Plan, vocab_size: int, block: int, *, streaming: bool) -> Any:
+def _feed(folder: Path, plan: Plan, vocab_size: int, *, streaming: bool) -> Any:
     train = [f"train{number}.tsv" for number in range(_FILES)] if streaming else ["part.tsv"]
     data = DataConfig(
         root=str(folder), train=train, validation=["validation.tsv"], test=["validation.tsv"],
-        streaming=streaming, block=block, cache=str(folder / "cache"),
+        streaming=streaming, block=plan.block, cache=str(folder / "cache"),
     )  # fmt: skip
     vocabulary = TokenizerConfig(vocab_size=vocab_size, input_sentence_size=100_000)
     config = Config(
@@ -134,8 +133,8 @@ def race_updates(
 ) -> dict[str, Any]:
     """Target tokens a second of updates fed by each loader, in turns.
 
-    The process that reads the stream is stopped in the other's turns, and its blocks are so small that a turn uses up
-    several: each loader pays for its own work and for nothing else.
+    The process that reads the stream is stopped in the other's turns. It reads far ahead, a block of pairs at a time,
+    so that what it costs may fall between the turns: the stream's own table tells that, in processor time a pair.
     """
     torch.manual_seed(plan.seed)
     precision = "32-true" if device.type == "cpu" else "bf16-mixed"  # the quicker one: waiting weighs the most
