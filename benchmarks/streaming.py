@@ -68,6 +68,8 @@ def run(plan: Plan, model: ModelConfig, vocab_size: int, device: torch.device, f
 
 @contextmanager
 def _room(plan: Plan, folder: Path | None) -> Iterator[Path]:
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix="streaming-", dir=folder))
     try:
         free, needed = shutil.disk_usage(place).free, plan.pairs * _BYTES_A_PAIR
