@@ -1,6 +1,7 @@
 """Attention: softmax(Q Kᵀ / √c) V in several heads. Knows neither masks' meaning nor what is attended to."""
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -65,7 +66,7 @@ def attend(
 class MultiHeadAttention(nn.Module):
     """Attends in h subspaces of c = d / h channels each (Vaswani et al. 2017, §3.2.2).
 
-    `mix` uses `attend`; `attention_weights` of the same queries and keys shows the mixture.
+    `mix` uses `attend`; `weights` of the same queries and keys shows the mixture.
     """
 
     def __init__(self, d_model: int, num_heads: int, *, dropout: float = 0.0, bias: bool = True) -> None:
@@ -77,6 +78,7 @@ class MultiHeadAttention(nn.Module):
         self.v_proj = nn.Linear(d_model, d_model, bias=bias)
         self.out_proj = nn.Linear(d_model, d_model, bias=bias)
         self.packed_qkv: nn.Module | None = None  # q_proj, k_proj and v_proj in one, for translation on the CPU
+        self.watcher: Callable[..., object] | None = None  # is shown what is mixed (`trace.watch`)
 
     def queries_keys_values(
         self, x: Float[Tensor, "n t d"], rotation: Float[Tensor, "2 t 1 c"] | None = None
@@ -115,7 +117,15 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "n t d"]:
         """Each head's mixture of its values, side by side."""
         context = attend(queries.transpose(1, 2), memory, mask, self.dropout if self.training else 0.0)
+        if self.watcher is not None:
+            self.watcher(self, queries, memory, mask, context)
         return context.transpose(1, 2).flatten(2)  # (n, t, h*c)
+
+    def weights(
+        self, queries: Float[Tensor, "n t h c"], memory: KeysValues, mask: Bool[Tensor, "#n 1 #t s"] | None = None
+    ) -> Float[Tensor, "n h t s"]:
+        """How much each query takes of each position: what `mix` mixes by, computed in the open."""
+        return attention_weights(queries.transpose(1, 2), memory.keys, mask)
 
     def _split(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t h c"]:
         return x.unflatten(-1, (self.num_heads, -1))

@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from seq2seq.config import ModelConfig
-from seq2seq.model.attention import MultiHeadAttention, attention_weights, by_head
+from seq2seq.model.attention import MultiHeadAttention, by_head
 from seq2seq.model.packed import pack
 from seq2seq.model.state import DecoderState, Slots
 
@@ -152,7 +152,7 @@ class DecoderLayer(nn.Module):
         x = self.cross_residual.leave(x, self.cross_attention.out_proj(places.collect(context)))
         attention = None
         if state.watched == layer:
-            weights = attention_weights(queries.transpose(1, 2), state.memory[layer].keys, state.memory_mask)
+            weights = self.cross_attention.weights(queries, state.memory[layer], state.memory_mask)
             attention = places.collect(weights.mean(1))
         y = self.feed_forward_residual.enter(x)
         return self.feed_forward_residual.leave(x, self.feed_forward(y)), past, attention

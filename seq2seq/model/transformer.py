@@ -13,6 +13,7 @@ from seq2seq.model.masks import additive, padding_mask
 from seq2seq.model.packed import PackedLinear, can_pack
 from seq2seq.model.positions import rotations, sinusoidal
 from seq2seq.model.state import DecoderState
+from seq2seq.model.trace import Trace, watch
 
 PAD = 0
 INIT_STD = 0.02
@@ -113,6 +114,20 @@ class Transformer(nn.Module):
     def forward(self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]) -> Float[Tensor, "b t d"]:
         """Encode and decode a whole batch at once, as training does: the decoder's last hidden states."""
         return self.hidden_states(tgt_in, self.encode(src))[0]
+
+    @torch.no_grad()
+    def traced(self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]) -> Trace:
+        """The weights of every attention in `forward`; in training mode, those that dropout has not touched yet."""
+        with watch(self.modules()) as mixed:
+            self(src, tgt_in)
+        return Trace(
+            encoder=[mixed[layer.self_attention].weights() for layer in self._encoder_layers()],
+            decoder=[mixed[layer.self_attention].weights() for layer in self._decoder_layers()],
+            cross=[mixed[layer.cross_attention].weights() for layer in self._decoder_layers()],
+        )
+
+    def _encoder_layers(self) -> list[EncoderLayer]:
+        return [layer for layer in self.encoder_layers if isinstance(layer, EncoderLayer)]
 
     def _decoder_layers(self) -> list[DecoderLayer]:
         return [layer for layer in self.decoder_layers if isinstance(layer, DecoderLayer)]
