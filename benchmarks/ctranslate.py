@@ -14,11 +14,11 @@ from seq2seq.config import SearchConfig
 from seq2seq.engine import Source
 from seq2seq.export.ctranslate2 import export_ctranslate2
 from seq2seq.export.ctranslate2_engine import load_export
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.text.tokenizer import Tokenizer
 
 
-def export_all(model: Transformer, tokenizer: Tokenizer, search: SearchConfig, folder: Path) -> dict[str, Path]:
+def export_all(model: EncoderDecoder, tokenizer: Tokenizer, search: SearchConfig, folder: Path) -> dict[str, Path]:
     """Write the model in float32 and int8; the exports' folders by precision."""
     bundle = Bundle(model, tokenizer, BundleConfig(model.config, search))
     save_bundle(folder / "bundle", bundle, "Exported for a benchmark.\n")

@@ -23,8 +23,9 @@ from seq2seq.config import ModelConfig, SearchConfig, TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.export.marian import to_marian
+from seq2seq.model.build import build_model
+from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.packed import can_pack
-from seq2seq.model.transformer import Transformer
 from seq2seq.text.batching import BatchLoader
 from seq2seq.text.prepare import PreparedData
 from seq2seq.text.tokenizer import Tokenizer
@@ -130,7 +131,7 @@ class Field:
         return list(zip(ours, theirs, strict=True))
 
 
-def run(model: Transformer, tokenizer: Tokenizer, pairs: Pairs, plan: Plan, device: torch.device) -> dict[str, Any]:
+def run(model: EncoderDecoder, tokenizer: Tokenizer, pairs: Pairs, plan: Plan, device: torch.device) -> dict[str, Any]:
     """Race, score the translations and compare scores; all that was measured, as plain values.
 
     Raises:
@@ -176,7 +177,7 @@ def cut(pairs: Pairs, tokenizer: Tokenizer, plan: Plan) -> list[Block]:
     return [Block(batch, [pairs[i][0] for i in batch], most) for batch, most in zip(batches, longest, strict=True)]
 
 
-def line_up(model: Transformer, tokenizer: Tokenizer, plan: Plan, device: torch.device, folder: Path) -> Field:
+def line_up(model: EncoderDecoder, tokenizer: Tokenizer, plan: Plan, device: torch.device, folder: Path) -> Field:
     """All contestants, with the model's weights, which are exported to the folder.
 
     bf16 is raced where the device computes in it: not on a CPU that would only imitate it, ten times slower.
@@ -222,14 +223,14 @@ def table(result: Race, bleus: dict[str, float], same: dict[str, float]) -> Tabl
     return Table("Decoding", [*header, "same as first"], rows)
 
 
-def train_briefly(data: PreparedData, config: ModelConfig, seconds: float, device: torch.device) -> Transformer:
+def train_briefly(data: PreparedData, config: ModelConfig, seconds: float, device: torch.device) -> EncoderDecoder:
     """A model trained just long enough that its translations end as a real one's do.
 
     Raises:
         UserError: the data has no sentence pair.
     """
     torch.manual_seed(1)
-    model = Transformer(config, data.tokenizer.vocab_size).to(device)
+    model = build_model(config, data.tokenizer.vocab_size).to(device)
     settings = TrainingConfig(max_tokens=1024, learning_rate=1e-3, warmup_steps=100, schedule="linear")
     ours = Updates(model, settings, options.precision("auto", device))
     loader = BatchLoader(data.train, max_tokens=settings.max_tokens, seed=1)

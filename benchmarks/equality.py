@@ -14,7 +14,7 @@ from benchmarks.tables import Table
 from seq2seq.config import SearchConfig
 from seq2seq.engine import Engine, Source
 from seq2seq.export.marian import to_marian
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocab import EOS
 
@@ -33,7 +33,7 @@ class Difference:
     their_score: float
 
 
-def run(model: Transformer, tokenizer: Tokenizer, sources: Sequence[str], device: torch.device) -> dict[str, Any]:
+def run(model: EncoderDecoder, tokenizer: Tokenizer, sources: Sequence[str], device: torch.device) -> dict[str, Any]:
     """Translate greedily and with beam 5, and list every difference; all of it as plain values."""
     model = model.to(device).eval()
     engine = Engine(model, device, torch.float32)

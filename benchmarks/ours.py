@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import TrainingConfig
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.text.batching import Batch
 from seq2seq.training.module import TranslationModule
 
@@ -24,7 +24,7 @@ class OneDevice:
 class Updates:
     """Trains a model batch by batch, in the order of Lightning's own loop."""
 
-    def __init__(self, model: Transformer, config: TrainingConfig, precision: str = "bf16-mixed") -> None:
+    def __init__(self, model: EncoderDecoder, config: TrainingConfig, precision: str = "bf16-mixed") -> None:
         self.is_mixed = precision == "bf16-mixed"
         self.module = TranslationModule(model.train(), config)
         self.module.trainer = cast(L.Trainer, OneDevice())

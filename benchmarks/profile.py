@@ -12,7 +12,7 @@ from benchmarks.ours import Updates
 from benchmarks.race import Spread
 from benchmarks.tables import Table
 from seq2seq.config import ModelConfig, TrainingConfig
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.build import build_model
 from seq2seq.text.batching import Batch
 from seq2seq.text.vocab import PAD
 from seq2seq.training.loss import chunk_of, cross_entropy
@@ -85,7 +85,7 @@ def run(
     """
     torch.manual_seed(plan.seed)
     settings = TrainingConfig(max_tokens=plan.max_tokens, learning_rate=1e-4)
-    updates = Updates(Transformer(config, vocab_size).to(device), settings, plan.precision)
+    updates = Updates(build_model(config, vocab_size).to(device), settings, plan.precision)
     drawn = iter(loader)
     warm_up = to_device(next(drawn), str(device))
     for _ in range(2):

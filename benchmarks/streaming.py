@@ -22,7 +22,7 @@ from benchmarks.tables import Table
 from seq2seq.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.evaluation.overlap import OverlapIndex
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.build import build_model
 from seq2seq.text.batching import Batch
 from seq2seq.text.blocks import BlockSource
 from seq2seq.text.datamodule import training_feed
@@ -140,7 +140,7 @@ def race_updates(
     """
     torch.manual_seed(plan.seed)
     precision = "32-true" if device.type == "cpu" else "bf16-mixed"  # the quicker one: waiting weighs the most
-    updates = Updates(Transformer(model, vocab_size).to(device), TrainingConfig(max_tokens=plan.max_tokens), precision)
+    updates = Updates(build_model(model, vocab_size).to(device), TrainingConfig(max_tokens=plan.max_tokens), precision)
     feeds = {"in memory": iter(prepared), "streamed": iter(streamed)}
     for feed in feeds.values():
         updates.update(_to(next(feed), device))

@@ -15,7 +15,8 @@ from benchmarks.tables import Table
 from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.export.marian import to_marian
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.build import build_model
+from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.text.batching import Batch
 from seq2seq.text.vocab import PAD
 from seq2seq.training.loss import cross_entropy
@@ -52,7 +53,7 @@ def run(
     """
     torch.manual_seed(plan.seed)
     batches = [to_device(batch, str(device)) for batch in batches]
-    model = Transformer(config, vocab_size).to(device)
+    model = build_model(config, vocab_size).to(device)
     losses = first_losses(model, batches[0])
     blocks = [batches[start : start + plan.block] for start in range(0, len(batches), plan.block)]
     tokens = sum(int((batch.tgt_out != PAD).sum()) for batch in batches)
@@ -69,7 +70,7 @@ def run(
     }
 
 
-def contestants(model: Transformer, plan: Plan) -> dict[str, Callable[[Sequence[Batch]], object]]:
+def contestants(model: EncoderDecoder, plan: Plan) -> dict[str, Callable[[Sequence[Batch]], object]]:
     """Everyone's updates over a block of batches, all starting from the same weights."""
     marians = {"hf": to_marian(model, "sdpa").train(), "hf-eager": to_marian(model, "eager").train()}
     settings = TrainingConfig(
@@ -84,7 +85,7 @@ def contestants(model: Transformer, plan: Plan) -> dict[str, Callable[[Sequence[
 
 
 @torch.no_grad()
-def first_losses(model: Transformer, batch: Batch) -> dict[str, float]:
+def first_losses(model: EncoderDecoder, batch: Batch) -> dict[str, float]:
     """Smoothed loss per target token (nats) of the same weights and batch, without dropout, in float32.
 
     Raises:

@@ -17,12 +17,13 @@ from torch import Tensor
 
 from seq2seq.config import ModelConfig, SearchConfig, model_config_from_plain, search_config_from_plain, to_plain
 from seq2seq.errors import UserError
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.build import build_model
+from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.text.tokenizer import Tokenizer
 
 FORMAT_VERSION = 1  # raised when an older version could not read the folder
 WEIGHTS, CONFIG, TOKENIZER, CARD = "model.safetensors", "config.json", "tokenizer.model", "README.md"
-ARCHITECTURE = "seq2seq-transformer"
+ARCHITECTURE = "seq2seq-"  # and the model's; it is told there and not among the model's settings
 _MAX_CONFIG = 1_000_000  # bytes
 
 
@@ -40,7 +41,7 @@ class BundleConfig:
 class Bundle:
     """A model that can translate: weights, tokenizer, and the settings both need."""
 
-    model: Transformer
+    model: EncoderDecoder
     tokenizer: Tokenizer
     config: BundleConfig
 
@@ -54,13 +55,13 @@ def save_bundle(folder: Path, bundle: Bundle, card: str) -> None:
         UserError: the folder cannot be written.
     """
     values = {
-        "architecture": ARCHITECTURE,
+        "architecture": ARCHITECTURE + bundle.config.model.architecture,
         "format_version": FORMAT_VERSION,
         "src_lang": bundle.config.src_lang,
         "tgt_lang": bundle.config.tgt_lang,
         "vocab_size": bundle.model.vocab_size,
         "tokenizer_sha256": hashlib.sha256(bundle.tokenizer.model_bytes).hexdigest(),
-        "model": to_plain(bundle.config.model),
+        "model": {key: value for key, value in to_plain(bundle.config.model).items() if key != "architecture"},
         "search": to_plain(bundle.config.search),
     }
     with replaced_folder(folder) as draft:
@@ -93,7 +94,7 @@ def load_bundle(folder: Path) -> Bundle:
         told = f"vocab_size={values['vocab_size']}, {TOKENIZER} has {tokenizer.vocab_size} tokens"
         raise UserError(f"{folder / CONFIG} is damaged: {told}")
     with torch.device("meta"):
-        model = Transformer(config.model, values["vocab_size"])
+        model = build_model(config.model, values["vocab_size"])
     model.load_state_dict(_read_weights(folder / WEIGHTS, model.state_dict()), assign=True)
     return Bundle(model.eval(), tokenizer, config)
 
@@ -138,8 +139,8 @@ def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
         raise
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
-    if not isinstance(values, dict) or values.get("architecture") != ARCHITECTURE:
-        raise UserError(f"{path} is not a model of this program: its architecture is not {ARCHITECTURE}")
+    if not isinstance(values, dict) or not str(values.get("architecture")).startswith(ARCHITECTURE):
+        raise UserError(f"{path} is not a model of this program: its architecture is no {ARCHITECTURE}…")
     if values.get("format_version") != FORMAT_VERSION:
         raise UserError(
             f"{path} has format_version={values.get('format_version')}, this version reads {FORMAT_VERSION}: "
@@ -157,7 +158,10 @@ def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
         if not isinstance(values.get(key), kind):
             raise UserError(f"{path} is damaged: {key}={values.get(key)!r}, expected {kind.__name__}")
     try:
-        model, search = model_config_from_plain(values["model"]), search_config_from_plain(values["search"])
+        model = model_config_from_plain(
+            {**values["model"], "architecture": values["architecture"].removeprefix(ARCHITECTURE)}
+        )
+        search = search_config_from_plain(values["search"])
     except UserError as error:
         raise UserError(f"{path} is damaged: {error}") from error
     return values, BundleConfig(model, search, values["src_lang"], values["tgt_lang"])

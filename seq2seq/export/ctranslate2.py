@@ -16,10 +16,11 @@ from torch import Tensor, nn
 from seq2seq.bundle import CONFIG, TOKENIZER, WEIGHTS, load_bundle
 from seq2seq.errors import UserError
 from seq2seq.export.folder import SETTINGS, new_folder, write_card
+from seq2seq.export.networks import require_transformer
 from seq2seq.model.attention import MultiHeadAttention
+from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.layers import DecoderLayer, EncoderLayer, FeedForward, GatedFeedForward
 from seq2seq.model.positions import sinusoidal
-from seq2seq.model.transformer import Transformer
 from seq2seq.text.cache import cache_root, cached_folder, digest_files
 from seq2seq.text.vocab import BOS, EOS, UNK
 
@@ -51,7 +52,8 @@ def export_ctranslate2(bundle: Path, folder: Path, quantization: str = "float32"
         quantization: of the weights, one of QUANTIZATIONS; int8 is the fast one on the CPU.
 
     Raises:
-        UserError: the bundle is damaged, the quantization unknown, or the folder is taken or cannot be written.
+        UserError: the bundle is damaged or no Transformer, the quantization unknown, or the folder is taken or cannot
+            be written.
     """
     with new_folder(folder) as draft:
         _write(bundle, draft, quantization)
@@ -82,8 +84,13 @@ def _write(bundle: Path, draft: Path, quantization: str) -> None:
     write_card(bundle, draft, "ctranslate2", USAGE)
 
 
-def to_spec(model: Transformer, pieces: Sequence[str]) -> TransformerSpec:
-    """Describe the network and its weights to CTranslate2; pieces spell the ids."""
+def to_spec(network: EncoderDecoder, pieces: Sequence[str]) -> TransformerSpec:
+    """Describe the network and its weights to CTranslate2; pieces spell the ids.
+
+    Raises:
+        UserError: it is no Transformer.
+    """
+    model = require_transformer(network)
     config = model.config
     options: dict[str, Any] = {
         "num_heads": config.num_heads,

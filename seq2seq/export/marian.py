@@ -13,6 +13,8 @@ from torch import Tensor
 
 from seq2seq.config import ModelConfig
 from seq2seq.errors import UserError
+from seq2seq.export.networks import require_transformer
+from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
 from seq2seq.text.vocab import BOS, EOS, PAD
 
@@ -34,12 +36,13 @@ class Pairing(NamedTuple):
 
 
 @torch.no_grad()
-def to_marian(model: Transformer, attention: str = "sdpa") -> MarianMTModel:
+def to_marian(network: EncoderDecoder, attention: str = "sdpa") -> MarianMTModel:
     """Make a MarianMTModel that gives the same logits; it is on the same device and in evaluation mode.
 
     Raises:
-        UserError: the model is not of the published style.
+        UserError: the model is no Transformer, or not of the published style.
     """
+    model = require_transformer(network)
     marian = MarianMTModel(marian_config(model.config, model.vocab_size, attention))
     weights, state = model.state_dict(), marian.state_dict()
     order = channel_order(model.config.d_model)

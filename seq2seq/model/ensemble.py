@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.state import DecoderState
-from seq2seq.model.transformer import Transformer
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class EnsembleState:
 class Ensemble:
     """Models with one vocabulary; searched like one of them."""
 
-    def __init__(self, members: Sequence[Transformer]) -> None:
+    def __init__(self, members: Sequence[EncoderDecoder]) -> None:
         self.members = members
         self.training = False
 

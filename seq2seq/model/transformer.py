@@ -3,11 +3,11 @@
 import math
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seq2seq.config import ModelConfig
+from seq2seq.model.encoder_decoder import PAD, EncoderDecoder
 from seq2seq.model.layers import DecoderLayer, Dropout, EncoderLayer, cast_for_products, make_norm
 from seq2seq.model.masks import additive, padding_mask
 from seq2seq.model.packed import PackedLinear, can_pack
@@ -15,29 +15,24 @@ from seq2seq.model.positions import rotations, sinusoidal
 from seq2seq.model.state import DecoderState
 from seq2seq.model.trace import Trace, watch
 
-PAD = 0
 INIT_STD = 0.02
 
 
-class Transformer(nn.Module):
-    """Encoder and decoder stacks around one embedding matrix, which is also the output projection.
+class Transformer(EncoderDecoder):
+    """Encoder and decoder stacks around one embedding matrix.
 
     `config.norm_position="post"`, ReLU and sinusoidal positions give the published model (Vaswani et al. 2017);
-    pre-norm, RMSNorm, SwiGLU and rotary positions its modern form. Source rows hold tokens, EOS, then padding; target
-    rows BOS, tokens, then padding. Id 0 is padding.
+    pre-norm, RMSNorm, SwiGLU and rotary positions its modern form.
     """
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
-        super().__init__()
-        self.config = config
-        self.embedding = nn.Embedding(vocab_size, config.d_model, padding_idx=PAD)
+        super().__init__(config, vocab_size)
         self.dropout = Dropout(config.dropout)
         self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
         self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
         is_pre_norm = config.norm_position == "pre"  # whose streams nothing has normalised at the end of the stack
         self.encoder_norm = make_norm(config) if is_pre_norm else nn.Identity()
         self.decoder_norm = make_norm(config) if is_pre_norm else nn.Identity()
-        self.packed_output: PackedLinear | None = None  # the embedding, laid out for the output projection
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -55,11 +50,6 @@ class Transformer(nn.Module):
         with torch.no_grad():
             self.embedding.weight[PAD].zero_()
 
-    @property
-    def vocab_size(self) -> int:
-        """Number of token ids."""
-        return self.embedding.num_embeddings
-
     def encode(self, src: Int[Tensor, "b s"]) -> DecoderState:
         """Read the source; the result is the state before the first target token."""
         mask = padding_mask(src, PAD)
@@ -73,11 +63,7 @@ class Transformer(nn.Module):
     def hidden_states(
         self, tgt_in: Int[Tensor, "n t"], state: DecoderState
     ) -> tuple[Float[Tensor, "n t d"], DecoderState]:
-        """Advance the target by t tokens; the last layer's states, which `logits` turns into predictions.
-
-        Before the first token, n may be a multiple of the state's b sentences: row r then belongs to sentence
-        r // (n / b). Later the rows are the state's own.
-        """
+        """Advance the target by t tokens; the last layer's states, which `logits` turns into predictions."""
         state = state.for_rows(tgt_in.shape[0])
         x, rotation = self._embed(tgt_in, start=state.length)
         mask, memory_mask = state.mask(tgt_in.shape[1]), state.memory_mask
@@ -91,12 +77,6 @@ class Transformer(nn.Module):
             watched = attention if index == state.watched else watched
         return self.decoder_norm(x), state.advanced(tgt_in.shape[1], tuple(past), mask, watched)
 
-    def logits(self, hidden: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows v"]:
-        """Unnormalised log-probabilities of the next token."""
-        if self.packed_output is None or hidden.ndim != 3:
-            return F.linear(hidden, self.embedding.weight)
-        return self.packed_output(hidden)
-
     def pack(self, dtype: torch.dtype) -> "Transformer":
         """Make search on the CPU quicker, products in dtype; after it the weights must not change any more."""
         if can_pack(dtype):
@@ -105,15 +85,6 @@ class Transformer(nn.Module):
                 layer.pack(dtype)
             self.packed_output = PackedLinear(self.embedding.weight, None, dtype)
         return self
-
-    def decode(self, tgt_in: Int[Tensor, "n t"], state: DecoderState) -> tuple[Float[Tensor, "n t v"], DecoderState]:
-        """Predict the token that follows each of tgt_in's, given the source and all tokens before."""
-        hidden, state = self.hidden_states(tgt_in, state)
-        return self.logits(hidden), state
-
-    def forward(self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]) -> Float[Tensor, "b t d"]:
-        """Encode and decode a whole batch at once, as training does: the decoder's last hidden states."""
-        return self.hidden_states(tgt_in, self.encode(src))[0]
 
     @torch.no_grad()
     def traced(self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]) -> Trace:

@@ -9,6 +9,7 @@ from seq2seq.settings.checks import require, require_at_least, require_at_most, 
 class ModelConfig:
     """The Transformer's sizes and style; defaults are the base model as published (Vaswani et al. 2017)."""
 
+    architecture: str = "transformer"
     d_model: int = 512  # width of every residual stream
     num_heads: int = 8
     d_ff: int = (
@@ -26,6 +27,7 @@ class ModelConfig:
     bias: bool = True  # in linear layers
 
     def __post_init__(self) -> None:
+        require_choice("model.architecture", self.architecture, ("transformer",))
         for key in ("d_model", "num_heads", "d_ff", "num_encoder_layers", "num_decoder_layers"):
             require_at_least(f"model.{key}", getattr(self, key), 1)
             require_at_most(f"model.{key}", getattr(self, key), 1000 if key.endswith("layers") else 1 << 18)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from seq2seq import __version__
 from seq2seq.bundle import Bundle, load_bundle, save_bundle
-from seq2seq.config import load_config
+from seq2seq.config import ModelConfig, load_config
 from seq2seq.errors import UserError
 from seq2seq.training.finetune import NO_SIZES, mean_weights, merge_adapters
 
@@ -79,7 +79,7 @@ def average_checkpoints(run: Path, last: int, output: Path) -> list[str]:
         belongs = found["belongs_to"]
         weights = {name.removeprefix("model."): tensor for name, tensor in found["state_dict"].items()}
         merged = merge_adapters(weights, config.training)
-        sizes = {name: belongs.get(name) for name in asdict(bundle.config.model)}
+        sizes = {name: belongs.get(name, default) for name, default in asdict(ModelConfig()).items()}
         parts.append(Ingredient(str(path), _sizes(sizes), str(belongs.get("vocabulary")), merged))
     return _write(parts, bundle, str(run / "model"), output)
 

@@ -11,7 +11,7 @@ import torch
 from seq2seq.config import Config
 from seq2seq.device import is_out_of_memory
 from seq2seq.errors import UserError
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.build import build_model
 from seq2seq.text.augment import is_random
 from seq2seq.text.batching import Batch, TokenPairs, collate
 from seq2seq.training.folder import write_config
@@ -86,7 +86,7 @@ class Trial:
     ) -> None:
         """Widths are in tokens, special ids included, available in bytes."""
         self.device, self.widths, self.vocab_size = device, widths, vocab_size
-        model = Transformer(config.model, vocab_size).to(device)
+        model = build_model(config.model, vocab_size).to(device)
         if config.training.activation_checkpointing:
             recompute_layers(model)
         self.module = TranslationModule(model.train(), replace(config.training, max_tokens=ON_CPU))

@@ -7,14 +7,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.text.vocab import PAD
 
 BACKEND = "inductor"
 WIDTH = 8  # positions; sources and targets are padded to multiples of it, so that kernels know what divides a row
 
 
-def compile_forward(model: Transformer) -> Callable[[Tensor, Tensor], Tensor]:
+def compile_forward(model: EncoderDecoder) -> Callable[[Tensor, Tensor], Tensor]:
     """What the model computes of (src, tgt_in), compiled once for batches of all sizes.
 
     The model itself is left as it is: validation, search and checkpoints do not notice.

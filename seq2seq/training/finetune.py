@@ -14,7 +14,8 @@ from seq2seq.bundle import CONFIG, TOKENIZER, load_bundle, read_config
 from seq2seq.config import Config, ModelConfig, TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.files import find_model
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.build import build_model
+from seq2seq.model.encoder_decoder import EncoderDecoder
 
 NO_SIZES = ("dropout", "attention_dropout", "ffn_dropout")  # settings of a model that its weights do not depend on
 _NEW_VOCABULARY = tuple(
@@ -65,7 +66,7 @@ def _require_sizes(ours: ModelConfig, theirs: ModelConfig, override: str, init: 
             )
 
 
-def make_model(config: Config, vocab_size: int, *, resumed: bool) -> Transformer:
+def make_model(config: Config, vocab_size: int, *, resumed: bool) -> EncoderDecoder:
     """The model to train: drawn at random or as config.init has it, with adapters, its frozen parts frozen.
 
     A resumed run's weights come from its checkpoint, so they are not read again.
@@ -73,7 +74,7 @@ def make_model(config: Config, vocab_size: int, *, resumed: bool) -> Transformer
     Raises:
         UserError: the bundle does not fit, a frozen part is unknown, nothing is left to train, or PEFT is missing.
     """
-    model = Transformer(config.model, vocab_size)
+    model = build_model(config.model, vocab_size)
     if config.init is not None and not resumed:
         model.load_state_dict(load_bundle(Path(config.init)).model.state_dict())
     if config.training.lora_rank:
@@ -86,16 +87,16 @@ def make_model(config: Config, vocab_size: int, *, resumed: bool) -> Transformer
     return model
 
 
-def parts(model: Transformer) -> dict[str, tuple[str, ...]]:
+def parts(model: EncoderDecoder) -> dict[str, tuple[str, ...]]:
     """What can be frozen: names, and the beginnings of their parameters' names."""
     found: dict[str, tuple[str, ...]] = {"embedding": ("embedding.",)}
     for side, layers in (("encoder", model.encoder_layers), ("decoder", model.decoder_layers)):
-        found[side] = (f"{side}_layers.", f"{side}_norm.")
+        found[side] = (f"{side}_",)
         found |= {f"{side}.{number}": (f"{side}_layers.{number}.",) for number in range(len(layers))}
     return found
 
 
-def freeze(model: Transformer, names: Sequence[str]) -> None:
+def freeze(model: EncoderDecoder, names: Sequence[str]) -> None:
     """Take parts out of training. The embedding is the output projection too; dropout in frozen parts stays.
 
     Raises:
@@ -119,7 +120,7 @@ def count_trained(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
-def add_adapters(model: Transformer, config: TrainingConfig) -> None:
+def add_adapters(model: EncoderDecoder, config: TrainingConfig) -> None:
     """Put LoRA (Hu et al. 2022) beside linear layers, by PEFT: W x + α/r · B A x; only A and B are trained.
 
     B begins at zero, so that the model begins as it was.
@@ -164,7 +165,7 @@ def merge_adapters(state: Mapping[str, Tensor], config: TrainingConfig) -> dict[
     return merged
 
 
-def remove_adapters(model: Transformer) -> None:
+def remove_adapters(model: EncoderDecoder) -> None:
     """Make the model a plain one again, with its weights as they were without adapters."""
     for name, module in list(model.named_modules()):
         if isinstance(base := getattr(module, "base_layer", None), nn.Linear):

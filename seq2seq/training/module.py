@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seq2seq.config import TrainingConfig
+from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.errors import UserError
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.text.batching import Batch
 from seq2seq.text.vocab import PAD
 from seq2seq.training.compiled import compile_forward
@@ -29,7 +29,7 @@ class TranslationModule(L.LightningModule):
 
     def __init__(
         self,
-        model: Transformer,
+        model: EncoderDecoder,
         config: TrainingConfig,
         *,
         seed: int = 0,
@@ -100,7 +100,7 @@ class TranslationModule(L.LightningModule):
         Raises:
             UserError: the checkpoint was written with other sizes or another tokenizer.
         """
-        theirs = checkpoint.get("belongs_to", {})
+        theirs = asdict(ModelConfig()) | checkpoint.get("belongs_to", {})  # older ones lack settings that came later
         identity = self._identity()
         for key in identity | theirs:
             ours = identity.get(key)

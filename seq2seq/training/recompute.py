@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.encoder_decoder import EncoderDecoder
 
 
-def recompute_layers(model: Transformer) -> None:
+def recompute_layers(model: EncoderDecoder) -> None:
     """Keep only each layer's input for the backward pass, which then computes the layer once more.
 
     The same dropout is drawn again, so gradients are the same; validation and search go on as before.
     """
-    for layer in (*model.encoder_layers, *model.decoder_layers):
+    for layer in model.layers():
         layer.forward = functools.partial(_forward, layer.forward)
 
 

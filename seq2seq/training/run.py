@@ -21,7 +21,8 @@ from seq2seq.config import Config
 from seq2seq.errors import UserError
 from seq2seq.evaluation.metrics import Scores, score
 from seq2seq.evaluation.overlap import OverlapIndex
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.build import build_model
+from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.text.datamodule import mixture_table, training_feed, validation_loader
 from seq2seq.text.filters import drop_table
 from seq2seq.text.prepare import PreparedData, corpus_digests, prepare
@@ -68,7 +69,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None) -> float
     if not trainer.is_global_zero:
         return best
     interrupted = next(c.received for c in callbacks_of(trainer) if isinstance(c, StopSignals))
-    model = Transformer(config.model, data.tokenizer.vocab_size)  # the module's own may be spread over devices
+    model = build_model(config.model, data.tokenizer.vocab_size)  # the module's own may be spread over devices
     choose_weights(config, folder, trainer, model)
     bundle = Bundle(model.cpu().eval(), data.tokenizer, bundle_config(config))
     facts = gather_facts(config, trainer, data, model) | {"trained_parameters": trained}
@@ -130,7 +131,7 @@ def fit(
         ) from error
 
 
-def choose_weights(config: Config, folder: Path, trainer: L.Trainer, model: Transformer) -> None:
+def choose_weights(config: Config, folder: Path, trainer: L.Trainer, model: EncoderDecoder) -> None:
     """Put the final weights into the model, from the checkpoints: the latest, the best, or the mean of the kept best.
 
     With a running average, every checkpoint's `state_dict` is the average.
@@ -175,7 +176,7 @@ def test(
     return scores, samples[:20]
 
 
-def gather_facts(config: Config, trainer: L.Trainer, data: PreparedData, model: Transformer) -> dict[str, Any]:
+def gather_facts(config: Config, trainer: L.Trainer, data: PreparedData, model: EncoderDecoder) -> dict[str, Any]:
     """What results.json and the model card tell of the run besides scores."""
     metrics: Mapping[str, Any] = trainer.callback_metrics
     timer = next(c for c in callbacks_of(trainer) if isinstance(c, Budget))

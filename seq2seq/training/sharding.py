@@ -7,11 +7,12 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
 
+from seq2seq.model.build import build_model
+from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.layers import DecoderLayer
-from seq2seq.model.transformer import Transformer
 
 
-def shard(model: Transformer, mesh: DeviceMesh) -> None:
+def shard(model: EncoderDecoder, mesh: DeviceMesh) -> None:
     """Let each layer gather its weights before it computes and give them back after it, forward and backward.
 
     The embedding belongs to the whole model, which keeps it gathered until the backward pass is over: it is the output
@@ -26,7 +27,7 @@ def shard(model: Transformer, mesh: DeviceMesh) -> None:
     fully_shard(model, mesh=mesh)
 
 
-def whole(model: Transformer) -> Transformer:
+def whole(model: EncoderDecoder) -> EncoderDecoder:
     """The model as translating needs it: itself, or a copy with all weights on this device if they are spread.
 
     All ranks have to call it together.
@@ -35,7 +36,7 @@ def whole(model: Transformer) -> Transformer:
         return model
     weights = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
     with torch.device("meta"):
-        copied = Transformer(model.config, model.vocab_size)
+        copied = build_model(model.config, model.vocab_size)
     copied.load_state_dict(weights, assign=True)
     return copied
 

@@ -47,6 +47,12 @@ def test_what_is_saved_is_what_is_loaded(bundle: Bundle, folder: Path) -> None:
     ]
 
 
+def test_a_bundle_names_its_architecture_once(folder: Path) -> None:
+    values = json.loads((folder / "config.json").read_text())
+    assert values["architecture"] == "seq2seq-transformer"
+    assert "architecture" not in values["model"]
+
+
 def test_a_second_save_takes_the_first_ones_place_and_leaves_nothing_else(bundle: Bundle, folder: Path) -> None:
     save_bundle(folder, bundle, "# Another card\n")
     assert (folder / "README.md").read_text() == "# Another card\n"
@@ -102,6 +108,8 @@ def change(folder: Path, **values: object) -> None:
     ("values", "message"),
     [
         ({"architecture": "MarianMTModel"}, "not a model of this program"),
+        ({"architecture": "seq2seq-markov"}, "model.architecture=markov is not known: choose one of transformer"),
+        ({"architecture": None}, "not a model of this program"),
         ({"format_version": 99}, "format_version=99, this version reads 1"),
         ({"vocab_size": "many"}, "damaged: vocab_size='many', expected int"),
         ({"vocab_size": 10**12}, "damaged: vocab_size=1000000000000, tokenizer.model has 280 tokens"),

@@ -115,6 +115,16 @@ def test_embeddings_norms_and_biases_are_not_decayed() -> None:
     assert not any(is_decayed for name, is_decayed in names.items() if "norm" in name or "bias" in name)
 
 
+def test_a_checkpoint_from_before_a_setting_existed_has_its_default() -> None:
+    trained, checkpoint = module(), dict[str, Any]()
+    trained.on_save_checkpoint(checkpoint)
+    del checkpoint["belongs_to"]["architecture"]
+    trained.on_load_checkpoint(checkpoint)
+    checkpoint["belongs_to"]["architecture"] = "markov"
+    with pytest.raises(UserError, match=r"written with another architecture \(markov, now transformer\)"):
+        trained.on_load_checkpoint(checkpoint)
+
+
 def test_a_loss_that_is_no_number_stops_training_and_names_the_update(tmp_path: Path) -> None:
     broken = module()
 

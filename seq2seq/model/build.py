@@ -1,0 +1,11 @@
+"""Which network the settings ask for: the one place that chooses."""
+
+from seq2seq.config import ModelConfig
+from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.model.transformer import Transformer
+
+
+def build_model(config: ModelConfig, vocab_size: int) -> EncoderDecoder:
+    """The network of `config.architecture`, its weights drawn at random."""
+    networks: dict[str, type[EncoderDecoder]] = {"transformer": Transformer}
+    return networks[config.architecture](config, vocab_size)
