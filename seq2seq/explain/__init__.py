@@ -1,0 +1,1 @@
+"""What attention does, shown: numbers, pictures, steps."""

@@ -1,0 +1,173 @@
+// Where attention looks: two sentences with lines, one table a part, pickers of layer and head.
+
+import { makeDiagram } from "./diagram.js";
+import { choices, make, picker, share } from "./dom.js";
+import { makeHeatmap, makeThumbnail } from "./heatmap.js";
+import { linksOf, namesOf, partsOf, sizeOf, statisticsOf, weightsOf } from "./reading.js";
+
+const GHOST = 0.1; // weight from which cross-attention is drawn faintly behind the chosen word's
+const MEAN = "mean"; // values of the picker of heads that are no number
+const ALL = "all";
+const NOTE =
+  "Spread is the entropy of where a head looks: 0 nats is one piece, ln n is n pieces alike. Distance is how far away it looks on average. " +
+  "Diagonal is the share that stays at the same position. All three are over pieces; of several heads, their mean.";
+
+const picks = new WeakMap(); // what was picked in an element outlives the next explanation shown in it
+
+/** Show an explanation (the JSON of `seq2seq attend`) in an element, in place of what it held. */
+export function showAttention(element, explanation) {
+  const size = sizeOf(explanation);
+  const kept = picks.get(element) ?? { unit: "words", layer: size.layers - 1, head: MEAN };
+  const view = { explanation, ...kept, parts: partsOf(explanation), preview: null, chosen: null, tables: {} };
+  view.layer = Math.min(kept.layer, size.layers - 1);
+  if (Number(view.head) >= size.heads) view.head = MEAN;
+  view.diagram = makeDiagram((chosen) => choose(view, chosen), (chosen) => preview(view, chosen));
+  view.reading = make("p", { class: "reading", role: "status", "aria-live": "polite" });
+  view.panels = make("div", { class: "panels" });
+  const update = (changes) => {
+    const isOtherUnit = "unit" in changes && changes.unit !== view.unit;
+    Object.assign(view, changes);
+    picks.set(element, { unit: view.unit, layer: view.layer, head: view.head });
+    if (isOtherUnit) setUnit(view);
+    refresh(view);
+  };
+  view.update = update;
+  view.controls = make("div", { class: "controls" }, ...pickers(view, size, update));
+  element.classList.add("viewer");
+  element.replaceChildren(view.controls, view.diagram.element, view.reading, view.panels, make("p", { class: "note" }, NOTE));
+  setUnit(view);
+  refresh(view);
+}
+
+function pickers(view, size, update) {
+  const numbers = (count) => Array.from({ length: count }, (_, i) => [String(i), String(i + 1)]);
+  const heads = size.heads > 1 ? [[MEAN, "mean of all"], ...numbers(size.heads), [ALL, "side by side"]] : [[MEAN, "the only one"]];
+  return [
+    picker("Layer", numbers(size.layers), String(view.layer), (value) => update({ layer: Number(value) })),
+    picker("Head", heads, view.head, (value) => update({ head: value })),
+    choices("Show", [["words", "words"], ["pieces", "pieces"]], view.unit, (value) => update({ unit: value })),
+  ];
+}
+
+/** Write the sentences anew and choose the word in the middle of the translation. */
+function setUnit(view) {
+  view.names = namesOf(view.explanation, view.unit);
+  view.diagram.setNames(view.names);
+  view.chosen = { side: "target", index: Math.max(1, Math.ceil((view.names.target.length - 2) / 2)) };
+  view.preview = null;
+}
+
+const headOf = (view) => (view.head === MEAN || view.head === ALL ? null : Number(view.head));
+
+/** Show what was picked. */
+function refresh(view) {
+  const { explanation, layer, unit, parts } = view;
+  const weights = (part) => weightsOf(explanation, part, layer, headOf(view), unit);
+  view.weights = Object.fromEntries(parts.map((part) => [part.key, weights(part)]));
+  view.tables = {};
+  view.panels.replaceChildren(...parts.map((part) => makePanel(view, part)));
+  follow(view);
+}
+
+function choose(view, chosen) {
+  view.chosen = chosen;
+  view.preview = null;
+  follow(view);
+}
+
+function preview(view, chosen) {
+  view.preview = chosen;
+  follow(view);
+}
+
+/** Show the word under the pointer, or else the chosen one. */
+function follow(view) {
+  const shown = view.preview ?? view.chosen;
+  const links = linksOf(view.weights, shown);
+  const ghosts = (view.weights.cross ?? []).flatMap((row, i) =>
+    row.flatMap((weight, j) => (weight >= GHOST ? [{ from: i + 1, to: j, weight }] : [])),
+  );
+  view.diagram.show(links, shown, ghosts);
+  view.reading.replaceChildren(...tell(view, links, shown));
+  const isSource = shown.side === "source";
+  view.tables.encoder?.choose(isSource ? shown.index : null);
+  view.tables.decoder?.choose(isSource ? null : shown.index - 1);
+  view.tables.cross?.choose(isSource ? null : shown.index - 1);
+}
+
+/** What the chosen word looks at, in words: the text beside the lines, and for who cannot see them. */
+function tell(view, links, chosen) {
+  const { names, weights } = view;
+  const lead = (text) => make("span", { class: "lead" }, text);
+  const most = (part, side) => {
+    const known = links.filter((link) => link.part === part && link.weight >= 0.005);
+    const best = known.sort((a, b) => b.weight - a.weight).slice(0, 4);
+    const told = best.flatMap((link, i) => [i ? ", " : " ", make("b", {}, names[side][link.to]), ` ${share(link.weight)}`]);
+    return [...(best.length ? told : [" nothing"]), ". "];
+  };
+  const sentence = chosen.side === "source" ? names.source : names.target;
+  const word = make("strong", {}, sentence[chosen.index]);
+  if (chosen.side === "source") {
+    const own = weights.encoder ? [lead(" looks at"), ...most("encoder", "source")] : [];
+    const seen = lead(weights.encoder ? "It is looked at by" : " is looked at by");
+    return [word, ...own, ...(weights.cross ? [seen, ...most("cross", "target")] : [])];
+  }
+  const last = make("b", {}, names.target[chosen.index - 1]);
+  const back = weights.decoder ? [lead(", looked back at"), ...most("decoder", "target")] : [];
+  const across = lead(weights.decoder ? "In the source it looked at" : ", looked at");
+  return [lead("To write "), word, lead(" the decoder, having read "), last, ...back, ...(weights.cross ? [across, ...most("cross", "source")] : [])];
+}
+
+function makePanel(view, part) {
+  const { explanation, layer } = view;
+  const title = make("h3", {}, part.title);
+  const plain = make("p", {}, part.plain);
+  if (!view.weights[part.key]) {
+    const count = explanation.attention[part.key].length;
+    return make("section", { class: "panel" }, title, plain, make("p", { class: "none" }, `It has no layer ${layer + 1}: ${count} in all.`));
+  }
+  const figure = view.head === ALL ? makeGrid(view, part) : makeTable(view, part);
+  return make("section", { class: "panel" }, title, plain, figure, tellStatistics(view, part));
+}
+
+function makeTable(view, part) {
+  const table = makeHeatmap({
+    title: part.title,
+    rows: view.names[part.asks],
+    columns: view.names[part.gives],
+    weights: view.weights[part.key],
+    onRow: (row) => preview(view, row === null ? null : part.key === "encoder" ? { side: "source", index: row } : { side: "target", index: row + 1 }),
+  });
+  view.tables[part.key] = table;
+  return table.element;
+}
+
+/** All heads of the layer side by side; a click goes to one of them. */
+function makeGrid(view, part) {
+  const { explanation, layer, unit } = view;
+  const tiles = explanation.attention[part.key][layer].map((_, head) => {
+    const statistics = statisticsOf(explanation, part, layer, head);
+    const open = () => {
+      const list = view.controls.querySelectorAll("select")[1];
+      list.value = String(head);
+      list.focus();
+      view.update({ head: String(head) });
+    };
+    const name = `Head ${head + 1}, spread ${statistics.entropy.toFixed(2)} nats`;
+    const picture = makeThumbnail(weightsOf(explanation, part, layer, head, unit));
+    return make("button", { type: "button", class: "tile", "aria-label": name, click: open }, picture, make("span", {}, String(head + 1)));
+  });
+  return make("div", { class: "tiles" }, ...tiles);
+}
+
+function tellStatistics(view, part) {
+  const { entropy, distance, diagonal } = statisticsOf(view.explanation, part, view.layer, headOf(view));
+  const item = (name, value, unit) => make("div", {}, make("dt", {}, name), make("dd", {}, value, make("small", {}, unit)));
+  return make(
+    "dl",
+    { class: "statistics" },
+    item("Spread", entropy.toFixed(2), " nats"),
+    item("Distance", distance.toFixed(1), " pieces"),
+    item("Diagonal", Math.round(diagonal * 100).toString(), " %"),
+  );
+}

@@ -1,0 +1,166 @@
+// Two sentences and the lines between their words. Side by side or one above the other, as there is room.
+
+import { draw, make, share } from "./dom.js";
+
+const LEAST = 0.02; // weight of a line worth drawing
+const ROOM = 60; // pixels for the arcs beside a sentence in rows; viewer.css gives the same
+const NARROW_ROOM = 40; // in columns
+
+/**
+ * A diagram. onChoose({side, index}) is called when a word is clicked or reached by keyboard, onPreview with the same
+ * or null when the pointer enters or leaves one.
+ */
+export function makeDiagram(onChoose, onPreview) {
+  const lines = draw("svg", { class: "lines", "aria-hidden": "true" });
+  const sides = {
+    source: make("div", { class: "side", role: "toolbar", "aria-label": "Source sentence" }),
+    target: make("div", { class: "side", role: "toolbar", "aria-label": "Translation" }),
+  };
+  const element = make("div", { class: "diagram" }, lines, sides.source, sides.target);
+  const diagram = { element, lines, sides, words: { source: [], target: [] }, links: [], ghosts: [] };
+  element.addEventListener("keydown", (event) => move(event, diagram, onChoose));
+  element.addEventListener("pointerleave", () => onPreview(null));
+  new ResizeObserver(() => arrange(diagram)).observe(element);
+  return {
+    element,
+    setNames: (names) => setNames(diagram, names, onChoose, onPreview),
+    show: (links, chosen, ghosts) => show(diagram, links, chosen, ghosts),
+  };
+}
+
+function setNames(diagram, names, onChoose, onPreview) {
+  for (const side of ["source", "target"]) {
+    diagram.words[side] = names[side].map((text, index) => {
+      const parts = [make("span", { class: "text" }, text), make("span", { class: "share" })];
+      const isMark = text.startsWith("<") && text.endsWith(">");
+      const kind = isMark ? "word mark" : "word";
+      if (side === "target" && index === 0) return make("span", { class: `${kind} start` }, ...parts);
+      const here = { side, index };
+      return make(
+        "button",
+        {
+          class: kind,
+          type: "button",
+          tabindex: "-1",
+          click: () => onChoose(here),
+          focus: () => onChoose(here),
+          pointerenter: (event) => event.pointerType === "mouse" && onPreview(here),
+          pointerleave: (event) => event.pointerType === "mouse" && onPreview(null),
+        },
+        ...parts,
+      );
+    });
+    diagram.sides[side].replaceChildren(...diagram.words[side]);
+  }
+  diagram.links = diagram.ghosts = [];
+  arrange(diagram);
+}
+
+/** Arrow keys go along the sentence and across to the other one. */
+function move(event, { element, words }, onChoose) {
+  const side = ["source", "target"].find((one) => words[one].includes(event.target));
+  if (!side) return;
+  const index = words[side].indexOf(event.target);
+  const isRows = element.dataset.flow === "rows";
+  const [back, on, up, down] = isRows
+    ? ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"]
+    : ["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"];
+  const first = side === "target" ? 1 : 0;
+  const last = words[side].length - 1;
+  const along = { [back]: Math.max(first, index - 1), [on]: Math.min(last, index + 1), Home: first, End: last };
+  let next = null;
+  if (event.key in along) next = words[side][along[event.key]];
+  else if (event.key === (side === "source" ? down : up)) next = nearest(event.target, words[side === "source" ? "target" : "source"]);
+  if (!next) return;
+  event.preventDefault();
+  next.focus();
+}
+
+function nearest(from, others) {
+  const centre = (node) => {
+    const box = node.getBoundingClientRect();
+    return [box.left + box.width / 2, box.top + box.height / 2];
+  };
+  const [x, y] = centre(from);
+  const isRow = Math.abs(centre(others.at(-1))[1] - centre(others[0])[1]) < 1;
+  const gap = (node) => Math.abs(centre(node)[isRow ? 0 : 1] - (isRow ? x : y));
+  return others.filter((node) => node.tagName === "BUTTON").reduce((best, node) => (gap(node) < gap(best) ? node : best));
+}
+
+function show(diagram, links, chosen, ghosts) {
+  Object.assign(diagram, { links, ghosts, chosen });
+  for (const side of ["source", "target"]) {
+    const shares = new Map(links.filter((link) => link.side === side).map((link) => [link.to, link.weight]));
+    diagram.words[side].forEach((word, index) => {
+      const weight = shares.get(index);
+      const isChosen = side === chosen.side && index === chosen.index;
+      word.style.setProperty("--share", weight ?? 0);
+      word.querySelector(".share").textContent = weight === undefined ? "" : share(weight);
+      word.classList.toggle("ahead", side === "target" && chosen.side === "target" && index > chosen.index);
+      word.classList.toggle("chosen", isChosen);
+      if (word.tagName !== "BUTTON") return;
+      word.setAttribute("aria-pressed", String(isChosen));
+      word.tabIndex = isChosen || (side !== chosen.side && index === diagram.words[side].length - 1) ? 0 : -1;
+    });
+  }
+  paint(diagram);
+}
+
+/** Rows where both sentences fit on a line each, columns otherwise. */
+function arrange(diagram) {
+  const { element, sides } = diagram;
+  element.dataset.flow = "rows";
+  const isTooWide = Object.values(sides).some((side) => side.scrollWidth > element.clientWidth);
+  if (isTooWide) element.dataset.flow = "columns";
+  for (const side of Object.values(sides)) side.setAttribute("aria-orientation", isTooWide ? "vertical" : "horizontal");
+  paint(diagram);
+}
+
+function paint(diagram) {
+  const { element, lines, links, ghosts, chosen } = diagram;
+  const frame = element.getBoundingClientRect();
+  if (!frame.width || !chosen) return;
+  lines.setAttribute("viewBox", `0 0 ${frame.width} ${frame.height}`);
+  const isRows = element.dataset.flow === "rows";
+  const place = (side, index) => {
+    const box = diagram.words[side][index].getBoundingClientRect();
+    const x = box.left - frame.left;
+    const y = box.top - frame.top;
+    return isRows
+      ? { along: x + box.width / 2, near: y, far: y + box.height }
+      : { along: y + box.height / 2, near: x, far: x + box.width };
+  };
+  const path = (from, to) => outline(from, to, place, isRows);
+  const faint = ghosts.map((ghost) =>
+    draw("path", { class: "ghost", d: path({ side: "target", index: ghost.from }, { side: "source", index: ghost.to }), "--share": ghost.weight }),
+  );
+  const strong = links
+    .filter((link) => link.weight >= LEAST)
+    .map((link) => {
+      const d = path({ side: chosen.side, index: link.from }, { side: link.side, index: link.to });
+      return draw("path", { class: link.isSeen ? "link seen" : "link", d, "--share": link.weight, "data-part": link.part });
+    });
+  lines.replaceChildren(...faint, ...strong);
+}
+
+/** The path between two words: an arc outside of one sentence, or a curve from one sentence to the other. */
+function outline(from, to, place, isRows) {
+  const point = (along, across) => (isRows ? `${along.toFixed(1)} ${across.toFixed(1)}` : `${across.toFixed(1)} ${along.toFixed(1)}`);
+  const [a, b] = [place(from.side, from.index), place(to.side, to.index)];
+  if (from.side !== to.side) {
+    const [start, end] = from.side === "source" ? [a.far, b.near] : [a.near, b.far];
+    const middle = (start + end) / 2;
+    return `M${point(a.along, start)} C${point(a.along, middle)} ${point(b.along, middle)} ${point(b.along, end)}`;
+  }
+  const isOuterNear = from.side === "source";
+  const edge = isOuterNear ? a.near : a.far;
+  const room = isRows ? ROOM : NARROW_ROOM;
+  const height = Math.min(room, (isRows ? 16 : 12) + Math.abs(a.along - b.along) * 0.3) * (4 / 3);
+  const top = isOuterNear ? edge - height : edge + height;
+  if (from.index === to.index) {
+    const wide = 9;
+    return `M${point(a.along - wide, edge)} C${point(a.along - 1.6 * wide, top)} ${point(a.along + 1.6 * wide, top)} ${point(a.along + wide, edge)}`;
+  }
+  const other = isOuterNear ? b.near : b.far;
+  return `M${point(a.along, edge)} C${point(a.along, top)} ${point(b.along, top)} ${point(b.along, other)}`;
+}

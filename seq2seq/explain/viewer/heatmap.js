@@ -1,0 +1,42 @@
+// Weights as a table of tinted cells, and as a small picture.
+
+import { draw, make, share } from "./dom.js";
+
+const MOST_NUMBERED = 14; // columns; beyond them cells are too small for numbers
+
+/** A table: rows ask, columns give. onRow(index) is called when the pointer is on a row, onRow(null) when it leaves. */
+export function makeHeatmap({ title, rows, columns, weights, onRow }) {
+  const isNumbered = columns.length <= MOST_NUMBERED;
+  const head = make("tr", {}, make("td", { class: "corner" }), ...columns.map((name) => make("th", { scope: "col" }, make("span", {}, name))));
+  const lines = weights.map((row, i) => {
+    const cells = row.map((weight, j) => {
+      const hidden = make("span", { class: isNumbered ? null : "unseen" }, share(weight));
+      return make("td", { "--share": weight, title: `${rows[i]} → ${columns[j]}: ${weight.toFixed(2)}` }, hidden);
+    });
+    return make("tr", { pointerenter: () => onRow(i) }, make("th", { scope: "row" }, rows[i]), ...cells);
+  });
+  const body = make("tbody", { pointerleave: () => onRow(null) }, ...lines);
+  const table = make(
+    "table",
+    { class: isNumbered ? "heatmap" : "heatmap small" },
+    make("caption", { class: "unseen" }, `${title}: rows look at columns, and each row's shares sum to 1`),
+    make("thead", {}, head),
+    body,
+  );
+  const element = make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": `${title}, table of weights` }, table);
+  return { element, choose: (chosen) => lines.forEach((line, i) => line.classList.toggle("chosen", i === chosen)) };
+}
+
+/** A picture of a head, its weights in ten shades. */
+export function makeThumbnail(weights) {
+  const shades = Array.from({ length: 10 }, () => "");
+  weights.forEach((row, i) =>
+    row.forEach((weight, j) => {
+      const shade = Math.min(9, Math.floor(weight * 10));
+      if (weight >= 0.02) shades[shade] += `M${j} ${i}h1v1h-1z`;
+    }),
+  );
+  const paths = shades.map((d, shade) => d && draw("path", { d, "--share": (shade + 0.5) / 10 })).filter(Boolean);
+  const viewBox = `0 0 ${weights[0].length} ${weights.length}`;
+  return draw("svg", { class: "thumbnail", viewBox, "aria-hidden": "true", preserveAspectRatio: "none" }, ...paths);
+}

@@ -1,0 +1,44 @@
+// A small matrix as a table of numbers with a tint: accent for positive ones, grey for negative ones.
+
+import { decimal, make } from "./dom.js";
+
+const CHANNELS = 5; // shown of a wide matrix
+
+/**
+ * A matrix with its name and size.
+ *
+ * rows: names of the rows; columns: names of the columns, where they are pieces; width: columns in truth, where only
+ * the first are given or shown. values may hold null: masked. chosen = {row, column}, either may be null.
+ * onChoose(row, column), column null in a matrix of channels, is called on a click.
+ */
+export function makeMatrix({ name, rows, columns = null, values, width = values[0].length, chosen, onChoose }) {
+  const shown = columns ? values[0].length : Math.min(CHANNELS, values[0].length);
+  const isCut = shown < width;
+  const largest = Math.max(...values.flatMap((row) => row.map((value) => Math.abs(value ?? 0)))) || 1;
+  const lines = values.map((row, i) => {
+    const cells = row.slice(0, shown).map((value, j) => {
+      const isHere = i === chosen.row && columns && j === chosen.column;
+      const click = onChoose ? () => onChoose(i, columns ? j : null) : null;
+      return makeCell(value, largest, { click, class: isHere ? "here" : null });
+    });
+    const heading = make("th", { scope: "row" }, rows[i]);
+    return make("tr", { class: i === chosen.row ? "chosen" : null }, heading, ...cells, ...(isCut ? [make("td", { class: "more" }, "…")] : []));
+  });
+  const head = columns && make("thead", {}, make("tr", {}, make("td"), ...columns.map((text) => make("th", { scope: "col" }, text))));
+  const table = make("table", { class: "matrix" }, head, make("tbody", {}, ...lines));
+  const size = `${values.length} × ${width}`;
+  const label = `${name}, ${size}${isCut ? `, first ${shown} channels` : ""}`;
+  const scroll = make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": label }, table);
+  return make("figure", {}, make("figcaption", {}, make("b", {}, name), ` ${size}`), scroll);
+}
+
+function makeCell(value, largest, attributes) {
+  if (value === null) return make("td", { ...attributes, class: `masked ${attributes.class ?? ""}` }, "−∞");
+  const sign = value < 0 ? "minus" : "plus";
+  return make("td", { ...attributes, class: `${sign} ${attributes.class ?? ""}`, "--share": Math.abs(value) / largest }, decimal(value));
+}
+
+/** A sign between matrices. */
+export function sign(text) {
+  return make("span", { class: "sign" }, text);
+}

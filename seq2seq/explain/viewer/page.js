@@ -1,0 +1,12 @@
+// Fills the page that `seq2seq attend` writes with the data embedded in it.
+
+import { showAttention } from "./attention.js";
+import { showSteps } from "./steps.js";
+
+const { explanation, walks, beams } = JSON.parse(document.getElementById("data").textContent);
+document.querySelector("h1").textContent = explanation.source;
+document.querySelector(".translation").textContent = explanation.target;
+showAttention(document.getElementById("attention"), explanation);
+const hasSteps = walks.length > 0 || (beams.steps ?? []).length > 0;
+if (hasSteps) showSteps(document.getElementById("steps"), walks, beams);
+else document.getElementById("steps-section").remove();

@@ -1,0 +1,91 @@
+// Reads an explanation: names, weights and statistics of what is to be shown. Draws nothing.
+
+/** The three attentions. asks and gives name the sentences whose words are rows and columns. */
+export const PARTS = [
+  {
+    key: "encoder",
+    title: "Encoder self-attention",
+    asks: "source",
+    gives: "source",
+    plain: "Every source word looks at all source words, itself included.",
+  },
+  {
+    key: "decoder",
+    title: "Masked decoder self-attention",
+    asks: "target_in",
+    gives: "target_in",
+    plain: "Each word of the translation looks back: at itself and what stands before it, never ahead.",
+  },
+  {
+    key: "cross",
+    title: "Cross-attention",
+    asks: "target_out",
+    gives: "source",
+    plain: "Before a word is written, the decoder looks at the source.",
+  },
+];
+
+/** The parts that this model has. */
+export function partsOf(explanation) {
+  return PARTS.filter((part) => explanation.attention[part.key].length > 0);
+}
+
+/** Names of rows and columns. `target` is what is shown: the start mark, then all that was written. */
+export function namesOf(explanation, unit) {
+  const { pieces, words } = explanation;
+  const start = pieces.target_in[0];
+  const [source, written] =
+    unit === "words"
+      ? [words.source.map((word) => word.text), words.target.map((word) => word.text)]
+      : [pieces.source, pieces.target_out];
+  return { source, target_out: written, target_in: [start, ...written.slice(0, -1)], target: [start, ...written] };
+}
+
+/** Weights of one head, or of the mean of the heads (head null): rows ask, columns give; null without that layer. */
+export function weightsOf(explanation, part, layer, head, unit) {
+  const heads = (unit === "words" ? explanation.by_word : explanation.attention)[part.key][layer];
+  if (heads === undefined) return null;
+  if (head !== null) return heads[head];
+  return heads[0].map((row, i) => row.map((_, j) => mean(heads.map((one) => one[i][j]))));
+}
+
+/** Statistics of one head, or their mean over the heads (head null). */
+export function statisticsOf(explanation, part, layer, head) {
+  const heads = explanation.heads[part.key][layer];
+  if (head !== null) return heads[head];
+  const names = ["entropy", "distance", "diagonal"];
+  return Object.fromEntries(names.map((name) => [name, mean(heads.map((one) => one[name]))]));
+}
+
+/** Most layers of any part, and most heads. */
+export function sizeOf(explanation) {
+  const stacks = partsOf(explanation).map((part) => explanation.attention[part.key]);
+  return { layers: Math.max(...stacks.map((stack) => stack.length)), heads: Math.max(...stacks.map((stack) => stack[0].length)) };
+}
+
+/**
+ * What one chosen word has to do with the others, by part.
+ *
+ * chosen = {side, index}: a source word, or place `index` of the shown target (0 is the start mark, which is never
+ * chosen). A target word stands for the moment before it was written, when the decoder had read the one before it.
+ * Each link = {part, side, from, to, weight, isSeen}; isSeen: the other word looks at the chosen one.
+ */
+export function linksOf(weights, chosen) {
+  const links = [];
+  const add = (part, side, row, toShown, isSeen = false) =>
+    row.forEach((weight, index) => links.push({ part, side, from: chosen.index, to: toShown(index), weight, isSeen }));
+  if (chosen.side === "source") {
+    if (weights.encoder) add("encoder", "source", weights.encoder[chosen.index], (j) => j);
+    const column = weights.cross?.map((row) => row[chosen.index]);
+    if (column) add("cross", "target", column, (i) => i + 1, true);
+    return links;
+  }
+  const row = chosen.index - 1;
+  if (weights.decoder) add("decoder", "target", weights.decoder[row].slice(0, row + 1), (j) => j);
+  if (weights.cross) add("cross", "source", weights.cross[row], (j) => j);
+  return links;
+}
+
+function mean(values) {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
+}

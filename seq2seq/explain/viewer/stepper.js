@@ -1,0 +1,57 @@
+// Goes through numbered steps: by the buttons, by the list of steps, by the arrow keys.
+
+import { make } from "./dom.js";
+
+let steppers = 0; // ids of tabs must not meet
+
+/** A stepper; show(index) gives the nodes of a step. `refresh` shows the present step anew, `go` another one. */
+export function makeStepper({ label, names, show }) {
+  const id = `stepper-${(steppers += 1)}`;
+  const stepper = { index: -1, show, names };
+  stepper.tabs = names.map((name, index) =>
+    make(
+      "button",
+      { type: "button", role: "tab", class: "tab", id: `${id}-${index}`, "aria-controls": id, click: () => go(stepper, index) },
+      ...(name === String(index + 1) ? [name] : [make("span", { class: "number" }, String(index + 1)), make("span", {}, name)]),
+    ),
+  );
+  const list = make("div", { class: "tabs", role: "tablist", "aria-label": label }, ...stepper.tabs);
+  stepper.panel = make("div", { class: "step", role: "tabpanel", id });
+  stepper.back = make("button", { type: "button", class: "button back", click: () => go(stepper, stepper.index - 1) }, "← Previous");
+  stepper.next = make("button", { type: "button", class: "button next", click: () => go(stepper, stepper.index + 1) }, "Next →");
+  stepper.place = make("span", { class: "place" });
+  const buttons = make("div", { class: "buttons" }, stepper.back, stepper.place, stepper.next);
+  const element = make("div", { class: "stepper", keydown: (event) => press(stepper, event) }, make("div", { class: "bar" }, list, buttons), stepper.panel);
+  go(stepper, 0);
+  return { element, refresh: () => stepper.panel.replaceChildren(...show(stepper.index)), go: (index) => go(stepper, index) };
+}
+
+function go(stepper, wanted) {
+  const { tabs, panel, back, next } = stepper;
+  const last = tabs.length - 1;
+  const index = Math.max(0, Math.min(last, wanted));
+  if (index === stepper.index) return;
+  const focused = document.activeElement;
+  stepper.index = index;
+  tabs.forEach((tab, i) => {
+    tab.setAttribute("aria-selected", String(i === index));
+    tab.tabIndex = i === index ? 0 : -1;
+  });
+  panel.setAttribute("aria-labelledby", tabs[index].id);
+  panel.replaceChildren(...stepper.show(index));
+  stepper.place.textContent = `${index + 1} of ${tabs.length}`;
+  back.disabled = index === 0;
+  next.disabled = index === last;
+  if (tabs.includes(focused)) tabs[index].focus();
+  else if (focused === back && index === 0) next.focus(); // a disabled button would lose the keyboard
+  else if (focused === next && index === last) back.focus();
+}
+
+function press(stepper, event) {
+  if (event.target.closest("select, input, .scroll") || event.altKey || event.ctrlKey || event.metaKey) return;
+  const { index, tabs } = stepper;
+  const wanted = { ArrowLeft: index - 1, ArrowRight: index + 1, Home: 0, End: tabs.length - 1 }[event.key];
+  if (wanted === undefined) return;
+  event.preventDefault();
+  go(stepper, wanted);
+}

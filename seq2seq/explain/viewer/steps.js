@@ -1,0 +1,64 @@
+// One attention step by step with the model's own numbers, and the search that makes words of them.
+
+import { makeBeams } from "./beams.js";
+import { make, picker } from "./dom.js";
+import { PARTS } from "./reading.js";
+import { makeStepper } from "./stepper.js";
+import { STEPS } from "./mechanism.js";
+
+/** Show walks (attentions to choose from) and the beams of a search in an element; either may be empty. */
+export function showSteps(element, walks, beams) {
+  element.classList.add("viewer");
+  const hasBeams = (beams?.steps ?? []).length > 0;
+  element.replaceChildren(...(walks.length ? [makeWalks(walks)] : []), ...(hasBeams ? [makeBeams(beams)] : []));
+}
+
+function makeWalks(walks) {
+  const view = { walk: walks[0], row: 0, column: 0 };
+  const controls = make("div", { class: "controls" });
+  const show = (index) => showStep(STEPS[index], view, follow);
+  const stepper = makeStepper({ label: "Steps of attention", names: STEPS.map((step) => step.name), show });
+  function follow(row, column) {
+    view.row = row;
+    view.column = column ?? strongest(view.walk.weights[row]);
+    setControls();
+    stepper.refresh();
+  }
+  function setControls() {
+    const { walk, row, column } = view;
+    const name = (text, i) => [String(i), text];
+    const which = walks.map((one, i) => [String(i), nameOf(one)]);
+    const open = (value) => {
+      view.walk = walks[Number(value)];
+      begin();
+    };
+    controls.replaceChildren(
+      picker("Attention", which, String(walks.indexOf(walk)), open),
+      picker("Follow the query of", walk.rows.map(name), String(row), (value) => follow(Number(value), null)),
+      picker("and the key of", walk.columns.map(name), String(column), (value) => follow(row, Number(value))),
+    );
+  }
+  const begin = () => follow(Math.floor(view.walk.rows.length / 2), null);
+  begin();
+  return make("section", { class: "walk", "aria-label": "One attention, step by step" }, controls, stepper.element);
+}
+
+function nameOf(walk) {
+  const title = PARTS.find((part) => part.key === walk.part).title;
+  return `${title}, layer ${walk.layer + 1}, head ${walk.head + 1}`;
+}
+
+function strongest(weights) {
+  return weights.indexOf(Math.max(...weights));
+}
+
+function showStep(step, view, follow) {
+  const { formula, plain, figures, numbers } = step.show(view.walk, { row: view.row, column: view.column }, follow);
+  const worked = numbers ? [make("p", { class: "worked" }, ...numbers)] : [];
+  return [
+    make("h3", {}, step.title),
+    make("div", { class: "told" }, make("p", {}, plain), make("div", { class: "formula" }, formula)),
+    make("div", { class: "figures" }, ...figures),
+    ...worked,
+  ];
+}

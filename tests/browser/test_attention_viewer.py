@@ -1,0 +1,233 @@
+"""The attention viewer in a real browser, from a file, without network."""
+
+import re
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+from tests.browser import made_up
+
+EXPLANATION = made_up.explanation()
+HOSTILE = "<img src=x onerror=alert(1)></script>"
+
+
+@pytest.fixture
+def watched(opened):
+    return opened(EXPLANATION, [made_up.walk("decoder")], made_up.beams())
+
+
+def shares(page: Any, side: str) -> list[float]:
+    """The weights that the words of a side bear, to four places, as they are drawn with."""
+    words = page.get_by_role("toolbar", name=side).locator(".word")
+    return words.evaluate_all("words => words.map((word) => Number(word.style.getPropertyValue('--share')))")
+
+
+def written(page: Any, side: str) -> list[str]:
+    return page.get_by_role("toolbar", name=side).locator(".share").all_text_contents()
+
+
+def as_shown(weight: float) -> str:
+    """.83, 1 or nothing."""
+    text = f"{weight:.2f}"
+    return {"0.00": "", "1.00": "1"}.get(text, text[1:])
+
+
+def mean(heads: list) -> list[list[float]]:
+    return [[sum(cell) / len(heads) for cell in zip(*rows, strict=True)] for rows in zip(*heads, strict=True)]
+
+
+def word(page: Any, side: str, text: str) -> Any:
+    return page.get_by_role("toolbar", name=side).get_by_role("button", name=re.compile(f"^{re.escape(text)}"))
+
+
+def test_the_file_opens_without_network_and_without_a_fault(watched) -> None:
+    assert watched.page.locator("h1").text_content() == EXPLANATION["source"]
+    assert watched.page.get_by_role("heading", level=3).all_text_contents()[:3] == [
+        "Encoder self-attention",
+        "Masked decoder self-attention",
+        "Cross-attention",
+    ]
+    assert watched.faults == []
+    assert [url for url in watched.requests if not url.startswith("file:")] == []
+    assert len(watched.requests) == 1
+
+
+def test_hovering_a_target_word_shows_what_it_looked_at(watched) -> None:
+    page = watched.page
+    word(page, "Translation", "bebió").hover()
+    row = 3  # of the words; the decoder has then read the word before
+    cross = mean(EXPLANATION["by_word"]["cross"][1])[row]
+    back = mean(EXPLANATION["by_word"]["decoder"][1])[row]
+    assert shares(page, "Source sentence") == pytest.approx(cross)
+    assert shares(page, "Translation") == pytest.approx([*back[: row + 1], *[0] * 3])
+    assert written(page, "Source sentence") == [as_shown(weight) for weight in cross]
+    told = page.get_by_role("status").text_content()
+    assert told.startswith("To write bebió the decoder, having read negro, looked back at ")
+    best = max(range(len(cross)), key=cross.__getitem__)
+    assert f"In the source it looked at {list(made_up.WORDS['source'])[best]} {as_shown(cross[best])}" in told
+    assert page.locator(".heatmap tr.chosen th").all_text_contents() == ["negro", "bebió"]
+
+
+def test_hovering_a_source_word_shows_both_directions(watched) -> None:
+    page = watched.page
+    word(page, "Source sentence", "cat").hover()
+    assert shares(page, "Source sentence") == pytest.approx(mean(EXPLANATION["by_word"]["encoder"][1])[2])
+    seen = [row[2] for row in mean(EXPLANATION["by_word"]["cross"][1])]
+    assert shares(page, "Translation") == pytest.approx([0, *seen])
+    assert page.locator("path.seen").count() == sum(weight >= 0.02 for weight in seen)
+
+
+def test_another_layer_and_head_are_shown_when_picked(watched) -> None:
+    page = watched.page
+    page.get_by_label("Layer").select_option(label="1")
+    page.get_by_label("Head", exact=True).select_option(label="2")
+    word(page, "Translation", "gato").click()
+    assert shares(page, "Source sentence") == EXPLANATION["by_word"]["cross"][0][1][1]
+    cells = page.get_by_role("group", name="Cross-attention, table of weights").locator("tbody tr").nth(1).locator("td")
+    assert cells.all_text_contents() == [as_shown(weight) for weight in EXPLANATION["by_word"]["cross"][0][1][1]]
+    statistics = EXPLANATION["heads"]["cross"][0][1]
+    told = page.locator(".panel").nth(2).locator("dd").all_text_contents()
+    assert told == [
+        f"{statistics['entropy']:.2f} nats",
+        f"{statistics['distance']:.1f} pieces",
+        f"{round(100 * statistics['diagonal'])} %",
+    ]
+    page.get_by_label("Head", exact=True).select_option(label="3")
+    assert shares(page, "Source sentence") == EXPLANATION["by_word"]["cross"][0][2][1]
+
+
+def test_pieces_instead_of_words(watched) -> None:
+    page = watched.page
+    page.locator(".choices").get_by_text("pieces").click()
+    page.get_by_label("Head", exact=True).select_option(label="1")
+    word(page, "Translation", "bió").click()
+    assert shares(page, "Source sentence") == EXPLANATION["attention"]["cross"][1][0][4]
+    texts = page.get_by_role("toolbar", name="Source sentence").locator(".text").all_text_contents()
+    assert texts == EXPLANATION["pieces"]["source"]
+
+
+def test_all_heads_side_by_side_and_from_there_to_one(watched) -> None:
+    page = watched.page
+    page.get_by_label("Head", exact=True).select_option(label="side by side")
+    assert page.locator(".tile").count() == 9
+    page.get_by_role("button", name=re.compile("^Head 3")).first.click()
+    assert page.get_by_label("Head", exact=True).input_value() == "2"
+    assert page.locator("table.heatmap").count() == 3
+
+
+def test_arrow_keys_go_along_a_sentence_and_across(watched) -> None:
+    page = watched.page
+
+    def here() -> str:
+        return page.evaluate("document.activeElement.querySelector('.text').textContent")
+
+    word(page, "Translation", "gato").focus()
+    for key, text in [("ArrowRight", "negro"), ("End", "</s>"), ("Home", "El"), ("ArrowLeft", "El")]:
+        page.keyboard.press(key)
+        assert here() == text
+    page.keyboard.press("ArrowUp")
+    assert page.get_by_role("toolbar", name="Source sentence").locator(":focus").count() == 1
+    assert page.get_by_role("status").text_content().startswith(here())
+    page.keyboard.press("ArrowDown")
+    assert page.get_by_role("toolbar", name="Translation").locator(":focus").count() == 1
+
+
+def test_what_is_hovered_is_shown_for_as_long_only(watched) -> None:
+    page = watched.page
+    word(page, "Translation", "El").click()
+    word(page, "Translation", "negro").hover()
+    assert page.get_by_role("status").text_content().startswith("To write negro")
+    page.mouse.move(5, 5)
+    assert page.get_by_role("status").text_content().startswith("To write El")
+
+
+def test_markup_in_a_sentence_is_shown_as_text(opened) -> None:
+    explanation = made_up.explanation(source=HOSTILE, target=HOSTILE)
+    explanation["words"]["source"][0]["text"] = explanation["words"]["target"][0]["text"] = HOSTILE
+    explanation["pieces"] = {side: [HOSTILE, *pieces[1:]] for side, pieces in explanation["pieces"].items()}
+    walk = made_up.walk("encoder")
+    walk["rows"] = walk["columns"] = [HOSTILE, *walk["rows"][1:]]
+    beams = made_up.beams()
+    beams["result"][0]["text"] = beams["steps"][0]["candidates"][0]["text"] = HOSTILE
+    watched = opened(explanation, [walk], beams)
+    page = watched.page
+    assert page.locator("h1").text_content() == HOSTILE
+    assert page.locator("button.word .text").first.text_content() == HOSTILE
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+    assert page.get_by_role("cell", name=HOSTILE, exact=True).count() == 1
+    assert page.locator("img").count() == 0
+    assert watched.faults == []
+
+
+@pytest.mark.parametrize("unit", ["words", "pieces"])
+def test_a_phone_shows_columns_and_never_scrolls_sideways(opened, unit: str) -> None:
+    explanation = made_up.explanation()
+    explanation["words"]["source"][1]["text"] = "Donaudampfschifffahrtsgesellschaftskapitän"
+    page = opened(explanation, [made_up.walk("cross")], made_up.beams(), width=390).page
+    page.locator(".choices").get_by_text(unit).click()
+    assert page.locator(".diagram").get_attribute("data-flow") == "columns"
+    page.locator("button.word").nth(4).tap()
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_a_model_without_self_attention_shows_its_cross_attention(opened) -> None:
+    explanation: Any = made_up.explanation() | {"architecture": "recurrent"}
+    for table in ("attention", "by_word", "heads"):
+        explanation[table] = {"encoder": [], "decoder": [], "cross": [explanation[table]["cross"][0][:1]]}
+    watched = opened(explanation, [], {})
+    page = watched.page
+    assert page.locator("h3").all_text_contents() == ["Cross-attention"]
+    word(page, "Translation", "gato").click()
+    assert page.get_by_role("status").text_content().startswith("To write gato the decoder, having read El, looked at ")
+    assert shares(page, "Source sentence") == explanation["by_word"]["cross"][0][0][1]
+    word(page, "Source sentence", "cat").click()
+    assert page.get_by_role("status").text_content().startswith("cat is looked at by ")
+    assert page.locator("#steps").count() == 0
+    assert watched.faults == []
+
+
+def test_a_stack_with_fewer_layers_says_so(opened) -> None:
+    explanation = made_up.explanation()
+    for table in ("attention", "by_word", "heads"):
+        explanation[table]["encoder"] = explanation[table]["encoder"][:1]
+    watched = opened(explanation, [], {})
+    assert watched.page.locator(".none").all_text_contents() == ["It has no layer 2: 1 in all."]
+    word(watched.page, "Source sentence", "cat").click()
+    assert watched.faults == []
+
+
+def test_served_as_modules_it_keeps_what_was_picked(chromium) -> None:
+    """As a server's page uses it, which shows one explanation after another in one element."""
+    page = chromium.new_page()
+    page.route("http://viewer.test/*", serve)
+    page.goto("http://viewer.test/")
+    show = """async (explanation) => {
+      const { showAttention } = await import("/attention.js");
+      showAttention(document.getElementById("place"), explanation);
+    }"""
+    page.evaluate(show, EXPLANATION)
+    page.get_by_label("Layer").select_option(label="1")
+    page.get_by_label("Head", exact=True).select_option(label="2")
+    page.evaluate(show, made_up.explanation(source="Other"))
+    assert page.get_by_label("Layer").input_value() == "0"
+    assert page.get_by_label("Head", exact=True).input_value() == "1"
+    smaller = made_up.explanation()
+    for table in ("attention", "by_word", "heads"):
+        smaller[table] = {part: [stack[0][:1]] for part, stack in smaller[table].items()}
+    page.evaluate(show, smaller)
+    assert page.get_by_label("Head", exact=True).input_value() == "mean"
+    assert page.locator("table.heatmap").count() == 3
+    page.close()
+
+
+def serve(route: Any) -> None:
+    name = route.request.url.rsplit("/", 1)[1]
+    if not name:
+        route.fulfill(body="<div id=place></div>", content_type="text/html")
+    else:
+        body = (files("seq2seq.explain") / "viewer" / name).read_text(encoding="utf-8")
+        route.fulfill(body=body, content_type="text/javascript")

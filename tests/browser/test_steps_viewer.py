@@ -1,0 +1,182 @@
+"""The step-by-step view in a real browser: its numbers are the model's, and it goes by keyboard."""
+
+import math
+import re
+from itertools import chain
+from typing import Any
+
+import pytest
+
+from tests.browser import made_up
+
+PARTS = ("encoder", "decoder", "cross")
+WALKS = {part: made_up.walk(part) for part in PARTS}
+STEPS = ["Embed", "Q, K, V", "QKᵀ", "÷ √c", "Mask", "Softmax", "× V", "Join"]
+
+
+@pytest.fixture
+def watched(opened):
+    return opened(made_up.explanation(), list(WALKS.values()), made_up.beams())
+
+
+def number(text: str) -> float:
+    return float(text.replace("−", "-").strip("()"))
+
+
+def table(page: Any, name: str) -> list[list[str]]:
+    """The cells of the matrix of that name."""
+    rows = page.get_by_role("group", name=re.compile(f"^{re.escape(name)}, ")).locator("tbody tr")
+    return [row.locator("td").all_text_contents() for row in rows.all()]
+
+
+def same(cells: list[list[str]], values: list, cut: int | None = None) -> bool:
+    """Whether cells are the values to two places, cut and an ellipsis after them if that is given."""
+    if cut is not None and not all(row.pop() == "…" for row in cells):
+        return False
+    pairs = zip(chain.from_iterable(cells), (value for row in values for value in row[:cut]), strict=True)
+    return all(text == "−∞" if value is None else abs(number(text) - value) < 0.0051 for text, value in pairs)
+
+
+def follow(page: Any, part: str, row: int, column: int) -> dict:
+    page.get_by_label("Attention", exact=True).select_option(index=PARTS.index(part))
+    page.get_by_label("Follow the query of").select_option(index=row)
+    page.get_by_label("and the key of").select_option(index=column)
+    return WALKS[part]
+
+
+def close(one: float, other: float) -> bool:
+    return math.isclose(one, other, abs_tol=0.03)
+
+
+def test_all_steps_by_keyboard_and_back(watched) -> None:
+    page = watched.page
+    tabs = page.get_by_role("tablist", name="Steps of attention").get_by_role("tab")
+    tabs.first.focus()
+    titles = []
+    for name in STEPS:
+        chosen = page.locator(".walk [aria-selected=true]")
+        assert chosen.locator("span").nth(1).text_content() == name
+        assert chosen.evaluate("tab => tab === document.activeElement")
+        assert page.locator(".walk math").count() >= 1
+        titles.append(page.locator(".walk .step h3").text_content())
+        page.keyboard.press("ArrowRight")
+    assert len(set(titles)) == len(STEPS)
+    assert page.locator(".walk .place").text_content() == "8 of 8"
+    page.keyboard.press("ArrowLeft")
+    assert page.locator(".walk .place").text_content() == "7 of 8"
+    page.keyboard.press("Home")
+    assert page.locator(".walk .place").text_content() == "1 of 8"
+    assert watched.faults == []
+
+
+def test_the_buttons_keep_the_keyboard_at_the_ends(watched) -> None:
+    page = watched.page
+    page.locator(".walk .next").focus()
+    for _ in STEPS[1:]:
+        page.keyboard.press("Enter")
+    assert page.locator(".walk .place").text_content() == "8 of 8"
+    assert page.locator(".walk .next").is_disabled()
+    assert page.locator(".walk .back").evaluate("button => button === document.activeElement")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_matrices_are_the_walks_own(watched, part: str) -> None:
+    page = watched.page
+    walk = follow(page, part, 3, 1)
+    wanted = [
+        {"E": "embedding", "P": "position", "X": "input"},
+        {"Q": "queries", "K": "keys", "V": "values"},
+        {"S": "scores"},
+        {},
+        {"S′, masked": "scaled"},
+        {"A": "weights"},
+        {"A": "weights", "V": "values", "Z": "mixture"},
+        {"Z, all heads": "joined", "O": "output"},
+    ]
+    for step, names in enumerate(wanted):
+        page.get_by_role("tablist", name="Steps of attention").get_by_role("tab").nth(step).click()
+        for name, key in names.items():
+            values = walk[key]
+            is_wide = key in ("embedding", "position", "input", "joined", "output")
+            assert same(table(page, name), values, 5 if is_wide else None), name
+
+
+@pytest.mark.parametrize(("part", "row", "column"), [("encoder", 2, 5), ("decoder", 4, 1), ("cross", 3, 6)])
+def test_the_numbers_worked_out_come_out(watched, part: str, row: int, column: int) -> None:
+    page = watched.page
+    walk = follow(page, part, row, column)
+
+    def worked(step: int) -> str:
+        page.get_by_role("tablist", name="Steps of attention").get_by_role("tab").nth(step).click()
+        return page.locator(".walk .worked").text_content()
+
+    embedded, placed, total = map(number, re.findall(r": (\S+) \+ (\S+) = (\S+)$", worked(0))[0])
+    assert close(embedded + placed, total)
+    terms = re.findall(r"(\(?[−\d.]+\)?) × (\(?[−\d.]+\)?)", worked(2))
+    assert [(number(q), number(k)) for q, k in terms] == [
+        (pytest.approx(q, abs=0.0051), pytest.approx(k, abs=0.0051))
+        for q, k in zip(walk["queries"][row][:3], walk["keys"][column][:3], strict=True)
+    ]
+    product = sum(q * k for q, k in zip(walk["queries"][row], walk["keys"][column], strict=True))
+    assert close(number(worked(2).split(" = ")[1]), product)
+    assert close(number(worked(3).split(" = ")[1]), product / math.sqrt(walk["channels"]))
+    assert f"may look at {sum(walk['mask'][row])} of {len(walk['columns'])} pieces" in worked(4)
+    power, whole = map(number, re.findall(r"= (\S+) / (\S+) =", worked(5))[0])
+    assert close(power / whole, walk["weights"][row][column])
+    assert close(number(worked(6).split(" = ")[1]), walk["mixture"][row][0])
+    first = walk["head"] * walk["channels"]
+    assert worked(7) == f"This head's numbers are channels {first + 1} to {first + walk['channels']}."
+
+
+def test_a_masked_key_gets_no_share(watched) -> None:
+    page = watched.page
+    follow(page, "decoder", 2, 6)
+    page.get_by_role("tablist", name="Steps of attention").get_by_role("tab").nth(5).click()
+    assert page.locator(".walk .worked").text_content() == "▁gato asks ▁leche: masked, so its share is 0"
+
+
+def test_a_click_on_a_cell_follows_it(watched) -> None:
+    page = watched.page
+    page.get_by_role("tablist", name="Steps of attention").get_by_role("tab").nth(2).click()
+    page.get_by_role("group", name=re.compile("^S, ")).locator("tbody tr").nth(5).locator("td").nth(2).click()
+    assert page.get_by_label("Follow the query of").input_value() == "5"
+    assert page.get_by_label("and the key of").input_value() == "2"
+    assert page.locator(".walk td.here").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"position": None, "input": WALKS["encoder"]["embedding"]}, "turning queries and keys"),
+        ({"layer": 1, "input": WALKS["encoder"]["output"]}, "Layer 2 sees what the layers below have made of it"),
+        ({"input": WALKS["encoder"]["output"]}, "Normalised, it is X."),
+        ({"embedding": None, "position": None}, "numbers"),
+    ],
+)
+def test_other_kinds_of_model(opened, change: dict, told: str) -> None:
+    watched = opened(made_up.explanation(), [WALKS["encoder"] | change], {})
+    assert told in watched.page.locator(".walk .told p").text_content()
+    for tab in watched.page.get_by_role("tab").all():
+        tab.click()
+    assert watched.faults == []
+
+
+def test_the_beams_grow_and_name_the_fate_of_every_candidate(watched) -> None:
+    page = watched.page
+    beams = made_up.beams()
+    tabs = page.get_by_role("tablist", name="Steps of the search").get_by_role("tab")
+    tabs.first.focus()
+    for index, step in enumerate(beams["steps"]):
+        columns = page.locator(".tree .column:not([hidden])")
+        assert columns.count() == index + 2  # the start is one
+        assert columns.last.locator(".piece").all_text_contents() == [one["piece"] for one in step["candidates"]]
+        rows = page.locator(".candidates tbody tr")
+        fates = [fate.split()[-1] for fate in rows.locator("td:last-child").all_text_contents()]
+        assert fates == [one["fate"] for one in step["candidates"]]
+        scores = rows.locator("td:nth-child(3)").all_text_contents()
+        assert [number(text) for text in scores] == [one["score"] for one in step["candidates"]]
+        page.keyboard.press("ArrowRight")
+    assert page.locator(".candidates td:first-child").all_text_contents() == ["El gato", "El"]
+    assert page.locator(".node.winner .piece").all_text_contents() == ["<s>", "▁El", "▁gato", "</s>"]
+    assert page.locator(".place").last.text_content() == "4 of 4"
+    assert watched.faults == []

@@ -1,0 +1,84 @@
+"""The page is one file that runs nothing but its own script, whatever the text in it."""
+
+import base64
+import hashlib
+import html
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from seq2seq.explain.page import write_page
+
+HOSTILE = "<img src=x onerror=alert(1)></script><!-- $title & \u2028 '\""
+
+
+class Reader(HTMLParser):
+    """Collects elements and the text of those that matter."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict]] = []
+        self.texts: dict[str, str] = {}
+        self.inside = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        self.inside = dict(attrs).get("id") or dict(attrs).get("type") or tag
+
+    def handle_endtag(self, tag):
+        self.inside = ""
+
+    def handle_data(self, data):
+        self.texts[self.inside] = self.texts.get(self.inside, "") + data
+
+
+@pytest.fixture
+def page() -> Reader:
+    return Reader(write_page({"source": HOSTILE, "target": HOSTILE}, [], {"steps": []}))
+
+
+def test_hostile_text_makes_no_element_and_comes_out_as_it_went_in(page: Reader) -> None:
+    tags = [tag for tag, _ in page.elements]
+    assert "img" not in tags
+    assert tags.count("script") == 2
+    assert page.texts["title"] == f"Attention: {HOSTILE}"
+    data = json.loads(page.texts["data"])
+    assert data == {"explanation": {"source": HOSTILE, "target": HOSTILE}, "walks": [], "beams": {"steps": []}}
+
+
+def test_the_policy_allows_its_own_script_and_styles_only(page: Reader) -> None:
+    policy = next(attributes["content"] for _, attributes in page.elements if "http-equiv" in attributes)
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+
+    def named(content: str) -> str:
+        return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+
+    assert rules["default-src"] == "'none'"
+    assert rules["script-src"] == named(page.texts["module"])
+    assert rules["style-src"] == named(page.texts["style"])
+    assert rules["base-uri"] == rules["form-action"] == "'none'"
+
+
+def test_nothing_is_fetched_and_no_text_becomes_html(page: Reader) -> None:
+    assert not [name for _, attributes in page.elements for name in attributes if name in ("src", "href", "style")]
+    code = page.texts["module"] + page.texts["style"]
+    assert not re.findall(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|fetch\(|@import|url\(", code
+    )
+    assert set(re.findall(r"https?://[\w./]+", code)) == {
+        "http://www.w3.org/2000/svg",  # names, not addresses
+        "http://www.w3.org/1998/Math/MathML",
+    }
+
+
+def test_no_number_that_json_does_not_know() -> None:
+    with pytest.raises(ValueError, match="Out of range float"):
+        write_page({"source": "", "log_probs": [float("nan")]}, [], {})
+
+
+def test_the_title_is_escaped_once() -> None:
+    assert f"<title>Attention: {html.escape('Q & A')}</title>" in write_page({"source": "Q & A"}, [], {})
