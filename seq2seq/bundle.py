@@ -66,6 +66,8 @@ def save_bundle(folder: Path, bundle: Bundle, card: str) -> None:
     }
     with replaced_folder(folder) as draft:
         weights = {name: tensor.detach().to("cpu").contiguous() for name, tensor in bundle.model.state_dict().items()}
+        owners = {tensor.data_ptr(): name for name, tensor in weights.items()}  # a file holds no weight under two names
+        weights = {name: x if owners[x.data_ptr()] == name else x.clone() for name, x in weights.items()}
         save_file(weights, draft / WEIGHTS, metadata={"format": "pt"})
         (draft / CONFIG).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         (draft / TOKENIZER).write_bytes(bundle.tokenizer.model_bytes)

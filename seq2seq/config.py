@@ -73,6 +73,10 @@ class Config:
             self.trainer.strategy != "fsdp" or self.training.lora_rank == 0,
             "trainer.strategy=fsdp trains whole weights: use trainer.strategy=ddp with training.lora_rank",
         )
+        require(
+            self.training.lora_rank == 0 or self.model.relevance != "shared",
+            "training.lora_rank adapts queries and keys apart, which model.relevance=shared has as one: leave one out",
+        )
         for key in ("name", "experiment_name"):  # they become folders under runs/
             value = getattr(self, key)
             require(

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from seq2seq.bundle import CONFIG, TOKENIZER, WEIGHTS, load_bundle
 from seq2seq.errors import UserError
 from seq2seq.export.folder import SETTINGS, new_folder, write_card
-from seq2seq.export.networks import require_transformer
+from seq2seq.export.networks import require_transformer, require_whole
 from seq2seq.model.attention import MultiHeadAttention
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.layers import DecoderLayer, EncoderLayer, FeedForward, GatedFeedForward
@@ -92,6 +92,7 @@ def to_spec(network: EncoderDecoder, pieces: Sequence[str]) -> TransformerSpec:
     """
     model = require_transformer(network)
     config = model.config
+    require_whole(config)
     options: dict[str, Any] = {
         "num_heads": config.num_heads,
         "pre_norm": config.norm_position == "pre",

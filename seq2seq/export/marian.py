@@ -13,7 +13,7 @@ from torch import Tensor
 
 from seq2seq.config import ModelConfig
 from seq2seq.errors import UserError
-from seq2seq.export.networks import require_transformer
+from seq2seq.export.networks import require_transformer, require_whole
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
 from seq2seq.text.vocab import BOS, EOS, PAD
@@ -81,6 +81,7 @@ def marian_config(config: ModelConfig, vocab_size: int, attention: str = "sdpa")
     Raises:
         UserError: the network is not of the published style, the only one that Marian has.
     """
+    require_whole(config)
     for key, value in PUBLISHED.items():
         found = getattr(config, key)
         if found != value:

@@ -67,14 +67,21 @@ class MultiHeadAttention(nn.Module):
     """Attends in h subspaces of c = d / h channels each (Vaswani et al. 2017, §3.2.2).
 
     `mix` uses `attend`; `weights` of the same queries and keys shows the mixture.
+
+    For ablations, `relevance` takes something away: "shared" has one projection for queries and keys, so that what a
+    finds in b, b finds in a; "uniform" has queries of zero, to which all keys are alike; "unscaled" has queries √c
+    times as long, which undoes the 1/√c.
     """
 
-    def __init__(self, d_model: int, num_heads: int, *, dropout: float = 0.0, bias: bool = True) -> None:
+    def __init__(
+        self, d_model: int, num_heads: int, *, dropout: float = 0.0, bias: bool = True, relevance: str = "query_key"
+    ) -> None:
         super().__init__()
         self.num_heads = num_heads
         self.dropout = dropout
+        self.stretch = {"uniform": 0.0, "unscaled": math.sqrt(d_model // num_heads)}.get(relevance, 1.0)  # of queries
         self.q_proj = nn.Linear(d_model, d_model, bias=bias)
-        self.k_proj = nn.Linear(d_model, d_model, bias=bias)
+        self.k_proj = self.q_proj if relevance == "shared" else nn.Linear(d_model, d_model, bias=bias)
         self.v_proj = nn.Linear(d_model, d_model, bias=bias)
         self.out_proj = nn.Linear(d_model, d_model, bias=bias)
         self.packed_qkv: nn.Module | None = None  # q_proj, k_proj and v_proj in one, for translation on the CPU
@@ -88,13 +95,14 @@ class MultiHeadAttention(nn.Module):
             queries, keys, values = self.queries(x), self._split(self.k_proj(x)), self._split(self.v_proj(x))
         else:
             queries, keys, values = self.packed_qkv(x).view(*x.shape[:2], 3, self.num_heads, -1).unbind(2)
+            queries = self._stretched(queries)
         if rotation is not None:
             queries, keys = rotate(queries, rotation), rotate(keys, rotation)
         return queries, keys, values
 
     def queries(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t h c"]:
         """What each position looks for."""
-        return self._split(self.q_proj(x))
+        return self._stretched(self._split(self.q_proj(x)))
 
     def keys_values(self, memory: Float[Tensor, "n s d"]) -> KeysValues:
         """What each position of the memory is found by, and what it gives."""
@@ -126,6 +134,9 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "n h t s"]:
         """How much each query takes of each position: what `mix` mixes by, computed in the open."""
         return attention_weights(queries.transpose(1, 2), memory.keys, mask)
+
+    def _stretched(self, queries: Float[Tensor, "n t h c"]) -> Float[Tensor, "n t h c"]:
+        return queries if self.stretch == 1 else queries * self.stretch
 
     def _split(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t h c"]:
         return x.unflatten(-1, (self.num_heads, -1))

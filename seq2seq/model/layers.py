@@ -185,7 +185,13 @@ def make_norm(config: ModelConfig) -> nn.Module:
 
 def make_attention(config: ModelConfig) -> MultiHeadAttention:
     """Multi-head attention of the configured size."""
-    return MultiHeadAttention(config.d_model, config.num_heads, dropout=config.attention_dropout, bias=config.bias)
+    return MultiHeadAttention(
+        config.d_model,
+        config.num_heads,
+        dropout=config.attention_dropout,
+        bias=config.bias,
+        relevance=config.relevance,
+    )
 
 
 def make_feed_forward(config: ModelConfig) -> nn.Module:

@@ -34,6 +34,17 @@ def own_past_mask(length: int, own: Bool[Tensor, "b w z"]) -> Bool[Tensor, "b 1 
     return torch.cat((own, apart.expand(sentences, -1, -1)), 2)[:, None]
 
 
+def whole_target_mask(real: Bool[Tensor, "b wt"], width: int) -> Bool[Tensor, "b 1 wt wt"]:
+    """Let every position of the w targets of a sentence attend to all of its own target, the future included.
+
+    real tells tokens from padding. For an ablation: it is what the causal mask is there against.
+    """
+    length = real.shape[1] // width
+    one = torch.ones(length, length, dtype=torch.bool, device=real.device)
+    apart = torch.kron(torch.eye(width, dtype=torch.bool, device=real.device), one)
+    return apart & real[:, None, None, :]
+
+
 def additive(mask: Bool[Tensor, "#b 1 #t s"], dtype: torch.dtype) -> Float[Tensor, "#b 1 #t s"]:
     """The same mask as what fused attention adds to its scores: made once, where many layers would each make it."""
     return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, -torch.inf)

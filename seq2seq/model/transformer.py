@@ -3,13 +3,13 @@
 import math
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from seq2seq.config import ModelConfig
 from seq2seq.model.encoder_decoder import PAD, EncoderDecoder
 from seq2seq.model.layers import DecoderLayer, Dropout, EncoderLayer, cast_for_products, make_norm
-from seq2seq.model.masks import additive, padding_mask
+from seq2seq.model.masks import additive, padding_mask, whole_target_mask
 from seq2seq.model.packed import PackedLinear, can_pack
 from seq2seq.model.positions import rotations, sinusoidal
 from seq2seq.model.state import DecoderState
@@ -58,7 +58,8 @@ class Transformer(EncoderDecoder):
             x = layer(x, mask, rotation)
         x = cast_for_products(self.encoder_norm(x))
         memory = tuple(layer.cross_attention.keys_values(x) for layer in self._decoder_layers())
-        return DecoderState.start(memory, mask)
+        sees_source = self.config.cross_attention == "source"
+        return DecoderState.start(memory, mask if sees_source else torch.zeros_like(mask))
 
     def hidden_states(
         self, tgt_in: Int[Tensor, "n t"], state: DecoderState
@@ -66,7 +67,7 @@ class Transformer(EncoderDecoder):
         """Advance the target by t tokens; the last layer's states, which `logits` turns into predictions."""
         state = state.for_rows(tgt_in.shape[0])
         x, rotation = self._embed(tgt_in, start=state.length)
-        mask, memory_mask = state.mask(tgt_in.shape[1]), state.memory_mask
+        mask, memory_mask = self._mask(tgt_in, state), state.memory_mask
         masks: list[Tensor | None] = [mask, memory_mask]
         if not torch.is_grad_enabled():
             masks = [one if one is None else additive(one, x.dtype) for one in masks]
@@ -103,12 +104,20 @@ class Transformer(EncoderDecoder):
     def _decoder_layers(self) -> list[DecoderLayer]:
         return [layer for layer in self.decoder_layers if isinstance(layer, DecoderLayer)]
 
+    def _mask(self, tgt_in: Int[Tensor, "n t"], state: DecoderState) -> Bool[Tensor, "#b 1 wt slots_and_wt"] | None:
+        """Which target positions may attend to which; with no causal mask, a whole target to all of itself."""
+        if self.config.decoder_mask == "causal" or state.length:
+            return state.mask(tgt_in.shape[1])
+        return whole_target_mask(state.places.spread(tgt_in != PAD), state.places.width)
+
     def _embed(
         self, ids: Int[Tensor, "n t"], start: int
     ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "2 t 1 c"] | None]:
-        """Scaled embeddings with positions added, or with the rotation that attention is to apply."""
+        """Scaled embeddings with positions added, or with the rotation that attention is to apply, or neither."""
         d_model, length = self.config.d_model, ids.shape[1]
         x = self.embedding(ids) * math.sqrt(d_model)
         if self.config.positions == "sinusoidal":
             return self.dropout(x + sinusoidal(start, length, d_model, ids.device).to(x.dtype)), None
+        if self.config.positions == "none":
+            return self.dropout(x), None
         return self.dropout(x), rotations(start, length, d_model // self.config.num_heads, ids.device)

@@ -23,8 +23,12 @@ class ModelConfig:
     norm: str = "layernorm"  # layernorm | rmsnorm
     norm_position: str = "post"  # post | pre
     activation: str = "relu"  # relu | swiglu
-    positions: str = "sinusoidal"  # sinusoidal | rotary
+    positions: str = "sinusoidal"  # sinusoidal | rotary | none
     bias: bool = True  # in linear layers
+    # What the ablation lab takes away (docs/lab.md); every model that is to translate has the defaults.
+    relevance: str = "query_key"  # query_key | shared (queries are keys) | uniform (no queries) | unscaled (no 1/√c)
+    decoder_mask: str = "causal"  # causal | none: in training every target position sees the later ones, too
+    cross_attention: str = "source"  # source | none: the decoder sees nothing of the source
 
     def __post_init__(self) -> None:
         require_choice("model.architecture", self.architecture, ("transformer",))
@@ -41,7 +45,17 @@ class ModelConfig:
         require_choice("model.norm", self.norm, ("layernorm", "rmsnorm"))
         require_choice("model.norm_position", self.norm_position, ("post", "pre"))
         require_choice("model.activation", self.activation, ("relu", "swiglu"))
-        require_choice("model.positions", self.positions, ("sinusoidal", "rotary"))
+        require_choice("model.positions", self.positions, ("sinusoidal", "rotary", "none"))
+        require_choice("model.relevance", self.relevance, ("query_key", "shared", "uniform", "unscaled"))
+        require_choice("model.decoder_mask", self.decoder_mask, ("causal", "none"))
+        require_choice("model.cross_attention", self.cross_attention, ("source", "none"))
         if self.positions == "rotary":
             channels = self.d_model // self.num_heads
             require(channels % 2 == 0, f"model.d_model/num_heads={channels} must be even for rotary positions")
+
+    def ablations(self) -> list[str]:
+        """What is taken away from the model, as `model.key=value`; other programs have no such models."""
+        keys = ("relevance", "decoder_mask", "cross_attention")
+        taken = [key for key in keys if getattr(self, key) != getattr(ModelConfig, key)]
+        taken += ["positions"] if self.positions == "none" else []
+        return [f"model.{key}={getattr(self, key)}" for key in taken]

@@ -19,6 +19,8 @@ def align_words(
 ) -> list[tuple[int, int]]:
     """For every target word, the source word that its pieces attend to most, as (source, target) from 0.
 
+    One whose pieces attend to nothing (a model without cross-attention) has none.
+
     Args:
         source: the source's pieces, without EOS.
         target: the translation's pieces, without EOS.
@@ -31,4 +33,4 @@ def align_words(
     for row, target_word in zip(attention, target_words, strict=False):
         for share, source_word in zip(row, source_words, strict=False):
             sums[target_word][source_word] += share
-    return [(max(range(len(row)), key=row.__getitem__), word) for word, row in enumerate(sums)]
+    return [(max(range(len(row)), key=row.__getitem__), word) for word, row in enumerate(sums) if any(row)]

@@ -1,5 +1,6 @@
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -161,3 +162,17 @@ def test_a_failing_rename_is_told_by_its_own_reason(
         save_bundle(folder, bundle, "# A card\n")
     assert [path.name for path in tmp_path.iterdir()] == ["model"] * there
     assert not there or (folder / "README.md").read_text() == "# The one before\n"
+
+
+@pytest.mark.parametrize(
+    "taken", [{"relevance": "shared"}, {"relevance": "uniform", "positions": "none"}, {"decoder_mask": "none"}]
+)
+def test_a_bundle_keeps_what_was_taken_away(bundle: Bundle, tmp_path: Path, taken: dict[str, str]) -> None:
+    config = replace(bundle.config.model, **taken)
+    model = Transformer(config, bundle.model.vocab_size).eval()
+    save_bundle(tmp_path / "model", replace(bundle, model=model, config=BundleConfig(config, SEARCH)), "")
+    loaded = load_bundle(tmp_path / "model")
+    assert loaded.config.model == config
+    src, tgt_in = torch.arange(4, 18).view(2, 7), torch.arange(4, 14).view(2, 5)
+    assert torch.equal(loaded.model(src, tgt_in), model(src, tgt_in))
+    assert sum(p.numel() for p in loaded.model.parameters()) == sum(p.numel() for p in model.parameters())

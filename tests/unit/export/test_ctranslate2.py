@@ -116,3 +116,20 @@ def test_a_cached_export_is_made_once_for_each_bundle_and_quantization(
     assert (
         cached_export(save_model(random_model(tokenizer.vocab_size, positions="rotary")), "float32", "unused") != first
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("positions", "none"),
+        ("decoder_mask", "none"),
+        ("cross_attention", "none"),
+        *(("relevance", value) for value in ("shared", "uniform", "unscaled")),
+    ],
+)
+def test_an_ablation_is_refused_by_name_and_leaves_nothing(random_model, save_model, tokenizer, tmp_path, key, value):
+    bundle = save_model(random_model(tokenizer.vocab_size, **{key: value}))
+    with pytest.raises(UserError, match=rf"^model\.{key}={value}: such an ablation cannot be exported") as caught:
+        export_ctranslate2(bundle, tmp_path / "export")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "export").exists()

@@ -46,6 +46,8 @@ def test_a_bias_on_the_logits_is_refused(random_model):
         ({"norm_position": "pre"}, "model.norm_position=pre: a Marian model can only have post"),
         ({"activation": "swiglu"}, "model.activation=swiglu: a Marian model can only have relu"),
         ({"positions": "rotary"}, "model.positions=rotary: a Marian model can only have sinusoidal"),
+        ({"positions": "none"}, "model.positions=none: such an ablation cannot be exported"),
+        ({"relevance": "unscaled"}, "model.relevance=unscaled: such an ablation cannot be exported"),
     ],
 )
 def test_a_style_that_marian_has_not_is_refused_by_name(random_model, style, message):

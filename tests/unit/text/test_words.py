@@ -17,3 +17,7 @@ def test_a_target_word_belongs_to_the_source_word_that_its_pieces_attend_to_most
     assert align_words(["▁The", "▁ca", "t"], ["▁El", "▁ga", "to"], attention) == [(0, 0), (1, 1)]
     assert align_words([], ["▁El"], [[1.0]]) == []
     assert align_words(["▁The"], [], [[1.0]]) == []
+
+
+def test_a_target_word_that_attends_to_nothing_is_aligned_with_nothing():
+    assert align_words(["▁The", "▁ball"], ["▁La", "▁bola"], [[0.0, 0.0], [0.2, 0.1]]) == [(0, 1)]

@@ -1,0 +1,220 @@
+"""What each ablation takes away is gone, and nothing else; all ways of computing still agree."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from seq2seq.config import Config, ModelConfig, TrainingConfig
+from seq2seq.errors import UserError
+from seq2seq.model.attention import MultiHeadAttention, attend, attention_weights
+from seq2seq.model.masks import whole_target_mask
+from seq2seq.model.packed import can_pack
+from seq2seq.model.transformer import Transformer
+from seq2seq.text.vocab import PAD
+
+V, N, T, S, D, H = 31, 2, 5, 7, 12, 3
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "no positions": {"positions": "none"},
+    "shared": {"relevance": "shared"},
+    "shared, modern": {
+        "relevance": "shared", "positions": "rotary", "norm": "rmsnorm", "norm_position": "pre", "bias": False
+    },
+    "uniform": {"relevance": "uniform"},
+    "unscaled": {"relevance": "unscaled"},
+    "no causal mask": {"decoder_mask": "none"},
+    "no cross-attention": {"cross_attention": "none"},
+}  # fmt: skip
+BLIND = "no cross-attention"
+
+
+def make(**changes: Any) -> Transformer:
+    """A model whose weights are so large that each of them matters."""
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {"d_model": D, "num_heads": H, "d_ff": 20, "num_encoder_layers": 2, "num_decoder_layers": 2}
+    model = Transformer(ModelConfig(**sizes | changes), V).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model
+
+
+@pytest.fixture(params=ABLATIONS)
+def model(request: pytest.FixtureRequest) -> Transformer:
+    return make(**ABLATIONS[request.param])
+
+
+def token_ids(rows: int, length: int) -> Tensor:
+    return torch.randint(4, V, (rows, length))
+
+
+def other_ids(ids: Tensor) -> Tensor:
+    return (ids - 4 + 1) % (V - 4) + 4
+
+
+def attention(relevance: str) -> MultiHeadAttention:
+    torch.manual_seed(0)
+    return MultiHeadAttention(D, H, relevance=relevance)
+
+
+def scores(attention: MultiHeadAttention, x: Tensor) -> Tensor:
+    queries, keys, _ = attention.queries_keys_values(x)
+    return queries.transpose(1, 2) @ keys.transpose(1, 2).transpose(-2, -1)
+
+
+def test_without_queries_every_permitted_position_weighs_the_same() -> None:
+    own, x = attention("uniform"), torch.randn(N, S, D)
+    queries, keys, _ = own.queries_keys_values(x)
+    mask = torch.rand(N, 1, S, S) > 0.5
+    mask[..., 0] = True
+    weights = attention_weights(queries.transpose(1, 2), keys.transpose(1, 2), mask)
+    assert_close(weights, (mask / mask.sum(-1, keepdim=True)).expand_as(weights))
+    values = own.keys_values(x).values
+    assert_close(own.mix(queries, own.keys_values(x)), values.mean(2, keepdim=True).expand_as(values).transpose(1, 2).flatten(2))  # fmt: skip # noqa: E501
+    assert not torch.allclose(scores(attention("query_key"), x), torch.zeros(()))
+
+
+def test_with_one_projection_relevance_is_mutual() -> None:
+    x = torch.randn(N, S, D)
+    mutual = scores(attention("shared"), x)
+    assert_close(mutual, mutual.transpose(-2, -1))
+    directed = scores(attention("query_key"), x)
+    assert not torch.allclose(directed, directed.transpose(-2, -1))
+
+
+def test_rotary_positions_leave_mutual_relevance_mutual() -> None:
+    model = make(relevance="shared", positions="rotary")
+    x, rotation = model._embed(token_ids(N, S), 0)
+    queries, keys, _ = model.encoder_layers[0].self_attention.queries_keys_values(x, rotation)  # type: ignore[operator]
+    found = torch.einsum("nthc,nshc->nhts", queries, keys)
+    assert_close(found, found.transpose(-2, -1))
+
+
+def test_unscaled_scores_are_as_they_come() -> None:
+    plain, unscaled, x = attention("query_key"), attention("unscaled"), torch.randn(N, S, D)
+    unscaled.load_state_dict(plain.state_dict())
+    queries, keys, _ = unscaled.queries_keys_values(x)
+    expected = scores(plain, x).softmax(-1)
+    assert_close(attention_weights(queries.transpose(1, 2), keys.transpose(1, 2), None), expected)
+    memory = unscaled.keys_values(x)
+    assert_close(attend(queries.transpose(1, 2), memory), expected @ memory.values)
+    assert not torch.allclose(expected, (scores(plain, x) / 2).softmax(-1))
+
+
+def test_one_projection_has_a_quarter_fewer_weights_and_the_others_as_many() -> None:
+    counts = {name: sum(p.numel() for p in attention(name).parameters()) for name in ("query_key", "shared")}
+    assert counts["shared"] * 4 == counts["query_key"] * 3
+    for name in ("uniform", "unscaled"):
+        assert sum(p.numel() for p in attention(name).parameters()) == counts["query_key"]
+
+
+def test_without_positions_the_encoder_is_permutation_equivariant() -> None:
+    src, order = token_ids(N, S), torch.randperm(S)
+    for positions, is_blind in (("none", True), ("sinusoidal", False), ("rotary", False)):
+        model = make(positions=positions)
+        one, other = (model.encode(ids).memory[-1].keys for ids in (src[:, order], src))
+        assert torch.allclose(one, other[:, :, order], atol=1e-5) == is_blind
+
+
+def test_without_causal_mask_training_sees_the_future_and_decoding_by_tokens_cannot() -> None:
+    model, src, tgt_in = make(decoder_mask="none"), token_ids(N, S), token_ids(N, T)
+    edited = tgt_in.clone()
+    edited[:, 3:] = other_ids(edited[:, 3:])
+    assert not torch.allclose(model(src, tgt_in)[:, 0], model(src, edited)[:, 0])
+    predictions = []
+    for target in (tgt_in, edited):
+        state, parts = model.encode(src), []
+        for token in target.split(1, dim=1):
+            logits, state = model.decode(token, state)
+            parts.append(logits)
+        predictions.append(torch.cat(parts, 1))
+    assert torch.equal(predictions[0][:, :3], predictions[1][:, :3])
+    assert not torch.allclose(predictions[0][:, 3:], predictions[1][:, 3:])
+    assert not torch.allclose(predictions[0], model.decode(tgt_in, model.encode(src))[0])
+
+
+def test_without_causal_mask_targets_see_neither_padding_nor_each_other() -> None:
+    model, src, tgt_in = make(decoder_mask="none"), token_ids(N, S), token_ids(2 * N, T)
+    tgt_in[1, 3:] = PAD
+    whole = model.decode(tgt_in, model.encode(src))[0]
+    alone = model.decode(tgt_in[1:2, :3], model.encode(src[:1]))[0]
+    assert_close(whole[1, :3], alone[0])
+    edited = tgt_in.clone()
+    edited[0] = other_ids(edited[0])
+    again = model.decode(edited, model.encode(src))[0]
+    assert_close(again[1:], whole[1:])
+    mask = whole_target_mask(torch.tensor([[True, True, True, False]]), 2)
+    assert mask[0, 0].int().tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0]]
+
+
+def test_without_cross_attention_no_source_changes_anything_and_nothing_aligns() -> None:
+    model, src, tgt_in = make(cross_attention="none"), token_ids(N, S), token_ids(N, T)
+    hidden = model(src, tgt_in)
+    assert torch.equal(hidden, model(other_ids(src), tgt_in))
+    hidden.square().sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+    with torch.no_grad():
+        _, state = model.decode(tgt_in, model.encode(src).watching())
+        assert state.attention is not None
+        assert not state.attention.any()
+
+
+def test_every_other_ablation_still_reads_the_source(model: Transformer) -> None:
+    src, tgt_in = token_ids(N, S), token_ids(N, T)
+    difference = (model(src, tgt_in) - model(other_ids(src), tgt_in)).abs().amax(-1)
+    assert (difference > 1e-5).all() == (model.config.cross_attention == "source")
+
+
+@pytest.mark.parametrize("steps", [[1, 1, 1, 1, 1], [1, 4]])
+def test_token_by_token_equals_all_at_once_where_there_is_a_causal_mask(model: Transformer, steps: list[int]) -> None:
+    if model.config.decoder_mask == "none":
+        pytest.skip("what is known at once decides there")
+    src, tgt_in = token_ids(N, S), token_ids(N, T)
+    src[1, 5:] = PAD
+    for has_gradients in (True, False):  # in the open and fused
+        with torch.set_grad_enabled(has_gradients):
+            whole, _ = model.decode(tgt_in, model.encode(src))
+            state, parts = model.encode(src), []
+            for part in tgt_in.split(steps, dim=1):
+                logits, state = model.decode(part, state)
+                parts.append(logits)
+            assert_close(torch.cat(parts, 1), whole)
+            assert state.length == T
+
+
+@pytest.mark.skipif(not can_pack(torch.float32), reason="this PyTorch cannot pack weights")
+def test_packed_ablations_give_the_same_logits_to_all_hypotheses(model: Transformer) -> None:
+    packed, src = copy.deepcopy(model).pack(torch.float32), token_ids(3, S)
+    states = [one.decode(src[:, :1], one.encode(src).watching())[1] for one in (model, packed)]
+    for rows, counts in (([0, 0, 1, 1, 1, 2], [2, 3, 1]), ([1, 4, 2, 5, 5], [1, 2, 2])):
+        ids = token_ids(len(rows), 1)
+        steps = [
+            one.decode(ids, state.reorder(torch.tensor(rows), counts))
+            for one, state in zip((model, packed), states, strict=True)
+        ]
+        states = [state for _, state in steps]
+        assert_close(steps[1][0], steps[0][0])
+        assert_close(states[1].attention, states[0].attention)
+
+
+def test_an_ablation_is_told_by_its_settings() -> None:
+    assert ModelConfig().ablations() == []
+    assert ModelConfig(positions="rotary", norm_position="pre").ablations() == []
+    assert ModelConfig(relevance="shared", positions="none").ablations() == [
+        "model.relevance=shared",
+        "model.positions=none",
+    ]
+    with pytest.raises(UserError, match=r"model\.relevance=key_key is not known: choose one of query_key, shared"):
+        ModelConfig(relevance="key_key")
+    with pytest.raises(UserError, match=r"model\.decoder_mask=off is not known: choose one of causal, none"):
+        ModelConfig(decoder_mask="off")
+    with pytest.raises(UserError, match=r"model\.cross_attention=off is not known: choose one of source, none"):
+        ModelConfig(cross_attention="off")
+
+
+def test_adapters_cannot_split_what_is_one() -> None:
+    with pytest.raises(UserError, match=r"model\.relevance=shared has as one"):
+        Config(model=ModelConfig(relevance="shared"), training=TrainingConfig(lora_rank=2))
