@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.logging import RichHandler
 
-from seq2seq.compose import one_line
+from seq2seq.compose import expand_globs, one_line
 from seq2seq.config import from_hydra, load_config, register_schema
 from seq2seq.errors import UserError
 
@@ -47,6 +47,7 @@ def assemble(cfg: DictConfig) -> float | None:
     overrides = [o for o in HydraConfig.get().overrides.task if not o.startswith("resume=")]
     if config.resume is not None:
         config = load_config(config.resume, overrides)
+    from seq2seq.training.existing import take_up
     from seq2seq.training.finetune import start_from_bundle
     from seq2seq.training.folder import prepare_folder
     from seq2seq.training.precision import choose_precision
@@ -58,7 +59,10 @@ def assemble(cfg: DictConfig) -> float | None:
     config.trainer.precision = choose_precision(config.trainer)  # written down, so that a resumed run keeps it
     if config.init is not None and config.resume is None:
         config = start_from_bundle(config, overrides)
-    return train(*prepare_folder(config, Path("runs")))
+    runs = Path("runs") / (config.series or "")
+    if config.existing == "keep" and config.resume is None and (complete := take_up(config, runs)) is not None:
+        return complete.best
+    return train(*prepare_folder(config, runs))
 
 
 def keep_freed_memory() -> None:
@@ -88,7 +92,7 @@ def one_line_errors() -> Iterator[None]:
 
 def main() -> None:
     """Run Hydra's command line, with --debug taken out of it."""
-    sys.argv = [argument for argument in sys.argv if argument != "--debug"]
+    sys.argv = expand_globs([argument for argument in sys.argv if argument != "--debug"])
     with one_line_errors():
         run()
 

@@ -51,6 +51,10 @@ class Config:
     """A whole run."""
 
     name: str | None = None  # folder under runs/; null: the experiment's name and the time
+    series: str | None = None  # folder between runs/ and the run's, for runs that belong together; null: none
+    existing: str = (
+        "refuse"  # a name that is a run already: refuse it | keep the run, gone on with if it was broken off
+    )
     seed: int = 1
     resume: str | None = None  # a run's folder, to go on with it
     init: str | None = None  # a run's or bundle's folder whose weights, sizes and vocabulary training starts from
@@ -77,7 +81,12 @@ class Config:
             self.training.lora_rank == 0 or self.model.relevance != "shared",
             "training.lora_rank adapts queries and keys apart, which model.relevance=shared has as one: leave one out",
         )
-        for key in ("name", "experiment_name"):  # they become folders under runs/
+        require_choice("existing", self.existing, ("refuse", "keep"))
+        require(
+            self.existing == "refuse" or self.name is not None,
+            "existing=keep finds runs by their names: give name=, as name='${experiment_name}-${seed}'",
+        )
+        for key in ("name", "series", "experiment_name"):  # they become folders under runs/
             value = getattr(self, key)
             require(
                 value is None or (re.fullmatch(r"[^\W_][\w.+=,@ -]{0,199}", value) is not None and value != "latest"),

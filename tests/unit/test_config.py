@@ -8,6 +8,7 @@ from hydra import compose, initialize_config_dir
 from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 
+from seq2seq.compose import expand_globs
 from seq2seq.config import (
     Config,
     TrainerConfig,
@@ -52,6 +53,41 @@ def test_every_experiment_tells_its_command_and_names_itself(experiment: str) ->
     header = (CONF / "experiment" / f"{experiment}.yaml").read_text()
     assert "python train.py" in header
     assert composed(f"experiment={experiment}").experiment_name == experiment
+
+
+LAB = [path.stem for path in sorted((CONF / "experiment" / "lab").glob("*.yaml"))]
+
+
+@pytest.mark.parametrize("experiment", LAB)
+def test_every_ablation_tells_its_claim_and_differs_from_the_baseline_in_one_thing(experiment: str) -> None:
+    header = (CONF / "experiment" / "lab" / f"{experiment}.yaml").read_text()
+    assert f"python train.py --multirun experiment=lab/{experiment}" in header
+    plain, base = (to_plain(composed(f"experiment=lab/{name}", "seed=2")) for name in (experiment, "baseline"))
+    assert plain["experiment_name"] == experiment
+    assert (plain["series"], plain["name"], plain["existing"]) == ("lab", f"{experiment}-2", "keep")
+    if experiment == "baseline":
+        return
+    assert "# Claim: " in header
+    changed = {group for group in plain if plain[group] != base[group]} - {"name", "experiment_name"}
+    assert len(changed) == 1
+    (group,) = changed
+    count = sum(plain[group][key] != base[group][key] for key in base[group])
+    assert count == (5 if experiment == "modern" else 1)
+
+
+def test_the_lab_runs_on_other_text_too() -> None:
+    config = composed("experiment=lab/no_positions", "lab=tatoeba", "data.root=/x")
+    assert (config.series, config.name, config.model.positions) == ("lab_tatoeba", "no_positions-1", "none")
+    assert config.data.test == ["test.tsv"]
+
+
+def test_globs_reach_into_a_groups_folders() -> None:
+    (every,) = expand_globs(["experiment=glob(lab/*)"])
+    assert every == "experiment=" + ",".join(f"lab/{name}" for name in LAB)
+    (few,) = expand_globs(["experiment=glob(lab/heads_*)"])
+    assert few == "experiment=lab/heads_1,lab/heads_2,lab/heads_8"
+    untouched = ["experiment=glob(*)", "seed=1,2", "name=x", "data.train=[a.tsv]", "--multirun"]
+    assert expand_globs(untouched) == untouched
 
 
 @pytest.mark.parametrize("size", ["tiny", "small", "base", "big"])

@@ -1,0 +1,69 @@
+"""Names that are runs already: a sweep started again keeps what is complete and goes on with what was broken off."""
+
+import csv
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seq2seq.config import Config, load_config, to_plain
+from seq2seq.errors import UserError
+from seq2seq.training.checkpoints import list_checkpoints
+
+log = logging.getLogger(__name__)
+_MAY_DIFFER = {"existing", "resume", "data.root", "trainer.progress_bar"}  # and the run is still the same
+
+
+@dataclass(frozen=True)
+class Complete:
+    """A run that needs nothing more; best is what a sweep compares runs by, of its validations."""
+
+    best: float | None
+
+
+def take_up(config: Config, runs: Path) -> Complete | None:
+    """The run of config's name, if it is complete; if it was broken off, make config resume it.
+
+    Raises:
+        UserError: it is a run with other settings, or one that left nothing to go on from.
+    """
+    assert config.name is not None
+    folder = runs / config.name
+    is_complete = (folder / "results.json").is_file()
+    if not is_complete and not list_checkpoints(folder / "checkpoints"):
+        if (folder / "metrics.csv").exists():
+            raise UserError(f"{folder} was broken off before its first checkpoint: delete it, or choose another name=")
+        return None
+    _require_same(config, folder)
+    if is_complete:
+        log.info("%s is complete: kept, not run again", folder)
+        return Complete(_best(folder, config.training.monitor))
+    config.resume = str(folder)
+    log.info("%s was broken off: going on with it", folder)
+    return None
+
+
+def _require_same(config: Config, folder: Path) -> None:
+    then, now = _flat(to_plain(load_config(str(folder), []))), _flat(to_plain(config))
+    for key in now:
+        if key not in _MAY_DIFFER and now[key] not in (then.get(key), "auto"):
+            raise UserError(
+                f"{folder} is a run with {key}={then.get(key)}, not {now[key]}: choose another name=, or delete it"
+            )
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return flat
+
+
+def _best(folder: Path, monitor: str) -> float | None:
+    metrics = folder / "metrics.csv"
+    if not metrics.is_file():
+        return None
+    with metrics.open(newline="") as file:
+        values = [float(row[f"val_{monitor}"]) for row in csv.DictReader(file) if row.get(f"val_{monitor}")]
+    return (max if monitor == "bleu" else min)(values, default=None)

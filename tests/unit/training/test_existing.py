@@ -1,0 +1,77 @@
+"""A sweep that is started again runs what is missing, goes on with what was broken off, and keeps the rest."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from seq2seq.config import Config, DataConfig, ModelConfig, TrainerConfig, TrainingConfig, to_plain
+from seq2seq.errors import UserError
+from seq2seq.training.existing import Complete, take_up
+
+
+@pytest.fixture
+def config() -> Config:
+    return Config(name="baseline-1", series="lab", existing="keep", model=ModelConfig(d_model=64, num_heads=4))
+
+
+def make_run(config: Config, runs: Path, *, results: bool, checkpoint: bool = True) -> Path:
+    folder = runs / str(config.name)
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "config.yaml").write_text(yaml.safe_dump(to_plain(config)))
+    (folder / "metrics.csv").write_text("step,val_loss,val_bleu\n2,,\n4,3.5,20.25\n6,3.0,18.5\n")
+    if checkpoint:
+        (folder / "checkpoints" / "step=0000006.ckpt").touch()
+    if results:
+        (folder / "results.json").write_text("{}")
+    return folder
+
+
+def test_a_name_that_is_no_run_yet_is_run(config: Config, tmp_path: Path) -> None:
+    assert take_up(config, tmp_path) is None
+    assert config.resume is None
+
+
+def test_a_complete_run_is_kept_and_says_so(config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = make_run(config, tmp_path, results=True)
+    with caplog.at_level(logging.INFO):
+        assert take_up(config, tmp_path) == Complete(20.25)
+    assert caplog.messages == [f"{folder} is complete: kept, not run again"]
+    by_loss = replace(config, training=TrainingConfig(monitor="loss"))
+    (folder / "config.yaml").write_text(yaml.safe_dump(to_plain(by_loss)))
+    assert take_up(by_loss, tmp_path) == Complete(3.0)
+
+
+def test_a_run_that_was_broken_off_is_gone_on_with(config: Config, tmp_path: Path) -> None:
+    folder = make_run(config, tmp_path, results=False)
+    assert take_up(config, tmp_path) is None
+    assert config.resume == str(folder)
+
+
+def test_a_run_without_a_checkpoint_says_what_to_do(config: Config, tmp_path: Path) -> None:
+    make_run(config, tmp_path, results=False, checkpoint=False)
+    with pytest.raises(UserError, match=r"baseline-1 was broken off before its first checkpoint: delete it"):
+        take_up(config, tmp_path)
+
+
+@pytest.mark.parametrize("results", [True, False])
+def test_a_run_with_other_settings_is_neither_kept_nor_gone_on_with(
+    config: Config, tmp_path: Path, results: bool
+) -> None:
+    make_run(config, tmp_path, results=results)
+    other = replace(config, model=ModelConfig(d_model=64, num_heads=8))
+    with pytest.raises(UserError, match=r"baseline-1 is a run with model.num_heads=4, not 8: choose another name="):
+        take_up(other, tmp_path)
+    elsewhere = replace(config, data=DataConfig(root="elsewhere"), trainer=TrainerConfig(progress_bar=False))
+    assert (take_up(elsewhere, tmp_path) is not None) == results
+
+
+def test_runs_are_kept_by_name_only() -> None:
+    with pytest.raises(UserError, match=r"existing=keep finds runs by their names: give name="):
+        Config(existing="keep")
+    with pytest.raises(UserError, match=r"existing=overwrite is not known: choose one of refuse, keep"):
+        Config(existing="overwrite")
+    with pytest.raises(UserError, match=r"series='\.\./x' cannot be a folder's name"):
+        Config(series="../x")
