@@ -153,7 +153,7 @@ class Engine:
     def _or_none(self, compute: Callable[[list[int]], list[R]], batch: list[int]) -> list[R] | None:
         """Compute one batch; None when the memory does not suffice."""
         try:
-            with self._inference():
+            with self.inference():
                 return compute(batch)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
@@ -228,8 +228,8 @@ class Engine:
         return logits[:, -1].float(), state
 
     @contextmanager
-    def _inference(self) -> Iterator[None]:
-        """No gradients, no dropout, the chosen precision; afterwards the model trains on if it did before.
+    def inference(self) -> Iterator[None]:
+        """Without gradients and dropout, in the chosen precision; afterwards the model trains on if it did before.
 
         Not `inference_mode`: in it, autocast converts the weights anew for every token, and what a model keeps for
         later (positions) could not be trained with.

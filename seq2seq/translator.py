@@ -113,15 +113,9 @@ class Translator:
         if chosen.type == "cpu":
             models = [model.pack(dtype) for model in models]
         config = bundles[0].config
-        return cls(
-            models[0] if len(models) == 1 else Ensemble(models),
-            bundles[0].tokenizer,
-            search=config.search,
-            src_lang=config.src_lang,
-            tgt_lang=config.tgt_lang,
-            device=chosen,
-            dtype=dtype,
-        )
+        languages = {"src_lang": config.src_lang, "tgt_lang": config.tgt_lang}
+        model = models[0] if len(models) == 1 else Ensemble(models)
+        return cls(model, bundles[0].tokenizer, search=config.search, device=chosen, dtype=dtype, **languages)
 
     def translate(
         self,
@@ -209,6 +203,11 @@ class Translator:
             best = [(least_risky(one) if settings.mbr else one)[:n_best] for one in joined]
             yield from self._aligned(pieces, best, settings) if align else best
             first_line += len(lines)
+
+    @property
+    def engine(self) -> SearchEngine:
+        """What finds the translations."""
+        return self._engine
 
     @property
     def can_score(self) -> bool:

@@ -19,6 +19,11 @@ SPARE_SLOTS = 64  # at least so many are allotted at once, and written before fo
 SHARE_TO_KEEP = 0.75  # sentences' memories are packed anew when so few of them are still searched
 
 
+def aligning_layer(num_layers: int) -> int:
+    """Which decoder layer's cross-attention aligns words best: the last but one, or the only (Garg et al. 2019, §3)."""
+    return max(0, num_layers - 2)
+
+
 @dataclass(frozen=True)
 class Places:
     """Where n rows stand among b sentences with up to w rows each; the rows of a sentence stand together.
@@ -153,11 +158,8 @@ class DecoderState:
         return replace(self, places=Places(self.places.sentences, self.places.device, width))
 
     def watching(self, layer: int | None = None) -> "DecoderState":
-        """The same state, from now on with the `attention` of a decoder layer.
-
-        None is the last but one, or the only one: the layer that aligns best (Garg et al. 2019, §3).
-        """
-        return replace(self, watched=max(0, len(self.memory) - 2) if layer is None else layer)
+        """The same state, from now on with the `attention` of a decoder layer; None is the one that aligns best."""
+        return replace(self, watched=aligning_layer(len(self.memory)) if layer is None else layer)
 
     def mask(self, length: int) -> Bool[Tensor, "#b 1 wt slots_and_wt"] | None:
         """Which keys the next `length` tokens of every row may attend to; None: all."""

@@ -148,6 +148,10 @@ class Tokenizer:
         """
         return [self._processor.id_to_piece(int(i)) for i in ids]
 
+    def ids(self, tokens: Sequence[str]) -> list[int]:
+        """Undo `tokens`; what is no piece of the vocabulary is UNK."""
+        return [self._processor.piece_to_id(token) for token in tokens]
+
 
 def make_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """Load the tokenizer that config.model names; without one, train it on the texts.

@@ -1,0 +1,19 @@
+from pathlib import Path
+
+import pytest
+
+from seq2seq.translator import Translator
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "bundle"
+
+
+@pytest.fixture(scope="session")
+def golden() -> Translator:
+    """A small trained model: one layer, pre-norm, rotary positions."""
+    return Translator.load(GOLDEN, "cpu")
+
+
+@pytest.fixture(scope="session")
+def untrained(bundle_folder: Path) -> Translator:
+    """An untrained one: two decoder layers, post-norm, sinusoidal positions."""
+    return Translator.load(bundle_folder, "cpu")

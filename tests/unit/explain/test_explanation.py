@@ -1,0 +1,186 @@
+import json
+import re
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from seq2seq.config import ModelConfig, SearchConfig
+from seq2seq.errors import UserError
+from seq2seq.explain.explanation import PARTS, explain, over_words
+from seq2seq.explain.subject import MAX_PIECES, Word, words_of
+from seq2seq.model.ensemble import Ensemble
+from seq2seq.text.vocab import BOS, EOS, UNK
+from seq2seq.translator import Translation, Translator
+
+TEXT = "The cat sees a blue ball."
+
+
+@pytest.fixture(scope="module", params=["golden", "untrained"])
+def translator(request) -> Translator:
+    return request.getfixturevalue(request.param)
+
+
+def test_what_is_explained_is_the_models_own_best_translation(translator):
+    (best,) = translator.translate_nbest([TEXT], 1)[0]
+    found = explain(translator, TEXT)
+    assert found.subject.translated
+    assert (found.subject.source, found.subject.target) == (TEXT, best.text)
+    assert found.to_plain()["pieces"]["target_out"] == [*best.tokens, "</s>"]
+    assert sum(found.log_probs) == pytest.approx(best.score, rel=1e-4)
+
+
+def test_settings_decide_what_the_model_finds(untrained):
+    short = explain(untrained, TEXT, settings=untrained.settings(max_length=2, beam=1))
+    assert short.subject.target == untrained.translate([TEXT], max_length=2, beam=1)[0]
+    assert short.subject.target != untrained.translate([TEXT])[0]
+
+
+def test_a_given_translation_is_read_as_it_stands(translator):
+    found = explain(translator, TEXT, "El gato ve una bola azul.")
+    assert not found.subject.translated
+    (reading,) = translator.score([TEXT], ["El gato ve una bola azul."], align=True)
+    assert found.to_plain()["pieces"]["target_out"] == reading.tokens
+    assert found.log_probs == pytest.approx(reading.log_probs)
+    assert found.alignment == reading.alignment
+
+
+def test_the_plain_form_has_the_shapes_that_it_promises(translator):
+    plain = json.loads(json.dumps(explain(translator, TEXT).to_plain()))
+    config: ModelConfig = translator.engine.model.config
+    s, t = len(plain["pieces"]["source"]), len(plain["pieces"]["target_out"])
+    source_words, target_words = (len(plain["words"][side]) for side in ("source", "target"))
+    layers = {"encoder": config.num_encoder_layers} | dict.fromkeys(("decoder", "cross"), config.num_decoder_layers)
+    sides = {"encoder": (s, s), "decoder": (t, t), "cross": (t, s)}
+    words = {
+        "encoder": (source_words, source_words),
+        "decoder": (target_words, target_words),
+        "cross": (target_words, source_words),
+    }
+    assert plain["version"] == 1
+    assert plain["architecture"] == "transformer"
+    for part in PARTS:
+        assert torch.tensor(plain["attention"][part]).shape == (layers[part], config.num_heads, *sides[part])
+        assert torch.tensor(plain["by_word"][part]).shape == (layers[part], config.num_heads, *words[part])
+        assert [len(layer) for layer in plain["heads"][part]] == [config.num_heads] * layers[part]
+        assert set(plain["heads"][part][0][0]) == {"entropy", "distance", "diagonal"}
+        for numbers in (plain["attention"][part], plain["by_word"][part]):
+            rows = torch.tensor(numbers).sum(-1)
+            assert_close(rows, torch.ones_like(rows), atol=1e-4 * max(s, t), rtol=0)
+    assert plain["pieces"]["target_in"] == ["<s>", *plain["pieces"]["target_out"][:-1]]
+    assert len(plain["log_probs"]) == t
+
+
+def test_plain_numbers_are_the_models_own_to_four_places(translator):
+    found = explain(translator, TEXT, "El gato ve.")
+    model, subject = translator.engine.model, found.subject
+    trace = model.traced(torch.tensor([subject.src]), torch.tensor([subject.tgt_in]))
+    for part in PARTS:
+        for layer, weights in zip(found.to_plain()["attention"][part], getattr(trace, part), strict=True):
+            assert_close(torch.tensor(layer), weights[0], atol=5.1e-5, rtol=0)
+    numbers = re.findall(r"\d[^,\]]*", json.dumps(found.to_plain()["attention"]))
+    assert numbers
+    assert all(re.fullmatch(r"[01]\.\d{1,4}", number) for number in numbers)
+
+
+def test_words_are_those_of_the_text_and_hold_every_piece_once(translator):
+    plain = explain(translator, "¿Quién quiere  la leche, niños?", "The cat drank.").to_plain()
+    assert [word["text"] for word in plain["words"]["source"]] == ["¿Quién", "quiere", "la", "leche,", "niños?", "</s>"]
+    assert [word["text"] for word in plain["words"]["target"]] == ["The", "cat", "drank.", "</s>"]
+    for side, pieces in (("source", "source"), ("target", "target_out")):
+        covered = [number for word in plain["words"][side] for number in word["pieces"]]
+        assert covered == list(range(len(plain["pieces"][pieces])))
+
+
+def test_letters_spelt_in_bytes_come_out_whole(translator):
+    (word, _) = explain(translator, "日本", "x").subject.source_words()
+    assert word.text == "日本"
+    assert len(word.pieces) > 5
+
+
+def test_a_piece_without_a_text_is_shown_as_itself(golden):
+    assert words_of([BOS, UNK, EOS], golden.tokenizer) == [Word("<s>", [0]), Word("<unk>", [1]), Word("</s>", [2])]
+
+
+def test_over_words_sums_what_is_attended_to_and_averages_who_asks():
+    weights = torch.tensor([[[0.1, 0.2, 0.7], [0.5, 0.3, 0.2], [1.0, 0.0, 0.0]]])
+    asking = [Word("a", [0, 1]), Word("b", [2])]
+    asked = [Word("x", [0]), Word("y", [1, 2])]
+    assert_close(over_words(weights, asking, asked), torch.tensor([[[0.3, 0.7], [1.0, 0.0]]]))
+
+
+def test_the_alignment_follows_the_cross_attention_over_words(golden):
+    found = explain(golden, TEXT)
+    aligning = found.aligning()
+    assert aligning is not None
+    strongest = aligning[:-1, :-1].argmax(-1).tolist()
+    assert found.alignment == [(source, target) for target, source in enumerate(strongest)]
+    assert found.alignment == golden.translate_nbest([TEXT], 1, align=True)[0][0].alignment
+
+
+def test_the_untrained_models_last_layer_but_one_aligns(untrained):
+    found = explain(untrained, TEXT)
+    assert_close(found.aligning(), found.by_word["cross"][0].mean(0))
+
+
+def test_a_decoder_over_words_looks_back_only(translator):
+    for layer in explain(translator, TEXT, "El gato ve una bola azul.").by_word["decoder"]:
+        assert (layer.triu(1) == 0).all()
+        assert (layer[:, 0, 0] == 1).all()
+
+
+@pytest.mark.parametrize("text", ["", "  \t", "\u200b"])
+def test_an_empty_sentence_is_refused(golden, text):
+    with pytest.raises(UserError, match="the sentence is empty: give one with words"):
+        explain(golden, text)
+    with pytest.raises(UserError, match="the target is empty: give one with words"):
+        explain(golden, TEXT, text)
+
+
+def test_texts_that_are_too_long_are_refused_with_the_limit(golden):
+    long = "leche " * MAX_PIECES
+    limit = MAX_PIECES - 1
+    with pytest.raises(UserError, match=rf"the sentence has \d+ pieces: attention is shown for at most {limit}, short"):
+        explain(golden, long)
+    with pytest.raises(UserError, match=r"the target has \d+ pieces"):
+        explain(golden, TEXT, long)
+    with pytest.raises(UserError, match=r"the model's translation has \d+ pieces"):
+        explain(golden, TEXT, settings=SearchConfig(min_length=MAX_PIECES, max_length_offset=MAX_PIECES + 5, beam=1))
+
+
+def test_the_longest_text_allowed_is_explained(golden):
+    text = "leche " * (MAX_PIECES // len(golden.tokenizer.encode(["leche"])[0]) - 2)
+    while len(golden.tokenizer.encode([text])[0]) < MAX_PIECES - 1:
+        text += "x"
+    assert len(explain(golden, text, "x").subject.src) == MAX_PIECES
+
+
+def test_an_ensemble_and_another_engine_are_refused(golden):
+    model = golden.engine.model
+    with pytest.raises(UserError, match="several models together have no one attention to show: give a single --model"):
+        explain(Translator(Ensemble([model, model]), golden.tokenizer), TEXT)
+
+    class OtherEngine:
+        def search(self, sources, settings, n_best, banned=()):
+            return iter(())
+
+    with pytest.raises(UserError, match="this engine shows no attention: use the pytorch engine"):
+        explain(Translator(OtherEngine(), golden.tokenizer), TEXT)
+
+
+def test_a_translation_that_is_empty_has_an_end_to_explain(golden, monkeypatch):
+    monkeypatch.setattr(golden, "stream", lambda *_: iter([[Translation("", -1.0, -1.0, [])]]))
+    plain = explain(golden, TEXT).to_plain()
+    assert plain["pieces"]["target_in"] == ["<s>"]
+    assert plain["words"]["target"] == [{"text": "</s>", "pieces": [0]}]
+    assert (len(plain["log_probs"]), plain["alignment"]) == (1, [])
+    assert plain["by_word"]["decoder"] == [[[[1.0]]] * 4]
+
+
+def test_explaining_leaves_the_model_as_it_was(golden):
+    before = golden.translate_nbest([TEXT], 3)
+    model = golden.engine.model
+    was = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    explain(golden, TEXT)
+    assert golden.translate_nbest([TEXT], 3) == before
+    assert all(torch.equal(tensor, was[name]) for name, tensor in model.state_dict().items())

@@ -1,0 +1,44 @@
+import math
+
+import pytest
+import torch
+
+from seq2seq.explain.statistics import HeadStatistics, head_statistics
+
+
+def test_a_head_that_looks_at_itself_is_sharp_near_and_straight():
+    assert head_statistics(torch.eye(5)[None]) == [HeadStatistics(entropy=0.0, distance=0.0, diagonal=1.0)]
+
+
+def test_a_head_that_looks_everywhere_alike_has_the_entropy_of_its_width():
+    (found,) = head_statistics(torch.full((1, 4, 4), 0.25))
+    assert found.entropy == pytest.approx(math.log(4))
+    assert found.distance == pytest.approx((6 + 4 + 4 + 6) / 16)
+    assert found.diagonal == pytest.approx(0.25)
+
+
+def test_a_head_that_looks_one_position_back_is_one_position_off():
+    before = torch.eye(5).roll(-1, 1)
+    before[0] = torch.tensor([1.0, 0, 0, 0, 0])
+    before[1:] = torch.eye(5)[:-1]
+    (found,) = head_statistics(before[None])
+    assert (found.entropy, found.distance) == (0, pytest.approx(4 / 5))
+    assert found.diagonal == pytest.approx(1 / 5)
+
+
+def test_the_diagonal_of_cross_attention_leads_from_the_first_piece_to_the_last():
+    straight = torch.zeros(1, 3, 6)  # positions 0, 2.5 and 5 of the source, of two as near the later
+    straight[0, 0, 0] = straight[0, 1, 3] = straight[0, 2, 5] = 1
+    (found,) = head_statistics(straight)
+    assert found.diagonal == 1
+    assert found.distance == pytest.approx(0.5 / 3)
+
+
+def test_a_target_of_one_piece_stands_at_the_beginning():
+    (found,) = head_statistics(torch.tensor([[[0.5, 0.25, 0.25]]]))
+    assert (found.distance, found.diagonal) == (pytest.approx(0.75), 0.5)
+
+
+def test_heads_are_described_one_by_one():
+    both = torch.stack((torch.eye(4), torch.full((4, 4), 0.25)))
+    assert head_statistics(both) == [*head_statistics(both[:1]), *head_statistics(both[1:])]
