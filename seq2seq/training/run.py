@@ -63,7 +63,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None) -> float
     trained = count_trained(module)
     trainer = make_trainer(config, folder, data, record)
     told = f"{count(module):,} parameters" + (f" ({trained:,} of them trained)" if trained < count(module) else "")
-    log.info("%s, %s training pairs, %s", told, f"{len(data.train):,}", hardware())
+    log.info("%s, %s, %s", told, describe_text(config, len(data.train)), hardware())
     fit(trainer, module, config, data, checkpoint)
     best = best_value(config, trainer)
     if not trainer.is_global_zero:
@@ -88,6 +88,13 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None) -> float
         console.print(scores_table(scores))
     log.info("model: %s", folder / "model")
     return best
+
+
+def describe_text(config: Config, pairs: int) -> str:
+    """What is trained on, in words: so many prepared pairs; of a stream they are the sample that stands for it."""
+    if config.data.streaming:
+        return f"training text streamed (vocabulary from a sample of {pairs:,} pairs of it)"
+    return f"{pairs:,} training pairs"
 
 
 def best_value(config: Config, trainer: L.Trainer) -> float | None:
