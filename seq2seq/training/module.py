@@ -1,5 +1,6 @@
 """What happens in one update: loss, global normalisation, clipping, optimizer. Knows no files and no search."""
 
+import logging
 from dataclasses import asdict
 from typing import Any
 
@@ -18,6 +19,8 @@ from seq2seq.training.loss import cross_entropy
 from seq2seq.training.r_drop import r_drop_loss
 from seq2seq.training.schedule import learning_rate
 from seq2seq.training.sharding import full, own_part
+
+log = logging.getLogger(__name__)
 
 
 class TranslationModule(L.LightningModule):
@@ -95,7 +98,9 @@ class TranslationModule(L.LightningModule):
         checkpoint["belongs_to"] = self._identity()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse another model's or vocabulary's weights.
+        """Refuse another model's or vocabulary's weights; without a running average now, take the weights themselves.
+
+        Of a run that had one, those are what the optimizer's state belongs to, and what a run that never had one has.
 
         Raises:
             UserError: the checkpoint was written with other sizes or another tokenizer.
@@ -109,6 +114,9 @@ class TranslationModule(L.LightningModule):
                     f"the checkpoint was written with another {key} ({theirs.get(key)}, now {ours}): "
                     "restore the settings and the training texts of that time, or start a new run"
                 )
+        if self.config.ema_decay == 0 and "current_model_state" in checkpoint:
+            log.warning("training.ema_decay=0: going on from the weights themselves, without their running average")
+            checkpoint["state_dict"] = checkpoint["current_model_state"]
 
     def _identity(self) -> dict[str, Any]:
         config = self.config

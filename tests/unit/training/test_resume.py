@@ -285,6 +285,21 @@ def test_checkpoints_by_the_clock(
     assert len(list_checkpoints(tmp_path / "always/checkpoints")) == UPDATES
 
 
+def test_without_its_running_average_a_run_goes_on_as_if_it_had_never_had_one(
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The average decides nothing of what is trained, so every later loss is the straight run's."""
+    monkeypatch.setattr(config.training, "ema_decay", 0.0)
+    monkeypatch.setattr(config.training, "final_weights", "last")
+    events = resume(config, data, straight, straight[1][5], tmp_path / "run")
+    losses_then = [event for event in events if event[0] == "train"]
+    assert losses_then == [event for event in straight[2] if event[0] == "train" and event[1] > 5]
+    end, expected = end_of(tmp_path / "run"), end_of(straight[0])
+    assert "averaging_state" not in end
+    assert is_same(end["state_dict"], expected["current_model_state"])
+    assert is_same(end["optimizer_states"], expected["optimizer_states"])
+
+
 def test_the_optimizer_follows_settings_that_were_changed_on_purpose(
     config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
