@@ -193,6 +193,11 @@ def export(
     folder = find_model(model)
     with jobs.needing("ctranslate2" if format_ is options.ExportName.ctranslate2 else "huggingface"):
         if format_ is options.ExportName.ctranslate2:
+    if format_ is options.ExportName.huggingface and quantization is not options.Precision.float32:
+        raise UserError(
+            f"export huggingface writes float32 weights, so --quantization {quantization.value} would do nothing: "
+            f"leave it out, or use `seq2seq export ctranslate2 --quantization {quantization.value}`"
+        )
             from seq2seq.export.ctranslate2 import export_ctranslate2
 
             export_ctranslate2(folder, output, quantization.value)

@@ -181,7 +181,7 @@ Engine = Annotated[
     EngineName,
     typer.Option(help="ctranslate2 is quicker on CPUs; greedy and beam only.", rich_help_panel=SEARCH),
 ]
-Quantization = Annotated[Precision, typer.Option(help="Of ctranslate2's weights.", rich_help_panel=SEARCH)]
+Quantization = Annotated[Precision, typer.Option(help="Of ctranslate2's weights only.", rich_help_panel=SEARCH)]
 ExportFormat = Annotated[ExportName, typer.Argument(metavar="FORMAT", help="ctranslate2 or huggingface.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:N, or auto: a GPU if there is one.", rich_help_panel=SEARCH)]
 Reference = Annotated[

@@ -131,6 +131,15 @@ def test_given_translations_are_scored(run, bundle_folder, translator, tmp_path)
     assert (status, err.count("\n")) == (1, 1)
 
 
+@pytest.mark.parametrize("kind", ["int8", "float16"])
+def test_an_option_that_an_export_does_not_have_is_refused(run, bundle_folder, tmp_path, kind):
+    command = ("export", "huggingface", "--model", str(bundle_folder), "--output", str(tmp_path / "export"))
+    status, _, err = run("--quantization", kind, command=command, application=app)
+    assert (status, err.count("\n")) == (1, 1)
+    assert f"--quantization {kind} would do nothing: leave it out, or use `seq2seq export ctranslate2" in err
+    assert not (tmp_path / "export").exists()
+
+
 def test_an_interrupted_file_goes_on_as_if_nothing_had_happened(run, tmp_path, monkeypatch):
     monkeypatch.setattr("seq2seq.translator.CHUNK_LINES", 3)
     source, whole, broken = tmp_path / "in.en", tmp_path / "whole.es", tmp_path / "broken.es"
