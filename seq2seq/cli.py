@@ -41,6 +41,8 @@ SCORE_HELP = """Let a model score given translations: sum of log-probabilities (
 [bold]seq2seq score --input in.en --translations out.es[/bold]   for each a line, score TAB normalised score
 
 [bold]seq2seq score --input in.en --translations out.es --json --per-token[/bold]   and tokens, and alignment
+
+A pair is read whole; one with a side of more than 2,048 tokens is refused.
 """
 EXPORT_HELP = """Write a model as a folder that another program translates with by itself.
 
@@ -176,6 +178,7 @@ def score(
     folders = [find_model(one) for one in model or [None]]
     with open_output(output) as out:
         translator = jobs.load(folders, device, options.EngineName.pytorch, options.Precision.float32)
+        jobs.require_readable(translator, sources, targets)
         changes = {"length_penalty": length_penalty, "batch_tokens": batch_tokens}
         for number, reading in enumerate(translator.score(sources, targets, align=as_json, **changes), start=1):
             out(jobs.show_reading(number, reading, as_json=as_json, per_token=per_token))
@@ -190,14 +193,14 @@ def export(
     debug: options.Debug = False,
 ) -> None:
     """Write a model for another program."""
-    folder = find_model(model)
-    with jobs.needing("ctranslate2" if format_ is options.ExportName.ctranslate2 else "huggingface"):
-        if format_ is options.ExportName.ctranslate2:
     if format_ is options.ExportName.huggingface and quantization is not options.Precision.float32:
         raise UserError(
             f"export huggingface writes float32 weights, so --quantization {quantization.value} would do nothing: "
             f"leave it out, or use `seq2seq export ctranslate2 --quantization {quantization.value}`"
         )
+    folder = find_model(model)
+    with jobs.needing("ctranslate2" if format_ is options.ExportName.ctranslate2 else "huggingface"):
+        if format_ is options.ExportName.ctranslate2:
             from seq2seq.export.ctranslate2 import export_ctranslate2
 
             export_ctranslate2(folder, output, quantization.value)

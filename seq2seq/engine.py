@@ -104,6 +104,7 @@ class Engine:
             lengths,
             settings.batch_tokens // rows,
             lambda batch: self._search([sources[index] for index in batch], settings, n_best, banned),
+            "use a smaller beam or max_length, or another device",
         ):
             yield list(zip(batch, found, strict=True))
 
@@ -126,13 +127,17 @@ class Engine:
             lengths,
             batch_tokens,
             lambda batch: self._force([sources[i] for i in batch], [targets[i] for i in batch], watch),
+            "split it and its translation, or use another device",
         ):
             yield list(zip(batch, found, strict=True))
 
     def _batches(
-        self, lengths: Sequence[int], budget: int, compute: Callable[[list[int]], list[R]]
+        self, lengths: Sequence[int], budget: int, compute: Callable[[list[int]], list[R]], way_out: str
     ) -> Iterator[tuple[list[int], list[R]]]:
-        """Compute on all, longest first, in batches of `budget` tokens with padding; less when memory runs out."""
+        """Compute on all, longest first, in batches of `budget` tokens with padding; less when memory runs out.
+
+        way_out is what to do where one alone is too much.
+        """
         waiting = sorted(range(len(lengths)), key=lambda index: lengths[index], reverse=True)
         while waiting:
             longest = lengths[waiting[0]]
@@ -142,10 +147,7 @@ class Engine:
                 yield batch, found
                 waiting = waiting[len(batch) :]
             elif len(batch) == 1:
-                raise UserError(
-                    f"a text of {longest} tokens does not fit into the memory of {self.device}: use a smaller beam or "
-                    "max_length, or another device"
-                )
+                raise UserError(f"a text of {longest} tokens does not fit into the memory of {self.device}: {way_out}")
             else:
                 budget = len(batch) // 2 * longest
                 log.warning("out of memory: going on with batches of %d texts (batch_tokens)", len(batch) // 2)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from seq2seq.translator import Reading, Translation, Translator
 
 
+MAX_SCORED_TOKENS = 2048  # a side, in `seq2seq score`; all of a pair's logits exist at once
+
+
 @dataclass
 class Job:
     """How it is to be translated and shown."""
@@ -165,6 +168,21 @@ def translate_document(job: Job, source: Path, target: Path | None) -> int:
     assert target is not None
     languages = job.translator.src_lang, job.translator.tgt_lang
     return translate_document(source, target, lambda texts: [best[0].text for best in job.stream(texts)], *languages)
+
+
+def require_readable(translator: "Translator", sources: Sequence[str], translations: Sequence[str]) -> None:
+    """Refuse pairs that no model was trained for and no memory holds: scoring reads each as a whole.
+
+    Raises:
+        UserError: a side has more than MAX_SCORED_TOKENS tokens; its line is named.
+    """
+    for texts, side in ((sources, "input"), (translations, "translations")):
+        for number, ids in enumerate(translator.tokenizer.encode(texts), start=1):
+            if len(ids) > MAX_SCORED_TOKENS:
+                raise UserError(
+                    f"--{side}, line {number} has {len(ids):,} tokens, and a pair is scored as a whole, of at most "
+                    f"{MAX_SCORED_TOKENS:,} a side: split it and the other side's into sentences, or leave it out"
+                )
 
 
 def report(translations: list[str], references: list[str], as_json: bool, *, to_stderr: bool) -> None:

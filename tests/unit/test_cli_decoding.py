@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -129,6 +130,18 @@ def test_given_translations_are_scored(run, bundle_folder, translator, tmp_path)
     target.write_text("El gato\n")
     status, _, err = run(*arguments, command=command, application=app)
     assert (status, err.count("\n")) == (1, 1)
+
+
+@pytest.mark.parametrize("side", ["input", "translations"])
+def test_a_pair_too_long_to_be_read_whole_is_refused_by_its_line(run, bundle_folder, tmp_path, side):
+    for name in ("input", "translations"):
+        (tmp_path / name).write_text("El gato\n" + ("leche " * 5000 if name == side else "leche") + "\n")
+    command = ("score", "--model", str(bundle_folder), "--device", "cpu")
+    files = ("--input", tmp_path / "input", "--translations", tmp_path / "translations", "--output", tmp_path / "out")
+    status, out, err = run(*files, command=command, application=app)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert re.search(rf"error: --{side}, line 2 has \d+,\d+ tokens, .* of at most 2,048 a side: split it", err)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("kind", ["int8", "float16"])
