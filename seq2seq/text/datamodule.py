@@ -9,9 +9,10 @@ from seq2seq.errors import UserError
 from seq2seq.text.augment import Encoder
 from seq2seq.text.batching import BatchLoader
 from seq2seq.text.blocks import PreparedBlocks
-from seq2seq.text.loading import BlockLoader, Feed, read_ahead
+from seq2seq.text.loading import BlockLoader, Feed
 from seq2seq.text.mixing import Mixture, tempered_shares, weighted_shares
 from seq2seq.text.prepare import PreparedData, open_splits
+from seq2seq.text.reading import read_ahead
 from seq2seq.text.selecting import IndexOverlap
 from seq2seq.text.streaming import StreamBlocks
 

@@ -12,8 +12,8 @@ from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.text import datamodule
 from seq2seq.text.batching import Batch
 from seq2seq.text.datamodule import training_feed, validation_loader
-from seq2seq.text.loading import read_here
 from seq2seq.text.prepare import PreparedData, prepare
+from seq2seq.text.reading import read_here
 from seq2seq.text.vocab import PAD, SPECIAL_IDS
 
 REPOSITORY = Path(__file__).parents[3]

@@ -14,8 +14,9 @@ from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.text import datamodule
 from seq2seq.text.batching import Batch
 from seq2seq.text.datamodule import training_feed
-from seq2seq.text.loading import Feed, read_here
+from seq2seq.text.loading import Feed
 from seq2seq.text.prepare import PreparedData, prepare
+from seq2seq.text.reading import read_here
 
 SPOILT: dict[str, Any] = {
     "subword_sampling": SubwordSamplingConfig(alpha=0.2),

@@ -23,8 +23,9 @@ from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.text.augment import Encoder
 from seq2seq.text.batching import Batch
 from seq2seq.text.datamodule import training_feed
-from seq2seq.text.loading import BlockLoader, Feed, read_ahead
+from seq2seq.text.loading import BlockLoader, Feed
 from seq2seq.text.prepare import PreparedData, open_splits, prepare
+from seq2seq.text.reading import read_ahead
 from seq2seq.text.streaming import StreamBlocks
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocab import SPECIAL_IDS

@@ -1,0 +1,15 @@
+import subprocess
+import sys
+
+IN_THE_READING_PROCESS = """
+import sys
+import seq2seq.evaluation.overlap, seq2seq.text.arrow, seq2seq.text.blocks, seq2seq.text.reading, seq2seq.text.streaming
+assert seq2seq.text.reading._send_blocks.__module__ == "seq2seq.text.reading"  # what the process looks up
+print("torch" in sys.modules)
+"""
+
+
+def test_the_reading_process_loads_no_pytorch() -> None:
+    """It would cost it some 180 MB, and seconds to start."""
+    done = subprocess.run([sys.executable, "-c", IN_THE_READING_PROCESS], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
