@@ -87,7 +87,8 @@ def pack(src_lengths: np.ndarray, tgt_lengths: np.ndarray, order: np.ndarray, ma
 def even_out(batches: list[np.ndarray], multiple: int) -> list[np.ndarray]:
     """Halve the last batches that can be halved until their number is a multiple; no pair is lost, no order changed.
 
-    So all but the end of an epoch is the same for every multiple, that is, for every number of ranks.
+    So all but the end of an epoch is the same for every multiple, that is, for every number of ranks. The n batches
+    become m, the next multiple, and hold n / m as much on average.
 
     Raises:
         UserError: there are too few sentence pairs for that.

@@ -16,6 +16,7 @@ from seq2seq.text.reading import ReadBlocks, read_here
 logger = logging.getLogger(__name__)
 ENDLESS = 1 << 40  # batches: to Lightning, training is one epoch that does not end
 _AHEAD = 4  # batches
+_FULL = 0.9  # of the token budget, on average
 
 
 @runtime_checkable
@@ -52,6 +53,7 @@ class BlockLoader:
     ) -> None:
         self.source, self.max_tokens, self.read = source, max_tokens, read
         self.place, self._share = source.start(), Share(rank, world_size, accumulate)
+        self._is_told = False
 
     def __iter__(self) -> Iterator[Batch]:
         """Go on from where it stands."""
@@ -60,7 +62,9 @@ class BlockLoader:
             for block in blocks:
                 rng = np.random.default_rng(block.seed)
                 order = rng.permutation(len(block.pairs))
-                for indices in self._share.of(plan_batches(block.pairs, order, self.max_tokens, rng)):
+                plan = plan_batches(block.pairs, order, self.max_tokens, rng)
+                self._tell_how_full(len(plan), len(order))
+                for indices in self._share.of(plan):
                     batch = collate([block.pairs[index] for index in indices])
                     self._share.advance()  # before the yield: a checkpoint taken while it is in use counts it as given
                     yield batch
@@ -68,6 +72,18 @@ class BlockLoader:
                     for line in block.told:
                         logger.info("%s", line)
                 self.place, self._share.batches = block.after, 0
+
+    def _tell_how_full(self, batches: int, pairs: int) -> None:
+        """Warn, once, where equal counts for all cost much: a block too small for so many batches an update."""
+        multiple = self._share.multiple
+        full = batches / (batches + -batches % multiple)
+        if full < _FULL and self._share.rank == 0 and not self._is_told:
+            logger.warning(
+                "a block of %s pairs makes %d batches of training.max_tokens=%d, and every update takes %d: they are "
+                "cut to %.0f %% of that on average; data.block=%d, if there is as much text, makes it at least 90 %%",
+                *(f"{pairs:,}", batches, self.max_tokens, multiple, 100 * full, 10 * multiple * pairs // batches),
+            )
+        self._is_told = True
 
     def state_dict(self) -> dict[str, Any]:
         """Where all ranks together stand, as plain values: the block's place, and the batches used of it."""

@@ -2,6 +2,7 @@
 
 import io
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -116,3 +117,22 @@ def test_two_ranks_and_one_see_the_same_updates_and_can_take_turns(
     result += [batch for step in zip(*(take(loader, 14) for loader in two), strict=True) for batch in step]
     assert equal(result, expected)
     assert two[0].state_dict() == one.state_dict()
+
+
+def test_blocks_too_small_for_an_updates_batches_are_told_with_the_size_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(datamodule, "read_ahead", read_here)
+    config = settings(tmp_path, "streamed", accumulate=16)
+    data = prepared(config)
+    caplog.clear()
+    take(feed(config, data), 40)
+    (told,) = [record.getMessage() for record in caplog.records if "every update takes 16" in record.getMessage()]
+    share, block = (int(number) for number in re.findall(r"to (\d+) % of .* data.block=(\d+)", told)[0])
+    batches = int(re.findall(r"makes (\d+) batches of training.max_tokens=500", told)[0])
+    assert share == round(100 * batches / 16) < 90
+    assert block >= 10 * config.data.block
+    caplog.clear()
+    take(feed(settings(tmp_path, "streamed", accumulate=1), data), 40)
+    take(feed(config, data, rank=1, ranks=2), 40)  # the first process tells it
+    assert not [record for record in caplog.records if "every update takes" in record.getMessage()]
