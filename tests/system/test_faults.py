@@ -352,6 +352,45 @@ def test_when_the_process_that_reads_text_dies_training_says_so_and_can_go_on(la
     assert logged(place / "runs/run") == logged(place / "runs/straight")
 
 
+KILL_ONE_READER = """
+import glob, os, signal, subprocess
+children, popen = [], subprocess.Popen
+def note(*a, **k):
+    child = popen(*a, **k); children.append(child.pid); return child
+subprocess.Popen = note
+def readers(parent):
+    ids = ' '.join(open(path).read() for path in glob.glob(f'/proc/{parent}/task/*/children')).split()
+    return [int(one) for one in ids if 'spawn_main' in open(f'/proc/{one}/cmdline').read()]
+from seq2seq.training.module import TranslationModule as M
+start = M.on_train_batch_start
+def kill(self, batch, index):
+    start(self, batch, index)
+    if self.global_step == 4:
+        (reader,) = readers(children[0] if os.environ['WHOSE'] == 'second' else os.getpid())
+        os.kill(reader, signal.SIGKILL)
+        open('time-of-death', 'w').close()
+M.on_train_batch_start = kill
+"""
+
+
+@pytest.mark.parametrize("whose", ["first", "second"])
+def test_when_one_of_two_processes_loses_its_reader_both_end_within_a_minute(
+    launcher: Launcher, place: Path, whose: str
+) -> None:
+    sets = (*BASE, *VARIANTS["streaming"], "trainer.validate_every=100000", "training.schedule=constant", "name=run")
+    sets += ("trainer=ddp", "trainer.accelerator=cpu", "trainer.max_steps=100000")
+    result = launcher.train(*sets, cwd=place, BEFORE=KILL_ONE_READER, WHOSE=whose)  # ends when all of them have
+    assert time.time() - (place / "time-of-death").stat().st_mtime < 60
+    assert result.status != 0
+    told = "the process that reads the training text ended (exit code -9)"
+    assert [told in line for line in result.errors].count(True) == 1, result.output
+    assert "Traceback" not in result.output
+    alone = ("trainer.devices=1", "trainer.strategy=auto", "training.accumulate=2")
+    (newest,) = checkpoints(place / "runs/run")
+    resumed = launcher.train("resume=runs/run", *alone, f"trainer.max_steps={int(newest[5:12]) + 3}", cwd=place)
+    assert resumed.status == 0, resumed.output
+
+
 def test_when_one_process_dies_the_others_end_within_a_minute(launcher: Launcher, place: Path) -> None:
     code = (
         "import os, signal, subprocess\nchildren = []\npopen = subprocess.Popen\n"
