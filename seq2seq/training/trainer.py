@@ -8,7 +8,7 @@ from typing import Any
 
 import lightning as L
 import torch
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.strategies import ModelParallelStrategy, Strategy
 from torch.distributed.fsdp import FSDPModule
 
@@ -18,8 +18,8 @@ from seq2seq.text.prepare import PreparedData
 from seq2seq.training.callbacks import make_callbacks
 from seq2seq.training.checkpoints import DurableIO
 from seq2seq.training.module import TranslationModule
-from seq2seq.training.processes import rank
 from seq2seq.training.sharding import shard
+from seq2seq.training.table import continued_table
 
 
 def make_trainer(config: Config, folder: Path, data: PreparedData, record: Mapping[str, Any]) -> L.Trainer:
@@ -43,9 +43,7 @@ def make_trainer(config: Config, folder: Path, data: PreparedData, record: Mappi
         logging.getLogger(name).setLevel(logging.WARNING)
     # says that a process has died before it kills the others, if those did not notice themselves
     logging.getLogger("lightning.fabric.strategies.launchers.subprocess_script").setLevel(logging.INFO)
-    csv = CSVLogger(folder, name="", version="", flush_logs_every_n_steps=1)
-    if rank() == 0:
-        continue_table(csv, folder / "metrics.csv")
+    table = continued_table(folder)  # only the first process writes to it
     return L.Trainer(
         accelerator=settings.accelerator,
         devices=settings.devices,
@@ -61,21 +59,12 @@ def make_trainer(config: Config, folder: Path, data: PreparedData, record: Mappi
         log_every_n_steps=settings.log_every,
         callbacks=make_callbacks(config, folder, data.validation_pairs, data.tokenizer, record),
         plugins=[DurableIO()],
-        logger=[csv, TensorBoardLogger(folder, name="", version="")],
+        logger=[table, TensorBoardLogger(folder, name="", version="")],
         use_distributed_sampler=False,
         enable_progress_bar=False,
         enable_model_summary=False,
         default_root_dir=folder,
     )
-
-
-def continue_table(logger: CSVLogger, path: Path) -> None:
-    """Let a resumed run go on in the same metrics.csv, which Lightning's logger would begin anew."""
-    text = path.read_text() if path.exists() else ""
-    experiment = logger.experiment  # made here, and the old file removed with it
-    if text:
-        path.write_text(text)
-        experiment.metrics_keys = text.splitlines()[0].split(",")
 
 
 def make_strategy(settings: TrainerConfig) -> Strategy | str:

@@ -1,0 +1,59 @@
+import csv
+from pathlib import Path
+
+import pytest
+
+from seq2seq.training.table import continued_table
+
+
+def read(folder: Path) -> list[dict[str, str]]:
+    with (folder / "metrics.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run's folder after its first row."""
+    logger = continued_table(tmp_path)
+    logger.log_metrics({"loss": 3.5}, 1)
+    return tmp_path
+
+
+def test_a_resumed_run_adds_rows_and_columns_to_those_that_are_there(folder: Path) -> None:
+    logger = continued_table(folder)
+    logger.log_metrics({"loss": 3.25}, 2)
+    logger.log_metrics({"val_loss": 3.0}, 2)
+    assert [row["step"] for row in read(folder)] == ["1", "2", "2"]
+    assert [row["loss"] for row in read(folder)] == ["3.5", "3.25", ""]
+    assert [row["val_loss"] for row in read(folder)] == ["", "", "3.0"]
+    assert [path.name for path in folder.iterdir()] == ["metrics.csv"]
+
+
+def test_the_rows_so_far_are_there_at_every_moment_of_resuming(folder: Path) -> None:
+    """A kill -9 after that would leave what is on the disk now."""
+    before = read(folder)
+    continued_table(folder)
+    assert read(folder) == before
+
+
+def test_killed_while_a_column_is_added_the_rows_so_far_are_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = (folder / "metrics.csv").read_bytes()
+    logger = continued_table(folder)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(csv.DictWriter, "writerows", killed)
+    with pytest.raises(KeyboardInterrupt):
+        logger.log_metrics({"val_loss": 3.0}, 1)
+    assert (folder / "metrics.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize("text", ["", "\r\n"])
+def test_a_table_cut_short_before_its_header_begins_anew(tmp_path: Path, text: str) -> None:
+    (tmp_path / "metrics.csv").write_text(text)
+    logger = continued_table(tmp_path)
+    logger.log_metrics({"loss": 3.5}, 1)
+    assert read(tmp_path) == [{"loss": "3.5", "step": "1"}]
