@@ -3,8 +3,6 @@
 import contextlib
 import hashlib
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from seq2seq.config import ModelConfig, SearchConfig, model_config_from_plain, search_config_from_plain, to_plain
+from seq2seq.drafts import draft_of
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
@@ -108,27 +107,11 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
     Raises:
         UserError: it cannot be written (permissions, disk full).
     """
-    draft = None
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-        yield draft
-        draft.chmod(0o755)
-        old = draft.with_name(draft.name + "-old")
-        if folder.exists():
-            folder.rename(old)
-        try:
-            draft.rename(folder)
-        except OSError:
-            if old.exists():
-                old.rename(folder)
-            raise
-        shutil.rmtree(old, ignore_errors=True)
+        with draft_of(folder) as draft:
+            yield draft
     except (OSError, SafetensorError) as error:
         raise UserError(f"cannot write {folder}: {getattr(error, 'strerror', None) or error}") from error
-    finally:
-        if draft is not None:
-            shutil.rmtree(draft, ignore_errors=True)
 
 
 def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:

@@ -1,0 +1,101 @@
+"""Folders whole or absent: written beside their place, then renamed; swept up where their process was killed."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+_DRAFT, _OLD = ".draft", "-old"
+
+
+@contextlib.contextmanager
+def draft_of(folder: Path) -> Iterator[Path]:
+    """A folder to write to, which takes the given one's place at the end of the block, or vanishes after an error.
+
+    Drafts of processes that were killed in between vanish when the next one comes. A draft is locked as long as its
+    process lives (and on a file system without locks, never removed but by its own).
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if folder.parent.exists() and not folder.parent.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, f"{folder.parent} is no folder")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    sweep(folder)
+    with _locked_draft(folder) as draft:
+        try:
+            yield draft
+            draft.chmod(0o755)
+            _put(draft, folder)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    sweep(folder)  # of a process killed just before its draft got the name, the folder before is left
+
+
+def _put(draft: Path, folder: Path) -> None:
+    old = draft.with_name(draft.name + _OLD)
+    if folder.exists():
+        folder.rename(old)
+    try:
+        draft.rename(folder)
+    except OSError:
+        if old.exists():
+            old.rename(folder)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def sweep(folder: Path) -> None:
+    """Remove drafts of a folder that no living process writes, and what was there before while a newer one is."""
+    pattern = re.compile(rf"({re.escape(f'.{folder.name}-')}[a-z0-9_]{{8}}{re.escape(_DRAFT)})(?:{_OLD})?")
+    names: list[str] = []
+    with contextlib.suppress(OSError):  # whoever may write here need not be allowed to look around
+        names = os.listdir(folder.parent)
+    for name in {found[1] for name in names if (found := pattern.fullmatch(name))}:
+        draft = folder.with_name(name)
+        try:
+            handle = _lock(draft, fcntl.LOCK_NB)
+        except FileNotFoundError:
+            handle = None  # it has been renamed, its process killed before it removed the old one
+        except OSError:
+            continue  # its process lives, or there are no locks here
+        try:
+            shutil.rmtree(draft, ignore_errors=True)
+            if folder.exists():  # else the old one is all there is
+                shutil.rmtree(draft.with_name(name + _OLD), ignore_errors=True)
+        finally:
+            if handle is not None:
+                os.close(handle)
+
+
+@contextlib.contextmanager
+def _locked_draft(folder: Path) -> Iterator[Path]:
+    """A new draft, locked for the block."""
+    while True:
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", suffix=_DRAFT, dir=folder.parent))
+        handle = None
+        with contextlib.suppress(OSError):
+            handle = _lock(draft, 0)
+        try:
+            if draft.exists():  # else it was swept up before it was locked
+                yield draft
+                return
+        finally:
+            if handle is not None:
+                os.close(handle)
+
+
+def _lock(draft: Path, flags: int) -> int:
+    """Open and lock a folder; a lock ends with its process, killed or not."""
+    handle = os.open(draft, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | flags)
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
