@@ -1,5 +1,6 @@
 """Compiled training computes what PyTorch computes, away from the tests' type checks."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -49,3 +50,31 @@ def test_one_compiled_graph_serves_batches_of_all_sizes() -> None:
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=1200, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "graphs: 1\n"
+
+
+NO_COMPILER = """
+import torch
+from seq2seq.config import ModelConfig
+from seq2seq.errors import UserError
+from seq2seq.model.transformer import Transformer
+from seq2seq.training import compiled
+
+sizes = {"d_model": 8, "num_heads": 2, "d_ff": 8, "num_encoder_layers": 1, "num_decoder_layers": 1}
+forward = compiled.compile_forward(Transformer(ModelConfig(**sizes, dropout=0.0), 30).train())
+try:
+    forward(torch.randint(4, 30, (3, 5)), torch.randint(4, 30, (3, 7)))
+except UserError as error:
+    print(error)
+"""
+
+
+def test_without_a_compiler_one_line_says_so(tmp_path: Path) -> None:
+    environment = {**os.environ, "CXX": str(tmp_path / "none"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", NO_COMPILER],
+        cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=1200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (told,) = done.stdout.splitlines()
+    assert told.startswith("trainer.compile=true cannot make its kernels here (No working C++ compiler found in")
+    assert told.endswith("install one, or leave trainer.compile out")
