@@ -122,8 +122,10 @@ def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
         values = json.loads(path.read_text(encoding="utf-8"))
     except UserError:
         raise
+    except FileNotFoundError as error:
+        raise UserError(f"{path.parent} is not a whole model: {path.name} is missing") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from error
+        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if not isinstance(values, dict) or not str(values.get("architecture")).startswith(ARCHITECTURE):
         raise UserError(f"{path} is not a model of this program: its architecture is no {ARCHITECTURE}…")
     if values.get("format_version") != FORMAT_VERSION:

@@ -54,7 +54,10 @@ def _expanded(argument: str) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """Hydra tells errors in several lines, and the reason in their cause."""
-    lines = str(error).strip().splitlines()
-    told = " ".join(lines[:1] if error.__cause__ else [line.strip() for line in lines if "search path" not in line][:3])
-    return f"{told} ({str(error.__cause__).splitlines()[0]})" if error.__cause__ else told
+    """Hydra tells errors in several lines, and the reason in their cause; this program's tell all themselves."""
+    if isinstance(error, UserError):
+        return " ".join(str(error).split())
+    if not error.__cause__:  # such as a list of what there is to choose from, and after it where that was looked for
+        return " ".join(str(error).partition("Config search path")[0].split())
+    told = str(error).strip().splitlines()[0]
+    return f"{told} ({str(error.__cause__).splitlines()[0]})"

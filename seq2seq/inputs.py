@@ -90,7 +90,7 @@ def read_corpora(specs: Sequence[str], src_lang: str, tgt_lang: str, languages: 
     languages are those of a TSV's two columns, with a comma between.
 
     Raises:
-        UserError: nothing is there under a name, or (while it is read) it is malformed.
+        UserError: nothing is there under a name, there is no text in it, or (while it is read) it is malformed.
     """
     from seq2seq.config import DataConfig
     from seq2seq.text.corpus import has_two_sides, open_corpora
@@ -104,7 +104,11 @@ def read_corpora(specs: Sequence[str], src_lang: str, tgt_lang: str, languages: 
             parts.append(LinesOfFile(Path(spec)))
         else:
             parts += [(src for src, _ in corpus.pairs()) for corpus in open_corpora(spec, None, data)]
-    return Lines(map(normalise, itertools.chain.from_iterable(parts)), None)
+    texts = itertools.chain.from_iterable(parts)
+    first = list(itertools.islice(texts, 1))
+    if not first:
+        raise UserError(f"--input {' '.join(specs)} is empty: there is no text to translate")
+    return Lines(map(normalise, itertools.chain(first, texts)), None)
 
 
 def read_testset(name: str, src_lang: str, tgt_lang: str) -> Lines:

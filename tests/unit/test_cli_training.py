@@ -60,6 +60,17 @@ def test_synthetic_sources_are_tagged_and_texts_stay_as_they_are(run, bundle_fol
     assert made(out)[0] == [expected[0], sources[0]]
 
 
+@pytest.mark.parametrize("command", ["distill", "backtranslate"])
+def test_an_empty_input_leaves_the_corpus_made_before(run, bundle_folder, tmp_path, command):
+    out, mono = tmp_path / "made.tsv", tmp_path / "mono.txt"
+    out.write_text("before\n")
+    mono.write_text("")
+    status, _, err = call(run, command, bundle_folder, "--input", mono, "--output", out)
+    assert (status, err) == (1, f"error: --input {mono} is empty: there is no text to translate\n")
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("made")] == ["made.tsv"]
+    assert out.read_text() == "before\n"
+
+
 def test_samples_follow_their_seed(run, bundle_folder, corpus, tmp_path):
     found = []
     for seed in (1, 2, 1):

@@ -1,3 +1,4 @@
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -190,5 +191,7 @@ def test_a_setting_that_agrees_with_the_bundle_is_no_contradiction(bundle_folder
 def test_starting_from_nothing_is_told_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"init=.*none is no folder: give runs/NAME or runs/NAME/model"):
         start_from_bundle(Config(init=str(tmp_path / "none")), [])
+    with pytest.raises(UserError, match=rf"^{re.escape(str(tmp_path))} is not a whole model: config.json is missing$"):
+        start_from_bundle(Config(init=str(tmp_path)), [])
     with pytest.raises(UserError, match=r"lora_rank=4 adapts a finished model: name one with init=runs/NAME"):
         make_model(Config(training=settings(lora_rank=4)), V, resumed=False)
