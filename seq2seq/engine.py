@@ -1,5 +1,6 @@
 """Source ids to hypotheses with one model: batches by length, precision, memory; knows no text."""
 
+import functools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,13 +20,16 @@ from seq2seq.search.diverse import diverse_beam_search
 from seq2seq.search.greedy import greedy_search
 from seq2seq.search.rules import BannedPhrases, ForcedPrefix, MinimumLength, NoRepeatNgram, RepetitionPenalty, Rule
 from seq2seq.search.sampling import sample_search
-from seq2seq.search.step import Hypothesis
+from seq2seq.search.step import Hypothesis, Step
 from seq2seq.text.vocab import BOS, EOS, PAD, UNK
 
 NEVER = (PAD, UNK, BOS)  # produced
 
 log = logging.getLogger(__name__)
+SMALLER = "use a smaller beam or max_length, or another device"
 R = TypeVar("R")
+Phrases = Sequence[Sequence[int]]
+Watcher = Callable[[Step], object]
 
 
 @dataclass(frozen=True)
@@ -79,11 +83,7 @@ class Engine:
         self.model, self.device, self.dtype = model, device, dtype
 
     def search(
-        self,
-        sources: Sequence[Source],
-        settings: SearchConfig,
-        n_best: int,
-        banned: Sequence[Sequence[int]] = (),
+        self, sources: Sequence[Source], settings: SearchConfig, n_best: int, banned: Phrases = ()
     ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
         """Search the n best translations of every source, longest first; yields (source index, hypotheses) by batch.
 
@@ -104,9 +104,21 @@ class Engine:
             lengths,
             settings.batch_tokens // rows,
             lambda batch: self._search([sources[index] for index in batch], settings, n_best, banned),
-            "use a smaller beam or max_length, or another device",
+            SMALLER,
         ):
             yield list(zip(batch, found, strict=True))
+
+    def watch(self, source: Source, settings: SearchConfig, watcher: Watcher, banned: Phrases = ()) -> list[Hypothesis]:
+        """Find the best translation of one source as `search` does, showing every step of a beam search to watcher.
+
+        Raises:
+            UserError: as `search`, or the settings ask for no plain beam search.
+        """
+        if settings.sampling or settings.groups > 1 or source.phrases:
+            raise UserError("only a plain beam search has steps to show: leave out sampling, groups and phrases")
+        compute = functools.partial(self._search, [source], settings, 1, banned, watcher)
+        ((_, (found,)),) = self._batches([len(source.ids) + 1], 1, lambda _: compute(), SMALLER)
+        return found
 
     def force(
         self, sources: Sequence[list[int]], targets: Sequence[list[int]], batch_tokens: int, *, watch: bool = False
@@ -165,7 +177,12 @@ class Engine:
         return None
 
     def _search(
-        self, sources: list[Source], settings: SearchConfig, n_best: int, banned: Sequence[Sequence[int]]
+        self,
+        sources: list[Source],
+        settings: SearchConfig,
+        n_best: int,
+        banned: Phrases,
+        watcher: Watcher | None = None,
     ) -> list[list[Hypothesis]]:
         lengths = torch.tensor([len(source.ids) for source in sources])
         prefixes = torch.tensor([len(source.prefix) for source in sources])
@@ -185,7 +202,7 @@ class Engine:
         options |= {"max_lengths": longest.to(self.device), "alpha": settings.length_penalty}
         options |= {"banned": NEVER, "rules": rules}
         wide: dict[str, Any] = {"beam": settings.beam, "n_best": n_best}
-        early = {"early_stopping": settings.early_stopping}
+        early = {"early_stopping": settings.early_stopping, "watcher": watcher}
         if settings.sampling:
             drawn = {key: getattr(settings, key) for key in ("temperature", "top_k", "top_p", "seed")}
             keys = [source.key for source in sources]
@@ -198,7 +215,7 @@ class Engine:
         elif settings.coverage_penalty:
             coverage = Coverage(settings.coverage_penalty, (src == PAD).float(), _last_attention)
             found = beam_search(self._step, state.watching(), coverage=coverage, **early, **wide, **options)
-        elif settings.beam == 1:
+        elif settings.beam == 1 and watcher is None:
             found = greedy_search(self._step, state, **options)
         else:
             found = beam_search(self._step, state, **early, **wide, **options)

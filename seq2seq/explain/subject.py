@@ -69,9 +69,9 @@ def make_subject(
     """
     require_engine(translator)
     tokenizer = translator.tokenizer
-    src = _encode(tokenizer, source, "sentence")
+    src = encode_sentence(tokenizer, source, "sentence")
     if target is not None:
-        tgt, text = _encode(tokenizer, target, "target"), normalise(target)
+        tgt, text = encode_sentence(tokenizer, target, "target"), normalise(target)
     else:
         (found,) = translator.stream([source], translator.search if settings is None else settings)
         tgt, text = tokenizer.ids(found[0].tokens), found[0].text
@@ -110,7 +110,12 @@ def _spell(ids: list[int], tokenizer: Tokenizer) -> str:
     return text or "".join(tokenizer.tokens(ids))  # such as UNK, which has no text
 
 
-def _encode(tokenizer: Tokenizer, text: str, name: str) -> list[int]:
+def encode_sentence(tokenizer: Tokenizer, text: str, name: str) -> list[int]:
+    """The ids of a text, by which name errors call it, without EOS.
+
+    Raises:
+        UserError: it is empty or too long.
+    """
     (ids,) = tokenizer.encode([text])
     if not ids:
         raise UserError(f"the {name} is empty: give one with words")

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from seq2seq.search.rules import Prefixes, Rule
-from seq2seq.search.step import Hypothesis, S, StepFn, force_end, next_log_probs
+from seq2seq.search.step import Hypothesis, S, Step, StepFn, force_end, next_log_probs
 
 INF = float("inf")
 
@@ -67,6 +67,7 @@ def beam_search(
     coverage: Coverage | None = None,
     n_best: int | None = None,
     early_stopping: bool = False,
+    watcher: Callable[[Step], object] | None = None,
 ) -> list[list[Hypothesis]]:
     """Find each sentence's best hypotheses, best first; fewer than asked for where fewer exist.
 
@@ -85,6 +86,7 @@ def beam_search(
         coverage: penalty for source tokens that a hypothesis attended to too little; None: none.
         n_best: hypotheses wanted (None: beam); the search goes on until they cannot change.
         early_stopping: whether it ends before: when k have ended and no live one is worth more at its present length.
+        watcher: is shown every step, and changes nothing.
 
     Raises:
         ValueError: not 1 <= n_best <= beam, or alpha is negative.
@@ -98,8 +100,10 @@ def beam_search(
         log_probs = next_log_probs(logits, banned)
         for rule in rules:
             log_probs = rule(log_probs, batch.prefixes())
-        batch.advance(log_probs, coverage.last(state) if coverage else None)
+        sentences, candidates = batch.waiting, batch.advance(log_probs, coverage.last(state) if coverage else None)
         rows, last, counts = batch.give_up(n_best, early_stopping)
+        if watcher is not None:
+            watcher(Step(sentences, *candidates, batch.hopeful))
         if batch.waiting:
             state = state.reorder(rows, counts)
     return batch.hypotheses(num_sentences, n_best)
@@ -122,6 +126,7 @@ class _Batch:
         finished: the k best that ended so far.
         position: tokens that every live hypothesis has.
         waiting: the number of each sentence still here.
+        hopeful: which places the last `give_up` left, those of sentences that it sent away included.
     """
 
     def __init__(
@@ -137,14 +142,17 @@ class _Batch:
         self.tokens, self.scores = self.finished.tokens[:, :1], torch.zeros_like(nothing[:, :1])
         self.taken = torch.arange(len(max_lengths), device=max_lengths.device)
         self.rows = self.taken[:, None]
+        self.hopeful = self.scores > -INF
         self.attended = coverage.attended[:, None] if coverage else None
 
-    def advance(self, log_probs: Float[Tensor, "n v"], attention: Float[Tensor, "n s"] | None = None) -> None:
-        """Continue every live hypothesis by one token."""
+    def advance(
+        self, log_probs: Float[Tensor, "n v"], attention: Float[Tensor, "n s"] | None = None
+    ) -> tuple[Int[Tensor, "b c"], Float[Tensor, "b c"], Int[Tensor, "b c"], Int[Tensor, "b k"]]:
+        """Continue every live hypothesis by one token; gives candidates' tokens, scores and parents, and new places."""
         if self.position >= self.shortest:
             at_limit = (self.longest == self.position + 1).expand_as(self.scores)
             log_probs = force_end(log_probs, at_limit.flatten()[self.taken], self.eos)
-        last, scores, parents = self._expand(log_probs)
+        last, scores, parents = candidates = self._expand(log_probs)
         self.position += 1
         has_ended = last == self.eos
         live_scores, order = scores.masked_fill(has_ended, -INF).sort(dim=-1, descending=True, stable=True)
@@ -162,6 +170,7 @@ class _Batch:
             self.finished = _best(self.beam, self.finished, Beams(ended, ended_scores, values), self.eos)
         parents, self.scores = parents.gather(1, order), live_scores[:, : self.beam]
         self.tokens, self.rows = self._continued(parents, last.gather(1, order)), self.rows.gather(1, parents)
+        return *candidates, order
 
     def _continued(self, parents: Int[Tensor, "b c"], last: Int[Tensor, "b c"]) -> Int[Tensor, "b c t"]:
         return torch.cat((_pick(self.tokens, parents), last[:, :, None]), 2)
@@ -202,6 +211,7 @@ class _Batch:
         if early:
             best = self.scores[:, :1]  # live one
             hopeful &= best / self.position**self.alpha > self.finished.values[:, -1:]
+        self.hopeful = hopeful
         counts: list[int] = hopeful.sum(1).tolist()  # the one time a step that the host waits for the device
         device = self.rows.device
         if not all(counts):

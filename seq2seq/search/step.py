@@ -42,6 +42,27 @@ class Hypothesis:
     normalised_score: float  # score / length^α, length counting EOS (nats)
 
 
+@dataclass(frozen=True)
+class Step:
+    """One step of a beam search as it is shown to whoever watches: up to 2k candidates c of each sentence, best first.
+
+    Attributes:
+        sentences: the number of each sentence still searched.
+        tokens: each candidate's last token.
+        scores: sums of log-probabilities (nats); -inf marks no candidate.
+        parents: place in the beam, after the step before, of the hypothesis that each continues.
+        places: the candidate that takes each of up to k places in the beam, best first.
+        alive: which places are searched on; the others can no longer win.
+    """
+
+    sentences: list[int]
+    tokens: Int[Tensor, "b c"]
+    scores: Float[Tensor, "b c"]
+    parents: Int[Tensor, "b c"]
+    places: Int[Tensor, "b k"]
+    alive: Tensor  # (b, k)
+
+
 def next_log_probs(logits: Float[Tensor, "n v"], banned: Sequence[int]) -> Float[Tensor, "n v"]:
     """Turn logits into log-probabilities (nats), with -inf for banned tokens.
 
