@@ -98,6 +98,15 @@ class Transformer(EncoderDecoder):
             cross=[mixed[layer.cross_attention].weights() for layer in self._decoder_layers()],
         )
 
+    def embedded(
+        self, ids: Int[Tensor, "n t"], start: int = 0
+    ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "t d"] | None]:
+        """Scaled embeddings, and what is added to them for the positions from start on; None: nothing is."""
+        x = self.embedding(ids) * math.sqrt(self.config.d_model)
+        if self.config.positions != "sinusoidal":
+            return x, None
+        return x, sinusoidal(start, ids.shape[1], self.config.d_model, ids.device).to(x.dtype)
+
     def _encoder_layers(self) -> list[EncoderLayer]:
         return [layer for layer in self.encoder_layers if isinstance(layer, EncoderLayer)]
 
@@ -114,10 +123,10 @@ class Transformer(EncoderDecoder):
         self, ids: Int[Tensor, "n t"], start: int
     ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "2 t 1 c"] | None]:
         """Scaled embeddings with positions added, or with the rotation that attention is to apply, or neither."""
-        d_model, length = self.config.d_model, ids.shape[1]
-        x = self.embedding(ids) * math.sqrt(d_model)
-        if self.config.positions == "sinusoidal":
-            return self.dropout(x + sinusoidal(start, length, d_model, ids.device).to(x.dtype)), None
+        embeddings, positions = self.embedded(ids, start)
+        if positions is not None:
+            return self.dropout(embeddings + positions), None
         if self.config.positions == "none":
-            return self.dropout(x), None
-        return self.dropout(x), rotations(start, length, d_model // self.config.num_heads, ids.device)
+            return self.dropout(embeddings), None
+        channels = self.config.d_model // self.config.num_heads
+        return self.dropout(embeddings), rotations(start, ids.shape[1], channels, ids.device)

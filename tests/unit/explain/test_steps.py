@@ -1,0 +1,122 @@
+import json
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from seq2seq.errors import UserError
+from seq2seq.explain.explanation import PARTS, explain
+from seq2seq.explain.steps import take_walk, walk
+from seq2seq.explain.subject import make_subject
+from seq2seq.model.layers import EncoderLayer
+from seq2seq.model.transformer import Transformer
+from seq2seq.translator import Translator
+
+TEXT, TARGET = "The cat sees a blue ball.", "El gato ve una bola."
+
+
+@pytest.fixture(scope="module", params=["golden", "untrained"])
+def translator(request) -> Translator:
+    return request.getfixturevalue(request.param)
+
+
+def table(numbers) -> Tensor:
+    return torch.tensor([[-math.inf if one is None else one for one in row] for row in numbers])
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_plain_numbers_compute_themselves(translator, part):
+    plain = json.loads(json.dumps(walk(translator, TEXT, TARGET, part=part, layer=0, head=1)))
+    queries, keys, values = (table(plain[name]) for name in ("queries", "keys", "values"))
+    scores = queries @ keys.T
+    scaled = (scores / math.sqrt(plain["channels"])).masked_fill(~torch.tensor(plain["mask"]), -math.inf)
+    weights = scaled.softmax(-1)
+    for name, expected in (("scores", scores), ("scaled", scaled), ("weights", weights), ("mixture", weights @ values)):
+        assert_close(table(plain[name]), expected, atol=1e-5, rtol=1e-5)
+    assert len(plain["rows"]) == len(plain["mask"]) == queries.shape[0]
+    assert len(plain["columns"]) == len(plain["mask"][0]) == keys.shape[0]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_heads_joined_and_projected_are_the_layers_output(translator, part):
+    subject = make_subject(translator, TEXT, TARGET)
+    model = translator.engine.model
+    heads = [take_walk(translator, subject, part, 0, head) for head in range(model.config.num_heads)]
+    layer = (model.encoder_layers if part == "encoder" else model.decoder_layers)[0]
+    attention = layer.cross_attention if part == "cross" else layer.self_attention
+    joined = torch.cat([one.weights @ one.values for one in heads], 1)
+    assert_close(heads[0].joined, joined, atol=1e-5, rtol=1e-5)
+    assert_close(heads[0].output, attention.out_proj(joined), atol=1e-5, rtol=1e-5)
+    assert_close(heads[0].weights, explain(translator, TEXT, TARGET).attention[part][0][0], atol=1e-6, rtol=1e-5)
+    assert not torch.allclose(heads[0].queries, heads[1].queries)
+
+
+def test_the_output_is_what_the_stream_goes_on_with(untrained):
+    """From the walk's own sum and output, the rest of the first encoder layer gives what the layer gives."""
+    one = take_walk(untrained, make_subject(untrained, TEXT, TARGET), "encoder", 0, 0)
+    assert one.position is not None
+    assert_close(one.input, one.embedding + one.position)
+    layer = untrained.engine.model.encoder_layers[0]
+    assert isinstance(layer, EncoderLayer)
+    everything = torch.ones(1, 1, 1, len(one.rows), dtype=torch.bool)
+    with torch.no_grad():
+        x = layer.self_residual.leave(one.input[None], one.output[None])
+        x = layer.feed_forward_residual.leave(x, layer.feed_forward(layer.feed_forward_residual.enter(x)))
+        assert_close(x, layer((one.embedding + one.position)[None], everything, None), atol=1e-5, rtol=1e-5)
+
+
+def test_positions_that_turn_queries_are_told_by_their_absence(golden):
+    one = take_walk(golden, make_subject(golden, TEXT, TARGET), "encoder", 0, 0)
+    model = golden.engine.model
+    assert isinstance(model, Transformer)
+    assert (one.position, one.to_plain()["position"]) == (None, None)
+    attention = model._encoder_layers()[0].self_attention
+    unturned = attention.queries(one.input[None])[0, :, 0]
+    assert_close(one.queries[0], unturned[0])
+    assert not torch.allclose(one.queries[3], unturned[3])
+
+
+def test_the_decoder_may_not_look_ahead_and_says_so_with_nulls(translator):
+    plain = walk(translator, TEXT, TARGET, part="decoder", layer=0, head=0)
+    for i, (allowed, scaled, weights) in enumerate(zip(plain["mask"], plain["scaled"], plain["weights"], strict=True)):
+        assert allowed == [j <= i for j in range(len(allowed))]
+        assert [one is None for one in scaled] == [not one for one in allowed]
+        assert all(weight == 0 for weight in weights[i + 1 :])
+    assert plain["rows"] == plain["columns"] == explain(translator, TEXT, TARGET).to_plain()["pieces"]["target_in"]
+
+
+def test_without_a_target_the_models_own_translation_is_walked(untrained):
+    plain = walk(untrained, TEXT, part="cross", layer=1, head=2)
+    assert plain["rows"] == explain(untrained, TEXT).to_plain()["pieces"]["target_in"]
+    assert (plain["layer"], plain["head"]) == (1, 2)
+
+
+def test_wide_tables_are_cut_and_their_width_is_told(translator):
+    plain = walk(translator, TEXT, TARGET, part="encoder", layer=0, head=0)
+    assert plain["d_model"] == 24
+    for name in ("embedding", "input", "joined", "output"):
+        assert {len(row) for row in plain[name]} == {8}
+    assert {len(row) for row in plain["queries"]} == {plain["channels"]}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"part": "encodr"}, "part='encodr' is not known: choose from encoder, decoder, cross"),
+        ({"layer": 1}, "layer=1 is not there: this model has layers 0 to 0"),
+        ({"head": -1}, "head=-1 is not there: this model has heads 0 to 3"),
+    ],
+)
+def test_what_is_not_there_is_refused(golden, wrong, message):
+    with pytest.raises(UserError, match=message):
+        walk(golden, TEXT, TARGET, **{"part": "cross", "layer": 0, "head": 0, **wrong})
+
+
+def test_nothing_stays_attached_to_the_model(golden):
+    walk(golden, TEXT, TARGET, part="cross", layer=0, head=0)
+    for module in golden.engine.model.modules():
+        assert not module._forward_hooks
+        assert not module._forward_pre_hooks
+        assert getattr(module, "watcher", None) is None
