@@ -141,7 +141,8 @@ def _read(translator: Translator, subject: Subject) -> tuple[Trace, list[float]]
 
 
 def _align(subject: Subject, cross: list[Float[Tensor, "h t s"]]) -> list[tuple[int, int]]:
-    if not cross:
+    attention = cross[aligning_layer(len(cross))].mean(0) if cross else torch.zeros(1)
+    if not attention.any():  # there is none, or it is shut off
         return []
-    tokens, attention = subject.tokenizer.tokens, cross[aligning_layer(len(cross))].mean(0)
+    tokens = subject.tokenizer.tokens
     return align_words(tokens(subject.src[:-1]), tokens(subject.tgt_out[:-1]), attention.tolist())

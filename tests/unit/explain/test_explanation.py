@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import re
 
@@ -10,6 +11,7 @@ from seq2seq.errors import UserError
 from seq2seq.explain.explanation import PARTS, explain, over_words
 from seq2seq.explain.subject import MAX_PIECES, Word, words_of
 from seq2seq.model.ensemble import Ensemble
+from seq2seq.model.transformer import Transformer
 from seq2seq.text.vocab import BOS, EOS, UNK
 from seq2seq.translator import Translation, Translator
 
@@ -175,6 +177,15 @@ def test_a_translation_that_is_empty_has_an_end_to_explain(golden, monkeypatch):
     assert plain["words"]["target"] == [{"text": "</s>", "pieces": [0]}]
     assert (len(plain["log_probs"]), plain["alignment"]) == (1, [])
     assert plain["by_word"]["decoder"] == [[[[1.0]]] * 4]
+
+
+def test_nothing_is_aligned_where_the_source_is_not_seen(golden):
+    config = ModelConfig(d_model=8, num_heads=2, d_ff=8, num_encoder_layers=1, num_decoder_layers=1)
+    blind = Transformer(dataclasses.replace(config, cross_attention="none"), golden.tokenizer.vocab_size)
+    found = explain(Translator(blind, golden.tokenizer), TEXT, "El gato ve.")
+    assert found.alignment == []
+    assert not found.attention["cross"][0].any()
+    assert found.heads["cross"][0][0].entropy == 0
 
 
 def test_explaining_leaves_the_model_as_it_was(golden):
