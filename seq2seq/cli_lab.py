@@ -1,0 +1,41 @@
+"""The commands of the ablation lab: report, cost; `cli` registers them."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seq2seq import options
+
+HELP = "Measure what each part of attention is worth: a report of the lab's runs, and attention's cost."
+REPORT_HELP = """Hold the lab's runs against the claims: tables, loss curves, values.
+
+[bold]seq2seq lab report --runs runs/lab --output docs[/bold]   fills docs/lab.md's part about them
+
+The runs are made by [bold]python train.py --multirun 'experiment=glob(lab/*)' seed=1,2,3[/bold]. In a lab.md that is \
+there, only what stands between <!-- begin lab --> and <!-- end lab --> is replaced (the word is the name of --runs).
+"""
+
+app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode="rich")
+
+Runs = Annotated[Path, typer.Option("--runs", help="Folder of the lab's runs.", rich_help_panel=options.FILES)]
+Output = Annotated[
+    Path, typer.Option("--output", help="Folder of lab.md and of its pictures.", rich_help_panel=options.FILES)
+]
+
+
+def register(application: typer.Typer) -> None:
+    """Add the commands to an application."""
+    application.add_typer(app, name="lab")
+
+
+@app.command(help=REPORT_HELP)
+def report(runs: Runs = Path("runs/lab"), output: Output = Path("lab"), debug: options.Debug = False) -> None:
+    """Write the report and say what is missing."""
+    from seq2seq.explain.lab.report import PAGE, write_report
+
+    lab = write_report(runs, output)
+    for problem in lab.problems:
+        print(f"warning: {problem}", file=sys.stderr)
+    print(f"{output / PAGE}: {len(lab.runs)} runs", file=sys.stderr)

@@ -1,0 +1,131 @@
+"""The lab's report: tables for people, values for programs. Judges nothing itself."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from seq2seq.errors import UserError
+from seq2seq.explain.lab.claims import BASELINE, CLAIMS
+from seq2seq.explain.lab.curves import draw_curves
+from seq2seq.explain.lab.page import fill
+from seq2seq.explain.lab.runs import Lab, Run, read_lab
+from seq2seq.explain.lab.verdicts import RULE, Measured, Verdict, judge
+
+TITLE = "The ablation lab"
+PAGE, CURVES, VALUES = "lab.md", "curves.png", "lab.json"
+MEASURES = {"bleu": "BLEU", "validation_loss": "validation loss"}
+LYING = "no_causal_mask"  # whose loss is better than its translations
+
+
+def write_report(runs: Path, output: Path) -> Lab:
+    """Write output/lab.md's part about these runs, and their picture and values in output/NAME OF runs/.
+
+    Raises:
+        UserError: there is no run, or something cannot be written.
+    """
+    names = [BASELINE, *dict.fromkeys(claim.experiment for claim in CLAIMS)]
+    lab = read_lab(runs, names)
+    verdicts = [verdict for claim in CLAIMS if (verdict := judge(claim, lab)) is not None]
+    key = runs.resolve().name
+    try:
+        (output / key).mkdir(parents=True, exist_ok=True)
+        draw_curves(lab, output / key / CURVES)
+        text = json.dumps(to_plain(lab, verdicts), indent=1, ensure_ascii=False)
+        (output / key / VALUES).write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write to --output {output}: {error.strerror or error}") from error
+    fill(output / PAGE, key, to_markdown(lab, verdicts, key), title=TITLE)
+    return lab
+
+
+def to_plain(lab: Lab, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """All of it as plain values."""
+    return {
+        "rule": RULE,
+        "verdicts": [asdict(verdict) for verdict in verdicts],
+        "problems": lab.problems,
+        "runs": [asdict(run) for run in lab.runs],
+    }
+
+
+def to_markdown(lab: Lab, verdicts: Sequence[Verdict], key: str) -> str:
+    """The page's part: rule, claims, losses, the picture, what is missing."""
+    parts = [_told(lab), f"**The rule**, stated before the runs: {RULE}", _claims(lab, verdicts)]
+    if lab.of(BASELINE) and lab.of(LYING):
+        parts += [
+            "**A loss that lies.** Means over seeds; losses are nats a target token, teacher-forced:",
+            _losses(lab),
+        ]
+    parts.append(f"![Validation loss of every experiment beside the whole model's]({key}/{CURVES})")
+    if lab.problems:
+        parts.append("**Missing or not comparable:**\n\n" + "\n".join(f"- {problem}" for problem in lab.problems))
+    return "\n\n".join(parts)
+
+
+def _told(lab: Lab) -> str:
+    """What was run, in a sentence."""
+    first, seeds = lab.runs[0], sorted({run.seed for run in lab.runs})
+    minutes = sum(run.seconds for run in lab.runs) / 60
+    return (
+        f"{len(lab.runs)} runs of {len({run.experiment for run in lab.runs})} experiments, "
+        f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}: {first.updates:,} updates on "
+        f"{first.pairs:,} sentence pairs each, {minutes:.0f} minutes of training in all on {first.hardware}. "
+        f"BLEU is that of {first.test_set}; ± is the standard deviation over seeds."
+    )
+
+
+def _claims(lab: Lab, verdicts: Sequence[Verdict]) -> str:
+    rows = ["| experiment | claim | weights | n | BLEU | difference (95 % interval) | validation loss | verdict |"]
+    rows.append("|---|---|---|---|---|---|---|---|")
+    if whole := lab.of(BASELINE):
+        cells = [f"**{BASELINE}**", "the whole model", *_counts(whole), _bleu(whole), "", _loss(whole), ""]
+        rows.append(f"| {' | '.join(cells)} |")
+    for verdict in verdicts:
+        claim, runs = verdict.claim, lab.of(verdict.claim.experiment)
+        is_one_of_two = sum(one.experiment == claim.experiment for one in CLAIMS) > 1
+        what = f"{claim.text} *(its {MEASURES[claim.measure]})*" if is_one_of_two else claim.text
+        beside = "" if claim.against == BASELINE else f" *(beside {claim.against})*"
+        cells = [claim.experiment, what + beside, *_counts(runs), _bleu(runs), _difference(verdict), _loss(runs)]
+        rows.append(f"| {' | '.join(cells)} | {_emphasised(verdict.word)} |")
+    return "\n".join(rows)
+
+
+def _losses(lab: Lab) -> str:
+    rows = ["| experiment | training loss | validation loss | BLEU |", "|---|---|---|---|"]
+    for name in (BASELINE, LYING):
+        runs = lab.of(name)
+        training = _show(Measured.of([run.training_loss for run in runs]), 2)
+        rows.append(f"| {name} | {training} | {_loss(runs)} | {_bleu(runs)} |")
+    return "\n".join(rows)
+
+
+def _counts(runs: Sequence[Run]) -> tuple[str, str]:
+    return f"{runs[0].parameters / 1000:,.0f} k", str(len(runs))
+
+
+def _bleu(runs: Sequence[Run]) -> str:
+    return _show(Measured.of([run.bleu for run in runs]), 1)
+
+
+def _loss(runs: Sequence[Run]) -> str:
+    return _show(Measured.of([run.validation_loss for run in runs]), 2)
+
+
+def _show(measured: Measured, digits: int) -> str:
+    spread = "" if measured.deviation is None else f" ± {measured.deviation:.{digits}f}"
+    return f"{measured.mean:.{digits}f}{spread}"
+
+
+def _difference(verdict: Verdict) -> str:
+    """The difference in the claim's own measure: BLEU to a tenth, nats to a hundredth."""
+    digits = 1 if verdict.claim.measure == "bleu" else 2
+    value = verdict.ours.mean - verdict.theirs.mean
+    if (interval := verdict.difference) is None:
+        return f"{value:+.{digits}f}"
+    return f"{value:+.{digits}f} ({interval.low:+.{digits}f} to {interval.high:+.{digits}f})"
+
+
+def _emphasised(word: str) -> str:
+    return f"**{word}**" if word in ("borne out", "contradicted") else word

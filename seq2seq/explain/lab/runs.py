@@ -1,0 +1,130 @@
+"""The runs of a lab, read from their folders; whatever is missing or broken is told, never passed over."""
+
+import csv
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seq2seq.config import load_config
+from seq2seq.errors import UserError
+
+Curve = list[tuple[int, float]]  # (updates, nats per target token)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A complete run: what it was, what it scored, how it learnt."""
+
+    experiment: str
+    seed: int
+    bleu: float  # of the first test set
+    test_set: str
+    validation_loss: float  # nats per target token, teacher-forced, of the last validation
+    training_loss: float  # the same of the last updates in the log
+    updates: int
+    pairs: int  # training sentence pairs
+    parameters: int
+    seconds: float
+    hardware: str
+    losses: Curve
+    validation_losses: Curve
+
+
+@dataclass(frozen=True)
+class Lab:
+    """All runs of a folder, and what is wrong with the rest, a line each."""
+
+    runs: list[Run]
+    problems: list[str]
+
+    def of(self, experiment: str) -> list[Run]:
+        """An experiment's runs, by seed."""
+        return sorted((run for run in self.runs if run.experiment == experiment), key=lambda run: run.seed)
+
+
+def read_lab(folder: Path, expected: Iterable[str]) -> Lab:
+    """Read every run in the folder; of experiments that are expected but absent, and of absent seeds, say so.
+
+    Raises:
+        UserError: there is no such folder, or no run in it.
+    """
+    if not folder.is_dir():
+        raise UserError(f"--runs {folder} is no folder: make the runs first (docs/lab.md has the commands)")
+    runs, problems = [], []
+    for path in sorted(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()):
+        try:
+            runs.append(read_run(path))
+        except UserError as error:
+            problems.append(str(error))
+    if not runs:
+        told = f" ({'; '.join(problems)})" if problems else ""
+        raise UserError(f"--runs {folder} has no complete run{told}: make the runs first (docs/lab.md)")
+    seeds = {run.seed for run in runs}
+    for name in dict.fromkeys(expected):
+        missing = seeds - {run.seed for run in runs if run.experiment == name}
+        if missing == seeds:
+            problems.append(f"{name}: not run")
+        elif missing:
+            problems.append(f"{name}: no complete run with seed {', '.join(map(str, sorted(missing)))}")
+    return Lab(runs, problems + _unequal(runs))
+
+
+def read_run(folder: Path) -> Run:
+    """Read a complete run.
+
+    Raises:
+        UserError: it is not complete, or a file is damaged; the message names the folder and says how far it came.
+    """
+    config = load_config(str(folder), [], option="--runs ")
+    rows = _read_metrics(folder)
+    if not (folder / "results.json").is_file():
+        last = rows[-1]["step"] if rows else "0"
+        raise UserError(f"{folder.name}: broken off or still going on, {last} updates of {config.trainer.max_steps}")
+    losses, validations = _curve(rows, "loss"), _curve(rows, "val_loss")
+    try:
+        facts = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        test_set, scores = next(iter(facts["scores"].items()))
+        return Run(
+            experiment=config.experiment_name,
+            seed=config.seed,
+            bleu=float(scores["bleu"]["value"]),
+            test_set=test_set,
+            validation_loss=validations[-1][1],
+            training_loss=losses[-1][1],
+            updates=int(facts["updates"]),
+            pairs=int(facts["data"]["sizes"]["train"]),
+            parameters=int(facts["parameters"]),
+            seconds=float(facts["training_seconds"]),
+            hardware=str(facts["hardware"]),
+            losses=losses,
+            validation_losses=validations,
+        )
+    except (ValueError, KeyError, TypeError, IndexError, StopIteration) as error:
+        raise UserError(f"{folder.name}: results.json or metrics.csv is damaged ({error!r})") from error
+
+
+def _read_metrics(folder: Path) -> list[dict[str, str]]:
+    try:
+        with (folder / "metrics.csv").open(newline="") as file:
+            return [row for row in csv.DictReader(file) if (row.get("step") or "").isdigit()]
+    except FileNotFoundError:
+        return []
+
+
+def _curve(rows: Iterable[dict[str, str]], key: str) -> Curve:
+    return [(int(row["step"]), float(row[key])) for row in rows if row.get(key)]
+
+
+def _unequal(runs: Sequence[Run]) -> list[str]:
+    """Name runs that are no fair match for the others."""
+    problems = []
+    for what in ("updates", "pairs", "test_set"):
+        counts: dict[object, list[str]] = {}
+        for run in runs:
+            counts.setdefault(getattr(run, what), []).append(f"{run.experiment}-{run.seed}")
+        if len(counts) > 1:
+            usual = max(counts, key=lambda value: len(counts[value]))
+            odd = [f"{', '.join(names)}: {value}" for value, names in counts.items() if value != usual]
+            problems.append(f"unequal {what.replace('_', ' ')} ({usual} elsewhere): {'; '.join(odd)}")
+    return problems

@@ -1,0 +1,149 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib.image
+import pytest
+
+from seq2seq.cli import app
+from seq2seq.errors import UserError
+from seq2seq.explain.lab.claims import BASELINE, CLAIMS, Claim
+from seq2seq.explain.lab.curves import mean_curve
+from seq2seq.explain.lab.page import fill
+from seq2seq.explain.lab.report import write_report
+from seq2seq.explain.lab.runs import read_lab, read_run
+from seq2seq.explain.lab.verdicts import RULE, judge
+
+REPOSITORY = Path(__file__).parents[4]
+EXPERIMENTS = REPOSITORY / "conf" / "experiment" / "lab"
+Make = Callable[..., Path]
+
+
+@pytest.fixture
+def runs(make_run: Make) -> Path:
+    """Three seeds: one ablation that costs much, one that costs nothing, one whose loss lies, one that surprises."""
+    for seed, noise in ((1, 0.0), (2, 1.0), (3, -1.0)):
+        make_run("baseline", seed, 80 + noise)
+        make_run("no_positions", seed, 40 + 2 * noise, (3.5, 3.0, 2.5))
+        make_run("heads_8", seed, 80.2 + noise)
+        make_run("no_causal_mask", seed, 1.5 + noise, (2.0, 0.5, 0.1 + noise / 100))
+        folder = make_run("no_dropout", seed, 90 + noise, (2.5, 1.5, 1.0))
+    return folder.parent
+
+
+def test_every_experiment_has_a_claim_in_the_same_words_as_its_config() -> None:
+    configs = {path.stem: path.read_text() for path in EXPERIMENTS.glob("*.yaml")}
+    assert {claim.experiment for claim in CLAIMS} == configs.keys() - {BASELINE}
+    for claim in CLAIMS:
+        assert f"# Claim: {claim.text}\n" in configs[claim.experiment]
+        assert claim.against in configs
+        assert claim.direction in ("lower", "higher", "either")
+        assert claim.measure in ("bleu", "validation_loss")
+
+
+def test_each_claim_gets_the_verdict_that_the_rule_gives(runs: Path) -> None:
+    lab = read_lab(runs, [])
+    words = {}
+    for claim in CLAIMS:
+        if (verdict := judge(claim, lab)) is not None:
+            words[claim.experiment, claim.measure] = verdict.word
+    assert words == {
+        ("no_positions", "bleu"): "borne out",
+        ("heads_8", "bleu"): "open",
+        ("no_causal_mask", "validation_loss"): "borne out",
+        ("no_causal_mask", "bleu"): "borne out",
+        ("no_dropout", "bleu"): "contradicted",
+    }
+    nothing_claimed = judge(Claim("no_dropout", "which is better is not claimed", "either"), lab)
+    assert nothing_claimed is not None
+    assert nothing_claimed.word == "higher"
+
+
+def test_one_run_each_gives_a_difference_and_no_verdict(make_run: Make) -> None:
+    make_run("baseline", 1, 80.0)
+    folder = make_run("no_positions", 1, 40.0)
+    verdict = judge(CLAIMS[0], read_lab(folder.parent, []))
+    assert verdict is not None
+    assert (verdict.word, verdict.difference) == ("no verdict", None)
+
+
+def test_the_report_tells_all_there_is(runs: Path, tmp_path: Path) -> None:
+    lab = write_report(runs, tmp_path / "docs")
+    page = (tmp_path / "docs" / "lab.md").read_text(encoding="utf-8")
+    assert page.startswith("# The ablation lab\n\n<!-- begin lab -->\n15 runs of 5 experiments, seeds 1, 2, 3: 300 ")
+    assert RULE in page
+    assert "| **baseline** | the whole model | 1 k | 3 | 80.0 ± 1.0 |  | 1.50 ± 0.00 |  |" in page
+    (row,) = [line for line in page.splitlines() if line.startswith("| no_positions")]
+    assert "| 1 k | 3 | 40.0 ± 2.0 | -40.0 (-44.2 to -35.8) | 2.50 ± 0.00 | **borne out** |" in row
+    assert "| no_causal_mask | 0.35 ± 0.01 | 0.10 ± 0.01 | 1.5 ± 1.0 |" in page
+    assert "- heads_1: not run" in page
+    assert "heads_1: not run" in lab.problems
+    values = json.loads((tmp_path / "docs" / "lab" / "lab.json").read_text())
+    assert len(values["runs"]) == 15
+    assert values["runs"][0]["validation_losses"] == [[100, 3.0], [200, 2.0], [300, 1.5]]
+    assert values["problems"] == lab.problems
+    assert "](lab/curves.png)" in page
+    height, width, _ = matplotlib.image.imread(tmp_path / "docs" / "lab" / "curves.png").shape
+    assert width > height > 300
+
+
+def test_only_the_page_s_own_part_is_replaced(runs: Path, tmp_path: Path) -> None:
+    page = tmp_path / "docs" / "lab.md"
+    page.parent.mkdir()
+    page.write_text("# Mine\n\nBefore.\n\n<!-- begin lab -->\nwhat was there\n<!-- end lab -->\n\nAfter.\n")
+    write_report(runs, page.parent)
+    text = page.read_text()
+    assert text.startswith("# Mine\n\nBefore.\n\n<!-- begin lab -->\n15 runs")
+    assert text.endswith("<!-- end lab -->\n\nAfter.\n")
+    assert "what was there" not in text
+    fill(page, "cost", "Dear.", title="unused")
+    assert page.read_text() == text.rstrip() + "\n\n<!-- begin cost -->\nDear.\n<!-- end cost -->\n"
+    page.write_text("<!-- begin lab -->\n")
+    with pytest.raises(UserError, match=r"has only one of <!-- begin lab --> and <!-- end lab -->: put the other one"):
+        fill(page, "lab", "", title="")
+
+
+def test_partial_and_absent_runs_are_named(make_run: Make) -> None:
+    make_run("baseline", 1, 80.0)
+    make_run("baseline", 2, 80.0)
+    make_run("heads_1", 1, 80.0)
+    make_run("heads_1", 2, 0.0, (3.0, 2.5), complete=False)
+    damaged = make_run("heads_2", 1, 80.0)
+    (damaged / "results.json").write_text('{"scores": {}}')
+    short = make_run("heads_8", 1, 80.0, updates=150)
+    (short.parent / "latest").symlink_to(short)
+    lab = read_lab(short.parent, ["heads_1", "heads_4"])
+    assert [(run.experiment, run.seed) for run in lab.runs] == [
+        ("baseline", 1), ("baseline", 2), ("heads_1", 1), ("heads_8", 1)
+    ]  # fmt: skip
+    assert lab.problems == [
+        "heads_1-2: broken off or still going on, 200 updates of 300",
+        "heads_2-1: results.json or metrics.csv is damaged (StopIteration())",
+        "heads_1: no complete run with seed 2",
+        "heads_4: not run",
+        "unequal updates (300 elsewhere): heads_8-1: 150",
+    ]
+
+
+def test_no_runs_are_told_in_one_line(tmp_path: Path, make_run: Make) -> None:
+    with pytest.raises(UserError, match=r"--runs .*nowhere is no folder: make the runs first"):
+        read_lab(tmp_path / "nowhere", [])
+    folder = make_run("baseline", 1, 80.0, complete=False)
+    with pytest.raises(UserError, match=r"has no complete run \(baseline-1: broken off .*\): make the runs first"):
+        read_lab(folder.parent, [])
+
+
+def test_a_mean_curve_has_the_updates_that_all_have(make_run: Make) -> None:
+    whole, part = make_run("baseline", 1, 80.0, (3.0, 2.0, 1.0)), make_run("baseline", 2, 80.0, (4.0, 3.0))
+    assert mean_curve([read_run(whole), read_run(part)]) == [(100, 3.5), (200, 2.5)]
+
+
+def test_the_command_reports_and_warns(run, runs: Path, tmp_path: Path) -> None:
+    arguments = ("--runs", runs, "--output", tmp_path / "docs")
+    status, out, err = run("report", *arguments, command=("lab",), application=app)
+    assert (status, out) == (0, "")
+    assert "warning: heads_1: not run\n" in err
+    assert err.endswith(f"{tmp_path}/docs/lab.md: 15 runs\n")
+    status, _, err = run("report", "--runs", tmp_path / "x", command=("lab",), application=app)
+    assert status == 1
+    assert err.count("\n") == 1
