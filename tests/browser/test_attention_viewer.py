@@ -57,13 +57,13 @@ def test_hovering_a_target_word_shows_what_it_looked_at(watched) -> None:
     page = watched.page
     word(page, "Translation", "bebió").hover()
     row = 3  # of the words; the decoder has then read the word before
-    cross = mean(EXPLANATION["by_word"]["cross"][1])[row]
-    back = mean(EXPLANATION["by_word"]["decoder"][1])[row]
+    cross = mean(EXPLANATION["by_word"]["cross"][0])[row]
+    back = mean(EXPLANATION["by_word"]["decoder"][0])[row]
     assert shares(page, "Source sentence") == pytest.approx(cross)
     assert shares(page, "Translation") == pytest.approx([*back[: row + 1], *[0] * 3])
     assert written(page, "Source sentence") == [as_shown(weight) for weight in cross]
     told = page.get_by_role("status").text_content()
-    assert told.startswith("To write bebió the decoder, having read negro, looked back at ")
+    assert told.startswith("To write bebió (probability .37) the decoder, having read negro, looked back at ")
     best = max(range(len(cross)), key=cross.__getitem__)
     assert f"In the source it looked at {list(made_up.WORDS['source'])[best]} {as_shown(cross[best])}" in told
     assert page.locator(".heatmap tr.chosen th").all_text_contents() == ["negro", "bebió"]
@@ -72,21 +72,21 @@ def test_hovering_a_target_word_shows_what_it_looked_at(watched) -> None:
 def test_hovering_a_source_word_shows_both_directions(watched) -> None:
     page = watched.page
     word(page, "Source sentence", "cat").hover()
-    assert shares(page, "Source sentence") == pytest.approx(mean(EXPLANATION["by_word"]["encoder"][1])[2])
-    seen = [row[2] for row in mean(EXPLANATION["by_word"]["cross"][1])]
+    assert shares(page, "Source sentence") == pytest.approx(mean(EXPLANATION["by_word"]["encoder"][0])[2])
+    seen = [row[2] for row in mean(EXPLANATION["by_word"]["cross"][0])]
     assert shares(page, "Translation") == pytest.approx([0, *seen])
     assert page.locator("path.seen").count() == sum(weight >= 0.02 for weight in seen)
 
 
 def test_another_layer_and_head_are_shown_when_picked(watched) -> None:
     page = watched.page
-    page.get_by_label("Layer").select_option(label="1")
+    page.get_by_label("Layer").select_option(label="2")
     page.get_by_label("Head", exact=True).select_option(label="2")
     word(page, "Translation", "gato").click()
-    assert shares(page, "Source sentence") == EXPLANATION["by_word"]["cross"][0][1][1]
+    assert shares(page, "Source sentence") == EXPLANATION["by_word"]["cross"][1][1][1]
     cells = page.get_by_role("group", name="Cross-attention, table of weights").locator("tbody tr").nth(1).locator("td")
-    assert cells.all_text_contents() == [as_shown(weight) for weight in EXPLANATION["by_word"]["cross"][0][1][1]]
-    statistics = EXPLANATION["heads"]["cross"][0][1]
+    assert cells.all_text_contents() == [as_shown(weight) for weight in EXPLANATION["by_word"]["cross"][1][1][1]]
+    statistics = EXPLANATION["heads"]["cross"][1][1]
     told = page.locator(".panel").nth(2).locator("dd").all_text_contents()
     assert told == [
         f"{statistics['entropy']:.2f} nats",
@@ -94,7 +94,7 @@ def test_another_layer_and_head_are_shown_when_picked(watched) -> None:
         f"{round(100 * statistics['diagonal'])} %",
     ]
     page.get_by_label("Head", exact=True).select_option(label="3")
-    assert shares(page, "Source sentence") == EXPLANATION["by_word"]["cross"][0][2][1]
+    assert shares(page, "Source sentence") == EXPLANATION["by_word"]["cross"][1][2][1]
 
 
 def test_pieces_instead_of_words(watched) -> None:
@@ -102,7 +102,7 @@ def test_pieces_instead_of_words(watched) -> None:
     page.locator(".choices").get_by_text("pieces").click()
     page.get_by_label("Head", exact=True).select_option(label="1")
     word(page, "Translation", "bió").click()
-    assert shares(page, "Source sentence") == EXPLANATION["attention"]["cross"][1][0][4]
+    assert shares(page, "Source sentence") == EXPLANATION["attention"]["cross"][0][0][4]
     texts = page.get_by_role("toolbar", name="Source sentence").locator(".text").all_text_contents()
     assert texts == EXPLANATION["pieces"]["source"]
 
@@ -182,7 +182,7 @@ def test_a_model_without_self_attention_shows_its_cross_attention(opened) -> Non
     page = watched.page
     assert page.locator("h3").all_text_contents() == ["Cross-attention"]
     word(page, "Translation", "gato").click()
-    assert page.get_by_role("status").text_content().startswith("To write gato the decoder, having read El, looked at ")
+    assert page.get_by_role("status").text_content().startswith("To write gato (probability .61) the decoder, having read El, looked at ")
     assert shares(page, "Source sentence") == explanation["by_word"]["cross"][0][0][1]
     word(page, "Source sentence", "cat").click()
     assert page.get_by_role("status").text_content().startswith("cat is looked at by ")
@@ -195,6 +195,7 @@ def test_a_stack_with_fewer_layers_says_so(opened) -> None:
     for table in ("attention", "by_word", "heads"):
         explanation[table]["encoder"] = explanation[table]["encoder"][:1]
     watched = opened(explanation, [], {})
+    watched.page.get_by_label("Layer").select_option(label="2")
     assert watched.page.locator(".none").all_text_contents() == ["It has no layer 2: 1 in all."]
     word(watched.page, "Source sentence", "cat").click()
     assert watched.faults == []
@@ -210,10 +211,10 @@ def test_served_as_modules_it_keeps_what_was_picked(chromium) -> None:
       showAttention(document.getElementById("place"), explanation);
     }"""
     page.evaluate(show, EXPLANATION)
-    page.get_by_label("Layer").select_option(label="1")
+    page.get_by_label("Layer").select_option(label="2")
     page.get_by_label("Head", exact=True).select_option(label="2")
     page.evaluate(show, made_up.explanation(source="Other"))
-    assert page.get_by_label("Layer").input_value() == "0"
+    assert page.get_by_label("Layer").input_value() == "1"
     assert page.get_by_label("Head", exact=True).input_value() == "1"
     smaller = made_up.explanation()
     for table in ("attention", "by_word", "heads"):

@@ -17,7 +17,7 @@ const picks = new WeakMap(); // what was picked in an element outlives the next 
 /** Show an explanation (the JSON of `seq2seq attend`) in an element, in place of what it held. */
 export function showAttention(element, explanation) {
   const size = sizeOf(explanation);
-  const kept = picks.get(element) ?? { unit: "words", layer: size.layers - 1, head: MEAN };
+  const kept = picks.get(element) ?? { unit: "words", layer: Math.max(0, size.layers - 2), head: MEAN }; // the last layer but one aligns best;
   const view = { explanation, ...kept, parts: partsOf(explanation), preview: null, chosen: null, tables: {} };
   view.layer = Math.min(kept.layer, size.layers - 1);
   if (Number(view.head) >= size.heads) view.head = MEAN;
@@ -101,7 +101,7 @@ function tell(view, links, chosen) {
   const lead = (text) => make("span", { class: "lead" }, text);
   const most = (part, side) => {
     const known = links.filter((link) => link.part === part && link.weight >= 0.005);
-    const best = known.sort((a, b) => b.weight - a.weight).slice(0, 4);
+    const best = known.sort((a, b) => b.weight - a.weight).slice(0, 3);
     const told = best.flatMap((link, i) => [i ? ", " : " ", make("b", {}, names[side][link.to]), ` ${share(link.weight)}`]);
     return [...(best.length ? told : [" nothing"]), ". "];
   };
@@ -115,7 +115,15 @@ function tell(view, links, chosen) {
   const last = make("b", {}, names.target[chosen.index - 1]);
   const back = weights.decoder ? [lead(", looked back at"), ...most("decoder", "target")] : [];
   const across = lead(weights.decoder ? "In the source it looked at" : ", looked at");
-  return [lead("To write "), word, lead(" the decoder, having read "), last, ...back, ...(weights.cross ? [across, ...most("cross", "source")] : [])];
+  const chance = ` (probability ${probability(view, chosen.index - 1)})`;
+  return [lead("To write "), word, lead(`${chance} the decoder, having read `), last, ...back, ...(weights.cross ? [across, ...most("cross", "source")] : [])];
+}
+
+/** How probable the model finds a written word, or piece, after what stands before it. */
+function probability({ explanation, unit }, index) {
+  const pieces = unit === "words" ? explanation.words.target[index].pieces : [index];
+  const chance = Math.exp(pieces.reduce((sum, piece) => sum + explanation.log_probs[piece], 0));
+  return share(chance) || "below .01";
 }
 
 function makePanel(view, part) {

@@ -4,7 +4,7 @@ import { draw, make, share } from "./dom.js";
 
 const LEAST = 0.02; // weight of a line worth drawing
 const ROOM = 60; // pixels for the arcs beside a sentence in rows; viewer.css gives the same
-const NARROW_ROOM = 40; // in columns
+const NARROW_ROOM = 30; // in columns
 
 /**
  * A diagram. onChoose({side, index}) is called when a word is clicked or reached by keyboard, onPreview with the same

@@ -3,6 +3,7 @@
 import { draw, make, share } from "./dom.js";
 
 const MOST_NUMBERED = 14; // columns; beyond them cells are too small for numbers
+const MOST_SMALL = 17; // columns; beyond them cells are tiny
 
 /** A table: rows ask, columns give. onRow(index) is called when the pointer is on a row, onRow(null) when it leaves. */
 export function makeHeatmap({ title, rows, columns, weights, onRow }) {
@@ -18,7 +19,7 @@ export function makeHeatmap({ title, rows, columns, weights, onRow }) {
   const body = make("tbody", { pointerleave: () => onRow(null) }, ...lines);
   const table = make(
     "table",
-    { class: isNumbered ? "heatmap" : "heatmap small" },
+    { class: isNumbered ? "heatmap" : `heatmap small${columns.length > MOST_SMALL ? " tiny" : ""}` },
     make("caption", { class: "unseen" }, `${title}: rows look at columns, and each row's shares sum to 1`),
     make("thead", {}, head),
     body,

@@ -29,6 +29,7 @@ export function makeMatrix({ name, rows, columns = null, values, width = values[
   const size = `${values.length} × ${width}`;
   const label = `${name}, ${size}${isCut ? `, first ${shown} channels` : ""}`;
   const scroll = make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": label }, table);
+  requestAnimationFrame(() => reveal(scroll, lines[chosen.row]));
   return make("figure", {}, make("figcaption", {}, make("b", {}, name), ` ${size}`), scroll);
 }
 
@@ -36,6 +37,11 @@ function makeCell(value, largest, attributes) {
   if (value === null) return make("td", { ...attributes, class: `masked ${attributes.class ?? ""}` }, "−∞");
   const sign = value < 0 ? "minus" : "plus";
   return make("td", { ...attributes, class: `${sign} ${attributes.class ?? ""}`, "--share": Math.abs(value) / largest }, decimal(value));
+}
+
+/** Bring the followed row of a long matrix into view, and nothing but the matrix. */
+function reveal(scroll, line) {
+  scroll.scrollTop = line.offsetTop + line.offsetHeight / 2 - scroll.clientHeight / 2;
 }
 
 /** A sign between matrices. */

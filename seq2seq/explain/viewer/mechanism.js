@@ -115,7 +115,7 @@ function normalise(walk, at, follow) {
   const fraction = term("mfrac", term("msup", letter("e"), scaledAt("ij")), row(term("munder", symbol("∑"), letter("k")), term("msup", letter("e"), scaledAt("ik"))));
   return {
     formula: formula(under("A", "ij"), symbol("="), fraction),
-    plain: "Softmax makes shares of the scores: all positive, each row summing to 1. This is the attention that the pictures above show.",
+    plain: "Softmax makes shares of the scores: all positive, each row summing to 1. These are the weights of attention.",
     figures: [pairs("A", walk.weights)],
     numbers: [...asking(walk, at), ...worked],
   };

@@ -4,8 +4,8 @@ import { make } from "./dom.js";
 
 let steppers = 0; // ids of tabs must not meet
 
-/** A stepper; show(index) gives the nodes of a step. `refresh` shows the present step anew, `go` another one. */
-export function makeStepper({ label, names, show }) {
+/** A stepper; show(index) gives the nodes of a step. `refresh` shows the present step anew. */
+export function makeStepper({ label, names, show, start = 0 }) {
   const id = `stepper-${(steppers += 1)}`;
   const stepper = { index: -1, show, names };
   stepper.tabs = names.map((name, index) =>
@@ -22,8 +22,8 @@ export function makeStepper({ label, names, show }) {
   stepper.place = make("span", { class: "place" });
   const buttons = make("div", { class: "buttons" }, stepper.back, stepper.place, stepper.next);
   const element = make("div", { class: "stepper", keydown: (event) => press(stepper, event) }, make("div", { class: "bar" }, list, buttons), stepper.panel);
-  go(stepper, 0);
-  return { element, refresh: () => stepper.panel.replaceChildren(...show(stepper.index)), go: (index) => go(stepper, index) };
+  go(stepper, start);
+  return { element, refresh: () => stepper.panel.replaceChildren(...show(stepper.index)) };
 }
 
 function go(stepper, wanted) {

@@ -6,18 +6,25 @@ import { PARTS } from "./reading.js";
 import { makeStepper } from "./stepper.js";
 import { STEPS } from "./mechanism.js";
 
+const picks = new WeakMap(); // the attention and the step shown in an element outlive the next walks shown in it
+
 /** Show walks (attentions to choose from) and the beams of a search in an element; either may be empty. */
 export function showSteps(element, walks, beams) {
   element.classList.add("viewer");
   const hasBeams = (beams?.steps ?? []).length > 0;
-  element.replaceChildren(...(walks.length ? [makeWalks(walks)] : []), ...(hasBeams ? [makeBeams(beams)] : []));
+  const kept = picks.get(element) ?? { name: "", step: 0 };
+  picks.set(element, kept);
+  element.replaceChildren(...(walks.length ? [makeWalks(walks, kept)] : []), ...(hasBeams ? [makeBeams(beams)] : []));
 }
 
-function makeWalks(walks) {
-  const view = { walk: walks[0], row: 0, column: 0 };
+function makeWalks(walks, kept) {
+  const view = { walk: walks.find((walk) => nameOf(walk) === kept.name) ?? walks[0], row: 0, column: 0 };
   const controls = make("div", { class: "controls" });
-  const show = (index) => showStep(STEPS[index], view, follow);
-  const stepper = makeStepper({ label: "Steps of attention", names: STEPS.map((step) => step.name), show });
+  const show = (index) => {
+    kept.step = index;
+    return showStep(STEPS[index], view, follow);
+  };
+  const stepper = makeStepper({ label: "Steps of attention", names: STEPS.map((step) => step.name), show, start: kept.step });
   function follow(row, column) {
     view.row = row;
     view.column = column ?? strongest(view.walk.weights[row]);
@@ -38,7 +45,10 @@ function makeWalks(walks) {
       picker("and the key of", walk.columns.map(name), String(column), (value) => follow(row, Number(value))),
     );
   }
-  const begin = () => follow(Math.floor(view.walk.rows.length / 2), null);
+  const begin = () => {
+    kept.name = nameOf(view.walk);
+    follow(Math.floor(view.walk.rows.length / 2), null);
+  };
   begin();
   return make("section", { class: "walk", "aria-label": "One attention, step by step" }, controls, stepper.element);
 }
