@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,24 @@ def opened(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Watched]]:
     yield call
     for context in contexts:
         context.close()
+
+
+@pytest.fixture
+def served(chromium: Any) -> Iterator[Any]:
+    """A page of a server that has the viewer's modules beside it, and an element `place` in it."""
+
+    def answer(route: Any) -> None:
+        name = route.request.url.rsplit("/", 1)[1]
+        if not name:
+            return route.fulfill(body="<div id=place></div>", content_type="text/html")
+        body = (files("seq2seq.explain") / "viewer" / name).read_text(encoding="utf-8")
+        return route.fulfill(body=body, content_type="text/javascript")
+
+    page = chromium.new_page()
+    page.route("http://viewer.test/*", answer)
+    page.goto("http://viewer.test/")
+    yield page
+    page.close()
 
 
 os.environ.setdefault("DBUS_SESSION_BUS_ADDRESS", "disabled:")  # there is no desktop for Chromium to look for

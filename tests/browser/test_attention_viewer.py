@@ -1,7 +1,6 @@
 """The attention viewer in a real browser, from a file, without network."""
 
 import re
-from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -182,7 +181,11 @@ def test_a_model_without_self_attention_shows_its_cross_attention(opened) -> Non
     page = watched.page
     assert page.locator("h3").all_text_contents() == ["Cross-attention"]
     word(page, "Translation", "gato").click()
-    assert page.get_by_role("status").text_content().startswith("To write gato (probability .61) the decoder, having read El, looked at ")
+    assert (
+        page.get_by_role("status")
+        .text_content()
+        .startswith("To write gato (probability .61) the decoder, having read El, looked at ")
+    )
     assert shares(page, "Source sentence") == explanation["by_word"]["cross"][0][0][1]
     word(page, "Source sentence", "cat").click()
     assert page.get_by_role("status").text_content().startswith("cat is looked at by ")
@@ -201,11 +204,9 @@ def test_a_stack_with_fewer_layers_says_so(opened) -> None:
     assert watched.faults == []
 
 
-def test_served_as_modules_it_keeps_what_was_picked(chromium) -> None:
+def test_served_as_modules_it_keeps_what_was_picked(served) -> None:
     """As a server's page uses it, which shows one explanation after another in one element."""
-    page = chromium.new_page()
-    page.route("http://viewer.test/*", serve)
-    page.goto("http://viewer.test/")
+    page = served
     show = """async (explanation) => {
       const { showAttention } = await import("/attention.js");
       showAttention(document.getElementById("place"), explanation);
@@ -222,13 +223,3 @@ def test_served_as_modules_it_keeps_what_was_picked(chromium) -> None:
     page.evaluate(show, smaller)
     assert page.get_by_label("Head", exact=True).input_value() == "mean"
     assert page.locator("table.heatmap").count() == 3
-    page.close()
-
-
-def serve(route: Any) -> None:
-    name = route.request.url.rsplit("/", 1)[1]
-    if not name:
-        route.fulfill(body="<div id=place></div>", content_type="text/html")
-    else:
-        body = (files("seq2seq.explain") / "viewer" / name).read_text(encoding="utf-8")
-        route.fulfill(body=body, content_type="text/javascript")

@@ -180,3 +180,22 @@ def test_the_beams_grow_and_name_the_fate_of_every_candidate(watched) -> None:
     assert page.locator(".node.winner .piece").all_text_contents() == ["<s>", "▁El", "▁gato", "</s>"]
     assert page.locator(".place").last.text_content() == "4 of 4"
     assert watched.faults == []
+
+
+def test_the_next_walks_in_an_element_open_where_the_last_were(served) -> None:
+    page = served
+    show = """async ([walks, beams]) => {
+      const { showSteps } = await import("/steps.js");
+      showSteps(document.getElementById("place"), walks, beams);
+    }"""
+    page.evaluate(show, [list(WALKS.values()), made_up.beams()])
+    page.get_by_label("Attention", exact=True).select_option(index=2)
+    page.get_by_role("tab", name="Mask").click()
+    page.evaluate(show, [list(WALKS.values()), made_up.beams()])
+    assert page.get_by_label("Attention", exact=True).input_value() == "2"
+    assert page.locator(".walk [aria-selected=true]").text_content() == "5Mask"
+    page.evaluate(show, [[made_up.walk(part, head=2) for part in PARTS], {}])
+    assert page.get_by_label("Attention", exact=True).input_value() == "2"
+    assert page.locator(".beams").count() == 0
+    page.evaluate(show, [[WALKS["encoder"]], {}])
+    assert page.get_by_label("Attention", exact=True).input_value() == "0"

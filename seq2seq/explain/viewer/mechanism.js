@@ -36,7 +36,7 @@ function embed(walk, at, follow) {
   const normed = !isSum && walk.layer === 0 ? (isCross(walk) ? " After the decoder's self-attention it is X." : " Normalised, it is X.") : "";
   const how = hasPosition
     ? "its embedding E, and added to it a pattern P that tells where the piece stands."
-    : "its embedding E. Where it stands will be told by turning queries and keys.";
+    : "its embedding E. No positions are added to it: a model with rotary ones tells them by turning queries and keys.";
   const [e, p, x] = [embedding, position, input].map((values) => values?.[at.row][0] ?? 0);
   return {
     formula: formula(letter("X"), symbol(isSum ? "=" : "⇠"), letter("E"), ...(hasPosition ? [symbol("+"), letter("P")] : [])),
@@ -53,7 +53,7 @@ function project(walk, at, follow) {
   const whence = isCross(walk)
     ? "The translation asks (queries Q); the encoded source M answers (keys K, values V)."
     : "Three matrices make three things of each piece: what it looks for (Q), what it is found by (K), what it gives (V).";
-  const turned = walk.position === null && walk.embedding !== null && !isCross(walk) ? " Q and K are then turned by their position." : "";
+  const turned = walk.position === null && walk.embedding !== null && !isCross(walk) ? " With rotary positions, Q and K are then turned by where they stand." : "";
   return {
     formula: make("div", { class: "several" }, product("Q", "X"), product("K", given), product("V", given)),
     plain: whence + turned + ` This head has ${walk.channels} channels of each.`,

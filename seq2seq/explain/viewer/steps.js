@@ -12,13 +12,14 @@ const picks = new WeakMap(); // the attention and the step shown in an element o
 export function showSteps(element, walks, beams) {
   element.classList.add("viewer");
   const hasBeams = (beams?.steps ?? []).length > 0;
-  const kept = picks.get(element) ?? { name: "", step: 0 };
+  const kept = picks.get(element) ?? { name: null, part: null, step: 0 };
   picks.set(element, kept);
   element.replaceChildren(...(walks.length ? [makeWalks(walks, kept)] : []), ...(hasBeams ? [makeBeams(beams)] : []));
 }
 
 function makeWalks(walks, kept) {
-  const view = { walk: walks.find((walk) => nameOf(walk) === kept.name) ?? walks[0], row: 0, column: 0 };
+  const same = walks.find((walk) => nameOf(walk) === kept.name) ?? walks.find((walk) => walk.part === kept.part);
+  const view = { walk: same ?? walks[0], row: 0, column: 0 };
   const controls = make("div", { class: "controls" });
   const show = (index) => {
     kept.step = index;
@@ -46,7 +47,7 @@ function makeWalks(walks, kept) {
     );
   }
   const begin = () => {
-    kept.name = nameOf(view.walk);
+    Object.assign(kept, { name: nameOf(view.walk), part: view.walk.part });
     follow(Math.floor(view.walk.rows.length / 2), null);
   };
   begin();
