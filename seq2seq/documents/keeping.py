@@ -58,14 +58,14 @@ def translate_texts(texts: Sequence[str], translate: Translate) -> list[str]:
     for text in texts:
         if _ICU.search(text):
             raise UserError(f"{text!r:.60} has ICU plural or select forms, which cannot be kept: take it out")
-    cut = [_sentences(text) for text in texts]
+    cut = [cut_sentences(text) for text in texts]
     sentences = [sentence for parts in cut for sentence in parts[::2]]
     parts = [part for sentence in sentences if BOUNDARY in sentence for part in sentence.split(BOUNDARY)]
     done = _translate_keeping([sentence.replace(BOUNDARY, "") for sentence in sentences] + parts, translate)
     return ["".join(part if i % 2 else _finish(part, done) for i, part in enumerate(parts)) for parts in cut]
 
 
-def _sentences(text: str) -> list[str]:
+def cut_sentences(text: str) -> list[str]:
     """Cut into sentences (even places) and the space between them (odd places), never within what is kept."""
     found, start = [], 0
     for match in _TOKEN.finditer(text):

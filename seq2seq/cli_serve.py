@@ -1,0 +1,158 @@
+"""The command that serves a model over HTTP; `cli` registers it."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seq2seq import jobs, options
+from seq2seq.files import find_model
+
+if TYPE_CHECKING:
+    from seq2seq.serve.languages import Detect, Detection
+    from seq2seq.serve.service import Explain
+    from seq2seq.translator import Translator
+
+HELP = """Serve a model: a page, and an HTTP API that LibreTranslate's clients speak.
+
+[bold]seq2seq serve --model runs/latest/model[/bold]   then open http://127.0.0.1:8000
+
+Texts of all users are translated together, in batches. What is too much is refused, with status 429 and a time to \
+wait. SIGTERM or Ctrl-C ends the server once it has answered what it has taken on. See docs/serving.md.
+"""
+NETWORK, LIMITS = "Network", "Limits"
+Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of them.", rich_help_panel=NETWORK)]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.", rich_help_panel=NETWORK)]
+ApiKey = Annotated[
+    str | None,
+    typer.Option(
+        envvar="SEQ2SEQ_API_KEY",
+        help="Key that requests must have. [dim]default: none[/dim]",
+        show_default=False,
+        rich_help_panel=NETWORK,
+    ),
+]
+AllowOrigin = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Origin whose pages may ask, such as https://example.org, or '*'; may be given several times.",
+        rich_help_panel=NETWORK,
+    ),
+]
+CharLimit = Annotated[int, typer.Option(min=1, help="Characters of a request.", rich_help_panel=LIMITS)]
+BatchLimit = Annotated[int, typer.Option(min=1, help="Texts of a request.", rich_help_panel=LIMITS)]
+MaxBatch = Annotated[
+    int, typer.Option(min=1, help="Sentences translated at once; 1: one by one.", rich_help_panel=LIMITS)
+]
+Waiting = Annotated[
+    int, typer.Option(min=1, help="Characters that wait, beyond which requests are refused.", rich_help_panel=LIMITS)
+]
+Timeout = Annotated[float, typer.Option(min=1, help="Seconds for an answer.", rich_help_panel=LIMITS)]
+Threads = Annotated[int, typer.Option(min=0, help="CPU threads of the model; 0: PyTorch's choice.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to an application."""
+    app.command(help=HELP)(serve)
+
+
+def serve(
+    model: options.Models = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    api_key: ApiKey = None,
+    allow_origin: AllowOrigin = None,
+    char_limit: CharLimit = 5_000,
+    batch_limit: BatchLimit = 100,
+    max_batch: MaxBatch = 64,
+    waiting_chars: Waiting = 100_000,
+    timeout: Timeout = 30.0,
+    device: options.Device = "auto",
+    threads: Threads = 0,
+    engine: options.Engine = options.EngineName.pytorch,
+    quantization: options.Quantization = options.Precision.int8,
+    debug: options.Debug = False,
+) -> None:
+    """Load the model, wire it to the application, run."""
+    with jobs.needing("serve"):
+        from seq2seq.serve.app import create_app
+        from seq2seq.serve.limits import Limits
+        from seq2seq.serve.server import listen, run, url_of
+    limits = Limits(
+        char_limit=char_limit,
+        batch_limit=batch_limit,
+        max_batch=max_batch,
+        waiting_chars=max(waiting_chars, char_limit),
+        timeout=timeout,
+    )
+    folders = [find_model(one) for one in model or [None]]
+    taken = listen(host, port)  # before the model is loaded, which is slow
+    if threads:
+        import torch
+
+        torch.set_num_threads(threads)
+    translator = jobs.load(folders, device, engine, quantization)
+    app = create_app(
+        translator,
+        limits=limits,
+        most_alternatives=min(translator.search.beam - 1, 9),
+        explain=explainer(translator) if engine is options.EngineName.pytorch and len(folders) == 1 else None,
+        detect=detector(),
+        api_key=api_key,
+        allow_origins=allow_origin or (),
+        viewer=viewer(),
+    )
+    if not is_loopback(taken.getsockname()[0]) and not api_key:
+        print(f"warning: {host} is open to the network and no --api-key is set: anybody can translate", file=sys.stderr)
+    told = f"serving {' '.join(map(str, folders))} at {url_of(taken)} (Ctrl-C ends)"
+    say = lambda: print(told, file=sys.stderr, flush=True)  # noqa: E731
+    run(app, taken, grace=timeout, connections=limits.connections, on_start=say)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine reaches an address."""
+    return address == "::1" or address.startswith("127.")
+
+
+def detector() -> "Detect | None":
+    """What tells languages, if py3langid is installed."""
+    try:
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+    except ModuleNotFoundError:
+        return None
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+    def detect(text: str) -> "list[Detection]":
+        language, confidence = identifier.classify(text)
+        return [{"confidence": round(100 * float(confidence), 1), "language": language}]
+
+    return detect
+
+
+def explainer(translator: "Translator") -> "Explain":
+    """What explains a sentence by this model: `Explanation.to_plain`, walks through one layer and head, and beams."""
+    from seq2seq.errors import UserError
+    from seq2seq.explain.explanation import explain
+    from seq2seq.explain.steps import take_walk, watch_beams
+    from seq2seq.serve.requests import ExplainRequest
+
+    def explained(wanted: ExplainRequest) -> dict[str, Any]:
+        found = explain(translator, wanted.source, wanted.target)
+        parts = [part for part, layers in found.attention.items() if layers and found.architecture == "transformer"]
+        deep = [part for part in parts if wanted.layer < len(found.attention[part])] or parts
+        walks = [take_walk(translator, found.subject, part, wanted.layer, wanted.head).to_plain() for part in deep]
+        try:
+            beams = watch_beams(translator, wanted.source)
+        except UserError:  # the bundle's own search is of another kind
+            beams = {}
+        return {**found.to_plain(), "walks": walks, "beams": beams}
+
+    return explained
+
+
+def viewer() -> Path:
+    """Folder of the modules that draw explanations."""
+    import seq2seq.explain
+
+    return Path(seq2seq.explain.__file__).parent / "viewer"

@@ -1,0 +1,70 @@
+"""What every request meets first: counting, security headers, and a closed door while the server ends."""
+
+import time
+
+from starlette.datastructures import MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from seq2seq.serve.metrics import Metrics
+
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+_ALWAYS_OPEN = ("/health", "/ready", "/metrics")
+
+
+class Gate:
+    """Who is inside, and whether anybody else is let in."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self.inside = 0  # requests at work
+
+
+class Front:
+    """Middleware around the whole application."""
+
+    def __init__(self, app: ASGIApp, gate: Gate, metrics: Metrics) -> None:
+        self.app, self.gate, self.metrics = app, gate, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on; count it and complete its answer."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        start, status = time.perf_counter(), 499  # nobody was there to answer
+
+        async def complete(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        is_open = scope["path"] in _ALWAYS_OPEN
+        if self.gate.is_closed and not is_open:
+            self.metrics.rejected.labels("stopping").inc()
+            headers = {"Retry-After": "5", "Connection": "close"}
+            await JSONResponse({"error": "the server is being stopped"}, 503, headers)(scope, receive, complete)
+            return
+        self.gate.inside += not is_open
+        try:
+            await self.app(scope, receive, complete)
+        finally:
+            self.gate.inside -= not is_open
+            path = getattr(scope.get("route"), "path", "other")
+            method = scope["method"] if scope["method"] in ("GET", "POST") else "other"
+            self.metrics.requests.labels(method, path, str(status)).inc()
+            self.metrics.seconds.labels(path).observe(time.perf_counter() - start)

@@ -1,0 +1,37 @@
+"""What a server takes on: sizes of requests, of batches and of the queue, and times; knows nothing else."""
+
+from dataclasses import dataclass, fields
+
+from seq2seq.settings.checks import require, require_at_least
+
+_BYTES_A_CHARACTER = 12  # at most: four bytes of UTF-8 as %XX in a form, or two \uXXXX in JSON
+_BYTES_A_TEXT, _BYTES_OF_FIELDS = 256, 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Bounds within which memory and waiting stay, whatever clients do."""
+
+    char_limit: int = 5_000  # characters of all texts of a request
+    batch_limit: int = 100  # texts of a request
+    max_batch: int = 64  # sentences translated at once; 1 = no batching
+    max_delay: float = 0.005  # seconds that a sentence waits for others
+    waiting_texts: int = 2_000  # sentences in the queue, above which requests are refused
+    waiting_chars: int = 100_000  # their characters, likewise
+    timeout: float = 30.0  # seconds from the arrival of a request to its answer
+    explanations: int = 8  # waiting at a time
+    explain_chars: int = 300  # of a sentence to explain
+    connections: int = 500  # open at a time
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            require_at_least(field.name, getattr(self, field.name), 0 if field.name == "max_delay" else 1)
+        require(
+            self.waiting_chars >= self.char_limit,
+            f"waiting_chars={self.waiting_chars} must be at least char_limit={self.char_limit}",
+        )
+
+    @property
+    def body_limit(self) -> int:
+        """Most bytes of a request's body: enough for the texts, however they are written."""
+        return _BYTES_A_CHARACTER * self.char_limit + _BYTES_A_TEXT * self.batch_limit + _BYTES_OF_FIELDS

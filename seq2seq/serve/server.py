@@ -1,0 +1,103 @@
+"""Runs the application on a socket until a signal ends it in order; knows no routes and no model."""
+
+import signal
+import socket
+import time
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from seq2seq.errors import UserError
+from seq2seq.serve.service import Service
+
+_CLOSING = 5  # seconds for connections to close once all answers are given
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Take a port; nothing is accepted yet. Port 0 takes any that is free.
+
+    Raises:
+        UserError: host is no address of this machine, or the port is taken or not allowed.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        taken = socket.socket(family, kind, protocol)
+        try:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            taken.bind(address)
+        except BaseException:
+            taken.close()
+            raise
+    except (OSError, OverflowError) as error:
+        told = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot listen on {host} port {port} ({told}): give another --host or --port") from error
+    return taken
+
+
+def url_of(taken: socket.socket) -> str:
+    """Where a browser on this machine finds the server."""
+    host, port = taken.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(str(host), str(host))
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class Server(uvicorn.Server):
+    """Ends at SIGTERM or Ctrl-C when what it has taken on is done, refusing all else; a second signal ends it now."""
+
+    def __init__(self, config: uvicorn.Config, service: Service, grace: float, on_start: Callable[[], object]) -> None:
+        """Wrap a service; grace is the time for what it has taken on, in seconds."""
+        super().__init__(config)
+        self._service, self._grace, self._on_start = service, grace, on_start
+        self._closed_at: float | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections, and say so."""
+        await super().startup(sockets)
+        self._on_start()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Close the gate at the first signal, end at the second."""
+        if self._closed_at is None:
+            self._service.gate.is_closed, self._closed_at = True, time.monotonic()
+        else:
+            self.should_exit = self.force_exit = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look, ten times a second, whether it is time to end."""
+        if self._closed_at is not None:
+            is_over = time.monotonic() - self._closed_at > self._grace
+            self.should_exit = self.should_exit or is_over or not self._service.gate.inside
+        return await super().on_tick(counter)
+
+
+def run(app: FastAPI, taken: socket.socket, *, grace: float, connections: int, on_start: Callable[[], object]) -> None:
+    """Serve until a signal comes, and then for at most `grace` seconds what has been taken on.
+
+    Args:
+        app: what `create_app` made.
+        taken: what `listen` gave.
+        grace: seconds.
+        connections: open at a time, beyond which a request gets status 503.
+        on_start: called when connections are accepted.
+    """
+    config = uvicorn.Config(
+        app,
+        access_log=False,
+        log_config=None,
+        log_level="warning",
+        lifespan="on",
+        ws="none",
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=connections,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=_CLOSING,
+    )
+    previous = signal.getsignal(signal.SIGTERM)
+    try:
+        Server(config, app.state.service, grace, on_start).run(sockets=[taken])
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+        taken.close()

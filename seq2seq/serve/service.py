@@ -1,0 +1,104 @@
+"""What answers requests: limits, the queues, the model's thread, the key, the counts; knows no routes."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import Request
+
+from seq2seq.serve.batching import Batcher
+from seq2seq.serve.front import Gate
+from seq2seq.serve.languages import Detect
+from seq2seq.serve.limits import Limits
+from seq2seq.serve.metrics import Metrics
+from seq2seq.serve.requests import ApiError, ExplainRequest
+from seq2seq.serve.translating import Translates, compute_with
+from seq2seq.serve.worker import Worker
+
+Explain = Callable[[ExplainRequest], dict[str, Any]]
+
+
+class Service:
+    """What answers requests: limits, the queues, the model's thread, and the counts of it all."""
+
+    def __init__(
+        self,
+        translator: Translates,
+        limits: Limits,
+        *,
+        most_alternatives: int,
+        explain: Explain | None,
+        detect: Detect | None,
+        api_key: str | None,
+    ) -> None:
+        """Wrap a translator; nothing runs before `start`."""
+        self.translator, self.limits, self.most_alternatives = translator, limits, most_alternatives
+        self.can_explain, self.detect, self.has_key = explain is not None, detect, api_key is not None
+        self._key = hashlib.sha256((api_key or "").encode()).digest()
+        self.gate, self.metrics, self.worker = Gate(), Metrics(), Worker()
+        self.batcher = Batcher(
+            compute_with(translator),
+            self.worker,
+            max_batch=limits.max_batch,
+            max_delay=limits.max_delay if limits.max_batch > 1 else 0.0,
+            max_items=limits.waiting_texts,
+            max_size=limits.waiting_chars,
+            size=len,
+            on_batch=self.metrics.on_batch,
+        )
+        self.explainer: Batcher[str, ExplainRequest, bytes] = Batcher(
+            lambda _, wanted: [_to_json(explain(one)) for one in wanted] if explain else [],
+            self.worker,
+            max_batch=1,
+            max_delay=0.0,
+            max_items=limits.explanations,
+            max_size=limits.explanations * limits.explain_chars * 2,
+            size=lambda wanted: len(wanted.source) + len(wanted.target or ""),
+        )
+        watch = self.metrics.watch
+        watch("seq2seq_waiting_sentences", "Sentences in the queue.", lambda: self.batcher.waiting_items)
+        watch("seq2seq_waiting_characters", "Their characters.", lambda: self.batcher.waiting_size)
+        watch("seq2seq_waiting_explanations", "Explanations in the queue.", lambda: self.explainer.waiting_items)
+        watch("seq2seq_requests_inside", "Requests at work.", lambda: self.gate.inside)
+
+    def start(self) -> None:
+        """Begin to work, in the running event loop."""
+        self.batcher.start()
+        self.explainer.start()
+
+    async def stop(self) -> None:
+        """Work no more."""
+        await asyncio.gather(self.batcher.stop(), self.explainer.stop())
+        self.worker.close()
+
+    @property
+    def stuck_seconds(self) -> float:
+        """How long the model has been at one batch, if that is longer than any answer may take; else 0."""
+        seconds = self.worker.busy_seconds
+        return seconds if seconds > 4 * self.limits.timeout else 0.0
+
+    def deadline(self) -> float:
+        """When a request that comes now has to be answered, by the event loop's clock."""
+        return asyncio.get_running_loop().time() + self.limits.timeout
+
+    def check_key(self, key: str | None, request: Request) -> None:
+        """Refuse a request without the key, told as api_key or in the header Authorization: Bearer.
+
+        Raises:
+            ApiError: the key is missing or wrong.
+        """
+        if not self.has_key:
+            return
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        key = key or (token.strip() if scheme.lower() == "bearer" else "")
+        if not key:
+            raise ApiError(400, "an API key is needed: ask whoever runs this server")
+        if not hmac.compare_digest(hashlib.sha256(key.encode(errors="replace")).digest(), self._key):
+            raise ApiError(403, "Invalid API key")
+
+
+def _to_json(values: dict[str, Any]) -> bytes:
+    return json.dumps(values, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()

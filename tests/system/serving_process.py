@@ -1,0 +1,71 @@
+"""Starts `seq2seq serve` as users do, as a process of its own, and waits until it answers."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+
+REPOSITORY = Path(__file__).parents[2]
+BUNDLE = REPOSITORY / "tests" / "golden" / "bundle"
+
+
+class ServerProcess:
+    """A running server; leaving its `with` block ends it.
+
+    Attributes:
+        url: where it listens.
+        errors: lines that it has written to standard error.
+    """
+
+    def __init__(self, *options: str, model: Path = BUNDLE, **environment: str) -> None:
+        """Start it on a free port."""
+        program = "import sys; from seq2seq.cli import main; main()"
+        command = [sys.executable, "-c", program, "serve", "--model", str(model), "--port", "0", "--device", "cpu"]
+        self.process = subprocess.Popen(
+            [*command, *options],
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=REPOSITORY,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **environment},
+        )
+        self.errors: list[str] = []
+        self.url = ""
+        self._is_up = threading.Event()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        if not self._is_up.wait(300) or not self.url:
+            self.__exit__(None, None, None)
+            raise AssertionError(f"no server came up: {self.errors}")
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.errors.append(line.rstrip())
+            if found := re.search(r" at (http://\S+)", line):
+                self.url = found[1]
+                self._is_up.set()
+        self._is_up.set()
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and wait for the end; its exit status."""
+        self.process.send_signal(number)
+        status = self.process.wait(120)
+        self._reader.join(10)
+        return status
+
+    def __enter__(self) -> "ServerProcess":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self._reader.join(10)
+        assert self.process.stderr is not None
+        self.process.stderr.close()

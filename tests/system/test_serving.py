@@ -1,0 +1,120 @@
+"""A real server process on the stored bundle."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from libretranslatepy import LibreTranslateAPI
+from serving_process import BUNDLE, REPOSITORY, ServerProcess
+
+from seq2seq.translator import Translator
+
+pytestmark = pytest.mark.system
+
+DOCUMENT = REPOSITORY / "docs" / "serving.md"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ServerProcess]:
+    with ServerProcess() as process:
+        yield process
+
+
+def translate(url: str, q: Any, **more: Any) -> Any:
+    body = json.dumps({"q": q, "source": "en", "target": "es", **more}).encode()
+    request = urllib.request.Request(url + "/translate", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        return json.load(answer)
+
+
+def test_libretranslate_s_client_translates(server: ServerProcess):
+    client = LibreTranslateAPI(server.url)
+    assert client.translate("The cat sees the milk.", "en", "es") == "El gato ve la leche."
+    assert client.translate("The cat sees the milk.\nA dog?", "auto", "es").splitlines()[0] == "El gato ve la leche."
+    assert [language["code"] for language in client.languages()] == ["en", "es"]
+    assert client.detect("The cat sees the milk and drinks it.")[0]["language"] == "en"
+
+
+def test_it_translates_as_the_translator_does(server: ServerProcess):
+    sources = ["The cat sees the milk.", "The cow brings an apple.", "The bird wants a ball.", "€ 5 → ñ"]
+    expected = Translator.load(BUNDLE, "cpu").translate_nbest(sources, 3)
+    found = translate(server.url, sources, alternatives=2)
+    assert found["translatedText"] == [best[0].text for best in expected]
+    assert found["alternatives"] == [[one.text for one in best[1:]] for best in expected]
+
+
+def test_the_examples_of_the_documentation_give_what_they_say(server: ServerProcess):
+    examples = re.findall(r"```console\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    commands = [part for example in examples for part in re.split(r"^\$ ", example, flags=re.MULTILINE) if part]
+    commands = [part for part in commands if part.startswith("curl")]
+    assert len(commands) >= 4
+    for part in commands:
+        lines = part.rstrip().splitlines()
+        end = next(number for number, line in enumerate(lines) if not line.endswith("\\")) + 1
+        command = "\n".join(lines[:end]).replace("http://127.0.0.1:8000", server.url)
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
+        assert done.stdout.strip() == "\n".join(lines[end:]), command
+
+
+def test_a_signal_ends_it_when_what_it_took_on_is_answered():
+    with ServerProcess(OMP_NUM_THREADS="1") as process:
+        texts = ["The cat sees the milk and the cow brings an apple to the bird. " * 39] * 2
+        answers: list[Any] = []
+        asking = threading.Thread(target=lambda: answers.append(translate(process.url, texts)))
+        asking.start()
+        while "seq2seq_requests_inside 1.0" not in metrics(process.url):
+            assert asking.is_alive(), "it was answered too quickly to be seen"
+            time.sleep(0.01)
+        process.process.send_signal(signal.SIGTERM)
+        refused = None
+        while refused is None and asking.is_alive():  # the signal arrives when Python looks
+            try:
+                translate(process.url, "The cat")
+            except urllib.error.HTTPError as error:
+                refused = error.code
+                error.close()
+            except OSError:
+                break
+        asking.join(120)
+        assert process.process.wait(60) == 0
+        assert refused == 503
+        assert len(answers[0]["translatedText"]) == 2
+
+
+def metrics(url: str) -> str:
+    with urllib.request.urlopen(url + "/metrics", timeout=60) as answer:
+        return answer.read().decode()
+
+
+def test_an_open_server_warns_and_a_key_is_taken_from_the_environment():
+    with ServerProcess("--host", "0.0.0.0", SEQ2SEQ_API_KEY="s3cret") as process:
+        assert not [line for line in process.errors if "warning" in line]
+        assert translate(process.url, "A dog?", api_key="s3cret")["translatedText"]
+        with pytest.raises(urllib.error.HTTPError, match="400") as refused:
+            translate(process.url, "A dog?")
+        refused.value.close()
+        assert process.stop(signal.SIGINT) == 0
+
+
+def test_a_port_that_is_taken_is_told_in_one_line_before_the_model_is_loaded(tmp_path: Path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [sys.executable, "-c", "from seq2seq.cli import main; main()", "serve", "--port", str(port)]
+        done = subprocess.run(
+            [*command, "--model", str(BUNDLE)], capture_output=True, text=True, timeout=300, cwd=REPOSITORY
+        )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: cannot listen on 127.0.0.1 port {port}")
+    assert "--port" in line

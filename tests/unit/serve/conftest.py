@@ -1,0 +1,29 @@
+"""Fixtures of the server's tests."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from serving import FakeTranslator, served
+
+from seq2seq.serve.app import create_app
+
+
+@pytest.fixture
+def translator() -> FakeTranslator:
+    return FakeTranslator()
+
+
+@pytest.fixture
+def ask(translator: FakeTranslator) -> Callable[..., Any]:
+    """Run a scenario, a function of a client, against an application with the given options; gives what it gives."""
+
+    def run(scenario: Callable[[Any], Awaitable[Any]], **options: Any) -> Any:
+        async def all_of_it() -> Any:
+            async with served(create_app(translator, **options)) as client:
+                return await scenario(client)
+
+        return asyncio.run(all_of_it())
+
+    return run

@@ -1,0 +1,55 @@
+"""A translator that needs no model, and a server around it that is asked in this process."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from seq2seq.errors import UserError
+from seq2seq.translation import Translation
+
+
+class FakeTranslator:
+    """Answers in capitals; the n-th best has n - 1 marks behind it. Records its batches, waits and fails when told."""
+
+    src_lang, tgt_lang = "en", "es"
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.may_go = threading.Event()
+        self.may_go.set()
+
+    def translate_nbest(self, texts: Sequence[str], n_best: int) -> list[list[Translation]]:
+        self.batches.append(list(texts))
+        assert self.may_go.wait(20)
+        if any("boom" in text for text in texts):
+            raise RuntimeError("the model broke")
+        if any("refuse" in text for text in texts):
+            raise UserError("this text\nis refused")
+        return [[Translation(text.upper() + "!" * rank, 0.0, 0.0, []) for rank in range(n_best)] for text in texts]
+
+
+@asynccontextmanager
+async def served(app: FastAPI) -> AsyncIterator[Any]:
+    """A client of an application that runs."""
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://here") as client,
+    ):
+        yield client
+
+
+def question(q: Any, **more: Any) -> dict[str, Any]:
+    return {"q": q, "source": "en", "target": "es", **more}
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what other tasks bring about."""
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.001)

@@ -1,0 +1,183 @@
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from serving import question
+
+Ask = Callable[..., Any]
+
+
+def post(ask: Ask, path: str = "/translate", **kinds: Any) -> Any:
+    """Send one request; of its options those that httpx does not know are the application's."""
+    sent = {key: kinds.pop(key) for key in ("json", "data", "files", "content", "headers") if key in kinds}
+    return ask(lambda client: client.post(path, **sent), **kinds)
+
+
+def test_one_text_is_answered_with_one_and_a_list_with_a_list(ask: Ask):
+    assert post(ask, json=question("Hi. You.")).json() == {"translatedText": "HI. YOU."}
+    assert post(ask, json=question(["a", "", "b"])).json() == {"translatedText": ["A", "", "B"]}
+
+
+def test_alternatives_come_beside_the_best(ask: Ask):
+    one = post(ask, json=question("a", alternatives=2)).json()
+    assert one == {"translatedText": "A", "alternatives": ["A!", "A!!"]}
+    assert post(ask, json=question(["a", "b"], alternatives=1)).json()["alternatives"] == [["A!"], ["B!"]]
+
+
+@pytest.mark.parametrize("kind", ["data", "files"])
+def test_forms_are_understood(ask: Ask, kind: str):
+    fields = {"q": "It's ñ + ü & 100 %.\r\nYes.", "source": "en", "target": "es", "alternatives": "1"}
+    sent: dict[str, Any] = {kind: fields if kind == "data" else {name: (None, fields[name]) for name in fields}}
+    assert post(ask, **sent).json()["translatedText"] == "IT'S Ñ + Ü & 100 %.\nYES."
+
+
+def test_a_form_with_several_texts_is_a_list(ask: Ask):
+    assert post(ask, data=question(["a", "b", "c"])).json() == {"translatedText": ["A", "B", "C"]}
+
+
+def test_html_is_translated_between_its_tags(ask: Ask):
+    answer = post(ask, json=question("<p id=a>Hi &amp; <i>you</i></p>", format="html")).json()
+    assert answer["translatedText"].startswith("<p id=a>HI &amp; <i>YOU</i></p>")
+
+
+def test_the_language_of_auto_is_the_detected_one_or_the_model_s_without_confidence(ask: Ask):
+    assert post(ask, json=question("a", source="auto")).json()["detectedLanguage"] == {
+        "language": "en",
+        "confidence": 0.0,
+    }
+    detect = lambda text: [{"language": text, "confidence": 99.5}]  # noqa: E731
+    found = post(ask, json=question(["de", "fr"], source="auto"), detect=detect).json()["detectedLanguage"]
+    assert [one["language"] for one in found] == ["de", "fr"]
+    assert post(ask, "/detect", data={"q": "fr"}, detect=detect).json() == [{"language": "fr", "confidence": 99.5}]
+    assert post(ask, "/detect", data={"q": "fr"}).status_code == 501
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        ({"source": "en", "target": "es"}, "missing q"),
+        (question(""), "missing q"),
+        (question([]), "missing q"),
+        ({"q": "a", "target": "es"}, "missing source"),
+        ({"q": "a", "source": "en"}, "missing target"),
+        (question("a", source="fr"), "fr is not supported: the source is en"),
+        (question("a", target="en"), "en is not supported: the target is es"),
+        (question("a", format="pdf"), "format: Input should be 'text' or 'html'"),
+        (question("a", alternatives=5), "at most 4"),
+        (question("a", alternatives=-1), "alternatives"),
+        (question(["a", 3]), "q: Input should be"),
+        (question({"a": 1}), "q: Input should be"),
+        (question("x" * 5001), "(5001) exceeds text limit (5000)"),
+        (question(["x" * 2600] * 2), "(5200) exceeds"),
+        (question(["x"] * 101), "(101) exceeds text limit (100)"),
+        (question("I refuse."), "this text is refused"),
+        ([1], "Invalid JSON"),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_words(ask: Ask, sent: Any, told: str):
+    answer = post(ask, json=sent)
+    assert answer.status_code == 400
+    assert list(answer.json()) == ["error"]
+    assert told in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "status"),
+    [
+        ("application/json", b"{", 400),
+        ("application/json", b"[" * 50_000, 400),
+        ("application/json", b'{"q": "\xff"}', 400),
+        ("application/json", b'{"q": "\\ud800", "source": "en", "target": "es"}', 400),
+        ("application/x-www-form-urlencoded", b"q=%ff", 400),
+        ("application/x-www-form-urlencoded", b"q=a&" * 200, 400),
+        ("multipart/form-data", b"--x", 400),
+        (
+            "multipart/form-data; boundary=x",
+            b'--x\r\nContent-Disposition: form-data; name="q"; filename="a"\r\n\r\n',
+            400,
+        ),
+        ("text/plain", b"q=a", 415),
+        ("", b"", 415),
+    ],
+)
+def test_a_malformed_body_is_refused(ask: Ask, kind: str, body: bytes, status: int):
+    answer = post(ask, content=body, headers={"Content-Type": kind})
+    assert (answer.status_code, list(answer.json())) == (status, ["error"])
+
+
+def test_requests_need_the_key_where_there_is_one(ask: Ask):
+    async def scenario(client: Any) -> list[httpx.Response]:
+        sent = question("a")
+        bearer = {"Authorization": "Bearer s3crét".encode()}
+        return [
+            await client.post("/translate", json=sent),
+            await client.post("/translate", json={**sent, "api_key": "wrong"}),
+            await client.post("/translate", json={**sent, "api_key": "s3crét"}),
+            await client.post("/translate", data={**sent, "api_key": "s3crét"}),
+            await client.post("/translate", json=sent, headers={"Authorization": "Bearer wrong"}),
+            await client.post("/detect", json={"q": "a"}),
+            await client.post("/explain", json={"source": "a"}),
+            await client.get("/metrics"),
+            await client.get("/metrics", headers={"Authorization": "Bearer wrong"}),
+            await client.get("/languages"),
+            await client.get("/health"),
+            await client.get("/metrics", headers=bearer),
+        ]
+
+    statuses = [answer.status_code for answer in ask(scenario, api_key="s3crét")]
+    assert statuses == [400, 403, 200, 200, 403, 400, 400, 400, 403, 200, 200, 403]
+    ask_ascii = lambda client: client.get("/metrics", headers={"Authorization": "bearer s3cret"})  # noqa: E731
+    assert ask(ask_ascii, api_key="s3cret").status_code == 200
+
+
+def test_facts_are_those_of_libretranslate(ask: Ask):
+    assert ask(lambda client: client.get("/languages")).json() == [
+        {"code": "en", "name": "English", "targets": ["es"]},
+        {"code": "es", "name": "Spanish", "targets": []},
+    ]
+    settings = ask(lambda client: client.get("/frontend/settings"), api_key="k").json()
+    assert settings["language"]["source"] == {"code": "en", "name": "English"}
+    assert (settings["charLimit"], settings["keyRequired"], settings["explainLimit"]) == (5000, True, 0)
+    assert ask(lambda client: client.get("/health")).json() == {"status": "ok"}
+
+
+def test_metrics_count_requests_sentences_and_batches(ask: Ask):
+    async def scenario(client: Any) -> str:
+        await client.post("/translate", json=question("One. Two. Three."))
+        await client.post("/translate", json={})
+        await client.get("/secret/../../etc/passwd")
+        return (await client.get("/metrics")).text
+
+    lines = ask(scenario).splitlines()
+    for line in (
+        'seq2seq_requests_total{method="POST",path="/translate",status="200"} 1.0',
+        'seq2seq_requests_total{method="POST",path="/translate",status="400"} 1.0',
+        'seq2seq_requests_total{method="GET",path="other",status="404"} 1.0',
+        'seq2seq_request_seconds_count{path="/translate"} 2.0',
+        "seq2seq_sentences_total 3.0",
+        "seq2seq_batch_sentences_sum 3.0",
+        "seq2seq_batch_seconds_count 1.0",
+        "seq2seq_waiting_sentences 0.0",
+    ):
+        assert line in lines
+
+
+def test_every_answer_has_the_headers_that_protect_a_page(ask: Ask):
+    async def scenario(client: Any) -> list[httpx.Response]:
+        return [await client.get("/"), await client.get("/nothing"), await client.post("/translate", json={})]
+
+    for answer in ask(scenario):
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "access-control-allow-origin" not in answer.headers
+        assert "server" not in answer.headers
+
+
+def test_only_named_origins_may_ask_across(ask: Ask):
+    async def scenario(client: Any) -> list[str | None]:
+        origins = ("https://good.example", "https://bad.example")
+        answers = [await client.get("/health", headers={"Origin": origin}) for origin in origins]
+        return [answer.headers.get("access-control-allow-origin") for answer in answers]
+
+    assert ask(scenario, allow_origins=["https://good.example"]) == ["https://good.example", None]

@@ -1,0 +1,249 @@
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import pytest
+from serving import until
+
+from seq2seq.errors import UserError
+from seq2seq.serve.batching import Batcher, OverloadedError, TooLateError
+from seq2seq.serve.worker import Worker
+
+
+class Computer:
+    """Doubles numbers; records its batches, waits and fails when told."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[str, list[int]]] = []
+        self.may_go = threading.Event()
+        self.may_go.set()
+
+    def __call__(self, key: str, items: list[int]) -> list[int]:
+        self.batches.append((key, items))
+        assert self.may_go.wait(20)
+        if 13 in items:
+            raise RuntimeError("unlucky")
+        if 17 in items:
+            raise UserError("17 is refused")
+        return [2 * item for item in items]
+
+
+@pytest.fixture
+def computer() -> Computer:
+    return Computer()
+
+
+@pytest.fixture
+def run(computer: Computer) -> Callable[..., Any]:
+    """Run a scenario with a batcher of the given bounds."""
+
+    def start(scenario: Callable[[Any], Coroutine[Any, Any, Any]], **options: Any) -> Any:
+        async def all_of_it() -> Any:
+            worker = Worker()
+            bounds = {"max_batch": 8, "max_delay": 0.002, "max_items": 20, "max_size": 1000, **options}
+            batcher = Batcher(computer, worker, size=lambda item: item, **bounds)
+            batcher.start()
+            try:
+                return await scenario(batcher)
+            finally:
+                computer.may_go.set()
+                await batcher.stop()
+                worker.close()
+
+        return asyncio.run(all_of_it())
+
+    return start
+
+
+def soon(seconds: float = 20) -> float:
+    return asyncio.get_running_loop().time() + seconds
+
+
+async def while_busy(batcher: Any, computer: Computer) -> Any:
+    """Keep the model at work on one item until `may_go` is set."""
+    computer.may_go.clear()
+    first = asyncio.create_task(batcher.submit([1], "a", soon()))
+    await until(lambda: bool(computer.batches))
+    return first
+
+
+def test_what_comes_within_the_delay_is_computed_together(run: Any, computer: Computer):
+    async def scenario(batcher: Any) -> Any:
+        return await asyncio.gather(*(batcher.submit([one], "a", soon()) for one in (1, 2, 3)))
+
+    assert run(scenario, max_delay=0.2) == [[2], [4], [6]]
+    assert computer.batches == [("a", [1, 2, 3])]
+
+
+def test_a_full_batch_does_not_wait(run: Any, computer: Computer):
+    async def scenario(batcher: Any) -> Any:
+        return await asyncio.gather(*(batcher.submit([one], "a", soon()) for one in range(2, 10)))
+
+    assert run(scenario, max_delay=100.0) == [[2 * one] for one in range(2, 10)]
+    assert len(computer.batches) == 1
+
+
+def test_what_comes_while_the_model_is_busy_is_gathered(run: Any, computer: Computer):
+    async def scenario(batcher: Any) -> Any:
+        first = await while_busy(batcher, computer)
+        others = [asyncio.create_task(batcher.submit([one], "a", soon())) for one in range(2, 14) if one != 13]
+        await until(lambda: batcher.waiting_items == 11)
+        computer.may_go.set()
+        return await asyncio.gather(first, *others)
+
+    assert run(scenario)[-1] == [24]
+    assert [len(items) for _, items in computer.batches] == [1, 8, 3]
+
+
+def test_only_equal_keys_are_computed_together(run: Any, computer: Computer):
+    async def scenario(batcher: Any) -> Any:
+        keys = ("a", "b", "a", "b")
+        return await asyncio.gather(*(batcher.submit([i], keys[i], soon()) for i in range(4)))
+
+    assert run(scenario) == [[0], [2], [4], [6]]
+    assert computer.batches == [("a", [0, 2]), ("b", [1, 3])]
+
+
+def test_nobody_waits_for_the_end_of_another_s_long_list(run: Any, computer: Computer):
+    async def scenario(batcher: Any) -> Any:
+        first = await while_busy(batcher, computer)
+        long = asyncio.create_task(batcher.submit(list(range(20, 34)), "a", soon()))
+        await until(lambda: batcher.waiting_items == 14)
+        short = asyncio.create_task(batcher.submit([5], "a", soon()))
+        await until(lambda: batcher.waiting_items == 15)
+        computer.may_go.set()
+        return await asyncio.gather(first, long, short)
+
+    assert run(scenario) == [[2], [2 * one for one in range(20, 34)], [10]]
+    assert computer.batches[1][1] == [20, 5, 21, 22, 23, 24, 25, 26]
+
+
+def test_a_failure_is_only_theirs_who_caused_it(run: Any, computer: Computer):
+    async def scenario(batcher: Any) -> Any:
+        asked = ([3], [13], [4, 5], [6, 17])
+        return await asyncio.gather(*(batcher.submit(one, "a", soon()) for one in asked), return_exceptions=True)
+
+    good, broken, also_good, refused = run(scenario)
+    assert (good, also_good) == ([6], [8, 10])
+    assert isinstance(broken, RuntimeError)
+    assert isinstance(refused, UserError)
+
+
+def test_a_wrong_number_of_results_fails_and_hangs_nobody():
+    async def scenario() -> Any:
+        batcher = Batcher(
+            lambda key, items: [], Worker(), max_batch=2, max_delay=0.0, max_items=9, max_size=9, size=lambda item: 1
+        )
+        batcher.start()
+        with pytest.raises(RuntimeError, match="0 results for 1 items"):
+            await batcher.submit(["x"], "a", soon())
+        await batcher.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("too_many", [[1] * 4, [500]])
+def test_a_full_queue_refuses_and_says_for_how_long(run: Any, computer: Computer, too_many: list[int]):
+    async def scenario(batcher: Any) -> Any:
+        first = await while_busy(batcher, computer)
+        waiting = asyncio.create_task(batcher.submit([200] * 3, "a", soon()))
+        await until(lambda: batcher.waiting_items == 3)
+        with pytest.raises(OverloadedError) as refused:
+            await batcher.submit(too_many, "a", soon())
+        assert 1 <= refused.value.retry_after <= 60
+        computer.may_go.set()
+        await asyncio.gather(first, waiting)
+        assert (batcher.waiting_items, batcher.waiting_size) == (0, 0)
+        return await batcher.submit([7], "a", soon())
+
+    assert run(scenario, max_items=6, max_size=1000) == [14]
+
+
+def test_one_request_may_exceed_an_empty_queue(run: Any):
+    async def scenario(batcher: Any) -> Any:
+        return await batcher.submit([1] * 50, "a", soon())
+
+    assert run(scenario, max_items=6) == [2] * 50
+
+
+def test_the_time_to_wait_follows_from_what_waits_and_how_fast_it_went(run: Any, computer: Computer):
+    async def scenario(batcher: Any) -> Any:
+        assert batcher.retry_after == 1
+        batcher._rate, batcher.waiting_size = 100.0, 1234
+        return batcher.retry_after
+
+    assert run(scenario) == 13
+
+
+def test_who_is_cancelled_leaves_the_queue(run: Any, computer: Computer):
+    async def scenario(batcher: Any) -> Any:
+        first = await while_busy(batcher, computer)
+        leaving = asyncio.create_task(batcher.submit([2, 3], "a", soon()))
+        staying = asyncio.create_task(batcher.submit([4], "a", soon()))
+        await until(lambda: batcher.waiting_items == 3)
+        leaving.cancel()
+        await until(lambda: batcher.waiting_items == 1)
+        computer.may_go.set()
+        return await asyncio.gather(first, staying)
+
+    assert run(scenario) == [[2], [8]]
+    assert computer.batches == [("a", [1]), ("a", [4])]
+
+
+def test_who_waited_too_long_is_dropped_uncomputed(run: Any, computer: Computer):
+    async def scenario(batcher: Any) -> Any:
+        first = await while_busy(batcher, computer)
+        with pytest.raises(TooLateError, match="in time"):
+            await batcher.submit([2], "a", soon(0.01))
+        assert batcher.waiting_items == 0
+        computer.may_go.set()
+        return await first
+
+    assert run(scenario) == [2]
+    assert computer.batches == [("a", [1])]
+
+
+def test_stopping_tells_who_waits(run: Any, computer: Computer):
+    async def scenario(batcher: Any) -> Any:
+        first = await while_busy(batcher, computer)
+        waiting = asyncio.create_task(batcher.submit([2], "a", soon()))
+        await until(lambda: batcher.waiting_items == 1)
+        await batcher.stop()
+        assert not batcher.is_running
+        first.cancel()
+        return await asyncio.gather(waiting, return_exceptions=True)
+
+    (told,) = run(scenario)
+    assert isinstance(told, TooLateError)
+
+
+def test_batches_are_told(run: Any):
+    told: list[tuple[int, float]] = []
+
+    async def scenario(batcher: Any) -> Any:
+        batcher.on_batch = lambda count, seconds: told.append((count, seconds))
+        return await batcher.submit([1, 2, 3], "a", soon())
+
+    run(scenario)
+    assert [count for count, _ in told] == [3]
+    assert told[0][1] > 0
+
+
+def test_the_worker_survives_an_exit_and_says_how_long_it_has_been_busy():
+    def leave() -> None:
+        raise SystemExit(3)
+
+    async def scenario() -> Sequence[Any]:
+        worker, wait = Worker(), threading.Event()
+        with pytest.raises(RuntimeError, match="SystemExit"):
+            await worker.run(leave)
+        assert worker.busy_seconds == 0
+        call = asyncio.create_task(worker.run(wait.wait, 20))
+        await until(lambda: worker.busy_seconds > 0.01)
+        wait.set()
+        done = await call, await worker.run(divmod, 17, 5)
+        worker.close()
+        return done
+
+    assert asyncio.run(scenario()) == (True, (3, 2))

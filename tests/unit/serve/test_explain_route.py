@@ -1,0 +1,73 @@
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from serving import FakeTranslator, question, until
+
+from seq2seq.errors import UserError
+from seq2seq.serve.limits import Limits
+from seq2seq.serve.requests import ExplainRequest
+
+Ask = Callable[..., Any]
+
+
+def explain(wanted: ExplainRequest) -> dict[str, Any]:
+    if wanted.layer > 1:
+        raise UserError(f"layer {wanted.layer} is not there: give 0 to 1")
+    return {"source": wanted.source, "target": wanted.target, "walks": [[wanted.layer, wanted.head]]}
+
+
+def post(ask: Ask, sent: Any, **options: Any) -> Any:
+    return ask(lambda client: client.post("/explain", json=sent), **options)
+
+
+def test_an_explanation_is_of_what_is_asked_for(ask: Ask):
+    sent = {"source": "ñ", "target": "b", "layer": 1, "head": 3}
+    assert post(ask, sent, explain=explain).json() == {"source": "ñ", "target": "b", "walks": [[1, 3]]}
+    assert post(ask, {"source": "a"}, explain=explain).json()["walks"] == [[0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        ({}, "missing source"),
+        ({"source": "a" * 301}, "(301) exceeds text limit (300)"),
+        ({"source": "a", "target": "a" * 301}, "(301) exceeds"),
+        ({"source": "a", "head": -1}, "head: "),
+        ({"source": "a", "layer": 2}, "layer 2 is not there"),
+    ],
+)
+def test_what_cannot_be_explained_is_told(ask: Ask, sent: Any, told: str):
+    answer = post(ask, sent, explain=explain)
+    assert answer.status_code == 400
+    assert told in answer.json()["error"]
+
+
+def test_a_server_that_cannot_explain_says_so(ask: Ask):
+    answer = post(ask, {"source": "a"})
+    assert answer.status_code == 501
+    assert "--engine pytorch" in answer.json()["error"]
+
+
+def test_explanations_have_a_bound_of_their_own(ask: Ask, translator: FakeTranslator):
+    may_go, begun = threading.Event(), threading.Event()
+
+    def slowly(wanted: ExplainRequest) -> dict[str, Any]:
+        begun.set()
+        assert may_go.wait(20)
+        return {}
+
+    async def scenario(client: Any) -> Any:
+        first = asyncio.create_task(client.post("/explain", json={"source": "1"}))
+        await until(begun.is_set)
+        others = [asyncio.create_task(client.post("/explain", json={"source": str(i)})) for i in range(4)]
+        translation = asyncio.create_task(client.post("/translate", json=question("a")))
+        await until(lambda: sum(task.done() for task in others) == 2)
+        may_go.set()
+        return [one.status_code for one in await asyncio.gather(first, translation, *others)]
+
+    first, translation, *others = ask(scenario, explain=slowly, limits=Limits(explanations=2))
+    assert (first, translation) == (200, 200)
+    assert sorted(others) == [200, 200, 429, 429]

@@ -1,0 +1,167 @@
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from serving import FakeTranslator, question, served, until
+
+from seq2seq.serve.app import create_app
+from seq2seq.serve.limits import Limits
+
+Ask = Callable[..., Any]
+JSON = {"Content-Type": "application/json"}
+
+
+def test_a_body_is_not_read_beyond_its_limit(ask: Ask):
+    read = 0
+
+    async def endless() -> Any:
+        nonlocal read
+        while True:
+            read += 10_000
+            yield b"a" * 10_000
+            await asyncio.sleep(0.05 if read > 100_000 else 0)
+
+    answer = ask(lambda client: client.post("/translate", content=endless(), headers=JSON))
+    assert answer.status_code == 413
+    assert answer.headers["connection"] == "close"
+    assert read < 1_000_000
+
+
+def test_a_body_that_does_not_come_is_given_up(ask: Ask):
+    async def slow() -> Any:
+        yield b"{"
+        await asyncio.sleep(20)
+
+    answer = ask(lambda client: client.post("/translate", content=slow(), headers=JSON), limits=Limits(timeout=1.0))
+    assert answer.status_code == 408
+
+
+def test_a_failure_says_nothing_of_the_inside_and_leaves_others_alone(ask: Ask):
+    async def scenario(client: Any) -> Any:
+        return await asyncio.gather(*(client.post("/translate", json=question(q)) for q in ("one", "boom", "two")))
+
+    one, broken, two = ask(scenario, limits=Limits(max_delay=0.2))
+    assert (one.json(), two.json()) == ({"translatedText": "ONE"}, {"translatedText": "TWO"})
+    assert broken.status_code == 500
+    assert "broke" not in broken.text
+
+
+def test_many_clients_share_batches(ask: Ask, translator: FakeTranslator):
+    async def scenario(client: Any) -> Any:
+        return await asyncio.gather(*(client.post("/translate", json=question(f"t {i}.")) for i in range(50)))
+
+    answers = ask(scenario, limits=Limits(max_delay=0.3, max_batch=64))
+    assert [one.json()["translatedText"] for one in answers] == [f"T {i}." for i in range(50)]
+    assert len(translator.batches) <= 3
+
+
+def test_a_full_queue_answers_429_and_says_when_to_come_back(ask: Ask, translator: FakeTranslator):
+    async def scenario(client: Any) -> Any:
+        translator.may_go.clear()
+        first = asyncio.create_task(client.post("/translate", json=question("one.")))
+        await until(lambda: bool(translator.batches))
+        second = asyncio.create_task(client.post("/translate", json=question("x" * 80)))
+        await asyncio.sleep(0.05)
+        refused = await client.post("/translate", json=question("y" * 80))
+        ready = (await client.get("/metrics")).text
+        translator.may_go.set()
+        return refused, ready, await asyncio.gather(first, second)
+
+    refused, metrics, answered = ask(scenario, limits=Limits(char_limit=100, waiting_chars=100))
+    assert refused.status_code == 429
+    assert int(refused.headers["retry-after"]) >= 1
+    assert refused.json()["error"].startswith("Slowdown")
+    assert "seq2seq_waiting_characters 80.0" in metrics
+    assert 'seq2seq_rejected_total{reason="full"} 1.0' in metrics
+    assert [one.status_code for one in answered] == [200, 200]
+
+
+def test_who_waits_too_long_is_told_so(ask: Ask, translator: FakeTranslator):
+    async def scenario(client: Any) -> Any:
+        translator.may_go.clear()
+        try:
+            return await client.post("/translate", json=question("one."))
+        finally:
+            translator.may_go.set()
+
+    answer = ask(scenario, limits=Limits(timeout=1.0))
+    assert answer.status_code == 503
+    assert "retry-after" in answer.headers
+
+
+def test_a_client_that_is_gone_leaves_the_queue(translator: FakeTranslator):
+    async def scenario() -> Any:
+        app = create_app(translator)
+        service = app.state.service
+        gone = asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            if not received:
+                received.append(1)
+                return {"type": "http.request", "body": b'{"q": "late", "source": "en", "target": "es"}'}
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        received: list[int] = []
+        sent: list[Any] = []
+        async with served(app) as client:
+            translator.may_go.clear()
+            first = asyncio.create_task(client.post("/translate", json=question("one")))
+            await until(lambda: bool(translator.batches))
+            headers = [(b"content-type", b"application/json")]
+            scope = {"type": "http", "method": "POST", "path": "/translate", "headers": headers, "query_string": b""}
+            leaving = asyncio.create_task(app(scope, receive, send))
+            await until(lambda: service.batcher.waiting_items == 1)
+            gone.set()
+            await leaving
+            assert service.batcher.waiting_items == 0
+            translator.may_go.set()
+            await first
+            metrics = (await client.get("/metrics")).text
+        return metrics
+
+    metrics = asyncio.run(scenario())
+    assert translator.batches == [["one"]]
+    assert 'seq2seq_rejected_total{reason="gone"} 1.0' in metrics
+
+
+def test_a_model_that_hangs_is_no_healthy_server(translator: FakeTranslator, monkeypatch: pytest.MonkeyPatch):
+    async def scenario() -> Any:
+        app = create_app(translator)
+        async with served(app) as client:
+            monkeypatch.setattr(type(app.state.service.worker), "busy_seconds", 121.0)
+            hanging = await client.get("/health")
+            monkeypatch.undo()
+            await app.state.service.batcher.stop()
+            return hanging, await client.get("/health")
+
+    hanging, stopped = asyncio.run(scenario())
+    assert hanging.status_code == stopped.status_code == 503
+    assert "121 s" in hanging.json()["error"]
+
+
+def test_a_closed_gate_lets_nobody_in_and_says_so(translator: FakeTranslator):
+    async def scenario() -> Any:
+        app = create_app(translator)
+        async with served(app) as client:
+            translator.may_go.clear()
+            inside = asyncio.create_task(client.post("/translate", json=question("one")))
+            await until(lambda: bool(translator.batches))
+            app.state.service.gate.is_closed = True
+            assert app.state.service.gate.inside == 1
+            late = await client.post("/translate", json=question("two"))
+            facts = [(await client.get(path)).status_code for path in ("/health", "/ready", "/metrics")]
+            translator.may_go.set()
+            answered = await inside
+            assert app.state.service.gate.inside == 0
+            return late, facts, answered
+
+    late, facts, answered = asyncio.run(scenario())
+    assert late.status_code == 503
+    assert late.headers["retry-after"] == "5"
+    assert facts == [200, 503, 200]
+    assert answered.json() == {"translatedText": "ONE"}

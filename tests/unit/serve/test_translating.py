@@ -1,0 +1,76 @@
+import asyncio
+from typing import Any
+
+import pytest
+from serving import FakeTranslator
+
+from seq2seq.errors import UserError
+from seq2seq.serve.batching import Batcher
+from seq2seq.serve.translating import compute_with, translate_all
+from seq2seq.serve.worker import Worker
+
+
+def translate(translator: FakeTranslator, texts: list[str], n_best: int = 1, *, is_html: bool = False) -> list[Any]:
+    async def all_of_it() -> list[list[str]]:
+        worker = Worker()
+        bounds: dict[str, Any] = {"max_batch": 64, "max_delay": 0.001, "max_items": 100, "max_size": 10_000}
+        batcher = Batcher(compute_with(translator), worker, size=len, **bounds)
+        batcher.start()
+        deadline = asyncio.get_running_loop().time() + 20
+        try:
+            return await translate_all(batcher, texts, n_best=n_best, is_html=is_html, deadline=deadline)
+        finally:
+            await batcher.stop()
+            worker.close()
+
+    return asyncio.run(all_of_it())
+
+
+def test_sentences_are_translated_one_by_one_and_the_space_between_them_stays(translator: FakeTranslator):
+    text = "  The cat.  A dog?\n\n\tMr. Hill saw it.\nend \n"
+    assert translate(translator, [text]) == [[text.upper()]]
+    assert translator.batches == [["The cat.", "A dog?", "Mr. Hill saw it.", "end"]]
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n \n"])
+def test_a_text_without_words_stays_and_asks_no_model(translator: FakeTranslator, text: str):
+    assert translate(translator, [text, text]) == [[text], [text]]
+    assert not translator.batches
+
+
+def test_the_nth_of_a_text_joins_the_nth_of_every_sentence(translator: FakeTranslator):
+    assert translate(translator, ["One. Two."], 3) == [["ONE. TWO.", "ONE.! TWO.!", "ONE.!! TWO.!!"]]
+
+
+def test_what_is_asked_for_twice_is_translated_once(translator: FakeTranslator):
+    assert translate(translator, ["Yes. No.", "No. Yes."]) == [["YES. NO."], ["NO. YES."]]
+    assert translator.batches == [["Yes.", "No."]]
+
+
+def test_urls_placeholders_and_tags_stay(translator: FakeTranslator):
+    text = "See {name} at https://a.org/x?y.\nIt is <b>bold</b>."
+    (found,) = translate(translator, [text, "plain"], 2)[:1]
+    assert found[0] == "SEE {name} AT https://a.org/x?y.\nIT IS <b>BOLD</b>."
+
+
+def test_characters_that_stand_for_markup_inside_are_no_way_to_break_it(translator: FakeTranslator):
+    assert translate(translator, ["a\0b \1 <i>c</i>"]) == [["A B   <i>C</i>"]]
+
+
+def test_html_keeps_its_markup_whoever_else_asks(translator: FakeTranslator):
+    documents = ["<p>One <b>two</b>.</p><script>let a = 1</script>", "<p title='x'>Three</p>"]
+    assert translate(translator, documents, is_html=True) == [
+        ["<p>ONE <b>TWO</b>.</p><script>let a = 1</script>"],
+        ["<p title='x'>THREE</p>"],
+    ]
+    assert sum("Three" in batch for batch in translator.batches) == 1
+    assert {"One two.", "Three"} <= set(translator.batches[0])
+
+
+def test_alternatives_of_html_are_whole_documents(translator: FakeTranslator):
+    assert translate(translator, ["<p>One</p>"], 2, is_html=True) == [["<p>ONE</p>", "<p>ONE!</p>"]]
+
+
+def test_a_message_with_cases_is_refused(translator: FakeTranslator):
+    with pytest.raises(UserError, match="ICU"):
+        translate(translator, ["{n, plural, one {a cat} other {cats}}"])

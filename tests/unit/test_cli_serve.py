@@ -1,0 +1,81 @@
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seq2seq import cli_serve
+from seq2seq.cli import app
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
+    """Nothing runs; the application's service, and where it would listen, land here."""
+    runs: list[tuple[Any, Any]] = []
+
+    def run(application: Any, taken: Any, **options: Any) -> None:
+        runs.append((application.state.service, taken.getsockname()))
+        taken.close()
+        options["on_start"]()
+
+    monkeypatch.setattr("seq2seq.serve.server.run", run)
+    return runs
+
+
+@pytest.fixture
+def serve(run: Any, bundle_folder: Path) -> Any:
+    """Run the command with options; gives status and what it tells."""
+
+    def call(*options: str) -> tuple[int, str]:
+        given = ("serve", "--model", bundle_folder, "--device", "cpu", "--port", "0", *options)
+        status, _, told = run(*given, application=app, command=())
+        return status, told
+
+    return call
+
+
+def test_it_listens_on_this_machine_only_unless_told(serve: Any, served: Any):
+    status, told = serve()
+    ((service, address),) = served
+    assert status == 0
+    assert address[0] == "127.0.0.1"
+    assert "warning" not in told
+    assert f"at http://127.0.0.1:{address[1]} (" in told
+    assert not service.has_key
+
+
+def test_an_open_address_without_a_key_gets_a_warning(serve: Any, served: Any, monkeypatch: pytest.MonkeyPatch):
+    assert "warning: 0.0.0.0 is open to the network and no --api-key is set" in serve("--host", "0.0.0.0")[1]
+    monkeypatch.setenv("SEQ2SEQ_API_KEY", "k")
+    assert "warning" not in serve("--host", "0.0.0.0")[1]
+    assert served[1][0].has_key
+
+
+def test_options_become_limits(serve: Any, served: Any):
+    sizes = ("--char-limit", "77", "--batch-limit", "5", "--max-batch", "3", "--waiting-chars", "88")
+    serve(*sizes, "--timeout", "9")
+    limits = served[0][0].limits
+    assert (limits.char_limit, limits.batch_limit, limits.max_batch, limits.timeout) == (77, 5, 3, 9.0)
+    assert limits.waiting_chars == 88
+    assert served[0][0].most_alternatives == 2  # the bundle's beam is 3
+
+
+def test_without_the_packages_it_says_what_to_install(serve: Any, monkeypatch: pytest.MonkeyPatch):
+    for name in [name for name in sys.modules if name.startswith("seq2seq.serve")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    status, told = serve()
+    assert status == 1
+    assert told == "error: this needs the package fastapi: pip install 'seq2seq[serve]'\n"
+
+
+def test_languages_are_not_detected_without_the_package(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
+    assert cli_serve.detector() is None
+
+
+@pytest.mark.parametrize(
+    ("address", "is_own"), [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("10.0.0.1", False)]
+)
+def test_loopback(address: str, is_own: bool):
+    assert cli_serve.is_loopback(address) is is_own

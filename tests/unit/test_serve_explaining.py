@@ -1,0 +1,66 @@
+"""The server with a real model's explanations behind it."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from seq2seq import cli_serve
+from seq2seq.explain.explanation import explain
+from seq2seq.serve.app import create_app
+from seq2seq.translator import Translator
+
+
+@pytest.fixture(scope="module")
+def translator(bundle_folder: Path) -> Translator:
+    return Translator.load(bundle_folder, "cpu")
+
+
+def ask(translator: Translator, **sent: Any) -> httpx.Response:
+    async def scenario() -> httpx.Response:
+        app = create_app(translator, explain=cli_serve.explainer(translator), viewer=cli_serve.viewer())
+        transport = httpx.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://here") as client,
+        ):
+            if not sent:
+                return await client.get("/viewer/attention.js")
+            return await client.post("/explain", json=sent)
+
+    return asyncio.run(scenario())
+
+
+def test_an_answer_is_the_explanation_with_walks_and_beams(translator: Translator):
+    answer = ask(translator, source="The cat drank.", layer=0, head=2).json()
+    walks, beams = answer.pop("walks"), answer.pop("beams")
+    assert answer == json.loads(json.dumps(explain(translator, "The cat drank.").to_plain()))
+    assert [(walk["part"], walk["layer"], walk["head"]) for walk in walks] == [
+        ("encoder", 0, 2),
+        ("decoder", 0, 2),
+        ("cross", 0, 2),
+    ]
+    assert beams["result"][0]["text"] == answer["target"]
+
+
+def test_a_layer_that_only_the_decoder_has_is_walked_through_there(translator: Translator):
+    answer = ask(translator, source="The cat drank.", target="El gato", layer=1).json()
+    assert [walk["part"] for walk in answer["walks"]] == ["decoder", "cross"]
+    assert (answer["target"], answer["translated"]) == ("El gato", False)
+
+
+@pytest.mark.parametrize(("sent", "told"), [({"layer": 2}, "layer"), ({"head": 3}, "head"), ({"target": " "}, "empty")])
+def test_what_is_not_there_is_told(translator: Translator, sent: Any, told: str):
+    answer = ask(translator, source="The cat.", **sent)
+    assert answer.status_code == 400
+    assert told in answer.json()["error"]
+
+
+def test_the_viewer_is_served(translator: Translator):
+    answer = ask(translator)
+    assert answer.status_code == 200
+    assert "showAttention" in answer.text
+    assert answer.headers["content-type"].startswith("text/javascript")
