@@ -60,7 +60,7 @@ def save_bundle(folder: Path, bundle: Bundle, card: str) -> None:
         "tgt_lang": bundle.config.tgt_lang,
         "vocab_size": bundle.model.vocab_size,
         "tokenizer_sha256": hashlib.sha256(bundle.tokenizer.model_bytes).hexdigest(),
-        "model": {key: value for key, value in to_plain(bundle.config.model).items() if key != "architecture"},
+        "model": {key: value for key, value in bundle.config.model.used().items() if key != "architecture"},
         "search": to_plain(bundle.config.search),
     }
     with replaced_folder(folder) as draft:

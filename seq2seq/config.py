@@ -86,6 +86,12 @@ class Config:
             self.existing == "refuse" or self.name is not None,
             "existing=keep finds runs by their names: give name=, as name='${experiment_name}-${seed}'",
         )
+        is_transformer = self.model.architecture == "transformer"
+        require(
+            is_transformer or (self.trainer.strategy != "fsdp" and not self.trainer.compile),
+            f"model.architecture={self.model.architecture} is a small network that goes step by step: use "
+            "trainer.strategy=ddp and leave out trainer.compile, which are for Transformers",
+        )
         for key in ("name", "series", "experiment_name"):  # they become folders under runs/
             value = getattr(self, key)
             require(

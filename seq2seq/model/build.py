@@ -2,10 +2,11 @@
 
 from seq2seq.config import ModelConfig
 from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.model.recurrent import Recurrent
 from seq2seq.model.transformer import Transformer
 
 
 def build_model(config: ModelConfig, vocab_size: int) -> EncoderDecoder:
     """The network of `config.architecture`, its weights drawn at random."""
-    networks: dict[str, type[EncoderDecoder]] = {"transformer": Transformer}
+    networks: dict[str, type[EncoderDecoder]] = {"transformer": Transformer, "recurrent": Recurrent}
     return networks[config.architecture](config, vocab_size)

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.model.recurrent_state import RecurrentState
 from seq2seq.model.state import DecoderState
 
 
@@ -16,7 +17,7 @@ from seq2seq.model.state import DecoderState
 class EnsembleState:
     """Every member's own state."""
 
-    states: tuple[DecoderState, ...]
+    states: tuple[DecoderState | RecurrentState, ...]
 
     def reorder(self, rows: Int[Tensor, " n"], counts: Sequence[int]) -> "EnsembleState":
         """The state in which new row i continues old row rows[i], for every member."""

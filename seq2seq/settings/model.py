@@ -1,15 +1,20 @@
 """Settings of the network: `model`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from seq2seq.settings.checks import require, require_at_least, require_at_most, require_choice
+
+OF_BOTH = {"architecture", "d_model", "num_encoder_layers", "num_decoder_layers", "dropout", "attention_dropout"}
+OF_RECURRENT = {"attention"}  # the others are the Transformer's
 
 
 @dataclass(kw_only=True)
 class ModelConfig:
-    """The Transformer's sizes and style; defaults are the base model as published (Vaswani et al. 2017)."""
+    """The network's sizes and style; defaults are the base Transformer as published (Vaswani et al. 2017)."""
 
-    architecture: str = "transformer"
+    architecture: str = "transformer"  # transformer | recurrent (LSTMs, which it replaced; docs/recurrent.md)
+    attention: str = "additive"  # of architecture=recurrent, to the source: additive | none
     d_model: int = 512  # width of every residual stream
     num_heads: int = 8
     d_ff: int = (
@@ -31,15 +36,26 @@ class ModelConfig:
     cross_attention: str = "source"  # source | none: the decoder sees nothing of the source
 
     def __post_init__(self) -> None:
-        require_choice("model.architecture", self.architecture, ("transformer",))
+        require_choice("model.architecture", self.architecture, ("transformer", "recurrent"))
+        require_choice("model.attention", self.attention, ("additive", "none"))
+        for field in fields(self):
+            value = getattr(self, field.name)
+            require(
+                field.name in self.used() or value == field.default,
+                f"model.{field.name}={value} means nothing to model.architecture={self.architecture}: leave it out",
+            )
         for key in ("d_model", "num_heads", "d_ff", "num_encoder_layers", "num_decoder_layers"):
             require_at_least(f"model.{key}", getattr(self, key), 1)
             require_at_most(f"model.{key}", getattr(self, key), 1000 if key.endswith("layers") else 1 << 18)
+        is_transformer = self.architecture == "transformer"
         require(
-            self.d_model % self.num_heads == 0,
+            not is_transformer or self.d_model % self.num_heads == 0,
             f"model.d_model={self.d_model} must be a multiple of model.num_heads={self.num_heads}",
         )
-        require(self.d_model % 2 == 0, f"model.d_model={self.d_model} must be even: positions come in pairs")
+        require(
+            not is_transformer or self.d_model % 2 == 0,
+            f"model.d_model={self.d_model} must be even: positions come in pairs",
+        )
         for key in ("dropout", "attention_dropout", "ffn_dropout"):
             require(0 <= getattr(self, key) < 1, f"model.{key}={getattr(self, key)} must be in [0, 1)")
         require_choice("model.norm", self.norm, ("layernorm", "rmsnorm"))
@@ -59,3 +75,10 @@ class ModelConfig:
         taken = [key for key in keys if getattr(self, key) != getattr(ModelConfig, key)]
         taken += ["positions"] if self.positions == "none" else []
         return [f"model.{key}={getattr(self, key)}" for key in taken]
+
+    def used(self) -> dict[str, Any]:
+        """The settings that mean something to this architecture."""
+        is_recurrent = self.architecture == "recurrent"
+        names = [one.name for one in fields(self)]
+        ours = OF_BOTH | (OF_RECURRENT if is_recurrent else set(names) - OF_RECURRENT)
+        return {name: getattr(self, name) for name in names if name in ours}

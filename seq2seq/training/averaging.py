@@ -16,6 +16,7 @@ from seq2seq.bundle import Bundle, load_bundle, save_bundle
 from seq2seq.config import ModelConfig, load_config
 from seq2seq.errors import UserError
 from seq2seq.training.finetune import NO_SIZES, mean_weights, merge_adapters
+from seq2seq.training.report import NETWORKS
 
 _STEP = re.compile(r"step=(\d+)")
 
@@ -131,13 +132,13 @@ def average_card(names: Sequence[str], bundle: Bundle) -> str:
 language: [{config.src_lang}, {config.tgt_lang}]
 pipeline_tag: translation
 library_name: seq2seq
-tags: [translation, transformer]
+tags: [translation, {config.model.architecture}]
 ---
 
 # {config.src_lang}→{config.tgt_lang} translation, the mean of {len(names)} models
 
-An encoder–decoder Transformer of {parameters:,} parameters. Each weight is the mean of these models' weights, made by
-`seq2seq average` {__version__}; data, recipe and licence are theirs:
+{NETWORKS[config.model.architecture]} of {parameters:,} parameters. Each weight is the mean of these models' weights,
+made by `seq2seq average` {__version__}; data, recipe and licence are theirs:
 
 {listed}
 

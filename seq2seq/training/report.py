@@ -11,6 +11,7 @@ from rich.table import Table
 from seq2seq.config import Config
 from seq2seq.evaluation.metrics import Scores
 
+NETWORKS = {"transformer": "An encoder–decoder Transformer", "recurrent": "A recurrent encoder–decoder (LSTM)"}
 LICENCE_NOTE = "The weights may be used under the terms of the texts they were trained on."
 
 
@@ -86,12 +87,12 @@ def model_card(
 language: [{src}, {tgt}]
 pipeline_tag: translation
 library_name: seq2seq
-tags: [translation, transformer]
+tags: [translation, {config.model.architecture}]
 ---
 
 # {config.name}: {src}→{tgt} translation
 
-An encoder–decoder Transformer of {facts["parameters"]:,} parameters, trained by `seq2seq` {facts["version"]}.
+{NETWORKS[config.model.architecture]} of {facts["parameters"]:,} parameters, trained by `seq2seq` {facts["version"]}.
 
 ```
 python translate.py --model FOLDER "The ball is blue."

@@ -198,7 +198,7 @@ def gather_facts(config: Config, trainer: L.Trainer, data: PreparedData, model: 
         "hardware": hardware(),
         "finished": time.strftime("%Y-%m-%d %H:%M"),
         "data": data.report,
-        "model": asdict(config.model),
+        "model": config.model.used(),
         "training": asdict(config.training),
         "search": asdict(config.search),
     }

@@ -98,6 +98,13 @@ def test_sizes_and_styles_combine(size: str, style: str) -> None:
     assert model.d_model == {"tiny": 128, "small": 256, "base": 512, "big": 1024}[size]
 
 
+def test_the_recurrent_baseline_combines_with_experiments() -> None:
+    for experiment in ("bundled", "tatoeba_cpu", "streaming", "r_drop"):
+        model = composed(f"experiment={experiment}", "model=lstm").model
+        assert (model.architecture, model.attention) == ("recurrent", "additive")
+    assert composed("model=lstm", "model.attention=none").model.attention == "none"
+
+
 def test_what_the_command_line_says_goes_before_an_experiment() -> None:
     config = composed("experiment=tatoeba_cpu", "model=tiny", "data=files", "training.max_tokens=77")
     assert (config.model.d_model, config.training.max_tokens) == (128, 77)

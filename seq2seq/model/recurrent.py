@@ -1,0 +1,212 @@
+"""The recurrent encoder-decoder that the Transformer replaced: token ids to logits. Knows no text, loss or search."""
+
+import math
+from dataclasses import replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from seq2seq.config import ModelConfig
+from seq2seq.model.additive import AdditiveAttention
+from seq2seq.model.encoder_decoder import PAD, EncoderDecoder
+from seq2seq.model.layers import Dropout
+from seq2seq.model.packed import PackedLinear, can_pack
+from seq2seq.model.recurrent_state import Annotations, RecurrentState
+from seq2seq.model.state import Places
+from seq2seq.model.trace import Trace
+
+INIT_STD = 0.02  # of the embedding, as the Transformer's
+LSTMState = tuple[Tensor, Tensor]  # hidden, cell; each (n, d)
+
+
+class BidirectionalLSTM(nn.Module):
+    """One LSTM that reads a sentence forwards and one that reads it backwards; their states side by side.
+
+    The second one reads each sentence reversed within its own length, so that neither ever sees padding before a real
+    token, and no length has to be known outside of the device.
+    """
+
+    def __init__(self, d_input: int, d_model: int) -> None:
+        super().__init__()
+        self.forwards = nn.LSTM(d_input, d_model, batch_first=True)
+        self.backwards = nn.LSTM(d_input, d_model, batch_first=True)
+
+    def forward(self, x: Float[Tensor, "b s i"], turned: Int[Tensor, "b s"]) -> Float[Tensor, "b s m"]:
+        """Read both ways; turned is what `turning` gives."""
+        backwards, _ = run_lstm(self.backwards, at(x, turned))
+        return torch.cat((run_lstm(self.forwards, x)[0], at(backwards, turned)), -1)
+
+
+def run_lstm(
+    lstm: nn.LSTM, x: Float[Tensor, "n t i"], past: LSTMState | None = None
+) -> tuple[Float[Tensor, "n t d"], LSTMState]:
+    """Run over all positions in one call, on the CPU in float32: oneDNN trains no LSTM in bf16.
+
+    past: from which hidden and cell state, zero if not given.
+    """
+    with torch.autocast("cpu", enabled=False):
+        x, (hidden, cell) = lstm(x.float(), None if past is None else (past[0][None].float(), past[1][None].float()))
+    return x, (hidden[0], cell[0])
+
+
+def turning(mask: Bool[Tensor, "b s"]) -> Int[Tensor, "b s"]:
+    """For each position, the one that it has when its sentence is reversed; padding, at the end, stays where it is."""
+    positions, lengths = torch.arange(mask.shape[1], device=mask.device), mask.sum(1, keepdim=True)
+    return torch.where(positions < lengths, lengths - 1 - positions, positions)
+
+
+def at(x: Float[Tensor, "b s i"], positions: Int[Tensor, "b p"]) -> Float[Tensor, "b p i"]:
+    """Of each row, what is at some positions."""
+    return x.gather(1, positions[:, :, None].expand(-1, -1, x.shape[-1]))
+
+
+class Recurrent(EncoderDecoder):
+    """Bidirectional LSTM encoder, LSTM decoder, additive attention (Bahdanau et al. 2015).
+
+    For target position i, from the decoder's state before it, s[i-1], and the source states h:
+
+        α[i] = softmax(vᵀ tanh(W s[i-1] + U h))                                  (eq. 6)
+        c[i] = Σ α[i, j] h[j]                                                    (eq. 5)
+        s[i] = LSTM(s[i-1], [y[i-1]; c[i]])
+        prediction of y[i] from maxout(s[i], c[i], y[i-1])                       (eq. 4)
+
+    so that what was looked at decides where to look next, at the price of one step after another in training, too.
+    With `config.attention="none"` there is no c: all that the decoder learns of the source is s[0] (Sutskever et al.
+    2014). docs/recurrent.md tells what differs from both papers.
+    """
+
+    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
+        super().__init__(config, vocab_size)
+        d, has_attention = config.d_model, config.attention == "additive"
+        widths = [d] + [2 * d] * (config.num_encoder_layers - 1)
+        self.dropout = Dropout(config.dropout)
+        self.attention_dropout = Dropout(config.attention_dropout)
+        self.encoder_layers = nn.ModuleList(BidirectionalLSTM(width, d) for width in widths)
+        d_context = 2 * d if has_attention else 0
+        widths = [d + d_context] + [d] * (config.num_decoder_layers - 1)
+        self.decoder_layers = nn.ModuleList(nn.LSTM(width, d, batch_first=True) for width in widths)
+        self.decoder_start = nn.Linear(2 * d, config.num_decoder_layers * 2 * d)
+        self.decoder_attention = AdditiveAttention(d, 2 * d, d) if has_attention else None
+        self.decoder_readout = nn.Linear(d + d_context + d, 2 * d)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw recurrent matrices orthogonal, others Glorot-uniform; biases are zero, but the forget gates' one.
+
+        Orthogonal matrices neither blow up nor shrink what they carry on (Saxe et al. 2014), and an open forget gate
+        lets a cell remember from the start (Jozefowicz et al. 2015).
+        """
+        for name, parameter in self.named_parameters():
+            if parameter.ndim == 1:
+                nn.init.zeros_(parameter)
+            elif name.endswith("weight_hh_l0"):
+                for gate in parameter.chunk(4):
+                    nn.init.orthogonal_(gate)
+            elif parameter is not self.embedding.weight:
+                nn.init.xavier_uniform_(parameter)
+        nn.init.normal_(self.embedding.weight, std=INIT_STD)
+        with torch.no_grad():
+            self.embedding.weight[PAD].zero_()
+            for name, parameter in self.named_parameters():
+                if name.endswith("bias_ih_l0"):  # the gates' order: input, forget, cell, output
+                    parameter.chunk(4)[1].fill_(1)
+
+    def encode(self, src: Int[Tensor, "b s"]) -> RecurrentState:
+        """Read the source both ways; the decoder starts from what both readings ended with."""
+        mask = src != PAD
+        turned = turning(mask)
+        x = self._embed(src)
+        for index, layer in enumerate(self.encoder_layers):
+            x = layer(x if index == 0 else self.dropout(x), turned)
+        forwards, backwards = x.chunk(2, -1)
+        last = (mask.sum(1, keepdim=True) - 1).clamp(min=0)
+        summary = torch.cat((at(forwards, last)[:, 0], backwards[:, 0]), -1)
+        past = self.decoder_start(summary).unflatten(-1, (-1, 2, self.config.d_model)).tanh()
+        attention = self.decoder_attention
+        memory = None if attention is None else Annotations(attention.keys(x), x)
+        return RecurrentState(memory, mask[:, None], Places(len(src), src.device), past)
+
+    def hidden_states(
+        self, tgt_in: Int[Tensor, "n t"], state: RecurrentState
+    ) -> tuple[Float[Tensor, "n t d"], RecurrentState]:
+        """Advance the target by t tokens; what `logits` turns into predictions."""
+        state = state.for_rows(tgt_in.shape[0])
+        x = self._embed(tgt_in)
+        past: list[LSTMState] = [(one[:, 0], one[:, 1]) for one in state.past.unbind(1)]
+        weights = None
+        if state.memory is None:
+            outputs, past = self._run(x, past)
+            seen = [outputs, x]
+        else:
+            steps = []
+            for token in x.unbind(1):
+                step, past = self._step(token, past, state)
+                steps.append(step)
+            outputs, contexts, weights = (torch.stack(parts, 1) for parts in zip(*steps, strict=True))
+            seen = [outputs, contexts, x]
+        hidden = torch.maximum(
+            *self.decoder_readout(torch.cat(seen, -1)).chunk(2, -1)
+        )  # maxout, Goodfellow et al. 2013
+        after = replace(
+            state,
+            past=torch.stack([torch.stack(one, 1) for one in past], 1),
+            length=state.length + tgt_in.shape[1],
+            attention=weights if state.is_watched else None,
+        )
+        return self.dropout(hidden), after
+
+    def _step(
+        self, token: Float[Tensor, "n d"], past: list[LSTMState], state: RecurrentState
+    ) -> tuple[tuple[Float[Tensor, "n d"], Float[Tensor, "n m"], Float[Tensor, "n s"]], list[LSTMState]]:
+        """One position: look back, then advance; the last layer's output, what was seen, and by what weights."""
+        assert self.decoder_attention is not None
+        assert state.memory is not None
+        queries = state.places.spread(past[-1][0][:, None])
+        weights = self.decoder_attention(queries, state.memory.keys, state.memory_mask)  # (b, w, s)
+        context = state.places.collect(self.attention_dropout(weights) @ state.memory.values)[:, 0]
+        inputs, after = torch.cat((token, context), -1), []
+        for index, layer in enumerate(self._decoder_layers()):
+            inputs = inputs if index == 0 else self.dropout(inputs)
+            after.append(torch.lstm_cell(inputs, past[index], *layer.all_weights[0]))
+            inputs = after[-1][0]
+        return (inputs, context, state.places.collect(weights)[:, 0]), after
+
+    def _run(self, x: Float[Tensor, "n t d"], past: list[LSTMState]) -> tuple[Float[Tensor, "n t d"], list[LSTMState]]:
+        """All positions at once, layer by layer, as nothing but the past decides."""
+        after = []
+        for index, layer in enumerate(self._decoder_layers()):
+            x, state = run_lstm(layer, x if index == 0 else self.dropout(x), past[index])
+            after.append(state)
+        return x, after
+
+    @torch.no_grad()
+    def traced(self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]) -> Trace:
+        """See `EncoderDecoder`: one head that looks from the decoder to the source, or none."""
+        state = self.encode(src)
+        if state.memory is None:
+            return Trace([], [], [])
+        weights = self.hidden_states(tgt_in, state.watching())[1].attention
+        assert weights is not None
+        return Trace([], [], [weights.float()[:, None]])
+
+    def layers(self) -> list[nn.Module]:
+        """See `EncoderDecoder`; of the decoder, only attention holds much: t · s · d numbers."""
+        attention = self.decoder_attention
+        return [*self.encoder_layers, *([] if attention is None else [attention])]
+
+    def pack(self, dtype: torch.dtype) -> "Recurrent":
+        """See `EncoderDecoder`. Weights still ask for gradients: only such does autocast convert once a batch."""
+        if can_pack(dtype):
+            self.packed_output = PackedLinear(self.embedding.weight, None, dtype)
+            for name, weight in self.named_parameters():
+                if name.startswith("decoder_") and weight.ndim == 2:
+                    weight.data = weight.data.t().contiguous().t()  # few rows' products want it so
+        return self
+
+    def _decoder_layers(self) -> list[nn.LSTM]:
+        return [layer for layer in self.decoder_layers if isinstance(layer, nn.LSTM)]
+
+    def _embed(self, ids: Int[Tensor, "n t"]) -> Float[Tensor, "n t d"]:
+        """Embeddings, scaled as the Transformer's: the matrix is the output projection, which wants small numbers."""
+        return self.dropout(self.embedding(ids) * math.sqrt(self.config.d_model))

@@ -1,0 +1,152 @@
+"""A recurrent model is searched, scored, saved and refused by the same code as a Transformer."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from seq2seq.bundle import Bundle, BundleConfig, load_bundle, save_bundle
+from seq2seq.config import ModelConfig, SearchConfig
+from seq2seq.engine import Engine, Source
+from seq2seq.errors import UserError
+from seq2seq.export.ctranslate2 import export_ctranslate2
+from seq2seq.export.huggingface import export_huggingface
+from seq2seq.model.build import build_model
+from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.model.ensemble import Ensemble
+from seq2seq.search.step import Hypothesis
+from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocab import EOS
+from seq2seq.translator import Translator
+
+V = 7  # of which 3 can be produced: not PAD, UNK, BOS and EOS
+SOURCES = [[4, 5, 6, 5], [6], [5, 4], [4, 4, 6, 6, 5, 4], []]
+LIMIT = {"max_length_ratio": 0.0, "max_length_offset": 3}
+
+
+def drawn(attention: str = "additive", vocab_size: int = V) -> EncoderDecoder:
+    config = ModelConfig(
+        architecture="recurrent", attention=attention, d_model=14, num_encoder_layers=1, num_decoder_layers=2
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        model = build_model(config, vocab_size)
+        model.embedding.weight.data.mul_(40)  # so that predictions differ
+    return model.eval()
+
+
+@pytest.fixture(params=["additive", "none"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    return Engine(drawn(request.param), torch.device("cpu"), torch.float32)
+
+
+def found(engine: Engine, sources: list[Source], n_best: int = 1, **settings: Any) -> list[list[Hypothesis]]:
+    search = SearchConfig(**{"batch_tokens": 100, **LIMIT, **settings})
+    results = {index: best for batch in engine.search(sources, search, n_best) for index, best in batch}
+    return [results[index] for index in range(len(sources))]
+
+
+def score(engine: Engine, source: list[int], target: list[int]) -> float:
+    ((_, forced),) = next(engine.force([source], [target], 100))
+    return sum(forced.log_probs)
+
+
+def test_a_wide_beam_finds_what_trying_everything_finds(engine: Engine) -> None:
+    for ids in SOURCES:
+        sequences: list[list[int]] = [
+            list(tokens) for length in range(4) for tokens in itertools.product((4, 5, 6), repeat=length)
+        ]
+        values = {tuple(one): score(engine, ids, one) / (len(one) + 1) for one in sequences}
+        (best,) = found(engine, [Source(ids)], 4, beam=len(sequences))
+        expected = sorted(sequences, key=lambda one: values[tuple(one)], reverse=True)[:4]
+        assert [hypothesis.ids for hypothesis in best] == expected
+        expected_scores = [values[tuple(one)] for one in expected]
+        assert [one.normalised_score for one in best] == pytest.approx(expected_scores, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"beam": 1},
+        {"beam": 3},
+        {"beam": 3, "early_stopping": True},
+        {"beam": 4, "groups": 2, "diversity": 0.5},
+        {"sampling": True, "seed": 3},
+        {"beam": 3, "no_repeat_ngram": 1},
+        {"beam": 3, "min_length": 2},
+    ],
+    ids=str,
+)
+def test_a_batch_gives_what_sentences_give_alone(engine: Engine, settings: dict[str, Any]) -> None:
+    sources = [Source(ids, key=number) for number, ids in enumerate(SOURCES)]
+    together = found(engine, sources, **settings)
+    alone = [found(engine, [source], **settings)[0] for source in sources]
+    assert [[one.ids for one in best] for best in together] == [[one.ids for one in best] for best in alone]
+    for ids, (best,) in zip(SOURCES, together, strict=True):
+        assert best.score == pytest.approx(score(engine, ids, best.ids), abs=1e-4)
+
+
+def test_prefixes_and_phrases_are_kept(engine: Engine) -> None:
+    prefixed = found(engine, [Source(ids, prefix=[6, 4]) for ids in SOURCES], beam=2)
+    assert all(best.ids[:2] == [6, 4] for (best,) in prefixed)
+    with_phrase = found(engine, [Source(ids, phrases=[[5, 6]]) for ids in SOURCES], beam=3)
+    assert all("56" in "".join(map(str, best.ids)) for (best,) in with_phrase)
+
+
+def test_coverage_needs_attention(engine: Engine) -> None:
+    model = engine.model
+    assert isinstance(model, EncoderDecoder)
+    if model.config.attention == "none":
+        with pytest.raises(UserError, match=r"no attention \(model.attention=none\)"):
+            found(engine, [Source(SOURCES[0])], beam=3, coverage_penalty=0.5)
+    else:
+        assert found(engine, [Source(SOURCES[0])], beam=3, coverage_penalty=0.5)[0][0].ids
+
+
+def test_forced_translations_tell_attention() -> None:
+    engine = Engine(drawn(), torch.device("cpu"), torch.float32)
+    ((_, first), (_, second)) = next(engine.force([[4, 5, 6], [6]], [[5, 5], [4]], 100, watch=True))
+    assert first.attention is not None
+    assert second.attention is not None
+    assert (first.attention.shape, second.attention.shape) == ((3, 4), (2, 2))
+    assert_close(second.attention.sum(-1), torch.ones(2))
+
+
+def test_a_bundle_comes_back_and_translates_alike(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    model = drawn(vocab_size=tokenizer.vocab_size)
+    save_bundle(tmp_path / "model", Bundle(model, tokenizer, BundleConfig(model.config, SearchConfig(beam=2))), "card")
+    loaded = load_bundle(tmp_path / "model")
+    assert loaded.config.model == model.config
+    assert '"architecture": "seq2seq-recurrent"' in (tmp_path / "model/config.json").read_text()
+    assert "num_heads" not in (tmp_path / "model/config.json").read_text()
+    texts = ["The cat drank the milk.", "", "¿Quién?"]
+    before = Translator(model, tokenizer, search=SearchConfig(beam=2)).translate(texts, max_length=9)
+    assert Translator.load(tmp_path / "model", "cpu").translate(texts, max_length=9) == before
+    assert before[0]
+
+
+def test_other_programs_refuse_it_in_one_line(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    model = drawn(vocab_size=tokenizer.vocab_size)
+    save_bundle(tmp_path / "model", Bundle(model, tokenizer, BundleConfig(model.config, SearchConfig())), "card")
+    for export in (export_ctranslate2, export_huggingface):
+        with pytest.raises(
+            UserError, match=r"architecture=recurrent: CTranslate2 and Hugging Face have no such"
+        ) as told:
+            export(tmp_path / "model", tmp_path / "export")
+        assert "\n" not in str(told.value)
+        assert not (tmp_path / "export").exists()
+
+
+def test_a_recurrent_model_and_a_transformer_translate_together() -> None:
+    config = ModelConfig(d_model=12, num_heads=3, d_ff=20, num_encoder_layers=1, num_decoder_layers=1)
+    ensemble = Ensemble([drawn(), build_model(config, V).eval()])
+    engine = Engine(ensemble, torch.device("cpu"), torch.float32)
+    best = found(engine, [Source(ids) for ids in SOURCES], beam=3)
+    assert [one[0].score for one in best] == pytest.approx(
+        [score(engine, ids, one[0].ids) for ids, one in zip(SOURCES, best, strict=True)], abs=1e-4
+    )
+    state = ensemble.decode(torch.tensor([[2, 4]]), ensemble.encode(torch.tensor([[4, 5, EOS]])).watching())[1]
+    assert_close(state.attention.sum(-1), torch.ones(1, 2))

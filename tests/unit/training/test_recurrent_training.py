@@ -1,0 +1,180 @@
+"""A recurrent model is trained by the same code as a Transformer; what it cannot do is refused."""
+
+import copy
+from dataclasses import replace
+from typing import Any, cast
+
+import lightning as L
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.profiler import ProfilerActivity, profile
+from torch.testing import assert_close
+
+from seq2seq.config import Config, ModelConfig, TrainerConfig, TrainingConfig
+from seq2seq.errors import UserError
+from seq2seq.model.build import build_model
+from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.text.batching import Batch, collate
+from seq2seq.training import loss
+from seq2seq.training.capacity import Trial
+from seq2seq.training.finetune import add_adapters, count_trained, freeze, merge_adapters, remove_adapters
+from seq2seq.training.module import TranslationModule
+from seq2seq.training.recompute import recompute_layers
+
+V = 23
+KINDS = ["additive", "none"]
+
+
+def recurrent(attention: str = "additive", **changes: Any) -> EncoderDecoder:
+    torch.manual_seed(3)
+    sizes = {"d_model": 12, "num_encoder_layers": 2, "num_decoder_layers": 2, "dropout": 0.2, **changes}
+    return build_model(ModelConfig(architecture="recurrent", attention=attention, **sizes), V)
+
+
+def batch_of(*lengths: tuple[int, int]) -> Batch:
+    rng = np.random.default_rng(0)
+    return collate([(rng.integers(4, V, s), rng.integers(4, V, t)) for s, t in lengths])
+
+
+BATCH = batch_of((5, 3), (4, 6), (2, 2))
+
+
+def updated(model: EncoderDecoder, config: TrainingConfig, updates: int = 3) -> list[float]:
+    """Train in place with what the module's optimizer holds; the losses."""
+    module, losses = TranslationModule(model.train(), config), []
+    optimizer = module.configure_optimizers()
+    assert isinstance(optimizer, torch.optim.Optimizer)
+    for step in range(updates):
+        torch.manual_seed(step)
+        computed = module.training_step(BATCH, step)
+        computed.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(float(computed.detach()))
+    return losses
+
+
+def gradients(model: EncoderDecoder) -> dict[str, Tensor]:
+    torch.manual_seed(1)  # of dropout
+    model.zero_grad()
+    hidden = model(BATCH.src, BATCH.tgt_in)
+    loss.cross_entropy(hidden, model.embedding.weight, BATCH.tgt_out, pad=0)[0].backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("attention", KINDS)
+@pytest.mark.parametrize("r_drop", [0.0, 1.0])
+def test_updates_lower_the_loss(attention: str, r_drop: float) -> None:
+    config = TrainingConfig(learning_rate=1e-2, label_smoothing=0.0, r_drop=r_drop, max_tokens=64)
+    losses = updated(recurrent(attention), config, updates=12)
+    assert losses[-1] < 0.9 * losses[0]
+
+
+class OneDevice:
+    """What the module asks of its trainer."""
+
+    world_size = accumulate_grad_batches = 1
+
+
+@pytest.mark.parametrize("attention", KINDS)
+def test_an_update_asks_the_device_for_no_value(attention: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loss, "LEAVES_OUT_PADDING", ())  # as on a GPU
+    with FakeTensorMode():
+        module = TranslationModule(recurrent(attention).train(), TrainingConfig())
+        module.trainer = cast(L.Trainer, OneDevice())
+        batch = Batch(*(torch.ones(4, length, dtype=torch.int64) for length in (5, 7, 7)))
+        module.training_step(batch, 0).backward()
+        optimizer = module.configure_optimizers()
+        module.configure_gradient_clipping(optimizer)
+        cast(torch.optim.Optimizer, optimizer).step()
+    assert isinstance(module.grad_norm, FakeTensor)
+
+
+@pytest.mark.parametrize("attention", KINDS)
+def test_recomputed_activations_give_the_very_same_gradients(attention: str) -> None:
+    kept, computed = recurrent(attention, attention_dropout=0.1), recurrent(attention, attention_dropout=0.1)
+    recompute_layers(computed)
+    expected, found = gradients(kept), gradients(computed)
+    assert found.keys() == expected.keys() == dict(kept.named_parameters()).keys()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_what_attention_compares_is_not_kept_but_computed_again() -> None:
+    batch, memory = batch_of(*[(30, 30)] * 8), []
+    for recompute in (False, True):
+        model = recurrent(num_encoder_layers=1, num_decoder_layers=1)
+        if recompute:
+            recompute_layers(model)
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as measured:
+            hidden = model(batch.src, batch.tgt_in)
+        assert hidden.requires_grad
+        memory.append(sum(event.self_cpu_memory_usage for event in measured.key_averages()))
+    assert memory[1] < 0.5 * memory[0]
+
+
+@pytest.mark.parametrize("attention", KINDS)
+def test_a_copy_has_its_own_weights(attention: str) -> None:
+    model = recurrent(attention).eval()
+    copied = copy.deepcopy(model)
+    before = copied(BATCH.src, BATCH.tgt_in)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    assert torch.equal(copied(BATCH.src, BATCH.tgt_in), before)
+
+
+@pytest.mark.parametrize(
+    ("names", "frozen"),
+    [
+        (["encoder"], ("encoder_",)),
+        (["encoder.1", "embedding"], ("encoder_layers.1.", "embedding.")),
+        (["decoder"], ("decoder_",)),
+    ],
+)
+def test_frozen_parts_stay_as_they_are(names: list[str], frozen: tuple[str, ...]) -> None:
+    model = recurrent()
+    before = copy.deepcopy(model.state_dict())
+    freeze(model, names)
+    updated(model, TrainingConfig(learning_rate=1e-2))
+    for name, weights in model.state_dict().items():
+        assert torch.equal(weights, before[name]) == name.startswith(frozen), name
+
+
+def test_adapters_sit_beside_linear_layers_and_merge_into_them() -> None:
+    config = TrainingConfig(lora_rank=2, lora_targets=["q_proj", "k_proj", "decoder_readout"])
+    model = recurrent(dropout=0.0).eval()
+    before = copy.deepcopy(model.state_dict())
+    add_adapters(model, config)
+    assert count_trained(model) == 2 * (12 + 12) + 2 * (24 + 12) + 2 * (48 + 24)
+    updated(model, config)
+    expected = model.eval()(BATCH.src, BATCH.tgt_in)
+    merged = merge_adapters(model.state_dict(), config)
+    remove_adapters(model)
+    model.load_state_dict(merged)
+    assert_close(model(BATCH.src, BATCH.tgt_in), expected)
+    changed = {name for name, weights in merged.items() if not torch.equal(weights, before[name])}
+    assert changed == {"decoder_attention.q_proj.weight", "decoder_attention.k_proj.weight", "decoder_readout.weight"}
+
+
+def test_lstms_themselves_take_no_adapters() -> None:
+    with pytest.raises(
+        UserError, match=r"lora_targets has v_proj, which is no linear layer: choose from \['decoder_re"
+    ):
+        add_adapters(recurrent(), TrainingConfig(lora_rank=2))
+
+
+def test_the_largest_batch_is_tried_out_with_the_model_itself() -> None:
+    model = ModelConfig(architecture="recurrent", d_model=8, num_encoder_layers=1, num_decoder_layers=1)
+    config = Config(model=model, training=TrainingConfig(activation_checkpointing=True, max_tokens=64))
+    trial = Trial(config, V, torch.device("cpu"), widths=(9, 5), available=1e9)
+    assert trial.fits(40)
+
+
+@pytest.mark.parametrize("trainer", [TrainerConfig(compile=True), TrainerConfig(strategy="fsdp")])
+def test_what_only_transformers_can_is_refused(trainer: TrainerConfig) -> None:
+    config = Config(model=ModelConfig(architecture="recurrent"), training=TrainingConfig(ema_decay=0.0))
+    with pytest.raises(UserError, match=r"architecture=recurrent .* use trainer.strategy=ddp and leave out"):
+        replace(config, trainer=trainer)
