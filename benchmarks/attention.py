@@ -1,22 +1,18 @@
 """Race of attention's two forms: PyTorch's fused kernel and the open computation, for `model.attention.OPEN_UP_TO`."""
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.race import Race, race
 from benchmarks.tables import Table
-from seq2seq.model.attention import attention_weights
+from seq2seq.explain.lab.forms import CHANNELS, FORMS, HEADS, Form
 
-HEADS, CHANNELS = 4, 64  # of the small model
 TOKENS = 2048  # positions of a training batch
 SENTENCES, BEAM = 32, 5
 LENGTHS = (8, 16, 32, 64, 128, 256, 512)  # keys
-Form = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # queries, keys, values, mask
 
 
 @dataclass(frozen=True)
@@ -30,24 +26,13 @@ class Case:
     grad: Tensor | None  # of the result; None: forward only
 
 
-def fused(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-    """PyTorch's kernel."""
-    return F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
-
-
-def in_the_open(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-    """softmax(Q Kᵀ / √c) V, step by step."""
-    return attention_weights(queries, keys, mask) @ values
-
-
 def run(rounds: int, device: torch.device, precision: str) -> dict[str, Any]:
     """Race over all lengths: a training batch in the precision, backward too, and a step of beam search in float32."""
     torch.manual_seed(1)
-    forms: dict[str, Form] = {"fused": fused, "open": in_the_open}
     found: list[tuple[int, str, Race]] = []
     for length in LENGTHS:
         for case in (training_case(length, device, precision), search_case(length, device)):
-            runs = {name: lambda c, f=form: compute(f, c) for name, form in forms.items()}
+            runs = {name: lambda c, f=form: compute(f, c) for name, form in FORMS.items()}
             repeated = [case] * 10
             found.append((length, case.name, race(runs, repeated, work=len(repeated), rounds=rounds, device=device)))
     cases = [{"keys": length, "case": name, **result.to_dict({"fused": "open"})} for length, name, result in found]

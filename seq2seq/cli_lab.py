@@ -17,12 +17,22 @@ The runs are made by [bold]python train.py --multirun 'experiment=glob(lab/*)' s
 there, only what stands between <!-- begin lab --> and <!-- end lab --> is replaced (the word is the name of --runs).
 """
 
+COST_HELP = """Measure attention's time and memory against the length of a text, fused and in the open.
+
+[bold]seq2seq lab cost --output docs[/bold]   fills docs/lab.md's part about it
+
+Memory is measured in a process of its own for each length. Lengths go up to 4,096 positions, for which the open \
+computation takes half a gigabyte.
+"""
+
 app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode="rich")
 
 Runs = Annotated[Path, typer.Option("--runs", help="Folder of the lab's runs.", rich_help_panel=options.FILES)]
 Output = Annotated[
     Path, typer.Option("--output", help="Folder of lab.md and of its pictures.", rich_help_panel=options.FILES)
 ]
+
+Rounds = Annotated[int, typer.Option(min=1, help="Measurements of each time, of which the median counts.")]
 
 
 def register(application: typer.Typer) -> None:
@@ -39,3 +49,17 @@ def report(runs: Runs = Path("runs/lab"), output: Output = Path("lab"), debug: o
     for problem in lab.problems:
         print(f"warning: {problem}", file=sys.stderr)
     print(f"{output / PAGE}: {len(lab.runs)} runs", file=sys.stderr)
+
+
+@app.command(help=COST_HELP)
+def cost(
+    output: Output = Path("lab"), rounds: Rounds = 7, device: options.Device = "cpu", debug: options.Debug = False
+) -> None:
+    """Write what attention costs."""
+    from seq2seq.device import choose_device
+    from seq2seq.explain.lab.cost import write_cost
+
+    for found in write_cost(choose_device(device), rounds, output):
+        exponents = (found.exponent(values) for values in (found.seconds, found.bytes))
+        print(f"{found.form}: time N^{next(exponents):.2f}, memory N^{next(exponents):.2f}", file=sys.stderr)
+    print(f"{output / 'lab.md'}: what attention costs", file=sys.stderr)
