@@ -32,7 +32,7 @@ Output = Annotated[
     Path, typer.Option("--output", help="Folder of lab.md and of its pictures.", rich_help_panel=options.FILES)
 ]
 
-Rounds = Annotated[int, typer.Option(min=1, help="Measurements of each time, of which the median counts.")]
+Rounds = Annotated[int, typer.Option(min=1, help="Measurements of each time, of which the shortest counts.")]
 
 
 def register(application: typer.Typer) -> None:
@@ -53,7 +53,7 @@ def report(runs: Runs = Path("runs/lab"), output: Output = Path("lab"), debug: o
 
 @app.command(help=COST_HELP)
 def cost(
-    output: Output = Path("lab"), rounds: Rounds = 7, device: options.Device = "cpu", debug: options.Debug = False
+    output: Output = Path("lab"), rounds: Rounds = 20, device: options.Device = "cpu", debug: options.Debug = False
 ) -> None:
     """Write what attention costs."""
     from seq2seq.device import choose_device

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from seq2seq.cli import app
 from seq2seq.errors import UserError
 from seq2seq.explain.lab import cost
 from seq2seq.explain.lab.cost import Cost, measure, to_markdown, write_cost
@@ -72,3 +73,13 @@ def test_the_page_tells_what_was_measured(tmp_path: Path, monkeypatch: pytest.Mo
     assert (tmp_path / "cost" / "cost.png").stat().st_size > 10_000
     assert json.loads((tmp_path / "cost" / "cost.json").read_text())["costs"][1]["bytes"] == [30_000_000, 120_000_000]
     assert "<!-- begin cost -->\nOne text of N positions" in (tmp_path / "lab.md").read_text()
+
+
+def test_the_command_tells_the_exponents(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths = [1024, 2048]
+    made = [Cost(form, lengths, [0.1, 0.4], [10, 20]) for form in ("fused", "open")]
+    monkeypatch.setattr(cost, "measure", lambda *arguments: made)
+    status, out, err = run("cost", "--output", tmp_path, command=("lab",), application=app)
+    assert (status, out) == (0, "")
+    assert err.startswith("fused: time N^2.00, memory N^1.00\nopen: time N^2.00, memory N^1.00\n")
+    assert (tmp_path / "lab.md").exists()
