@@ -16,6 +16,11 @@ const picks = new WeakMap(); // what was picked in an element outlives the next 
 
 /** Show an explanation (the JSON of `seq2seq attend`) in an element, in place of what it held. */
 export function showAttention(element, explanation) {
+  element.classList.add("viewer");
+  if (partsOf(explanation).length === 0) {
+    element.replaceChildren(make("p", { class: "none" }, "This model has no attention: its decoder sees nothing but the encoder's last state."));
+    return;
+  }
   const size = sizeOf(explanation);
   const kept = picks.get(element) ?? { unit: "words", layer: Math.max(0, size.layers - 2), head: MEAN }; // the last layer but one aligns best;
   const view = { explanation, ...kept, parts: partsOf(explanation), preview: null, chosen: null, tables: {} };
@@ -33,7 +38,6 @@ export function showAttention(element, explanation) {
   };
   view.update = update;
   view.controls = make("div", { class: "controls" }, ...pickers(view, size, update));
-  element.classList.add("viewer");
   element.replaceChildren(view.controls, view.diagram.element, view.reading, view.panels, make("p", { class: "note" }, NOTE));
   setUnit(view);
   refresh(view);
@@ -64,6 +68,9 @@ function refresh(view) {
   const { explanation, layer, unit, parts } = view;
   const weights = (part) => weightsOf(explanation, part, layer, headOf(view), unit);
   view.weights = Object.fromEntries(parts.map((part) => [part.key, weights(part)]));
+  view.ghosts = (view.weights.cross ?? []).flatMap((row, i) =>
+    row.flatMap((weight, j) => (weight >= GHOST ? [{ from: i + 1, to: j, weight }] : [])),
+  );
   view.tables = {};
   view.panels.replaceChildren(...parts.map((part) => makePanel(view, part)));
   follow(view);
@@ -84,10 +91,7 @@ function preview(view, chosen) {
 function follow(view) {
   const shown = view.preview ?? view.chosen;
   const links = linksOf(view.weights, shown);
-  const ghosts = (view.weights.cross ?? []).flatMap((row, i) =>
-    row.flatMap((weight, j) => (weight >= GHOST ? [{ from: i + 1, to: j, weight }] : [])),
-  );
-  view.diagram.show(links, shown, ghosts);
+  view.diagram.show(links, shown, view.ghosts);
   view.reading.replaceChildren(...tell(view, links, shown));
   const isSource = shown.side === "source";
   view.tables.encoder?.choose(isSource ? shown.index : null);

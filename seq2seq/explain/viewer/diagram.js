@@ -11,13 +11,14 @@ const NARROW_ROOM = 30; // in columns
  * or null when the pointer enters or leaves one.
  */
 export function makeDiagram(onChoose, onPreview) {
-  const lines = draw("svg", { class: "lines", "aria-hidden": "true" });
+  const layers = { ghosts: draw("g"), links: draw("g") };
+  const lines = draw("svg", { class: "lines", "aria-hidden": "true" }, layers.ghosts, layers.links);
   const sides = {
     source: make("div", { class: "side", role: "toolbar", "aria-label": "Source sentence" }),
     target: make("div", { class: "side", role: "toolbar", "aria-label": "Translation" }),
   };
   const element = make("div", { class: "diagram" }, lines, sides.source, sides.target);
-  const diagram = { element, lines, sides, words: { source: [], target: [] }, links: [], ghosts: [] };
+  const diagram = { element, lines, layers, sides, words: { source: [], target: [] }, links: [], ghosts: [] };
   element.addEventListener("keydown", (event) => move(event, diagram, onChoose));
   element.addEventListener("pointerleave", () => onPreview(null));
   new ResizeObserver(() => arrange(diagram)).observe(element);
@@ -88,6 +89,7 @@ function nearest(from, others) {
 }
 
 function show(diagram, links, chosen, ghosts) {
+  const isOther = ghosts !== diagram.ghosts;
   Object.assign(diagram, { links, ghosts, chosen });
   for (const side of ["source", "target"]) {
     const shares = new Map(links.filter((link) => link.side === side).map((link) => [link.to, link.weight]));
@@ -103,7 +105,7 @@ function show(diagram, links, chosen, ghosts) {
       word.tabIndex = isChosen || (side !== chosen.side && index === diagram.words[side].length - 1) ? 0 : -1;
     });
   }
-  paint(diagram);
+  paint(diagram, isOther);
 }
 
 /** Rows where both sentences fit on a line each, columns otherwise. */
@@ -113,11 +115,12 @@ function arrange(diagram) {
   const isTooWide = Object.values(sides).some((side) => side.scrollWidth > element.clientWidth);
   if (isTooWide) element.dataset.flow = "columns";
   for (const side of Object.values(sides)) side.setAttribute("aria-orientation", isTooWide ? "vertical" : "horizontal");
-  paint(diagram);
+  paint(diagram, true);
 }
 
-function paint(diagram) {
-  const { element, lines, links, ghosts, chosen } = diagram;
+/** Draw the chosen word's lines, and the faint ones behind if they are others or the words have moved. */
+function paint(diagram, withGhosts) {
+  const { element, lines, layers, links, ghosts, chosen } = diagram;
   const frame = element.getBoundingClientRect();
   if (!frame.width || !chosen) return;
   lines.setAttribute("viewBox", `0 0 ${frame.width} ${frame.height}`);
@@ -131,16 +134,18 @@ function paint(diagram) {
       : { along: y + box.height / 2, near: x, far: x + box.width };
   };
   const path = (from, to) => outline(from, to, place, isRows);
-  const faint = ghosts.map((ghost) =>
-    draw("path", { class: "ghost", d: path({ side: "target", index: ghost.from }, { side: "source", index: ghost.to }), "--share": ghost.weight }),
-  );
   const strong = links
     .filter((link) => link.weight >= LEAST)
     .map((link) => {
       const d = path({ side: chosen.side, index: link.from }, { side: link.side, index: link.to });
       return draw("path", { class: link.isSeen ? "link seen" : "link", d, "--share": link.weight, "data-part": link.part });
     });
-  lines.replaceChildren(...faint, ...strong);
+  layers.links.replaceChildren(...strong);
+  if (!withGhosts) return;
+  const faint = ghosts.map((ghost) =>
+    draw("path", { class: "ghost", d: path({ side: "target", index: ghost.from }, { side: "source", index: ghost.to }), "--share": ghost.weight }),
+  );
+  layers.ghosts.replaceChildren(...faint);
 }
 
 /** The path between two words: an arc outside of one sentence, or a curve from one sentence to the other. */

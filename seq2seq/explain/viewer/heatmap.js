@@ -11,8 +11,8 @@ export function makeHeatmap({ title, rows, columns, weights, onRow }) {
   const head = make("tr", {}, make("td", { class: "corner" }), ...columns.map((name) => make("th", { scope: "col" }, make("span", {}, name))));
   const lines = weights.map((row, i) => {
     const cells = row.map((weight, j) => {
-      const hidden = make("span", { class: isNumbered ? null : "unseen" }, share(weight));
-      return make("td", { "--share": weight, title: `${rows[i]} → ${columns[j]}: ${weight.toFixed(2)}` }, hidden);
+      const title = `${rows[i]} → ${columns[j]}: ${weight.toFixed(2)}`; // names the cell where it has no number
+      return make("td", { "--share": weight, title }, isNumbered ? share(weight) : null);
     });
     return make("tr", { pointerenter: () => onRow(i) }, make("th", { scope: "row" }, rows[i]), ...cells);
   });
