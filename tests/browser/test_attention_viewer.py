@@ -204,6 +204,27 @@ def test_a_stack_with_fewer_layers_says_so(opened) -> None:
     assert watched.faults == []
 
 
+def test_a_model_without_attention_says_so(opened) -> None:
+    explanation: Any = made_up.explanation() | {"architecture": "recurrent"}
+    for table in ("attention", "by_word", "heads"):
+        explanation[table] = {"encoder": [], "decoder": [], "cross": []}
+    watched = opened(explanation, [], made_up.beams())
+    assert watched.page.locator("#attention").text_content().startswith("This model has no attention")
+    assert watched.page.locator(".beams").count() == 1
+    assert watched.faults == []
+
+
+def test_a_decoder_that_looks_ahead_is_not_called_masked(opened) -> None:
+    explanation = made_up.explanation()
+    explanation["by_word"]["decoder"] = explanation["by_word"]["cross"]
+    explanation["attention"]["decoder"] = explanation["attention"]["cross"]
+    page = opened(explanation, [], {}).page
+    assert page.locator("h3").all_text_contents()[1] == "Decoder self-attention without mask"
+    page.get_by_label("Head", exact=True).select_option(label="1")
+    word(page, "Translation", "El").click()
+    assert shares(page, "Translation") == [*explanation["by_word"]["decoder"][0][0][0], 0]
+
+
 def test_served_as_modules_it_keeps_what_was_picked(served) -> None:
     """As a server's page uses it, which shows one explanation after another in one element."""
     page = served

@@ -93,7 +93,7 @@ function mask(walk, at, follow) {
   const hidden = walk.mask.flat().filter((isAllowed) => !isAllowed).length;
   const plain = hidden
     ? "While training, the whole translation is there. What comes later is set to −∞, so that no word can look ahead."
-    : "Nothing is masked here: every query may look at the whole source. Only padding would be set to −∞.";
+    : "Nothing is masked here: every query may look at all keys. Only padding would be set to −∞.";
   const allowed = walk.mask[at.row].filter(Boolean).length;
   return {
     formula: formula(scaledAt("ij"), symbol("="), symbol("−"), symbol("∞"), term("mtext", "\u2002where i may not look at j")),

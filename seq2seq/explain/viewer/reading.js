@@ -25,9 +25,12 @@ export const PARTS = [
   },
 ];
 
-/** The parts that this model has. */
+/** The parts that this model has; a decoder that was built to look ahead is not called masked. */
 export function partsOf(explanation) {
-  return PARTS.filter((part) => explanation.attention[part.key].length > 0);
+  const there = PARTS.filter((part) => explanation.attention[part.key].length > 0);
+  const looksAhead = explanation.attention.decoder.some((layer) => layer.some((head) => head.some((row, i) => row.some((weight, j) => j > i && weight > 0))));
+  const plain = "Each word of the translation looks at all of it, what comes later included.";
+  return there.map((part) => (part.key === "decoder" && looksAhead ? { ...part, title: "Decoder self-attention without mask", plain } : part));
 }
 
 /** Names of rows and columns. `target` is what is shown: the start mark, then all that was written. */
@@ -81,7 +84,8 @@ export function linksOf(weights, chosen) {
     return links;
   }
   const row = chosen.index - 1;
-  if (weights.decoder) add("decoder", "target", weights.decoder[row].slice(0, row + 1), (j) => j);
+  const seen = weights.decoder?.[row].findLastIndex((weight, j) => j <= row || weight > 0) + 1;
+  if (weights.decoder) add("decoder", "target", weights.decoder[row].slice(0, seen), (j) => j);
   if (weights.cross) add("cross", "source", weights.cross[row], (j) => j);
   return links;
 }
