@@ -63,3 +63,40 @@ def cost(
         exponents = (found.exponent(values) for values in (found.seconds, found.bytes))
         print(f"{found.form}: time N^{next(exponents):.2f}, memory N^{next(exponents):.2f}", file=sys.stderr)
     print(f"{output / 'lab.md'}: what attention costs", file=sys.stderr)
+
+
+LENGTHS_HELP = """Draw BLEU by length of the source, a line for each model.
+
+[bold]seq2seq lab lengths --model runs/lstm --model runs/small --input test.en --reference test.es --output \
+lengths.png[/bold]
+
+Lengths are in words; groups of fewer than 20 sentences are left out. The same numbers go to standard output.
+"""
+
+
+@app.command(help=LENGTHS_HELP)
+def lengths(
+    model: Annotated[list[Path], typer.Option("--model", help="Run or bundle folder; once for each line drawn.")],
+    input_: Annotated[Path, typer.Option("--input", help="Source sentences, one a line.")],
+    reference: Annotated[Path, typer.Option("--reference", help="Their translations, one a line.")],
+    output: Annotated[Path, typer.Option("--output", help="The picture (.png, .svg or .pdf).")] = Path("lengths.png"),
+    beam: options.Beam = None,
+    device: options.Device = "auto",
+    debug: options.Debug = False,
+) -> None:
+    """Translate with every model and draw."""
+    from seq2seq.explain.lab.lengths import bleu_by_length, buckets, draw_lengths, names_of, table
+    from seq2seq.files import find_model
+    from seq2seq.inputs import read
+    from seq2seq.translator import Translator
+
+    lines = read(None, input_, reference)
+    sources, references = list(lines.sources), lines.references or []
+    found, folders = buckets(sources), [find_model(one) for one in model]
+    curves = {}
+    for name, folder in zip(names_of(folders), folders, strict=True):
+        translator = Translator.load(folder, device)
+        translations = translator.translate(sources, beam=translator.search.beam if beam is None else beam)
+        curves[name] = bleu_by_length(found, translations, references)
+    draw_lengths(found, curves, output)
+    print(table(found, curves))

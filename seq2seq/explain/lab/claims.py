@@ -75,4 +75,15 @@ CLAIMS = (
         "The modern style (pre-norm, RMSNorm, SwiGLU, rotary positions, no biases): BLEU is higher than as published.",
         "higher",
     ),
+    Claim(
+        "lstm_attention",
+        "Attention alone does better than recurrence with attention: BLEU of the LSTM with attention is lower.",
+        "lower",
+    ),
+    Claim(
+        "lstm_no_attention",
+        "One state cannot hold a whole sentence: without attention BLEU of the LSTM falls.",
+        "lower",
+        against="lstm_attention",
+    ),
 )  # fmt: skip

@@ -1,0 +1,110 @@
+"""BLEU by length of the source, of several models in one picture: who forgets what was long ago?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sacrebleu.metrics.bleu import BLEU
+
+from seq2seq.errors import UserError
+
+STARTS = (1, 6, 11, 16, 21, 31, 41)  # of the buckets, in source words; the last one has no end
+FEWEST = 20  # sentences; BLEU of fewer says nothing
+RESAMPLES = 300
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Sources of about the same length."""
+
+    first: int  # words
+    last: int | None  # None: no end
+    lines: tuple[int, ...]  # their places in the text
+
+    @property
+    def name(self) -> str:
+        """Such as "6–10" or "41+"."""
+        return f"{self.first}+" if self.last is None else f"{self.first}–{self.last}"
+
+
+@dataclass(frozen=True)
+class Point:
+    """BLEU of a bucket, and half the width of its 95 % bootstrap interval (Koehn 2004)."""
+
+    bleu: float
+    half_width: float
+
+
+def buckets(sources: Sequence[str]) -> list[Bucket]:
+    """The sources by their number of words, without buckets of fewer than FEWEST.
+
+    Raises:
+        UserError: no bucket has as many.
+    """
+    lengths = [len(source.split()) for source in sources]
+    found = []
+    for first, following in zip(STARTS, (*STARTS[1:], None), strict=True):
+        last = None if following is None else following - 1
+        lines = [line for line, length in enumerate(lengths) if first <= length and (last is None or length <= last)]
+        if len(lines) >= FEWEST:
+            found.append(Bucket(first, last, tuple(lines)))
+    if not found:
+        raise UserError(f"{len(sources)} sentences are too few: no group of like length has {FEWEST}")
+    return found
+
+
+def bleu_by_length(found: Sequence[Bucket], translations: Sequence[str], references: Sequence[str]) -> list[Point]:
+    """BLEU of every bucket by itself, by sacreBLEU; intervals from RESAMPLES draws, the same every time."""
+    points = []
+    for bucket in found:
+        chosen, wanted = ([texts[line] for line in bucket.lines] for texts in (translations, references))
+        score = BLEU().corpus_score(chosen, [wanted], n_bootstrap=RESAMPLES)
+        points.append(Point(score.score, float(score._ci or 0.0)))
+    return points
+
+
+def draw_lengths(found: Sequence[Bucket], curves: Mapping[str, Sequence[Point]], picture: Path) -> None:
+    """One line a model with its intervals; below each bucket how many sentences it has.
+
+    Raises:
+        UserError: the picture cannot be written.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(7, 4.2), layout="constrained")
+    for number, (name, points) in enumerate(curves.items()):
+        shift = (number - (len(curves) - 1) / 2) * 0.06  # so that intervals do not hide each other
+        places = [place + shift for place in range(len(found))]
+        bleu, width = [point.bleu for point in points], [point.half_width for point in points]
+        axis.errorbar(places, bleu, yerr=width, marker="o", markersize=5, capsize=3, linewidth=1.8, label=name)
+    axis.set_xticks(range(len(found)), [f"{bucket.name}\n({len(bucket.lines):,})" for bucket in found])
+    axis.set_xlabel("words in the source (sentences)")
+    axis.set_ylabel("BLEU, 95 % interval")
+    axis.set_ylim(bottom=0)
+    axis.grid(axis="y", alpha=0.25)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False)
+    try:
+        figure.savefig(picture, dpi=150)
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot write {picture}: {error}") from error
+    finally:
+        plt.close(figure)
+
+
+def names_of(folders: Sequence[Path]) -> list[str]:
+    """What tells bundles apart: the runs' names, or whole paths where two runs have the same one."""
+    names = [(one.resolve().parent if one.name == "model" else one.resolve()).name for one in folders]
+    return [name if names.count(name) == 1 else str(one) for name, one in zip(names, folders, strict=True)]
+
+
+def table(found: Sequence[Bucket], curves: Mapping[str, Sequence[Point]]) -> str:
+    """The same numbers in words, tab-separated."""
+    rows = [["words", "sentences", *curves]]
+    for place, bucket in enumerate(found):
+        scores = [f"{points[place].bleu:.1f} ± {points[place].half_width:.1f}" for points in curves.values()]
+        rows.append([bucket.name, str(len(bucket.lines)), *scores])
+    return "\n".join("\t".join(row) for row in rows)

@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import pytest
+from sacrebleu.metrics.bleu import BLEU
+
+from seq2seq.cli import app
+from seq2seq.errors import UserError
+from seq2seq.explain.lab.lengths import FEWEST, bleu_by_length, buckets, draw_lengths, names_of, table
+
+SHORT, LONG = [f"A cat sees dog {i}." for i in range(30)], [f"{'the old cat ' * 4}sees {i}." for i in range(25)]
+
+
+def test_sources_are_grouped_by_their_words() -> None:
+    found = buckets([*SHORT, *LONG, "one two three four five six"])
+    assert [(one.name, len(one.lines)) for one in found] == [("1–5", 30), ("11–15", 25)]
+    assert found[1].lines == tuple(range(30, 55))
+    assert [one.name for one in buckets(["word " * 50] * FEWEST)] == ["41+"]
+
+
+def test_too_few_sentences_are_told() -> None:
+    with pytest.raises(UserError, match="19 sentences are too few: no group of like length has 20"):
+        buckets(["one two"] * 19)
+
+
+def test_every_group_is_scored_by_itself() -> None:
+    sources = [*SHORT, *LONG]
+    found = buckets(sources)
+    forgetful = [*SHORT, *(text.replace("sees", "forgets") for text in LONG)]
+    short, long = bleu_by_length(found, forgetful, sources)
+    assert (short.bleu, short.half_width) == (pytest.approx(100), pytest.approx(0))
+    assert long.bleu == pytest.approx(BLEU().corpus_score(forgetful[30:], [LONG]).score)
+    assert bleu_by_length(found, forgetful, sources)[1] == long
+    assert table(found, {"a": [short, long]}).splitlines()[1] == "1–5\t30\t100.0 ± 0.0"
+
+
+def test_bundles_are_named_by_their_runs() -> None:
+    assert names_of([Path("runs/lstm/model"), Path("runs/small/model")]) == ["lstm", "small"]
+    assert names_of([Path("a/x/model"), Path("b/x/model")]) == ["a/x/model", "b/x/model"]
+
+
+def test_a_picture_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    found = buckets(SHORT)
+    points = bleu_by_length(found, SHORT, SHORT)
+    with pytest.raises(UserError, match=r"cannot write .*lengths.nothing: Format 'nothing' is not supported"):
+        draw_lengths(found, {"a": points}, tmp_path / "lengths.nothing")
+
+
+def test_the_command_draws_and_prints(run, bundle_folder: Path, tmp_path: Path) -> None:
+    for side in ("en", "es"):
+        (tmp_path / f"test.{side}").write_text("\n".join(SHORT) + "\n")
+    arguments = ("lab", "lengths", "--model", bundle_folder, "--model", bundle_folder.parent)
+    files = ("--input", tmp_path / "test.en", "--reference", tmp_path / "test.es", "--output", tmp_path / "x.png")
+    status, out, _ = run(*arguments, *files, "--device", "cpu", "--beam", "1", command=(), application=app)
+    assert status == 0
+    assert out.splitlines()[0].startswith("words\tsentences\t")
+    assert (tmp_path / "x.png").stat().st_size > 5000
