@@ -16,18 +16,19 @@ from typing import Any
 
 import pytest
 from libretranslatepy import LibreTranslateAPI
-from serving_process import BUNDLE, REPOSITORY, ServerProcess
 
+from benchmarks.server_process import REPOSITORY, ServerProcess
 from seq2seq.translator import Translator
 
 pytestmark = pytest.mark.system
 
+BUNDLE = REPOSITORY / "tests" / "golden" / "bundle"
 DOCUMENT = REPOSITORY / "docs" / "serving.md"
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ServerProcess]:
-    with ServerProcess() as process:
+    with ServerProcess(BUNDLE, "--device", "cpu", OMP_NUM_THREADS="1") as process:
         yield process
 
 
@@ -68,7 +69,7 @@ def test_the_examples_of_the_documentation_give_what_they_say(server: ServerProc
 
 
 def test_a_signal_ends_it_when_what_it_took_on_is_answered():
-    with ServerProcess(OMP_NUM_THREADS="1") as process:
+    with ServerProcess(BUNDLE, "--device", "cpu", OMP_NUM_THREADS="1") as process:
         texts = ["The cat sees the milk and the cow brings an apple to the bird. " * 39] * 2
         answers: list[Any] = []
         asking = threading.Thread(target=lambda: answers.append(translate(process.url, texts)))
@@ -98,7 +99,7 @@ def metrics(url: str) -> str:
 
 
 def test_an_open_server_warns_and_a_key_is_taken_from_the_environment():
-    with ServerProcess("--host", "0.0.0.0", SEQ2SEQ_API_KEY="s3cret") as process:
+    with ServerProcess(BUNDLE, "--device", "cpu", "--host", "0.0.0.0", SEQ2SEQ_API_KEY="s3cret") as process:
         assert not [line for line in process.errors if "warning" in line]
         assert translate(process.url, "A dog?", api_key="s3cret")["translatedText"]
         with pytest.raises(urllib.error.HTTPError, match="400") as refused:

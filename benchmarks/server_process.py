@@ -9,8 +9,7 @@ import threading
 from pathlib import Path
 from types import TracebackType
 
-REPOSITORY = Path(__file__).parents[2]
-BUNDLE = REPOSITORY / "tests" / "golden" / "bundle"
+REPOSITORY = Path(__file__).parents[1]
 
 
 class ServerProcess:
@@ -21,16 +20,20 @@ class ServerProcess:
         errors: lines that it has written to standard error.
     """
 
-    def __init__(self, *options: str, model: Path = BUNDLE, **environment: str) -> None:
-        """Start it on a free port."""
+    def __init__(self, model: Path, *options: str, **environment: str) -> None:
+        """Start it on a free port, with options of the command and variables of its environment.
+
+        Raises:
+            RuntimeError: it does not come up.
+        """
         program = "import sys; from seq2seq.cli import main; main()"
-        command = [sys.executable, "-c", program, "serve", "--model", str(model), "--port", "0", "--device", "cpu"]
+        command = [sys.executable, "-c", program, "serve", "--model", str(model.resolve()), "--port", "0"]
         self.process = subprocess.Popen(
             [*command, *options],
             stderr=subprocess.PIPE,
             text=True,
             cwd=REPOSITORY,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **environment},
+            env={**os.environ, **environment},
         )
         self.errors: list[str] = []
         self.url = ""
@@ -39,7 +42,7 @@ class ServerProcess:
         self._reader.start()
         if not self._is_up.wait(300) or not self.url:
             self.__exit__(None, None, None)
-            raise AssertionError(f"no server came up: {self.errors}")
+            raise RuntimeError(f"no server came up: {self.errors}")
 
     def _read(self) -> None:
         assert self.process.stderr is not None

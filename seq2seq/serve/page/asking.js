@@ -1,0 +1,58 @@
+// Asks the server, for the newest of what was wanted only, and again when it said when. Draws nothing.
+
+/** Why there is no answer; seconds: when to ask again, null: asking again is no use. */
+export class Refused extends Error {
+  constructor(message, seconds) {
+    super(message);
+    this.seconds = seconds;
+  }
+}
+
+const UNREACHABLE = 3; // seconds until a server that is gone is asked again
+
+/** Post values to a path; gives the answer's values. Throws Refused. */
+export async function post(path, values, signal) {
+  let response;
+  try {
+    const headers = { "Content-Type": "application/json" };
+    response = await fetch(path, { method: "POST", headers, body: JSON.stringify(values), signal });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Refused("The server does not answer", UNREACHABLE);
+  }
+  const answer = await response.json().catch(() => ({}));
+  if (response.ok) return answer;
+  const seconds = Number(response.headers.get("Retry-After")) || null;
+  const told = response.status === 429 ? "The server is busy" : (answer.error ?? `The server answered ${response.status}`);
+  throw new Refused(told, seconds);
+}
+
+/**
+ * Makes a function that works on the newest input: an older answer that comes late is dropped, a refused question is
+ * asked again after the time that the server named.
+ *
+ * work(input, signal) gives a promise; onDone(result, input) and onTrouble(error or null) are told what came of it.
+ */
+export function newest(work, onDone, onTrouble) {
+  let attempt = null;
+  let timer = 0;
+  async function run(input) {
+    const mine = (attempt = new AbortController());
+    try {
+      const result = await work(input, mine.signal);
+      if (attempt !== mine) return;
+      onTrouble(null);
+      onDone(result, input);
+    } catch (error) {
+      if (attempt !== mine) return;
+      onTrouble(error);
+      if (error.seconds) timer = setTimeout(run, 1000 * error.seconds, input);
+    }
+  }
+  return (input, pause) => {
+    clearTimeout(timer);
+    attempt?.abort();
+    attempt = null;
+    if (input !== null) timer = setTimeout(run, pause, input);
+  };
+}

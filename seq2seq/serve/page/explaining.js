@@ -1,0 +1,93 @@
+// Shows, below a translation, what the model attends to while it makes it, and how. Fetches it when needed.
+
+import { newest, post } from "./asking.js";
+import { choices, picker } from "../viewer/dom.js";
+import { showAttention } from "../viewer/attention.js";
+import { showSteps } from "../viewer/steps.js";
+
+const PAUSE = 300; // milliseconds without a change before an explanation is asked for
+
+const at = (id) => document.getElementById(id);
+
+/** Makes explain(sentences, target): show the first, or another that is picked; target null: the model's own. */
+export function makeExplainer(settings, getKey) {
+  const view = { sentences: [], index: 0, target: null, layer: 0, head: 0, isOpen: false };
+  const limit = settings.explainLimit;
+  const question = (wanted) => ({ ...wanted, api_key: getKey() });
+  const show = newest(
+    (wanted, signal) => post("explain", question(wanted), signal),
+    (found) => draw(view, found),
+    (error) => tell(error),
+  );
+  function ask(pause) {
+    const sentence = view.sentences[view.index];
+    const isTooLong = sentence !== undefined && sentence.length > limit;
+    at("look").hidden = sentence === undefined;
+    at("hint").hidden = sentence !== undefined;
+    at("how").hidden = sentence === undefined || isTooLong;
+    at("attention").hidden = isTooLong;
+    tell(isTooLong ? new Error(`Sentences of at most ${limit} characters are explained`) : null);
+    if (sentence === undefined || isTooLong) return show(null);
+    at("attention").setAttribute("aria-busy", "true");
+    return show({ source: sentence, target: view.target, layer: view.layer, head: view.head }, pause);
+  }
+  view.ask = ask;
+  at("hint").hidden = false;
+  at("open-steps").addEventListener("click", () => toggle(view));
+  return (sentences, target) => {
+    const isSame = sentences[view.index] === view.sentences[view.index] && target === view.target;
+    const count = view.sentences.length;
+    view.sentences = sentences;
+    view.target = target;
+    if (view.index >= sentences.length || sentences.length > count) view.index = Math.max(0, sentences.length - 1);
+    listSentences(view);
+    if (!isSame || sentences.length !== count) ask(PAUSE);
+  };
+}
+
+function tell(error) {
+  at("look-state").textContent = error === null ? "" : `${error.message}.`;
+  if (error !== null) at("attention").removeAttribute("aria-busy");
+}
+
+function listSentences(view) {
+  const names = view.sentences.map((sentence, i) => [String(i), sentence.length > 60 ? `${sentence.slice(0, 59)}…` : sentence]);
+  at("which").hidden = names.length < 2;
+  const open = (value) => {
+    view.index = Number(value);
+    view.ask(0);
+  };
+  at("which").replaceChildren(picker("Sentence", names, String(view.index), open));
+}
+
+function draw(view, found) {
+  view.found = found;
+  at("attention").removeAttribute("aria-busy");
+  showAttention(at("attention"), found);
+  if (view.isOpen) drawSteps(view);
+}
+
+function toggle(view) {
+  view.isOpen = !view.isOpen;
+  at("open-steps").setAttribute("aria-expanded", String(view.isOpen));
+  at("open-steps").textContent = view.isOpen ? "Hide the steps" : "Show the steps";
+  at("steps-part").hidden = !view.isOpen;
+  if (view.isOpen && view.found) drawSteps(view);
+}
+
+function drawSteps(view) {
+  const { attention, walks, beams } = view.found;
+  const stacks = Object.values(attention).filter((stack) => stack.length);
+  const numbers = (count) => Array.from({ length: count }, (_, i) => [String(i), String(i + 1)]);
+  const change = (name) => (value) => {
+    view[name] = Number(value);
+    view.ask(0);
+  };
+  const layers = numbers(Math.max(...stacks.map((stack) => stack.length)));
+  const heads = numbers(Math.max(...stacks.map((stack) => stack[0].length)));
+  at("walk").replaceChildren(
+    choices("Layer", layers, String(view.layer), change("layer")),
+    choices("Head", heads, String(view.head), change("head")),
+  );
+  showSteps(at("steps"), walks, beams);
+}

@@ -1,0 +1,153 @@
+// Translates what is typed. Text of users and of the server goes in as text, never as HTML.
+
+import { newest, post } from "./asking.js";
+import { sentencesOf } from "./sentences.js";
+
+const EXAMPLES = ["The ball is blue.", "The black cat drank the milk."]; // for English models
+const TOLD = 1500; // milliseconds for which the button says that it copied
+
+const at = (id) => document.getElementById(id);
+const view = { settings: null, ranked: [], chosen: 0, text: "", explain: null };
+const source = at("source");
+
+function key() {
+  const kept = sessionStorage.getItem("key");
+  return kept === null ? undefined : kept;
+}
+
+const cut = (text) => sentencesOf(text, view.settings.language.source.code);
+
+const translate = newest(
+  ({ text }, signal) => {
+    const { language } = view.settings;
+    const alternatives = cut(text).length > 1 ? 0 : view.settings.alternatives; // of a long text nobody compares them
+    const wanted = { q: text, source: language.source.code, target: language.target.code, alternatives };
+    return post("translate", { ...wanted, api_key: key() }, signal);
+  },
+  (answer, { text }) => {
+    Object.assign(view, { ranked: [answer.translatedText, ...(answer.alternatives ?? [])], chosen: 0, text });
+    at("state").textContent = "";
+    show();
+  },
+  (error) => {
+    const again = error?.seconds ? ` Trying again in ${error.seconds} s.` : "";
+    at("trouble").textContent = error === null ? "" : `${error.message.replace(/\.$/, "")}.${again}`;
+    if (error !== null) at("state").textContent = "";
+  },
+);
+
+/** Show the chosen translation, the others to choose from, and what the model attends to for it. */
+function show() {
+  const { ranked, chosen, text } = view;
+  at("target").textContent = ranked[chosen] ?? "";
+  at("target").removeAttribute("data-old");
+  at("copy").disabled = !ranked[chosen];
+  at("ranked").hidden = ranked.length < 2;
+  if (!at("ranked").hidden) list(ranked, chosen);
+  explain(text, chosen ? ranked[chosen] : null);
+}
+
+function list(ranked, chosen) {
+  const [legend] = at("ranked").children;
+  const items = ranked.map((text, i) => {
+    const input = Object.assign(document.createElement("input"), { type: "radio", name: "ranked", checked: i === chosen });
+    input.addEventListener("change", () => choose(i));
+    const words = Object.assign(document.createElement("span"), { textContent: text, lang: at("target").lang });
+    const label = document.createElement("label");
+    label.append(input, words);
+    return label;
+  });
+  at("ranked").replaceChildren(legend, ...items);
+}
+
+function choose(index) {
+  view.chosen = index;
+  at("target").textContent = view.ranked[index];
+  explain(view.text, index ? view.ranked[index] : null);
+}
+
+function explain(text, target) {
+  view.explain?.(cut(text), target);
+}
+
+function typed() {
+  const text = source.value;
+  const { charLimit, frontendTimeout } = view.settings;
+  const excess = text.length > charLimit;
+  at("count").textContent = `${text.length.toLocaleString("en")} / ${charLimit.toLocaleString("en")}`;
+  at("count").toggleAttribute("data-excess", excess);
+  source.setAttribute("aria-invalid", String(excess));
+  at("examples").hidden = text !== "" || view.settings.language.source.code !== "en";
+  at("trouble").textContent = excess ? `At most ${charLimit.toLocaleString("en")} characters are translated at a time.` : "";
+  if (!text.trim() || excess) {
+    translate(null);
+    Object.assign(view, { ranked: [], chosen: 0, text: "" });
+    at("state").textContent = "";
+    show();
+    return;
+  }
+  at("state").textContent = "Translating…";
+  at("target").toggleAttribute("data-old", true);
+  translate({ text }, frontendTimeout);
+}
+
+async function copy() {
+  const text = view.ranked[view.chosen];
+  try {
+    await navigator.clipboard.writeText(text);
+    at("copy").textContent = "Copied";
+  } catch {
+    getSelection().selectAllChildren(at("target")); // no clipboard without https: at least it is marked
+    at("copy").textContent = "Marked";
+  }
+  setTimeout(() => (at("copy").textContent = "Copy"), TOLD);
+}
+
+function prepare(settings) {
+  view.settings = settings;
+  const { source: from, target: to } = settings.language;
+  document.title = `${from.name} to ${to.name}`;
+  document.querySelector("h1").textContent = `${from.name} to ${to.name}`;
+  at("source-name").textContent = from.name;
+  at("target-name").textContent = to.name;
+  source.lang = from.code;
+  at("target").lang = to.code;
+  at("key-form").hidden = !settings.keyRequired || key() !== undefined;
+  at("key-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    sessionStorage.setItem("key", at("key").value);
+    at("key-form").hidden = true;
+    typed();
+  });
+  for (const text of EXAMPLES) {
+    const button = Object.assign(document.createElement("button"), { type: "button", className: "example", textContent: text });
+    button.addEventListener("click", () => {
+      source.value = text;
+      source.focus();
+      typed();
+    });
+    at("examples").append(button);
+  }
+}
+
+async function begin() {
+  try {
+    const response = await fetch("frontend/settings");
+    if (!response.ok) throw new Error(`status ${response.status}`);
+    prepare(await response.json());
+  } catch {
+    at("trouble").textContent = "The server does not answer. Trying again in 3 s.";
+    setTimeout(begin, 3000);
+    return;
+  }
+  at("trouble").textContent = "";
+  source.addEventListener("input", typed);
+  at("copy").addEventListener("click", copy);
+  if (view.settings.explainLimit > 0) {
+    const { makeExplainer } = await import("./explaining.js");
+    view.explain = makeExplainer(view.settings, key);
+  }
+  typed();
+}
+
+begin();
