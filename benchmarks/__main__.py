@@ -164,6 +164,24 @@ def streaming(
     return {"streaming": found}
 
 
+@app.command()
+@measuring
+def serving(
+    where: torch.device,
+    model: options.Bundle,
+    data: options.Data,
+    clients: options.Clients = 64,
+    seconds: options.Seconds = 60.0,
+    sentences: options.Sentences = 2000,
+) -> dict[str, Any]:
+    """A server process asked by many clients at a time: batches against one sentence at a time, and its memory."""
+    from benchmarks.data import read_test
+    from benchmarks.serving import Plan, run
+
+    asked, plan = [source for source, _ in read_test(data)[:sentences]], Plan(clients=clients, seconds=seconds)
+    return {"serving": run(plan, model, asked, str(where), torch.get_num_threads())}
+
+
 @app.command(name="all")
 @measuring
 def everything(

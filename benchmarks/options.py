@@ -65,6 +65,9 @@ Temporary = Annotated[
     Path | None, typer.Option("--folder", help="Where the corpus is written for the time, 170 bytes a pair.")
 ]
 
+Clients = Annotated[int, typer.Option(min=1, help="That ask at the same time.", rich_help_panel=MEASURING)]
+Seconds = Annotated[float, typer.Option(min=1, help="Of each kind of serving.", rich_help_panel=MEASURING)]
+
 Folder = Annotated[Path, typer.Option("--output", help="Folder for rival.json, its model and its translations.")]
 Minutes = Annotated[
     float, typer.Option(min=0, help="Time of training; validating and translating not counted.", rich_help_panel=RECIPE)

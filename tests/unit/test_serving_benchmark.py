@@ -1,0 +1,63 @@
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from benchmarks import serving
+
+
+def answer(status: str, body: bytes) -> Callable[..., Any]:
+    async def give(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                await reader.readexactly(int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0]))
+                writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        except asyncio.IncompleteReadError:
+            writer.close()
+
+    return give
+
+
+def ask(status: str, body: bytes) -> serving.Tally:
+    async def scenario() -> serving.Tally:
+        tally = serving.Tally()
+        server = await asyncio.start_server(answer(status, body), "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        now = time.perf_counter()
+        client = serving._client(f"http://{host}:{port}", [b"{}", b"[]"], 1, now, now + 60, tally)
+        task = asyncio.create_task(client)
+        async with asyncio.timeout(20):
+            while not (len(tally.latencies) > 4 or len(tally.errors) > 4):
+                await asyncio.sleep(0.001)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        server.close()
+        return tally
+
+    return asyncio.run(scenario())
+
+
+def test_answers_are_timed_and_refusals_are_errors():
+    tally = ask("200 OK", b'{"translatedText": "a"}')
+    assert not tally.errors
+    assert all(0 < seconds < 20 for seconds in tally.latencies)
+    assert ask("429 Too Many", b'{"error": "Slowdown"}').errors[0] == "429 {'error': 'Slowdown'}"
+    assert ask("200 OK", b"{}").errors[0] == "200 {}"
+
+
+def test_numbers_are_summed_up():
+    tally = serving.Tally([0.01 * i for i in range(1, 101)], ["x"], [100.0, 110.0, 120.0, 130.0, 125.0, 121.0])
+    found = serving.summarise(tally, 50.0)
+    assert (found["answers"], found["errors"], found["sentences_per_second"]) == (100, 1, 2.0)
+    assert (found["p50_ms"], found["p95_ms"]) == (510, 960)
+    assert found["memory_mb"] == {"first_third": 105.0, "last_third": 123.0, "most": 130.0}
+    assert serving.summarise(serving.Tally(), 5.0)["p95_ms"] == 0
+
+
+def test_memory_is_that_of_the_process():
+    assert 10 < serving.resident_megabytes(os.getpid()) < 100_000
+    with pytest.raises(ValueError, match="/proc"):
+        serving.resident_megabytes(2**30)
