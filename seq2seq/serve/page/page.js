@@ -74,7 +74,7 @@ function typed() {
   const text = source.value;
   const { charLimit, frontendTimeout } = view.settings;
   const excess = text.length > charLimit;
-  at("count").textContent = `${text.length.toLocaleString("en")} / ${charLimit.toLocaleString("en")}`;
+  at("count").textContent = text && `${text.length.toLocaleString("en")} / ${charLimit.toLocaleString("en")}`;
   at("count").toggleAttribute("data-excess", excess);
   source.setAttribute("aria-invalid", String(excess));
   at("examples").hidden = text !== "" || view.settings.language.source.code !== "en";
