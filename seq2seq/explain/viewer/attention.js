@@ -8,9 +8,11 @@ import { linksOf, namesOf, partsOf, sizeOf, statisticsOf, weightsOf } from "./re
 const GHOST = 0.1; // weight from which cross-attention is drawn faintly behind the chosen word's
 const MEAN = "mean"; // values of the picker of heads that are no number
 const ALL = "all";
+const NOTHING = "This model has no attention: its decoder sees nothing but the encoder's last state.";
 const NOTE =
-  "Spread is the entropy of where a head looks: 0 nats is one piece, ln n is n pieces alike. Distance is how far away it looks on average. " +
-  "Diagonal is the share that stays at the same position. All three are over pieces; of several heads, their mean.";
+  "Spread is the entropy of where a head looks: 0 nats is one piece, ln n is n pieces alike. " +
+  "Distance is how far away it looks on average. Diagonal is the share that stays at the same position. " +
+  "All three are over pieces; of several heads, their mean.";
 
 const picks = new WeakMap(); // what was picked in an element outlives the next explanation shown in it
 
@@ -18,15 +20,19 @@ const picks = new WeakMap(); // what was picked in an element outlives the next 
 export function showAttention(element, explanation) {
   element.classList.add("viewer");
   if (partsOf(explanation).length === 0) {
-    element.replaceChildren(make("p", { class: "none" }, "This model has no attention: its decoder sees nothing but the encoder's last state."));
+    element.replaceChildren(make("p", { class: "none" }, NOTHING));
     return;
   }
   const size = sizeOf(explanation);
-  const kept = picks.get(element) ?? { unit: "words", layer: Math.max(0, size.layers - 2), head: MEAN }; // the last layer but one aligns best;
+  const aligning = Math.max(0, size.layers - 2); // the last layer but one aligns words best (Garg et al. 2019)
+  const kept = picks.get(element) ?? { unit: "words", layer: aligning, head: MEAN };
   const view = { explanation, ...kept, parts: partsOf(explanation), preview: null, chosen: null, tables: {} };
   view.layer = Math.min(kept.layer, size.layers - 1);
   if (Number(view.head) >= size.heads) view.head = MEAN;
-  view.diagram = makeDiagram((chosen) => choose(view, chosen), (chosen) => preview(view, chosen));
+  view.diagram = makeDiagram(
+    (chosen) => choose(view, chosen),
+    (chosen) => preview(view, chosen),
+  );
   view.reading = make("p", { class: "reading", role: "status", "aria-live": "polite" });
   view.panels = make("div", { class: "panels" });
   const update = (changes) => {
@@ -38,18 +44,33 @@ export function showAttention(element, explanation) {
   };
   view.update = update;
   view.controls = make("div", { class: "controls" }, ...pickers(view, size, update));
-  element.replaceChildren(view.controls, view.diagram.element, view.reading, view.panels, make("p", { class: "note" }, NOTE));
+  element.replaceChildren(
+    view.controls,
+    view.diagram.element,
+    view.reading,
+    view.panels,
+    make("p", { class: "note" }, NOTE),
+  );
   setUnit(view);
   refresh(view);
 }
 
 function pickers(view, size, update) {
   const numbers = (count) => Array.from({ length: count }, (_, i) => [String(i), String(i + 1)]);
-  const heads = size.heads > 1 ? [[MEAN, "mean of all"], ...numbers(size.heads), [ALL, "side by side"]] : [[MEAN, "the only one"]];
+  const heads =
+    size.heads > 1 ? [[MEAN, "mean of all"], ...numbers(size.heads), [ALL, "side by side"]] : [[MEAN, "the only one"]];
   return [
     picker("Layer", numbers(size.layers), String(view.layer), (value) => update({ layer: Number(value) })),
     picker("Head", heads, view.head, (value) => update({ head: value })),
-    choices("Show", [["words", "words"], ["pieces", "pieces"]], view.unit, (value) => update({ unit: value })),
+    choices(
+      "Show",
+      [
+        ["words", "words"],
+        ["pieces", "pieces"],
+      ],
+      view.unit,
+      (value) => update({ unit: value }),
+    ),
   ];
 }
 
@@ -106,7 +127,11 @@ function tell(view, links, chosen) {
   const most = (part, side) => {
     const known = links.filter((link) => link.part === part && link.weight >= 0.005);
     const best = known.sort((a, b) => b.weight - a.weight).slice(0, 3);
-    const told = best.flatMap((link, i) => [i ? ", " : " ", make("b", {}, names[side][link.to]), ` ${share(link.weight)}`]);
+    const told = best.flatMap((link, i) => [
+      i ? ", " : " ",
+      make("b", {}, names[side][link.to]),
+      ` ${share(link.weight)}`,
+    ]);
     return [...(best.length ? told : [" nothing"]), ". "];
   };
   const sentence = chosen.side === "source" ? names.source : names.target;
@@ -120,7 +145,14 @@ function tell(view, links, chosen) {
   const back = weights.decoder ? [lead(", looked back at"), ...most("decoder", "target")] : [];
   const across = lead(weights.decoder ? "In the source it looked at" : ", looked at");
   const chance = ` (probability ${probability(view, chosen.index - 1)})`;
-  return [lead("To write "), word, lead(`${chance} the decoder, having read `), last, ...back, ...(weights.cross ? [across, ...most("cross", "source")] : [])];
+  return [
+    lead("To write "),
+    word,
+    lead(`${chance} the decoder, having read `),
+    last,
+    ...back,
+    ...(weights.cross ? [across, ...most("cross", "source")] : []),
+  ];
 }
 
 /** How probable the model finds a written word, or piece, after what stands before it. */
@@ -136,7 +168,13 @@ function makePanel(view, part) {
   const plain = make("p", {}, part.plain);
   if (!view.weights[part.key]) {
     const count = explanation.attention[part.key].length;
-    return make("section", { class: "panel" }, title, plain, make("p", { class: "none" }, `It has no layer ${layer + 1}: ${count} in all.`));
+    return make(
+      "section",
+      { class: "panel" },
+      title,
+      plain,
+      make("p", { class: "none" }, `It has no layer ${layer + 1}: ${count} in all.`),
+    );
   }
   const figure = view.head === ALL ? makeGrid(view, part) : makeTable(view, part);
   return make("section", { class: "panel" }, title, plain, figure, tellStatistics(view, part));
@@ -148,7 +186,15 @@ function makeTable(view, part) {
     rows: view.names[part.asks],
     columns: view.names[part.gives],
     weights: view.weights[part.key],
-    onRow: (row) => preview(view, row === null ? null : part.key === "encoder" ? { side: "source", index: row } : { side: "target", index: row + 1 }),
+    onRow: (row) =>
+      preview(
+        view,
+        row === null
+          ? null
+          : part.key === "encoder"
+            ? { side: "source", index: row }
+            : { side: "target", index: row + 1 },
+      ),
   });
   view.tables[part.key] = table;
   return table.element;
@@ -167,14 +213,20 @@ function makeGrid(view, part) {
     };
     const name = `Head ${head + 1}, spread ${statistics.entropy.toFixed(2)} nats`;
     const picture = makeThumbnail(weightsOf(explanation, part, layer, head, unit));
-    return make("button", { type: "button", class: "tile", "aria-label": name, click: open }, picture, make("span", {}, String(head + 1)));
+    return make(
+      "button",
+      { type: "button", class: "tile", "aria-label": name, click: open },
+      picture,
+      make("span", {}, String(head + 1)),
+    );
   });
   return make("div", { class: "tiles" }, ...tiles);
 }
 
 function tellStatistics(view, part) {
   const { entropy, distance, diagonal } = statisticsOf(view.explanation, part, view.layer, headOf(view));
-  const item = (name, value, unit) => make("div", {}, make("dt", {}, name), make("dd", {}, value, make("small", {}, unit)));
+  const item = (name, value, unit) =>
+    make("div", {}, make("dt", {}, name), make("dd", {}, value, make("small", {}, unit)));
   return make(
     "dl",
     { class: "statistics" },

@@ -17,7 +17,8 @@ export function makeBeams(beams) {
   };
   const stepper = makeStepper({ label: "Steps of the search", names, show });
   const plain =
-    `Which words come out is found by beam search: at each step every live hypothesis is continued, the best ${beams.beam} live on, the others are dropped. ` +
+    "Which words come out is found by beam search: at each step every live hypothesis is continued, " +
+    `the best ${beams.beam} live on, the others are dropped. ` +
     "A score is the sum of the log-probabilities so far.";
   return make(
     "section",
@@ -28,10 +29,10 @@ export function makeBeams(beams) {
   );
 }
 
-function makeTree(beams, nodes) {
-  const lines = draw("svg", { class: "branches", "aria-hidden": "true" });
-  const root = make("div", { class: "column" }, make("div", { class: "node root" }, make("span", { class: "piece" }, "<s>")));
-  const boxes = new Map([[null, root.firstChild]]);
+/** A column of boxes for the start and for every step, and the boxes by the id of what they hold. */
+function makeColumns(beams) {
+  const start = make("div", { class: "node root" }, make("span", { class: "piece" }, "<s>"));
+  const boxes = new Map([[null, start]]);
   const columns = beams.steps.map(({ candidates }) => {
     const items = candidates.map((one) => {
       const told = make("span", { class: "fate" }, `${decimal(one.score)} ${MARKS[one.fate].slice(0, 1)}`);
@@ -41,13 +42,30 @@ function makeTree(beams, nodes) {
     });
     return make("div", { class: "column" }, ...items);
   });
+  return { root: make("div", { class: "column" }, start), columns, boxes };
+}
+
+function makeTree(beams, nodes) {
+  const lines = draw("svg", { class: "branches", "aria-hidden": "true" });
+  const { root, columns, boxes } = makeColumns(beams);
   const inner = make("div", { class: "grown" }, lines, root, ...columns);
-  const element = make("div", { class: "scroll tree", tabindex: "0", role: "img", "aria-label": "Tree of the hypotheses; the table tells the same" }, inner);
+  const element = make(
+    "div",
+    {
+      class: "scroll tree",
+      tabindex: "0",
+      role: "img",
+      "aria-label": "Tree of the hypotheses; the table tells the same",
+    },
+    inner,
+  );
   const winners = lineage(nodes, beams.result[0]?.id);
   let until = 0;
   const paint = () => {
     const shown = beams.steps.slice(0, until + 1).flatMap((step) => step.candidates);
-    lines.replaceChildren(...shown.map((one) => branch(boxes.get(one.parent), boxes.get(one.id), one.fate, boxes.get(one.id).className)));
+    lines.replaceChildren(
+      ...shown.map((one) => branch(boxes.get(one.parent), boxes.get(one.id), one.fate, boxes.get(one.id).className)),
+    );
   };
   new ResizeObserver(paint).observe(inner);
   const grow = (index) => {
@@ -79,13 +97,18 @@ function branch(parent, child, fate, classes) {
   const [toX, toY] = [child.offsetLeft, child.offsetTop + child.offsetHeight / 2];
   const middle = (x + toX) / 2;
   const won = classes.includes("winner") ? " winner" : "";
-  return draw("path", { class: `branch ${fate}${won}`, d: `M${x} ${y} C${middle} ${y} ${middle} ${toY} ${toX} ${toY}` });
+  return draw("path", {
+    class: `branch ${fate}${won}`,
+    d: `M${x} ${y} C${middle} ${y} ${middle} ${toY} ${toX} ${toY}`,
+  });
 }
 
 function tellStep(beams, nodes, index) {
   const rows = beams.steps[index].candidates.map((one) => {
     const before = nodes.get(one.parent)?.text ?? "";
-    const text = one.text.startsWith(before) ? [before, make("b", {}, one.text.slice(before.length))] : [make("b", {}, one.text)];
+    const text = one.text.startsWith(before)
+      ? [before, make("b", {}, one.text.slice(before.length))]
+      : [make("b", {}, one.text)];
     const ending = one.fate === "finished" || one.text.trim() === before.trim() ? [" ", make("b", {}, one.piece)] : [];
     return [one.fate, [...text, ...ending], decimal(one.log_prob), decimal(one.score), MARKS[one.fate]];
   });
@@ -95,13 +118,31 @@ function tellStep(beams, nodes, index) {
 }
 
 function tellResult(beams) {
-  const rows = beams.result.map((one, i) => [i ? "finished" : "kept", [i ? one.text : make("b", {}, one.text)], decimal(one.normalised_score, 3)]);
+  const rows = beams.result.map((one, i) => [
+    i ? "finished" : "kept",
+    [i ? one.text : make("b", {}, one.text)],
+    decimal(one.normalised_score, 3),
+  ]);
   const power = beams.length_penalty === 1 ? "its length" : `its length to the power of ${beams.length_penalty}`;
-  return [makeTable(`The finished hypotheses, best first. So that long ones are not at a loss, a score is divided by ${power}.`, ["Translation", "Score / length"], rows)];
+  return [
+    makeTable(
+      `The finished hypotheses, best first. So that long ones are not at a loss, a score is divided by ${power}.`,
+      ["Translation", "Score / length"],
+      rows,
+    ),
+  ];
 }
 
 function makeTable(caption, headings, rows) {
   const head = make("tr", {}, ...headings.map((text) => make("th", { scope: "col" }, text)));
-  const lines = rows.map(([kind, text, ...rest]) => make("tr", { class: kind }, make("td", {}, ...text), ...rest.map((one) => make("td", {}, one))));
-  return make("table", { class: "candidates" }, make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, ...lines));
+  const lines = rows.map(([kind, text, ...rest]) =>
+    make("tr", { class: kind }, make("td", {}, ...text), ...rest.map((one) => make("td", {}, one))),
+  );
+  return make(
+    "table",
+    { class: "candidates" },
+    make("caption", {}, caption),
+    make("thead", {}, head),
+    make("tbody", {}, ...lines),
+  );
 }

@@ -71,7 +71,8 @@ function move(event, { element, words }, onChoose) {
   const along = { [back]: Math.max(first, index - 1), [on]: Math.min(last, index + 1), Home: first, End: last };
   let next = null;
   if (event.key in along) next = words[side][along[event.key]];
-  else if (event.key === (side === "source" ? down : up)) next = nearest(event.target, words[side === "source" ? "target" : "source"]);
+  else if (event.key === (side === "source" ? down : up))
+    next = nearest(event.target, words[side === "source" ? "target" : "source"]);
   if (!next) return;
   event.preventDefault();
   next.focus();
@@ -85,7 +86,9 @@ function nearest(from, others) {
   const [x, y] = centre(from);
   const isRow = Math.abs(centre(others.at(-1))[1] - centre(others[0])[1]) < 1;
   const gap = (node) => Math.abs(centre(node)[isRow ? 0 : 1] - (isRow ? x : y));
-  return others.filter((node) => node.tagName === "BUTTON").reduce((best, node) => (gap(node) < gap(best) ? node : best));
+  return others
+    .filter((node) => node.tagName === "BUTTON")
+    .reduce((best, node) => (gap(node) < gap(best) ? node : best));
 }
 
 function show(diagram, links, chosen, ghosts) {
@@ -138,19 +141,29 @@ function paint(diagram, withGhosts) {
     .filter((link) => link.weight >= LEAST)
     .map((link) => {
       const d = path({ side: chosen.side, index: link.from }, { side: link.side, index: link.to });
-      return draw("path", { class: link.isSeen ? "link seen" : "link", d, "--share": link.weight, "data-part": link.part });
+      return draw("path", {
+        class: link.isSeen ? "link seen" : "link",
+        d,
+        "--share": link.weight,
+        "data-part": link.part,
+      });
     });
   layers.links.replaceChildren(...strong);
   if (!withGhosts) return;
   const faint = ghosts.map((ghost) =>
-    draw("path", { class: "ghost", d: path({ side: "target", index: ghost.from }, { side: "source", index: ghost.to }), "--share": ghost.weight }),
+    draw("path", {
+      class: "ghost",
+      d: path({ side: "target", index: ghost.from }, { side: "source", index: ghost.to }),
+      "--share": ghost.weight,
+    }),
   );
   layers.ghosts.replaceChildren(...faint);
 }
 
 /** The path between two words: an arc outside of one sentence, or a curve from one sentence to the other. */
 function outline(from, to, place, isRows) {
-  const point = (along, across) => (isRows ? `${along.toFixed(1)} ${across.toFixed(1)}` : `${across.toFixed(1)} ${along.toFixed(1)}`);
+  const point = (along, across) =>
+    isRows ? `${along.toFixed(1)} ${across.toFixed(1)}` : `${across.toFixed(1)} ${along.toFixed(1)}`;
   const [a, b] = [place(from.side, from.index), place(to.side, to.index)];
   if (from.side !== to.side) {
     const [start, end] = from.side === "source" ? [a.far, b.near] : [a.near, b.far];
@@ -163,8 +176,8 @@ function outline(from, to, place, isRows) {
   const height = Math.min(room, (isRows ? 16 : 12) + Math.abs(a.along - b.along) * 0.3) * (4 / 3);
   const top = isOuterNear ? edge - height : edge + height;
   if (from.index === to.index) {
-    const wide = 9;
-    return `M${point(a.along - wide, edge)} C${point(a.along - 1.6 * wide, top)} ${point(a.along + 1.6 * wide, top)} ${point(a.along + wide, edge)}`;
+    const [start, end] = [point(a.along - 9, edge), point(a.along + 9, edge)];
+    return `M${start} C${point(a.along - 14, top)} ${point(a.along + 14, top)} ${end}`;
   }
   const other = isOuterNear ? b.near : b.far;
   return `M${point(a.along, edge)} C${point(a.along, top)} ${point(b.along, top)} ${point(b.along, other)}`;

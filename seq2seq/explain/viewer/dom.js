@@ -49,7 +49,12 @@ export function choices(label, options, chosen, onChoose) {
   const name = `choice-${(made += 1)}`;
   const items = options.map(([value, text]) => {
     const change = () => onChoose(value);
-    return make("label", {}, make("input", { type: "radio", name, value, checked: value === chosen, change }), make("span", {}, text));
+    return make(
+      "label",
+      {},
+      make("input", { type: "radio", name, value, checked: value === chosen, change }),
+      make("span", {}, text),
+    );
   });
   return make("fieldset", { class: "choices" }, make("legend", {}, label), make("div", {}, ...items));
 }

@@ -8,7 +8,12 @@ const MOST_SMALL = 17; // columns; beyond them cells are tiny
 /** A table: rows ask, columns give. onRow(index) is called when the pointer is on a row, onRow(null) when it leaves. */
 export function makeHeatmap({ title, rows, columns, weights, onRow }) {
   const isNumbered = columns.length <= MOST_NUMBERED;
-  const head = make("tr", {}, make("td", { class: "corner" }), ...columns.map((name) => make("th", { scope: "col" }, make("span", {}, name))));
+  const head = make(
+    "tr",
+    {},
+    make("td", { class: "corner" }),
+    ...columns.map((name) => make("th", { scope: "col" }, make("span", {}, name))),
+  );
   const lines = weights.map((row, i) => {
     const cells = row.map((weight, j) => {
       const title = `${rows[i]} → ${columns[j]}: ${weight.toFixed(2)}`; // names the cell where it has no number
@@ -24,7 +29,11 @@ export function makeHeatmap({ title, rows, columns, weights, onRow }) {
     make("thead", {}, head),
     body,
   );
-  const element = make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": `${title}, table of weights` }, table);
+  const element = make(
+    "div",
+    { class: "scroll", tabindex: "0", role: "group", "aria-label": `${title}, table of weights` },
+    table,
+  );
   return { element, choose: (chosen) => lines.forEach((line, i) => line.classList.toggle("chosen", i === chosen)) };
 }
 

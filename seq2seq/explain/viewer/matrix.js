@@ -22,9 +22,17 @@ export function makeMatrix({ name, rows, columns = null, values, width = values[
       return makeCell(value, largest, { click, class: isHere ? "here" : null });
     });
     const heading = make("th", { scope: "row" }, rows[i]);
-    return make("tr", { class: i === chosen.row ? "chosen" : null }, heading, ...cells, ...(isCut ? [make("td", { class: "more" }, "…")] : []));
+    return make(
+      "tr",
+      { class: i === chosen.row ? "chosen" : null },
+      heading,
+      ...cells,
+      ...(isCut ? [make("td", { class: "more" }, "…")] : []),
+    );
   });
-  const head = columns && make("thead", {}, make("tr", {}, make("td"), ...columns.map((text) => make("th", { scope: "col" }, text))));
+  const head =
+    columns &&
+    make("thead", {}, make("tr", {}, make("td"), ...columns.map((text) => make("th", { scope: "col" }, text))));
   const table = make("table", { class: "matrix" }, head, make("tbody", {}, ...lines));
   const size = `${values.length} × ${width}`;
   const label = `${name}, ${size}${isCut ? `, first ${shown} channels` : ""}`;
@@ -36,7 +44,11 @@ export function makeMatrix({ name, rows, columns = null, values, width = values[
 function makeCell(value, largest, attributes) {
   if (value === null) return make("td", { ...attributes, class: `masked ${attributes.class ?? ""}` }, "−∞");
   const sign = value < 0 ? "minus" : "plus";
-  return make("td", { ...attributes, class: `${sign} ${attributes.class ?? ""}`, "--share": Math.abs(value) / largest }, decimal(value));
+  return make(
+    "td",
+    { ...attributes, class: `${sign} ${attributes.class ?? ""}`, "--share": Math.abs(value) / largest },
+    decimal(value),
+  );
 }
 
 /** Bring the followed row of a long matrix into view, and nothing but the matrix. */

@@ -17,9 +17,22 @@ const isCross = (walk) => walk.part === "cross";
 /** The view of one walk: matrices named as in the formulas, the followed query and key marked. */
 function matrices(walk, at, follow) {
   const ofRows = (name, values, width) =>
-    makeMatrix({ name, rows: walk.rows, values, width, chosen: { row: at.row, column: null }, onChoose: (i) => follow(i, null) });
+    makeMatrix({
+      name,
+      rows: walk.rows,
+      values,
+      width,
+      chosen: { row: at.row, column: null },
+      onChoose: (i) => follow(i, null),
+    });
   const ofKeys = (name, values) =>
-    makeMatrix({ name, rows: walk.columns, values, chosen: { row: at.column, column: null }, onChoose: (j) => follow(at.row, j) });
+    makeMatrix({
+      name,
+      rows: walk.columns,
+      values,
+      chosen: { row: at.column, column: null },
+      onChoose: (j) => follow(at.row, j),
+    });
   const pairs = (name, values) =>
     makeMatrix({ name, rows: walk.rows, columns: walk.columns, values, chosen: at, onChoose: follow });
   return { ofRows, ofKeys, pairs };
@@ -29,20 +42,35 @@ function embed(walk, at, follow) {
   const { ofRows } = matrices(walk, at, follow);
   const { embedding, position, input, d_model: width } = walk;
   const hasPosition = position !== null;
-  const isSum = embedding !== null && input.every((line, i) => line.every((value, j) => near(value, embedding[i][j] + (position?.[i][j] ?? 0))));
+  const isSum =
+    embedding !== null &&
+    input.every((line, i) => line.every((value, j) => near(value, embedding[i][j] + (position?.[i][j] ?? 0))));
   const added = hasPosition ? [sign("+"), ofRows("P", position, width)] : [];
   const figures = embedding === null ? [] : [ofRows("E", embedding, width), ...added, sign(isSum ? "=" : "⇢")];
   const below = walk.layer === 0 ? "" : ` Layer ${walk.layer + 1} sees what the layers below have made of it: X.`;
-  const normed = !isSum && walk.layer === 0 ? (isCross(walk) ? " After the decoder's self-attention it is X." : " Normalised, it is X.") : "";
+  const normed =
+    !isSum && walk.layer === 0
+      ? isCross(walk)
+        ? " After the decoder's self-attention it is X."
+        : " Normalised, it is X."
+      : "";
   const how = hasPosition
     ? "its embedding E, and added to it a pattern P that tells where the piece stands."
     : "its embedding E. No positions are added to it: a model with rotary ones tells them by turning queries and keys.";
   const [e, p, x] = [embedding, position, input].map((values) => values?.[at.row][0] ?? 0);
   return {
-    formula: formula(letter("X"), symbol(isSum ? "=" : "⇠"), letter("E"), ...(hasPosition ? [symbol("+"), letter("P")] : [])),
+    formula: formula(
+      letter("X"),
+      symbol(isSum ? "=" : "⇠"),
+      letter("E"),
+      ...(hasPosition ? [symbol("+"), letter("P")] : []),
+    ),
     plain: `Every piece becomes ${width} numbers: ${how}${below}${normed}`,
     figures: [...figures, ofRows("X", input, width)],
-    numbers: isSum && hasPosition ? [`First channel of `, make("b", {}, walk.rows[at.row]), `: ${decimal(e)} + ${factor(p)} = ${decimal(x)}`] : null,
+    numbers:
+      isSum && hasPosition
+        ? [`First channel of `, make("b", {}, walk.rows[at.row]), `: ${decimal(e)} + ${factor(p)} = ${decimal(x)}`]
+        : null,
   };
 }
 
@@ -52,8 +80,11 @@ function project(walk, at, follow) {
   const product = (name, from) => formula(letter(name), symbol("="), letter(from), above("W", name));
   const whence = isCross(walk)
     ? "The translation asks (queries Q); the encoded source M answers (keys K, values V)."
-    : "Three matrices make three things of each piece: what it looks for (Q), what it is found by (K), what it gives (V).";
-  const turned = walk.position === null && walk.embedding !== null && !isCross(walk) ? " With rotary positions, Q and K are then turned by where they stand." : "";
+    : "Three matrices make three things of a piece: what it looks for (Q), what it is found by (K), what it gives (V).";
+  const turned =
+    walk.position === null && walk.embedding !== null && !isCross(walk)
+      ? " With rotary positions, Q and K are then turned by where they stand."
+      : "";
   return {
     formula: make("div", { class: "several" }, product("Q", "X"), product("K", given), product("V", given)),
     plain: whence + turned + ` This head has ${walk.channels} channels of each.`,
@@ -69,9 +100,14 @@ function relate(walk, at, follow) {
   const more = q.length > TERMS ? ` + … (${q.length} products)` : "";
   return {
     formula: formula(letter("S"), symbol("="), letter("Q"), above("K", "T")),
-    plain: "Every query meets every key: multiply channel by channel and add up. The larger the sum, the better they fit.",
+    plain:
+      "Every query meets every key: multiply channel by channel and add up. The larger the sum, the better they fit.",
     figures: [pairs("S", walk.scores)],
-    numbers: [...asking(walk, at), ` ${products.join(" + ")}${more} = `, make("b", {}, decimal(walk.scores[at.row][at.column]))],
+    numbers: [
+      ...asking(walk, at),
+      ` ${products.join(" + ")}${more} = `,
+      make("b", {}, decimal(walk.scores[at.row][at.column])),
+    ],
   };
 }
 
@@ -81,8 +117,20 @@ function scale(walk, at, follow) {
   const scaled = walk.scores.map((line) => line.map((value) => value / root));
   const value = walk.scores[at.row][at.column];
   return {
-    formula: formula(term("msup", letter("S"), symbol("′")), symbol("="), letter("S"), symbol("/"), term("msqrt", letter("c")), symbol("="), letter("S"), symbol("/"), term("msqrt", term("mn", String(walk.channels)))),
-    plain: "Sums of many products grow large, and then one key would take all. Dividing by the root of their number keeps the choice soft.",
+    formula: formula(
+      term("msup", letter("S"), symbol("′")),
+      symbol("="),
+      letter("S"),
+      symbol("/"),
+      term("msqrt", letter("c")),
+      symbol("="),
+      letter("S"),
+      symbol("/"),
+      term("msqrt", term("mn", String(walk.channels))),
+    ),
+    plain:
+      "Sums of many products grow large, and then one key would take all. " +
+      "Dividing by the root of their number keeps the choice soft.",
     figures: [pairs("S′", scaled)],
     numbers: [...asking(walk, at), ` ${decimal(value)} / ${decimal(root)} = `, make("b", {}, decimal(value / root))],
   };
@@ -92,11 +140,17 @@ function mask(walk, at, follow) {
   const { pairs } = matrices(walk, at, follow);
   const hidden = walk.mask.flat().filter((isAllowed) => !isAllowed).length;
   const plain = hidden
-    ? "While training, the whole translation is there. What comes later is set to −∞, so that no word can look ahead."
+    ? "While training, the whole translation is there. What comes later is set to −∞, so that none looks ahead."
     : "Nothing is masked here: every query may look at all keys. Only padding would be set to −∞.";
   const allowed = walk.mask[at.row].filter(Boolean).length;
   return {
-    formula: formula(scaledAt("ij"), symbol("="), symbol("−"), symbol("∞"), term("mtext", "\u2002where i may not look at j")),
+    formula: formula(
+      scaledAt("ij"),
+      symbol("="),
+      symbol("−"),
+      symbol("∞"),
+      term("mtext", "\u2002where i may not look at j"),
+    ),
     plain,
     figures: [pairs("S′, masked", walk.scaled)],
     numbers: [make("b", {}, walk.rows[at.row]), ` may look at ${allowed} of ${walk.columns.length} pieces.`],
@@ -111,11 +165,21 @@ function normalise(walk, at, follow) {
   const worked =
     value === null
       ? [" masked, so its share is ", make("b", {}, "0")]
-      : [" ", power(decimal(value)), ` / sum of the row = ${decimal(Math.exp(value))} / ${decimal(sum)} = `, make("b", {}, decimal(walk.weights[at.row][at.column]))];
-  const fraction = term("mfrac", term("msup", letter("e"), scaledAt("ij")), row(term("munder", symbol("∑"), letter("k")), term("msup", letter("e"), scaledAt("ik"))));
+      : [
+          " ",
+          power(decimal(value)),
+          ` / sum of the row = ${decimal(Math.exp(value))} / ${decimal(sum)} = `,
+          make("b", {}, decimal(walk.weights[at.row][at.column])),
+        ];
+  const fraction = term(
+    "mfrac",
+    term("msup", letter("e"), scaledAt("ij")),
+    row(term("munder", symbol("∑"), letter("k")), term("msup", letter("e"), scaledAt("ik"))),
+  );
   return {
     formula: formula(under("A", "ij"), symbol("="), fraction),
-    plain: "Softmax makes shares of the scores: all positive, each row summing to 1. These are the weights of attention.",
+    plain:
+      "Softmax makes shares of the scores: all positive, each row summing to 1. These are the weights of attention.",
     figures: [pairs("A", walk.weights)],
     numbers: [...asking(walk, at), ...worked],
   };
@@ -124,14 +188,22 @@ function normalise(walk, at, follow) {
 function mix(walk, at, follow) {
   const { ofRows, ofKeys, pairs } = matrices(walk, at, follow);
   const weights = walk.weights[at.row];
-  const order = weights.map((_, j) => j).sort((a, b) => weights[b] - weights[a]).slice(0, TERMS);
+  const order = weights
+    .map((_, j) => j)
+    .sort((a, b) => weights[b] - weights[a])
+    .slice(0, TERMS);
   const terms = order.map((j) => `${share(weights[j]) || "0"} × ${factor(walk.values[j][0])} (${walk.columns[j]})`);
   const more = weights.length > TERMS ? " + …" : "";
   return {
     formula: formula(letter("Z"), symbol("="), letter("A"), letter("V")),
     plain: "Each piece's new value is a mixture of all values, every one in its share.",
     figures: [pairs("A", walk.weights), sign("×"), ofKeys("V", walk.values), sign("="), ofRows("Z", walk.mixture)],
-    numbers: ["First channel of ", make("b", {}, walk.rows[at.row]), `: ${terms.join(" + ")}${more} = `, make("b", {}, decimal(walk.mixture[at.row][0]))],
+    numbers: [
+      "First channel of ",
+      make("b", {}, walk.rows[at.row]),
+      `: ${terms.join(" + ")}${more} = `,
+      make("b", {}, decimal(walk.mixture[at.row][0])),
+    ],
   };
 }
 
@@ -141,8 +213,17 @@ function join(walk, at, follow) {
   const heads = width / channels;
   const list = [under("Z", "1"), symbol(","), symbol("…"), symbol(","), under("Z", String(heads))];
   return {
-    formula: formula(letter("O"), symbol("="), symbol("["), ...(heads > 1 ? list : [letter("Z")]), symbol("]"), above("W", "O")),
-    plain: `The mixtures of all ${heads} heads are put side by side, ${heads} × ${channels} = ${width} channels, and one more matrix lets them mingle. The result is added to what each piece was before.`,
+    formula: formula(
+      letter("O"),
+      symbol("="),
+      symbol("["),
+      ...(heads > 1 ? list : [letter("Z")]),
+      symbol("]"),
+      above("W", "O"),
+    ),
+    plain:
+      `The mixtures of all ${heads} heads are put side by side, ${heads} × ${channels} = ${width} channels, ` +
+      "and one more matrix lets them mingle. The result is added to what each piece was before.",
     figures: [ofRows("Z, all heads", walk.joined, width), sign("⇢"), ofRows("O", walk.output, width)],
     numbers: [`This head's numbers are channels ${head * channels + 1} to ${(head + 1) * channels}.`],
   };

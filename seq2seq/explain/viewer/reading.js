@@ -28,9 +28,13 @@ export const PARTS = [
 /** The parts that this model has; a decoder that was built to look ahead is not called masked. */
 export function partsOf(explanation) {
   const there = PARTS.filter((part) => explanation.attention[part.key].length > 0);
-  const looksAhead = explanation.attention.decoder.some((layer) => layer.some((head) => head.some((row, i) => row.some((weight, j) => j > i && weight > 0))));
+  const looksAhead = explanation.attention.decoder.some((layer) =>
+    layer.some((head) => head.some((row, i) => row.some((weight, j) => j > i && weight > 0))),
+  );
   const plain = "Each word of the translation looks at all of it, what comes later included.";
-  return there.map((part) => (part.key === "decoder" && looksAhead ? { ...part, title: "Decoder self-attention without mask", plain } : part));
+  return there.map((part) =>
+    part.key === "decoder" && looksAhead ? { ...part, title: "Decoder self-attention without mask", plain } : part,
+  );
 }
 
 /** Names of rows and columns. `target` is what is shown: the start mark, then all that was written. */
@@ -63,7 +67,10 @@ export function statisticsOf(explanation, part, layer, head) {
 /** Most layers of any part, and most heads. */
 export function sizeOf(explanation) {
   const stacks = partsOf(explanation).map((part) => explanation.attention[part.key]);
-  return { layers: Math.max(...stacks.map((stack) => stack.length)), heads: Math.max(...stacks.map((stack) => stack[0].length)) };
+  return {
+    layers: Math.max(...stacks.map((stack) => stack.length)),
+    heads: Math.max(...stacks.map((stack) => stack[0].length)),
+  };
 }
 
 /**

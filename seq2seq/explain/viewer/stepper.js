@@ -8,22 +8,40 @@ let steppers = 0; // ids of tabs must not meet
 export function makeStepper({ label, names, show, start = 0 }) {
   const id = `stepper-${(steppers += 1)}`;
   const stepper = { index: -1, show, names };
-  stepper.tabs = names.map((name, index) =>
-    make(
-      "button",
-      { type: "button", role: "tab", class: "tab", id: `${id}-${index}`, "aria-controls": id, click: () => go(stepper, index) },
-      ...(name === String(index + 1) ? [name] : [make("span", { class: "number" }, String(index + 1)), make("span", {}, name)]),
-    ),
-  );
+  stepper.tabs = names.map((name, index) => makeTab(stepper, id, name, index));
   const list = make("div", { class: "tabs", role: "tablist", "aria-label": label }, ...stepper.tabs);
   stepper.panel = make("div", { class: "step", role: "tabpanel", id });
-  stepper.back = make("button", { type: "button", class: "button back", click: () => go(stepper, stepper.index - 1) }, "← Previous");
-  stepper.next = make("button", { type: "button", class: "button next", click: () => go(stepper, stepper.index + 1) }, "Next →");
+  stepper.back = make(
+    "button",
+    { type: "button", class: "button back", click: () => go(stepper, stepper.index - 1) },
+    "← Previous",
+  );
+  stepper.next = make(
+    "button",
+    { type: "button", class: "button next", click: () => go(stepper, stepper.index + 1) },
+    "Next →",
+  );
   stepper.place = make("span", { class: "place" });
   const buttons = make("div", { class: "buttons" }, stepper.back, stepper.place, stepper.next);
-  const element = make("div", { class: "stepper", keydown: (event) => press(stepper, event) }, make("div", { class: "bar" }, list, buttons), stepper.panel);
+  const element = make(
+    "div",
+    { class: "stepper", keydown: (event) => press(stepper, event) },
+    make("div", { class: "bar" }, list, buttons),
+    stepper.panel,
+  );
   go(stepper, start);
   return { element, refresh: () => stepper.panel.replaceChildren(...show(stepper.index)) };
+}
+
+function makeTab(stepper, id, name, index) {
+  const number = String(index + 1);
+  const told = name === number ? [name] : [make("span", { class: "number" }, number), make("span", {}, name)];
+  const click = () => go(stepper, index);
+  return make(
+    "button",
+    { type: "button", role: "tab", class: "tab", id: `${id}-${index}`, "aria-controls": id, click },
+    ...told,
+  );
 }
 
 function go(stepper, wanted) {
@@ -43,7 +61,8 @@ function go(stepper, wanted) {
   back.disabled = index === 0;
   next.disabled = index === last;
   if (tabs.includes(focused)) tabs[index].focus();
-  else if (focused === back && index === 0) next.focus(); // a disabled button would lose the keyboard
+  else if (focused === back && index === 0)
+    next.focus(); // a disabled button would lose the keyboard
   else if (focused === next && index === last) back.focus();
 }
 

@@ -25,7 +25,12 @@ function makeWalks(walks, kept) {
     kept.step = index;
     return showStep(STEPS[index], view, follow);
   };
-  const stepper = makeStepper({ label: "Steps of attention", names: STEPS.map((step) => step.name), show, start: kept.step });
+  const stepper = makeStepper({
+    label: "Steps of attention",
+    names: STEPS.map((step) => step.name),
+    show,
+    start: kept.step,
+  });
   function follow(row, column) {
     view.row = row;
     view.column = column ?? strongest(view.walk.weights[row]);
