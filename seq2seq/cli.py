@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from seq2seq import cli_bulk, cli_lab, cli_prepare, cli_serve, cli_training, inputs, jobs, options
+from seq2seq import cli_bulk, cli_explain, cli_lab, cli_prepare, cli_serve, cli_training, inputs, jobs, options
 from seq2seq.errors import UserError
 from seq2seq.files import find_model, open_output, read_lines
 
@@ -211,7 +211,8 @@ def export(
     print(f"{output}: {folder} for {format_.value}", file=sys.stderr)
 
 
-for module in (cli_training, cli_prepare, cli_bulk, cli_lab, cli_serve):  # here, since help lists them as added
+# here, since help lists commands as they were added
+for module in (cli_explain, cli_training, cli_prepare, cli_bulk, cli_lab, cli_serve):
     module.register(app)
 
 

@@ -12,15 +12,16 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from seq2seq.errors import UserError
-from seq2seq.explain.explanation import PARTS
+from seq2seq.explain.explanation import PARTS, Explanation
 from seq2seq.explain.search import watch_beams
 from seq2seq.explain.subject import Subject, make_subject, require_engine
 from seq2seq.model.attention import MultiHeadAttention
+from seq2seq.model.state import aligning_layer
 from seq2seq.model.trace import Mixed, watch
 from seq2seq.model.transformer import Transformer
 from seq2seq.translator import Translator
 
-__all__ = ["Walk", "take_walk", "walk", "watch_beams"]
+__all__ = ["Walk", "chosen_walks", "take_walk", "walk", "watch_beams"]
 
 PLACES = 6  # that plain numbers are rounded to
 SHOWN = 8  # of the d channels of what is as wide as the model
@@ -99,6 +100,21 @@ def walk(
         UserError: a text is empty or too long, the model is no Transformer, or has no such part, layer or head.
     """
     return take_walk(translator, make_subject(translator, source, target), part, layer, head).to_plain()
+
+
+def chosen_walks(translator: Translator, explanation: Explanation) -> list[dict[str, Any]]:
+    """Walks for a page: all heads of the first encoder and decoder layers, and of the cross-attention that aligns.
+
+    Of a model that is no Transformer there are none.
+    """
+    if not isinstance(require_engine(translator)[1], Transformer):
+        return []
+    layers = {"encoder": 0, "decoder": 0, "cross": aligning_layer(len(explanation.attention["cross"]))}
+    return [
+        take_walk(translator, explanation.subject, part, layer, head).to_plain()
+        for part, layer in layers.items()
+        for head in range(explanation.attention[part][layer].shape[0])
+    ]
 
 
 def take_walk(translator: Translator, subject: Subject, part: str, layer: int, head: int) -> Walk:

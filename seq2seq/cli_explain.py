@@ -1,0 +1,71 @@
+"""The command that shows what attention does with one sentence; `cli` registers it."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from seq2seq import jobs, options
+from seq2seq.errors import UserError
+from seq2seq.files import find_model
+
+ATTEND_HELP = """Show what attention does with a sentence: every head of every layer, as a page, a picture, and numbers.
+
+[bold]seq2seq attend "The black cat drank the milk." --output attention[/bold]   what the model says itself
+
+[bold]seq2seq attend "The ball is blue." --target "La bola es azul." --output attention[/bold]   a given translation
+
+The --output folder gets attention.html (opens without network), attention.png and attention.json. What they tell: \
+docs/attention.md.
+"""
+Sentence = Annotated[str, typer.Argument(metavar="TEXT", help="One sentence.")]
+Target = Annotated[
+    str | None, typer.Option(help="Its translation. [dim]default: the model's own[/dim]", show_default=False)
+]
+PAGE, PICTURE, NUMBERS = "attention.html", "attention.png", "attention.json"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to an application."""
+    app.command(help=ATTEND_HELP)(attend)
+
+
+def attend(
+    text: Sentence,
+    output: options.NewFolder,
+    target: Target = None,
+    model: options.OneModel = None,
+    beam: options.Beam = None,
+    device: options.Device = "auto",
+    debug: options.Debug = False,
+) -> None:
+    """Explain one sentence and write it down."""
+    translator = jobs.load([find_model(model)], device, options.EngineName.pytorch, options.Precision.float32)
+    from seq2seq.explain.explanation import explain
+    from seq2seq.explain.page import write_page
+    from seq2seq.explain.picture import draw
+    from seq2seq.explain.steps import chosen_walks, watch_beams
+
+    settings = translator.settings(beam=beam)
+    explanation = explain(translator, text, target, settings=settings)
+    plain = explanation.to_plain()
+    beams = watch_beams(translator, text, settings) if explanation.subject.translated else {}
+    page = write_page(plain, chosen_walks(translator, explanation), beams)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / NUMBERS).write_text(json.dumps(plain, ensure_ascii=False) + "\n", encoding="utf-8")
+        (output / PAGE).write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write to {output}: {error.strerror}") from error
+    draw(explanation, output / PICTURE)
+    print("\n".join(tell(plain)))
+    for name, what in ((PAGE, "to look around in"), (PICTURE, "all heads"), (NUMBERS, "for programs")):
+        print(f"{output / name}  {what}")
+
+
+def tell(plain: dict[str, Any]) -> list[str]:
+    """The translation and each of its words with the source word that it takes most of."""
+    source, target = ([word["text"] for word in plain["words"][side]] for side in ("source", "target"))
+    width = max((len(target[j]) for _, j in plain["alignment"]), default=0)
+    lines = [f"  {target[j]:<{width}} ← {source[i]}" for i, j in plain["alignment"]]
+    return [plain["source"], f"→ {plain['target']}", *lines, ""]

@@ -1,0 +1,120 @@
+import itertools
+import re
+import struct
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from seq2seq.errors import UserError
+from seq2seq.explain.explanation import Explanation, explain
+from seq2seq.explain.picture import MOST_PIXELS, Grid, Large, Sheet, _blocks, colour_map, draw
+
+TEXT, TARGET = "The cat sees a blue ball.", "El gato ve una bola."
+
+
+@pytest.fixture(scope="module")
+def explanation(untrained) -> Explanation:
+    return explain(untrained, TEXT, TARGET)
+
+
+def size_of(png):
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    return struct.unpack(">II", png[16:24])
+
+
+def test_a_picture_is_written_large_enough_to_read(explanation, tmp_path):
+    draw(explanation, tmp_path / "a.png")
+    width, height = size_of((tmp_path / "a.png").read_bytes())
+    assert 600 < width < height <= MOST_PIXELS
+
+
+def test_the_picture_shows_every_layer_of_every_attention_after_the_aligning_one(explanation):
+    large, *rest = _blocks(explanation)
+    grids = [block for block in rest if isinstance(block, Grid)]
+    assert isinstance(large, Large)
+    assert len(grids) == len(rest)
+    assert torch.equal(large.weights, explanation.aligning())
+    assert (large.rows[0], large.columns[0]) == ("El", "The")
+    assert [len(grid.layers) for grid in grids] == [1, 2, 2]
+    assert [grid.is_causal for grid in grids] == [False, True, False]
+    assert [(grid.rows[0], grid.columns[0]) for grid in grids] == [("The", "The"), ("<s>", "<s>"), ("El", "The")]
+
+
+def drawn(block: Large | Grid) -> tuple[list[Any], Any]:
+    """The block on a sheet of its own: the axes of its maps, and what is written on the sheet."""
+    sheet = Sheet(*block.size)
+    block.draw(sheet, 0.0)
+    return [axes for axes in sheet.figure.axes if axes.images], sheet
+
+
+def test_rows_ask_from_top_to_bottom_and_columns_are_asked(explanation):
+    large = _blocks(explanation)[0]
+    assert isinstance(large, Large)
+    (axes,), _ = drawn(large)
+    assert [label.get_text() for label in axes.get_yticklabels()] == large.rows
+    assert [label.get_text() for label in axes.get_xticklabels()] == large.columns
+    assert axes.yaxis_inverted()
+    shown = axes.images[0].get_array()
+    assert_close(torch.tensor(shown.tolist()), large.weights)
+    told = {(round(text.get_position()[0]), round(text.get_position()[1])): text.get_text() for text in axes.texts}
+    if told:
+        assert float(told[2, 1]) == pytest.approx(float(large.weights[1, 2]), abs=0.0051)
+    marked = {(round(one.get_x() + 0.44), round(one.get_y() + 0.44)) for one in axes.patches}
+    assert marked == set(explanation.alignment)
+
+
+def test_what_may_not_be_seen_is_of_a_colour_of_its_own(explanation):
+    decoder = next(block for block in _blocks(explanation) if isinstance(block, Grid) and block.is_causal)
+    maps, _ = drawn(decoder)
+    assert len(maps) == 2 * 3
+    shown = maps[0].images[0].get_array()
+    assert shown.mask.tolist() == [[j > i for j in range(len(decoder.rows))] for i in range(len(decoder.rows))]
+    assert colour_map()(float("nan")) not in [colour_map()(share) for share in (0.0, 0.5, 1.0)]
+
+
+def test_no_label_overlaps_another_or_leaves_the_sheet(explanation):
+    for block in _blocks(explanation):
+        _, sheet = drawn(block)
+        sheet.figure.draw_without_rendering()
+        labels = [text for axes in sheet.figure.axes for text in (*axes.get_xticklabels(), *axes.get_yticklabels())]
+        texts = [text for text in (*labels, *sheet.figure.texts) if text.get_text()]
+        boxes = [text.get_window_extent() for text in texts]
+        for number, box in enumerate(boxes):
+            assert box.x0 >= 0
+            assert box.y0 >= 0
+            assert box.x1 <= sheet.figure.bbox.x1
+            assert box.y1 <= sheet.figure.bbox.y1
+            clashes = [texts[i].get_text() for i in range(number) if box.shrunk(0.95, 0.9).overlaps(boxes[i])]
+            assert not clashes, (texts[number].get_text(), clashes)
+
+
+def test_lightness_falls_in_even_steps_so_that_hues_need_not_be_seen():
+    def lightness(share: float) -> float:
+        linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in colour_map()(share)[:3]]
+        return 116 * sum(weight * x for weight, x in zip((0.2126, 0.7152, 0.0722), linear, strict=True)) ** (1 / 3) - 16
+
+    levels = [lightness(step / 20) for step in range(21)]
+    steps = [before - after for before, after in itertools.pairwise(levels)]
+    assert min(steps) > 0.8 * max(steps)
+    assert levels[0] - levels[-1] > 75
+
+
+@pytest.mark.parametrize("text", ["The $5 ball_x^2 costs $6.", "日本 ball", "a" * 60, "<b>&amp;</b>"])
+def test_text_is_drawn_as_it_stands(golden, tmp_path, text):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        draw(explain(golden, text, "x"), tmp_path / "a.png")
+
+
+def test_a_picture_of_the_longest_sentence_stays_within_bounds(golden, tmp_path):
+    long = explain(golden, "a " * 48, "a " * 48)
+    draw(long, tmp_path / "a.png")
+    assert max(size_of((tmp_path / "a.png").read_bytes())) <= MOST_PIXELS + 1
+
+
+def test_a_picture_that_cannot_be_written_is_told(explanation, tmp_path):
+    with pytest.raises(UserError, match=re.escape(f"cannot write {tmp_path / 'no' / 'a.png'}: No such file")):
+        draw(explanation, tmp_path / "no" / "a.png")

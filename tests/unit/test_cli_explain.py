@@ -1,0 +1,98 @@
+"""`seq2seq attend`, as a user calls it."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from seq2seq.cli import app
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "bundle"
+TEXT = "The cat sees the milk."
+
+
+@pytest.fixture
+def attend(run, tmp_path):
+    def call(*more: object, text: str = TEXT):
+        given = ("attend", text, "--model", GOLDEN, "--device", "cpu", "--output", tmp_path / "deep" / "out")
+        return run(*given, *more, command=(), application=app), tmp_path / "deep" / "out"
+
+    return call
+
+
+def data_of(page: str):
+    """What is embedded in the page."""
+    found: list[str] = []
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag, attrs):
+            self.is_data = dict(attrs).get("id") == "data"
+
+        def handle_data(self, data):
+            if getattr(self, "is_data", False):
+                found.append(data)
+                self.is_data = False
+
+    Reader().feed(page)
+    return json.loads(found[0])
+
+
+def test_a_sentence_gives_a_page_a_picture_and_numbers(attend):
+    (status, out, err), folder = attend()
+    assert (status, err) == (0, "")
+    assert sorted(path.name for path in folder.iterdir()) == ["attention.html", "attention.json", "attention.png"]
+    plain = json.loads((folder / "attention.json").read_text())
+    assert (plain["source"], plain["translated"]) == (TEXT, True)
+    lines = out.splitlines()
+    assert lines[:2] == [TEXT, f"→ {plain['target']}"]
+    source, target = ([word["text"] for word in plain["words"][side]] for side in ("source", "target"))
+    told = [tuple(re.split(r"\s+←\s+", line.strip())) for line in lines if "←" in line]
+    assert told == [(target[j], source[i]) for i, j in plain["alignment"]]
+    assert [line.split()[0] for line in lines[-3:]] == [
+        str(folder / f"attention.{suffix}") for suffix in ("html", "png", "json")
+    ]
+
+
+def test_the_page_holds_the_numbers_the_walks_and_the_search(attend):
+    _, folder = attend()
+    data = data_of((folder / "attention.html").read_text())
+    assert data["explanation"] == json.loads((folder / "attention.json").read_text())
+    assert [(walk["part"], walk["head"]) for walk in data["walks"]] == [
+        (part, head) for part in ("encoder", "decoder", "cross") for head in range(4)
+    ]
+    for walk in data["walks"]:
+        side = "source" if walk["part"] == "encoder" else "target_in"
+        assert walk["rows"] == data["explanation"]["pieces"][side]
+    assert data["beams"]["result"][0]["text"] == data["explanation"]["target"]
+
+
+def test_a_given_translation_is_explained_without_a_search(attend):
+    (status, out, _), folder = attend("--target", "El gato ve la leche.")
+    data = data_of((folder / "attention.html").read_text())
+    assert status == 0
+    assert "→ El gato ve la leche." in out
+    assert (data["explanation"]["translated"], data["beams"]) == (False, {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text", "message"),
+    [
+        ((), " ", "error: the sentence is empty: give one with words"),
+        (("--target", ""), TEXT, "error: the target is empty: give one with words"),
+        ((), "leche " * 100, "error: the sentence has "),
+    ],
+)
+def test_what_cannot_be_explained_is_told_in_one_line_and_nothing_is_written(attend, arguments, text, message):
+    (status, out, err), folder = attend(*arguments, text=text)
+    assert status == 1
+    assert err.startswith(message)
+    assert (out, folder.exists()) == ("", False)
+
+
+def test_a_folder_that_cannot_be_made_is_told(attend, tmp_path):
+    (tmp_path / "deep").write_text("in the way")
+    (status, _, err), folder = attend()
+    assert status == 1
+    assert err.startswith(f"error: cannot write to {folder}: ")
