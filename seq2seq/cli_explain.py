@@ -1,5 +1,6 @@
 """The command that shows what attention does with one sentence; `cli` registers it."""
 
+import contextlib
 import json
 from typing import Annotated, Any
 
@@ -49,7 +50,12 @@ def attend(
     settings = translator.settings(beam=beam)
     explanation = explain(translator, text, target, settings=settings)
     plain = explanation.to_plain()
-    beams = watch_beams(translator, text, settings) if explanation.subject.translated else {}
+    if not any(plain["attention"].values()):
+        raise UserError("this model has no attention to show: train one with it (model.attention=additive)")
+    beams: dict[str, Any] = {}
+    if explanation.subject.translated:
+        with contextlib.suppress(UserError):  # the bundle's own search is of another kind
+            beams = watch_beams(translator, text, settings)
     page = write_page(plain, chosen_walks(translator, explanation), beams)
     try:
         output.mkdir(parents=True, exist_ok=True)

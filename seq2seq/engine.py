@@ -114,8 +114,8 @@ class Engine:
         Raises:
             UserError: as `search`, or the settings ask for no plain beam search.
         """
-        if settings.sampling or settings.groups > 1 or source.phrases:
-            raise UserError("only a plain beam search has steps to show: leave out sampling, groups and phrases")
+        if settings.sampling or settings.groups > 1 or settings.coverage_penalty or settings.mbr:
+            raise UserError("only a plain beam search has steps to show: no sampling, groups, coverage_penalty or mbr")
         compute = functools.partial(self._search, [source], settings, 1, banned, watcher)
         ((_, (found,)),) = self._batches([len(source.ids) + 1], 1, lambda _: compute(), SMALLER)
         return found

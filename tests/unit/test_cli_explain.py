@@ -4,10 +4,15 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from seq2seq.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.cli import app
+from seq2seq.config import ModelConfig, SearchConfig
+from seq2seq.model.build import build_model
+from seq2seq.text.tokenizer import Tokenizer
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "bundle"
 TEXT = "The cat sees the milk."
@@ -15,8 +20,8 @@ TEXT = "The cat sees the milk."
 
 @pytest.fixture
 def attend(run, tmp_path):
-    def call(*more: object, text: str = TEXT):
-        given = ("attend", text, "--model", GOLDEN, "--device", "cpu", "--output", tmp_path / "deep" / "out")
+    def call(*more: object, text: str = TEXT, model: Path = GOLDEN):
+        given = ("attend", text, "--model", model, "--device", "cpu", "--output", tmp_path / "deep" / "out")
         return run(*given, *more, command=(), application=app), tmp_path / "deep" / "out"
 
     return call
@@ -89,6 +94,40 @@ def test_what_cannot_be_explained_is_told_in_one_line_and_nothing_is_written(att
     assert status == 1
     assert err.startswith(message)
     assert (out, folder.exists()) == ("", False)
+
+
+@pytest.fixture
+def recurrent(tokenizer: Tokenizer, tmp_path: Path):
+    """An untrained recurrent model's bundle, with attention or without."""
+
+    def call(attention: str) -> Path:
+        sizes: dict[str, Any] = {"d_model": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}
+        config = ModelConfig(architecture="recurrent", attention=attention, **sizes)
+        bundle = Bundle(build_model(config, tokenizer.vocab_size), tokenizer, BundleConfig(config, SearchConfig()))
+        save_bundle(tmp_path / "model", bundle, card="untrained")
+        return tmp_path / "model"
+
+    return call
+
+
+def test_a_recurrent_model_shows_the_one_attention_that_it_has(attend, recurrent):
+    (status, _, err), folder = attend("--target", "El gato ve.", model=recurrent("additive"))
+    assert (status, err) == (0, "")
+    data = data_of((folder / "attention.html").read_text())
+    plain = data["explanation"]
+    assert (plain["architecture"], data["walks"]) == ("recurrent", [])
+    assert (plain["attention"]["encoder"], plain["attention"]["decoder"]) == ([], [])
+    (((*rows,),),) = plain["attention"]["cross"]
+    assert [sum(row) for row in rows] == pytest.approx([1] * len(rows), abs=0.002)
+    assert len(rows) == len(plain["pieces"]["target_out"])
+    assert (folder / "attention.png").stat().st_size > 1000
+
+
+def test_a_model_without_attention_has_none_to_show(attend, recurrent):
+    (status, _, err), folder = attend("--target", "El gato ve.", model=recurrent("none"))
+    assert status == 1
+    assert err.startswith("error: this model has no attention to show: train one with it (model.attention=additive)")
+    assert not folder.exists()
 
 
 def test_a_folder_that_cannot_be_made_is_told(attend, tmp_path):

@@ -74,8 +74,14 @@ def test_a_mark_of_the_end_beyond_the_beam_finishes_nothing(translator):
 
 
 def test_only_a_plain_beam_search_has_steps(golden):
-    for settings in (SearchConfig(sampling=True), SearchConfig(groups=5)):
-        with pytest.raises(UserError, match="only a plain beam search has steps to show: leave out sampling, groups"):
+    others = (
+        SearchConfig(sampling=True),
+        SearchConfig(groups=5),
+        SearchConfig(coverage_penalty=0.2),
+        SearchConfig(mbr=3),
+    )
+    for settings in others:
+        with pytest.raises(UserError, match="only a plain beam search has steps to show: no sampling, groups, cov"):
             watch_beams(golden, TEXTS[0], settings)
 
 
