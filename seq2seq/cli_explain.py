@@ -16,14 +16,14 @@ ATTEND_HELP = """Show what attention does with a sentence: every head of every l
 
 [bold]seq2seq attend "The ball is blue." --target "La bola es azul." --output attention[/bold]   a given translation
 
-The --output folder gets attention.html (opens without network), attention.png and attention.json. What they tell: \
-docs/attention.md.
+The --output folder gets attention.html (opens without network), attention.png, alignment.png and attention.json. What \
+they tell: docs/attention.md.
 """
 Sentence = Annotated[str, typer.Argument(metavar="TEXT", help="One sentence.")]
 Target = Annotated[
     str | None, typer.Option(help="Its translation. [dim]default: the model's own[/dim]", show_default=False)
 ]
-PAGE, PICTURE, NUMBERS = "attention.html", "attention.png", "attention.json"
+PAGE, PICTURE, LARGE, NUMBERS = "attention.html", "attention.png", "alignment.png", "attention.json"
 
 
 def register(app: typer.Typer) -> None:
@@ -44,7 +44,7 @@ def attend(
     translator = jobs.load([find_model(model)], device, options.EngineName.pytorch, options.Precision.float32)
     from seq2seq.explain.explanation import explain
     from seq2seq.explain.page import write_page
-    from seq2seq.explain.picture import draw
+    from seq2seq.explain.picture import draw, draw_alignment
     from seq2seq.explain.steps import chosen_walks, watch_beams
 
     settings = translator.settings(beam=beam)
@@ -64,8 +64,12 @@ def attend(
     except OSError as error:
         raise UserError(f"cannot write to {output}: {error.strerror}") from error
     draw(explanation, output / PICTURE)
+    written = [(PAGE, "to look around in"), (PICTURE, "all heads"), (NUMBERS, "for programs")]
+    if explanation.aligning() is not None:
+        draw_alignment(explanation, output / LARGE)
+        written.insert(2, (LARGE, "cross-attention and the alignment"))
     print("\n".join(tell(plain)))
-    for name, what in ((PAGE, "to look around in"), (PICTURE, "all heads"), (NUMBERS, "for programs")):
+    for name, what in written:
         print(f"{output / name}  {what}")
 
 

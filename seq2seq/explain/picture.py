@@ -204,7 +204,20 @@ def draw(explanation: Explanation, path: Path) -> None:
     Raises:
         UserError: the model has no attention, or the file cannot be written.
     """
-    blocks = _blocks(explanation)
+    _draw(explanation, _blocks(explanation), path)
+
+
+def draw_alignment(explanation: Explanation, path: Path) -> None:
+    """Write a PNG of the aligning layer's cross-attention over words alone.
+
+    Raises:
+        UserError: the model has no cross-attention, or the file cannot be written.
+    """
+    _draw(explanation, [block for block in _blocks(explanation) if isinstance(block, Large)], path)
+
+
+def _draw(explanation: Explanation, blocks: Sequence[Large | Grid], path: Path) -> None:
+    """Blocks one below the other, under the two sentences."""
     if not blocks:
         raise UserError("this model has no attention to draw")
     heading = 1.25
@@ -212,7 +225,9 @@ def draw(explanation: Explanation, path: Path) -> None:
     sheet = Sheet(width, heading + sum(block.size[1] for block in blocks) + 0.2)
     subject = explanation.subject
     sheet.write(MARGIN, 0.3, f"{subject.source}\n→ {subject.target}", 13, linespacing=1.4, wrap=True)
-    told = "Over words; each row sums to 1. Below a map, over pieces: entropy (nats) · distance (positions) · diagonal"
+    told = "Over words; each row sums to 1."
+    if any(isinstance(block, Grid) for block in blocks):
+        told += " Below a map, over pieces: entropy (nats) · distance (positions) · diagonal"
     sheet.write(MARGIN, 0.93, told, 7.5, color=FAINT)
     top = heading
     for block in blocks:
@@ -238,7 +253,7 @@ def _blocks(explanation: Explanation) -> list[Large | Grid]:
     large = explanation.aligning()
     if large is not None:
         layers = len(explanation.by_word["cross"])
-        which = f" of layer {aligning_layer(layers) + 1}, mean of its heads" if large is not None and layers else ""
+        which = f" of layer {aligning_layer(layers) + 1}, mean of its heads" if layers else ""
         blocks.append(
             Large(f"Cross-attention{which}; outlined: the alignment", large, target, source, explanation.alignment)
         )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.pyplot import imread as read_png
 
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.cli import app
@@ -47,7 +48,11 @@ def data_of(page: str):
 def test_a_sentence_gives_a_page_a_picture_and_numbers(attend):
     (status, out, err), folder = attend()
     assert (status, err) == (0, "")
-    assert sorted(path.name for path in folder.iterdir()) == ["attention.html", "attention.json", "attention.png"]
+    names = ["attention.html", "attention.png", "alignment.png", "attention.json"]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(names)
+    small, large = (read_png(folder / name) for name in ("alignment.png", "attention.png"))
+    assert small.shape[0] < large.shape[0] / 2
+    assert (small[200:300, :300] != 1).any()
     plain = json.loads((folder / "attention.json").read_text())
     assert (plain["source"], plain["translated"]) == (TEXT, True)
     lines = out.splitlines()
@@ -55,9 +60,7 @@ def test_a_sentence_gives_a_page_a_picture_and_numbers(attend):
     source, target = ([word["text"] for word in plain["words"][side]] for side in ("source", "target"))
     told = [tuple(re.split(r"\s+←\s+", line.strip())) for line in lines if "←" in line]
     assert told == [(target[j], source[i]) for i, j in plain["alignment"]]
-    assert [line.split()[0] for line in lines[-3:]] == [
-        str(folder / f"attention.{suffix}") for suffix in ("html", "png", "json")
-    ]
+    assert [line.split()[0] for line in lines[-4:]] == [str(folder / name) for name in names]
 
 
 def test_the_page_holds_the_numbers_the_walks_and_the_search(attend):
@@ -121,6 +124,7 @@ def test_a_recurrent_model_shows_the_one_attention_that_it_has(attend, recurrent
     assert [sum(row) for row in rows] == pytest.approx([1] * len(rows), abs=0.002)
     assert len(rows) == len(plain["pieces"]["target_out"])
     assert (folder / "attention.png").stat().st_size > 1000
+    assert (folder / "alignment.png").stat().st_size > 1000
 
 
 def test_a_model_without_attention_has_none_to_show(attend, recurrent):
