@@ -165,15 +165,6 @@ def test_rows_that_belong_to_no_sentence_are_refused(model: Transformer) -> None
         model.decode(token_ids(4, 1), state)
 
 
-def test_without_positions_the_encoder_is_blind_to_order(model: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
-    src, order = token_ids(2, 7), torch.randperm(7)
-    ordered = model.encode(src).memory[0].keys[:, :, order]
-    assert not torch.allclose(model.encode(src[:, order]).memory[0].keys, ordered)
-    monkeypatch.setattr(transformer, "sinusoidal", lambda *a: torch.zeros(1, 12))
-    monkeypatch.setattr(transformer, "rotations", lambda *a: torch.stack((torch.ones(7, 1, 4), torch.zeros(7, 1, 4))))
-    assert_close(model.encode(src[:, order]).memory[0].keys, model.encode(src).memory[0].keys[:, :, order])
-
-
 def test_encoder_layer_equals_pytorchs_with_copied_weights() -> None:
     ours = Transformer(sizes(num_encoder_layers=1), V).eval().encoder_layers[0]
     theirs = torch.nn.TransformerEncoderLayer(12, 3, 20, batch_first=True).eval()
