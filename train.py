@@ -92,8 +92,9 @@ def one_line_errors() -> Iterator[None]:
 
 def main() -> None:
     """Run Hydra's command line, with --debug taken out of it."""
-    sys.argv = expand_globs([argument for argument in sys.argv if argument != "--debug"])
+    sys.argv = [argument for argument in sys.argv if argument != "--debug"]
     with one_line_errors():
+        sys.argv = expand_globs(sys.argv)
         run()
 
 

@@ -40,17 +40,24 @@ def compose(overrides: list[str]) -> Config:
 
 
 def expand_globs(arguments: Sequence[str]) -> list[str]:
-    """Write GROUP=glob(FOLDER/PATTERN) out as the options that it means: Hydra's own glob knows no folders."""
+    """Write GROUP=glob(FOLDER/PATTERN) out as the options that it means: Hydra's own glob knows no folders.
+
+    Raises:
+        UserError: it means none.
+    """
     return [_expanded(argument) for argument in arguments]
 
 
 def _expanded(argument: str) -> str:
-    found = re.fullmatch(r"([\w/]+)=glob\(([^()*?\[\]]+)/([^()/,]+)\)", argument)
-    if found is None:
+    parts = re.fullmatch(r"([\w/]+)=glob\(([^()*?\[\]]+)/([^()/,]+)\)", argument)
+    if parts is None:
         return argument
-    group, folder, pattern = found.groups()
+    group, folder, pattern = parts.groups()
     names = sorted(path.stem for path in (home() / "conf" / group / folder).glob("*.yaml"))
-    return f"{group}=" + ",".join(f"{folder}/{name}" for name in names if fnmatchcase(name, pattern))
+    found = [f"{folder}/{name}" for name in names if fnmatchcase(name, pattern)]
+    if not found:
+        raise UserError(f"{argument}: no file of conf/{group}/{folder} fits; there are {', '.join(names) or 'none'}")
+    return f"{group}={','.join(found)}"
 
 
 def one_line(error: Exception) -> str:

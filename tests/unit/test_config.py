@@ -90,6 +90,15 @@ def test_globs_reach_into_a_groups_folders() -> None:
     assert expand_globs(untouched) == untouched
 
 
+def test_a_glob_that_nothing_fits_is_refused_with_what_there_is() -> None:
+    with pytest.raises(
+        UserError, match=r"experiment=glob\(lab/head\): no file of conf/experiment/lab fits; there are base"
+    ):
+        expand_globs(["experiment=glob(lab/head)"])
+    with pytest.raises(UserError, match=r"no file of conf/experiment/lav fits; there are none"):
+        expand_globs(["experiment=glob(lav/*)"])
+
+
 @pytest.mark.parametrize("size", ["tiny", "small", "base", "big"])
 @pytest.mark.parametrize("style", ["vaswani", "modern"])
 def test_sizes_and_styles_combine(size: str, style: str) -> None:
