@@ -20,6 +20,7 @@ TITLES = {
     "decoder": "Masked decoder self-attention: each word read so far looks at itself and those before it",
     "cross": "Cross-attention: each target word, as it is predicted, looks at the source words",
 }
+UNMASKED = "Decoder self-attention, not masked: each word read looks at all words read, later ones too"
 COLOURS = ("#fbfcfd", "#a6c7e3", "#4e93c5", "#1a5d94", "#052d51")  # from 0 to 1; lightness falls in even steps
 FORBIDDEN, INK, FAINT, MARK = "#e6e2dc", "#15181c", "#5b6470", "#d9480f"
 LETTERS = 16  # of a word; longer ones are cut
@@ -259,7 +260,9 @@ def _blocks(explanation: Explanation) -> list[Large | Grid]:
         )
     for part in PARTS:
         if layers := explanation.by_word[part]:
-            blocks.append(Grid(TITLES[part], layers, explanation.heads[part], *words[part], part == "decoder"))
+            looks_ahead = part == "decoder" and any(bool(layer.triu(1).any()) for layer in layers)
+            title, is_causal = (UNMASKED, False) if looks_ahead else (TITLES[part], part == "decoder")
+            blocks.append(Grid(title, layers, explanation.heads[part], *words[part], is_causal))
     return blocks
 
 

@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import re
 import struct
@@ -8,9 +9,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from seq2seq.config import ModelConfig
 from seq2seq.errors import UserError
 from seq2seq.explain.explanation import Explanation, explain
-from seq2seq.explain.picture import MOST_PIXELS, Grid, Large, Sheet, _blocks, colour_map, draw
+from seq2seq.explain.picture import MOST_PIXELS, UNMASKED, Grid, Large, Sheet, _blocks, colour_map, draw
+from seq2seq.model.transformer import Transformer
+from seq2seq.translator import Translator
 
 TEXT, TARGET = "The cat sees a blue ball.", "El gato ve una bola."
 
@@ -73,6 +77,19 @@ def test_what_may_not_be_seen_is_of_a_colour_of_its_own(explanation):
     shown = maps[0].images[0].get_array()
     assert shown.mask.tolist() == [[j > i for j in range(len(decoder.rows))] for i in range(len(decoder.rows))]
     assert colour_map()(float("nan")) not in [colour_map()(share) for share in (0.0, 0.5, 1.0)]
+
+
+def test_a_decoder_that_looks_ahead_is_shown_looking_ahead(golden):
+    """An ablation (model.decoder_mask=none): nothing that it takes of later words is hidden as forbidden."""
+    config = ModelConfig(d_model=8, num_heads=2, d_ff=8, num_encoder_layers=1, num_decoder_layers=1)
+    model = Transformer(dataclasses.replace(config, decoder_mask="none"), golden.tokenizer.vocab_size).eval()
+    blocks = _blocks(explain(Translator(model, golden.tokenizer), TEXT, TARGET))
+    (decoder,) = [block for block in blocks if isinstance(block, Grid) and "Decoder" in block.title]
+    assert decoder.title == UNMASKED
+    maps, _ = drawn(decoder)
+    shown = maps[0].images[0].get_array()
+    assert not shown.mask.any()
+    assert_close(torch.tensor(shown.tolist()).sum(1), torch.ones(len(decoder.rows)))
 
 
 def test_no_label_overlaps_another_or_leaves_the_sheet(explanation):
