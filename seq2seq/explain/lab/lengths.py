@@ -59,7 +59,7 @@ def bleu_by_length(found: Sequence[Bucket], translations: Sequence[str], referen
     for bucket in found:
         chosen, wanted = ([texts[line] for line in bucket.lines] for texts in (translations, references))
         score = BLEU().corpus_score(chosen, [wanted], n_bootstrap=RESAMPLES)
-        points.append(Point(score.score, float(score._ci or 0.0)))
+        points.append(Point(score.score, float(score._ci)))
     return points
 
 

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
@@ -31,6 +32,16 @@ def test_every_group_is_scored_by_itself() -> None:
     assert long.bleu == pytest.approx(BLEU().corpus_score(forgetful[30:], [LONG]).score)
     assert bleu_by_length(found, forgetful, sources)[1] == long
     assert table(found, {"a": [short, long]}).splitlines()[1] == "1–5\t30\t100.0 ± 0.0"
+
+
+def test_the_interval_is_that_of_sentences_drawn_again() -> None:
+    """Some sentences right, some wrong, so that it matters which are drawn; held against draws of this test's own."""
+    said = [text if number % 3 else "nothing of this at all" for number, text in enumerate(LONG)]
+    (point,) = bleu_by_length(buckets(LONG), said, LONG)
+    draws = np.random.default_rng(0).integers(0, len(LONG), (300, len(LONG)))
+    scores = [BLEU().corpus_score([said[i] for i in draw], [[LONG[i] for i in draw]]).score for draw in draws]
+    low, high = np.percentile(scores, [2.5, 97.5])
+    assert point.half_width == pytest.approx((high - low) / 2, rel=0.2)
 
 
 def test_bundles_are_named_by_their_runs() -> None:
