@@ -1,0 +1,43 @@
+"""What the ablation lab's experiments have in common, as docs/lab.md tells it."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from seq2seq.compose import compose
+from seq2seq.config import Config
+from seq2seq.model.build import build_model
+from seq2seq.training.schedule import learning_rate
+
+REPOSITORY = Path(__file__).parents[2]
+NAMES = sorted(path.stem for path in (REPOSITORY / "conf" / "experiment" / "lab").glob("*.yaml"))
+OTHER_WEIGHTS = ("shared_query_key", "modern", "lstm_attention", "lstm_no_attention")
+
+
+def configured(name: str) -> Config:
+    return compose([f"experiment=lab/{name}", "seed=1"])
+
+
+def drawn(config: Config) -> dict[str, Tensor]:
+    torch.manual_seed(config.seed)
+    return dict(build_model(config.model, 300).state_dict())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_baseline_s_weights_begin_every_experiment_that_has_the_same_to_draw(name: str) -> None:
+    found, expected = drawn(configured(name)), drawn(configured("baseline"))
+    is_same = all(name in found and torch.equal(found[name], weight) for name, weight in expected.items())
+    assert is_same == (name not in OTHER_WEIGHTS)
+
+
+def test_without_warm_up_only_the_rise_is_missing() -> None:
+    rates = []
+    for name in ("baseline", "no_warmup"):
+        training = configured(name).training
+        rates.append([learning_rate(training, step, step / 3000) for step in range(3000)])
+    whole, without = rates
+    assert whole[299:] == without[299:]
+    assert all(rise < full for rise, full in zip(whole[:299], without[:299], strict=True))
+    assert without[0] == max(whole + without)
