@@ -16,8 +16,8 @@ class HeadStatistics:
 
     Attributes:
         entropy: -Σⱼ aᵢⱼ ln aᵢⱼ (nats): 0 where all weight is on one position, ln s where it is spread evenly (Clark et
-            al. 2019, §3.2).
-        distance: Σⱼ aᵢⱼ |j - dᵢ| (positions; Vig & Belinkov 2019, §4.1, who do not divide by the positions asking).
+            al. 2019, §3.3).
+        distance: Σⱼ aᵢⱼ |j - dᵢ| (positions; as Vig & Belinkov 2019 have it for a decoder, whose dᵢ is i).
         diagonal: aᵢⱼ of the j nearest to dᵢ, of two equally near the later (share, 0 to 1).
     """
 
