@@ -186,6 +186,14 @@ def _plain_yaml(path: Path) -> dict[str, Any]:
     return settings
 
 
+def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested plain values by their dotted keys, as the command line has them."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return flat
+
+
 def model_config_from_plain(values: dict[str, Any]) -> ModelConfig:
     """A model's settings out of a bundle's plain values.
 

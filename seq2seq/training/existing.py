@@ -2,12 +2,10 @@
 
 import csv
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from seq2seq.config import Config, load_config, to_plain
+from seq2seq.config import Config, flatten, load_config, to_plain
 from seq2seq.errors import UserError
 from seq2seq.training.checkpoints import list_checkpoints
 
@@ -45,19 +43,12 @@ def take_up(config: Config, runs: Path) -> Complete | None:
 
 
 def _require_same(config: Config, folder: Path) -> None:
-    then, now = _flat(to_plain(load_config(str(folder), []))), _flat(to_plain(config))
+    then, now = flatten(to_plain(load_config(str(folder), []))), flatten(to_plain(config))
     for key in now:
         if key not in _MAY_DIFFER and now[key] not in (then.get(key), "auto"):
             raise UserError(
                 f"{folder} is a run with {key}={then.get(key)}, not {now[key]}: choose another name=, or delete it"
             )
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return flat
 
 
 def _best(folder: Path, monitor: str) -> float | None:

@@ -46,7 +46,10 @@ def to_plain(lab: Lab, verdicts: Sequence[Verdict]) -> dict[str, Any]:
         "rule": RULE,
         "verdicts": [asdict(verdict) for verdict in verdicts],
         "problems": lab.problems,
-        "runs": [asdict(run) for run in lab.runs],
+        "differences": {
+            name: lab.differences(name, BASELINE) for name in dict.fromkeys(run.experiment for run in lab.runs)
+        },
+        "runs": [{key: value for key, value in asdict(run).items() if key != "settings"} for run in lab.runs],
     }
 
 
@@ -67,12 +70,13 @@ def to_markdown(lab: Lab, verdicts: Sequence[Verdict], key: str) -> str:
 def _told(lab: Lab) -> str:
     """What was run, in a sentence."""
     first, seeds = lab.runs[0], sorted({run.seed for run in lab.runs})
-    minutes = sum(run.seconds for run in lab.runs) / 60
+    minutes, hardware = sum(run.seconds for run in lab.runs) / 60, sorted({run.hardware for run in lab.runs})
     return (
         f"{len(lab.runs)} runs of {len({run.experiment for run in lab.runs})} experiments, "
         f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}: {first.updates:,} updates on "
-        f"{first.pairs:,} sentence pairs each, {minutes:.0f} minutes of training in all on {first.hardware}. "
-        f"BLEU is that of {first.test_set}; ± is the standard deviation over seeds."
+        f"{first.pairs:,} sentence pairs each, {minutes:.0f} minutes of training in all on {' and '.join(hardware)}. "
+        f"BLEU is that of {first.test_set}; ± is the standard deviation over seeds. Below each name is all that its "
+        "runs' own settings have other than the baseline's."
     )
 
 
@@ -87,9 +91,21 @@ def _claims(lab: Lab, verdicts: Sequence[Verdict]) -> str:
         is_one_of_two = sum(one.experiment == claim.experiment for one in CLAIMS) > 1
         what = f"{claim.text} *(its {MEASURES[claim.measure]})*" if is_one_of_two else claim.text
         beside = "" if claim.against == BASELINE else f" *(beside {claim.against})*"
-        cells = [claim.experiment, what + beside, *_counts(runs), _bleu(runs), _difference(verdict), _loss(runs)]
+        cells = [
+            _named(lab, claim.experiment),
+            what + beside,
+            *_counts(runs),
+            _bleu(runs),
+            _difference(verdict),
+            _loss(runs),
+        ]
         rows.append(f"| {' | '.join(cells)} | {_emphasised(verdict.word)} |")
     return "\n".join(rows)
+
+
+def _named(lab: Lab, experiment: str) -> str:
+    settings = lab.differences(experiment, BASELINE)
+    return "<br>".join([experiment, *(f"`{key}={value}`" for key, value in settings.items())])
 
 
 def _losses(lab: Lab) -> str:

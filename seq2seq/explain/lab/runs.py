@@ -3,13 +3,15 @@
 import csv
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from seq2seq.config import load_config
+from seq2seq.config import Config, flatten, load_config, to_plain
 from seq2seq.errors import UserError
 
 Curve = list[tuple[int, float]]  # (updates, nats per target token)
+_OWN = {"name", "series", "experiment_name", "seed", "existing", "resume", "data.root", "trainer.progress_bar"}
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Run:
     hardware: str
     losses: Curve
     validation_losses: Curve
+    settings: dict[str, Any] = field(default_factory=dict)  # by dotted keys; without names, places and the seed
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,11 @@ class Lab:
     def of(self, experiment: str) -> list[Run]:
         """An experiment's runs, by seed."""
         return sorted((run for run in self.runs if run.experiment == experiment), key=lambda run: run.seed)
+
+    def differences(self, experiment: str, against: str) -> dict[str, Any]:
+        """The settings that an experiment has other than another one; only those that its network uses."""
+        ours, theirs = self.of(experiment), self.of(against)
+        return _other(ours[0].settings, theirs[0].settings) if ours and theirs else {}
 
 
 def read_lab(folder: Path, expected: Iterable[str]) -> Lab:
@@ -99,6 +107,7 @@ def read_run(folder: Path) -> Run:
             hardware=str(facts["hardware"]),
             losses=losses,
             validation_losses=validations,
+            settings=_settings(config),
         )
     except (ValueError, KeyError, TypeError, IndexError, StopIteration) as error:
         raise UserError(f"{folder.name}: results.json or metrics.csv is damaged ({error!r})") from error
@@ -116,6 +125,15 @@ def _curve(rows: Iterable[dict[str, str]], key: str) -> Curve:
     return [(int(row["step"]), float(row[key])) for row in rows if row.get(key)]
 
 
+def _settings(config: Config) -> dict[str, Any]:
+    flat = flatten({**to_plain(config), "model": config.model.used()})
+    return {key: value for key, value in flat.items() if key not in _OWN}
+
+
+def _other(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in ours.items() if key not in theirs or theirs[key] != value}
+
+
 def _unequal(runs: Sequence[Run]) -> list[str]:
     """Name runs that are no fair match for the others."""
     problems = []
@@ -127,4 +145,10 @@ def _unequal(runs: Sequence[Run]) -> list[str]:
             usual = max(counts, key=lambda value: len(counts[value]))
             odd = [f"{', '.join(names)}: {value}" for value, names in counts.items() if value != usual]
             problems.append(f"unequal {what.replace('_', ' ')} ({usual} elsewhere): {'; '.join(odd)}")
+    first: dict[str, Run] = {}
+    for run in runs:
+        other = _other(run.settings, first.setdefault(run.experiment, run).settings)
+        if other:
+            told = ", ".join(f"{key}={value}" for key, value in other.items())
+            problems.append(f"{run.experiment}-{run.seed}: {told}, unlike seed {first[run.experiment].seed}")
     return problems

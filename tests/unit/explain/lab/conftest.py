@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -24,10 +25,11 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
         *,
         complete: bool = True,
         updates: int = UPDATES,
+        **model: Any,
     ) -> Path:
         folder = tmp_path / "runs" / "lab" / f"{experiment}-{seed}"
         (folder / "checkpoints").mkdir(parents=True)
-        config = Config(name=folder.name, experiment_name=experiment, seed=seed, model=ModelConfig(d_model=64))
+        config = Config(name=folder.name, experiment_name=experiment, seed=seed, model=ModelConfig(d_model=64, **model))
         config.trainer.max_steps = UPDATES
         (folder / "config.yaml").write_text(yaml.safe_dump(to_plain(config)))
         rows = [f"{100 * (i + 1)},{loss + 0.25},,\n{100 * (i + 1)},,{loss},{bleu}\n" for i, loss in enumerate(losses)]

@@ -125,6 +125,22 @@ def test_partial_and_absent_runs_are_named(make_run: Make) -> None:
     ]
 
 
+def test_what_the_runs_own_settings_differ_in_is_told(make_run: Make, tmp_path: Path) -> None:
+    """Whatever a config file claims: a run with another learning rate, too, would show it here."""
+    make_run("baseline", 1, 80.0)
+    make_run("no_positions", 1, 40.0, positions="none", dropout=0.3)
+    make_run("no_positions", 2, 40.0, positions="none")
+    lstm = {"architecture": "recurrent", "attention": "none"}
+    folder = make_run("lstm_no_attention", 1, 30.0, **lstm)
+    lab = write_report(folder.parent, tmp_path / "docs")
+    page = (tmp_path / "docs" / "lab.md").read_text(encoding="utf-8")
+    assert "| no_positions<br>`model.dropout=0.3`<br>`model.positions=none` | Attention knows" in page
+    assert "no_positions-2: model.dropout=0.1, unlike seed 1" in lab.problems
+    values = json.loads((tmp_path / "docs" / "lab" / "lab.json").read_text())
+    assert values["differences"]["lstm_no_attention"] == {f"model.{key}": value for key, value in lstm.items()}
+    assert values["differences"]["baseline"] == {}
+
+
 def test_no_runs_are_told_in_one_line(tmp_path: Path, make_run: Make) -> None:
     with pytest.raises(UserError, match=r"--runs .*nowhere is no folder: make the runs first"):
         read_lab(tmp_path / "nowhere", [])
