@@ -1,6 +1,5 @@
 """Source ids to hypotheses with one model: batches by length, precision, memory; knows no text."""
 
-import functools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from seq2seq.search.beam import Coverage, beam_search
 from seq2seq.search.constraints import constrained_beam_search, tokens_needed
 from seq2seq.search.diverse import diverse_beam_search
 from seq2seq.search.greedy import greedy_search
-from seq2seq.search.rules import BannedPhrases, ForcedPrefix, MinimumLength, NoRepeatNgram, RepetitionPenalty, Rule
+from seq2seq.search.kinds import make_rules, require_one_kind, require_steps
 from seq2seq.search.sampling import sample_search
 from seq2seq.search.step import Hypothesis, Step
 from seq2seq.text.vocab import BOS, EOS, PAD, UNK
@@ -114,10 +113,11 @@ class Engine:
         Raises:
             UserError: as `search`, or the settings ask for no plain beam search.
         """
-        if settings.sampling or settings.groups > 1 or settings.coverage_penalty or settings.mbr:
-            raise UserError("only a plain beam search has steps to show: no sampling, groups, coverage_penalty or mbr")
-        compute = functools.partial(self._search, [source], settings, 1, banned, watcher)
-        ((_, (found,)),) = self._batches([len(source.ids) + 1], 1, lambda _: compute(), SMALLER)
+        require_steps(settings)
+        length = len(source.ids) + 1
+        ((_, (found,)),) = self._batches(
+            [length], length, lambda _: self._search([source], settings, 1, banned, watcher), SMALLER
+        )
         return found
 
     def force(
@@ -185,10 +185,11 @@ class Engine:
         watcher: Watcher | None = None,
     ) -> list[list[Hypothesis]]:
         lengths = torch.tensor([len(source.ids) for source in sources])
-        prefixes = torch.tensor([len(source.prefix) for source in sources])
-        longest = (lengths * settings.max_length_ratio + settings.max_length_offset).long().maximum(prefixes)
+        prefixes = [source.prefix for source in sources]
+        longest = (lengths * settings.max_length_ratio + settings.max_length_offset).long()
+        longest = longest.maximum(torch.tensor([len(prefix) for prefix in prefixes]))
         shortest = (lengths * settings.min_length_ratio + settings.min_length).long().minimum(longest)
-        rules = _rules(sources, settings, shortest, banned)
+        rules = make_rules(settings, shortest, prefixes=prefixes, banned=banned, eos=EOS)
         phrases = [source.phrases for source in sources]
         require_one_kind(settings, has_phrases=any(phrases))
         for limit, of_source in zip(longest.tolist(), phrases, strict=True):
@@ -263,38 +264,5 @@ class Engine:
             self.model.train(was_training)
 
 
-def require_one_kind(settings: SearchConfig, *, has_phrases: bool) -> None:
-    """Refuse kinds of search that cannot be had together.
-
-    Raises:
-        UserError: the settings ask for two.
-    """
-    kinds = {"sampling": settings.sampling, "phrases": has_phrases}
-    kinds |= {"groups": settings.groups > 1, "coverage_penalty": settings.coverage_penalty > 0}
-    if not settings.coverage_penalty:
-        kinds |= {"early_stopping": settings.early_stopping}
-    wanted = [name for name, is_wanted in kinds.items() if is_wanted]
-    if len(wanted) > 1:
-        raise UserError(f"{' and '.join(wanted)} do not go together: leave out all but one")
-
-
 def _last_attention(state: Any) -> Float[Tensor, "n s"]:
     return state.attention[:, -1].float()
-
-
-def _rules(
-    sources: list[Source], settings: SearchConfig, shortest: Int[Tensor, " b"], banned: Sequence[Sequence[int]]
-) -> list[Rule]:
-    """What is asked for and nothing else; a forced prefix stands above all others."""
-    rules: list[Rule] = []
-    if settings.repetition_penalty != 1:
-        rules.append(RepetitionPenalty(settings.repetition_penalty))
-    if settings.no_repeat_ngram:
-        rules.append(NoRepeatNgram(settings.no_repeat_ngram))
-    if banned:
-        rules.append(BannedPhrases(banned))
-    if bool(shortest.any()):
-        rules.append(MinimumLength(shortest, EOS))
-    if any(source.prefix for source in sources):
-        rules = [ForcedPrefix([source.prefix for source in sources], rules)]
-    return rules

@@ -11,9 +11,10 @@ import torch
 from seq2seq.bundle import load_bundle
 from seq2seq.config import SearchConfig
 from seq2seq.device import choose_device
-from seq2seq.engine import EncoderDecoder, Engine, Source, require_one_kind
+from seq2seq.engine import EncoderDecoder, Engine, Source
 from seq2seq.errors import UserError
 from seq2seq.model.ensemble import Ensemble
+from seq2seq.search.kinds import require_one_kind
 from seq2seq.search.step import Hypothesis
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.tokenizer import Tokenizer

@@ -1,0 +1,64 @@
+"""What settings ask of a search: of one kind, and by which rules. Searches nothing itself."""
+
+from collections.abc import Sequence
+
+from jaxtyping import Int
+from torch import Tensor
+
+from seq2seq.config import SearchConfig
+from seq2seq.errors import UserError
+from seq2seq.search.rules import BannedPhrases, ForcedPrefix, MinimumLength, NoRepeatNgram, RepetitionPenalty, Rule
+
+
+def require_one_kind(settings: SearchConfig, *, has_phrases: bool) -> None:
+    """Refuse kinds of search that cannot be had together.
+
+    Raises:
+        UserError: the settings ask for two.
+    """
+    kinds = {"sampling": settings.sampling, "phrases": has_phrases}
+    kinds |= {"groups": settings.groups > 1, "coverage_penalty": settings.coverage_penalty > 0}
+    if not settings.coverage_penalty:
+        kinds |= {"early_stopping": settings.early_stopping}
+    wanted = [name for name, is_wanted in kinds.items() if is_wanted]
+    if len(wanted) > 1:
+        raise UserError(f"{' and '.join(wanted)} do not go together: leave out all but one")
+
+
+def require_steps(settings: SearchConfig) -> None:
+    """Refuse a search whose steps cannot be shown.
+
+    Raises:
+        UserError: the settings ask for no plain beam search.
+    """
+    if settings.sampling or settings.groups > 1 or settings.coverage_penalty or settings.mbr:
+        raise UserError("only a plain beam search has steps to show: no sampling, groups, coverage_penalty or mbr")
+
+
+def make_rules(
+    settings: SearchConfig,
+    shortest: Int[Tensor, " b"],
+    *,
+    prefixes: Sequence[Sequence[int]],
+    banned: Sequence[Sequence[int]],
+    eos: int,
+) -> list[Rule]:
+    """What is asked for and nothing else; a forced prefix stands above all others.
+
+    Args:
+        settings: of the search.
+        shortest: tokens that each sentence's translation has at least.
+        prefixes: ids that each begins with; may be empty.
+        banned: sequences of ids that appear in none.
+        eos: token that ends one.
+    """
+    rules: list[Rule] = []
+    if settings.repetition_penalty != 1:
+        rules.append(RepetitionPenalty(settings.repetition_penalty))
+    if settings.no_repeat_ngram:
+        rules.append(NoRepeatNgram(settings.no_repeat_ngram))
+    if banned:
+        rules.append(BannedPhrases(banned))
+    if bool(shortest.any()):
+        rules.append(MinimumLength(shortest, eos))
+    return [ForcedPrefix(prefixes, rules)] if any(prefixes) else rules
