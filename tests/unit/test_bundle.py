@@ -125,6 +125,15 @@ def test_a_foreign_or_malicious_config_is_refused(folder: Path, values: dict[str
         load_bundle(folder)
 
 
+@pytest.mark.parametrize("architecture", ["transformer", "recurrent"])
+def test_sizes_are_held_against_the_weights_before_memory_is_taken(folder: Path, architecture: str) -> None:
+    """So wide a network has matrices of a terabyte, which no machine of ours could even begin to fill."""
+    sizes = {"d_model": 1 << 18, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    change(folder, architecture=f"seq2seq-{architecture}", model=sizes)
+    with pytest.raises(UserError, match=r"does not belong to its config.json: .*, config.json wants \("):
+        load_bundle(folder)
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "\x00"])
 def test_a_config_that_is_no_json_object_is_refused(folder: Path, text: str) -> None:
     (folder / "config.json").write_text(text)
