@@ -135,9 +135,7 @@ class Batcher(Generic[K, T, R]):
                 raise
             raise TooLateError("the server could not answer in time", self.retry_after) from None
         finally:
-            if job in self._waiting:
-                self._waiting.remove(job)
-                self._count(job.begun - len(items), -sum(sizes[job.begun :]))
+            self._leave(job)
 
     @property
     def is_running(self) -> bool:
@@ -154,6 +152,12 @@ class Batcher(Generic[K, T, R]):
         is_full = self.waiting_items + count > self._max_items or self.waiting_size + size > self._max_size
         if is_full and self._waiting:
             raise OverloadedError("too many texts are waiting", self.retry_after)
+
+    def _leave(self, job: _Job[K, T, R]) -> None:
+        """Take what is not begun of a job out of the queue."""
+        if job in self._waiting:
+            self._waiting.remove(job)
+            self._count(job.begun - len(job.items), -sum(job.sizes[job.begun :]))
 
     def _count(self, items: int, size: int) -> None:
         self.waiting_items += items
@@ -174,8 +178,9 @@ class Batcher(Generic[K, T, R]):
 
     def _take(self) -> list[Place]:
         """Take the next batch from the queue: items of the first job's key, from every job in turn."""
-        wanted = [job for job in self._waiting if not job.future.done()]
-        turns = deque(job for job in wanted if job.key == wanted[0].key)
+        for job in [job for job in self._waiting if job.future.done()]:  # failed or given up: nobody waits for the rest
+            self._leave(job)
+        turns = deque(job for job in self._waiting if job.key == self._waiting[0].key)
         batch: list[Place] = []
         size = 0
         while turns and len(batch) < self._max_batch and size < _BATCH_SIZE:

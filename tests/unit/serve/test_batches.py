@@ -130,6 +130,37 @@ def test_a_failure_is_only_theirs_who_caused_it(run: Any, computer: Computer):
     assert isinstance(refused, UserError)
 
 
+@pytest.mark.parametrize("max_batch", [1, 2])
+def test_a_failure_before_the_last_item_stops_nobody(run: Any, computer: Computer, max_batch: int):
+    """The rest of a failed job, a full batch of it, once let the loop spin for ever, without a pause for anything."""
+
+    async def scenario(batcher: Any) -> Any:
+        failed = await asyncio.gather(batcher.submit([13, 2, 4, 6], "a", soon()), return_exceptions=True)
+        assert (batcher.waiting_items, batcher.waiting_size) == (0, 0)
+        return [*failed, await batcher.submit([5], "a", soon())]
+
+    broken, other = run(scenario, max_batch=max_batch)
+    assert isinstance(broken, RuntimeError)
+    assert other == [10]
+    assert [6] not in [items for _, items in computer.batches]
+
+
+def test_who_leaves_while_a_batch_ends_stops_nobody(run: Any, computer: Computer):
+    async def scenario(batcher: Any) -> Any:
+        first = await while_busy(batcher, computer)
+        leaving = asyncio.create_task(batcher.submit([2, 3], "a", soon()))
+        await until(lambda: batcher.waiting_items == 2)
+        batcher._waiting[0].future.cancel()  # as when the client goes, before the one who waits hears of it
+        assert batcher._take() == []
+        assert batcher.waiting_items == 0
+        computer.may_go.set()
+        return await asyncio.gather(first, leaving, return_exceptions=True)
+
+    first, left = run(scenario, max_batch=1)
+    assert first == [2]
+    assert isinstance(left, asyncio.CancelledError)
+
+
 def test_a_wrong_number_of_results_fails_and_hangs_nobody():
     async def scenario() -> Any:
         batcher = Batcher(
