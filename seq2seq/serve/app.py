@@ -15,7 +15,7 @@ from starlette.types import Scope
 
 from seq2seq.errors import UserError
 from seq2seq.serve.batching import OverloadedError, RefusedError
-from seq2seq.serve.front import Front
+from seq2seq.serve.front import CLIENT_GONE, Front
 from seq2seq.serve.languages import Detect, language_name
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.metrics import CONTENT_TYPE
@@ -26,7 +26,6 @@ from seq2seq.serve.translating import Translates
 
 PAGE = Path(__file__).parent / "page"
 _TYPING_PAUSE = 300  # milliseconds after which a page translates what was typed
-_CLIENT_GONE = 499  # nginx's number
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +88,7 @@ def create_app(
 
 
 def _add_errors(app: FastAPI, service: Service) -> None:
-    """Tell everything that goes wrong as LibreTranslate does: a status and {"error": words}."""
+    """Tell what goes wrong as LibreTranslate does: a status and {"error": words}; what nobody foresaw `Front` tells."""
     rejected = service.metrics.rejected
 
     async def told(_: Request, error: Exception) -> Response:
@@ -110,18 +109,15 @@ def _add_errors(app: FastAPI, service: Service) -> None:
 
     async def gone(_: Request, error: Exception) -> Response:
         rejected.labels("gone").inc()
-        return Response(status_code=_CLIENT_GONE)
+        return Response(status_code=CLIENT_GONE)
 
     async def http(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
-    async def failed(_: Request, error: Exception) -> Response:
-        return JSONResponse({"error": "something went wrong on the server: its log says what"}, 500)
-
     handlers: list[tuple[type[Exception], Callable[[Request, Exception], Awaitable[Response]]]] = [
         *((ApiError, told), (RefusedError, refused), (UserError, mistaken), (ClientDisconnect, gone)),
-        *((HTTPException, http), (Exception, failed)),
+        (HTTPException, http),
     ]
     for kind, handler in handlers:
         app.add_exception_handler(kind, handler)

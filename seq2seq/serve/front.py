@@ -19,6 +19,7 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
+CLIENT_GONE = 499  # nginx's number
 _ALWAYS_OPEN = ("/health", "/ready", "/metrics")
 
 
@@ -41,7 +42,7 @@ class Front:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        start, status = time.perf_counter(), 499  # nobody was there to answer
+        start, status = time.perf_counter(), 0
 
         async def complete(message: Message) -> None:
             nonlocal status
@@ -62,9 +63,14 @@ class Front:
         self.gate.inside += not is_open
         try:
             await self.app(scope, receive, complete)
+        except Exception:
+            if not status:
+                answer = {"error": "something went wrong on the server: its log says what"}
+                await JSONResponse(answer, 500)(scope, receive, complete)
+            raise
         finally:
             self.gate.inside -= not is_open
             path = getattr(scope.get("route"), "path", "other")
             method = scope["method"] if scope["method"] in ("GET", "POST") else "other"
-            self.metrics.requests.labels(method, path, str(status)).inc()
+            self.metrics.requests.labels(method, path, str(status or CLIENT_GONE)).inc()
             self.metrics.seconds.labels(path).observe(time.perf_counter() - start)

@@ -39,12 +39,16 @@ def test_a_body_that_does_not_come_is_given_up(ask: Ask):
 
 def test_a_failure_says_nothing_of_the_inside_and_leaves_others_alone(ask: Ask):
     async def scenario(client: Any) -> Any:
-        return await asyncio.gather(*(client.post("/translate", json=question(q)) for q in ("one", "boom", "two")))
+        answers = (client.post("/translate", json=question(q)) for q in ("one", "boom", "two"))
+        return *await asyncio.gather(*answers), (await client.get("/metrics")).text
 
-    one, broken, two = ask(scenario, limits=Limits(max_delay=0.2))
+    one, broken, two, metrics = ask(scenario, limits=Limits(max_delay=0.2))
     assert (one.json(), two.json()) == ({"translatedText": "ONE"}, {"translatedText": "TWO"})
     assert broken.status_code == 500
     assert "broke" not in broken.text
+    assert list(broken.json()) == ["error"]
+    assert broken.headers["x-content-type-options"] == "nosniff"
+    assert 'seq2seq_requests_total{method="POST",path="/translate",status="500"} 1.0' in metrics
 
 
 def test_many_clients_share_batches(ask: Ask, translator: FakeTranslator):
