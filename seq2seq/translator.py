@@ -149,12 +149,14 @@ class Translator:
         banned: Sequence[str] = (),
         glossary: Glossary | None = None,
         align: bool = False,
+        on_progress: Callable[[int], object] | None = None,
         **changes: int | float | None,
     ) -> list[list[Translation]]:
         """Give the n best translations of every text, best first; fewer where the model has fewer, always one.
 
         With sampling they are n samples. The arguments are those of `translate`; with align every translation has its
-        alignment, as `score` finds it. Of a text that is split, the i-th joins the i-th of every piece.
+        alignment, as `score` finds it; on_progress is called as by `stream`, and what it raises ends the work. Of a
+        text that is split, the i-th joins the i-th of every piece.
 
         Raises:
             UserError: as `translate`, n_best is not between 1 and the beam, or this engine cannot align.
@@ -162,7 +164,7 @@ class Translator:
         if isinstance(texts, str):
             raise UserError(f"texts is one string ({texts[:20]!r}…): give a list of them, [text]")
         settings = self.settings(**changes)
-        wanted: dict[str, Any] = {"banned": banned, "glossary": glossary, "align": align}
+        wanted: dict[str, Any] = {"banned": banned, "glossary": glossary, "align": align, "on_progress": on_progress}
         return list(self.stream(texts, settings, n_best=n_best, chunk=len(texts), **wanted))
 
     def stream(

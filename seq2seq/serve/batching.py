@@ -66,7 +66,7 @@ class Batcher(Generic[K, T, R]):
 
     def __init__(
         self,
-        compute: Callable[[K, list[T]], Sequence[R]],
+        compute: Callable[[K, list[T], Callable[[], None]], Sequence[R]],
         worker: Worker,
         *,
         max_batch: int,
@@ -79,7 +79,8 @@ class Batcher(Generic[K, T, R]):
         """Wrap what computes; `start` begins.
 
         Args:
-            compute: gives a result for every item; called in the worker's thread.
+            compute: gives a result for every item; called in the worker's thread. Its last argument is to be called
+                now and then: that raises where nobody waits for the results any more.
             worker: where.
             max_batch: most items at once.
             max_delay: seconds for which a batch is gathered when the model is idle.
@@ -202,7 +203,7 @@ class Batcher(Generic[K, T, R]):
             results = await self._computed(batch)
         except Exception as error:
             if len(batch) > 1:
-                if not isinstance(error, UserError):
+                if not isinstance(error, UserError | RefusedError):
                     log.warning("a batch of %d failed (%r): computing one by one", len(batch), error)
                 for place in batch:
                     if not place[0].future.done():
@@ -218,7 +219,12 @@ class Batcher(Generic[K, T, R]):
     async def _computed(self, batch: list[Place]) -> Sequence[R]:
         start = time.perf_counter()
         items = [job.items[index] for job, index in batch]
-        results = await self._worker.run(self._compute, batch[0][0].key, items)
+
+        def check() -> None:
+            if all(job.future.done() for job, _ in batch):
+                raise TooLateError("nobody waits any more", 1)
+
+        results = await self._worker.run(self._compute, batch[0][0].key, items, check)
         if len(results) != len(batch):
             raise RuntimeError(f"{len(results)} results for {len(batch)} items")
         seconds = time.perf_counter() - start

@@ -50,7 +50,7 @@ class Service:
             on_batch=self.metrics.on_batch,
         )
         self.explainer: Batcher[str, ExplainRequest, bytes] = Batcher(
-            lambda _, wanted: [_to_json(explain(one)) for one in wanted] if explain else [],
+            lambda _, wanted, check: [_to_json(explain(one)) for one in wanted] if explain else [],
             self.worker,
             max_batch=1,
             max_delay=0.0,

@@ -41,20 +41,24 @@ class Translates(Protocol):
     src_lang: str
     tgt_lang: str
 
-    def translate_nbest(self, texts: Sequence[str], n_best: int) -> list[list[Translation]]:
-        """Give the n best translations of every text, best first."""
+    def translate_nbest(
+        self, texts: Sequence[str], n_best: int, *, on_progress: Callable[[int], object] | None = None
+    ) -> list[list[Translation]]:
+        """Give the n best translations of every text, best first; what on_progress raises ends the work."""
         ...
 
 
-def compute_with(translator: Translates) -> Callable[[Wanted, list[str]], list[Ranked]]:
+def compute_with(translator: Translates) -> Callable[[Wanted, list[str], Callable[[], None]], list[Ranked]]:
     """Make of a translator what computes batches; texts that are asked for several times are translated once."""
 
-    def compute(wanted: Wanted, items: list[str]) -> list[Ranked]:
+    def compute(wanted: Wanted, items: list[str], check: Callable[[], None]) -> list[Ranked]:
         found: dict[str, Ranked] = {}
 
         def ranked(texts: Sequence[str]) -> list[Ranked]:
             new = list(dict.fromkeys(text for text in texts if text not in found))
-            for text, best in zip(new, translator.translate_nbest(new, wanted.n_best) if new else [], strict=True):
+            check()
+            done = translator.translate_nbest(new, wanted.n_best, on_progress=lambda _: check()) if new else []
+            for text, best in zip(new, done, strict=True):
                 found[text] = [one.text for one in best]
             return [found[text] for text in texts]
 

@@ -123,6 +123,19 @@ def test_progress_counts_every_text_once(echo):
     assert len(advances) > 3
 
 
+def test_what_on_progress_raises_ends_the_work(echo: Translator):
+    calls = []
+
+    def leave(count: int) -> None:
+        calls.append(count)
+        if len(calls) == 2:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        echo.translate_nbest(["a b c"] * 4, 1, on_progress=leave, batch_tokens=8)
+    assert len(calls) == 2
+
+
 def test_a_batch_holds_at_most_batch_tokens_with_padding_times_beam(echo):
     echo.translate(TEXTS * 20, batch_tokens=120, beam=4)
     shapes = echo._engine.model.shapes

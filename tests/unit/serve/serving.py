@@ -20,12 +20,18 @@ class FakeTranslator:
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
+        self.finished = 0
         self.may_go = threading.Event()
         self.may_go.set()
 
-    def translate_nbest(self, texts: Sequence[str], n_best: int) -> list[list[Translation]]:
+    def translate_nbest(
+        self, texts: Sequence[str], n_best: int, *, on_progress: Callable[[int], object] | None = None
+    ) -> list[list[Translation]]:
         self.batches.append(list(texts))
         assert self.may_go.wait(20)
+        if on_progress is not None:
+            on_progress(len(texts))
+        self.finished += 1
         if any("boom" in text for text in texts):
             raise RuntimeError("the model broke")
         if any("refuse" in text for text in texts):

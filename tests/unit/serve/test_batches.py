@@ -18,10 +18,13 @@ class Computer:
         self.batches: list[tuple[str, list[int]]] = []
         self.may_go = threading.Event()
         self.may_go.set()
+        self.finished = 0
 
-    def __call__(self, key: str, items: list[int]) -> list[int]:
+    def __call__(self, key: str, items: list[int], check: Callable[[], None]) -> list[int]:
         self.batches.append((key, items))
         assert self.may_go.wait(20)
+        check()
+        self.finished += len(items)
         if 13 in items:
             raise RuntimeError("unlucky")
         if 17 in items:
@@ -164,7 +167,13 @@ def test_who_leaves_while_a_batch_ends_stops_nobody(run: Any, computer: Computer
 def test_a_wrong_number_of_results_fails_and_hangs_nobody():
     async def scenario() -> Any:
         batcher = Batcher(
-            lambda key, items: [], Worker(), max_batch=2, max_delay=0.0, max_items=9, max_size=9, size=lambda item: 1
+            lambda key, items, check: [],
+            Worker(),
+            max_batch=2,
+            max_delay=0.0,
+            max_items=9,
+            max_size=9,
+            size=lambda item: 1,
         )
         batcher.start()
         with pytest.raises(RuntimeError, match="0 results for 1 items"):
@@ -233,6 +242,24 @@ def test_who_waited_too_long_is_dropped_uncomputed(run: Any, computer: Computer)
 
     assert run(scenario) == [2]
     assert computer.batches == [("a", [1])]
+
+
+def test_what_nobody_waits_for_any_more_is_given_up_half_done(
+    run: Any, computer: Computer, caplog: pytest.LogCaptureFixture
+):
+    async def scenario(batcher: Any) -> Any:
+        computer.may_go.clear()
+        leaving = asyncio.create_task(batcher.submit([2, 3], "a", soon()))
+        await until(lambda: bool(computer.batches))
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+        computer.may_go.set()
+        return await batcher.submit([5], "a", soon())
+
+    assert run(scenario) == [10]
+    assert [items for _, items in computer.batches] == [[2, 3], [5]]
+    assert computer.finished == 1
+    assert not caplog.records
 
 
 def test_stopping_tells_who_waits(run: Any, computer: Computer):
