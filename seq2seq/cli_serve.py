@@ -1,6 +1,9 @@
 """The command that serves a model over HTTP; `cli` registers it."""
 
+import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -107,7 +110,22 @@ def serve(
         print(f"warning: {host} is open to the network and no --api-key is set: anybody can translate", file=sys.stderr)
     told = f"serving {' '.join(map(str, folders))} at {url_of(taken)} (Ctrl-C ends)"
     say = lambda: print(told, file=sys.stderr, flush=True)  # noqa: E731
-    run(app, taken, grace=timeout, connections=limits.connections, on_start=say)
+    with _discreet():
+        run(app, taken, grace=timeout, connections=limits.connections, on_start=say)
+
+
+@contextmanager
+def _discreet() -> Iterator[None]:
+    """Log no warnings that quote a text, or that number the lines of a file: users' texts belong in no log."""
+    loggers = [logging.getLogger(f"seq2seq.{name}") for name in ("documents", "translation")]
+    levels = [one.level for one in loggers]
+    for one in loggers:
+        one.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for one, level in zip(loggers, levels, strict=True):
+            one.setLevel(level)
 
 
 def is_loopback(address: str) -> bool:

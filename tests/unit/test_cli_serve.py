@@ -6,6 +6,7 @@ import pytest
 
 from seq2seq import cli_serve
 from seq2seq.cli import app
+from seq2seq.documents.keeping import translate_texts
 
 
 @pytest.fixture
@@ -58,6 +59,23 @@ def test_options_become_limits(serve: Any, served: Any):
     assert (limits.char_limit, limits.batch_limit, limits.max_batch, limits.timeout) == (77, 5, 3, 9.0)
     assert limits.waiting_chars == 88
     assert served[0][0].most_alternatives == 2  # the bundle's beam is 3
+
+
+def test_no_text_of_a_user_is_logged(serve: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
+    """Where a placeholder cannot be kept, the warning quotes the text: right for files, not for a server."""
+
+    def keep(text: str) -> None:
+        translate_texts([text], lambda texts: [f"{one} {{added}}" for one in texts])
+
+    def run(application: Any, taken: Any, **options: Any) -> None:
+        taken.close()
+        keep("my secret {name}")
+
+    monkeypatch.setattr("seq2seq.serve.server.run", run)
+    assert serve()[0] == 0
+    assert not caplog.records
+    keep("my secret {name}")
+    assert "secret" in caplog.text
 
 
 def test_without_the_packages_it_says_what_to_install(serve: Any, monkeypatch: pytest.MonkeyPatch):
