@@ -3,6 +3,7 @@
 import itertools
 import logging
 import sys
+import traceback
 from typing import Any
 
 import typer
@@ -235,7 +236,11 @@ def main(application: typer.Typer = app) -> None:
 
 
 class _OneLine(logging.Handler):
-    """Warnings as one line each on whatever stderr is now (a progress bar replaces it while it is shown)."""
+    """Warnings as one line each on whatever stderr is now (a progress bar replaces it while it is shown).
+
+    What a log tells of an exception follows: a server goes on after one, and nothing else says where it was.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(f"{record.levelname.lower()}: {record.getMessage()}", file=sys.stderr)
+        trace = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else ""
+        print(f"{record.levelname.lower()}: {record.getMessage().rstrip()}\n{trace}", end="", file=sys.stderr)

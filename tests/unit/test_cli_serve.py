@@ -1,11 +1,13 @@
+import logging
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from seq2seq import cli_serve
-from seq2seq.cli import app
+from seq2seq.cli import app, main
 from seq2seq.documents.keeping import translate_texts
 
 
@@ -76,6 +78,25 @@ def test_no_text_of_a_user_is_logged(serve: Any, monkeypatch: pytest.MonkeyPatch
     assert not caplog.records
     keep("my secret {name}")
     assert "secret" in caplog.text
+
+
+def test_the_log_says_where_a_request_failed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    app = typer.Typer()
+
+    @app.command()
+    def fail() -> None:
+        try:
+            raise RuntimeError("the model broke")
+        except RuntimeError as error:  # as uvicorn does
+            logging.getLogger("uvicorn.error").error("Exception in ASGI application\n", exc_info=error)
+
+    monkeypatch.setattr(sys, "argv", ["seq2seq"])
+    with pytest.raises(SystemExit):
+        main(app)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "error: Exception in ASGI application"
+    assert lines[1].startswith("Traceback")
+    assert lines[-1] == "RuntimeError: the model broke"
 
 
 def test_without_the_packages_it_says_what_to_install(serve: Any, monkeypatch: pytest.MonkeyPatch):
