@@ -1,5 +1,6 @@
 """Runs the application on a socket until a signal ends it in order; knows no routes and no model."""
 
+import asyncio
 import signal
 import socket
 import time
@@ -8,10 +9,12 @@ from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from seq2seq.errors import UserError
 from seq2seq.serve.service import Service
 
+_SILENCE = 30  # seconds for which a connection may be silent between requests, or take for a request's head
 _CLOSING = 5  # seconds for connections to close once all answers are given
 
 
@@ -41,6 +44,47 @@ def url_of(taken: socket.socket) -> str:
     host, port = taken.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(str(host), str(host))
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class Connection(H11Protocol):
+    """Closed when the head of a request has not come for a while, be it that none begins or that one never ends.
+
+    uvicorn waits for ever for the first one, and for the rest of any, so that a few hundred silent connections would
+    lock all others out. It is h11 that reads, since heads are bounded there, which httptools has not.
+    """
+
+    _silence: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait."""
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Wait on, from the first byte of a head to its last."""
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        super().connection_lost(exc)
+        self._stop()
+
+    def _watch(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop()
+        elif self._silence is None:
+            self._silence = self.loop.call_later(self.timeout_keep_alive, self._give_up)
+
+    def _stop(self) -> None:
+        if self._silence is not None:
+            self._silence.cancel()
+            self._silence = None
+
+    def _give_up(self) -> None:
+        self._silence = None
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
 
 
 class Server(uvicorn.Server):
@@ -84,6 +128,7 @@ def run(app: FastAPI, taken: socket.socket, *, grace: float, connections: int, o
     """
     config = uvicorn.Config(
         app,
+        http=Connection,
         access_log=False,
         log_config=None,
         log_level="warning",
@@ -92,7 +137,7 @@ def run(app: FastAPI, taken: socket.socket, *, grace: float, connections: int, o
         server_header=False,
         proxy_headers=False,
         limit_concurrency=connections,
-        timeout_keep_alive=30,
+        timeout_keep_alive=_SILENCE,
         timeout_graceful_shutdown=_CLOSING,
     )
     previous = signal.getsignal(signal.SIGTERM)
