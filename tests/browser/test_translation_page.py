@@ -204,6 +204,31 @@ def test_too_much_text_is_not_sent(visit: Any):
     assert visitor.page.locator("#look").is_hidden()
 
 
+REFUSES_STORAGE = "Object.defineProperty(window, 'sessionStorage', { get() { throw new Error('refused'); } })"
+
+
+@pytest.mark.parametrize("script", ["", REFUSES_STORAGE])
+def test_a_mistyped_key_can_be_typed_again(chromium: Any, script: str):
+    bundle = REPOSITORY / "tests" / "golden" / "bundle"
+    with ServerProcess(bundle, "--device", "cpu", OMP_NUM_THREADS="1", SEQ2SEQ_API_KEY="right") as server:
+        context = chromium.new_context()
+        context.add_init_script(script)
+        visitor = Visitor(context.new_page(), server.url)
+        form, key = visitor.page.locator("#key-form"), visitor.page.get_by_label("API key")
+        expect(form).to_be_visible()
+        key.fill("wrong")
+        key.press("Enter")
+        expect(form).to_be_hidden()
+        visitor.page.locator("#source").fill(CAT)
+        visitor.wait_for_text("#trouble", "Invalid API key")
+        expect(form).to_be_visible()
+        key.fill("right")
+        key.press("Enter")
+        visitor.wait_for_text("#target", TRANSLATED)
+        expect(form).to_be_hidden()
+        context.close()
+
+
 @pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
 def test_axe_finds_nothing_serious_and_nothing_is_wider_than_the_screen(visit: Any, width: int, theme: str):
     from tests.browser.test_accessibility import faults

@@ -1,10 +1,11 @@
 // Asks the server, for the newest of what was wanted only, and again when it said when. Draws nothing.
 
-/** Why there is no answer; seconds: when to ask again, null: asking again is no use. */
+/** Why there is no answer; seconds: when to ask again, null: asking again is no use; status: of the answer, if any. */
 export class Refused extends Error {
-  constructor(message, seconds) {
+  constructor(message, seconds, status = null) {
     super(message);
     this.seconds = seconds;
+    this.status = status;
   }
 }
 
@@ -24,7 +25,7 @@ export async function post(path, values, signal) {
   if (response.ok) return answer;
   const seconds = Number(response.headers.get("Retry-After")) || null;
   const told = response.status === 429 ? "The server is busy" : (answer.error ?? `The server answered ${response.status}`);
-  throw new Refused(told, seconds);
+  throw new Refused(told, seconds, response.status);
 }
 
 /**

@@ -11,8 +11,20 @@ const view = { settings: null, ranked: [], chosen: 0, text: "", explain: null };
 const source = at("source");
 
 function key() {
-  const kept = sessionStorage.getItem("key");
-  return kept === null ? undefined : kept;
+  try {
+    return sessionStorage.getItem("key") ?? view.key;
+  } catch {
+    return view.key; // storage is refused: the key lasts as long as the page
+  }
+}
+
+function keep(typedKey) {
+  view.key = typedKey;
+  try {
+    sessionStorage.setItem("key", typedKey);
+  } catch {
+    // as above
+  }
 }
 
 const cut = (text) => sentencesOf(text, view.settings.language.source.code);
@@ -33,6 +45,7 @@ const translate = newest(
     const again = error?.seconds ? ` Trying again in ${error.seconds} s.` : "";
     at("trouble").textContent = error === null ? "" : `${error.message.replace(/\.$/, "")}.${again}`;
     if (error !== null) at("state").textContent = "";
+    if (error?.status === 403 && view.settings.keyRequired) at("key-form").hidden = false; // the key is wrong
   },
 );
 
@@ -115,7 +128,7 @@ function prepare(settings) {
   at("key-form").hidden = !settings.keyRequired || key() !== undefined;
   at("key-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    sessionStorage.setItem("key", at("key").value);
+    keep(at("key").value);
     at("key-form").hidden = true;
     typed();
   });
