@@ -23,7 +23,7 @@ KEPT = re.compile(
   | </?[A-Za-z][^<>\0]*> | <!--[^\0]*?-->                           # tags
   | &(?:[A-Za-z]\w*|\#\d+|\#[xX][\dA-Fa-f]+);                       # entities
   | (?:https?|ftp)://[^\s<>"'\0]*[\w/] | www\.[\w-]+\.[^\s<>"'\0]*[\w/]
-  | [\w.+-]+@[\w-]+(?:\.[\w-]+)+                                    # mail addresses
+  | [\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+                               # mail addresses; 64: RFC 5321, and linear time
   | ``[^\0]+?`` | `[^`\0]+`                                         # code
   | [$\#%@]?\{\{[^{}\0]*\}\} | [$\#%@]?\{[^{}\0]*\}                 # {name}, ${name}, {{ name }}
   | %(?:\(\w+\)|\d+\$)?[-+\#]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh?|ll?|[jztL])?[diouxXeEfFgGaAcrs@]
@@ -34,7 +34,7 @@ KEPT = re.compile(
     re.VERBOSE,
 )
 _GAP = r"""(?P<gap>
-    [^\S\n]*\n\s*                                                   # line ends, and space between sentences
+    (?<![^\S\n])[^\S\n]*\n\s*                                       # line ends, and space between sentences
   | (?<!\b[A-Z]\.)(?<!\b(?:Mr|Ms|Dr|St|Sr|Jr)\.)(?<!\bMrs\.)(?<!\bProf\.)
     (?:(?<=[.?!…]) | (?<=[.?!…]["”’»)\0])) \s+ (?=\0?["“«(\[¿¡]?[^\W\d_a-zà-ÿ])
     )"""

@@ -2,13 +2,14 @@
 
 import itertools
 import re
+import time
 from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq.documents.keeping import BOUNDARY, KEPT, OBJECT, _find_cuts, translate_texts
+from seq2seq.documents.keeping import BOUNDARY, KEPT, OBJECT, _find_cuts, cut_sentences, translate_texts
 from seq2seq.errors import UserError
 
 SPANISH = {
@@ -178,3 +179,16 @@ def test_no_model_can_change_what_is_kept(model: str, texts: list[str]):
 @given(texts=st.lists(st.lists(PIECES, max_size=12).map("".join), max_size=3))
 def test_a_model_that_changes_nothing_changes_nothing(texts: list[str]):
     assert translate_texts(texts, list) == texts
+
+
+@pytest.mark.parametrize("text", ["a" * 50_000, "_" * 50_000, "a." + " " * 50_000 + "b"])
+def test_a_long_run_takes_linear_time(text: str):
+    """A server looks at texts of strangers; with quadratic time these took 20 s and more."""
+    start = time.perf_counter()
+    assert KEPT.search(text) is None
+    assert "".join(cut_sentences(text)) == text
+    assert time.perf_counter() - start < 5
+
+
+def test_space_before_a_line_end_belongs_to_the_gap():
+    assert cut_sentences("a \t \n b  \n\n c@d.e \n") == ["a", " \t \n ", "b", "  \n\n ", "c@d.e", " \n", ""]
