@@ -52,13 +52,10 @@ class RecurrentState:
         Raises:
             ValueError: so many rows cannot go on from it.
         """
-        if rows == self.places.rows:
+        places = self.places.for_rows(rows, self.length)
+        if places is self.places:
             return self
-        width, rest = divmod(rows, max(1, self.places.sentences))
-        if rest or self.length:
-            raise ValueError(f"{rows} rows cannot go on from a state of {self.places.rows}")
-        places = Places(self.places.sentences, self.places.device, width)
-        return replace(self, places=places, past=self.past.repeat_interleave(width, 0))
+        return replace(self, places=places, past=self.past.repeat_interleave(places.width, 0))
 
     def watching(self) -> "RecurrentState":
         """The same state, from now on with `attention`.

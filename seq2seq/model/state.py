@@ -55,6 +55,19 @@ class Places:
         """How many places are taken (n)."""
         return self.sentences * self.width if self.of_row is None else len(self.of_row)
 
+    def for_rows(self, rows: int, length: int) -> "Places":
+        """These places, or before the first token (length 0) those of a multiple of as many rows.
+
+        Raises:
+            ValueError: so many rows cannot go on from these.
+        """
+        if rows == self.rows:
+            return self
+        width, rest = divmod(rows, max(1, self.sentences))
+        if rest or length:
+            raise ValueError(f"{rows} rows cannot go on from a state of {self.rows}")
+        return Places(self.sentences, self.device, width)
+
     def spread(self, rows: Shaped[Tensor, "n t *rest"]) -> Shaped[Tensor, "b wt *rest"]:
         """Lay rows side by side by sentence; a place that no row takes repeats one, for nobody to look at."""
         if self.row_at is not None:
@@ -150,12 +163,8 @@ class DecoderState:
         Raises:
             ValueError: so many rows cannot go on from it.
         """
-        if rows == self.places.rows:
-            return self
-        width, rest = divmod(rows, max(1, self.places.sentences))
-        if rest or self.length:
-            raise ValueError(f"{rows} rows cannot go on from a state of {self.places.rows}")
-        return replace(self, places=Places(self.places.sentences, self.places.device, width))
+        places = self.places.for_rows(rows, self.length)
+        return self if places is self.places else replace(self, places=places)
 
     def watching(self, layer: int | None = None) -> "DecoderState":
         """The same state, from now on with the `attention` of a decoder layer; None is the one that aligns best."""
