@@ -61,6 +61,8 @@ def attend(
         output.mkdir(parents=True, exist_ok=True)
         (output / NUMBERS).write_text(json.dumps(plain, ensure_ascii=False) + "\n", encoding="utf-8")
         (output / PAGE).write_text(page, encoding="utf-8")
+    except FileExistsError as error:
+        raise UserError(f"--output {output} is a file: name a folder") from error
     except OSError as error:
         raise UserError(f"cannot write to {output}: {error.strerror}") from error
     draw(explanation, output / PICTURE)

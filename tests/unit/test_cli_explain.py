@@ -139,3 +139,12 @@ def test_a_folder_that_cannot_be_made_is_told(attend, tmp_path):
     (status, _, err), folder = attend()
     assert status == 1
     assert err.startswith(f"error: cannot write to {folder}: ")
+
+
+def test_a_file_in_the_folders_place_is_told_and_stays(attend, tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "out").write_text("in the way")
+    (status, _, err), folder = attend()
+    assert status == 1
+    assert err == f"error: --output {folder} is a file: name a folder\n"
+    assert folder.read_text() == "in the way"
