@@ -82,7 +82,7 @@ def create_app(
             allow_headers=["Authorization", "Content-Type"],
             expose_headers=["Retry-After"],
         )
-    app.add_middleware(Front, gate=service.gate, metrics=service.metrics)
+    app.add_middleware(Front, gate=service.gate, metrics=service.metrics, allow_origins=allow_origins)
     _add_page(app, viewer)
     return app
 

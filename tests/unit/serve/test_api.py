@@ -181,3 +181,20 @@ def test_only_named_origins_may_ask_across(ask: Ask):
         return [answer.headers.get("access-control-allow-origin") for answer in answers]
 
     assert ask(scenario, allow_origins=["https://good.example"]) == ["https://good.example", None]
+
+
+def test_pages_of_other_origins_cannot_make_it_work(ask: Ask):
+    async def scenario(client: Any) -> list[int]:
+        asked = [
+            {"Origin": "https://bad.example", "Sec-Fetch-Site": "cross-site"},
+            {"Origin": "http://here:3000", "Sec-Fetch-Site": "same-site"},
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Origin": "http://here", "Sec-Fetch-Site": "same-origin"},
+            {"Origin": "https://good.example", "Sec-Fetch-Site": "cross-site"},
+            {},
+        ]
+        # A form: what a page may post anywhere without asking first.
+        return [(await client.post("/translate", data=question("A cat."), headers=one)).status_code for one in asked]
+
+    assert ask(scenario, allow_origins=["https://good.example"]) == [403, 403, 403, 200, 200, 200]
+    assert ask(scenario, allow_origins=["*"]) == [200] * 6
