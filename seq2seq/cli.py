@@ -175,7 +175,7 @@ def score(
     from seq2seq.evaluation.metrics import require_same_length
 
     sources, targets = list(read_lines(input_)), list(read_lines(translations))
-    require_same_length(len(sources), len(targets), "input")
+    require_same_length(len(targets), len(sources), against="input")
     folders = [find_model(one) for one in model or [None]]
     with open_output(output) as out:
         translator = jobs.load(folders, device, options.EngineName.pytorch, options.Precision.float32)

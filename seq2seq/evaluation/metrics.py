@@ -42,18 +42,20 @@ class Scores:
         return table
 
 
-def require_same_length(translations: int, references: int, what: str = "translations") -> None:
+def require_same_length(
+    translations: int, references: int, what: str = "translations", against: str = "reference"
+) -> None:
     """Refuse files whose lines cannot be paired.
 
     Raises:
         UserError: the counts differ or are zero.
     """
     if translations == 0 and references == 0:
-        raise UserError(f"there is nothing to score: 0 {what} and 0 reference lines")
+        raise UserError(f"there is nothing to score: 0 {what} and 0 {against} lines")
     if translations != references:
         relation = "shorter" if references < translations else "longer"
         raise UserError(
-            f"the reference is {relation} than the {what}: {references} lines against {translations}; "
+            f"the {against} is {relation} than the {what}: {references} lines against {translations}; "
             "give files in which line i of one belongs to line i of the other"
         )
 

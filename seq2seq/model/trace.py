@@ -23,8 +23,8 @@ _ONE_AT_A_TIME = threading.RLock()
 class Trace:
     """The weights of all attentions, one tensor a layer: row = asking position; rows sum to 1 (float32).
 
-    Padding that is attended to has weight 0; rows of padding that asks mean nothing. Lists are empty where the
-    architecture has no such attention.
+    Rows that may attend to nothing, as all do without cross-attention, are 0. Padding that is attended to has weight 0;
+    rows of padding that asks mean nothing. Lists are empty where the architecture has no such attention.
     """
 
     encoder: list[Float[Tensor, "b h s s"]]

@@ -130,6 +130,7 @@ def test_given_translations_are_scored(run, bundle_folder, translator, tmp_path)
     target.write_text("El gato\n")
     status, _, err = run(*arguments, command=command, application=app)
     assert (status, err.count("\n")) == (1, 1)
+    assert "the input is longer than the translations: 4 lines against 1" in err
 
 
 @pytest.mark.parametrize("side", ["input", "translations"])
