@@ -19,14 +19,12 @@ def draw_curves(metrics: Path, picture: Path) -> None:
     """Draw training and validation loss, BLEU, learning rate and speed of a metrics.csv into one picture."""
     if not metrics.exists():  # a run too short for a single entry
         return
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
+    from matplotlib.figure import Figure
 
     with metrics.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    figure, axes = plt.subplots(2, 2, figsize=(11, 7), layout="constrained", sharex=True)
+    figure = Figure(figsize=(11, 7), layout="constrained")
+    axes = figure.subplots(2, 2, sharex=True)
     panels: list[tuple[str, list[tuple[str, str]]]] = [
         ("loss (nats per target token)", [("loss", "training"), ("val_loss", "validation")]),
         ("BLEU on the validation sample", [("val_bleu", "validation")]),
@@ -47,7 +45,6 @@ def draw_curves(metrics: Path, picture: Path) -> None:
     for axis in axes[-1]:
         axis.set_xlabel("updates")
     figure.savefig(picture, dpi=110)
-    plt.close(figure)
 
 
 def scores_table(scores: Mapping[str, Scores]) -> Table:

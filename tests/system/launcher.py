@@ -58,7 +58,7 @@ class Launcher:
 def serve() -> None:
     """Import what training needs, then fork for each job."""
     sys.path.insert(0, str(REPOSITORY))
-    import matplotlib.pyplot  # noqa: F401
+    import matplotlib.figure  # noqa: F401
     import torch.utils.tensorboard  # noqa: F401
 
     import seq2seq.training.folder

@@ -110,16 +110,13 @@ def draw_costs(costs: Sequence[Cost], picture: Path) -> None:
     Raises:
         OSError: the picture cannot be written.
     """
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    axes = figure.subplots(1, 2)
     _panel(axes[0], costs, [[1e3 * one for one in cost.seconds] for cost in costs], "milliseconds, one text, forward")
     _panel(axes[1], costs, [[one / 1e6 for one in cost.bytes] for cost in costs], "megabytes at the peak")
     figure.savefig(picture, dpi=130)
-    plt.close(figure)
 
 
 def _panel(axis: Any, costs: Sequence[Cost], values: Sequence[Sequence[float]], title: str) -> None:

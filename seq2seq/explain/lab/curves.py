@@ -18,18 +18,14 @@ def draw_curves(lab: Lab, picture: Path) -> None:
     Raises:
         OSError: the picture cannot be written.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
+    from matplotlib.figure import Figure
 
     names = {run.experiment for run in lab.runs} - {BASELINE}
     ordered = sorted(names, key=lambda name: -fmean(run.bleu for run in lab.of(name)))
     panels = [*([BASELINE] if lab.of(BASELINE) else []), *ordered]
     rows = -(-len(panels) // COLUMNS)
-    figure, axes = plt.subplots(
-        rows, COLUMNS, figsize=(12, 0.9 + 2.25 * rows), sharex=True, sharey=True, squeeze=False, layout="constrained"
-    )
+    figure = Figure(figsize=(12, 0.9 + 2.25 * rows), layout="constrained")
+    axes = figure.subplots(rows, COLUMNS, sharex=True, sharey=True, squeeze=False)
     for axis, name in zip(axes.flat, panels, strict=False):
         _draw(axis, lab, name)
     for axis in axes.flat[len(panels) :]:
@@ -42,7 +38,6 @@ def draw_curves(lab: Lab, picture: Path) -> None:
         fontsize=11, color=INK, x=0.008, ha="left",
     )  # fmt: skip
     figure.savefig(picture, dpi=130)
-    plt.close(figure)
 
 
 def _draw(axis: Any, lab: Lab, name: str) -> None:

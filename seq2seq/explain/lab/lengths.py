@@ -69,12 +69,10 @@ def draw_lengths(found: Sequence[Bucket], curves: Mapping[str, Sequence[Point]],
     Raises:
         UserError: the picture cannot be written.
     """
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axis = plt.subplots(figsize=(7, 4.2), layout="constrained")
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axis = figure.subplots()
     for number, (name, points) in enumerate(curves.items()):
         shift = (number - (len(curves) - 1) / 2) * 0.06  # so that intervals do not hide each other
         places = [place + shift for place in range(len(found))]
@@ -91,8 +89,6 @@ def draw_lengths(found: Sequence[Bucket], curves: Mapping[str, Sequence[Point]],
         figure.savefig(picture, dpi=150)
     except (OSError, ValueError) as error:
         raise UserError(f"cannot write {picture}: {error}") from error
-    finally:
-        plt.close(figure)
 
 
 def names_of(folders: Sequence[Path]) -> list[str]:
