@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from seq2seq.errors import UserError
@@ -70,11 +71,11 @@ def to_markdown(lab: Lab, verdicts: Sequence[Verdict], key: str) -> str:
 def _told(lab: Lab) -> str:
     """What was run, in a sentence."""
     first, seeds = lab.runs[0], sorted({run.seed for run in lab.runs})
-    minutes, hardware = sum(run.seconds for run in lab.runs) / 60, sorted({run.hardware for run in lab.runs})
+    minutes, hardware = median(run.seconds for run in lab.runs) / 60, sorted({run.hardware for run in lab.runs})
     return (
         f"{len(lab.runs)} runs of {len({run.experiment for run in lab.runs})} experiments, "
         f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}: {first.updates:,} updates on "
-        f"{first.pairs:,} sentence pairs each, {minutes:.0f} minutes of training in all on {' and '.join(hardware)}. "
+        f"{first.pairs:,} sentence pairs each, {minutes:.1f} minutes of training (median) on {' and '.join(hardware)}. "
         f"BLEU is that of {first.test_set}; ± is the standard deviation over seeds. Below each name is all that its "
         "runs' own settings have other than the baseline's."
     )

@@ -71,6 +71,7 @@ def test_the_report_tells_all_there_is(runs: Path, tmp_path: Path) -> None:
     lab = write_report(runs, tmp_path / "docs")
     page = (tmp_path / "docs" / "lab.md").read_text(encoding="utf-8")
     assert page.startswith("# The ablation lab\n\n<!-- begin lab -->\n15 runs of 5 experiments, seeds 1, 2, 3: 300 ")
+    assert ", 1.0 minutes of training (median) on 2 CPU cores. " in page
     assert RULE in page
     assert "| **baseline** | the whole model | 1 k | 3 | 80.0 ± 1.0 |  | 1.50 ± 0.00 |  |" in page
     (row,) = [line for line in page.splitlines() if line.startswith("| no_positions")]
