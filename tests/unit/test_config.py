@@ -81,6 +81,11 @@ def test_the_lab_runs_on_other_text_too() -> None:
     assert config.data.test == ["test.tsv"]
 
 
+def test_other_text_can_be_named_for_a_sweep_over_the_lab() -> None:
+    # Hydra composes once without what is swept: experiment=lab/a,lab/b lab=tatoeba.
+    assert composed("lab=tatoeba", "data.root=/x").series == "lab_tatoeba"
+
+
 def test_globs_reach_into_a_groups_folders() -> None:
     (every,) = expand_globs(["experiment=glob(lab/*)"])
     assert every == "experiment=" + ",".join(f"lab/{name}" for name in LAB)
