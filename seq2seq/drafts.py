@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,11 +31,23 @@ def draft_of(folder: Path) -> Iterator[Path]:
     with _locked_draft(folder) as draft:
         try:
             yield draft
-            draft.chmod(0o755)
+            _share(draft)
             _put(draft, folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
     sweep(folder)  # of a process killed just before its draft got the name, the folder before is left
+
+
+def _share(draft: Path) -> None:
+    """Give a draft and its files the permissions of new ones; mkdtemp and safetensors keep theirs to the owner."""
+    probe = draft / ".permissions"
+    probe.touch()
+    mode = stat.S_IMODE(probe.stat().st_mode)
+    probe.unlink()
+    for path in draft.rglob("*"):
+        if path.is_file():
+            path.chmod(mode)
+    draft.chmod(mode | (mode & 0o444) >> 2)  # who may read may enter
 
 
 def _put(draft: Path, folder: Path) -> None:

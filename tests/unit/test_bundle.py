@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +47,19 @@ def test_what_is_saved_is_what_is_loaded(bundle: Bundle, folder: Path) -> None:
         "model.safetensors",
         "tokenizer.model",
     ]
+
+
+@pytest.mark.parametrize(("umask", "files", "itself"), [(0o022, 0o644, 0o755), (0o027, 0o640, 0o750)])
+def test_whom_the_umask_lets_read_can_read_all_of_it(
+    bundle: Bundle, tmp_path: Path, umask: int, files: int, itself: int
+) -> None:
+    before = os.umask(umask)
+    try:
+        save_bundle(tmp_path / "shared", bundle, "# A card\n")
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "shared").iterdir()} == {files}
+    assert (tmp_path / "shared").stat().st_mode & 0o777 == itself
 
 
 def test_a_bundle_names_its_architecture_once(folder: Path) -> None:
