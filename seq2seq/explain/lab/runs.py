@@ -68,12 +68,12 @@ def read_lab(folder: Path, expected: Iterable[str]) -> Lab:
     if not runs:
         told = f" ({'; '.join(problems)})" if problems else ""
         raise UserError(f"--runs {folder} has no complete run{told}: make the runs first (docs/lab.md)")
-    seeds = {run.seed for run in runs}
+    seeds, present = {run.seed for run in runs}, {run.experiment for run in runs}
+    if absent := [name for name in dict.fromkeys(expected) if name not in present]:
+        problems.append(f"not run: {', '.join(absent)}")
     for name in dict.fromkeys(expected):
         missing = seeds - {run.seed for run in runs if run.experiment == name}
-        if missing == seeds:
-            problems.append(f"{name}: not run")
-        elif missing:
+        if missing and name in present:
             problems.append(f"{name}: no complete run with seed {', '.join(map(str, sorted(missing)))}")
     return Lab(runs, problems + _unequal(runs))
 

@@ -77,8 +77,9 @@ def test_the_report_tells_all_there_is(runs: Path, tmp_path: Path) -> None:
     (row,) = [line for line in page.splitlines() if line.startswith("| no_positions")]
     assert "| 1 k | 3 | 40.0 ± 2.0 | -40.0 (-44.2 to -35.8) | 2.50 ± 0.00 | **borne out** |" in row
     assert "| no_causal_mask | 0.35 ± 0.01 | 0.10 ± 0.01 | 1.5 ± 1.0 |" in page
-    assert "- heads_1: not run" in page
-    assert "heads_1: not run" in lab.problems
+    (absent,) = [problem for problem in lab.problems if problem.startswith("not run: ")]
+    assert f"- {absent}\n" in page
+    assert "heads_1, heads_2" in absent
     values = json.loads((tmp_path / "docs" / "lab" / "lab.json").read_text())
     assert len(values["runs"]) == 15
     assert values["runs"][0]["validation_losses"] == [[100, 3.0], [200, 2.0], [300, 1.5]]
@@ -120,8 +121,8 @@ def test_partial_and_absent_runs_are_named(make_run: Make) -> None:
     assert lab.problems == [
         "heads_1-2: broken off or still going on, 200 updates of 300",
         "heads_2-1: results.json or metrics.csv is damaged (StopIteration())",
+        "not run: heads_4",
         "heads_1: no complete run with seed 2",
-        "heads_4: not run",
         "unequal updates (300 elsewhere): heads_8-1: 150",
     ]
 
@@ -159,7 +160,7 @@ def test_the_command_reports_and_warns(run, runs: Path, tmp_path: Path) -> None:
     arguments = ("--runs", runs, "--output", tmp_path / "docs")
     status, out, err = run("report", *arguments, command=("lab",), application=app)
     assert (status, out) == (0, "")
-    assert "warning: heads_1: not run\n" in err
+    assert "warning: not run: shared_query_key, no_queries, unscaled, heads_1, " in err
     assert err.endswith(f"{tmp_path}/docs/lab.md: 15 runs\n")
     status, _, err = run("report", "--runs", tmp_path / "x", command=("lab",), application=app)
     assert status == 1
