@@ -33,7 +33,7 @@ def write_report(runs: Path, output: Path) -> Lab:
     try:
         (output / key).mkdir(parents=True, exist_ok=True)
         draw_curves(lab, output / key / CURVES)
-        text = json.dumps(to_plain(lab, verdicts), indent=1, ensure_ascii=False)
+        text = json.dumps(to_plain(lab, verdicts), ensure_ascii=False)
         (output / key / VALUES).write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write to --output {output}: {error.strerror or error}") from error
