@@ -14,9 +14,13 @@ from seq2seq.explain.page import write_page
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """The browser; tests that need it are skipped where it or what drives it is not installed."""
+    """The browser; tests that need it are skipped where it or what drives it is not installed.
+
+    It ends with its module: while Playwright runs, its thread has an event loop, and no other test of the process could
+    start one with asyncio.run.
+    """
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="playwright is not installed: pip install playwright"
     )
@@ -54,7 +58,7 @@ def opened(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Watched]]:
         context = chromium.new_context(offline=True, viewport=size, color_scheme=theme, has_touch=width < 600)
         contexts.append(context)
         watched = Watched(context.new_page(), file)
-        watched.page.set_default_timeout(5_000)
+        watched.page.set_default_timeout(60_000)  # however busy the machine is
         return watched
 
     yield call

@@ -6,6 +6,7 @@ import pytest
 
 from tests.browser import made_up
 
+pytestmark = pytest.mark.browser
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from tests.browser import made_up
 
+pytestmark = pytest.mark.browser
+
 EXPLANATION = made_up.explanation()
 HOSTILE = "<img src=x onerror=alert(1)></script>"
 
@@ -158,19 +160,6 @@ def test_markup_in_a_sentence_is_shown_as_text(opened) -> None:
     assert page.get_by_role("cell", name=HOSTILE, exact=True).count() == 1
     assert page.locator("img").count() == 0
     assert watched.faults == []
-
-
-@pytest.mark.parametrize("unit", ["words", "pieces"])
-def test_a_phone_shows_columns_and_never_scrolls_sideways(opened, unit: str) -> None:
-    explanation = made_up.explanation()
-    explanation["words"]["source"][1]["text"] = "Donaudampfschifffahrtsgesellschaftskapitän"
-    page = opened(explanation, [made_up.walk("cross")], made_up.beams(), width=390).page
-    page.locator(".choices").get_by_text(unit).click()
-    assert page.locator(".diagram").get_attribute("data-flow") == "columns"
-    page.locator("button.word").nth(4).tap()
-    for tab in page.get_by_role("tab").all():
-        tab.click()
-        assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
 def test_a_model_without_self_attention_shows_its_cross_attention(opened) -> None:

@@ -10,6 +10,8 @@ from seq2seq.explain.explanation import explain
 from seq2seq.explain.steps import walk, watch_beams
 from seq2seq.translator import Translator
 
+pytestmark = pytest.mark.browser
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "bundle"
 
 
@@ -38,7 +40,9 @@ def test_every_word_shows_the_weights_of_its_rows(opened, explanation: dict, uni
             word.focus()
             assert shares(page, "Source sentence") == cross[row]
             assert shares(page, "Translation") == [*decoder[row][: row + 1], *[0] * (len(cross) - row)]
-        for row, word in enumerate(page.get_by_role("toolbar", name="Source sentence").get_by_role("button").all()):
+        source = page.get_by_role("toolbar", name="Source sentence").get_by_role("button")
+        assert source.count() == len(encoder)
+        for row, word in enumerate(source.all()):
             word.focus()
             assert shares(page, "Source sentence") == encoder[row]
             assert shares(page, "Translation") == [0, *(asking[row] for asking in cross)]

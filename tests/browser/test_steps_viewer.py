@@ -9,6 +9,8 @@ import pytest
 
 from tests.browser import made_up
 
+pytestmark = pytest.mark.browser
+
 PARTS = ("encoder", "decoder", "cross")
 WALKS = {part: made_up.walk(part) for part in PARTS}
 STEPS = ["Embed", "Q, K, V", "QKᵀ", "÷ √c", "Mask", "Softmax", "× V", "Join"]

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from benchmarks.server_process import REPOSITORY, ServerProcess
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("page")]  # one server
 
 CAT, TRANSLATED = "The cat sees the milk.", "El gato ve la leche."
 
@@ -160,13 +160,13 @@ def test_a_busy_server_is_asked_again_when_it_said(visit: Any):
     def busy(route: Any) -> None:
         if next(answers, None):
             body = json.dumps({"error": "Slowdown"})
-            route.fulfill(status=429, headers={"Retry-After": "1"}, content_type="application/json", body=body)
+            route.fulfill(status=429, headers={"Retry-After": "3"}, content_type="application/json", body=body)
         else:
             route.continue_()
 
     visitor.page.route("**/translate", busy)
     visitor.page.locator("#source").fill(CAT)
-    visitor.wait_for_text("#trouble", "The server is busy. Trying again in 1 s.")
+    visitor.wait_for_text("#trouble", "The server is busy. Trying again in 3 s.")
     visitor.wait_for_text("#target", TRANSLATED)
     assert visitor.text("#trouble") == ""
 
@@ -185,8 +185,8 @@ def test_an_answer_to_what_stood_there_before_is_dropped(visit: Any):
     visitor = visit()
     held: list[Any] = []
     visitor.page.route("**/translate", lambda route: held.append(route) if not held else route.continue_())
-    visitor.page.locator("#source").fill("A dog?")
-    visitor.page.wait_for_timeout(1000)
+    with visitor.page.expect_request("**/translate"):
+        visitor.page.locator("#source").fill("A dog?")
     visitor.page.locator("#source").fill(CAT)
     visitor.wait_for_text("#target", TRANSLATED)
     held[0].abort()

@@ -144,12 +144,11 @@ function mask(walk, at, follow) {
     : "Nothing is masked here: every query may look at all keys. Only padding would be set to −∞.";
   const allowed = walk.mask[at.row].filter(Boolean).length;
   return {
-    formula: formula(
-      scaledAt("ij"),
-      symbol("="),
-      symbol("−"),
-      symbol("∞"),
-      term("mtext", "\u2002where i may not look at j"),
+    formula: make(
+      "div",
+      { class: "several" },
+      formula(scaledAt("ij"), symbol("="), symbol("−"), symbol("∞")),
+      make("span", {}, "where ", make("i", {}, "i"), " may not look at ", make("i", {}, "j")), // MathML would not wrap it
     ),
     plain,
     figures: [pairs("S′, masked", walk.scaled)],

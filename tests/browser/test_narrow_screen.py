@@ -1,0 +1,126 @@
+"""On a phone no page is wider than the screen, whatever fonts the machine has and however long a word is."""
+
+import json
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+from tests.browser import made_up
+
+pytestmark = pytest.mark.browser
+
+WIDTH = 390  # CSS pixels
+LONG = "Donaudampfschifffahrtsgesellschaftskapitän"
+FONTS = {
+    "own": "",
+    "wide": "* { font-family: monospace !important; letter-spacing: 0.1em !important; }",
+    "spaced": "* { letter-spacing: 0.25em !important; word-spacing: 0.3em !important; }",
+    "large": ":root { font-size: 22px; }",
+}
+TYPES = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg": "image/svg+xml"}
+SETTINGS = {
+    "charLimit": 5000,
+    "frontendTimeout": 0,
+    "keyRequired": True,
+    "alternatives": 1,
+    "explainLimit": 500,
+    "language": {"source": {"code": "en", "name": "English"}, "target": {"code": "es", "name": "Spanish"}},
+}
+
+
+def with_long_words() -> tuple[dict, list, dict]:
+    """An explanation, walks and beams that have a word of 42 letters wherever a text stands."""
+    explanation = made_up.explanation(source=f"The {LONG}", target=f"El {LONG}")
+    for side in ("source", "target"):
+        explanation["words"][side][1]["text"] = LONG
+    explanation["pieces"] = {side: [*pieces[:2], LONG, *pieces[3:]] for side, pieces in explanation["pieces"].items()}
+    walks = [made_up.walk("decoder"), made_up.walk("cross")]
+    for walk in walks:
+        for side in ("rows", "columns"):
+            walk[side] = [LONG, *walk[side][1:]]
+    beams = made_up.beams()
+    for one in (*(step["candidates"][0] for step in beams["steps"]), *beams["result"]):
+        one |= {"text": f"{LONG} {LONG}", "piece": LONG}
+    return explanation, walks, beams
+
+
+def set_fonts(page: Any, styles: str) -> None:
+    """Add a style sheet, which the page's Content-Security-Policy does not let an element do."""
+    page.evaluate(
+        "css => { const sheet = new CSSStyleSheet(); sheet.replaceSync(css); document.adoptedStyleSheets = [sheet]; }",
+        styles,
+    )
+
+
+def require_narrow(page: Any, where: str) -> None:
+    """Nothing is wider than the screen, and no row's name takes more than half of it from the row's numbers."""
+    assert page.evaluate("document.documentElement.scrollWidth") <= WIDTH, where
+    names = "names => Math.max(0, ...names.map((name) => name.getBoundingClientRect().width))"
+    assert page.locator("th[scope=row]").evaluate_all(names) <= WIDTH / 2, where
+
+
+def look_at_everything(page: Any) -> None:
+    """Choose a word of each sentence, all heads and one, and go through all steps."""
+    require_narrow(page, "at first")
+    assert page.locator(".diagram").get_attribute("data-flow") == "columns"
+    for side in ("Source sentence", "Translation"):
+        page.get_by_role("toolbar", name=side).locator("button.word").nth(1).tap()
+        require_narrow(page, side)
+    page.locator(".viewer").get_by_label("Head", exact=True).first.select_option(label="side by side")
+    require_narrow(page, "heads side by side")
+    page.locator(".viewer").get_by_label("Head", exact=True).first.select_option(label="1")
+    tabs = page.get_by_role("tab").all()
+    assert len(tabs) == 8 + 4  # steps of attention, of the search
+    for tab in tabs:
+        tab.click()
+        require_narrow(page, tab.text_content())
+
+
+@pytest.mark.parametrize("font", FONTS)
+@pytest.mark.parametrize("unit", ["words", "pieces"])
+def test_the_attention_viewer_never_scrolls_sideways_on_a_phone(opened, unit: str, font: str) -> None:
+    watched = opened(*with_long_words(), width=WIDTH)
+    set_fonts(watched.page, FONTS[font])
+    watched.page.locator(".choices").get_by_text(unit).click()
+    look_at_everything(watched.page)
+    assert watched.faults == []
+
+
+@pytest.fixture
+def answering(chromium: Any) -> Any:
+    """The server's page at http://page.test/, its questions answered here."""
+    explanation, walks, beams = with_long_words()
+    answers = {
+        "frontend/settings": SETTINGS,
+        "translate": {"translatedText": f"El {LONG}", "alternatives": [LONG]},
+        "explain": {**explanation, "walks": walks, "beams": beams},
+    }
+
+    def answer(route: Any) -> None:
+        path = route.request.url.removeprefix("http://page.test/") or "page/index.html"
+        if path in answers:
+            return route.fulfill(body=json.dumps(answers[path]), content_type="application/json")
+        room = files("seq2seq.serve") if path.startswith("page/") else files("seq2seq.explain")
+        return route.fulfill(body=(room / path).read_text(encoding="utf-8"), content_type=TYPES[path.split(".")[-1]])
+
+    context = chromium.new_context(viewport={"width": WIDTH, "height": 900}, has_touch=True)
+    context.route("http://page.test/**", answer)
+    page = context.new_page()
+    page.goto("http://page.test/")
+    yield page
+    context.close()
+
+
+@pytest.mark.parametrize("font", FONTS)
+def test_the_servers_page_never_scrolls_sideways_on_a_phone(answering, font: str) -> None:
+    page = answering
+    set_fonts(page, FONTS[font])
+    page.wait_for_selector("#key-form:not([hidden])")
+    require_narrow(page, "empty")
+    page.locator("#source").fill(f"The {LONG}")
+    page.wait_for_selector("#attention .diagram")
+    require_narrow(page, "translated")
+    page.get_by_role("button", name="Show the steps").click()
+    page.wait_for_selector("#steps .stepper")
+    look_at_everything(page)
