@@ -12,6 +12,7 @@ import typer
 from benchmarks import options
 from benchmarks.measuring import measuring
 from seq2seq.errors import UserError
+from seq2seq.extras import missing
 
 if TYPE_CHECKING:
     from benchmarks import decoding as decoding_race
@@ -293,7 +294,8 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("transformers", "ctranslate2"):
             raise
-        sys.exit(f"error: {error.name} is not installed: pip install -e '.[bench]'")
+        extra = "huggingface" if error.name == "transformers" else error.name
+        sys.exit(f"error: {missing(extra, 'this benchmark', error.name)}")
 
 
 if __name__ == "__main__":

@@ -4,19 +4,23 @@ Letters of tensor shapes, the same in every file: **b** sentences, **k** beams, 
 length, **t** target length, **d** d_model, **h** heads, **c** channels per head (d / h), **v** vocabulary.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
+from seq2seq.errors import UserError
+
 if TYPE_CHECKING:
+    from seq2seq.text.glossary import Glossary
+    from seq2seq.translation import Text
     from seq2seq.translator import Translator
 
 __version__ = "0.1.0"
-__all__ = ["Translator", "__version__"]
+__all__ = ["Glossary", "Text", "Translator", "UserError", "__version__"]
+_HOMES = {"Glossary": "seq2seq.text.glossary", "Text": "seq2seq.translation", "Translator": "seq2seq.translator"}
 
 
 def __getattr__(name: str) -> object:
-    """Load `Translator` (and with it PyTorch) only when it is asked for, so that `--help` is quick."""
-    if name == "Translator":
-        from seq2seq.translator import Translator
-
-        return Translator
-    raise AttributeError(f"module 'seq2seq' has no attribute {name!r}")
+    """Load a public class (and with it PyTorch) only when it is asked for, so that `--help` is quick."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'seq2seq' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

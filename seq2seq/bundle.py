@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from torch import Tensor
 from seq2seq.config import ModelConfig, SearchConfig, model_config_from_plain, search_config_from_plain, to_plain
 from seq2seq.drafts import draft_of
 from seq2seq.errors import UserError
+from seq2seq.extras import train_command
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.text.tokenizer import Tokenizer
@@ -34,6 +35,11 @@ class BundleConfig:
     search: SearchConfig
     src_lang: str = "en"
     tgt_lang: str = "es"
+
+
+def example(src_lang: str) -> str:
+    """A sentence to try a model with."""
+    return {"es": "La bola es azul.", "en": "The ball is blue."}.get(src_lang, "…")
 
 
 @dataclass
@@ -83,11 +89,11 @@ def load_bundle(folder: Path) -> Bundle:
         UserError: a file is missing, damaged, or does not belong to the others; the message names it.
     """
     if not folder.is_dir():
-        raise UserError(f"no model at {folder}: give a bundle's folder, or train one with `python train.py`")
-    for name in (CONFIG, WEIGHTS, TOKENIZER):
+        raise UserError(f"no model at {folder}: give a bundle's folder, or train one with `{train_command()}`")
+    values, config = read_config(folder / CONFIG)
+    for name in (WEIGHTS, TOKENIZER):
         if not (folder / name).is_file():
             raise UserError(f"{folder} is not a whole model: {name} is missing")
-    values, config = read_config(folder / CONFIG)
     tokenizer = Tokenizer.load(folder / TOKENIZER)
     if hashlib.sha256(tokenizer.model_bytes).hexdigest() != values["tokenizer_sha256"]:
         raise UserError(f"{folder / TOKENIZER} is not the tokenizer that this model was trained with")
@@ -98,6 +104,19 @@ def load_bundle(folder: Path) -> Bundle:
         model = build_model(config.model, values["vocab_size"])
     model.load_state_dict(_read_weights(folder / WEIGHTS, model.state_dict()), assign=True)
     return Bundle(model.eval(), tokenizer, config)
+
+
+def load_bundles(folders: Sequence[Path]) -> list[Bundle]:
+    """Read bundles that translate together, as an ensemble.
+
+    Raises:
+        UserError: as `load_bundle`, or their vocabularies differ.
+    """
+    bundles = [load_bundle(folder) for folder in folders]
+    for folder, bundle in zip(folders[1:], bundles[1:], strict=True):
+        if bundle.tokenizer.model_bytes != bundles[0].tokenizer.model_bytes:
+            raise UserError(f"{folder} has another vocabulary than {folders[0]}: an ensemble needs the same tokenizer")
+    return bundles
 
 
 @contextlib.contextmanager

@@ -8,9 +8,22 @@ from typing import Any
 
 import typer
 
-from seq2seq import cli_bulk, cli_explain, cli_lab, cli_prepare, cli_serve, cli_training, inputs, jobs, options
+from seq2seq import (
+    cli_bulk,
+    cli_cache,
+    cli_explain,
+    cli_lab,
+    cli_prepare,
+    cli_runs,
+    cli_serve,
+    cli_training,
+    inputs,
+    jobs,
+    options,
+)
 from seq2seq.errors import UserError
-from seq2seq.files import find_model, open_output, read_lines
+from seq2seq.extras import needing
+from seq2seq.files import open_output, read_lines
 
 TRANSLATE_HELP = "\n\n".join(
     (
@@ -44,6 +57,10 @@ SCORE_HELP = """Let a model score given translations: sum of log-probabilities (
 [bold]seq2seq score --input in.en --translations out.es --json --per-token[/bold]   and tokens, and alignment
 
 A pair is read whole; one with a side of more than 2,048 tokens is refused.
+"""
+TRAIN_HELP = """Train a model: the same program as train.py. seq2seq train --help lists groups and values.
+
+[bold]seq2seq train data=files 'data.train=[mine.tsv]'[/bold]   leaves its model in runs/NAME/model
 """
 EXPORT_HELP = """Write a model as a folder that another program translates with by itself.
 
@@ -116,7 +133,8 @@ def translate(
     changes: dict[str, Any] = {name: given[name] for name in SEARCH_OPTIONS if name in given}
     lines = inputs.read(texts, input_, reference)
     terms = inputs.read_glossary(glossary)
-    folders = [find_model(one) for one in model or [None]]
+    told_as_json = as_json and (reference is not None or testset is not None)  # then stderr is one JSON object
+    folders = jobs.choose_models(model, shown=not told_as_json)
     made_of = None
     if input_ is not None and input_.is_file() and not inputs.is_document(input_):
         kept_out = ("output", "resume", "reference", "device", "debug", "model")
@@ -176,7 +194,7 @@ def score(
 
     sources, targets = list(read_lines(input_)), list(read_lines(translations))
     require_same_length(len(targets), len(sources), against="input")
-    folders = [find_model(one) for one in model or [None]]
+    folders = jobs.choose_models(model)
     with open_output(output) as out:
         translator = jobs.load(folders, device, options.EngineName.pytorch, options.Precision.float32)
         jobs.require_readable(translator, sources, targets)
@@ -199,8 +217,8 @@ def export(
             f"export huggingface writes float32 weights, so --quantization {quantization.value} would do nothing: "
             f"leave it out, or use `seq2seq export ctranslate2 --quantization {quantization.value}`"
         )
-    folder = find_model(model)
-    with jobs.needing("ctranslate2" if format_ is options.ExportName.ctranslate2 else "huggingface"):
+    (folder,) = jobs.choose_models([model] if model else None)
+    with needing("ctranslate2" if format_ is options.ExportName.ctranslate2 else "huggingface"):
         if format_ is options.ExportName.ctranslate2:
             from seq2seq.export.ctranslate2 import export_ctranslate2
 
@@ -212,8 +230,16 @@ def export(
     print(f"{output}: {folder} for {format_.value}", file=sys.stderr)
 
 
+@app.command(help=TRAIN_HELP, context_settings={"ignore_unknown_options": True, "help_option_names": []})
+def train(overrides: options.Overrides = None) -> None:
+    """Train as Hydra reads the arguments."""
+    from seq2seq.cli_train import main as train_as_told
+
+    train_as_told(overrides or [])
+
+
 # here, since help lists commands as they were added
-for module in (cli_explain, cli_training, cli_prepare, cli_bulk, cli_lab, cli_serve):
+for module in (cli_runs, cli_cache, cli_explain, cli_training, cli_prepare, cli_bulk, cli_lab, cli_serve):
     module.register(app)
 
 

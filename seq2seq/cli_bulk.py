@@ -11,7 +11,7 @@ import typer
 from seq2seq import jobs, options
 from seq2seq.config import SearchConfig
 from seq2seq.errors import UserError
-from seq2seq.files import find_model
+from seq2seq.extras import needing
 
 if TYPE_CHECKING:
     from seq2seq.distributed.ray_workers import RayWorkers
@@ -76,7 +76,7 @@ def bulk_translate(
         raise UserError(f"--workers {workers} needs --ray: auto, local, or a cluster's address")
     from seq2seq.distributed import bulk
 
-    folders = tuple(find_model(one).resolve() for one in model or [None])
+    folders = tuple(folder.resolve() for folder in jobs.choose_models(model))
     job = bulk.BulkJob(folders, jobs.fingerprint(folders), settings, device, threads if ray is None else threads or 1)
     with bulk.claim(output):
         files, finished = bulk.find_files(input_, output, job)
@@ -100,6 +100,6 @@ def ray_workers(address: str | None) -> "RayWorkers | None":
     """
     if address is None:
         return None
-    with jobs.needing("ray"):
+    with needing("ray"):
         from seq2seq.distributed.ray_workers import RayWorkers
     return RayWorkers(address)

@@ -8,7 +8,6 @@ import typer
 
 from seq2seq import jobs, options
 from seq2seq.errors import UserError
-from seq2seq.files import find_model
 
 ATTEND_HELP = """Show what attention does with a sentence: every head of every layer, as a page, a picture, and numbers.
 
@@ -41,7 +40,8 @@ def attend(
     debug: options.Debug = False,
 ) -> None:
     """Explain one sentence and write it down."""
-    translator = jobs.load([find_model(model)], device, options.EngineName.pytorch, options.Precision.float32)
+    folders = jobs.choose_models([model] if model else None)
+    translator = jobs.load(folders, device, options.EngineName.pytorch, options.Precision.float32)
     from seq2seq.explain.explanation import explain
     from seq2seq.explain.page import write_page
     from seq2seq.explain.picture import draw, draw_alignment

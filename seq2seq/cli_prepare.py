@@ -3,7 +3,6 @@
 import contextlib
 import logging
 from collections.abc import Iterator
-from typing import Annotated
 
 import typer
 
@@ -19,9 +18,6 @@ The settings are those of train.py, group=option and key=value; of them data, to
 train.py with the same ones finds the result in data.cache. A preparation that was killed goes on with the same \
 command. With --ray, texts and data.cache must lie where every node sees them.
 """
-Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="SETTING", help="As for train.py: group=option or key=value.")
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -29,7 +25,7 @@ def register(app: typer.Typer) -> None:
     app.command(help=PREPARE_HELP)(prepare)
 
 
-def prepare(overrides: Overrides = None, ray: cli_bulk.Ray = None, debug: options.Debug = False) -> None:
+def prepare(overrides: options.Overrides = None, ray: cli_bulk.Ray = None, debug: options.Debug = False) -> None:
     """Prepare what the settings name and show what came of it."""
     from rich.console import Console
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seq2seq import jobs, options
-from seq2seq.files import find_model
+from seq2seq.extras import needing
 
 if TYPE_CHECKING:
     from seq2seq.serve.languages import Detect, Detection
@@ -78,7 +78,7 @@ def serve(
     debug: options.Debug = False,
 ) -> None:
     """Load the model, wire it to the application, run."""
-    with jobs.needing("serve"):
+    with needing("serve"):
         from seq2seq.serve.app import create_app
         from seq2seq.serve.limits import Limits
         from seq2seq.serve.server import listen, run, url_of
@@ -89,7 +89,7 @@ def serve(
         waiting_chars=max(waiting_chars, char_limit),
         timeout=timeout,
     )
-    folders = [find_model(one) for one in model or [None]]
+    folders = jobs.choose_models(model)
     taken = listen(host, port)  # before the model is loaded, which is slow
     if threads:
         import torch

@@ -30,8 +30,9 @@ BACKTRANSLATE_HELP = """Translate text of the target language into synthetic sou
 
 [bold]seq2seq backtranslate --model runs/reverse --input mono.es --output synthetic.tsv --tag[/bold]
 
-The model translates the other way round (data.src_lang=es data.tgt_lang=en). The --output has a line for each text: \
-synthetic source TAB text. With --tag the source begins with <bt> (Caswell et al. 2019); train with \
+The model translates the other way round (data.src_lang=es data.tgt_lang=en); other text gives a warning. \
+The --output has a line for each text: synthetic source TAB text. With --tag the source begins with <bt> \
+(Caswell et al. 2019); train with \
 [bold]'tokenizer.user_symbols=["<bt>"]'[/bold], so that it is one piece. It goes on with --resume after a kill.
 """
 TAG = "<bt>"  # before synthetic sources
@@ -46,7 +47,8 @@ Languages = Annotated[
     str | None,
     typer.Option(
         metavar="A,B",
-        help="Languages of a .tsv's two columns, as en,es. [dim]default: the first is translated[/dim]",
+        help="Languages of a .tsv's two columns, as en,es. "
+        "[dim]default for a model en→es: the first is translated; all others need it[/dim]",
         rich_help_panel=options.FILES,
     ),
 ]
@@ -110,7 +112,8 @@ def distill(
     """Write sources and the teacher's translations."""
     given = dict(locals())
     names = ("beam", "length_penalty", "max_length", "batch_tokens")
-    make_corpus(given, {name: given[name] for name in names}, "{source}\t{translation}")
+    hint = "give the sources of a corpus (--languages tells the order of a .tsv's columns)"
+    make_corpus(given, {name: given[name] for name in names}, "{source}\t{translation}", hint)
 
 
 def backtranslate(
@@ -138,18 +141,20 @@ def backtranslate(
     given = dict(locals())
     names = ("beam", "length_penalty", "max_length", "batch_tokens", "temperature", "top_k", "top_p", "seed")
     changes = {name: given[name] for name in names} | ({"sampling": True} if sampling else {})
-    make_corpus(given, changes, f"{TAG} {{translation}}\t{{source}}" if tag else "{translation}\t{source}")
+    hint = "back-translation takes a model of the other direction, --model runs/REVERSE, that reads such text"
+    make_corpus(given, changes, f"{TAG} {{translation}}\t{{source}}" if tag else "{translation}\t{source}", hint)
 
 
-def make_corpus(given: dict[str, Any], changes: dict[str, Any], form: str) -> None:
+def make_corpus(given: dict[str, Any], changes: dict[str, Any], form: str, hint: str) -> None:
     """Translate the inputs into a TSV; form says what a line of it is made of.
 
-    A text without words gives a line with two empty fields, which training drops and counts.
+    If the texts are in the language that the model writes, hint is what the warning advises. A text without words gives
+    a line with two empty fields, which training drops and counts.
 
     Raises:
         UserError: an input, the model or the output stands against it.
     """
-    folders = [find_model(one) for one in given["model"] or [None]]
+    folders = jobs.choose_models(given["model"])
     specs, output = given["input_"], given["output"]
     if output.suffix != ".tsv":
         raise UserError(f"--output {output} is a corpus of two columns: let its name end in .tsv")
@@ -157,7 +162,8 @@ def make_corpus(given: dict[str, Any], changes: dict[str, Any], form: str) -> No
     plain = {name: str(value) for name, value in given.items() if name not in kept_out and value is not None}
     made_of = {"model": jobs.fingerprint(folders), "input": " ".join(specs), "form": form, **plain}
     translator = jobs.load(folders, given["device"], given["engine"], given["quantization"])
-    lines = inputs.read_corpora(specs, translator.src_lang, translator.tgt_lang, given["languages"])
+    src, tgt = translator.src_lang, translator.tgt_lang
+    lines = inputs.warn_of_language(inputs.read_corpora(specs, src, tgt, given["languages"]), src, tgt, hint)
     job = jobs.Job(translator, translator.settings(**changes), 1, False, "", [], [], None)
     with open_output(output, made_of, resume=given["resume"]) as out:
 
@@ -166,4 +172,4 @@ def make_corpus(given: dict[str, Any], changes: dict[str, Any], form: str) -> No
             return [form.format(source=source, translation=translation) if translation else "\t"]
 
         jobs.translate(job, lines, out, shown=True, render=render)
-    print(f"{output}: {translator.src_lang}→{translator.tgt_lang} of {', '.join(specs)}", file=sys.stderr)
+    print(f"{output}: {src}→{tgt} of {', '.join(specs)}", file=sys.stderr)

@@ -1,31 +1,42 @@
-"""The settings of train.py for commands that are no Hydra ones, and what Hydra complains of in one line."""
+"""From the overrides of a command line to one run's settings, and Hydra's errors in one line."""
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
+from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from seq2seq.config import Config, from_hydra, register_schema
 from seq2seq.errors import UserError
+from seq2seq.settings.choices import Origins, let_choices_win, with_preset
+from seq2seq.settings.suggest import explain, setting_keys
 
 
 def home() -> Path:
-    """The project's folder, which has conf/."""
-    return Path(os.environ.get("SEQ2SEQ_HOME") or Path(__file__).resolve().parents[1])
+    """The folder that has conf/ and data/bundled/: SEQ2SEQ_HOME, the one inside an installed wheel, or the clone."""
+    package = Path(__file__).resolve().parent
+    shipped = package / "shipped"
+    return Path(os.environ.get("SEQ2SEQ_HOME") or (shipped if shipped.is_dir() else package.parent))
 
 
-def compose(overrides: list[str]) -> Config:
-    """What train.py would make of these overrides.
+def compose(overrides: Sequence[str]) -> Config:
+    """Return the settings that train.py would run these overrides with.
 
     Raises:
         UserError: a key, group or value is wrong, or the project's conf/ is not there.
     """
+    return compose_with_origins(overrides)[0]
+
+
+def compose_with_origins(overrides: Sequence[str]) -> tuple[Config, Origins]:
+    """As `compose`, and who chose each value."""
     folder = home()
     if not (folder / "conf" / "config.yaml").is_file():
         raise UserError(f"{folder} has no conf/config.yaml: set the environment's SEQ2SEQ_HOME to the project's folder")
@@ -34,21 +45,48 @@ def compose(overrides: list[str]) -> Config:
     GlobalHydra.instance().clear()
     try:
         with hydra.initialize_config_dir(str(folder.resolve() / "conf"), version_base="1.3"):
-            return from_hydra(hydra.compose("config", overrides))
+            arguments = with_preset(expand_globs(overrides))
+            cfg = hydra.compose("config", arguments, return_hydra_config=True)
+            options = cfg.hydra.runtime.choices
+            with open_dict(cfg):
+                del cfg["hydra"]
+            return settle(cfg, arguments, options)
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(one_line(error)) from error
 
 
-def expand_globs(arguments: Sequence[str]) -> list[str]:
-    """Write GROUP=glob(FOLDER/PATTERN) out as the options that it means: Hydra's own glob knows no folders.
+def general_defaults() -> Config:
+    """Return what a run on text of one's own gets where its command line names nothing."""
+    return compose(["experiment=none", "data=files"])
+
+
+def settle(cfg: DictConfig, overrides: Sequence[str], options: Mapping[str, Any]) -> tuple[Config, Origins]:
+    """Turn what Hydra composed of one run's overrides into checked settings, in which the command line's choices win.
+
+    options are `hydra.runtime.choices`: every group's option.
 
     Raises:
-        UserError: it means none.
+        UserError: a value is missing or out of its range.
+    """
+    cfg, origins = let_choices_win(cfg, overrides, options)
+    return from_hydra(cfg), origins
+
+
+def expand_globs(arguments: Sequence[str]) -> list[str]:
+    """Write out what Hydra reads otherwise or not at all.
+
+    GROUP=glob(FOLDER/PATTERN) becomes the options that it means: Hydra's own glob knows no folders. logger=A,B becomes
+    logger=[A,B], one run with both: Hydra would make it a sweep.
+
+    Raises:
+        UserError: a glob fits no file, or there is no such logger.
     """
     return [_expanded(argument) for argument in arguments]
 
 
 def _expanded(argument: str) -> str:
+    if argument.startswith("logger="):
+        return _loggers(argument)
     parts = re.fullmatch(r"([\w/]+)=glob\(([^()*?\[\]]+)/([^()/,]+)\)", argument)
     if parts is None:
         return argument
@@ -60,11 +98,30 @@ def _expanded(argument: str) -> str:
     return f"{group}={','.join(found)}"
 
 
+def _loggers(argument: str) -> str:
+    """Write logger=A,B as a list, and refuse an unknown name, which Hydra does without telling the known ones."""
+    names = re.findall(r"[^][,=\s]+", argument)[1:]
+    known = sorted(path.stem for path in (home() / "conf" / "logger").glob("*.yaml"))
+    for name in names:
+        if name not in known:
+            raise UserError(f"{argument}: there is no logger {name}: choose from {', '.join(known)}")
+    return f"logger=[{','.join(names)}]"
+
+
 def one_line(error: Exception) -> str:
     """Hydra tells errors in several lines, and the reason in their cause; this program's tell all themselves."""
     if isinstance(error, UserError):
         return " ".join(str(error).split())
+    if (told := explain(error, known_settings())) is not None:
+        return told
     if not error.__cause__:  # such as a list of what there is to choose from, and after it where that was looked for
         return " ".join(str(error).partition("Config search path")[0].split())
     told = str(error).strip().splitlines()[0]
     return f"{told} ({str(error.__cause__).splitlines()[0]})"
+
+
+def known_settings() -> list[str]:
+    """All keys and groups that a command line can set."""
+    conf = home() / "conf"
+    groups = {path.parent.relative_to(conf).as_posix() for path in conf.rglob("*.yaml")}
+    return [*setting_keys(Config), *sorted(group for group in groups if not group.startswith((".", "hydra")))]

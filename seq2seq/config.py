@@ -1,4 +1,4 @@
-"""The tree of all settings, and its way through Hydra and YAML; the only file that knows Hydra and OmegaConf.
+"""The tree of all settings, and its way through Hydra and YAML.
 
 `conf/` holds values, the classes here and in `seq2seq.settings` hold types, defaults and checks. After `from_hydra`
 there is no `DictConfig` any more.
@@ -7,26 +7,33 @@ there is no `DictConfig` any more.
 import dataclasses
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 from hydra.core.config_store import ConfigStore
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from seq2seq.errors import UserError
 from seq2seq.settings.checks import require, require_choice
+from seq2seq.settings.choices import parse
 from seq2seq.settings.data import DataConfig, TokenizerConfig
+from seq2seq.settings.logger import LoggerConfig
 from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.rules import AUTO
 from seq2seq.settings.search import SearchConfig
+from seq2seq.settings.suggest import explain, setting_keys, unknown_setting
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import NoiseConfig, SubwordSamplingConfig, TrainingConfig
 
 __all__ = [
     "Config",
     "DataConfig",
+    "LoggerConfig",
     "ModelConfig",
     "NoiseConfig",
     "SearchConfig",
@@ -50,22 +57,21 @@ _MAX_YAML = 1_000_000  # bytes
 class Config:
     """A whole run."""
 
-    name: str | None = None  # folder under runs/; null: the experiment's name and the time
+    name: str | None = None  # of the run's folder under runs/; null: made of the text, the choices and the time
     series: str | None = None  # folder between runs/ and the run's, for runs that belong together; null: none
-    existing: str = (
-        "refuse"  # a name that is a run already: refuse it | keep the run, gone on with if it was broken off
-    )
-    seed: int = 1
-    resume: str | None = None  # a run's folder, to go on with it
-    init: str | None = None  # a run's or bundle's folder whose weights, sizes and vocabulary training starts from
-    resume_lr: float | None = None  # on resume: the peak learning rate from here on, in training.learning_rate's place
-    experiment_name: str = "run"
+    existing: str = "refuse"  # if name is a run already: refuse | keep: leave a complete run, resume a stopped one
+    seed: int = 1  # of the first weights, the order of the text, dropout and held-out pairs
+    resume: str | None = None  # folder of a run to continue exactly where it stopped; null: a new run
+    init: str | None = None  # run or bundle folder with the first weights, sizes and vocabulary; null: random weights
+    resume_lr: float | None = None  # with resume: the new peak learning rate; null: training.learning_rate
+    experiment_name: str = "run"  # what names and reports call the experiment; set by its file
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    logger: LoggerConfig = field(default_factory=LoggerConfig)
 
     def __post_init__(self) -> None:
         require(
@@ -95,9 +101,10 @@ class Config:
         for key in ("name", "series", "experiment_name"):  # they become folders under runs/
             value = getattr(self, key)
             require(
-                value is None or (re.fullmatch(r"[^\W_][\w.+=,@ -]{0,199}", value) is not None and value != "latest"),
+                value is None
+                or (re.fullmatch(r"[^\W_][\w.+=,@ -]{0,199}", value) is not None and value not in ("latest", "best")),
                 f"{key}={value!r:.60} cannot be a folder's name: use letters, digits and . _ - + = , @, "
-                "beginning with a letter or digit (and not latest)",
+                "beginning with a letter or digit (and not latest or best)",
             )
         if self.resume_lr is not None:
             require(
@@ -128,7 +135,22 @@ def from_hydra(cfg: DictConfig) -> Config:
     except OmegaConfBaseException as error:
         raise UserError(str(error).strip().splitlines()[0]) from error
     assert isinstance(config, Config)
+    _require_known(config)
     return config
+
+
+def _require_known(settings: Any, prefix: str = "") -> None:
+    """Refuse settings that `+key=value` added and that nothing would read.
+
+    Raises:
+        UserError: there is one.
+    """
+    names = {field.name for field in dataclasses.fields(settings)}
+    for name, value in vars(settings).items():
+        if name not in names:
+            raise UserError(unknown_setting(prefix + name, setting_keys(Config)))
+        if dataclasses.is_dataclass(value):
+            _require_known(value, f"{prefix}{name}.")
 
 
 def to_plain(config: object) -> dict[str, Any]:
@@ -151,22 +173,43 @@ def load_config(folder: str, overrides: list[str], option: str = "resume=") -> C
         raise UserError(f"{option}{folder}: there is no run (no {path})")
     if any(override.startswith("init=") for override in overrides):
         raise UserError("init= cannot be changed on resume: the weights come from the checkpoint")
-    for group in ("data", "tokenizer", "model", "training", "search", "trainer", "experiment"):
+    for group in ("data", "tokenizer", "model", "model/style", "training", "search", "trainer", "logger", "experiment"):
         if any(override.startswith(f"{group}=") for override in overrides):
-            raise UserError(f"{group}= cannot be changed on resume: give single values, as {group}.key=value")
+            raise UserError(f"{group}= cannot be changed on resume: give single values, as trainer.max_steps=5000")
     if any(override.startswith("training.learning_rate=") for override in overrides):
         raise UserError("training.learning_rate= cannot be changed on resume: if you mean to, say resume_lr=")
     try:
         settings = _plain_yaml(path)
-        saved = OmegaConf.merge(OmegaConf.structured(Config), settings, OmegaConf.from_dotlist(overrides))
+        saved = OmegaConf.merge(OmegaConf.structured(Config), settings)
     except (OmegaConfBaseException, yaml.YAMLError, UnicodeDecodeError, OSError, RecursionError) as error:
         raise UserError(f"{path}: {str(error).strip().splitlines()[0]}") from error
     assert isinstance(saved, DictConfig)
+    change(saved, overrides)
     saved.resume = folder
     config = from_hydra(saved)
     if config.resume_lr is not None:
         config.training.learning_rate, config.resume_lr = config.resume_lr, None
     return config
+
+
+def change(settings: DictConfig, overrides: Sequence[str]) -> None:
+    """Set values of a tree of settings by `key=value` in Hydra's grammar.
+
+    Raises:
+        UserError: an override is malformed or no `key=value`, its key is unknown, or its value has the wrong type.
+    """
+    try:
+        parsed = parse(overrides)
+        for override in parsed:
+            if override.is_delete() or override.is_add() or override.is_sweep_override():
+                raise UserError(f"{override.input_line}: only key=value can be given here")
+            OmegaConf.update(settings, override.key_or_group, override.value())
+    except (HydraException, OmegaConfBaseException) as error:
+        told = explain(error, setting_keys(Config))
+        raise UserError(told or str(error).strip().splitlines()[0]) from error
+    keys = {override.key_or_group for override in parsed}
+    if "trainer.max_epochs" in keys and "trainer.max_steps" not in keys:
+        settings.trainer.max_steps = AUTO  # else the updates that the epochs of then made would stay the limit
 
 
 def _plain_yaml(path: Path) -> dict[str, Any]:
@@ -184,14 +227,6 @@ def _plain_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(settings, dict) or "${" in text:
         raise UserError(f"{path} holds no plain settings: it is forged or damaged")
     return settings
-
-
-def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested plain values by their dotted keys, as the command line has them."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return flat
 
 
 def model_config_from_plain(values: dict[str, Any]) -> ModelConfig:

@@ -5,12 +5,13 @@ import torch
 from seq2seq.errors import UserError
 
 
-def choose_device(name: str) -> torch.device:
+def choose_device(wanted: str | torch.device) -> torch.device:
     """Find the device that a user named: cpu, cuda, cuda:N, or auto for a GPU if there is one.
 
     Raises:
         UserError: the name is unknown or that device is not there.
     """
+    name = str(wanted)
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     kind, _, number = name.partition(":")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from seq2seq.errors import UserError
+from seq2seq.extras import train_command
 
 
 def read_lines(path: Path | None, start: int = 0, first_line: int = 1) -> Iterator[str]:
@@ -175,8 +176,25 @@ def find_model(given: Path | None, runs: Path = Path("runs"), option: str = "--m
         return latest
     found = [folder for folder in runs.glob("*/model") if folder.is_dir()]
     if not found:
-        raise UserError(f"there is no model under {runs.resolve()}: train one with `python train.py`, or give --model")
+        raise UserError(
+            f"there is no model under {runs.resolve()}: train one with `{train_command()}`, or give --model"
+        )
     return max(found, key=lambda folder: folder.stat().st_mtime)
+
+
+def find_models(given: object) -> list[Path]:
+    """Find the bundles that a call names: a path of a run or of its bundle (str or Path), or a list of them.
+
+    Raises:
+        UserError: one is not there, or is no path.
+    """
+    folders = given if isinstance(given, list | tuple) else [given]
+    if not folders:
+        raise UserError("the list of models is empty: give runs/NAME or runs/NAME/model")
+    for one in folders:
+        if not isinstance(one, str | Path):
+            raise UserError(f"the model is {one!r} (of type {type(one).__name__}): give runs/NAME or runs/NAME/model")
+    return [find_model(Path(str(one)), option="") for one in folders]
 
 
 @contextmanager

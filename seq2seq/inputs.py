@@ -1,6 +1,7 @@
 """What is to be translated: sentences, files, corpora, test sets, as options name them; knows no model."""
 
 import itertools
+import logging
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from seq2seq.files import count_lines, read_lines
 
 if TYPE_CHECKING:
     from seq2seq.text.glossary import Glossary
+
+log = logging.getLogger(__name__)
+_SAMPLE = 300  # texts whose language is looked at
 
 
 @dataclass
@@ -109,6 +113,17 @@ def read_corpora(specs: Sequence[str], src_lang: str, tgt_lang: str, languages: 
     if not first:
         raise UserError(f"--input {' '.join(specs)} is empty: there is no text to translate")
     return Lines(map(normalise, itertools.chain(first, texts)), None)
+
+
+def warn_of_language(lines: Lines, src_lang: str, tgt_lang: str, hint: str) -> Lines:
+    """Warn, with a hint, if the first texts are in the model's target language; the same lines come back."""
+    from seq2seq.text.language import seem_to_be
+
+    sources = iter(lines.sources)
+    sample = list(itertools.islice(sources, _SAMPLE))
+    if seem_to_be(sample, tgt_lang, src_lang):
+        log.warning("the texts look like %s, but the model translates %s→%s: %s", tgt_lang, src_lang, tgt_lang, hint)
+    return Lines(itertools.chain(sample, sources), lines.total, lines.references)
 
 
 def read_testset(name: str, src_lang: str, tgt_lang: str) -> Lines:

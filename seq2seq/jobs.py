@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.errors import UserError
-from seq2seq.files import Output
+from seq2seq.extras import needing
+from seq2seq.files import Output, find_model
 from seq2seq.inputs import Lines
 
 if TYPE_CHECKING:
@@ -50,6 +51,21 @@ class Job:
             align=self.as_json and self.translator.can_score,
             **options,
         )
+
+
+def choose_models(given: Sequence[Path] | None, *, shown: bool = True) -> list[Path]:
+    """Find the bundles that a user named; if none, take the newest, and say on stderr which that is.
+
+    Raises:
+        UserError: one is not there, or there is none.
+    """
+    if given:
+        return [find_model(one) for one in given]
+    newest = find_model(None)
+    path = newest.resolve()  # runs/latest is a link to a run
+    if shown:
+        print(f"model: {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}", file=sys.stderr)
+    return [newest]
 
 
 def load(folders: list[Path], device: str, engine: str, quantization: str) -> "Translator":
@@ -196,19 +212,6 @@ def report(translations: list[str], references: list[str], as_json: bool, *, to_
         print(json.dumps(scores.to_dict(), ensure_ascii=False), file=sys.stderr if to_stderr else sys.stdout)
     else:
         Console(stderr=to_stderr).print(scores.table())
-
-
-@contextmanager
-def needing(extra: str) -> Iterator[None]:
-    """Say which extra to install when one of its packages is missing.
-
-    Raises:
-        UserError: it is.
-    """
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise UserError(f"this needs the package {error.name}: pip install 'seq2seq[{extra}]'") from error
 
 
 @contextmanager

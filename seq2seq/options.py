@@ -37,13 +37,14 @@ Models = Annotated[
     list[Path] | None,
     typer.Option(
         "--model",
-        help="Run or bundle folder; given several times, an ensemble. [dim]default: the newest under runs/[/dim]",
+        help="Run or bundle folder; given several times, an ensemble. "
+        "[dim]default: the newest under runs/, named on stderr[/dim]",
         rich_help_panel=FILES,
     ),
 ]
 OneModel = Annotated[
     Path | None,
-    typer.Option("--model", help="Run or bundle folder. [dim]default: the newest under runs/[/dim]"),
+    typer.Option("--model", help="Run or bundle folder. [dim]default: the newest under runs/, named on stderr[/dim]"),
 ]
 Input = Annotated[
     Path | None,
@@ -200,3 +201,6 @@ Sources = Annotated[Path, typer.Option("--input", help="Sources, a text a line."
 Translations = Annotated[Path, typer.Option(help="Their translations, a line each.", rich_help_panel=FILES)]
 PerToken = Annotated[bool, typer.Option("--per-token", help="Every token's score, too.", rich_help_panel=FILES)]
 NewFolder = Annotated[Path, typer.Option("--output", help="Folder to make.")]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="SETTING", help="group=option or key=value, as for train.py.")
+]

@@ -5,8 +5,9 @@ Knows no model and no search.
 
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from seq2seq.engine import Forced, Source
 from seq2seq.errors import UserError
@@ -24,11 +25,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Text:
-    """A text to translate, and what its translation has to look like."""
+    """A text to translate, and what its translation has to look like.
+
+    Raises:
+        UserError: text or prefix is no string, or phrases is no list of strings.
+    """
 
     text: str
     prefix: str = ""  # that the translation begins with
     phrases: Sequence[str] = ()  # that must appear in it
+
+    def __post_init__(self) -> None:
+        for name in ("text", "prefix"):
+            require_string(getattr(self, name), name)
+        require_strings(self.phrases, "phrases")
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,68 @@ class Piece:
 Spelt = tuple[Hypothesis, str]  # with its text
 
 
+def require_iterable(texts: object, name: str) -> Iterable[Any]:
+    """Refuse what is no iterable of texts; name is what messages call it.
+
+    Raises:
+        UserError: texts is a single string, or cannot be iterated over.
+    """
+    if isinstance(texts, str):
+        raise UserError(f"{name} is one string ({texts[:20]!r}…): give a list of them, [text]")
+    if isinstance(texts, bytes) or not isinstance(texts, Iterable):
+        raise UserError(f"{name} is {_with_type(texts)}: give a list of strings")
+    return texts
+
+
+def require_list(texts: object, name: str) -> list[Any]:
+    """List what an iterable gives; raises what `require_iterable` does."""
+    return list(require_iterable(texts, name))
+
+
+def require_strings(texts: object, name: str) -> list[str]:
+    """List the strings that an iterable gives; name is what messages call it.
+
+    Raises:
+        UserError: texts is a single string, cannot be iterated over, or has something else than strings.
+    """
+    listed = require_list(texts, name)
+    for index, text in enumerate(listed):
+        require_string(text, f"{name}[{index}]")
+    return listed
+
+
+def require_glossary(glossary: object) -> None:
+    """Refuse what is neither a Glossary nor None.
+
+    Raises:
+        UserError: it is something else.
+    """
+    if not isinstance(glossary, Glossary | None):
+        raise UserError(f'glossary is {_with_type(glossary)}: give Glossary([("term", "translation"), …])')
+
+
+def require_string(text: object, name: str) -> None:
+    """Refuse what is no string; name is what the message calls it.
+
+    Raises:
+        UserError: text is something else.
+    """
+    if not isinstance(text, str):
+        raise UserError(f"{name} is {_with_type(text)}: give a string")
+
+
+def _with_type(value: object) -> str:
+    return f"{value!r:.40} (of type {type(value).__name__})"
+
+
+def _as_text(text: object, number: int) -> Text:
+    if isinstance(text, Text):
+        return text
+    if not isinstance(text, str):
+        raise UserError(f"text {number} is {_with_type(text)}: give a string or a Text")
+    return Text(text)
+
+
 def make_pieces(
     texts: Sequence[str | Text], tokenizer: Tokenizer, first_line: int, glossary: Glossary | None
 ) -> list[Piece]:
@@ -76,9 +148,10 @@ def make_pieces(
     first_line is the number of the first text, by which warnings name it and samples are drawn.
 
     Raises:
-        UserError: a phrase is empty, or is to appear in a text that is too long for it.
+        UserError: a text is neither a string nor a Text, a phrase is empty, or is to appear in a text that is too long
+            for it.
     """
-    wants = [Text(text) if isinstance(text, str) else text for text in texts]
+    wants = [_as_text(text, number) for number, text in enumerate(texts, start=first_line)]
     pieces = []
     for index, (want, ids) in enumerate(zip(wants, tokenizer.encode([want.text for want in wants]), strict=True)):
         line, parts, first_words = first_line + index, [want.text], [0]

@@ -8,14 +8,16 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from seq2seq.bundle import load_bundle
+from seq2seq.bundle import load_bundles
 from seq2seq.config import SearchConfig
 from seq2seq.device import choose_device
 from seq2seq.engine import EncoderDecoder, Engine, Source
 from seq2seq.errors import UserError
+from seq2seq.files import find_models
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.search.kinds import require_one_kind
 from seq2seq.search.step import Hypothesis
+from seq2seq.settings.search import change_search
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.translation import (
@@ -31,6 +33,10 @@ from seq2seq.translation import (
     least_risky,
     make_pieces,
     make_reading,
+    require_glossary,
+    require_iterable,
+    require_list,
+    require_strings,
 )
 
 __all__ = ["CHUNK_LINES", "MAX_SOURCE_TOKENS", "Reading", "SearchEngine", "Text", "Translation", "Translator"]
@@ -64,6 +70,7 @@ class Translator:
         src_lang: language of the texts, such as "en".
         tgt_lang: language of the translations.
         device: where the model computes.
+        num_parameters: of the model or, in an ensemble, of all models together; None: not known.
     """
 
     def __init__(
@@ -76,6 +83,7 @@ class Translator:
         tgt_lang: str = "es",
         device: torch.device | str = "cpu",
         dtype: torch.dtype | None = None,
+        num_parameters: int | None = None,
     ) -> None:
         """Wrap a model that is on device already; its mode (training or not) is as before after every call.
 
@@ -83,6 +91,7 @@ class Translator:
         engine of another kind can do the search; device and dtype are then its own matter.
         """
         self.tokenizer, self.src_lang, self.tgt_lang = tokenizer, src_lang, tgt_lang
+        self.num_parameters = num_parameters
         self.search = SearchConfig() if search is None else search
         self.device = torch.device(device)
         default = torch.bfloat16 if self.device.type == "cuda" else torch.float32
@@ -91,12 +100,16 @@ class Translator:
 
     @classmethod
     def load(
-        cls, folder: str | Path | Sequence[str | Path], device: str = "auto", dtype: torch.dtype | None = None
+        cls,
+        folder: str | Path | Sequence[str | Path],
+        device: str | torch.device = "auto",
+        dtype: torch.dtype | None = None,
     ) -> "Translator":
-        """Read a bundle, the `model/` folder of a run; several with one vocabulary translate together, as an ensemble.
+        """Read the model of a run; several with one vocabulary translate together, as an ensemble.
 
         Args:
-            folder: the bundle or bundles; settings are the first one's.
+            folder: of the run (runs/NAME) or of its bundle (runs/NAME/model), or a list of them; settings are the
+                first one's.
             device: cpu, cuda, cuda:N, or auto for a GPU if there is one.
             dtype: of matrix products; None means bfloat16 on a GPU and float32 elsewhere.
 
@@ -104,23 +117,26 @@ class Translator:
             UserError: a bundle is missing or damaged, their vocabularies differ, or the device is not there.
         """
         chosen = choose_device(device)
-        folders = [Path(folder)] if isinstance(folder, str | Path) else [Path(one) for one in folder]
-        bundles = [load_bundle(one) for one in folders]
-        for one, bundle in zip(folders[1:], bundles[1:], strict=True):
-            if bundle.tokenizer.model_bytes != bundles[0].tokenizer.model_bytes:
-                raise UserError(f"{one} has another vocabulary than {folders[0]}: an ensemble needs the same tokenizer")
+        bundles = load_bundles(find_models(folder))
+        size = sum(parameter.numel() for bundle in bundles for parameter in bundle.model.parameters())
         dtype = dtype or (torch.bfloat16 if chosen.type == "cuda" else torch.float32)
         models = [bundle.model.to(chosen).eval() for bundle in bundles]
         if chosen.type == "cpu":
             models = [model.pack(dtype) for model in models]
         config = bundles[0].config
-        languages = {"src_lang": config.src_lang, "tgt_lang": config.tgt_lang}
         model = models[0] if len(models) == 1 else Ensemble(models)
-        return cls(model, bundles[0].tokenizer, search=config.search, device=chosen, dtype=dtype, **languages)
+        return cls(
+            *(model, bundles[0].tokenizer), search=config.search, src_lang=config.src_lang, tgt_lang=config.tgt_lang,
+            device=chosen, dtype=dtype, num_parameters=size,
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        size = [] if self.num_parameters is None else [f"{_shorten(self.num_parameters)} parameters"]
+        return f"Translator({', '.join([f'{self.src_lang}→{self.tgt_lang}', *size, str(self.device)])})"
 
     def translate(
         self,
-        texts: Sequence[str | Text],
+        texts: Iterable[str | Text],
         *,
         banned: Sequence[str] = (),
         glossary: Glossary | None = None,
@@ -129,21 +145,21 @@ class Translator:
         """Translate every text into one line; a text without words gives an empty one.
 
         Args:
-            texts: one source a string; line ends within it count as spaces.
+            texts: one source a string, in a list or anything to iterate over; line ends within it count as spaces.
             banned: phrases that no translation contains.
             glossary: terms and the translations that they must have.
             changes: search settings by name.
 
         Raises:
-            UserError: a setting is unknown or out of range, texts is a single string, no translation is as it has to
-                be, or one text alone exceeds the memory.
+            UserError: a setting is unknown, of the wrong type or out of range, texts is no list of strings, no
+                translation is as it has to be, or one text alone exceeds the memory.
         """
         wanted: dict[str, Any] = {"banned": banned, "glossary": glossary, **changes}
         return [best[0].text for best in self.translate_nbest(texts, 1, **wanted)]
 
     def translate_nbest(
         self,
-        texts: Sequence[str | Text],
+        texts: Iterable[str | Text],
         n_best: int,
         *,
         banned: Sequence[str] = (),
@@ -161,11 +177,10 @@ class Translator:
         Raises:
             UserError: as `translate`, n_best is not between 1 and the beam, or this engine cannot align.
         """
-        if isinstance(texts, str):
-            raise UserError(f"texts is one string ({texts[:20]!r}…): give a list of them, [text]")
+        listed = require_list(texts, "texts")
         settings = self.settings(**changes)
         wanted: dict[str, Any] = {"banned": banned, "glossary": glossary, "align": align, "on_progress": on_progress}
-        return list(self.stream(texts, settings, n_best=n_best, chunk=len(texts), **wanted))
+        return list(self.stream(listed, settings, n_best=n_best, chunk=len(listed), **wanted))
 
     def stream(
         self,
@@ -185,14 +200,17 @@ class Translator:
         first_line is the number of the first text, by which warnings name it and samples are drawn. on_progress is
         called with the number of texts begun since its last call. Gives and raises what `translate_nbest` does.
         """
+        if not isinstance(n_best, int):
+            raise UserError(f"n_best={n_best!r} is of type {type(n_best).__name__}: give a whole number")
+        require_glossary(glossary)
         candidates = max(n_best, settings.mbr)
         if not n_best >= 1 or (candidates > settings.beam and not settings.sampling):
             name = "n_best" if n_best >= settings.mbr else "mbr"
             raise UserError(f"{name}={candidates} needs a beam of at least as many (beam={settings.beam}), or sampling")
         require_one_kind(settings, has_phrases=glossary is not None)
-        not_wanted = [*encode_phrases(banned, self.tokenizer)]
+        not_wanted = [*encode_phrases(require_strings(banned, "banned"), self.tokenizer)]
         not_wanted += [[symbol] for symbol in self.tokenizer.user_symbols.values()]
-        texts = iter(texts)
+        texts = iter(require_iterable(texts, "texts"))
         while lines := list(itertools.islice(texts, chunk)):
             pieces = make_pieces(lines, self.tokenizer, first_line, glossary)
             if on_progress is not None:
@@ -218,7 +236,7 @@ class Translator:
         return isinstance(self._engine, Engine) and self._engine.can_force
 
     def score(
-        self, sources: Sequence[str], translations: Sequence[str], *, align: bool = False, **changes: int | float | None
+        self, sources: Iterable[str], translations: Iterable[str], *, align: bool = False, **changes: int | float | None
     ) -> list[Reading]:
         """Let the model read given translations: what it would have scored for producing them.
 
@@ -229,8 +247,10 @@ class Translator:
             changes: search settings by name; length_penalty and batch_tokens count.
 
         Raises:
-            UserError: the numbers of texts differ, this engine cannot do it, or one pair alone exceeds the memory.
+            UserError: sources or translations is no list of strings, their numbers differ, this engine cannot do it,
+                or one pair alone exceeds the memory.
         """
+        sources, translations = require_strings(sources, "sources"), require_strings(translations, "translations")
         if len(sources) != len(translations):
             raise UserError(f"{len(sources)} sources but {len(translations)} translations: give one for each")
         if not (self.can_score and isinstance(self._engine, Engine)):
@@ -247,16 +267,9 @@ class Translator:
         """Give the bundle's search settings with those given changed; None changes nothing.
 
         Raises:
-            UserError: a name is unknown or a value out of range.
+            UserError: a name is unknown, or a value has the wrong type or is out of range.
         """
-        wanted = {key: value for key, value in changes.items() if value is not None}
-        if "max_length" in wanted:
-            wanted |= {"max_length_ratio": 0.0, "max_length_offset": wanted.pop("max_length")}
-        known = [one.name for one in dataclasses.fields(SearchConfig)]
-        for key in wanted:
-            if key not in known:
-                raise UserError(f"there is no search setting {key}: choose from {', '.join([*known, 'max_length'])}")
-        return dataclasses.replace(self.search, **wanted)
+        return change_search(self.search, changes)
 
     def _search(
         self,
@@ -298,3 +311,7 @@ class Translator:
             [dataclasses.replace(one, alignment=join_alignments(source, one.parts, alignments)) for one in best]
             for source, best in zip(sources, found, strict=True)
         ]
+
+
+def _shorten(count: int) -> str:
+    return f"{count / 1e6:.1f}M" if count >= 1e6 else f"{count / 1e3:.1f}k"

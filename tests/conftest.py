@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -10,9 +11,12 @@ from hypothesis import HealthCheck, settings
 if "PYTEST_XDIST_WORKER" in os.environ:  # the cores are taken by as many tests
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# A busy machine is no failure, and what failed once must fail again.
-settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("steady")
+# A busy machine must not fail a test, and a test that failed once must fail again.
+_STEADY: dict[str, Any] = {"deadline": None, "derandomize": True, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("dev", max_examples=15, **_STEADY)
+settings.register_profile("ci", max_examples=200, **_STEADY)
+_IS_CI = os.environ.get("CI", "").lower() in ("1", "true")
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if _IS_CI else "dev"))
 
 REPOSITORY = Path(__file__).parents[1]
 

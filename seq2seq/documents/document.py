@@ -8,6 +8,7 @@ from pathlib import Path
 
 from seq2seq.documents.keeping import BOUNDARY, OBJECT, Translate, translate_texts
 from seq2seq.errors import UserError
+from seq2seq.extras import needing
 
 _TEXT_FORMATS = {  # ending: module and function, which takes and gives text
     ".srt": ("subtitles", "translate_document"),
@@ -91,10 +92,8 @@ def _translate_bytes(data: bytes, ending: str, translate: Translate, src_lang: s
 
 def _function(module: str, name: str):  # noqa: ANN202
     """Import a format's function; the packages that read it are optional."""
-    try:
+    with needing("documents", "this format"):
         return getattr(importlib.import_module(f"seq2seq.documents.{module}"), name)
-    except ModuleNotFoundError as error:
-        raise UserError(f"this format needs the package {error.name}: pip install 'seq2seq[documents]'") from error
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seq2seq.bundle import CONFIG, TOKENIZER, WEIGHTS, load_bundle
+from seq2seq.bundle import CONFIG, TOKENIZER, WEIGHTS, example, load_bundle
 from seq2seq.errors import UserError
 from seq2seq.export.folder import SETTINGS, new_folder, write_card
 from seq2seq.export.networks import require_transformer, require_whole
+from seq2seq.extras import needing
 from seq2seq.model.attention import MultiHeadAttention
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.layers import DecoderLayer, EncoderLayer, FeedForward, GatedFeedForward
@@ -24,11 +25,9 @@ from seq2seq.model.positions import sinusoidal
 from seq2seq.text.cache import cache_root, cached_folder, digest_files
 from seq2seq.text.vocab import BOS, EOS, UNK
 
-try:
+with needing("ctranslate2"):
     import ctranslate2
-except ImportError as error:
-    raise UserError("CTranslate2 is not installed: pip install 'seq2seq[ctranslate2]'") from error
-from ctranslate2.specs import Activation, TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
+    from ctranslate2.specs import Activation, TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
 
 QUANTIZATIONS = ("float32", "float16", "int8")
 MAX_POSITIONS = 2048  # tokens a side, EOS included: positions are a table
@@ -37,7 +36,7 @@ import ctranslate2, sentencepiece
 
 pieces = sentencepiece.SentencePieceProcessor("FOLDER/tokenizer.model")
 translator = ctranslate2.Translator("FOLDER")
-result = translator.translate_batch([pieces.encode("The ball is blue.", out_type=str)], beam_size=5)
+result = translator.translate_batch([pieces.encode("EXAMPLE", out_type=str)], beam_size=5)
 print(pieces.decode(result[0].hypotheses[0]))
 ```
 """
@@ -81,7 +80,7 @@ def _write(bundle: Path, draft: Path, quantization: str) -> None:
     spec.save(str(draft))
     shutil.copyfile(bundle / CONFIG, draft / SETTINGS)
     shutil.copyfile(bundle / TOKENIZER, draft / TOKENIZER)
-    write_card(bundle, draft, "ctranslate2", USAGE)
+    write_card(bundle, draft, "ctranslate2", USAGE.replace("EXAMPLE", example(loaded.config.src_lang)))
 
 
 def to_spec(network: EncoderDecoder, pieces: Sequence[str]) -> TransformerSpec:

@@ -1,6 +1,7 @@
-"""What all exports have in common: their folder is new, whole or absent, and has the bundle's model card."""
+"""What all exports have in common: a new folder, whole or absent, with the bundle's model card changed for it."""
 
 import contextlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,8 +30,14 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def write_card(bundle: Path, draft: Path, library: str, usage: str) -> None:
-    """Write the bundle's model card, with another library's name in it and how that one translates at its end."""
+    """Write the bundle's model card with another library's name and usage in the place of this program's.
+
+    usage is the card's first section, in Markdown.
+    """
     card = bundle / CARD
     text = card.read_text(encoding="utf-8") if card.is_file() else ""
-    text = text.replace("library_name: seq2seq", f"library_name: {library}").rstrip()
-    (draft / CARD).write_text(f"{text}\n\n## Use with {library}\n\n{usage}", encoding="utf-8")
+    introduction, heading, rest = text.partition("\n## ")
+    introduction = introduction.replace("library_name: seq2seq", f"library_name: {library}")
+    introduction = re.sub(r"```\n.*?```", "", introduction, flags=re.DOTALL).rstrip()  # a bundle's command
+    new = f"{introduction}\n\n## Use with {library}\n\n{usage}{heading}{rest}"
+    (draft / CARD).write_text(new, encoding="utf-8")

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq.bundle import TOKENIZER, Bundle, load_bundle
+from seq2seq.bundle import TOKENIZER, Bundle, example, load_bundle
 from seq2seq.export.folder import new_folder, write_card
 from seq2seq.export.marian import MAX_POSITIONS, to_marian
 from seq2seq.text.vocab import BOS, EOS, PAD, UNK
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 USAGE = """```python
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-tokenizer, model = AutoTokenizer.from_pretrained("FOLDER"), AutoModelForSeq2SeqLM.from_pretrained("FOLDER")
-batch = tokenizer(["The ball is blue."], return_tensors="pt", padding=True)
+tokenizer = AutoTokenizer.from_pretrained("FOLDER")
+model = AutoModelForSeq2SeqLM.from_pretrained("FOLDER")
+batch = tokenizer(["EXAMPLE"], return_tensors="pt", padding=True)
 print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 ```
 
-Before version 5 of transformers also `pipeline("translation", "FOLDER")`. Texts are expected in Unicode NFC, with
-single spaces and no invisible characters.
+FOLDER is where this file lies. The lines work in transformers 4 and 5 (`pipeline("translation")` is gone from 5). Texts
+are expected in Unicode NFC, with single spaces and no invisible characters.
 """
 
 
@@ -45,7 +46,7 @@ def export_huggingface(bundle: Path, folder: Path) -> None:
         _write_tokenizer(loaded, draft)
         for side in ("source", "target"):
             shutil.copyfile(bundle / TOKENIZER, draft / f"{side}.spm")
-        write_card(bundle, draft, "transformers", USAGE)
+        write_card(bundle, draft, "transformers", USAGE.replace("EXAMPLE", example(loaded.config.src_lang)))
 
 
 def _generation(bundle: Bundle) -> "GenerationConfig":

@@ -14,14 +14,13 @@ from torch import Tensor
 from seq2seq.config import ModelConfig
 from seq2seq.errors import UserError
 from seq2seq.export.networks import require_transformer, require_whole
+from seq2seq.extras import needing
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
 from seq2seq.text.vocab import BOS, EOS, PAD
 
-try:
+with needing("huggingface"):
     from transformers import MarianConfig, MarianMTModel
-except ImportError as error:
-    raise UserError("transformers is not installed: pip install 'seq2seq[huggingface]'") from error
 
 MAX_POSITIONS = 512  # tokens a side; Marian's position vectors are a table
 PUBLISHED = {"norm": "layernorm", "norm_position": "post", "activation": "relu", "positions": "sinusoidal"}

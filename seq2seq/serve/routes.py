@@ -45,7 +45,7 @@ def add_work(app: FastAPI, service: Service) -> None:
         wanted = await read_request(request, DetectRequest, limits.body_limit, 1, limits.timeout)
         service.check_key(wanted.api_key, request)
         if service.detect is None:
-            raise ApiError(501, "this server cannot detect languages: install it with seq2seq[langid]")
+            raise ApiError(501, "this server cannot detect languages: the extra langid is not installed there")
         _check_length(wanted.q, limits.char_limit)
         return JSONResponse(await asyncio.to_thread(service.detect, wanted.q))
 

@@ -1,6 +1,17 @@
 """What refuses a setting, in one line that names it."""
 
+from typing import TYPE_CHECKING
+
 from seq2seq.errors import UserError
+from seq2seq.settings.rules import AUTO
+
+# What may be `auto` in the settings. A run that has begun knows the number, so its readers see one.
+if TYPE_CHECKING:
+    IntOrAuto = int
+    NumberOrAuto = float
+else:
+    IntOrAuto = int | str
+    NumberOrAuto = int | float | str
 
 
 def require(condition: bool, message: str) -> None:
@@ -38,3 +49,15 @@ def require_at_most(key: str, value: float | int, maximum: float | int) -> None:
         UserError: value is above maximum.
     """
     require(value <= maximum, f"{key}={value} must be at most {maximum}")
+
+
+def require_number_or_auto(key: str, value: float | int | str, minimum: float | int) -> None:
+    """Refuse anything but `auto` and numbers from the minimum on.
+
+    Raises:
+        UserError: value is another word, or below minimum.
+    """
+    if isinstance(value, str):
+        require(value == AUTO, f"{key}={value} must be a number or {AUTO}")
+    else:
+        require_at_least(key, value, minimum)

@@ -3,35 +3,36 @@
 import math
 from dataclasses import dataclass, field
 
-from seq2seq.settings.checks import require, require_at_least, require_choice
+from seq2seq.settings.checks import IntOrAuto, require, require_at_least, require_choice, require_number_or_auto
+from seq2seq.settings.rules import AUTO
 
 
 @dataclass(kw_only=True)
 class DataConfig:
     """Where sentence pairs come from and how they are cleaned."""
 
-    src_lang: str = "en"
-    tgt_lang: str = "es"
+    src_lang: str = "en"  # language that is translated from, as its code
+    tgt_lang: str = "es"  # language that is translated into
     root: str | None = None  # folder that relative paths start from; null: the working directory, or the hub if set
     hub: str | None = None  # set on the Hugging Face hub, NAME or NAME:CONFIG; used when root is null
     hub_splits: dict[str, str] = field(
         default_factory=dict
     )  # our split → the hub's; one not named is held out of train
     train: list[str] = field(default_factory=list)  # a.tsv, a.csv, a.jsonl, a.parquet, a.en+a.es, globs; also .gz, .xz
-    validation: list[str] = field(default_factory=list)
-    test: list[str] = field(default_factory=list)
+    validation: list[str] = field(default_factory=list)  # as train; [] = data.held_out pairs of train
+    test: list[str] = field(default_factory=list)  # as train, each file a test set; [] = data.held_out pairs of train
     columns: list[str] = field(
         default_factory=list
     )  # source and target column of CSV, JSONL, Parquet; [] = by language
     languages: list[str] = field(
         default_factory=list
-    )  # of a TSV's two columns and of data.columns, as [en, es]; [] = source and target as they stand
+    )  # of a TSV's two columns and of data.columns, as [en, es]; [] = source and target as they stand, for en→es only
     held_out: int = 1000  # pairs taken out of train for a split that is not given
-    max_length: int = 250  # tokens a side; longer training pairs are dropped
+    max_length: int = 250  # subwords a side; longer training pairs are dropped
     max_ratio: float = 3.0  # characters of the longer side per character of the shorter (when it has more than 20)
-    max_characters: int = 2000
-    drop_identical: bool = True
-    drop_duplicates: bool = True
+    max_characters: int = 2000  # characters a side; longer training pairs are dropped
+    drop_identical: bool = True  # drop training pairs whose sides are the same
+    drop_duplicates: bool = True  # keep only the first of equal training pairs
     language_filter: bool = False  # drop training pairs of which a side is in another language (extra langid)
     language_characters: int = 40  # sides that are shorter are not judged
     language_confidence: float = 0.9  # probability from which a side counts as in another language
@@ -83,11 +84,11 @@ class DataConfig:
 class TokenizerConfig:
     """SentencePiece over both languages jointly."""
 
-    type: str = "unigram"  # unigram | bpe
-    vocab_size: int = 8000
+    type: str = "unigram"  # unigram (Kudo 2018) | bpe (Sennrich et al. 2016)
+    vocab_size: IntOrAuto = AUTO  # subwords; auto: 2,000 to 32,000 by the number of training pairs
     byte_fallback: bool = True  # unseen characters become bytes instead of UNK
-    character_coverage: float = 0.9999
-    input_sentence_size: int = 1_000_000  # sentences sampled for training it
+    character_coverage: float = 0.9999  # share of the text's characters that get a subword of their own
+    input_sentence_size: int = 1_000_000  # sentences that the vocabulary is learnt from, sampled from the text
     user_symbols: list[str] = field(
         default_factory=list
     )  # words that stay one piece, such as the tag <bt> of synthetic sources; no translation contains them
@@ -95,7 +96,7 @@ class TokenizerConfig:
 
     def __post_init__(self) -> None:
         require_choice("tokenizer.type", self.type, ("unigram", "bpe"))
-        require_at_least("tokenizer.vocab_size", self.vocab_size, 8)
+        require_number_or_auto("tokenizer.vocab_size", self.vocab_size, 8)
         require(
             0 < self.character_coverage <= 1, f"tokenizer.character_coverage={self.character_coverage} not in (0, 1]"
         )

@@ -16,22 +16,22 @@ class ModelConfig:
     architecture: str = "transformer"  # transformer | recurrent (LSTMs, which it replaced; docs/recurrent.md)
     attention: str = "additive"  # of architecture=recurrent, to the source: additive | none
     d_model: int = 512  # width of every residual stream
-    num_heads: int = 8
+    num_heads: int = 8  # attention heads of every layer; must divide d_model
     d_ff: int = (
         2048  # hidden width of the feed-forward network; SwiGLU's is two thirds of it, so that both cost the same
     )
-    num_encoder_layers: int = 6
-    num_decoder_layers: int = 6
-    dropout: float = 0.1  # on embeddings and every sublayer's output
+    num_encoder_layers: int = 6  # layers that read the source
+    num_decoder_layers: int = 6  # layers that write the target
+    dropout: float = 0.1  # share of units dropped in training, on embeddings and every sublayer's output
     attention_dropout: float = 0.0  # on attention weights
     ffn_dropout: float = 0.0  # on the feed-forward network's hidden units
-    norm: str = "layernorm"  # layernorm | rmsnorm
-    norm_position: str = "post"  # post | pre
-    activation: str = "relu"  # relu | swiglu
-    positions: str = "sinusoidal"  # sinusoidal | rotary | none
+    norm: str = "layernorm"  # layernorm | rmsnorm: the kind of normalisation
+    norm_position: str = "post"  # post: after each sum, as published | pre: before each sublayer
+    activation: str = "relu"  # relu | swiglu: of the feed-forward network
+    positions: str = "sinusoidal"  # sinusoidal | rotary | none: how the network knows the order of words
     bias: bool = True  # in linear layers
-    # What the ablation lab takes away (docs/lab.md); every model that is to translate has the defaults.
-    relevance: str = "query_key"  # query_key | shared (queries are keys) | uniform (no queries) | unscaled (no 1/√c)
+    # What the ablation lab takes away (docs/lab.md):
+    relevance: str = "query_key"  # query_key | shared: queries are keys | uniform: no queries | unscaled: no 1/√c
     decoder_mask: str = "causal"  # causal | none: in training every target position sees the later ones, too
     cross_attention: str = "source"  # source | none: the decoder sees nothing of the source
 

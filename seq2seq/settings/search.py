@@ -1,7 +1,13 @@
 """Settings of translating: `search`."""
 
+import dataclasses
+import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
 
+from seq2seq.errors import UserError
 from seq2seq.settings.checks import require, require_at_least, require_at_most
 
 
@@ -9,12 +15,12 @@ from seq2seq.settings.checks import require, require_at_least, require_at_most
 class SearchConfig:
     """How translations are searched: in training's validation, and as the bundle's default."""
 
-    beam: int = 5
+    beam: int = 5  # hypotheses kept at every step; 1 = greedy search
     length_penalty: float = 1.0  # α in score / length^α, length counting EOS
     max_length_ratio: float = 2.0  # at most ratio · source tokens + offset target tokens
-    max_length_offset: int = 20
+    max_length_offset: int = 20  # target tokens, see max_length_ratio
     min_length_ratio: float = 0.0  # at least ratio · source tokens + min_length target tokens
-    min_length: int = 0
+    min_length: int = 0  # target tokens, see min_length_ratio
     no_repeat_ngram: int = 0  # no sequence of so many tokens twice; 0 = off
     repetition_penalty: float = 1.0  # factor on log-probabilities of tokens that were there before
     coverage_penalty: float = 0.0  # β of Wu et al. 2016, for source tokens attended to too little
@@ -25,7 +31,7 @@ class SearchConfig:
     temperature: float = 1.0  # of the drawn distribution
     top_k: int = 0  # draw from the k likeliest tokens; 0 = all
     top_p: float = 1.0  # draw from the likeliest tokens of so much probability together
-    seed: int = 1
+    seed: int = 1  # of the drawn tokens
     mbr: int = 0  # hypotheses from which the one of least expected risk is chosen; 0 = off
     batch_tokens: int = 4096  # source tokens a batch, times the beam, padding included
 
@@ -45,3 +51,30 @@ class SearchConfig:
         )
         require(self.temperature > 0, f"search.temperature={self.temperature} must be greater than 0")
         require(0 < self.top_p <= 1, f"search.top_p={self.top_p} must be in (0, 1]")
+
+
+_EXPECTED = {int: (Integral, "a whole number"), float: (Real, "a number"), bool: (bool, "True or False")}
+
+
+def change_search(search: SearchConfig, changes: Mapping[str, object]) -> SearchConfig:
+    """Return the settings with some changed by name; None changes nothing.
+
+    Beside the fields of `SearchConfig` there is max_length: the most tokens of a translation, whatever the source.
+
+    Raises:
+        UserError: a name is unknown, or a value has the wrong type or is out of range.
+    """
+    types = {one.name: one.type for one in dataclasses.fields(SearchConfig)} | {"max_length": int}
+    wanted: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+    for name, value in wanted.items():
+        if name not in types:
+            close = difflib.get_close_matches(name, types, n=1)
+            hint = f" (did you mean {close[0]}?)" if close else ""
+            raise UserError(f"there is no search setting {name}{hint}: choose from {', '.join(types)}")
+        kind, expected = _EXPECTED[types[name]]
+        is_right = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+        require(is_right, f"{name}={value!r} is of type {type(value).__name__}: give {expected}")
+    if "max_length" in wanted:
+        require_at_least("max_length", wanted["max_length"], 1)
+        wanted |= {"max_length_ratio": 0.0, "max_length_offset": wanted.pop("max_length")}
+    return dataclasses.replace(search, **wanted)

@@ -4,35 +4,41 @@ import math
 from dataclasses import dataclass
 from datetime import timedelta
 
-from seq2seq.settings.checks import require, require_at_least, require_choice
+from seq2seq.settings.checks import IntOrAuto, require, require_at_least, require_choice, require_number_or_auto
+from seq2seq.settings.rules import AUTO
 
 
 @dataclass(kw_only=True)
 class TrainerConfig:
     """Where and how long training runs."""
 
-    accelerator: str = "auto"  # auto | cpu | gpu
-    devices: int = 1  # on each node
-    num_nodes: int = 1
+    accelerator: str = "auto"  # cpu | gpu | auto: a GPU where there is one, else the CPU
+    devices: IntOrAuto = 1  # on each node; auto: all GPUs there are, or as many processes as torchrun or SLURM started
+    num_nodes: int = 1  # machines that train together
     strategy: str = "auto"  # auto | ddp | fsdp (weights and optimizer spread over the devices)
     precision: str = "auto"  # auto | 32-true | bf16-mixed; auto: bf16 where the device multiplies it quickly
     compile: bool = False  # training's kernels made for this model by torch.compile; minutes at the beginning
-    max_steps: int = 100_000  # updates
-    max_time: str | None = None  # days:hours:minutes:seconds of training, validation included
-    validate_every: int = 1000  # updates
-    checkpoint_every: int = 1000  # updates
-    checkpoint_minutes: float | None = None  # since the last checkpoint; null: only after so many updates
+    # updates of the run; auto: 9 · √(positions of the text · 1024 / positions of an update)
+    max_steps: IntOrAuto = AUTO
+    max_epochs: int | None = None  # passes over the training pairs, if they end before max_steps; null: no such limit
+    max_time: str | None = None  # days:hours:minutes:seconds of training, validation included; null: no such limit
+    validate_every: IntOrAuto = AUTO  # updates between validations; auto: a 25th of the run, 100 to 5,000
+    checkpoint_every: int = 500  # updates between checkpoints
+    checkpoint_minutes: float | None = None  # minutes between checkpoints; null: only trainer.checkpoint_every counts
     keep_last: int = 1  # checkpoints to go on from, besides training.keep_best
-    log_every: int = 50  # updates
-    progress_bar: bool = True  # when the standard error is a terminal
+    log_every: int = 50  # updates between lines of the log and points of the curves
+    progress_bar: bool = True  # show a progress bar where stderr is a terminal
 
     def __post_init__(self) -> None:
         require_choice("trainer.accelerator", self.accelerator, ("auto", "cpu", "gpu"))
         require_choice("trainer.strategy", self.strategy, ("auto", "ddp", "fsdp"))
         require_choice("trainer.precision", self.precision, ("auto", "32-true", "bf16-mixed"))
-        keys = ("devices", "num_nodes", "max_steps", "validate_every", "checkpoint_every", "keep_last", "log_every")
-        for key in keys:
+        for key in ("num_nodes", "checkpoint_every", "keep_last", "log_every"):
             require_at_least(f"trainer.{key}", getattr(self, key), 1)
+        for key in ("devices", "max_steps", "validate_every"):
+            require_number_or_auto(f"trainer.{key}", getattr(self, key), 1)
+        if self.max_epochs is not None:
+            require_at_least("trainer.max_epochs", self.max_epochs, 1)
         if self.checkpoint_minutes is not None:
             require(
                 0 < self.checkpoint_minutes < math.inf,

@@ -1,15 +1,16 @@
 """Settings of how batches become weights: `training`."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from seq2seq.settings.checks import require, require_at_least, require_choice
-
-# What may say "auto" in the settings; a run that has begun knows a number, so that is what it is to its readers.
-if TYPE_CHECKING:
-    NumberOrAuto = int
-else:
-    NumberOrAuto = int | str
+from seq2seq.settings.checks import (
+    IntOrAuto,
+    NumberOrAuto,
+    require,
+    require_at_least,
+    require_choice,
+    require_number_or_auto,
+)
+from seq2seq.settings.rules import AUTO
 
 
 @dataclass(kw_only=True)
@@ -49,28 +50,31 @@ class NoiseConfig:
 class TrainingConfig:
     """How batches become weights."""
 
-    max_tokens: NumberOrAuto = 4096  # a batch's source or target positions, padding included, on each device; or auto
-    learning_rate: float = 7e-4  # at its peak
-    schedule: str = "inverse_sqrt"  # inverse_sqrt | cosine | linear | constant
-    warmup_steps: int = 4000  # updates of linear rise
+    # positions of a batch on either side, padding included, on each device; auto: 1,024 on a CPU, on a GPU what fits
+    max_tokens: IntOrAuto = AUTO
+    learning_rate: NumberOrAuto = AUTO  # at its peak; auto: 1e-3 · √(256 / model.d_model)
+    schedule: str = "cosine"  # inverse_sqrt | cosine | linear | constant, after the warm-up
+    warmup_steps: IntOrAuto = AUTO  # updates of linear rise; auto: a tenth of the run, at most 4,000
     final_rate: float = 0.0  # share of the peak that cosine and linear end at
-    betas: list[float] = field(default_factory=lambda: [0.9, 0.98])
-    eps: float = 1e-9
-    weight_decay: float = 0.0
+    betas: list[float] = field(default_factory=lambda: [0.9, 0.98])  # of AdamW: decay of its two running means
+    eps: float = 1e-9  # of AdamW: keeps its division from zero
+    weight_decay: float = 0.0  # of AdamW: share of a weight taken off in an update, times the learning rate
     clip_norm: float = 1.0  # of the gradient per target token; 0 = no clipping
-    label_smoothing: float = 0.1
+    label_smoothing: float = 0.1  # share of the target probability spread over the whole vocabulary
     r_drop: float = 0.0  # α of R-Drop (Liang et al. 2021): how alike two dropouts' predictions have to be; 0 = off
     subword_sampling: SubwordSamplingConfig = field(default_factory=SubwordSamplingConfig)
     noise: NoiseConfig = field(default_factory=NoiseConfig)
-    accumulate: int = 1  # batches an update
+    accumulate: int = 1  # batches summed into one update
     activation_checkpointing: bool = False  # less memory, more time: layers are computed again for the backward pass
-    ema_decay: float = 0.0  # exponential moving average of the weights, a update's share kept; 0 = off
-    final_weights: str = "last"  # of the bundle: last | best | average (of the kept best) | ema
-    monitor: str = "bleu"  # what best and early stopping look at: bleu | loss, of validation
-    keep_best: int = 1  # checkpoints
-    patience: int = 0  # validations without improvement before training stops; 0 = never
+    ema_decay: float = 0.0  # exponential moving average of the weights: the share kept in an update; 0 = off
+    # weights of the bundle: last | best | average (of the kept best) | ema | auto: the best if training ran out of
+    # patience, else ema if ema_decay is above 0, else last
+    final_weights: str = "auto"
+    monitor: str = "bleu"  # bleu | loss: the validation figure that decides what is best, and when to stop
+    keep_best: int = 1  # checkpoints kept for their validation
+    patience: int = 8  # validations without a better training.monitor or loss before training stops; 0 = never
     bleu_sentences: int = 200  # validation sentences translated for BLEU; 0 = none
-    sample_translations: int = 3  # of them shown in the log
+    sample_translations: int = 3  # validation translations shown in the log
     freeze: list[str] = field(
         default_factory=list
     )  # parts that are not trained: embedding, encoder, decoder, encoder.0, decoder.2, …
@@ -80,21 +84,18 @@ class TrainingConfig:
     lora_targets: list[str] = field(default_factory=lambda: ["q_proj", "v_proj"])  # linear layers that get adapters
 
     def __post_init__(self) -> None:
-        if self.max_tokens != "auto":
-            require(
-                not isinstance(self.max_tokens, str), f"training.max_tokens={self.max_tokens} must be a number or auto"
-            )
-            require_at_least("training.max_tokens", self.max_tokens, 16)
+        for key, minimum in (("max_tokens", 16), ("learning_rate", 0), ("warmup_steps", 0)):
+            require_number_or_auto(f"training.{key}", getattr(self, key), minimum)
         for key, minimum in (("accumulate", 1), ("keep_best", 0), ("patience", 0)):
             require_at_least(f"training.{key}", getattr(self, key), minimum)
-        for key in ("learning_rate", "warmup_steps", "weight_decay", "clip_norm", "bleu_sentences"):
+        for key in ("weight_decay", "clip_norm", "bleu_sentences"):
             require_at_least(f"training.{key}", getattr(self, key), 0)
         for key in ("r_drop", "lora_rank"):
             require_at_least(f"training.{key}", getattr(self, key), 0)
         require(self.lora_alpha > 0, f"training.lora_alpha={self.lora_alpha} must be greater than 0")
         require(0 <= self.lora_dropout < 1, f"training.lora_dropout={self.lora_dropout} must be in [0, 1)")
         require_choice("training.schedule", self.schedule, ("inverse_sqrt", "cosine", "linear", "constant"))
-        require_choice("training.final_weights", self.final_weights, ("last", "best", "average", "ema"))
+        require_choice("training.final_weights", self.final_weights, ("auto", "last", "best", "average", "ema"))
         require_choice("training.monitor", self.monitor, ("bleu", "loss"))
         require(len(self.betas) == 2, f"training.betas={self.betas} must be two numbers")
         for key in ("label_smoothing", "ema_decay"):
@@ -105,7 +106,7 @@ class TrainingConfig:
         )
         require(
             self.ema_decay == 0 or self.final_weights != "last",
-            "training.ema_decay above 0 averages the weights: choose training.final_weights=ema, best or average",
+            "training.ema_decay above 0 averages the weights: choose training.final_weights=auto, ema, best or average",
         )
         require(
             self.monitor != "bleu" or self.bleu_sentences > 0,

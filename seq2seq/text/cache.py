@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from seq2seq.errors import UnfinishedError, UserError
 
 logger = logging.getLogger(__name__)
 WORK = "work"  # sub-folder of a draft
-_MANIFEST = "manifest.json"
+DRAFT, DRAFT_END = ".", ".building"  # around the name of a folder that is being built
+MANIFEST = "manifest.json"
 _TICK = 2 * 10**9  # ns: the coarsest times that file systems give
 
 
@@ -36,6 +38,8 @@ def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
     """
     folder = root / key
     if is_whole(folder):
+        with suppress(OSError):
+            os.utime(folder)  # when it was used last, for who clears the cache by age
         return folder
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -83,7 +87,7 @@ def whole_folder(folder: Path, build: Callable[[Path], None]) -> None:
     build writes into a draft beside it. What it keeps in the draft's sub-folder WORK is there again if it is killed
     and called anew, and gone in the end; after a UserError, which a second try would meet again, all of the draft goes.
     """
-    draft = folder.with_name(f".{folder.name}.building")
+    draft = folder.with_name(f"{DRAFT}{folder.name}{DRAFT_END}")
     if not is_whole(draft):  # else it was killed when nothing but its name was wanting
         draft.mkdir(exist_ok=True)
         _sweep(draft)
@@ -97,7 +101,7 @@ def whole_folder(folder: Path, build: Callable[[Path], None]) -> None:
             raise
         names = sorted(path.name for path in draft.iterdir() if path.name != WORK)
         digests = digest_files(draft / name for name in names)
-        (draft / _MANIFEST).write_text(json.dumps(dict(zip(names, digests, strict=True))), encoding="utf-8")
+        (draft / MANIFEST).write_text(json.dumps(dict(zip(names, digests, strict=True))), encoding="utf-8")
     shutil.rmtree(draft / WORK, ignore_errors=True)
     draft.rename(folder)
 
@@ -114,7 +118,7 @@ def _sweep(draft: Path) -> None:
 def is_whole(folder: Path) -> bool:
     """Tell whether a folder has all files that it was made with, unchanged."""
     try:
-        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         return list(manifest.values()) == digest_files(folder / name for name in manifest)
     except (OSError, ValueError, AttributeError):
         return False

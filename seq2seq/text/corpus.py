@@ -76,7 +76,7 @@ def open_corpora(spec: str, root: str | None, data: DataConfig) -> list[Corpus]:
     """Find the files that a spec names, patterns expanded and sorted.
 
     Raises:
-        UserError: nothing matches, or a name has an unknown ending.
+        UserError: nothing matches, a name has an unknown ending, or nothing tells the direction.
     """
     folder = Path(root or "").expanduser()
     for left, right in _moses_splits(spec):
@@ -123,7 +123,10 @@ def _match(spec: str, left: list[Path], right: list[Path]) -> list[tuple[Path, P
 
 def _moses(src: Path, tgt: Path, folder: Path, data: DataConfig) -> Corpus:
     endings = [_uncompressed(path).suffix.removeprefix(".") for path in (src, tgt)]
-    if endings == [data.tgt_lang, data.src_lang] and data.src_lang != data.tgt_lang:
+    by_endings = sorted(endings) == sorted([data.src_lang, data.tgt_lang])
+    if not by_endings:
+        _require_order(f"{_shown(src, folder)}+{_shown(tgt, folder)}", "file", data)
+    if (endings[0] == data.tgt_lang != data.src_lang) if by_endings else data.is_swapped:
         src, tgt = tgt, src
     name = f"{_shown(src, folder)}+{_shown(tgt, folder)}"
     return Corpus(name, _uncompressed(src).stem, (src, tgt), partial(_open_moses, src, tgt))
@@ -150,7 +153,22 @@ def _table(path: Path, folder: Path, data: DataConfig) -> Corpus:
             f"{path} has an unknown ending: "
             "expected .tsv, .csv, .jsonl or .tmx (also .gz, .xz), .parquet, or a pair a.en+a.es"
         )
+    if plain.suffix == ".tsv":
+        _require_order(str(path), "column", data)
     return Corpus(_shown(path, folder), plain.stem, (path,), opened)
+
+
+def _require_order(name: str, part: str, data: DataConfig) -> None:
+    """Refuse a corpus of which nothing tells which side is the source, unless the languages are the default ones.
+
+    Somebody who trains Spanish to English on an English–Spanish TSV would else get a model of the wrong direction.
+    """
+    src, tgt = data.src_lang, data.tgt_lang
+    if not data.languages and (src, tgt) != (DataConfig.src_lang, DataConfig.tgt_lang):
+        raise UserError(
+            f"{name} does not tell which {part} is {src}: give the languages in the order of the {part}s, "
+            f"data.languages=[{tgt},{src}] or [{src},{tgt}] (in distill and backtranslate: --languages {tgt},{src})"
+        )
 
 
 def _uncompressed(path: Path) -> Path:

@@ -1,18 +1,29 @@
 """Terms and the translations they must have; knows texts only."""
 
 import re
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Iterable, Mapping
 
 from seq2seq.errors import UserError
 from seq2seq.text.normalise import normalise
 
 
 class Glossary:
-    """Finds a glossary's terms in texts, whole words only, the longest where several begin; case does not matter."""
+    """Finds a glossary's terms in texts, whole words only, the longest where several begin; case does not matter.
 
-    def __init__(self, terms: Iterable[tuple[str, str]]) -> None:
-        """Take (term, translation) pairs; of a term given twice the last counts."""
-        self._translations = {normalise(term).casefold(): normalise(translation) for term, translation in terms}
+    A term of several words is found where its first word begins and its last one ends: "ice cream" not in "ice creams".
+    """
+
+    def __init__(self, terms: Iterable[tuple[str, str]] | Mapping[str, str]) -> None:
+        """Take (term, translation) pairs; of a term given twice the last counts.
+
+        Raises:
+            UserError: there is none, or one is no pair of strings with words.
+        """
+        pairs = [_checked(pair) for pair in (terms.items() if isinstance(terms, Mapping) else terms)]
+        if not pairs:
+            raise UserError("the glossary has no terms: give (term, translation) pairs")
+        self._translations = {term.casefold(): translation for term, translation in pairs}
         longest_first = sorted(self._translations, key=len, reverse=True)
         self._pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
 
@@ -37,5 +48,24 @@ class Glossary:
 
     def translations(self, text: str) -> list[str]:
         """The phrases that the text's translation must contain, in the order of the terms, each once."""
-        found = self._pattern.findall(normalise(text).casefold())
-        return list(dict.fromkeys(self._translations[term] for term in found))
+        folded = normalise(text).casefold()
+        found = (one for one in self._pattern.finditer(folded) if not any(map(_is_joined, _beside(one))))
+        return list(dict.fromkeys(self._translations[one.group()] for one in found))
+
+
+def _checked(pair: object) -> tuple[str, str]:
+    if isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(one, str) for one in pair):
+        term, translation = map(normalise, pair)
+        if term and translation:
+            return term, translation
+    raise UserError(f"the glossary has the term {pair!r:.60}: give (term, translation), two strings with words")
+
+
+def _beside(found: re.Match[str]) -> str:
+    """The characters before and after what was found."""
+    return found.string[max(found.start() - 1, 0) : found.start()] + found.string[found.end() : found.end() + 1]
+
+
+def _is_joined(character: str) -> bool:
+    r"""Whether a character that `\w` lacks is part of a word: a vowel sign, an accent by itself, or a joiner."""
+    return unicodedata.category(character) in ("Mn", "Mc") or character in "\u200c\u200d"

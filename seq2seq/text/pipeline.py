@@ -11,6 +11,7 @@ import random
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import numpy as np
 
 from seq2seq.config import DataConfig, TokenizerConfig
 from seq2seq.errors import UserError
+from seq2seq.settings.rules import AUTO, vocab_size
 from seq2seq.text.arrow import TokenWriter
 from seq2seq.text.cache import WORK
 from seq2seq.text.corpus import Corpus, Pair
@@ -28,7 +30,7 @@ from seq2seq.text.normalise import normalise, one_line
 from seq2seq.text.pieces import piece, value_of
 from seq2seq.text.selecting import IndexOverlap, OverlapCounter, SelectingTask, read_held_out, read_overlaps, select
 from seq2seq.text.shards import Shard, clean_stripe, cleaning_tasks, list_shards, read_rows, read_shard
-from seq2seq.text.tokenizer import make_tokenizer
+from seq2seq.text.tokenizer import Tokenizer, VocabularySizeError, make_tokenizer
 from seq2seq.text.tokenizing import Slice, TokenizingTask, encode_in_chunks, tokenise
 from seq2seq.text.workers import Workers
 
@@ -173,9 +175,20 @@ class Pipeline:
         return chosen, overlap
 
     def _train_tokenizer(self, shards: list[Shard], chosen: list[Path], config: TokenizerConfig) -> None:
-        def train(draft: Path) -> None:
+        def make(size: int) -> Tokenizer:
             pairs = chain.from_iterable(map(read_rows, shards, chosen))
-            tokenizer = make_tokenizer((side for pair in pairs for side in pair), config)
+            return make_tokenizer((side for pair in pairs for side in pair), replace(config, vocab_size=size))
+
+        def train(draft: Path) -> None:
+            size = config.vocab_size
+            if size == AUTO:
+                size = vocab_size(sum(value_of(folder)["kept"] for folder in chosen))
+            try:
+                tokenizer = make(size)
+            except VocabularySizeError as error:
+                if config.vocab_size != AUTO:
+                    raise
+                tokenizer = make(error.nearest)
             (draft / _MODEL).write_bytes(tokenizer.model_bytes)
 
         piece(self.work / "tokenizer", train)

@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 _FORMAT = 1  # of the cache: raise it whenever the same inputs give other files, or other pieces on the way
 # Settings that say only where text is and who prepares it.
 _PLACES = ("cache", "root", "hub", "hub_splits", "train", "validation", "test", "num_proc")
+_SHOWN = 100  # characters of an example
 _ORDER = ("weights", "temperature", "streaming", "block")  # settings that decide only in what order text comes
 
 
@@ -108,6 +109,12 @@ def load_prepared(folder: Path) -> PreparedData:
         tests={name: [(src, tgt) for src, tgt in pairs] for name, pairs in texts["tests"].items()},
         report=report,
     )
+
+
+def example(prepared: PreparedData) -> str:
+    """One training pair, "source → target", in which a wrong direction is seen."""
+    texts = prepared.tokenizer.decode([ids.tolist() for ids in prepared.train[0]])
+    return " → ".join(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…" for text in texts)
 
 
 def _log_overlap(overlap: dict[str, Any]) -> None:

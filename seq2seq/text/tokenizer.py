@@ -180,6 +180,14 @@ def describe_tokenizer(config: TokenizerConfig) -> dict[str, Any]:
     return {"model": hashlib.sha256(Tokenizer.load(Path(config.model)).model_bytes).hexdigest()}
 
 
+class VocabularySizeError(UserError):
+    """The vocabulary is larger than the texts can fill or smaller than they need; nearest is a size that fits."""
+
+    def __init__(self, message: str, nearest: int) -> None:
+        super().__init__(message)
+        self.nearest = nearest
+
+
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """Learn a subword vocabulary of config.vocab_size ids; the same texts always give the same bytes.
 
@@ -210,7 +218,7 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     except RuntimeError as error:
         if failures:
             raise failures[0] from None
-        raise UserError(_explain(str(error), config)) from error
+        raise _explain(str(error), config) from error
     return Tokenizer.from_bytes(model.getvalue())
 
 
@@ -234,16 +242,18 @@ def _sample(texts: Iterable[str], size: int) -> list[str]:
     return sample
 
 
-def _explain(message: str, config: TokenizerConfig) -> str:
+def _explain(message: str, config: TokenizerConfig) -> UserError:
     """Say in our settings' names what SentencePiece's trainer complains about."""
     size = f"tokenizer.vocab_size={config.vocab_size}"
     if match := re.search(r"value <= (\d+)", message):
-        return f"{size} is larger than the training text can fill: set it to at most {match[1]}"
+        told = f"{size} is larger than the training text can fill: set it to at most {match[1]}"
+        return VocabularySizeError(told, int(match[1]))
     if match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
-        return (
+        told = (
             f"{size} does not even hold the single characters: set it to at least {match[1]} "
             f"or lower tokenizer.character_coverage={config.character_coverage}"
         )
+        return VocabularySizeError(told, int(match[1]))
     if "sentences_.empty()" in message:
-        return "there is no text to train a tokenizer on: see data.train"
-    return f"SentencePiece cannot train a tokenizer: {message}"
+        return UserError("there is no text to train a tokenizer on: see data.train")
+    return UserError(f"SentencePiece cannot train a tokenizer: {message}")

@@ -1,6 +1,7 @@
 """What happens around updates: the budget, stop signals, broken numbers."""
 
 import logging
+import math
 import re
 import signal
 from collections.abc import Mapping, Sequence
@@ -16,11 +17,13 @@ from torch import Tensor
 
 from seq2seq.config import Config
 from seq2seq.errors import UserError
+from seq2seq.extras import train_command
 from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.training.checkpoints import Checkpoints, ends_update
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.monitor import Meter, TranslationValidation
+from seq2seq.training.saved import interruption
 
 log = logging.getLogger(__name__)
 _LOST = re.compile(r"[Cc]onnection (closed|reset|refused)|Broken pipe|Socket Timeout|[Tt]imed out|remote process")
@@ -43,9 +46,13 @@ class Budget(Timer):
         cast(TranslationModule, pl_module).progress = max(trainer.global_step / self.max_steps, time_share)
 
     def on_train_batch_end(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Stop when time is up, but never between the batches of one update."""
+        """Stop when time or updates are used up, but never between the batches of one update.
+
+        Lightning validates after the last update because `should_stop` is set.
+        """
         if ends_update(trainer, kwargs.get("batch_idx", args[-1] if args else 0)):
             super().on_train_batch_end(trainer, *args, **kwargs)
+            trainer.should_stop = trainer.should_stop or trainer.global_step >= self.max_steps
 
 
 class StoppedError(Exception):
@@ -115,17 +122,33 @@ class StopSignals(Callback):
         if trainer.world_size > 1 and isinstance(exception, RuntimeError) and _LOST.search(str(exception)):
             raise UserError(
                 f"another process of this run has died ({str(exception).splitlines()[0][:100]}): "
-                f"the last checkpoint is whole, go on with `python train.py resume={trainer.default_root_dir}`"
+                f"the last checkpoint is whole, go on with `{train_command()} resume={trainer.default_root_dir}`"
             ) from exception
         if isinstance(exception, KeyboardInterrupt):
-            log.error(
-                "error: interrupted; python train.py resume=%s goes on from its last checkpoint",
-                trainer.default_root_dir,
-            )
+            log.error("error: %s", interruption(Path(trainer.default_root_dir)))
 
 
 class Patience(EarlyStopping):
-    """Early stopping that a resumed run remembers: out of patience before means not to train on."""
+    """Early stopping after validations in which neither the monitored figure nor the loss got better.
+
+    The BLEU of the first validations is about zero, while the loss already falls. A resumed run remembers its count,
+    and stops at once if it had run out of patience.
+    """
+
+    def __init__(self, monitor: str, patience: int, mode: str) -> None:
+        super().__init__(monitor, patience=patience, mode=mode, check_on_train_epoch_end=False)
+        self.best_loss = math.inf  # nats per target token
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Count from the start if the loss is the lowest so far, else as the monitored figure says."""
+        loss = float(trainer.callback_metrics.get("val_loss", math.nan))
+        if loss < self.best_loss:
+            self.best_loss, self.wait_count = loss, -1  # the count goes to 0 below
+        super().on_validation_end(trainer, pl_module)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Remember the lowest loss too."""
+        return {**super().state_dict(), "best_loss": self.best_loss}
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Stop at once if the run had ended here."""
@@ -133,6 +156,7 @@ class Patience(EarlyStopping):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up the count, but be as patient as the settings say now."""
+        self.best_loss = state_dict.get("best_loss", math.inf)
         super().load_state_dict({**state_dict, "patience": self.patience})
 
     @property
@@ -183,7 +207,12 @@ class RunningAverage(WeightAveraging):
 
 
 def make_callbacks(
-    config: Config, folder: Path, pairs: Sequence[tuple[str, str]], tokenizer: Tokenizer, record: Mapping[str, Any]
+    config: Config,
+    folder: Path,
+    pairs: Sequence[tuple[str, str]],
+    tokenizer: Tokenizer,
+    record: Mapping[str, Any],
+    updates_per_epoch: float | None = None,
 ) -> list[Callback]:
     """All callbacks of a run, in the order in which they have to act; record is what checkpoints tell about it."""
     training, trainer = config.training, config.trainer
@@ -192,12 +221,12 @@ def make_callbacks(
         budget,
         StopSignals(),
         FiniteGuard(trainer.log_every),
-        Meter(trainer.log_every, budget, trainer.progress_bar),
+        Meter(trainer.log_every, trainer.validate_every, budget, trainer.progress_bar, updates_per_epoch),
         TranslationValidation(pairs, tokenizer, training, config.search),
     ]
     if training.ema_decay > 0:
         callbacks.append(RunningAverage(training.ema_decay))
     if training.patience > 0:
         monitor, mode = f"val_{training.monitor}", "max" if training.monitor == "bleu" else "min"
-        callbacks.append(Patience(monitor, patience=training.patience, mode=mode, check_on_train_epoch_end=False))
+        callbacks.append(Patience(monitor, training.patience, mode))
     return [*callbacks, Checkpoints(folder / "checkpoints", config, record)]

@@ -1,9 +1,7 @@
 """training.max_tokens=auto: the largest batches that the device's memory holds, found by trying."""
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -14,12 +12,9 @@ from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.text.augment import is_random
 from seq2seq.text.batching import Batch, TokenPairs, collate
-from seq2seq.training.folder import write_config
 from seq2seq.training.module import TranslationModule
-from seq2seq.training.processes import agree, rank
+from seq2seq.training.processes import agree
 from seq2seq.training.recompute import recompute_layers
-
-log = logging.getLogger(__name__)
 
 ON_CPU = 1024  # there memory is no limit, and small batches train better in the same time
 SMALLEST, LARGEST = 512, 131_072  # beyond it updates get rarer without getting quicker
@@ -27,8 +22,8 @@ UPDATES_AN_EPOCH = 50  # at least, however large the memory is
 MARGIN = 0.9  # of the memory that may be used: the allocator's gaps differ from batch to batch
 
 
-def resolve_max_tokens(config: Config, folder: Path, pairs: TokenPairs, vocab_size: int) -> None:
-    """Put a number where training.max_tokens says auto, the same for all processes, in config.yaml too.
+def resolve_max_tokens(config: Config, pairs: TokenPairs, vocab_size: int) -> None:
+    """Put a number where training.max_tokens says auto, the same for all processes.
 
     Raises:
         UserError: not even the longest sentence pair fits.
@@ -37,9 +32,6 @@ def resolve_max_tokens(config: Config, folder: Path, pairs: TokenPairs, vocab_si
         return
     found = int(agree("max_tokens", lambda: str(_choose(config, pairs, vocab_size))))
     config.training.max_tokens = found
-    log.info("training.max_tokens=auto: %s positions a batch", f"{found:,}")
-    if rank() == 0:
-        write_config(config, folder)
 
 
 def _choose(config: Config, pairs: TokenPairs, vocab_size: int) -> int:

@@ -17,8 +17,10 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from seq2seq.config import Config
 from seq2seq.errors import UserError
+from seq2seq.extras import train_command
 from seq2seq.text.batching import Batch
 from seq2seq.training.processes import rank
+from seq2seq.training.saved import checkpoint_name, list_checkpoints, step_of
 
 RECORD = "run"  # the key of what a checkpoint tells about its run, besides Lightning's own keys
 _BEST = re.compile(r"best-step=(\d{7,})-[a-z_]+=-?[0-9a-z.]+\.ckpt")
@@ -29,20 +31,13 @@ def ends_update(trainer: L.Trainer, batch_idx: int) -> bool:
     return (batch_idx + 1) % trainer.accumulate_grad_batches == 0
 
 
-def checkpoint_name(step: int) -> str:
-    """The file name after so many updates; names sort like numbers."""
-    return f"step={step:07d}.ckpt"
+def validates_now(trainer: L.Trainer, every: int) -> bool:
+    """Whether a validation follows this update: after every so many, and after the last.
 
-
-def list_checkpoints(folder: Path) -> list[Path]:
-    """Those to resume from, the oldest first."""
-    paths = [path for path in folder.glob("step=*.ckpt") if path.stem.removeprefix("step=").isdigit()]
-    return sorted(paths, key=step_of)
-
-
-def step_of(path: Path) -> int:
-    """How many updates a checkpoint has seen, by its name."""
-    return int(path.stem.removeprefix("step="))
+    A signal's stop leaves no time for a validation.
+    """
+    ends = trainer.should_stop and trainer.limit_val_batches != 0
+    return ends or trainer.global_step % every == 0
 
 
 class DurableIO(TorchCheckpointIO):
@@ -71,7 +66,7 @@ class DurableIO(TorchCheckpointIO):
             draft.unlink(missing_ok=True)
             raise UserError(
                 f"cannot write {path}: {reason.strerror or reason}; the checkpoint before is whole: "
-                f"make room, then `python train.py resume={path.parent.parent}`"
+                f"make room, then `{train_command()} resume={path.parent.parent}`"
             ) from error
 
 
@@ -138,8 +133,10 @@ class Checkpoints(Checkpoint):
         return self._scores[self.best()[0].name] if self._scores else None
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Begin to count minutes."""
+        """Begin to count minutes; make the validation that a finished run was killed in."""
         self._last_save = time.monotonic()
+        if trainer.fit_loop.epoch_loop.max_steps > self.max_steps:
+            trainer.val_check_batch = 1  # type: ignore[attr-defined]
 
     def on_train_batch_end(
         self,
@@ -153,7 +150,7 @@ class Checkpoints(Checkpoint):
         if not ends_update(trainer, batch_idx):
             return
         step = trainer.global_step
-        self._pending = step % self.validate_every == 0
+        self._pending = validates_now(trainer, self.validate_every)
         ends = trainer.should_stop or step >= self.max_steps
         if self._pending or ends or step % self.every == 0 or self._minutes_are_up(trainer):
             self._save(trainer)
@@ -251,13 +248,14 @@ class Checkpoints(Checkpoint):
                 for key in ("ready", "started", "processed"):
                     count[key] = count[key] * now["accumulate"] // record["accumulate"]
                 count["completed"] = count["ready"] - lag
-        if record["validation_pending"]:
+        step = checkpoint["global_step"]
+        if record["validation_pending"] and (step % self.validate_every == 0 or step >= self.max_steps):
             for count in ("total", "current"):  # as if interrupted in the first batch of the validation
                 loops["epoch_loop.val_loop.batch_progress"][count] |= {
                     "ready": 1, "started": 1, "processed": 0, "completed": 0,
                 }  # fmt: skip
-            if checkpoint["global_step"] >= self.max_steps:  # else Lightning would not even look at the epoch
-                trainer.fit_loop.epoch_loop.max_steps = checkpoint["global_step"] + 1
+            if step >= self.max_steps:  # else Lightning would not even look at the epoch
+                trainer.fit_loop.epoch_loop.max_steps = step + 1
 
 
 def shares(trainer: L.Trainer) -> dict[str, int]:

@@ -1,16 +1,25 @@
 """Names that are runs already: a sweep started again keeps what is complete and goes on with what was broken off."""
 
-import csv
 import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from seq2seq.config import Config, flatten, load_config, to_plain
+from seq2seq.config import Config, load_config, to_plain
 from seq2seq.errors import UserError
-from seq2seq.training.checkpoints import list_checkpoints
+from seq2seq.settings.choices import flatten
+from seq2seq.training.saved import best_validation, list_checkpoints, read_metrics
 
 log = logging.getLogger(__name__)
-_MAY_DIFFER = {"existing", "resume", "data.root", "trainer.progress_bar"}  # and the run is still the same
+_MAY_DIFFER = {
+    "existing",
+    "resume",
+    "data.root",
+    "trainer.progress_bar",
+    "logger.tensorboard",
+    "logger.wandb",
+    "logger.mlflow",
+    "logger.project",
+}  # and the run is still the same
 
 
 @dataclass(frozen=True)
@@ -52,9 +61,5 @@ def _require_same(config: Config, folder: Path) -> None:
 
 
 def _best(folder: Path, monitor: str) -> float | None:
-    metrics = folder / "metrics.csv"
-    if not metrics.is_file():
-        return None
-    with metrics.open(newline="") as file:
-        values = [float(row[f"val_{monitor}"]) for row in csv.DictReader(file) if row.get(f"val_{monitor}")]
-    return (max if monitor == "bleu" else min)(values, default=None)
+    best = best_validation(read_metrics(folder), monitor)
+    return None if best is None else best.bleu if monitor == "bleu" else best.loss

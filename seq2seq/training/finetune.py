@@ -4,6 +4,7 @@ Knows no data and no updates.
 """
 
 import dataclasses
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,10 +14,12 @@ from torch import Tensor, nn
 from seq2seq.bundle import CONFIG, TOKENIZER, load_bundle, read_config
 from seq2seq.config import Config, ModelConfig, TrainingConfig
 from seq2seq.errors import UserError
+from seq2seq.extras import needing
 from seq2seq.files import find_model
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 
+log = logging.getLogger(__name__)
 NO_SIZES = ("dropout", "attention_dropout", "ffn_dropout")  # settings of a model that its weights do not depend on
 _NEW_VOCABULARY = tuple(
     f"tokenizer.{key}="
@@ -46,6 +49,12 @@ def start_from_bundle(config: Config, overrides: Sequence[str]) -> Config:
             ours, theirs = getattr(config.model, name), getattr(bundle.model, name)
             if ours != theirs:
                 raise UserError(f"{override} contradicts init={config.init}, which has {name}={theirs}: leave it out")
+    ours, theirs = (f"{one.src_lang}→{one.tgt_lang}" for one in (config.data, bundle))
+    if ours != theirs:
+        log.warning(
+            "init=%s translates %s, but this run trains %s: give data.src_lang=%s data.tgt_lang=%s to keep it",
+            *(config.init, theirs, ours, bundle.src_lang, bundle.tgt_lang),
+        )
     given = {override.partition("=")[0] for override in overrides}
     kept = {name: getattr(config.model, name) for name in NO_SIZES if f"model.{name}" in given}
     return dataclasses.replace(
@@ -134,10 +143,8 @@ def add_adapters(model: EncoderDecoder, config: TrainingConfig) -> None:
             raise UserError(f"training.lora_targets has {target}, which is no linear layer: choose from {linears}")
     if not config.lora_targets:
         raise UserError(f"training.lora_targets is empty: choose from {linears}")
-    try:
+    with needing("peft", "training.lora_rank"):
         from peft import LoraConfig, inject_adapter_in_model
-    except ModuleNotFoundError as error:
-        raise UserError(f"training.lora_rank needs the package {error.name}: pip install 'seq2seq[peft]'") from error
     settings = LoraConfig(
         r=config.lora_rank,
         lora_alpha=config.lora_alpha,  # pyright: ignore[reportArgumentType] (a float will do)

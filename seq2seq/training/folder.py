@@ -1,8 +1,6 @@
 """A run's folder: made once however many processes train, found again to resume."""
 
 import csv
-import json
-import os
 import time
 from pathlib import Path
 
@@ -11,21 +9,25 @@ import yaml
 from seq2seq.config import Config, to_plain
 from seq2seq.errors import UserError
 from seq2seq.text.prepare import corpus_digests
-from seq2seq.training.checkpoints import RECORD, step_of
+from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.lock import lock_folder
 from seq2seq.training.processes import agree
+from seq2seq.training.refusals import refuse_spent
 from seq2seq.training.restore import describe_run, newest_checkpoint, require_same_run
+from seq2seq.training.saved import point, step_of
 
 
-def prepare_folder(config: Config, runs: Path) -> tuple[Config, Path, Path | None]:
+def prepare_folder(config: Config, runs: Path, stem: str = "run") -> tuple[Config, Path, Path | None]:
     """The run's folder, made and described by config.yaml; on resume, also its newest checkpoint.
+
+    A run without a name gets stem and the time as its name.
 
     Raises:
         UserError: the folder is taken or cannot be written, or there is nothing to resume.
     """
     if config.resume is not None:
         return resume_folder(config, Path(config.resume))
-    folder = Path(agree("run", lambda: _begin(config, runs)))
+    folder = Path(agree("run", lambda: _begin(config, runs, stem)))
     config.name = folder.name
     return config, folder, None
 
@@ -49,13 +51,7 @@ def _reopen(config: Config, folder: Path) -> Path:
     _take(folder)
     checkpoint, values = newest_checkpoint(folder)
     step = step_of(checkpoint)
-    if (folder / "results.json").exists() and _is_spent(config, folder / "results.json", step):
-        raise UserError(
-            f"resume={folder}: the run is complete after {step} updates; to train on, give it more, as "
-            f"trainer.max_steps={2 * step}"
-            + (" trainer.max_time=null" if config.trainer.max_time else "")
-            + (" training.patience=0" if config.training.patience else "")
-        )
+    refuse_spent(config, folder, step)
     record = values[RECORD]
     require_same_run(folder, record, describe_run(config, corpus_digests(config.data)))
     config.name = folder.name
@@ -66,30 +62,15 @@ def _reopen(config: Config, folder: Path) -> Path:
     return checkpoint
 
 
-def _begin(config: Config, runs: Path) -> str:
+def _begin(config: Config, runs: Path, stem: str) -> str:
     """Make the run's folder; the path that all processes are to know."""
-    folder = _new_folder(config, runs)
+    folder = _new_folder(config, runs, stem)
     config.name = folder.name
     _take(folder)
     if not _is_untouched(folder):
         raise UserError(f"{folder} is a run already: choose another name=, or go on with resume={folder}")
     _describe(config, folder)
     return str(folder)
-
-
-def _is_spent(config: Config, results: Path, step: int) -> bool:
-    """Whether the budget leaves nothing to be done: the results are of this very update, and no more are wanted."""
-    duration, patience = config.trainer.duration(), config.training.patience
-    try:
-        facts = json.loads(results.read_text(encoding="utf-8"))
-        seconds, was_patient = float(facts["training_seconds"]), int(facts["training"]["patience"])
-        if int(facts["updates"]) != step:  # it was given more, and killed before the new results
-            return False
-        out_of_patience = bool(facts["out_of_patience"]) and 0 < patience <= was_patient
-    except (OSError, ValueError, KeyError, TypeError):
-        return False  # damaged: it is made again
-    is_over = duration is not None and seconds >= duration.total_seconds()
-    return step >= config.trainer.max_steps or is_over or out_of_patience
 
 
 def _take(folder: Path) -> None:
@@ -121,9 +102,7 @@ def _describe(config: Config, folder: Path) -> None:
     """
     try:
         write_config(config, folder)
-        draft = folder.parent / f".latest-{os.getpid()}"
-        draft.symlink_to(folder.name)
-        draft.replace(folder.parent / "latest")
+        point(folder.parent / "latest", folder.name)
     except OSError as error:
         raise UserError(f"cannot write {folder}: {error.strerror}; choose a folder that you may write to") from error
 
@@ -131,18 +110,18 @@ def _describe(config: Config, folder: Path) -> None:
 def _is_untouched(folder: Path) -> bool:
     """Whether a run stopped there before its first update, over its settings or data: the name is still free."""
     names = {path.name for path in folder.iterdir()}
-    return names <= {"config.yaml", "config.yaml.tmp", "checkpoints", "lock"} and not any(
+    return names <= {"config.yaml", "config.yaml.tmp", "checkpoints", "lock", "sweep.json"} and not any(
         (folder / "checkpoints").glob("*")
     )
 
 
-def _new_folder(config: Config, runs: Path) -> Path:
+def _new_folder(config: Config, runs: Path, stem: str) -> Path:
     if config.name is not None:
         folder = runs / config.name
         if folder.exists() and not _is_untouched(folder):
             raise UserError(f"{folder} is a run already: choose another name=, or go on with resume={folder}")
         return folder
-    name = time.strftime(f"{config.experiment_name}-%Y%m%d-%H%M%S")
+    name = stem + time.strftime("-%Y%m%d-%H%M%S")
     folder, suffix = runs / name, 2
     while folder.exists():
         folder, suffix = runs / f"{name}-{suffix}", suffix + 1

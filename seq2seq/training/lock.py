@@ -14,7 +14,7 @@ _held: dict[Path, int] = {}  # folder → open file, kept open as long as this p
 
 
 def lock_folder(folder: Path) -> None:
-    """Take the folder for this process, for the rest of its life.
+    """Take the folder for this process, until `release_folder` or the end of the process.
 
     Raises:
         UserError: another process has it; its number and machine are named.
@@ -37,3 +37,26 @@ def lock_folder(folder: Path) -> None:
     os.ftruncate(handle, 0)
     os.pwrite(handle, f"{os.getpid()} on {socket.gethostname()}\n".encode(), 0)
     _held[folder.resolve()] = handle
+
+
+def release_folder(folder: Path) -> None:
+    """Give the folder back, if this process has it: a sweep's process goes on with its other runs."""
+    handle = _held.pop(folder.resolve(), None)
+    if handle is not None:
+        os.close(handle)
+
+
+def holder_of(folder: Path) -> str | None:
+    """The process that trains in a folder, as "NUMBER on MACHINE"; None if there is none, or no lock to ask."""
+    try:
+        handle = os.open(folder / "lock", os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        is_taken = error.errno in (errno.EWOULDBLOCK, errno.EACCES)
+        return (os.read(handle, 200).decode(errors="replace").strip() or "unknown") if is_taken else None
+    finally:
+        os.close(handle)
+    return None

@@ -18,6 +18,7 @@ from seq2seq.config import SearchConfig, TrainingConfig
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.training.checkpoints import ends_update, validates_now
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.sharding import whole
 from seq2seq.translator import Translator
@@ -26,10 +27,21 @@ log = logging.getLogger(__name__)
 
 
 class Meter(Callback):
-    """Logs loss, speed, learning rate and gradient norm, and draws the progress bar or writes log lines."""
+    """Logs loss, speed, time, learning rate and gradient norm, and draws the progress bar or writes log lines.
 
-    def __init__(self, every: int, budget: Timer, show_bar: bool) -> None:
-        self.every, self.budget = every, budget
+    It logs after every so many updates, and before each validation, the one at the end of a run included.
+    """
+
+    def __init__(
+        self,
+        every: int,
+        validate_every: int,
+        budget: Timer,
+        show_bar: bool,
+        updates_per_epoch: float | None = None,
+    ) -> None:
+        self.every, self.validate_every, self.budget = every, validate_every, budget
+        self.updates_per_epoch = updates_per_epoch
         console = Console(stderr=True)
         columns = (
             "{task.description}",
@@ -80,8 +92,8 @@ class Meter(Callback):
         assert module.last_tokens is not None
         self._nll += module.last_nll
         self._tokens += module.last_tokens
-        is_update = (batch_idx + 1) % trainer.accumulate_grad_batches == 0
-        if is_update and trainer.global_step % self.every == 0:
+        is_due = trainer.global_step % self.every == 0 or validates_now(trainer, self.validate_every)
+        if ends_update(trainer, batch_idx) and is_due:
             self._log(trainer, module)
 
     def _log(self, trainer: L.Trainer, module: TranslationModule) -> None:
@@ -91,12 +103,14 @@ class Meter(Callback):
         nll, tokens = totals.tolist()
         rate = trainer.optimizers[0].param_groups[0]["lr"]
         speed = tokens / (time.monotonic() - self._since)
-        values = {"loss": nll / tokens, "tokens_per_second": speed, "learning_rate": rate}
+        seconds = self.budget.time_elapsed()
+        values = {"loss": nll / tokens, "seconds": seconds, "tokens_per_second": speed, "learning_rate": rate}
         if module.grad_norm is not None:
             values["grad_norm"] = float(module.grad_norm)
         for logger in trainer.loggers:
             logger.log_metrics(values, step=trainer.global_step)
-        told = f"update {trainer.global_step} loss {values['loss']:.3f} {speed:,.0f} tokens/s"
+        epoch = f" (epoch {trainer.global_step / self.updates_per_epoch:.1f})" if self.updates_per_epoch else ""
+        told = f"update {trainer.global_step}{epoch} loss {values['loss']:.3f} {speed:,.0f} tokens/s"
         if self.task is not None:
             self.bar.update(self.task, completed=module.progress, told=told)
         elif trainer.is_global_zero:

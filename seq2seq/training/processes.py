@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from datetime import timedelta
 
+import torch
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning.pytorch.utilities import rank_zero_only
@@ -14,6 +15,8 @@ from torch.distributed import (
 
 from seq2seq.config import TrainerConfig
 from seq2seq.errors import UserError
+from seq2seq.settings.rules import AUTO
+from seq2seq.training.refusals import NO_GPU
 
 PATIENCE = timedelta(minutes=10)  # the first process may have to measure its device's memory meanwhile
 _rounds: dict[str, int] = {}  # how often each key was agreed on: a sweep has several runs in one process
@@ -22,6 +25,24 @@ _rounds: dict[str, int] = {}  # how often each key was agreed on: a sweep has se
 def rank() -> int:
     """This process's number among all of the run; 0 decides and writes."""
     return rank_zero_only.rank or 0  # pyright: ignore[reportFunctionMemberAccess]
+
+
+def choose_devices(config: TrainerConfig) -> None:
+    """Put the number of devices where trainer.devices says auto: all GPUs, or as many processes as were started.
+
+    Raises:
+        UserError: there are fewer GPUs than asked for, or none.
+    """
+    gpus = 0 if config.accelerator == "cpu" else torch.cuda.device_count()
+    if config.accelerator == "gpu" and gpus == 0:
+        raise UserError(NO_GPU)
+    if config.devices == AUTO:
+        started = _started_together()
+        config.devices = max(1, started // config.num_nodes if started > 1 else gpus)
+    if gpus and config.devices > gpus:
+        raise UserError(
+            f"trainer.devices={config.devices} but this machine has {gpus} GPUs: leave it out to take them all"
+        )
 
 
 def check_processes(config: TrainerConfig, is_sweep: bool = False) -> None:

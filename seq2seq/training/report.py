@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
+from seq2seq.bundle import example
 from seq2seq.config import Config
 from seq2seq.evaluation.metrics import Scores
 
@@ -79,6 +80,8 @@ def model_card(
     signatures = "\n".join(f"- `{m.signature}`" for s in list(scores.values())[:1] for m in (s.bleu, s.chrf, s.ter))
     failures = "\n".join(f"| {_cell(a)} | {_cell(c)} | {_cell(b)} |" for a, b, c in samples)
     began = f"It began with the weights of `{'/'.join(Path(config.init).parts[-2:])}`." if config.init else ""
+    loss = facts["validation_loss"]
+    ended = f"seed {config.seed}." + ("" if loss is None else f" Validation loss: {loss} nats per token.")
     corpora = ", ".join(f"`{Path(file['name']).name}`" for file in facts["data"]["files"])
     return f"""---
 language: [{src}, {tgt}]
@@ -92,7 +95,7 @@ tags: [translation, {config.model.architecture}]
 {NETWORKS[config.model.architecture]} of {facts["parameters"]:,} parameters, trained by `seq2seq` {facts["version"]}.
 
 ```
-python translate.py --model FOLDER "The ball is blue."
+python translate.py --model FOLDER "{example(src)}"
 ```
 
 ## Data
@@ -103,8 +106,8 @@ What was dropped, by reason, is in the run's `results.json`.
 ## Recipe
 
 {began}
-{facts["updates"]:,} updates in {facts["training_seconds"] / 60:.1f} minutes on {facts["hardware"]}, seed {config.seed};
-validation loss {facts["validation_loss"]} nats per token. The whole recipe is the run's `config.yaml`:
+{facts["updates"]:,} updates in {facts["training_seconds"] / 60:.1f} minutes on {facts["hardware"]}, {ended}
+The whole recipe is the run's `config.yaml`:
 
 ```json
 {json.dumps({"model": facts["model"], "training": facts["training"]}, indent=1)}

@@ -15,7 +15,8 @@ from seq2seq.config import Config
 from seq2seq.errors import UserError
 from seq2seq.text.prepare import deciding_settings
 from seq2seq.text.tokenizer import describe_tokenizer
-from seq2seq.training.checkpoints import RECORD, list_checkpoints
+from seq2seq.training.checkpoints import RECORD
+from seq2seq.training.saved import list_checkpoints
 
 log = logging.getLogger(__name__)
 _PLAIN = {  # what torch.save writes for tensors in dictionaries, lists and numbers

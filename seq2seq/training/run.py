@@ -6,7 +6,7 @@ import os
 import platform
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,30 +21,37 @@ from seq2seq.config import Config
 from seq2seq.errors import UserError
 from seq2seq.evaluation.metrics import Scores, score
 from seq2seq.evaluation.overlap import OverlapIndex
+from seq2seq.extras import train_command
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.settings.choices import Origins
+from seq2seq.settings.rules import AUTO
+from seq2seq.text.cached import note_run
 from seq2seq.text.datamodule import mixture_table, training_feed, validation_loader
 from seq2seq.text.filters import drop_table
-from seq2seq.text.prepare import PreparedData, corpus_digests, prepare
+from seq2seq.text.prepare import PreparedData, corpus_digests, load_prepared, prepare_folder
+from seq2seq.training.automatic import settle_numbers
 from seq2seq.training.callbacks import Budget, Patience, StoppedError, StopSignals
-from seq2seq.training.capacity import resolve_max_tokens
-from seq2seq.training.checkpoints import Checkpoints, list_checkpoints
+from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.finetune import count_trained, make_model, mean_weights, merge_adapters, remove_adapters
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import rank
 from seq2seq.training.recompute import recompute_layers
 from seq2seq.training.report import draw_curves, model_card, scores_table, write_json
 from seq2seq.training.restore import describe_run
+from seq2seq.training.saved import list_checkpoints
+from seq2seq.training.summary import summary_table
 from seq2seq.training.trainer import ShardedModule, make_trainer
 from seq2seq.translator import Translator
 
 log = logging.getLogger(__name__)
 
 
-def train(config: Config, folder: Path, checkpoint: Path | None = None) -> float | None:
+def train(config: Config, folder: Path, checkpoint: Path | None = None, origins: Origins | None = None) -> float | None:
     """Train, or go on training from a checkpoint, and leave the run folder complete.
 
-    Returns the best value of what training.monitor names (None if nothing was validated), for a sweep to compare.
+    origins say who chose the settings, for the table that is shown first. Returns the best value of what
+    training.monitor names (None if nothing was validated), for a sweep to compare.
 
     Raises:
         UserError: a setting, the data or the disk stands against it.
@@ -53,17 +60,19 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None) -> float
         logging.getLogger("seq2seq").setLevel(logging.WARNING)  # the first process tells it all
     L.seed_everything(config.seed, verbose=False)
     console = Console(stderr=True, quiet=rank() > 0)
-    data = prepare(config.data, config.tokenizer, config.seed, OverlapIndex)
+    text = prepare_folder(config.data, config.tokenizer, config.seed, OverlapIndex)
+    note_run(text, folder)
+    data = load_prepared(text)
     console.print(drop_table(data.report))
     if (table := mixture_table(config, data)) is not None:
         console.print(table)
-    resolve_max_tokens(config, folder, data.train, data.tokenizer.vocab_size)
+    plan = settle_numbers(config, folder, data)
     record = describe_run(config, corpus_digests(config.data))
     module = make_module(config, data, resumed=checkpoint is not None)
     trained = count_trained(module)
-    trainer = make_trainer(config, folder, data, record)
-    told = f"{count(module):,} parameters" + (f" ({trained:,} of them trained)" if trained < count(module) else "")
-    log.info("%s, %s, %s", told, describe_text(config, len(data.train)), hardware())
+    trainer = make_trainer(config, folder, data, record, plan.updates_per_epoch)
+    origins = replace(origins or Origins(), ruled=plan.ruled)
+    console.print(summary_table(config, data, origins, plan.updates_per_epoch, (count(module), trained), hardware()))
     fit(trainer, module, config, data, checkpoint)
     best = best_value(config, trainer)
     if not trainer.is_global_zero:
@@ -73,12 +82,13 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None) -> float
     choose_weights(config, folder, trainer, model)
     bundle = Bundle(model.cpu().eval(), data.tokenizer, bundle_config(config))
     facts = gather_facts(config, trainer, data, model) | {"trained_parameters": trained}
+    facts["epochs"] = round(trainer.global_step / plan.updates_per_epoch, 2) if plan.updates_per_epoch else None
     save_bundle(folder / "model", bundle, model_card(config, facts, {}, []))  # testing takes long and may be killed
     draw_curves(folder / "metrics.csv", folder / "curves.png")
     if interrupted:
         raise UserError(
             f"stopped by {interrupted} after update {trainer.global_step}: a usable model is in {folder / 'model'}; "
-            f"go on with `python train.py resume={folder}`"
+            f"go on with `{train_command()} resume={folder}`"
         )
     scores, worst = test(bundle, config, data, trainer.strategy.root_device)
     save_bundle(folder / "model", bundle, model_card(config, facts, scores, worst))
@@ -88,13 +98,6 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None) -> float
         console.print(scores_table(scores))
     log.info("model: %s", folder / "model")
     return best
-
-
-def describe_text(config: Config, pairs: int) -> str:
-    """What is trained on, in words: so many prepared pairs; of a stream they are the sample that stands for it."""
-    if config.data.streaming:
-        return f"training text streamed (vocabulary from a sample of {pairs:,} pairs of it)"
-    return f"{pairs:,} training pairs"
 
 
 def best_value(config: Config, trainer: L.Trainer) -> float | None:
@@ -134,21 +137,25 @@ def fit(
     except OSError as error:
         raise UserError(
             f"cannot write to {trainer.default_root_dir} at update {trainer.global_step}: {error.strerror or error}; "
-            f"the last checkpoint is whole: make room, then `python train.py resume={trainer.default_root_dir}`"
+            f"the last checkpoint is whole: make room, then `{train_command()} resume={trainer.default_root_dir}`"
         ) from error
 
 
 def choose_weights(config: Config, folder: Path, trainer: L.Trainer, model: EncoderDecoder) -> None:
     """Put the final weights into the model, from the checkpoints: the latest, the best, or the mean of the kept best.
 
-    With a running average, every checkpoint's `state_dict` is the average.
+    `auto` is the best if training ran out of patience, since the latest is past it, else the latest. With a running
+    average, every checkpoint's `state_dict` is the average.
     """
     paths = list_checkpoints(folder / "checkpoints")[-1:]
-    if config.training.final_weights in ("best", "average"):
+    wanted = config.training.final_weights
+    if wanted == AUTO and any(c.is_out for c in callbacks_of(trainer) if isinstance(c, Patience)):
+        wanted = "best"
+    if wanted in ("best", "average"):
         best = next(c for c in callbacks_of(trainer) if isinstance(c, Checkpoints)).best()
         kept = [path for path in best if path.exists()]
         if kept:
-            paths = kept[:1] if config.training.final_weights == "best" else kept
+            paths = kept[:1] if wanted == "best" else kept
         else:
             log.warning("there was no validation yet, so there is no best: taking the last weights")
     states = [torch.load(path, map_location="cpu", weights_only=True)["state_dict"] for path in paths]

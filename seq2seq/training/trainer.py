@@ -7,30 +7,33 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
-import torch
-from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.strategies import ModelParallelStrategy, Strategy
 from torch.distributed.fsdp import FSDPModule
 
 from seq2seq.config import Config, TrainerConfig
-from seq2seq.errors import UserError
 from seq2seq.text.prepare import PreparedData
 from seq2seq.training.callbacks import make_callbacks
 from seq2seq.training.checkpoints import DurableIO
+from seq2seq.training.loggers import make_loggers
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.sharding import shard
-from seq2seq.training.table import continued_table
 
 
-def make_trainer(config: Config, folder: Path, data: PreparedData, record: Mapping[str, Any]) -> L.Trainer:
+def make_trainer(
+    config: Config,
+    folder: Path,
+    data: PreparedData,
+    record: Mapping[str, Any],
+    updates_per_epoch: float | None = None,
+) -> L.Trainer:
     """Lightning's Trainer, with this run's callbacks and loggers; record is what its checkpoints tell about it.
 
+    updates_per_epoch lets the log count epochs.
+
     Raises:
-        UserError: the device asked for is not there.
+        UserError: a logger cannot be used.
     """
     settings = config.trainer
-    if settings.accelerator == "gpu" and not torch.cuda.is_available():
-        raise UserError("trainer.accelerator=gpu but there is no CUDA device: use trainer=cpu or a CUDA PyTorch")
     warnings.filterwarnings("ignore", "Experiment logs directory")
     for message in (
         ".*does not have many workers.*",
@@ -43,7 +46,6 @@ def make_trainer(config: Config, folder: Path, data: PreparedData, record: Mappi
         logging.getLogger(name).setLevel(logging.WARNING)
     # says that a process has died before it kills the others, if those did not notice themselves
     logging.getLogger("lightning.fabric.strategies.launchers.subprocess_script").setLevel(logging.INFO)
-    table = continued_table(folder)  # only the first process writes to it
     return L.Trainer(
         accelerator=settings.accelerator,
         devices=settings.devices,
@@ -57,9 +59,9 @@ def make_trainer(config: Config, folder: Path, data: PreparedData, record: Mappi
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
         log_every_n_steps=settings.log_every,
-        callbacks=make_callbacks(config, folder, data.validation_pairs, data.tokenizer, record),
+        callbacks=make_callbacks(config, folder, data.validation_pairs, data.tokenizer, record, updates_per_epoch),
         plugins=[DurableIO()],
-        logger=[table, TensorBoardLogger(folder, name="", version="")],
+        logger=make_loggers(config, folder),
         use_distributed_sampler=False,
         enable_progress_bar=False,
         enable_model_summary=False,

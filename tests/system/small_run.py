@@ -8,11 +8,10 @@ from typing import Any
 import torch
 from launcher import Finished
 
-SUBJECTS = {"The cat": "El gato", "The dog": "El perro", "The bird": "El pájaro", "The cow": "La vaca"}
-VERBS = {"sees": "ve", "wants": "quiere", "eats": "come", "has": "tiene", "brings": "trae"}
-THINGS = {"the milk": "la leche", "the bread": "el pan", "an apple": "una manzana", "a ball": "una bola"}
-PAIRS = [(f"{s} {v} {t}.", f"{SUBJECTS[s]} {VERBS[v]} {THINGS[t]}.") for s in SUBJECTS for v in VERBS for t in THINGS]
+from tests.toy import PAIRS, write_pairs
+
 BASE = (
+    "experiment=bundled",
     "data=files", "data.train=[train.tsv]", "data.validation=[validation.tsv]", "data.test=[validation.tsv]",
     "data.remove_overlap=false", "tokenizer.vocab_size=300", "model.d_model=16", "model.num_encoder_layers=1",
     "model.num_decoder_layers=1", "model.d_ff=32", "training.max_tokens=256", "training.bleu_sentences=2",
@@ -32,7 +31,7 @@ VARIANTS = {
 
 def write_corpus(folder: Path) -> Path:
     for name, pairs in (("train", PAIRS[:70]), ("validation", PAIRS[70:])):
-        (folder / f"{name}.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
+        write_pairs(folder / f"{name}.tsv", pairs)
     return folder
 
 

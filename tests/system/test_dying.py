@@ -30,25 +30,30 @@ def before(function, number):
         return function(*arguments, **options)
     return call
 """
-MOMENTS = {  # each in the save of update 6, counted from when the checkpoint of update 3 is there
-    "in the middle of the file": "checkpoints._WholeWrites.write = before(checkpoints._WholeWrites.write, 20)",
-    "before the file is on the disk": "checkpoints.os.fsync = before(os.fsync, 2)",
+OLD, NEW = "step=0000003.ckpt", "step=0000006.ckpt"
+MOMENTS = {  # each in the save of update 6, counted from when the checkpoint of update 3 is there; then what is left
+    "in the middle of the file": (
+        "checkpoints._WholeWrites.write = before(checkpoints._WholeWrites.write, 20)",
+        ["saving.tmp", OLD],
+    ),
+    "before the file is on the disk": ("checkpoints.os.fsync = before(os.fsync, 2)", ["saving.tmp", OLD]),
     "before the old file goes": (
-        "checkpoints.Checkpoints._remove_others = before(checkpoints.Checkpoints._remove_others, 2)"
+        "checkpoints.Checkpoints._remove_others = before(checkpoints.Checkpoints._remove_others, 2)",
+        [OLD, NEW],
     ),
 }
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_while_writing_a_checkpoint(launcher: Launcher, place: Path, moment: str) -> None:
-    code = DIE_WHILE_SAVING + MOMENTS[moment]
-    result = launcher.train(*BASE, "name=run", cwd=place, BEFORE=code)
+    code, left = MOMENTS[moment]
+    result = launcher.train(*BASE, "name=run", cwd=place, BEFORE=DIE_WHILE_SAVING + code)
     assert result.status == -signal.SIGKILL, result.output
-    left = checkpoints(place / "runs/run")
-    assert left in (["step=0000003.ckpt"], ["step=0000003.ckpt", "step=0000006.ckpt"])
+    folder = place / "runs/run/checkpoints"
+    assert sorted(path.name for path in folder.iterdir() if not path.name.startswith("best-")) == left
     resumed = launcher.train("resume=runs/run", "trainer.max_steps=7", cwd=place)
     assert resumed.status == 0, resumed.output
-    assert [path.name for path in (place / "runs/run/checkpoints").glob("*.tmp")] == []
+    assert [path.name for path in folder.glob("*.tmp")] == []
     assert checkpoints(place / "runs/run") == ["step=0000007.ckpt"]
 
 
@@ -122,7 +127,7 @@ def test_when_one_of_two_processes_loses_its_reader_both_end_within_a_minute(
     launcher: Launcher, place: Path, whose: str
 ) -> None:
     sets = (*BASE, *VARIANTS["streaming"], "trainer.validate_every=100000", "training.schedule=constant", "name=run")
-    sets += ("trainer=ddp", "trainer.accelerator=cpu", "trainer.max_steps=100000")
+    sets += ("trainer=ddp", "trainer.devices=2", "trainer.accelerator=cpu", "trainer.max_steps=100000")
     result = launcher.train(*sets, cwd=place, BEFORE=KILL_ONE_READER, WHOSE=whose)  # ends when all of them have
     assert time.time() - (place / "time-of-death").stat().st_mtime < 60
     assert result.status != 0
@@ -148,7 +153,14 @@ def test_when_one_process_dies_the_others_end_within_a_minute(launcher: Launcher
         "        open('time-of-death', 'w').close()\n"
         "M.on_train_batch_start = kill"
     )
-    sets = (*BASE, "name=run", "trainer=ddp", "trainer.accelerator=cpu", "trainer.max_steps=100000")
+    sets = (
+        *BASE,
+        "name=run",
+        "trainer=ddp",
+        "trainer.devices=2",
+        "trainer.accelerator=cpu",
+        "trainer.max_steps=100000",
+    )
     result = launcher.train(*sets, cwd=place, BEFORE=code)
     assert time.time() - (place / "time-of-death").stat().st_mtime < 60
     if result.status == -signal.SIGKILL:  # Lightning's watch was quicker than the broken connection

@@ -15,15 +15,13 @@ from seq2seq.errors import UserError
 from seq2seq.training.finetune import start_from_bundle
 from seq2seq.training.folder import prepare_folder
 from seq2seq.training.run import train
+from tests.toy import PAIRS, write_corpus
 
 pytestmark = [
     pytest.mark.system,
+    pytest.mark.xdist_group("finetuning"),
     pytest.mark.filterwarnings("ignore"),  # Lightning's, about loaders and folders
 ]
-SUBJECTS = {"The cat": "El gato", "The dog": "El perro", "The bird": "El pájaro", "The cow": "La vaca"}
-VERBS = {"sees": "ve", "wants": "quiere", "eats": "come", "has": "tiene", "brings": "trae"}
-THINGS = {"the milk": "la leche", "the bread": "el pan", "an apple": "una manzana", "a ball": "una bola"}
-PAIRS = [(f"{s} {v} {t}.", f"{SUBJECTS[s]} {VERBS[v]} {THINGS[t]}.") for s in SUBJECTS for v in VERBS for t in THINGS]
 DROPOUT = 0.1
 
 
@@ -36,14 +34,12 @@ def _environment() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("finetuning")
-    for name, pairs in (("train", PAIRS[:60]), ("validation", PAIRS[60:70]), ("test", PAIRS[70:])):
-        (folder / f"{name}.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
-    return folder
+    return write_corpus(tmp_path_factory.mktemp("finetuning"))
 
 
 def config(place: Path, name: str, *, updates: int = 4, **training: object) -> Config:
-    values = {"max_tokens": 256, "bleu_sentences": 2, "warmup_steps": 2, "learning_rate": 1e-2, **training}
+    values = {"max_tokens": 256, "bleu_sentences": 2, "warmup_steps": 2, "learning_rate": 1e-2}
+    values |= {"schedule": "inverse_sqrt", **training}
     return Config(
         name=name,
         data=DataConfig(

@@ -18,13 +18,10 @@ from seq2seq.model.build import build_model
 from seq2seq.text.batching import collate
 from seq2seq.training.module import TranslationModule
 from seq2seq.translator import Translator
+from tests.toy import PAIRS, write_corpus
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.xdist_group("recurrent")]
 V, UPDATES = 16, 300
-SUBJECTS = {"The cat": "El gato", "The dog": "El perro", "The bird": "El pájaro", "The cow": "La vaca"}
-VERBS = {"sees": "ve", "wants": "quiere", "eats": "come", "has": "tiene", "brings": "trae"}
-THINGS = {"the milk": "la leche", "the bread": "el pan", "an apple": "una manzana", "a ball": "una bola"}
-PAIRS = [(f"{s} {v} {t}.", f"{SUBJECTS[s]} {VERBS[v]} {THINGS[t]}.") for s in SUBJECTS for v in VERBS for t in THINGS]
 
 
 class OneDevice:
@@ -43,7 +40,7 @@ def test_it_learns_to_reverse_strings() -> None:
     torch.manual_seed(1)
     config = ModelConfig(architecture="recurrent", d_model=64, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0)
     model = build_model(config, V)
-    module = TranslationModule(model.train(), TrainingConfig(max_tokens=300, label_smoothing=0.0))
+    module = TranslationModule(model.train(), TrainingConfig(max_tokens=300, learning_rate=7e-4, label_smoothing=0.0))
     module.trainer = cast(L.Trainer, OneDevice())
     optimizer = module.configure_optimizers()
     assert isinstance(optimizer, torch.optim.Optimizer)
@@ -67,10 +64,7 @@ def test_it_learns_to_reverse_strings() -> None:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("work")
-    for name, pairs in (("train", PAIRS[:60]), ("validation", PAIRS[60:70]), ("test", PAIRS[70:])):
-        (folder / f"{name}.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
-    return folder
+    return write_corpus(tmp_path_factory.mktemp("work"))
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +114,9 @@ def test_a_killed_run_goes_on_to_the_very_same_weights(place: Path, launcher: La
 def test_two_processes_train_like_one(place: Path, launcher: Launcher) -> None:
     common = ("model.dropout=0", "training.keep_best=0", "trainer.max_steps=3", "trainer.precision=32-true")
     one = launcher.train(*BASE, *common, "name=one", "training.accumulate=2", cwd=place)
-    two = launcher.train(*BASE, *common, "name=two", "trainer=ddp", "trainer.accelerator=cpu", cwd=place)
+    two = launcher.train(
+        *BASE, *common, "name=two", "trainer=ddp", "trainer.devices=2", "trainer.accelerator=cpu", cwd=place
+    )
     assert (one.status, two.status) == (0, 0), one.output + two.output
     losses = []
     for name in ("one", "two"):

@@ -68,3 +68,9 @@ def test_a_polite_signal_saves_the_current_update_and_says_how_to_go_on(
     resumed = launcher.train("resume=runs/stopped", f"trainer.max_steps={step + 1}", "resume_lr=1e-5", cwd=place)
     assert resumed.status == 0, resumed.output
     assert "learning_rate: 1.0e-05" in (place / "runs/stopped/config.yaml").read_text()
+
+
+def test_ctrl_c_while_text_is_prepared_says_that_nothing_was_saved(launcher: Launcher, place: Path) -> None:
+    sets = (*BASE, "name=early", "tokenizer.vocab_size=301")  # text that no other test has prepared
+    result = launcher.train(*sets, cwd=place, until="training the tokenizer", send=signal.SIGINT)
+    fails_in_one_line(result, r"interrupted before the first update: nothing was saved; start again with the same")

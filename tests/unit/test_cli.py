@@ -1,4 +1,5 @@
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,40 @@ def source(tmp_path):
 
 def test_every_argument_is_a_sentence_and_gives_a_line(run, expected):
     assert run(LINES[0], LINES[2]) == (0, f"{expected[0]}\n{expected[2]}\n", "")
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch, bundle_folder):
+    """A working directory with runs/older and runs/newest, which runs/latest links to."""
+    for name in ("older", "newest"):
+        shutil.copytree(bundle_folder, tmp_path / "runs" / name / "model")
+    (tmp_path / "runs" / "latest").symlink_to("newest")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("runs")
+def test_a_model_that_nobody_named_is_named_on_stderr(run, expected, bundle_folder, source, tmp_path):
+    told = "model: runs/newest/model\n"
+    assert run(LINES[0], command=()) == (0, f"{expected[0]}\n", told)
+    status, out, err = run(stdin="\n".join(LINES).encode(), command=())
+    assert (status, out.split("\n"), err) == (0, [*expected, ""], told)
+    (tmp_path / "out.es").write_text("\n".join(expected), encoding="utf-8")
+    for command in (
+        ("score", "--input", source, "--translations", "out.es"),
+        ("attend", LINES[0], "--output", "attention"),
+        ("export", "huggingface", "--output", "exported", "--quantization", "float32"),
+        ("backtranslate", "--input", source, "--output", "back.tsv"),
+        ("bulk-translate", "--input", source, "--output", "bulk"),
+    ):
+        assert run(*command, command=(), application=app)[2].startswith(told)
+    assert run(LINES[0], "--model", "runs/older", command=())[2] == ""
+
+
+@pytest.mark.usefixtures("runs")
+def test_scores_as_json_stay_the_only_thing_on_stderr(run, source, tmp_path):
+    (tmp_path / "ref.es").write_text("hola\n" * 4)
+    err = run("--input", source, "--reference", "ref.es", "--json", command=())[2]
+    assert json.loads(err)["num_sentences"] == 4
 
 
 def test_standard_input_gives_a_line_for_every_line(run, expected):

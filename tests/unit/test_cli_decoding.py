@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from seq2seq.cli import app, translate_app
+from seq2seq.errors import UserError
+from seq2seq.extras import install_command
 from seq2seq.translator import Text, Translator
 
 ROOT = Path(__file__).parents[2]
@@ -79,7 +81,7 @@ def test_json_tells_which_words_belong_together(run, translator, monkeypatch):
     for one in objects:
         for hypothesis in one["n_best"]:
             words = [word for _, word in hypothesis["alignment"]]
-            assert words == list(range(len(words)))
+            assert words == list(range(len(hypothesis["translation"].split())))
             assert all(0 <= word < len(one["source"].split()) for word, _ in hypothesis["alignment"])
     assert objects[0]["alignment"] == objects[0]["n_best"][0]["alignment"]
     assert objects[1]["alignment"] == []
@@ -154,6 +156,15 @@ def test_an_option_that_an_export_does_not_have_is_refused(run, bundle_folder, t
     assert not (tmp_path / "export").exists()
 
 
+def test_ctranslate2_computes_with_int8_weights_as_the_readme_says(run, monkeypatch):
+    def load(folders, device, engine, quantization):
+        raise UserError(f"{engine} with {quantization}")
+
+    monkeypatch.setattr("seq2seq.jobs.load", load)
+    assert run("--engine", "ctranslate2", LINES[0])[2] == "error: ctranslate2 with int8\n"
+    assert "`--engine ctranslate2` computes with int8 weights" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 def test_an_interrupted_file_goes_on_as_if_nothing_had_happened(run, tmp_path, monkeypatch):
     monkeypatch.setattr("seq2seq.translator.CHUNK_LINES", 3)
     source, whole, broken = tmp_path / "in.en", tmp_path / "whole.es", tmp_path / "broken.es"
@@ -221,4 +232,4 @@ def test_a_missing_package_is_named_with_its_extra(run, monkeypatch):
     monkeypatch.delitem(sys.modules, "seq2seq.export.ctranslate2", raising=False)
     status, _, err = run("hola", "--engine", "ctranslate2", application=translate_app)
     assert status == 1
-    assert "pip install 'seq2seq[ctranslate2]'" in err
+    assert err == f"error: this needs the package ctranslate2: {install_command('ctranslate2')}\n"

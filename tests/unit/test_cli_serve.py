@@ -9,6 +9,7 @@ import typer
 from seq2seq import cli_serve
 from seq2seq.cli import app, main
 from seq2seq.documents.keeping import translate_texts
+from seq2seq.extras import install_command
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ def test_without_the_packages_it_says_what_to_install(serve: Any, monkeypatch: p
     monkeypatch.setitem(sys.modules, "fastapi", None)
     status, told = serve()
     assert status == 1
-    assert told == "error: this needs the package fastapi: pip install 'seq2seq[serve]'\n"
+    assert told == f"error: this needs the package fastapi: {install_command('serve')}\n"
 
 
 def test_languages_are_not_detected_without_the_package(monkeypatch: pytest.MonkeyPatch):

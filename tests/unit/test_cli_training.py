@@ -71,6 +71,26 @@ def test_an_empty_input_leaves_the_corpus_made_before(run, bundle_folder, tmp_pa
     assert out.read_text() == "before\n"
 
 
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        (
+            "backtranslate",
+            "back-translation takes a model of the other direction, --model runs/REVERSE, that reads such text",
+        ),
+        ("distill", "give the sources of a corpus (--languages tells the order of a .tsv's columns)"),
+    ],
+)
+def test_text_in_the_language_that_the_model_writes_is_warned_of(run, bundle_folder, tmp_path, command, hint):
+    told = f"warning: the texts look like es, but the model translates en→es: {hint}\n"
+    for line, warning in (("Ella ve la leche que está en la mesa.", told), ("The cat and the dog drank the milk.", "")):
+        mono, out = tmp_path / "mono.txt", tmp_path / "out.tsv"
+        mono.write_text(f"{line}\n" * 9)
+        status, _, err = call(run, command, bundle_folder, "--input", mono, "--output", out)
+        assert (status, err) == (0, f"{warning}{out}: en→es of {mono}\n")
+        assert len(made(out)) == 9
+
+
 def test_samples_follow_their_seed(run, bundle_folder, corpus, tmp_path):
     found = []
     for seed in (1, 2, 1):

@@ -1,3 +1,4 @@
+import functools
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -5,26 +6,23 @@ from typing import Any
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
-from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 
+import seq2seq.compose
 from seq2seq.compose import expand_globs
 from seq2seq.config import (
     Config,
     TrainerConfig,
     TrainingConfig,
-    from_hydra,
     load_config,
     register_schema,
     to_plain,
 )
 from seq2seq.errors import UserError
+from tests.thin import thin
 
 REPOSITORY = Path(__file__).parents[2]
 CONF = REPOSITORY / "conf"
-GROUPS = ("data", "tokenizer", "model", "model/style", "training", "search", "trainer", "experiment")
-NEEDS = {"trainer=fsdp": ("training.ema_decay=0", "training.final_weights=last")}  # the default averages its weights
-OPTIONS = [f"{group}={path.stem}" for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
 
 
 @pytest.fixture(autouse=True)
@@ -33,14 +31,9 @@ def _home(monkeypatch: pytest.MonkeyPatch) -> None:
     register_schema()
 
 
+@functools.cache
 def composed(*overrides: str) -> Config:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return from_hydra(compose("config", overrides=list(overrides)))
-
-
-@pytest.mark.parametrize("option", OPTIONS)
-def test_every_option_of_every_group_composes(option: str) -> None:
-    assert isinstance(composed(option, *NEEDS.get(option, ())), Config)
+    return seq2seq.compose.compose(list(overrides))
 
 
 def test_spread_weights_and_their_running_average_exclude_each_other_by_name() -> None:
@@ -51,14 +44,14 @@ def test_spread_weights_and_their_running_average_exclude_each_other_by_name() -
 @pytest.mark.parametrize("experiment", [path.stem for path in (CONF / "experiment").glob("*.yaml")])
 def test_every_experiment_tells_its_command_and_names_itself(experiment: str) -> None:
     header = (CONF / "experiment" / f"{experiment}.yaml").read_text()
-    assert "python train.py" in header
-    assert composed(f"experiment={experiment}").experiment_name == experiment
+    assert "python train.py" in header or experiment == "none"
+    assert composed(f"experiment={experiment}").experiment_name == (experiment if experiment != "none" else "run")
 
 
 LAB = [path.stem for path in sorted((CONF / "experiment" / "lab").glob("*.yaml"))]
 
 
-@pytest.mark.parametrize("experiment", LAB)
+@pytest.mark.parametrize("experiment", thin(LAB, ["baseline", "no_positions", "lstm_attention"]))
 def test_every_ablation_tells_its_claim_and_differs_from_the_baseline_in_one_thing(experiment: str) -> None:
     header = (CONF / "experiment" / "lab" / f"{experiment}.yaml").read_text()
     assert f"python train.py --multirun experiment=lab/{experiment}" in header
@@ -104,7 +97,7 @@ def test_a_glob_that_nothing_fits_is_refused_with_what_there_is() -> None:
         expand_globs(["experiment=glob(lav/*)"])
 
 
-@pytest.mark.parametrize("size", ["tiny", "small", "base", "big"])
+@pytest.mark.parametrize("size", thin(["tiny", "small", "base", "big"], ["tiny", "big"]))
 @pytest.mark.parametrize("style", ["vaswani", "modern"])
 def test_sizes_and_styles_combine(size: str, style: str) -> None:
     model = composed(f"model={size}", f"model/style={style}").model
@@ -135,7 +128,7 @@ def test_the_published_sizes_are_the_papers() -> None:
     "override", ["model.d_modell=3", "model.d_model=wide", "trainer.max_steps=soon", "modle=tiny", "model=huge"]
 )
 def test_a_typo_or_a_wrong_type_stops_at_composition_and_names_the_key(override: str) -> None:
-    with pytest.raises(ConfigCompositionException) as caught:
+    with pytest.raises(UserError) as caught:
         composed(override)
     assert override.split("=")[0] in str(caught.value)
 
@@ -171,7 +164,7 @@ def test_a_runs_config_reads_back_with_changes(tmp_path: Path) -> None:
     again = load_config(str(tmp_path), ["trainer.max_steps=9"])
     assert (again.seed, again.trainer.max_steps, again.resume) == (7, 9, str(tmp_path))
     assert again.model == config.model
-    with pytest.raises(UserError, match=r"config.yaml: Key 'foo' not in 'ModelConfig'"):
+    with pytest.raises(UserError, match=r"there is no setting model.foo"):
         load_config(str(tmp_path), ["model.foo=1"])
     with pytest.raises(UserError, match="model= cannot be changed on resume"):
         load_config(str(tmp_path), ["model=tiny"])
@@ -210,5 +203,6 @@ def test_the_search_names_settings_that_there_are() -> None:
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="the extra `sweep` is not installed")
     with initialize_config_dir(str(CONF), version_base="1.3"):
         cfg = compose("config", overrides=["hydra/sweeper=optuna_search"], return_hydra_config=True)
+    assert cfg.hydra.sweeper.params
     for key in cfg.hydra.sweeper.params:
         assert OmegaConf.select(cfg, key, throw_on_missing=True) is not None

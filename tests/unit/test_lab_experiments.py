@@ -1,5 +1,6 @@
 """What the ablation lab's experiments have in common, as docs/lab.md tells it."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ NAMES = sorted(path.stem for path in (REPOSITORY / "conf" / "experiment" / "lab"
 OTHER_WEIGHTS = ("shared_query_key", "modern", "lstm_attention", "lstm_no_attention")
 
 
+@cache
 def configured(name: str) -> Config:
     return compose([f"experiment=lab/{name}", "seed=1"])
 

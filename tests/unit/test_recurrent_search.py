@@ -54,6 +54,7 @@ def score(engine: Engine, source: list[int], target: list[int]) -> float:
     return sum(forced.log_probs)
 
 
+@pytest.mark.slow
 def test_a_wide_beam_finds_what_trying_everything_finds(engine: Engine) -> None:
     for ids in SOURCES:
         sequences: list[list[int]] = [

@@ -43,6 +43,7 @@ def ask(status: str, body: bytes) -> serving.Tally:
 def test_answers_are_timed_and_refusals_are_errors():
     tally = ask("200 OK", b'{"translatedText": "a"}')
     assert not tally.errors
+    assert len(tally.latencies) > 4
     assert all(0 < seconds < 20 for seconds in tally.latencies)
     assert ask("429 Too Many", b'{"error": "Slowdown"}').errors[0] == "429 {'error': 'Slowdown'}"
     assert ask("200 OK", b"{}").errors[0] == "200 {}"

@@ -12,9 +12,9 @@ ROOT = Path(__file__).parents[2]
 COUNT_FAULTS = """
 import resource, sys
 import numpy as np
-import train
+from seq2seq import cli_train
 if sys.argv[1] == "keep":
-    train.keep_freed_memory()
+    cli_train.keep_freed_memory()
 for _ in range(5):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     arrays = [np.ones(30 << 20, dtype=np.uint8) for _ in range(4)]

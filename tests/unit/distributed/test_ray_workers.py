@@ -22,7 +22,11 @@ from seq2seq.text.prepare import prepare_folder
 if TYPE_CHECKING:
     from seq2seq.distributed.ray_workers import RayWorkers
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, of many kinds
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.xdist_group("ray"),  # one cluster for all
+    pytest.mark.filterwarnings("ignore"),  # Ray's own, of many kinds
+]
 
 
 def test_results_come_in_order(workers: "RayWorkers"):
@@ -102,7 +106,7 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.delitem(sys.modules, "seq2seq.distributed.ray_workers", raising=False)
     assert ray_workers(None) is None
-    with pytest.raises(UserError, match=r"^this needs the package ray: pip install 'seq2seq\[ray\]'$"):
+    with pytest.raises(UserError, match=r"^this needs the package ray: pip install -e '.*\[ray\]'$"):
         ray_workers("local")
 
 

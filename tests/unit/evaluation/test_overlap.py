@@ -73,6 +73,7 @@ def test_an_empty_side_of_a_test_set_matches_nothing():
     assert index.shares("something", "algo")
 
 
+@pytest.mark.slow
 def test_real_training_text_shares_almost_nothing_with_its_test_set(shared_data):
     def read(name: str) -> list[tuple[str, str]]:
         lines = (shared_data / "tatoeba" / name).read_text(encoding="utf-8").splitlines()

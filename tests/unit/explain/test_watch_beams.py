@@ -4,6 +4,7 @@ from seq2seq.config import SearchConfig
 from seq2seq.errors import UserError
 from seq2seq.explain.search import watch_beams
 from seq2seq.translator import Translator
+from tests.thin import thin
 
 TEXTS = ["The cat sees a blue ball.", "Ella ve.", "A dog has the milk!"]
 
@@ -13,7 +14,10 @@ def translator(request) -> Translator:
     return request.getfixturevalue(request.param)
 
 
-@pytest.mark.parametrize("changes", [{}, {"beam": 1}, {"length_penalty": 0.4, "beam": 4}, {"early_stopping": True}])
+CHANGES = [{}, {"beam": 1}, {"length_penalty": 0.4, "beam": 4}, {"early_stopping": True}]
+
+
+@pytest.mark.parametrize("changes", thin(CHANGES, [{}]))
 def test_the_watched_search_finds_the_same_translation_at_the_same_score(translator, changes):
     for text in TEXTS:
         found = watch_beams(translator, text, translator.settings(**changes))
@@ -62,14 +66,15 @@ def test_what_finished_ends_with_its_mark_and_is_listed_best_first(translator):
     assert values == sorted(values, reverse=True)
 
 
-def test_a_mark_of_the_end_beyond_the_beam_finishes_nothing(translator):
-    found = watch_beams(translator, TEXTS[0])
+def test_a_mark_of_the_end_beyond_the_beam_finishes_nothing(golden):
+    found = watch_beams(golden, TEXTS[0])
     ends = [
         (number, one["fate"])
         for step in found["steps"]
         for number, one in enumerate(step["candidates"])
         if one["piece"] == "</s>"
     ]
+    assert {number < found["beam"] for number, _ in ends} == {True, False}
     assert all((fate == "finished") == (number < found["beam"]) for number, fate in ends)
 
 

@@ -15,6 +15,9 @@ pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not instal
 from seq2seq.export.ctranslate2 import export_ctranslate2
 from seq2seq.export.ctranslate2_engine import load_export
 from seq2seq.export.folder import is_export
+from tests.thin import thin
+
+pytestmark = pytest.mark.xdist_group("ctranslate2")  # one worker trains the model
 
 CPU = torch.device("cpu")
 GREEDY = SearchConfig(beam=1, max_length_ratio=0.5, max_length_offset=4, batch_tokens=100)
@@ -87,7 +90,7 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", thin(RULES, ["banned phrases", "least length"]))
 def test_greedy_search_by_rules_finds_what_the_pytorch_engine_finds(model, export, sources, rule):
     pytorch, settings, banned = Engine(model, CPU, torch.float32), replace(GREEDY, **RULES[rule]), ()
     free = [best[0].ids for best in search(pytorch, sources, GREEDY)]
@@ -107,7 +110,7 @@ def test_the_model_of_these_tests_would_produce_forbidden_tokens(export, model, 
     assert {int(logits.argmax()) for logits in first} & {PAD, UNK, BOS}
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("alpha", thin([0.0, 0.6, 1.0], [0.6]))
 def test_beam_search_gives_the_n_best_with_the_models_own_scores(model, export, sources, token_scores, alpha):
     found = search(export.engine, sources, replace(GREEDY, beam=4, length_penalty=alpha), n_best=3)
     for source, hypotheses in zip(sources, found, strict=True):
@@ -121,6 +124,7 @@ def test_beam_search_gives_the_n_best_with_the_models_own_scores(model, export, 
             assert one.normalised_score == pytest.approx(one.score / (len(one.ids) + 1) ** alpha, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_our_exact_search_is_never_worse_and_mostly_finds_the_same(model, export, sources):
     settings = replace(GREEDY, beam=4, max_length_ratio=2.0)
     ours = [best[0] for best in search(Engine(model, CPU, torch.float32), sources, settings)]

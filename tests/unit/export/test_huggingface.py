@@ -49,7 +49,7 @@ def test_generate_searches_with_the_bundles_settings(export):
 
 def test_the_readmes_commands_translate(export, capsys):
     card = (export / "README.md").read_text()
-    assert card.endswith(USAGE)
+    assert card.startswith("untrained\n\n## Use with transformers\n\n" + USAGE.replace("EXAMPLE", "The ball is blue."))
     code = re.findall(r"```python\n(.*?)```", card, re.DOTALL)[0].replace("FOLDER", str(export))
     exec(code.replace("generate(", "generate(max_new_tokens=5, "), {})
     assert capsys.readouterr().out.startswith("['")

@@ -86,7 +86,9 @@ def test_a_source_of_padding_alone_gives_finite_states_and_gradients(model: Tran
     hidden = model(src, tgt_in)
     assert hidden.isfinite().all()
     hidden.square().sum().backward()
-    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    assert gradients
+    assert all(gradient.isfinite().all() for gradient in gradients)
 
 
 @pytest.mark.parametrize("steps", [[1, 1, 1, 1, 1], [2, 3], [1, 4]])

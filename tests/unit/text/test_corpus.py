@@ -227,6 +227,7 @@ def test_a_folder_is_refused(tmp_path: Path):
         read("corpus", tmp_path)
 
 
+@pytest.mark.slow
 def test_real_corpora_are_read_whole(shared_data: Path):
     assert len(read("tatoeba/train.tsv", shared_data)) == 107_990
     assert len(read("tests/newstest2012.en+tests/newstest2012.es", shared_data)) == 3_003
@@ -259,9 +260,35 @@ def test_endings_that_are_languages_tell_the_source_of_parallel_files(tmp_path: 
     assert read(spec, tmp_path, **REVERSED) == [(tgt, src) for src, tgt in PAIRS]
 
 
-def test_a_tsv_without_languages_is_source_and_target_as_it_stands(tmp_path: Path):
+def test_a_tsv_without_languages_is_source_and_target_as_it_stands_for_the_default_languages_only(tmp_path: Path):
     write_tsv(tmp_path / "a.tsv")
-    assert read("a.tsv", tmp_path, **REVERSED) == PAIRS
+    assert read("a.tsv", tmp_path) == PAIRS
+    told = (
+        "a.tsv does not tell which column is es: give the languages in the order of the columns, "
+        "data.languages=[en,es] or [es,en] (in distill and backtranslate: --languages en,es)"
+    )
+    with pytest.raises(UserError, match=re.escape(told)):
+        read("a.tsv", tmp_path, **REVERSED)
+    assert read("a.tsv", tmp_path, languages=["es", "en"], **REVERSED) == PAIRS
+    with pytest.raises(UserError, match=r"which column is en: .*data.languages=\[fr,en\] or \[en,fr\]"):
+        read("a.tsv", tmp_path, tgt_lang="fr")
+
+
+def test_parallel_files_whose_endings_are_no_languages_need_them_too(tmp_path: Path):
+    for number, name in enumerate(("left.txt", "right.txt")):
+        (tmp_path / name).write_text("".join(f"{pair[number]}\n" for pair in PAIRS), encoding="utf-8")
+    spec = "left.txt+right.txt"
+    assert read(spec, tmp_path) == PAIRS
+    with pytest.raises(UserError, match=r"left.txt\+right.txt does not tell which file is es: .*of the files"):
+        read(spec, tmp_path, **REVERSED)
+    assert read(spec, tmp_path, languages=["en", "es"], **REVERSED) == [(tgt, src) for src, tgt in PAIRS]
+    assert read(spec, tmp_path, languages=["es", "en"], **REVERSED) == PAIRS
+
+
+@pytest.mark.parametrize("name", [name for name in WRITERS if name != "a.tsv"])
+def test_columns_named_by_language_tell_the_direction(tmp_path: Path, name: str):
+    WRITERS[name](tmp_path / name)
+    assert read(name, tmp_path, **REVERSED) == [(tgt, src) for src, tgt in PAIRS]
 
 
 def test_languages_of_columns_must_be_those_of_the_model():

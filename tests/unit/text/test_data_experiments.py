@@ -95,6 +95,7 @@ def test_noise_spoils_the_share_of_sources_that_it_tells_and_no_target(corpus: P
     assert set(validation) == read(corpus / "grammar.validation.tsv")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_subword_sampling_splits_the_same_sentence_in_many_ways(corpus: Path, kind: str):
     config, data = load(corpus, "subword_sampling", f"tokenizer={kind}", "tokenizer.vocab_size=400")

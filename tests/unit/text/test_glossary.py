@@ -1,3 +1,4 @@
+import jaxtyping
 import pytest
 
 from seq2seq.errors import UserError
@@ -9,6 +10,39 @@ def test_terms_are_found_as_whole_words_whatever_their_case():
     assert glossary.translations("The BALL is a blue ball, not a football.") == ["pelota", "esfera azul"]
     assert glossary.translations("He writes c++ code with a ball.") == ["C más más", "pelota"]
     assert glossary.translations("ballroom footballs") == []
+
+
+@pytest.mark.parametrize(
+    "text", ["category", "bobcat", "cats", "cat2", "2cat", "cat_food", "caté", "ñcat", "Cat\u0327", "cat\u200dx"]
+)
+def test_a_term_within_a_word_is_not_found(text: str):
+    glossary = Glossary([("cat", "minino"), ("ice cream", "helado")])
+    assert glossary.translations(f"A {text} here, {text}.") == []
+    assert glossary.translations(f"A {text} here, cat.") == ["minino"]
+
+
+@pytest.mark.parametrize("text", ["cat", "(Cat)", "cat's", "cat-like", "¿cat?", "«CAT»", "a cat", "cat/dog"])
+def test_a_whole_word_is_found_beside_everything_else(text: str):
+    assert Glossary([("cat", "minino")]).translations(text) == ["minino"]
+
+
+def test_a_term_of_several_words_is_found_as_a_whole():
+    glossary = Glossary({"ice cream": "helado", "ñandú 2": "rhea 2", "कम": "less"})
+    assert glossary.translations("Ice  cream, ICE\u00a0CREAM.") == ["helado"]
+    assert glossary.translations("ice creams, nice cream, ice-cream, ñandú 22, कमी") == []
+    assert glossary.translations("Ñandú 2: कम.") == ["rhea 2", "less"]
+
+
+@pytest.mark.parametrize("terms", [[("", "x")], [("a", " ")], [("a",)], [("a", 1)], ["ab"], [("\u200b", "x")]])
+def test_what_is_no_term_is_refused_in_python_too(terms):
+    jaxtyping.config.update("jaxtyping_disable", True)  # as users call it: without the checks of annotations
+    try:
+        with pytest.raises(UserError, match=r"the glossary has the term .*: give \(term, translation\), two strings"):
+            Glossary(terms)
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
+    with pytest.raises(UserError, match=r"the glossary has no terms: give \(term, translation\) pairs"):
+        Glossary([])
 
 
 def test_lines_are_read_without_comments():

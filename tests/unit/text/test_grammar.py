@@ -105,6 +105,7 @@ def committed() -> dict[str, list[tuple[str, str]]]:
     return pairs
 
 
+@pytest.mark.slow
 def test_the_documented_command_gives_the_committed_bytes(tmp_path):
     command = [sys.executable, "-m", "seq2seq.text.grammar", "--output", str(tmp_path)]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "1"}, cwd=BUNDLED.parents[1])

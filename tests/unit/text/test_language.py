@@ -1,5 +1,6 @@
 """Pairs in a wrong language are dropped when that is wanted, and only what is long enough and sure."""
 
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from preparing import run
 
 from seq2seq.config import DataConfig
 from seq2seq.errors import UserError
-from seq2seq.text.language import LanguageCheck
+from seq2seq.text.language import LanguageCheck, seem_to_be
 
 EN = "The weather was so bad yesterday that nobody wanted to leave the house."
 ES = "Ayer hacía tan mal tiempo que nadie quería salir de la casa."
@@ -46,8 +47,43 @@ def test_the_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch):
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "version", missing)
-    with pytest.raises(UserError, match=r"needs the package py3langid: pip install 'seq2seq\[langid\]'"):
+    with pytest.raises(UserError, match=r"needs the package py3langid: pip install -e '.*\[langid\]'$"):
         LanguageCheck(DataConfig())
+
+
+EVERYDAY = Path(__file__).parents[3] / "data/bundled/everyday.train.tsv"
+
+
+def everyday(column: int, count: int = 300) -> list[str]:
+    lines = EVERYDAY.read_text(encoding="utf-8").splitlines()
+    return [line.split("\t")[column] for line in lines][:count]
+
+
+def test_english_and_spanish_text_are_told_apart_without_a_package(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
+    for start in range(0, 1000, 20):  # every twenty lines are enough
+        english, spanish = (everyday(column, 1000)[start : start + 20] for column in (0, 1))
+        assert seem_to_be(english, "en", "es")
+        assert seem_to_be(spanish, "es", "en")
+        assert not seem_to_be(english, "es", "en")
+        assert not seem_to_be(spanish, "en", "es")
+
+
+def test_what_nothing_tells_for_sure_seems_to_be_nothing(monkeypatch: pytest.MonkeyPatch):
+    assert not seem_to_be([EN], "en", "es")  # too short
+    assert not seem_to_be([DE] * 9, "es", "en")
+    assert not seem_to_be(["Barcelona 3, Madrid 2; https://example.org/x?y=1"] * 9, "es", "en")
+    assert not seem_to_be([EN, ES] * 9, "en", "es")
+    assert not seem_to_be([EN] * 9, "en-GB", "en-US")
+    assert not seem_to_be([DE] * 9, "de", "xx")
+    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
+    assert not seem_to_be([DE] * 9, "de", "fr")
+
+
+def test_other_languages_are_told_apart_by_the_package():
+    pytest.importorskip("py3langid", reason="the extra langid is not installed")
+    assert seem_to_be([DE] * 9, "de-AT", "en")
+    assert not seem_to_be([DE] * 9, "en", "de")
 
 
 def test_preparation_counts_them_under_their_own_reason(root: Path):

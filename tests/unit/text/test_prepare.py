@@ -9,6 +9,7 @@ from preparing import TEST, TRAIN, VALIDATION, run, texts, write
 
 from seq2seq.config import TokenizerConfig
 from seq2seq.errors import UserError
+from seq2seq.text.prepare import example
 from seq2seq.text.vocab import SPECIAL_IDS
 
 
@@ -19,6 +20,13 @@ def test_clean_text_comes_through_whole_in_order_and_without_special_ids(root: P
     assert prepared.validation_pairs == VALIDATION
     assert prepared.tests == {"test": TEST}
     assert prepared.report["sizes"] == {"train": 300, "validation": 20, "tests": {"test": 30}}
+
+
+def test_a_training_pair_is_shown_in_the_direction_of_training(root: Path):
+    write(root / "train.tsv", [("word " * 40, "¿" + "wort " * 40), *TRAIN])
+    source, target = "word " * 20 + "…", ("¿" + "wort " * 20)[:100] + "…"
+    assert example(run(root)) == f"{source} → {target}"
+    assert example(run(root, src_lang="es", tgt_lang="en", languages=["en", "es"])) == f"{target} → {source}"
 
 
 def test_validation_tokens_are_those_of_the_validation_pairs(root: Path):
@@ -140,6 +148,7 @@ def test_real_everyday_text_is_prepared(shared_data: Path, tmp_path: Path, monke
     assert len(prepared.tests["test"]) == 10_000
 
 
+@pytest.mark.slow
 def test_real_mixed_corpora_lose_their_known_defects(
     shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -16,6 +16,7 @@ from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.text import cache, duplicates, pieces, pipeline, shards, tokenizing
 from seq2seq.text.prepare import prepare
 from seq2seq.text.workers import Here, Processes
+from tests.thin import thin
 
 REPEATED = [*TRAIN, TEST[0], ("", "x"), *TRAIN[10:20], ("same", "same")]
 SPLITS: dict[str, dict[str, Any]] = {"given": {}, "held out": {"validation": [], "test": []}}
@@ -54,7 +55,7 @@ class Several(Here):
     size = 3
 
 
-@pytest.mark.parametrize("splits", SPLITS)
+@pytest.mark.parametrize("splits", thin(SPLITS, ["held out"]))
 def test_pieces_of_any_size_for_any_number_of_workers_give_the_same_bytes(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest, splits: str
 ):
@@ -88,6 +89,7 @@ def count_pieces(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_pieces")
 def test_a_preparation_killed_at_every_piece_gives_the_same_bytes_and_makes_no_piece_twice(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, count_pieces: list[str]
@@ -161,7 +163,7 @@ run(Path(sys.argv[3]), train=["train.tsv", "more.tsv"], max_length=20)
 """
 
 
-@pytest.mark.parametrize("inside", ["cleaned/00000-000003", "tokens/000000"])
+@pytest.mark.parametrize("inside", thin(["cleaned/00000-000003", "tokens/000000"], ["tokens/000000"]))
 def test_a_killed_process_is_gone_on_from(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, count_pieces: list[str], inside: str
 ):

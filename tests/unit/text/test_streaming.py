@@ -220,8 +220,8 @@ def test_a_corpus_of_which_another_has_all_pairs_is_drawn_all_the_same(root: Pat
     (root / "part.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in A[:8]))
     source = stream(config(root, train=["a.tsv", "part.tsv"], block=64), tokenizer)
     source = replace(source, data=replace(source.data, weights={"part": 1.0}))
-    for block in itertools.islice(source.blocks(source.start()), 4):
-        assert len(block.pairs) == 64
+    blocks = itertools.islice(source.blocks(source.start()), 4)
+    assert [len(block.pairs) for block in blocks] == [64] * 4
 
 
 def test_drawn_validation_pairs_are_never_trained_on(root: Path):

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from seq2seq.bundle import load_bundle
-from seq2seq.config import Config, ModelConfig, TrainingConfig
+from seq2seq.config import Config, DataConfig, ModelConfig, TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
 from seq2seq.text.batching import Batch
@@ -36,7 +36,7 @@ def transformer(**changes: object) -> Transformer:
 
 
 def settings(**changes: object) -> TrainingConfig:
-    return TrainingConfig(**changes)  # type: ignore[arg-type]
+    return TrainingConfig(**{"max_tokens": 64, "learning_rate": 7e-4, "warmup_steps": 0, **changes})  # type: ignore[arg-type]
 
 
 def updated(model: Transformer, config: TrainingConfig, updates: int = 3) -> Transformer:
@@ -133,7 +133,7 @@ def test_wrong_targets_are_refused_with_the_right_ones() -> None:
 
 def test_without_peft_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(UserError, match=r"lora_rank needs the package peft: pip install 'seq2seq\[peft\]'"):
+    with pytest.raises(UserError, match=r"lora_rank needs the package peft: pip install -e '.*\[peft\]'$"):
         add_adapters(transformer(), settings(**LORA))
 
 
@@ -186,6 +186,17 @@ def test_what_contradicts_the_bundle_is_refused_by_name(bundle_folder: Path, ove
 def test_a_setting_that_agrees_with_the_bundle_is_no_contradiction(bundle_folder: Path) -> None:
     config = Config(init=str(bundle_folder), model=load_bundle(bundle_folder).config.model)
     assert start_from_bundle(config, ["model.d_model=24", "model=mine"]).model == config.model
+
+
+def test_a_bundle_of_another_direction_is_warned_of(bundle_folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    model = load_bundle(bundle_folder).config.model
+    start_from_bundle(Config(init=str(bundle_folder), model=model), [])
+    assert caplog.messages == []
+    reverse = DataConfig(src_lang="es", tgt_lang="en")
+    start_from_bundle(Config(init=str(bundle_folder), model=model, data=reverse), [])
+    (warning,) = caplog.messages
+    told = "translates en→es, but this run trains es→en: give data.src_lang=en data.tgt_lang=es to keep it"
+    assert warning == f"init={bundle_folder} {told}"
 
 
 def test_starting_from_nothing_is_told_in_one_line(tmp_path: Path) -> None:

@@ -38,7 +38,9 @@ class OneDevice:
 
 def update(config: ModelConfig) -> TranslationModule:
     """A whole update."""
-    module = TranslationModule(Transformer(config, 30).train(), TrainingConfig(ema_decay=0.9, final_weights="ema"))
+    module = TranslationModule(
+        Transformer(config, 30).train(), TrainingConfig(ema_decay=0.9, max_tokens=4096, learning_rate=1e-3)
+    )
     module.trainer = cast(L.Trainer, OneDevice())
     optimizer = module.configure_optimizers()
     assert isinstance(optimizer, torch.optim.Optimizer)

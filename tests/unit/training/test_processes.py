@@ -1,9 +1,13 @@
+from typing import Any
+
 import pytest
+import torch
 
 from seq2seq.config import TrainerConfig
 from seq2seq.errors import UserError
+from seq2seq.settings.rules import AUTO
 from seq2seq.training import processes
-from seq2seq.training.processes import agree, check_processes
+from seq2seq.training.processes import agree, check_processes, choose_devices
 
 LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SLURM_NTASKS", "SEQ2SEQ_COLOUR")
 
@@ -50,3 +54,41 @@ def test_processes_that_lightning_starts_inherit_what_the_first_decided(monkeypa
     monkeypatch.delenv("SEQ2SEQ_COLOUR")
     with pytest.raises(UserError, match="does not know the first one: start several nodes by torchrun or SLURM"):
         agree("colour", lambda: pytest.fail("the first decides"))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "settings", "devices"),
+    [
+        (4, {"devices": "auto", "strategy": "ddp"}, 4),
+        (0, {"devices": "auto", "strategy": "ddp"}, 1),
+        (4, {"devices": "auto", "accelerator": "cpu"}, 1),
+        (4, {"devices": 2}, 2),
+        (0, {"devices": 2, "strategy": "ddp"}, 2),  # processes of a CPU
+    ],
+)
+def test_all_devices_are_taken_unless_a_number_is_named(
+    monkeypatch: pytest.MonkeyPatch, gpus: int, settings: dict[str, Any], devices: int
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    config = TrainerConfig(**settings)
+    choose_devices(config)
+    assert config.devices == devices
+
+
+def test_as_many_devices_are_taken_as_processes_were_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RANK": "0", "WORLD_SIZE": "6", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    config = TrainerConfig(devices=AUTO, num_nodes=2, strategy="ddp")
+    choose_devices(config)
+    assert config.devices == 3
+
+
+def test_fewer_gpus_than_asked_for_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(
+        UserError, match=r"trainer.devices=4 but this machine has 2 GPUs: leave it out to take them all"
+    ):
+        choose_devices(TrainerConfig(devices=4))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(UserError, match=r"trainer.accelerator=gpu but there is no CUDA device"):
+        choose_devices(TrainerConfig(accelerator="gpu"))

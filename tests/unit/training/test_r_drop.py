@@ -87,7 +87,9 @@ def test_bfloat16_autocast_stays_close_and_padding_alone_costs_nothing(targets: 
 def learner(alpha: float, dropout: float = 0.3) -> TranslationModule:
     torch.manual_seed(1)
     config = ModelConfig(d_model=16, num_heads=2, d_ff=32, num_encoder_layers=1, num_decoder_layers=1, dropout=dropout)
-    return TranslationModule(Transformer(config, V), TrainingConfig(r_drop=alpha, label_smoothing=0.0))
+    return TranslationModule(
+        Transformer(config, V), TrainingConfig(r_drop=alpha, label_smoothing=0.0, max_tokens=4096, learning_rate=7e-4)
+    )
 
 
 def a_batch() -> Batch:

@@ -83,7 +83,7 @@ class OneDevice:
 def test_an_update_asks_the_device_for_no_value(attention: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loss, "LEAVES_OUT_PADDING", ())  # as on a GPU
     with FakeTensorMode():
-        module = TranslationModule(recurrent(attention).train(), TrainingConfig())
+        module = TranslationModule(recurrent(attention).train(), TrainingConfig(max_tokens=4096, learning_rate=1e-3))
         module.trainer = cast(L.Trainer, OneDevice())
         batch = Batch(*(torch.ones(4, length, dtype=torch.int64) for length in (5, 7, 7)))
         module.training_step(batch, 0).backward()
@@ -138,13 +138,15 @@ def test_frozen_parts_stay_as_they_are(names: list[str], frozen: tuple[str, ...]
     model = recurrent()
     before = copy.deepcopy(model.state_dict())
     freeze(model, names)
-    updated(model, TrainingConfig(learning_rate=1e-2))
+    updated(model, TrainingConfig(learning_rate=1e-2, max_tokens=64))
     for name, weights in model.state_dict().items():
         assert torch.equal(weights, before[name]) == name.startswith(frozen), name
 
 
 def test_adapters_sit_beside_linear_layers_and_merge_into_them() -> None:
-    config = TrainingConfig(lora_rank=2, lora_targets=["q_proj", "k_proj", "decoder_readout"])
+    config = TrainingConfig(
+        lora_rank=2, lora_targets=["q_proj", "k_proj", "decoder_readout"], learning_rate=1e-2, max_tokens=64
+    )
     model = recurrent(dropout=0.0).eval()
     before = copy.deepcopy(model.state_dict())
     add_adapters(model, config)
@@ -168,7 +170,9 @@ def test_lstms_themselves_take_no_adapters() -> None:
 
 def test_the_largest_batch_is_tried_out_with_the_model_itself() -> None:
     model = ModelConfig(architecture="recurrent", d_model=8, num_encoder_layers=1, num_decoder_layers=1)
-    config = Config(model=model, training=TrainingConfig(activation_checkpointing=True, max_tokens=64))
+    config = Config(
+        model=model, training=TrainingConfig(activation_checkpointing=True, max_tokens=64, learning_rate=1e-3)
+    )
     trial = Trial(config, V, torch.device("cpu"), widths=(9, 5), available=1e9)
     assert trial.fits(40)
 

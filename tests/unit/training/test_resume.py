@@ -2,8 +2,10 @@
 
 import csv
 import shutil
+import signal
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,11 @@ from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.model.transformer import Transformer
 from seq2seq.text.prepare import PreparedData, prepare
 from seq2seq.training.callbacks import Patience
-from seq2seq.training.checkpoints import Checkpoints, list_checkpoints
+from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.restore import describe_run, read_checkpoint
 from seq2seq.training.run import fit
+from seq2seq.training.saved import list_checkpoints, step_of
 from seq2seq.training.trainer import make_trainer
 
 WORDS = {"red": "rojo", "old": "viejo", "new": "nuevo", "big": "gran", "bad": "malo", "mad": "loco"}
@@ -47,7 +50,8 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
         tokenizer=TokenizerConfig(vocab_size=290),
         model=ModelConfig(d_model=8, num_heads=2, d_ff=12, num_encoder_layers=1, num_decoder_layers=1, dropout=0.2),
         training=TrainingConfig(
-            max_tokens=64, warmup_steps=2, accumulate=2, ema_decay=0.9, final_weights="ema", bleu_sentences=2,
+            max_tokens=64, learning_rate=7e-4, schedule="inverse_sqrt", warmup_steps=2, accumulate=2, ema_decay=0.9,
+            final_weights="ema", bleu_sentences=2,
             monitor="loss", keep_best=2, patience=5, sample_translations=0,
         ),
         search=SearchConfig(beam=1, max_length_ratio=1.0, max_length_offset=1),
@@ -145,14 +149,14 @@ def losses(folder: Path) -> dict[str, str]:
 def test_the_straight_run_has_what_the_others_are_held_against(straight: tuple[Any, ...]) -> None:
     folder, saved, events = straight
     assert [step for kind, step, _ in events if kind == "train"][1::2] == list(range(1, UPDATES + 1))
-    assert [step for kind, step, _ in events if kind == "validation"] == [4, 8]
+    assert [step for kind, step, _ in events if kind == "validation"] == [4, 8, 11]
     assert [path.stem.partition("-")[2] for path in saved] == [
-        *("1", "2", "3", "4-pending", "4", "5", "6", "7", "8-pending", "8", "9", "10", "11")
+        *("1", "2", "3", "4-pending", "4", "5", "6", "7", "8-pending", "8", "9", "10", "11-pending", "11")
     ]
-    assert len(list(folder.glob("checkpoints/best-*.ckpt"))) == 2
+    assert len(list(folder.glob("checkpoints/best-*.ckpt"))) == 3  # two at a time
 
 
-@pytest.mark.parametrize("number", range(13))
+@pytest.mark.parametrize("number", range(14))
 def test_every_checkpoint_leads_to_the_same_end(
     config: Config, data: PreparedData, straight: tuple[Any, ...], number: int, tmp_path: Path
 ) -> None:
@@ -194,17 +198,43 @@ def loader_of(values: dict[str, Any]) -> dict[str, Any]:
     return values["loops"]["fit_loop"]["state_dict"]["combined_loader"][0]
 
 
-LEFT_OUT: dict[str, Callable[[dict[str, Any]], None]] = {
-    "averaged weights": drop_average,
-    "current weights": drop_current,
-    "count of averaged updates": change("averaging_state", "n_averaged", to=torch.zeros_like),
-    "moments of the optimizer": zero_moments,
-    "place in the epoch": lambda values: loader_of(values).update(batches=0),
-    "epoch": lambda values: loader_of(values).update(epoch=0),
-    "best checkpoints": change("callbacks", "Checkpoints", "scores", to=lambda scores: {}),
-    "last checkpoints": change("callbacks", "Checkpoints", "named", to=lambda named: {}),
-    "pending validation": change("run", "validation_pending", to=lambda pending: False),
+VALIDATION = {"validation losses", "Checkpoints", "Patience"}
+TRAINING = VALIDATION | {"losses", "current_model_state", "optimizer_states", "state_dict"}
+LEFT_OUT: dict[str, tuple[Callable[[dict[str, Any]], None], set[str]]] = {  # and what then differs
+    "averaged weights": (drop_average, VALIDATION | {"state_dict"}),
+    "current weights": (drop_current, TRAINING),
+    "count of averaged updates": (
+        change("averaging_state", "n_averaged", to=torch.zeros_like),
+        VALIDATION | {"averaging_state", "state_dict"},
+    ),
+    "moments of the optimizer": (zero_moments, TRAINING),
+    "place in the epoch": (lambda values: loader_of(values).update(batches=0), TRAINING),
+    "epoch": (lambda values: loader_of(values).update(epoch=0), TRAINING),
+    "best checkpoints": (change("callbacks", "Checkpoints", "scores", to=lambda scores: {}), {"Checkpoints"}),
+    "last checkpoints": (change("callbacks", "Checkpoints", "named", to=lambda named: {}), {"Checkpoints"}),
+    "pending validation": (
+        change("run", "validation_pending", to=lambda pending: False),
+        {"validations", "Checkpoints"},
+    ),
 }
+
+
+def differences(one: list[tuple[str, int, float]], other: list[tuple[str, int, float]]) -> set[str]:
+    """Which differ: the updates or else their losses, the validations or else their losses."""
+    found = set()
+    for kind, steps, numbers in (("train", "updates", "losses"), ("validation", "validations", "validation losses")):
+        ours, theirs = ([event for event in events if event[0] == kind] for events in (one, other))
+        if [step for _, step, _ in ours] != [step for _, step, _ in theirs]:
+            found.add(steps)
+        elif ours != theirs:
+            found.add(numbers)
+    return found
+
+
+def parts_of(end: dict[str, Any]) -> dict[str, Any]:
+    """A checkpoint's parts, those of the callbacks by the callbacks' names."""
+    callbacks = {name.partition("{")[0]: state for name, state in end["callbacks"].items()}
+    return {key: value for key, value in end.items() if key != "callbacks"} | callbacks
 
 
 @pytest.mark.parametrize("part", LEFT_OUT)
@@ -213,19 +243,29 @@ def test_a_checkpoint_without_one_of_its_parts_leads_elsewhere(
 ) -> None:
     folder, saved, events = straight
     values = torch.load(saved[8], weights_only=True)  # of update 8, its validation pending, in the second epoch
-    LEFT_OUT[part](values)
+    leave_out, expected = LEFT_OUT[part]
+    leave_out(values)
     torch.save(values, tmp_path / "less.ckpt")
     events_then = resume(config, data, straight, tmp_path / "less.ckpt", tmp_path / "run")
-    same_events = events_then == [e for e in events if e[1] > 8 or e[:2] == ("validation", 8)]
-    assert not (same_events and is_same(end_of(tmp_path / "run"), end_of(folder)))
+    found = differences(events_then, [e for e in events if e[1] > 8 or e[:2] == ("validation", 8)])
+    end, straight_end = parts_of(end_of(tmp_path / "run")), parts_of(end_of(folder))
+    assert end.keys() == straight_end.keys()
+    assert found | {key for key in end if not is_same(end[key], straight_end[key])} == expected
 
 
-def test_dropout_needs_no_state_but_its_place(
+def test_dropout_alone_is_drawn_at_random_and_needs_no_state_but_its_place(
     config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Where nothing sets the generator, every loss is another one; without dropout, none is."""
     monkeypatch.setattr(torch, "manual_seed", lambda seed: None)
     events = resume(config, data, straight, straight[1][5], tmp_path / "run")
-    assert events != [event for event in straight[2] if event[1] > 5]
+    expected = [event for event in straight[2] if event[1] > 5]
+    assert differences(events, expected) == {"losses", "validation losses"}
+    assert all(one != other for one, other in zip(events, expected, strict=True))
+    plain = replace(config, model=replace(config.model, dropout=0.0))
+    _, expected = run(plain, data, tmp_path / "plain")
+    events = run(plain, data, tmp_path / "again", list_checkpoints(tmp_path / "plain/checkpoints")[4])[1]
+    assert events == [event for event in expected if event[1] > 5] != []
 
 
 def test_the_time_spent_counts_on(
@@ -260,6 +300,52 @@ def test_patience_is_remembered_and_a_run_out_of_it_does_not_train_on(
     assert run(config, data, tmp_path / "more", paths[5])[0].global_step == 8
 
 
+def test_a_run_shorter_than_every_interval_logs_and_validates_at_its_end(
+    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key, value in (("max_steps", 3), ("log_every", 50), ("validate_every", 1000), ("checkpoint_every", 1000)):
+        monkeypatch.setattr(config.trainer, key, value)
+    _, events = run(config, data, tmp_path)
+    assert [event[:2] for event in events if event[0] == "validation"] == [("validation", 3)]
+    assert list(losses(tmp_path)) == ["3"]
+    with (tmp_path / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["step"] for row in rows if row["val_loss"]] == ["3"]
+    assert float(rows[0]["seconds"]) > 0
+
+
+def test_losses_between_the_last_log_entry_and_a_validation_are_logged_before_it(
+    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config.trainer, "log_every", 6)
+    run(config, data, tmp_path)
+    assert list(losses(tmp_path)) == ["4", "6", "8", "11"]
+
+
+def test_a_run_that_a_signal_stops_is_saved_and_not_validated(
+    config: Config, data: PreparedData, tmp_path: Path
+) -> None:
+    class Interrupt(L.Callback):
+        def on_train_batch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
+            if trainer.fit_loop.total_batch_idx == 1:
+                signal.raise_signal(signal.SIGINT)
+
+    trainer, events = run(config, data, tmp_path, None, Interrupt())
+    assert trainer.global_step == step_of(list_checkpoints(tmp_path / "checkpoints")[-1]) == 1
+    assert {kind for kind, _, _ in events} == {"train"}
+    newest = list_checkpoints(tmp_path / "checkpoints")[-1]
+    assert not torch.load(newest, weights_only=True)["run"]["validation_pending"]
+
+
+def test_a_run_killed_in_its_last_validation_can_be_given_more_updates(
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config.trainer, "max_steps", UPDATES + 2)
+    events = resume(config, data, straight, straight[1][12], tmp_path / "run")
+    assert [event[:2] for event in events if event[0] == "validation"] == [("validation", 12), ("validation", 13)]
+    assert [step for kind, step, _ in events if kind == "train"][::2] == [12, 13]
+
+
 def test_only_the_last_k_and_the_best_are_kept(
     config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,8 +355,7 @@ def test_only_the_last_k_and_the_best_are_kept(
     run(config, data, tmp_path)
     names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert names[-2:] == ["step=0000010.ckpt", "step=0000011.ckpt"]
-    assert len(names) == 3
-    assert names[0].startswith("best-step=0000008-val_loss=")
+    assert [name.partition("-val_loss=")[0] for name in names[:-2]] == ["best-step=0000008", "best-step=0000011"]
 
 
 def test_checkpoints_by_the_clock(
@@ -324,8 +409,9 @@ def test_fewer_best_checkpoints_or_those_by_another_measure_can_be_asked_for(
     monkeypatch.setattr(config.training, "keep_best", 2)
     monkeypatch.setattr(config.training, "monitor", "bleu")
     resume(config, data, straight, newest, tmp_path / "other")
-    (best,) = (tmp_path / "other/checkpoints").glob("best-*")
-    assert best.name.startswith("best-step=0000010-val_bleu=")
+    best = sorted(path.name for path in (tmp_path / "other/checkpoints").glob("best-*"))
+    assert [name.partition("=0")[0] for name in best] == ["best-step", "best-step"]
+    assert all("-val_bleu=" in name for name in best)
 
 
 def test_a_half_finished_set_of_names_is_made_whole(

@@ -21,7 +21,7 @@ def test_the_rate_rises_linearly_to_its_peak(schedule: str) -> None:
 
 def test_inverse_square_root_is_the_papers() -> None:
     d_model, warmup = 512, 4000
-    scaled = config(learning_rate=(d_model * warmup) ** -0.5, warmup_steps=warmup)
+    scaled = config(schedule="inverse_sqrt", learning_rate=(d_model * warmup) ** -0.5, warmup_steps=warmup)
     for step in (1, 10, 3999, 4000, 4001, 40_000):
         expected = d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
         assert learning_rate(scaled, step - 1, 0.9) == pytest.approx(expected)

@@ -32,6 +32,7 @@ def test_exponents_are_found_where_they_are_known() -> None:
     assert math.isnan(bent.exponent(bent.bytes))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="no mark of memory that can be set back")
 def test_the_open_computation_s_peak_is_its_two_matrices() -> None:
     """Relevance and weights, N × N floats a head, are there at once; the fused kernel has neither."""

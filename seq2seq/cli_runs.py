@@ -1,0 +1,214 @@
+"""The command that lists, compares and removes runs; `cli` registers it."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seq2seq import options
+from seq2seq.errors import UserError
+from seq2seq.extras import train_command
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from seq2seq.training.saved import SavedRun
+
+RUNS_HELP = """List the runs under runs/, compare some of them, or remove old ones.
+
+[bold]seq2seq runs[/bold]   a line for each run, the newest first
+
+[bold]seq2seq runs A B[/bold]   scores, time and size of both, and the settings in which they differ
+
+[bold]seq2seq runs --remove A --remove B[/bold]   delete their folders; asks first
+
+A run of a series (series=NAME) is called SERIES/NAME. Loss (nats per target token) and BLEU are those of the best \
+validation, as training.monitor counts. Stopped runs go on with [bold]seq2seq train resume=runs/NAME[/bold].
+"""
+_NAMES = {"name", "resume"}  # settings that say which run it is
+
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="NAME", help="Runs to compare. [dim]default: list all[/dim]")
+]
+Folder = Annotated[Path, typer.Option("--runs", help="Folder of the runs.", rich_help_panel=options.FILES)]
+Remove = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Run to delete with all its files; may be given several times."),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Delete without asking.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to an application."""
+    app.command(help=RUNS_HELP)(runs)
+
+
+def runs(
+    names: Names = None,
+    folder: Folder = Path("runs"),
+    remove: Remove = None,
+    yes: Yes = False,
+    as_json: options.AsJson = False,
+    debug: options.Debug = False,
+) -> None:
+    """Show or remove what is in the folder."""
+    if remove and (names or as_json):
+        raise typer.BadParameter("--remove only deletes: leave out other names and --json")
+    from seq2seq.training.saved import list_runs
+
+    found = list_runs(folder)
+    if not found:
+        raise UserError(f"--runs {folder} has no run: train one with `{train_command()}`")
+    if remove:
+        remove_runs(choose(found, remove), confirmed=yes)
+    elif not names:
+        show([plain(run) for run in found], None if as_json else list_table(found))
+    else:
+        chosen = choose(found, names)
+        settings = [settings_of(run) for run in chosen]
+        differing = {
+            key: [of_run.get(key) for of_run in settings]
+            for key in dict.fromkeys(key for of_run in settings for key in of_run)
+            if any(of_run.get(key) != settings[0].get(key) for of_run in settings)
+        }
+        entries = [
+            plain(run) | {"differing_settings": {key: values[i] for key, values in differing.items()}}
+            for i, run in enumerate(chosen)
+        ]
+        show(entries, None if as_json else comparison_table(chosen, differing))
+
+
+def choose(found: Sequence["SavedRun"], names: Sequence[str]) -> list["SavedRun"]:
+    """The runs of these names, or of these folders.
+
+    Raises:
+        UserError: there is no such run.
+    """
+    by_name = {key: run for run in found for key in (run.name, str(run.folder))}
+    for name in names:
+        if name.rstrip("/") not in by_name:
+            raise UserError(f"there is no run {name}: `seq2seq runs` lists their names")
+    return list({by_name[name.rstrip("/")].name: by_name[name.rstrip("/")] for name in names}.values())
+
+
+def remove_runs(chosen: Sequence["SavedRun"], *, confirmed: bool) -> None:
+    """Delete runs, once the user has agreed.
+
+    Raises:
+        UserError: one is running or cannot be deleted, or nobody can be asked.
+    """
+    from seq2seq.training.saved import remove_run, require_idle
+
+    for run in chosen:  # none is deleted if one must not be
+        require_idle(run)
+    total = size(sum(run.bytes for run in chosen))
+    confirm(f"delete {', '.join(str(run.folder) for run in chosen)} ({total})", confirmed)
+    for run in chosen:
+        remove_run(run)
+        print(f"removed {run.folder} ({size(run.bytes)})", file=sys.stderr)
+
+
+def confirm(what: str, confirmed: bool) -> None:
+    """Ask before something is deleted, unless the user has agreed on the command line.
+
+    Raises:
+        UserError: the answer is no, or nobody can be asked.
+    """
+    if not confirmed and not sys.stdin.isatty():
+        raise UserError(f"this would {what}: add --yes, since nobody can be asked here")
+    if not confirmed and not typer.confirm(f"{what[0].upper() + what[1:]}?", err=True):
+        raise UserError("nothing was removed")
+
+
+def settings_of(run: "SavedRun") -> dict[str, Any]:
+    """A run's settings by dotted keys, without those that only name it."""
+    from seq2seq.config import load_config, to_plain
+    from seq2seq.settings.choices import flatten
+
+    config = load_config(str(run.folder), [], option="")
+    flat = flatten({**to_plain(config), "model": config.model.used()})
+    return {key: value for key, value in flat.items() if key not in _NAMES}
+
+
+def plain(run: "SavedRun") -> dict[str, Any]:
+    """A run as JSON has it."""
+    return asdict(run) | {"folder": str(run.folder)}
+
+
+def show(entries: Sequence[dict[str, Any]], table: "Table | None") -> None:
+    """Print a table, or without one the entries as JSON."""
+    if table is None:
+        print(json.dumps(entries, indent=2, ensure_ascii=False))
+    else:
+        print_table(table)
+
+
+def print_table(table: "Table") -> None:
+    """Print a table as wide as the terminal, or, into a file or pipe, wide enough to cut nothing."""
+    from rich.console import Console
+
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+
+
+def list_table(found: Sequence["SavedRun"]) -> "Table":
+    """A line for each run."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("run", "state"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("updates", "time", "loss", "BLEU"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("test BLEU", overflow="fold")
+    table.add_column("size", justify="right", no_wrap=True)
+    for run in found:
+        best = run.validation
+        loss, bleu = (number(best.loss, 3), number(best.bleu, 1)) if best else ("", "")
+        tests = ", ".join(f"{name} {value:.1f}" for name, value in run.tests.items())
+        cells = (f"{run.updates:,}", duration(run.seconds), loss, bleu, tests, size(run.bytes))
+        table.add_row(run.name, run.state, *cells)
+    return table
+
+
+def comparison_table(chosen: Sequence["SavedRun"], differing: dict[str, list[Any]]) -> "Table":
+    """A column for each run: what it scored and took, then the settings that are not the same in all."""
+    from rich.table import Table
+
+    table = Table("", *(run.name for run in chosen), box=None, pad_edge=False, header_style="bold")
+    rows = {
+        "state": [run.state for run in chosen],
+        "updates": [f"{run.updates:,}" for run in chosen],
+        "time": [duration(run.seconds) for run in chosen],
+        "parameters": [number(run.parameters, 0) for run in chosen],
+        "validation loss": [number(run.validation and run.validation.loss, 3) for run in chosen],
+        "validation BLEU": [number(run.validation and run.validation.bleu, 1) for run in chosen],
+    }
+    for test in dict.fromkeys(name for run in chosen for name in run.tests):
+        rows[f"{test} BLEU"] = [number(run.tests.get(test), 1) for run in chosen]
+    rows["size"] = [size(run.bytes) for run in chosen]
+    for name, cells in rows.items():
+        table.add_row(name, *cells)
+    table.add_section()
+    for key, values in differing.items():
+        table.add_row(key, *("null" if value is None else str(value) for value in values))
+    return table
+
+
+def number(value: float | int | None, digits: int) -> str:
+    """A number with so many digits after the point, or nothing."""
+    return "" if value is None else f"{value:,.{digits}f}"
+
+
+def duration(seconds: float | None) -> str:
+    """Hours, minutes and seconds, or nothing."""
+    return "" if seconds is None else str(timedelta(seconds=round(seconds)))
+
+
+def size(bytes_: int) -> str:
+    """Bytes in megabytes or gigabytes."""
+    return f"{bytes_ / 1e9:,.1f} GB" if bytes_ >= 1e9 else f"{bytes_ / 1e6:,.1f} MB"

@@ -1,0 +1,144 @@
+"""The command that trains: `train.py` and `seq2seq train` are this program. Assembles; Hydra ends here."""
+
+import contextlib
+import ctypes
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import hydra
+import yaml
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+from rich.console import Console
+from rich.logging import RichHandler
+
+from seq2seq.compose import compose, expand_globs, general_defaults, home, one_line, settle
+from seq2seq.config import Config, load_config, register_schema, to_plain
+from seq2seq.errors import UserError
+from seq2seq.settings.choices import NO_PRESET, Origins, name_of, parse, with_preset
+from seq2seq.settings.describe import markdown, show_help
+from seq2seq.training.refusals import refuse_early
+from seq2seq.training.saved import interruption, running
+from seq2seq.training.sweep import note_run, told_sweep
+
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "3000")  # threads that spin longer stall on a busy machine
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train as Hydra's command line says, by default that of this process; errors are one line on stderr.
+
+    With --debug, errors show their traceback.
+    """
+    own = list(sys.argv)
+    given = own[1:] if arguments is None else list(arguments)
+    is_debug = "--debug" in given
+    given = [argument for argument in given if argument != "--debug"]
+    os.environ["SEQ2SEQ_HOME"] = str(home())  # conf/ refers to it
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach the handler below
+    with one_line_errors(is_debug=is_debug):
+        if {"--help", "-h"} & set(given):
+            show_help(home() / "conf", general_defaults())
+            return
+        if "--help-markdown" in given:
+            print(markdown(home() / "conf", general_defaults()), end="")
+            return
+        has_own_folder = any(one.startswith(("--config-dir", "-cd")) for one in given)  # Hydra alone reads that one
+        if {"--cfg", "-c"} & set(given) and "job" in given and not has_own_folder:
+            config = compose([one for one in given if "=" in one and one[0] != "-"])
+            print(yaml.safe_dump(to_plain(config), sort_keys=False, allow_unicode=True), end="")
+            return
+        register_schema()
+
+        def run(cfg: DictConfig) -> float | None:
+            sys.argv = own  # by which Lightning starts further processes
+            start_logging()
+            with one_line_errors(is_debug=is_debug):
+                return train_one(cfg)
+
+        with told_sweep(expand_globs(with_preset(given)), Path("runs")) as arguments_of_hydra:
+            sys.argv = [own[0], *arguments_of_hydra]
+            hydra.main(version_base="1.3", config_path=str(home() / "conf"), config_name="config")(run)()
+
+
+def start_logging() -> None:
+    """Log to stderr: with colours and times on a terminal, plain lines elsewhere."""
+    handler = RichHandler(console=Console(stderr=True), show_path=False, show_level=False, log_time_format="%H:%M:%S")
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    plain = logging.StreamHandler()
+    plain.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler if sys.stderr.isatty() else plain], force=True)
+
+
+def train_one(cfg: DictConfig) -> float | None:
+    """Train one run, or go on with it, and return its best validation, by which a sweep compares runs."""
+    own = HydraConfig.get()
+    config, origins = settle(cfg, own.overrides.task, own.runtime.choices)
+    overrides = [override for override in own.overrides.task if not override.startswith("resume=")]
+    if config.resume is not None:
+        config = load_config(config.resume, overrides)
+        origins = Origins(frozenset(one.key_or_group for one in parse(overrides)), others="the resumed run")
+    refuse_early(config)  # before the slow imports
+    from seq2seq.training.existing import take_up
+    from seq2seq.training.finetune import start_from_bundle
+    from seq2seq.training.folder import prepare_folder
+    from seq2seq.training.precision import choose_precision
+    from seq2seq.training.processes import check_processes, choose_devices, rank
+    from seq2seq.training.run import train
+
+    choose_devices(config.trainer)
+    check_processes(config.trainer, is_sweep=own.mode == RunMode.MULTIRUN)
+    keep_freed_memory()
+    config.trainer.precision = choose_precision(config.trainer)  # written down, so that a resumed run keeps it
+    if config.init is not None and config.resume is None:
+        config = start_from_bundle(config, overrides)
+    runs = Path("runs") / (config.series or "")
+    if config.existing == "keep" and config.resume is None and (complete := take_up(config, runs)) is not None:
+        note_run(runs / str(config.name), overrides)
+        return complete.best
+    stem = name_of(text_of(config, own.runtime.choices), overrides, own.runtime.choices)
+    config, folder, checkpoint = prepare_folder(config, runs, stem)
+    if rank() == 0:
+        note_run(folder, overrides)
+    with running(folder):
+        return train(config, folder, checkpoint, origins)
+
+
+def text_of(config: Config, options: Mapping[str, Any]) -> str:
+    """Say in a word what a run is about: its experiment, else the option of its text, else its first file."""
+    if options["experiment"] != NO_PRESET:
+        return config.experiment_name
+    first = Path(config.data.train[0]).name if config.data.train else config.data.hub or ""
+    return first.partition(".")[0] if options["data"] == "files" else str(options["data"])
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep freed memory for the next update, instead of getting 10,000 pages from the kernel in each.
+
+    Training on the CPU is some 4 % faster for it (docs/performance.md). Other C libraries have no such setting.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
+    if mallopt is not None:
+        mmap_threshold, trim_threshold = -3, -1  # malloc.h: M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
+        mallopt(mmap_threshold, 32 * 2**20)  # bytes; the most that is allowed
+        mallopt(trim_threshold, 2**31 - 1)
+
+
+@contextlib.contextmanager
+def one_line_errors(*, is_debug: bool) -> Iterator[None]:
+    """Print an error in one line and exit with 1; with is_debug, show the traceback."""
+    try:
+        yield
+    except (UserError, HydraException, OmegaConfBaseException) as error:
+        if is_debug:
+            raise
+        sys.exit(f"error: {one_line(error)}")
+    except KeyboardInterrupt:
+        sys.exit(f"error: {interruption(None)}")

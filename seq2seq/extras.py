@@ -1,0 +1,60 @@
+"""Commands that work in this installation: which one trains, and which one installs an extra's packages."""
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+
+from seq2seq.errors import UserError
+
+DISTRIBUTION = "seq2seq-trainer"
+
+
+@contextmanager
+def needing(extra: str, what: str = "this") -> Iterator[None]:
+    """Say how to install an extra when one of its packages is missing; what is the subject of the sentence.
+
+    Raises:
+        UserError: a package is missing.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise missing(extra, what, error.name or extra) from error
+
+
+def missing(extra: str, what: str, package: str) -> UserError:
+    """The error for a package that is not installed."""
+    return UserError(f"{what} needs the package {package}: {install_command(extra)}")
+
+
+def install_command(extra: str) -> str:
+    """The command that installs an extra's packages in this environment.
+
+    The distribution itself is never looked for in an index: a clone is installed again with the extra, and beside a
+    wheel the packages of the extra are installed by their own names.
+    """
+    if (clone := _clone()) is not None:
+        folder = "." if Path.cwd() == clone else str(clone)
+        return f"pip install -e {shlex.quote(f'{folder}[{extra}]')}"
+    return shlex.join(["pip", "install", *packages_of(extra)])
+
+
+def packages_of(extra: str) -> list[str]:
+    """The requirements that the installed distribution lists under an extra, such as `fastapi>=0.115`."""
+    found = [requirement.partition(";") for requirement in metadata.requires(DISTRIBUTION) or []]
+    return [name.strip() for name, _, marker in found if f'extra == "{extra}"' in marker]
+
+
+def train_command() -> str:
+    """The command that trains: train.py lies in a clone alone."""
+    return "seq2seq train" if _clone() is None else "python train.py"
+
+
+def _clone() -> Path | None:
+    """The clone that this package is imported from, or None if it is an installed wheel."""
+    folder = Path(__file__).resolve().parents[1]
+    settings = folder / "pyproject.toml"
+    is_clone = settings.is_file() and f'name = "{DISTRIBUTION}"' in settings.read_text(encoding="utf-8")
+    return folder if is_clone else None

@@ -1,0 +1,151 @@
+"""What a user named on the command line wins: over experiments, over defaults; and who chose each value.
+
+Hydra merges an experiment after all groups, so the values of an experiment would beat those of an option that the
+command line chose. `let_choices_win` puts the chosen option's values back.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import hydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from omegaconf import DictConfig, OmegaConf
+
+from seq2seq.settings.model import ModelConfig
+
+PRESETS = ("experiment", "lab")  # groups whose options are presets of values of all other groups
+NO_PRESET = "none"
+DEFAULT_PRESET = "bundled"  # of a command line that names nothing
+# Naming one of these says where, how often and under which name a run happens, and nothing about what it is.
+_NEUTRAL = ("name", "series", "existing", "seed", "logger", "hydra", "trainer.progress_bar", "data.cache")  # begin so
+
+_NAMED_BY_TEXT = ("data", "experiment", "resume", "init")
+_LONGEST_NAME = 100  # characters
+
+
+@dataclass(frozen=True)
+class Origins:
+    """Who chose the values of a run, by their dotted keys; a key in no set has its default.
+
+    Attributes:
+        chosen: keys that the command line names, and those that the options that it names set.
+        preset: keys that the experiment sets.
+        experiment: its name.
+        ruled: keys that say `auto`, whose numbers the rules gave.
+        others: the origin of all other keys.
+    """
+
+    chosen: frozenset[str] = frozenset()
+    preset: frozenset[str] = frozenset()
+    experiment: str = NO_PRESET
+    ruled: frozenset[str] = frozenset()
+    others: str = "default"
+
+    def of(self, *keys: str) -> str:
+        """Say in a word or two who decided about values together: the strongest of their origins."""
+        if any(is_within(key, self.chosen) for key in keys):
+            return "chosen"
+        if any(key in self.ruled for key in keys):
+            return "rule"
+        return f"experiment={self.experiment}" if any(is_within(key, self.preset) for key in keys) else self.others
+
+
+def is_within(key: str, keys: Iterable[str]) -> bool:
+    """Tell whether a dotted key is one of keys, lies under one, or holds one."""
+    return any(key == other or key.startswith(f"{other}.") or other.startswith(f"{key}.") for other in keys)
+
+
+def parse(overrides: Sequence[str]) -> list[Override]:
+    """Read overrides by Hydra's own grammar.
+
+    Raises:
+        HydraException: one of them is malformed.
+    """
+    return OverridesParser.create().parse_overrides(overrides=list(overrides))
+
+
+def name_of(text: str, overrides: Sequence[str], groups: Collection[str]) -> str:
+    """Return a folder's name that tells a run from others: its text or experiment, and what the command line chose.
+
+    Chosen options are named by themselves (`base`), values with the last part of their key (`learning_rate=0.001`).
+    Settings of data and those that say nothing of the run are left out, and so is what makes the name too long.
+    """
+    name = _fit_for_a_folder(text) or "run"
+    for override in parse(overrides):
+        key, value = override.key_or_group, str(override.value())
+        if key.startswith(tuple(one for one in _NEUTRAL if one != "seed")) or key.partition(".")[0] in _NAMED_BY_TEXT:
+            continue
+        part = _fit_for_a_folder(value if key in groups else f"{key.rpartition('.')[2]}={value}")
+        if len(name) + len(part) < _LONGEST_NAME:
+            name += f"-{part}"
+    return name
+
+
+def _fit_for_a_folder(text: str) -> str:
+    return re.sub(r"[^\w.+=,@-]+", "", text.replace("/", ".")).lstrip("._+=,@-")
+
+
+def with_preset(overrides: Sequence[str]) -> list[str]:
+    """Give overrides the default preset if they name nothing, and let `experiment=null` mean none."""
+    arguments = [
+        f"experiment={NO_PRESET}" if argument in ("experiment=null", "experiment=") else argument
+        for argument in overrides
+    ]
+    named = [argument for argument in arguments if argument[:1] in "+~" or ("=" in argument and argument[:1] != "-")]
+    keys = [argument.lstrip("+~").partition("=")[0].partition("@")[0] for argument in named]
+    if all(key.startswith(_NEUTRAL) for key in keys):
+        return [*arguments, f"experiment={DEFAULT_PRESET}"]
+    return arguments
+
+
+def let_choices_win(
+    cfg: DictConfig, overrides: Sequence[str], options: Mapping[str, Any]
+) -> tuple[DictConfig, Origins]:
+    """Put the values of chosen options back where an experiment replaced them; also say who chose each value.
+
+    overrides are one run's, and options every group's option (`hydra.runtime.choices`). Hydra must be initialised.
+    """
+    parsed = parse(overrides)
+    names = [override.key_or_group for override in parsed if not override.key_or_group.startswith("hydra")]
+    groups = [group for group in options if group in names and group not in PRESETS]
+    values = frozenset(name for name in names if name not in options)
+    experiment = str(options.get("experiment"))
+    chosen: dict[str, Any] = {}
+    if "model" in groups:  # such an option is a whole network: nothing of an experiment's is left in it
+        chosen = flatten({"model": asdict(ModelConfig())})
+    for group in sorted(groups, key=lambda group: group.count("/")):  # model/style after model
+        chosen |= _values_of(group, options[group])
+    if experiment != NO_PRESET:
+        for key, value in chosen.items():
+            if not is_within(key, values):
+                OmegaConf.update(cfg, key, value)
+    preset = frozenset() if experiment == NO_PRESET else _values_of_preset(cfg, overrides)
+    return cfg, Origins(values | frozenset(chosen), preset, experiment)
+
+
+def _values_of(group: str, option: object) -> dict[str, Any]:
+    """Return what an option or a list of options sets, by dotted keys, interpolations as they stand."""
+    found: dict[str, Any] = {}
+    for name in option if isinstance(option, Sequence) and not isinstance(option, str) else [option]:
+        if name is not None:
+            found |= flatten(OmegaConf.to_container(hydra.compose(f"{group}/{name}")))
+    return found
+
+
+def _values_of_preset(cfg: DictConfig, overrides: Sequence[str]) -> frozenset[str]:
+    """Return the keys that have other values than they would have without the experiment."""
+    without = [one for one in overrides if not one.startswith(("experiment=", "hydra"))]
+    now = flatten(OmegaConf.to_container(cfg))
+    then = flatten(OmegaConf.to_container(hydra.compose("config", [*without, f"experiment={NO_PRESET}"])))
+    return frozenset(key for key in now if now[key] != then.get(key))
+
+
+def flatten(values: Any, prefix: str = "") -> dict[str, Any]:
+    """Return nested plain values by their dotted keys, as the command line has them."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) and value else {f"{prefix}{key}": value}
+    return flat

@@ -1,0 +1,137 @@
+"""Every group, option and setting with its meaning, from the comments in conf/ and at the fields: --help and docs.
+
+`python train.py --help-markdown` prints docs/settings.md.
+"""
+
+import dataclasses
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seq2seq.extras import train_command
+
+EXAMPLES = """\
+python train.py                                    the bundled corpus, some minutes on two CPU cores
+python train.py data=files data.train=[mine.tsv]   your own text; ends by itself
+python train.py experiment=tatoeba_cpu data.root=FOLDER
+python train.py --multirun training.learning_rate=5e-4,1e-3 data=files data.train=[mine.tsv]
+python train.py resume=runs/NAME                   goes on where it stopped
+--debug shows tracebacks, --config-dir FOLDER adds a folder of your own options, --cfg job prints the settings.\
+"""
+HEADER = """\
+# Settings
+
+Generated from the comments in `conf/` and `seq2seq/settings/`; do not edit. `python train.py --help` shows the same.
+
+What the command line names wins. What it does not name comes from the defaults of what it names. An experiment is a
+preset and never overrides a choice of the command line. A command line that names nothing but `name=`, `seed=`,
+`series=`, `existing=` or `logger=` is `experiment=bundled`. The rules behind `auto` are in
+[automatic.md](automatic.md).
+"""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One value: its dotted key, its default as the command line writes it, and what it means."""
+
+    key: str
+    default: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Option:
+    """One choice of a group, and the first sentence of its file."""
+
+    group: str
+    name: str
+    meaning: str
+
+
+def settings(config: Any, prefix: str = "") -> Iterator[Setting]:
+    """Yield every setting of a dataclass's instance and of the instances in it; its values count as the defaults."""
+    comments = field_comments(type(config))
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from settings(value, f"{prefix}{field.name}.")
+        else:
+            yield Setting(prefix + field.name, _written(value), comments[field.name])
+
+
+def field_comments(schema: type) -> dict[str, str]:
+    """Return the comment of each field of a dataclass: the lines above it, at its lines and right after them."""
+    lines = textwrap.dedent(inspect.getsource(schema)).splitlines()
+    found: dict[str, list[str]] = {}
+    above: list[str] = []
+    name = ""
+    for line in lines:
+        code, _, comment = line.partition("  # ") if not line.strip().startswith("#") else ("", "", line.strip()[1:])
+        if line.strip().startswith("def "):
+            break
+        if start := re.match(r"    (\w+): ", code):
+            name = start[1]
+            found[name], above = [*above, comment], []
+        elif (code.strip() and name) or (comment and name and _continues(found[name])):
+            found[name].append(comment)
+        elif comment:
+            above.append(comment)
+    return {field: " ".join(" ".join(parts).split()) for field, parts in found.items()}
+
+
+def _continues(parts: list[str]) -> bool:
+    """Tell whether a comment goes on in the next line: it ends like a part of a sentence."""
+    return parts[-1].rstrip().endswith((";", ","))
+
+
+def _written(default: object) -> str:
+    if default is None or isinstance(default, bool):
+        return {None: "null", True: "true", False: "false"}[default]
+    if isinstance(default, dict | list):
+        return str(default).replace("'", "")
+    return str(default)
+
+
+def options(conf: Path) -> Iterator[Option]:
+    """Yield the options of every group of a conf folder."""
+    for path in sorted(conf.rglob("*.yaml")):
+        group = path.parent.relative_to(conf).as_posix()
+        if group != ".":
+            lines = [line[1:].strip() for line in path.read_text(encoding="utf-8").splitlines() if line[:1] == "#"]
+            told = " ".join(line for line in lines if not line.startswith("@package"))
+            group, name = (group, path.stem) if group != "experiment/lab" else ("experiment", f"lab/{path.stem}")
+            yield Option(group, name, re.split(r"(?<!\bal)\.(?:\s|$)|:\s+python ", told)[0].rstrip(":. "))
+
+
+def show_help(conf: Path, config: Any) -> None:
+    """Print all of it for a terminal."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if Console().is_terminal else 110, highlight=False, markup=False)
+    console.print("Train a translation model. Each run is stored in runs/NAME, its model in runs/NAME/model.\n")
+    table = Table("option", "meaning", title="Groups: choose with GROUP=OPTION", title_justify="left", box=None)
+    for option in options(conf):
+        table.add_row(f"{option.group}={option.name}", option.meaning)
+    console.print(table, "")
+    table = Table("value", "meaning", title="Values: set with KEY=VALUE", title_justify="left", box=None)
+    for one in settings(config):
+        table.add_row(f"{one.key}={one.default}", one.meaning)
+    console.print(table, "", EXAMPLES.replace("python train.py", train_command()), sep="\n")
+
+
+def markdown(conf: Path, config: Any) -> str:
+    """Return all of it as docs/settings.md."""
+    lines = [HEADER, "## Groups\n", "| option | meaning |", "|---|---|"]
+    lines += [f"| `{one.group}={one.name}` | {_cell(one.meaning)} |" for one in options(conf)]
+    lines += ["\n## Values\n", "| value and default | meaning |", "|---|---|"]
+    lines += [f"| `{_cell(f'{one.key}={one.default}')}` | {_cell(one.meaning)} |" for one in settings(config)]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

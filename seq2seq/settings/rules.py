@@ -1,0 +1,50 @@
+"""The rules behind `auto`: the number a run gets where its owner named none. Pure functions; docs/settings.md explains.
+
+The unit of text is the *position*: one place of a batch, an end mark included. A pair takes as many positions as its
+longer side has tokens, plus one.
+"""
+
+import math
+from typing import Any
+
+AUTO: Any = "auto"  # what a setting says that a rule is to decide
+VOCABULARIES = ((10_000, 2_000), (50_000, 4_000), (300_000, 8_000), (2_000_000, 16_000))  # pairs below → subwords
+LARGEST_VOCABULARY = 32_000
+STREAMED_UPDATES = 100_000  # for text of unknown size
+_VALIDATIONS = 25  # in a run that is not stopped early
+_BETWEEN = (100, 5000)  # updates between validations, at least and at most
+
+
+def vocab_size(pairs: int) -> int:
+    """Return the number of subwords for so many training pairs: rare subwords of a small text are never learnt."""
+    return next((size for below, size in VOCABULARIES if pairs < below), LARGEST_VOCABULARY)
+
+
+def learning_rate(d_model: int) -> float:
+    """Return the peak learning rate: 1e-3 at a width of 256, falling with the square root of the width."""
+    return _rounded(1e-3 * math.sqrt(256 / d_model))
+
+
+def max_steps(positions: int, batch: int) -> int:
+    """Return the number of updates for a text of so many positions and updates of `batch` positions.
+
+    It grows with the square root of the text's size, so that a small text is read more often than a large one, and
+    falls with the square root of the batch, so that larger batches read more text in fewer updates.
+    """
+    return max(200, 100 * round(0.09 * math.sqrt(positions * 1024 / batch)))
+
+
+def warmup_steps(updates: int) -> int:
+    """Return the updates of linear rise: a tenth of the run, at most the 4,000 of Vaswani et al. 2017."""
+    return min(4000, max(1, updates // 10))
+
+
+def validate_every(updates: int) -> int:
+    """Return the updates between validations: 25 validations in a run, 100 to 5,000 updates apart."""
+    fewest, most = _BETWEEN
+    return min(updates, most, max(fewest, updates // _VALIDATIONS))
+
+
+def _rounded(value: float) -> float:
+    """Round to two significant digits: more would claim a precision that no measurement has."""
+    return float(f"{value:.1e}")

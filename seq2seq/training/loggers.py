@@ -1,0 +1,156 @@
+"""Loggers of a run: metrics.csv always, TensorBoard, Weights & Biases and MLflow if wanted.
+
+What they write lies in the run's folder, unless the user has configured a server. `loggers.json` there holds the ids of
+the logged runs, so that a resumed run goes on in them.
+"""
+
+import json
+import logging
+import netrc
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger, WandbLogger
+
+from seq2seq.config import Config, to_plain
+from seq2seq.errors import UserError
+from seq2seq.settings.choices import flatten
+from seq2seq.training.processes import rank
+from seq2seq.training.table import continued_table
+
+IDS = "loggers.json"
+log = logging.getLogger(__name__)
+
+
+def make_loggers(config: Config, folder: Path) -> list[Logger]:
+    """The run's loggers, metrics.csv first; Weights & Biases and MLflow only in the first process.
+
+    Raises:
+        UserError: a server cannot be used, or the ids in the folder are damaged.
+    """
+    loggers: list[Logger] = [continued_table(folder)]  # only the first process writes to it
+    if config.logger.tensorboard:
+        loggers.append(TensorBoardLogger(folder, name="", version=""))
+    if rank() > 0:
+        return loggers
+    known = _read_ids(folder)
+    if config.logger.wandb:
+        loggers.append(_wandb(config, folder, known.get("wandb")))
+    if config.logger.mlflow:
+        loggers.append(_mlflow(config, folder, known.get("mlflow")))
+    return loggers
+
+
+class Wandb(WandbLogger):
+    """Lightning's logger, which would leave the logged run open for the next run of a sweep."""
+
+    def finalize(self, status: str) -> None:
+        """Close the logged run."""
+        super().finalize(status)
+        if self._experiment is not None:
+            self._experiment.finish(exit_code=int(status != "success"))
+
+
+def _wandb(config: Config, folder: Path, known: str | None) -> WandbLogger:
+    """Weights & Biases: as WANDB_MODE says, else online with an account and offline without.
+
+    Raises:
+        UserError: it is to be online and cannot be.
+    """
+    from wandb import Error, Settings
+
+    mode = os.environ.get("WANDB_MODE") or ("online" if _has_wandb_account() else "offline")
+    if mode == "offline":
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # crash reports to the makers of wandb
+    run_id = known or secrets.token_hex(4)
+    logger = Wandb(
+        save_dir=folder,
+        name=folder.name,
+        version=run_id,
+        project=config.logger.project,
+        mode=mode,
+        config=flatten(to_plain(config)),
+        settings=Settings(console="off", quiet=True),
+    )
+    logger._wandb_init.pop("anonymous", None)  # wandb warns of this option, which Lightning always gives
+    try:
+        _ = logger.experiment  # begins the logged run, or goes on in it
+    except Error as error:
+        raise UserError(
+            f"logger=wandb: Weights & Biases cannot be used ({_first_line(error)}): run `wandb login`, or set the "
+            "environment's WANDB_MODE=offline"
+        ) from error
+    _write_id(folder, "wandb", run_id)
+    if mode == "offline":
+        log.info("Weights & Biases is offline: `wandb sync %s/wandb/offline-run-*` uploads the run", folder)
+    return logger
+
+
+def _has_wandb_account() -> bool:
+    """Whether the user gave a key for the server, by the environment or by `wandb login`."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
+    path = Path(os.environ.get("NETRC", "~/.netrc")).expanduser()
+    try:
+        return netrc.netrc(path).authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
+
+
+def _mlflow(config: Config, folder: Path, known: str | None) -> MLFlowLogger:
+    """MLflow, on the server that MLFLOW_TRACKING_URI names or else in the run's folder.
+
+    Raises:
+        UserError: the server cannot be reached, or does not know the run.
+    """
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    uri = os.environ.get("MLFLOW_TRACKING_URI")
+    if not uri:
+        uri = (folder.resolve() / "mlruns").as_uri()
+        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # MLflow 3 asks for it before it writes files
+    from mlflow.exceptions import MlflowException
+
+    logging.getLogger("lightning.pytorch.loggers.mlflow").setLevel(logging.ERROR)  # "Experiment … not found"
+    try:
+        logger = MLFlowLogger(config.logger.project, folder.name, uri, run_id=known)
+        run_id = logger.run_id
+        assert run_id is not None
+        if known:
+            logger.experiment.update_run(run_id, status="RUNNING")
+        else:
+            logger.log_hyperparams(flatten(to_plain(config)))
+    except (MlflowException, OSError) as error:
+        raise UserError(f"logger=mlflow: {uri} cannot be used ({_first_line(error)})") from error
+    _write_id(folder, "mlflow", run_id)
+    return logger
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def _read_ids(folder: Path) -> Mapping[str, Any]:
+    """The ids of the logged runs by the loggers' names.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    path = folder / IDS
+    if not path.exists():
+        return {}
+    try:
+        ids = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise UserError(f"{path} cannot be read: delete it, and the run is logged as a new one") from error
+    return ids if isinstance(ids, dict) else {}
+
+
+def _write_id(folder: Path, name: str, run_id: str) -> None:
+    draft = folder / f"{IDS}.tmp"
+    draft.write_text(json.dumps({**_read_ids(folder), name: run_id}, indent=2) + "\n", encoding="utf-8")
+    draft.replace(folder / IDS)

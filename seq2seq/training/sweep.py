@@ -1,0 +1,103 @@
+"""A sweep's end: a table of what each run changed and scored, and `runs/best`. Reads the run folders alone.
+
+So it does not matter which processes or machines the runs were made by.
+"""
+
+import contextlib
+import json
+import math
+import os
+import sys
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from seq2seq.errors import UserError
+from seq2seq.training.saved import COMPLETE, SavedRun, Validation, list_runs, monitor_of, point
+
+VARIABLE = "SEQ2SEQ_SWEEP"  # of the environment of a sweep's runs: what tells this sweep from others
+FILE = "sweep.json"
+
+
+@contextlib.contextmanager
+def told_sweep(arguments: Sequence[str], runs: Path) -> Iterator[list[str]]:
+    """Give Hydra's arguments, in a sweep with a mark for its runs; show their table at the end, or after an error."""
+    if not {"--multirun", "-m"} & set(arguments):
+        yield list(arguments)
+        return
+    sweep = uuid.uuid4().hex
+    try:
+        yield [*arguments, f"+hydra.job.env_set.{VARIABLE}={sweep}"]  # wherever a launcher runs the jobs
+    finally:
+        is_first = all(os.environ.get(variable, "0") == "0" for variable in ("RANK", "SLURM_PROCID"))
+        found = finish_sweep(runs, sweep) if is_first else None
+        if found is not None:
+            table, best = found
+            console = Console(stderr=True, width=None if sys.stderr.isatty() else 200)
+            console.print(table)
+            if best is not None:
+                console.print(f"{runs / 'best'} → {best.name}", highlight=False)
+
+
+def note_run(folder: Path, overrides: Sequence[str]) -> None:
+    """Write into a run's folder which sweep it belongs to and what the command line set; nothing outside a sweep."""
+    sweep = os.environ.get(VARIABLE)
+    if sweep:
+        told = {"sweep": sweep, "overrides": list(overrides)}
+        (folder / FILE).write_text(json.dumps(told, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def finish_sweep(runs: Path, sweep: str) -> tuple[Table, SavedRun | None] | None:
+    """A sweep's table, its best run first, and this run, which `runs/best` points at from now on; None without runs.
+
+    Raises:
+        UserError: the link cannot be written.
+    """
+    all_runs = list_runs(runs)
+    overrides = {run.name: told for run in all_runs if (told := _overrides_of(run.folder, sweep)) is not None}
+    found = [run for run in all_runs if run.name in overrides]
+    if not found:
+        return None
+    monitor = monitor_of(found[0].folder)
+    ranked = sorted(found, key=lambda run: (run.state != COMPLETE, _rank(run.validation, monitor)))
+    best = ranked[0] if ranked[0].state == COMPLETE and ranked[0].validation is not None else None
+    if best is not None:
+        try:
+            point(runs / "best", best.name)
+        except OSError as error:
+            raise UserError(f"cannot write {runs / 'best'}: {error.strerror}") from error
+    return _table(ranked, overrides), best
+
+
+def _overrides_of(folder: Path, sweep: str) -> list[str] | None:
+    """What the command line set for a run of this sweep; None for any other run."""
+    try:
+        told = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        return [str(one) for one in told["overrides"]] if told["sweep"] == sweep else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _rank(validation: Validation | None, monitor: str) -> tuple[float, float]:
+    """What sorts better runs first: by what is monitored, and where it is equal by the loss."""
+    bleu, loss = (None, None) if validation is None else (validation.bleu, validation.loss)
+    loss = math.inf if loss is None else loss
+    return (math.inf if bleu is None else -bleu) if monitor == "bleu" else loss, loss
+
+
+def _table(ranked: Sequence[SavedRun], overrides: dict[str, list[str]]) -> Table:
+    common = set.intersection(*(set(of_run) for of_run in overrides.values())) if len(ranked) > 1 else set()
+    tests = list(dict.fromkeys(test for run in ranked for test in run.tests))
+    table = Table("run", "changed", "BLEU ↑", "loss ↓", *(f"{test} BLEU ↑" for test in tests), title="The sweep's runs")
+    table.title_justify = "left"
+    for run in ranked:
+        changed = [one for one in overrides[run.name] if one not in common and not one.startswith("name=")]
+        best = run.validation
+        values = [(best and best.bleu, 1), (best and best.loss, 3), *((run.tests.get(test), 1) for test in tests)]
+        state = "" if run.state == COMPLETE else f" ({run.state})"
+        cells = ("" if value is None else f"{value:.{digits}f}" for value, digits in values)
+        table.add_row(run.name + state, " ".join(changed), *cells)
+    return table

@@ -1,0 +1,81 @@
+"""The commands in the fenced blocks of README.md and docs/*.md."""
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[1]
+DOCUMENTS = (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md")))
+SHELL = ("", "bash", "sh", "console")  # the languages of blocks that hold commands; "" is a block without a language
+OPERATORS = ("&&", ";", "|")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block and the document that it is in."""
+
+    document: str
+    language: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command: its words without redirections, and the text by which tables of tests refer to it."""
+
+    document: str
+    text: str
+    words: tuple[str, ...]
+
+    def starts_with(self, *words: str) -> bool:
+        return self.words[: len(words)] == words
+
+
+def blocks() -> list[Block]:
+    """Return all fenced blocks, in the order of the documents."""
+    return [
+        Block(path.relative_to(REPOSITORY).as_posix(), language, text)
+        for path in DOCUMENTS
+        for language, text in re.findall(r"^```(\w*)\n(.*?)^```$", path.read_text(encoding="utf-8"), re.M | re.S)
+    ]
+
+
+def commands() -> list[Command]:
+    """Return the commands of all blocks that hold commands, once each."""
+    found = (command for block in blocks() if block.language in SHELL for command in _commands_of(block))
+    return list({command.text: command for command in found}.values())
+
+
+def settings_of(command: Command) -> list[str]:
+    """Return the overrides of a training command; of a sweep, the overrides of its first run."""
+    given = [word for word in command.words if "=" in word]
+    if "--multirun" not in command.words:
+        return given
+    return [re.sub(r"^([\w./@]+)=([^,\[\]{}()]+),.*$", r"\1=\2", override) for override in given]
+
+
+def _commands_of(block: Block) -> list[Command]:
+    lines = re.sub(r"\\\n\s*", "", block.text).splitlines()
+    if block.language == "console":  # the other lines are output
+        lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    return [Command(block.document, *part) for line in lines for part in _split(line)]
+
+
+def _split(line: str) -> list[tuple[str, tuple[str, ...]]]:
+    """Split a line at && ; and |; drop its comment."""
+    parser = shlex.shlex(line.replace("…", ""), posix=False, punctuation_chars=";&|<>")
+    parser.whitespace_split, parser.commenters = True, "#"
+    parts: list[list[str]] = [[]]
+    for token in parser:
+        if token in OPERATORS:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return [(" ".join(part), _without_redirections(part)) for part in parts if part]
+
+
+def _without_redirections(tokens: list[str]) -> tuple[str, ...]:
+    files = {index + 1 for index, token in enumerate(tokens) if token in ("<", ">")}
+    kept = [token for index, token in enumerate(tokens) if token not in ("<", ">") and index not in files]
+    return tuple(shlex.split(" ".join(kept)))

@@ -1,0 +1,131 @@
+"""What tests do with each documented command: run a small form, or only check its options and settings.
+
+tests/unit/test_documented_commands.py checks all commands, and refuses a command that is in neither table.
+tests/system/test_documented_runs.py runs the small forms, in a scratch folder.
+"""
+
+INSTALLATION = "installs into the environment"
+BENCHMARK = "measures for many minutes; tests/unit/test_benchmarks.py calls the parts"
+SERVER = "tests/system/test_serving.py runs it and compares the answer"
+NETWORK = "downloads a corpus"
+CLUSTER = "needs a cluster or GPUs; tests/unit/distributed runs it on a small one"
+LOGGED = "tests/system/test_logging.py runs both loggers and resumes"
+SHELL = "is a step of the shell around the commands"
+
+MADE_UP = "deletes or compares runs and caches; tests/unit/test_cli_runs.py and test_cli_cache.py do it to made-up ones"
+
+NOT_RUN = {
+    "pip install -e .": INSTALLATION,
+    "pip install -e '.[test]'": INSTALLATION,
+    "pip install -e '.[serve]'": INSTALLATION,
+    "pip install -e '.[huggingface,ctranslate2]'": INSTALLATION,
+    "python train.py logger=tensorboard,wandb logger.project=translation": LOGGED,
+    "python train.py logger=tensorboard,mlflow": LOGGED,
+    "pytest": "is this run itself",
+    "seq2seq serve --model runs/latest/model": "does not end; tests/test_smoke.py starts a server",
+    "python train.py --multirun 'experiment=glob(lab/*)' seed=1,2,3": "trains for hours",
+    "tensorboard --logdir runs": "does not end",
+    "seq2seq runs A B": MADE_UP,
+    "seq2seq runs --remove A --remove B": MADE_UP,
+    "seq2seq cache clear --older-than 30d": MADE_UP,
+    "seq2seq lab report --runs runs/SERIES --output report": "needs the runs of the lab",
+    "cp -r runs/NAME/model exported-model": SHELL,
+    'python translate.py --model exported-model "The ball is blue."': "needs the copy that the command before it makes",
+    "python train.py data=files data.train=[mine.tsv] model=base trainer=gpu": CLUSTER,
+    "python train.py resume=runs/NAME trainer.max_steps=20000": "trains for long; the same without max_steps is run",
+    "python train.py resume=runs/NAME data.root=FOLDER trainer.max_steps=20000": "the same, with texts elsewhere",
+    "seq2seq lab report": "needs the runs of the lab; tests/unit/explain/lab has runs made up",
+    "python train.py data=opus100 model=base model/style=modern trainer=gpu": NETWORK,
+    "python train.py data=opus100 data.streaming=true": NETWORK,
+    "python -m benchmarks all --data FOLDER --model MODEL --markdown --output speed.json": BENCHMARK,
+    "python -m benchmarks rival --data FOLDER --output runs/rival": BENCHMARK,
+    "seq2seq prepare --ray auto data=files 'data.train=[\"corpora/*.tsv.xz\"]' data.root=/shared/text "
+    "data.cache=/shared/cache": CLUSTER,
+    "seq2seq bulk-translate --ray auto --workers 8 --device cuda --model runs/reverse --input 'mono/*.es' "
+    "--output mono.en": CLUSTER,
+    "cut -f1 ../shared/data/tatoeba/test.tsv > test.en": SHELL,
+    "cut -f2 ../shared/data/tatoeba/test.tsv > test.es": SHELL,
+    "cd runs/lab_tatoeba": SHELL,
+    "seq2seq lab lengths --model baseline-1 --model lstm_attention-1 --model lstm_no_attention-1 --input ../../test.en "
+    "--reference ../../test.es --output lengths.png": "needs three trained models; tests/unit/explain/lab calls it",
+    "curl -s http://127.0.0.1:8000/translate -d q='The cat sees the milk.' -d source=en -d target=es": SERVER,
+    "curl -s http://127.0.0.1:8000/translate -H 'Content-Type: application/json' -d '{\"q\": [\"<p>The <b>cat</b> sees "
+    'the milk.</p>", "A dog?"], "source": "en", "target": "es", "format": "html"}\'': SERVER,
+    "curl -s http://127.0.0.1:8000/translate -d q='The cat sees the milk.' -d source=en -d target=es "
+    "-d alternatives=1": SERVER,
+    "curl -s http://127.0.0.1:8000/languages": SERVER,
+    "curl -s http://127.0.0.1:8000/translate -d q='Bonjour' -d source=fr -d target=es": SERVER,
+}
+
+TINY = (
+    "model.d_model=16", "model.num_heads=2", "model.d_ff=32", "model.num_encoder_layers=1",
+    "model.num_decoder_layers=1", "tokenizer.vocab_size=auto", "training.max_tokens=256", "training.bleu_sentences=2",
+    "training.warmup_steps=1", "search.beam=1", "search.max_length_ratio=1", "search.max_length_offset=2",
+    "trainer.max_time=null", "trainer.max_steps=2", "trainer.validate_every=2", "trainer.checkpoint_every=2",
+)  # fmt: skip
+BUNDLED = (
+    *TINY,
+    "training.max_tokens=600",
+    "data.root=bundled",
+)  # a cut of the bundled corpus, under its files' names
+TOY = (*TINY, "data.root=toy", "data.remove_overlap=false")
+LSTM = tuple(one for one in BUNDLED if not one.startswith(("model.num_heads", "model.d_ff")))
+LSTM_TOY = (*LSTM, "data.root=toy", "data.remove_overlap=false")
+
+SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; commands without a key need nothing
+    "python train.py": BUNDLED,
+    "python train.py data=files data.train=[my.tsv]": (*TOY, "data.held_out=10"),
+    "python train.py data=files data.train=[my.tsv] data.validation=[dev.tsv] data.test=[test.en+test.es] "
+    "model=base": TOY,
+    "python train.py --multirun training.learning_rate=5e-4,1e-3 data=files data.train=[my.tsv]": (
+        *TOY, "data.held_out=10",
+    ),
+    "python train.py logger=csv": BUNDLED,
+    "python train.py data=files data.train=[my.tsv] data.languages=[en,es] data.src_lang=es data.tgt_lang=en": (
+        *TOY, "data.held_out=10",
+    ),
+    "python train.py resume=runs/NAME": ("trainer.max_steps=4",),
+    "python train.py experiment=finetune init=runs/NAME data=files data.train=[mine.tsv]": (
+        "data.root=toy", "data.held_out=10", "trainer.max_steps=2", "trainer.validate_every=2",
+        "training.warmup_steps=1", "training.max_tokens=256",
+    ),
+    "python train.py data=files data.train=[news.tsv,tatoeba/train.tsv] '+data.weights={tatoeba: 2, news: 1}'": (
+        *TOY, "data.held_out=10",
+    ),
+    "python train.py experiment=mixture": BUNDLED,
+    "python train.py data=files data.streaming=true 'data.train=[\"corpora/*.tsv.xz\"]' data.validation=[v.tsv]": (
+        *TOY, "data.test=[v.tsv]",
+    ),
+    "python train.py experiment=subword_sampling": BUNDLED,
+    "python train.py experiment=subword_sampling tokenizer=bpe tokenizer.vocab_size=2000": BUNDLED,
+    "python train.py experiment=noise": BUNDLED,
+    "seq2seq prepare data=mixed data.root=FOLDER tokenizer.vocab_size=16000 data.num_proc=8": (
+        "data.root=toy", "tokenizer.vocab_size=auto", "data.num_proc=2", "data.remove_overlap=false",
+    ),
+    "python train.py data=mixed data.root=FOLDER tokenizer.vocab_size=16000 model=small": TOY,
+    "python train.py experiment=bundled model=lstm": LSTM,
+    "python train.py experiment=tatoeba_cpu model=lstm data.root=../shared/data/tatoeba": LSTM_TOY,
+    "python train.py experiment=bundled model=lstm model.attention=none": LSTM,
+    "python train.py --multirun lab=tatoeba data.root=../shared/data/tatoeba "
+    "experiment=lab/baseline,lab/lstm_attention,lab/lstm_no_attention": LSTM_TOY,
+    'python translate.py "The ball is blue."': (),
+    "python translate.py < in.en > out.es": (),
+    "python translate.py --model runs/NAME/model --input in.en --reference ref.es": (),
+    "python translate.py --glossary terms.tsv --input page.html --output page.es.html": (),
+    "python translate.py --engine ctranslate2 < in.en > out.es": (),
+    'python translate.py --beam 10 --n-best 3 --json "The black cat drank the milk."': (),
+    'python translate.py --sampling --top-p 0.9 --n-best 5 --seed 7 "The ball is blue."': (),
+    "python translate.py --glossary terms.tsv --input in.en --output out.es": (),
+    "python translate.py --model runs/a --model runs/b < in.en > out.es": (),
+    "python translate.py --engine ctranslate2 --quantization int8 < in.en > out.es": (),
+    "python translate.py --input page.html --output page.es.html": (),
+    'seq2seq attend "The black cat drank the milk." --output attention': (),
+    'seq2seq attend "The black cat drank the milk." --model runs/tatoeba_cpu --output attention': (),
+    'seq2seq attend "The ball is blue." --target "La bola es azul." --output attention': (),
+    "seq2seq runs": (),
+    "seq2seq cache list": (),
+    "seq2seq score --input in.en --translations out.es --json --per-token": (),
+    "seq2seq export huggingface --output exported": (),
+    "seq2seq export huggingface --model runs/latest --output exported": (),
+    "seq2seq bulk-translate --model runs/reverse --input 'mono/*.es' --output mono.en --sampling --seed 1": (),
+}  # fmt: skip

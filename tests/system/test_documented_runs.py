@@ -1,0 +1,115 @@
+"""The commands of README.md and docs/ run, in a small form: tests/documented_table.py says what is added to each."""
+
+import io
+import lzma
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from launcher import Launcher
+
+from seq2seq.cli import app, main, translate_app
+from tests.documented import REPOSITORY, Command, commands
+from tests.documented_table import SMALL
+from tests.toy import FILES, PAIRS, TINY, write_corpus, write_pairs
+
+pytestmark = [pytest.mark.system, pytest.mark.xdist_group("documented")]
+
+RUN = [command for command in commands() if command.text in SMALL]
+TRAINING = [one for one in RUN if one.starts_with("python", "train.py") or one.starts_with("seq2seq", "train")]
+OTHERS = [one for one in RUN if one not in TRAINING]
+NEEDS = {"--engine": "ctranslate2", "huggingface": "transformers", "prepare": "pyarrow"}
+SHORT = (
+    *FILES, *TINY, "name=NAME", "training.max_tokens=256", "training.bleu_sentences=2", "training.warmup_steps=1",
+    "search.beam=2", "search.max_length_ratio=1", "search.max_length_offset=2", "trainer.max_time=null",
+    "trainer.max_steps=2", "trainer.validate_every=2", "trainer.checkpoint_every=2",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def shared_launcher() -> Iterator[Launcher]:
+    launcher = Launcher()
+    yield launcher
+    launcher.close()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, shared_launcher: Launcher) -> Path:
+    """A working folder with all files and runs that the documents name."""
+    folder = write_corpus(tmp_path_factory.mktemp("documented"))
+    write_toy(folder / "toy")
+    write_bundled(folder / "bundled")
+    sources, targets = ("".join(f"{pair[side]}\n" for pair in PAIRS[:3]) for side in (0, 1))
+    for name, text in (("in.en", sources), ("ref.es", targets), ("out.es", targets), ("terms.tsv", "milk\tleche\n")):
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "page.html").write_text("<p>The <b>cat</b> sees the milk.</p>\n")
+    (folder / "mono").mkdir()
+    (folder / "mono" / "a.es").write_text(targets, encoding="utf-8")
+    made = shared_launcher.train(*SHORT, cwd=folder)
+    assert made.status == 0, made.output
+    for name in ("a", "b", "base", "reverse", "tatoeba_cpu"):
+        shutil.copytree(folder / "runs" / "NAME", folder / "runs" / name)
+    return folder
+
+
+def write_toy(folder: Path) -> None:
+    """Write corpora under the names that commands give them; commands get data.root=toy."""
+    for inner in ("tatoeba", "corpora", "tests"):
+        (folder / inner).mkdir(parents=True)
+    write_corpus(folder)
+    for name in ("my", "mine", "news", "tatoeba/train"):
+        write_pairs(folder / f"{name}.tsv", PAIRS[:60])
+    for name in ("dev", "v", "tatoeba/test"):
+        write_pairs(folder / f"{name}.tsv", PAIRS[60:70])
+    with lzma.open(folder / "corpora" / "some.tsv.xz", "wt", encoding="utf-8") as file:
+        file.writelines(f"{src}\t{tgt}\n" for src, tgt in PAIRS[:60])
+    for name in ("test", "tests/newstest2012", "tests/newstest2013", "tests/flores200-devtest"):
+        for side, language in enumerate(("en", "es")):
+            (folder / f"{name}.{language}").write_text("".join(f"{pair[side]}\n" for pair in PAIRS[70:]))
+
+
+def write_bundled(folder: Path) -> None:
+    """Write a cut of the bundled corpus under its own names; commands get data.root=bundled."""
+    folder.mkdir()
+    for path in (REPOSITORY / "data" / "bundled").glob("*.tsv"):
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        (folder / path.name).write_text("".join(lines[: 300 if "train" in path.name else 10]), encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", TRAINING, ids=lambda one: one.text)
+def test_a_documented_training_runs(command: Command, place: Path, shared_launcher: Launcher) -> None:
+    given = [word for word in command.words if "=" in word]
+    options = ["--multirun"] if "--multirun" in command.words else []
+    result = shared_launcher.train(*options, *given, *SMALL[command.text], cwd=place)
+    assert result.status == 0, result.output
+
+
+@pytest.mark.parametrize("command", OTHERS, ids=lambda one: one.text)
+def test_a_documented_command_runs(command: Command, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for word, package in NEEDS.items():
+        if word in command.words:
+            pytest.importorskip(package, reason=f"{package} is not installed")
+    shutil.rmtree(place / "exported", ignore_errors=True)
+    monkeypatch.chdir(place)
+    stdin = io.TextIOWrapper(io.BytesIO(redirected(command)), encoding="utf-8")
+    stdout = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdin", stdin)
+    monkeypatch.setattr(sys, "stdout", stdout)
+    is_seq2seq = command.words[0] == "seq2seq"
+    words = command.words[1:] if is_seq2seq else command.words[2:]
+    monkeypatch.setattr(sys, "argv", ["seq2seq", *words, *SMALL[command.text]])
+    try:
+        main(app if is_seq2seq else translate_app)
+        status: object = 0
+    except SystemExit as exit_:
+        status = exit_.code
+    assert status in (0, None), status
+
+
+def redirected(command: Command) -> bytes:
+    """Return what the command's < gives it to read, in the working folder."""
+    tokens = shlex.split(command.text)
+    return Path(tokens[tokens.index("<") + 1]).read_bytes() if "<" in tokens else b""

@@ -1,0 +1,83 @@
+"""Three smoke tests of real programs: train and translate, kill and resume, serve and translate.
+
+All other tests of the default run call functions in their own process.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.server_process import ServerProcess
+from seq2seq.translator import Translator
+from tests.toy import FILES, TINY, write_corpus
+
+REPOSITORY = Path(__file__).parents[1]
+SHORT = (
+    *FILES, *TINY, "training.max_tokens=256", "training.bleu_sentences=2", "training.warmup_steps=2", "search.beam=2",
+    "search.max_length_ratio=1", "search.max_length_offset=2", "trainer.max_time=null", "trainer.precision=32-true",
+    "trainer.max_steps=4", "trainer.validate_every=4", "trainer.checkpoint_every=2", "trainer.log_every=1",
+)  # fmt: skip
+SENTENCE = "The cat sees the milk."
+
+pytestmark = pytest.mark.xdist_group("smoke")  # one worker trains the model of all three
+
+
+def start(program: str, *arguments: str, cwd: Path) -> "subprocess.Popen[str]":
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    command, pipe = [sys.executable, str(REPOSITORY / program), *arguments], subprocess.PIPE
+    return subprocess.Popen(command, cwd=cwd, env=environment, stdout=pipe, stderr=pipe, text=True)
+
+
+def finish(process: "subprocess.Popen[str]") -> str:
+    out, err = process.communicate(timeout=600)
+    assert process.returncode == 0, err
+    return out
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder in which train.py has trained the run `straight`."""
+    folder = write_corpus(tmp_path_factory.mktemp("smoke"))
+    finish(start("train.py", *SHORT, "name=straight", cwd=folder))
+    return folder
+
+
+def test_what_train_leaves_translates(place: Path) -> None:
+    run = place / "runs" / "straight"
+    assert (place / "runs" / "latest").resolve() == run
+    assert json.loads((run / "results.json").read_text())["updates"] == 4
+    told = finish(start("translate.py", SENTENCE, cwd=place))
+    assert told == Translator.load(run / "model", "cpu").translate([SENTENCE])[0] + "\n"
+
+
+def test_a_killed_run_that_is_resumed_ends_with_the_weights_of_an_uninterrupted_one(place: Path) -> None:
+    process = start("train.py", *SHORT, "name=killed", cwd=place)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "update 3 " in line:
+            process.kill()
+            break
+    process.communicate(timeout=60)
+    assert not (place / "runs" / "killed" / "results.json").exists()
+    finish(start("train.py", "resume=runs/killed", cwd=place))
+    ends = [place / "runs" / name / "checkpoints" / "step=0000004.ckpt" for name in ("straight", "killed")]
+    straight, resumed = (torch.load(path, weights_only=True)["state_dict"] for path in ends)
+    assert straight.keys() == resumed.keys()
+    assert all(torch.equal(tensor, resumed[name]) for name, tensor in straight.items())
+
+
+def test_a_served_model_translates(place: Path) -> None:
+    pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
+    model = place / "runs" / "straight" / "model"
+    with ServerProcess(model, "--device", "cpu", OMP_NUM_THREADS="1") as server:
+        body = json.dumps({"q": SENTENCE, "source": "en", "target": "es"}).encode()
+        request = urllib.request.Request(f"{server.url}/translate", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            found = json.load(answer)
+    assert found["translatedText"] == Translator.load(model, "cpu").translate([SENTENCE])[0]

@@ -1,0 +1,152 @@
+"""What the command line names wins over experiments and defaults."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from seq2seq.compose import compose, compose_with_origins, general_defaults
+from seq2seq.config import Config, load_config, to_plain
+from seq2seq.errors import UserError
+from seq2seq.settings.choices import Origins, flatten, name_of
+
+CONF = Path(__file__).parents[2] / "conf"
+GROUPS = ("data", "tokenizer", "model", "model/style", "training", "search", "trainer")
+OPTIONS = [(group, path.stem) for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
+EXPERIMENTS = ("mixed_gpu", "none", "bundled", "tatoeba_cpu", "finetune", "distillation")
+CONFLICTS = {("trainer", "fsdp"): "training.ema_decay=0"}  # experiments that average their weights
+
+
+def stated(group: str, option: str) -> dict[str, Any]:
+    """The values that an option's own file states, by dotted keys."""
+    values = yaml.safe_load((CONF / group / f"{option}.yaml").read_text()) or {}
+    values.pop("defaults", None)
+    return flatten({group.partition("/")[0]: values}) if values else {}
+
+
+def value(config: Config, key: str) -> object:
+    found: Any = to_plain(config)
+    for part in key.split("."):
+        found = found[part]
+    return found
+
+
+@pytest.mark.parametrize(
+    "experiment", [EXPERIMENTS[0], *(pytest.param(e, marks=pytest.mark.slow) for e in EXPERIMENTS[1:])]
+)
+@pytest.mark.parametrize(("group", "option"), OPTIONS)
+def test_a_chosen_option_gives_its_values_whatever_the_experiment(group: str, option: str, experiment: str) -> None:
+    more = [CONFLICTS[group, option]] if (group, option) in CONFLICTS else []
+    final = ["training.final_weights=last"] if more else []
+    config = compose([f"experiment={experiment}", f"{group}={option}", *more, *final])
+    for key, expected in stated(group, option).items():
+        if isinstance(expected, str) and "${" in expected:
+            assert str(value(config, key)).endswith(expected.rpartition("}")[2])
+        else:
+            assert value(config, key) == expected, key
+
+
+def test_a_bare_command_line_is_the_bundled_experiment() -> None:
+    bare = compose([])
+    assert (bare.experiment_name, bare.tokenizer.vocab_size, bare.trainer.max_time) == ("bundled", 2000, "00:00:08:00")
+    for neutral in (["name=a"], ["seed=3"], ["name=a", "seed=3", "existing=keep"], ["hydra.verbose=true"]):
+        assert compose(neutral).experiment_name == "bundled"
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        "data=files",
+        "model=base",
+        "trainer.max_steps=7",
+        "training.label_smoothing=0",
+        "experiment=null",
+        "experiment=none",
+    ],
+)
+def test_naming_anything_leaves_the_preset_out(named: str) -> None:
+    config = compose([named])
+    assert config.experiment_name == "run"
+    assert (config.tokenizer.vocab_size, config.training.max_tokens, config.trainer.max_time) == ("auto", "auto", None)
+    assert config.training.patience > 0
+
+
+def test_own_text_with_a_named_model_and_device_gets_general_defaults() -> None:
+    config = compose(["data=tatoeba", "data.root=/text", "model=base", "trainer=gpu"])
+    assert (config.data.root, config.model.d_model, config.trainer.accelerator) == ("/text", 512, "gpu")
+    assert config.tokenizer.vocab_size == config.trainer.max_steps == config.training.learning_rate == "auto"
+    assert config.trainer.max_time is None
+
+
+def test_a_value_wins_over_a_chosen_option_and_an_option_over_an_experiment() -> None:
+    config = compose(["experiment=distillation", "model=small", "model.dropout=0.3"])
+    assert (config.model.d_model, config.model.num_decoder_layers, config.model.dropout) == (256, 3, 0.3)
+    styled = compose(["experiment=mixed_gpu", "model=tiny"])
+    assert (styled.model.d_model, styled.model.norm_position) == (128, "post")
+    styled = compose(["experiment=mixed_gpu", "model/style=modern", "model=tiny"])
+    assert (styled.model.d_model, styled.model.norm_position) == (128, "pre")
+
+
+def test_what_an_experiment_sets_and_the_command_line_does_not_stays() -> None:
+    config = compose(["experiment=tatoeba_cpu", "model=tiny", "data=files", "training.max_tokens=77"])
+    assert (config.model.d_model, config.training.max_tokens, config.data.hub) == (128, 77, None)
+    assert (config.training.schedule, config.tokenizer.vocab_size) == ("linear", 8000)
+
+
+def test_spread_weights_need_nothing_else_said() -> None:
+    config = compose(["trainer=fsdp"])
+    assert (config.trainer.strategy, config.trainer.devices, config.training.ema_decay) == ("fsdp", "auto", 0)
+
+
+def test_each_value_tells_who_chose_it() -> None:
+    found = compose_with_origins(["experiment=tatoeba_cpu", "model=tiny", "training.max_tokens=77"])[1]
+    assert found.of("model") == found.of("model.d_model") == found.of("training.max_tokens") == "chosen"
+    assert found.of("training.schedule") == found.of("tokenizer.vocab_size") == "experiment=tatoeba_cpu"
+    assert found.of("search.beam") == found.of("trainer.keep_last") == "default"
+    ruled = Origins(ruled=frozenset({"training.max_tokens"}))
+    assert (ruled.of("training.max_tokens", "training.accumulate"), ruled.of("training.accumulate")) == (
+        "rule",
+        "default",
+    )
+
+
+def test_overrides_of_a_resumed_run_are_read_by_hydras_grammar(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(to_plain(general_defaults())))
+    again = load_config(
+        str(tmp_path), ["trainer.max_time=1:00:00:00", "data.train=[a.tsv,'b c.tsv']", "data.weights={a: 2}"]
+    )
+    assert (again.trainer.max_time, again.data.train, again.data.weights) == (
+        "1:00:00:00",
+        ["a.tsv", "b c.tsv"],
+        {"a": 2.0},
+    )
+    for override in ("+trainer.max_steps=3", "~trainer.max_steps", "seed=1,2"):
+        with pytest.raises(UserError, match="only key=value can be given here"):
+            load_config(str(tmp_path), [override])
+    with pytest.raises(UserError, match=r"mismatched input|no viable alternative|extraneous input"):
+        load_config(str(tmp_path), ["data.train=[a"])
+
+
+def test_more_epochs_on_resume_give_more_updates(tmp_path: Path) -> None:
+    config = general_defaults()
+    config.trainer.max_steps, config.trainer.max_epochs = 300, 3
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(to_plain(config)))
+    assert load_config(str(tmp_path), []).trainer.max_steps == 300
+    assert load_config(str(tmp_path), ["trainer.max_epochs=9"]).trainer.max_steps == "auto"
+    assert load_config(str(tmp_path), ["trainer.max_epochs=9", "trainer.max_steps=400"]).trainer.max_steps == 400
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "name"),
+    [
+        ("mine", [], "mine"),
+        ("mine", ["data=files", "data.train=[a.tsv]", "model=base", "model/style=modern"], "mine-base-modern"),
+        ("bundled", ["name=x", "training.learning_rate=1e-3", "seed=2"], "bundled-learning_rate=0.001-seed=2"),
+        ("../ö b", ["tokenizer.user_symbols=['<bt>']"], "öb-user_symbols=bt"),
+        ("mine", [f"trainer.max_time='{'0' * 200}'", "model=tiny"], "mine-tiny"),
+    ],
+)
+def test_a_runs_name_tells_its_text_and_its_choices(text: str, overrides: list[str], name: str) -> None:
+    assert name_of(text, overrides, {"model", "model/style", "data"}) == name
+    Config(name=name)

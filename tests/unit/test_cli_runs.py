@@ -1,0 +1,138 @@
+"""Runs listed, compared and removed, as a user asks for it."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from saved_runs import make_run, settings
+
+from seq2seq.cli import app
+from seq2seq.training.lock import holder_of, lock_folder, release_folder
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A complete run, a stopped one of a series, one that saved nothing; the last changed first in that order."""
+    monkeypatch.chdir(tmp_path)
+    folders = [
+        make_run(tmp_path / "runs" / "done", results=6),
+        make_run(tmp_path / "runs" / "lab" / "half", settings(d_model=32), updates=(4, 6), results=4),
+        make_run(tmp_path / "runs" / "empty", updates=()),
+    ]
+    for age, folder in enumerate(folders):
+        for path in folder.rglob("*"):
+            os.utime(path, (1e9 - age, 1e9 - age))
+    (tmp_path / "runs" / "latest").symlink_to("done")
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def ask(run):
+    def call(*arguments: str, **how):
+        return run("runs", *arguments, command=(), application=app, **how)
+
+    return call
+
+
+@pytest.fixture
+def trained_in(runs: Path):
+    """The complete run, locked as its training would."""
+    lock_folder(runs / "done")
+    yield runs / "done"
+    release_folder(runs / "done")
+
+
+def test_all_runs_are_listed_with_what_they_scored(runs: Path, ask) -> None:
+    status, out, err = ask()
+    assert status == 0, err
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[0] == ["run", "state", "updates", "time", "loss", "BLEU", "test", "BLEU", "size"]
+    assert lines[1][:8] == ["done", "complete", "6", "1:02:05", "3.500", "20.2", "everyday", "31.2"]
+    assert lines[2][:6] == ["lab/half", "stopped", "6", "0:01:30", "3.500", "20.2"]  # more updates than its results
+    assert lines[3][:4] == ["empty", "nothing", "saved", "0"]
+    assert len(lines) == 4  # the link is no run
+
+
+def test_a_running_run_and_one_of_another_version_are_listed_too(runs: Path, ask, trained_in: Path) -> None:
+    (runs / "empty" / "config.yaml").write_text("model: {unknown_key: 1}\n")
+    _, out, _ = ask("--json")
+    entries = {entry["name"]: entry for entry in json.loads(out)}
+    assert entries["done"]["state"] == "running"
+    assert entries["done"]["holder"].startswith(f"{os.getpid()} on ")
+    assert entries["empty"]["state"] == "nothing saved"
+
+
+def test_a_look_at_the_lock_leaves_it_as_it_is(runs: Path, trained_in: Path) -> None:
+    for _ in range(2):
+        assert str(holder_of(trained_in)).startswith(f"{os.getpid()} on ")
+    assert holder_of(runs / "empty") is None
+    (runs / "empty" / "lock").touch()  # of a process that has ended
+    assert holder_of(runs / "empty") is None
+
+
+def test_the_best_validation_is_the_one_that_training_looks_at(runs: Path, ask) -> None:
+    make_run(runs / "by_loss", settings(monitor="loss"), results=6)
+    entries = {entry["name"]: entry for entry in json.loads(ask("--json")[1])}
+    assert entries["by_loss"]["validation"] == {"updates": 6, "loss": 3.0, "bleu": 18.5}
+    assert entries["done"]["validation"] == {"updates": 4, "loss": 3.5, "bleu": 20.25}
+    assert entries["done"]["tests"] == {"everyday": 31.25}
+    assert entries["done"]["parameters"] == 1_600_000
+
+
+def test_a_further_name_of_a_checkpoint_takes_no_room(runs: Path, ask) -> None:
+    before = {entry["name"]: entry["bytes"] for entry in json.loads(ask("--json")[1])}
+    folder = runs / "done" / "checkpoints"
+    os.link(folder / "step=0000006.ckpt", folder / "best-step=0000006-val_bleu=20.25.ckpt")
+    after = {entry["name"]: entry["bytes"] for entry in json.loads(ask("--json")[1])}
+    assert before == after
+    assert before["done"] > 1000
+
+
+def test_runs_are_compared_by_scores_and_by_settings_that_differ(runs: Path, ask) -> None:
+    status, out, err = ask("done", "runs/lab/half/")
+    assert status == 0, err
+    rows = {line.split("  ")[0].strip(): line.split()[-2:] for line in out.splitlines() if line.strip()}
+    assert rows["model.d_model"] == ["64", "32"]
+    assert rows["time"] == ["1:02:05", "0:01:30"]
+    assert not [key for key in rows if key.startswith(("name", "training."))]
+    first, second = json.loads(ask("done", "lab/half", "--json")[1])
+    assert first["differing_settings"] == {"model.d_model": 64}
+    assert second["differing_settings"] == {"model.d_model": 32}
+
+
+def test_names_that_are_no_runs_are_refused(runs: Path, ask) -> None:
+    assert ask("none")[2] == "error: there is no run none: `seq2seq runs` lists their names\n"
+    assert "there is no run latest" in ask("--remove", "latest", "--yes")[2]
+    assert "there is no run ../x" in ask("--remove", "../x", "--yes")[2]
+    assert "--runs elsewhere has no run: train one with `python train.py`" in ask("--runs", "elsewhere")[2]
+    assert "leave out other names and --json" in ask("done", "--remove", "empty")[2]
+
+
+def test_removing_needs_a_yes_and_moves_latest_to_the_newest_run_that_is_left(runs: Path, ask) -> None:
+    make_run(runs / "newer", results=6)
+    status, _, err = ask("--remove", "done", "--remove", "lab/half")
+    assert status == 1
+    assert "would delete runs/done, runs/lab/half (0.0 MB): add --yes, since nobody can be asked here" in err
+    assert (runs / "done").exists()
+    assert ask("--remove", "done", stdin=b"n\n", terminal=("stdin",))[2].endswith("error: nothing was removed\n")
+    assert (runs / "done").exists()
+    (runs / "best").symlink_to("done")
+    status, _, err = ask("--remove", "done", stdin=b"y\n", terminal=("stdin",))
+    assert status == 0, err
+    assert not (runs / "done").exists()
+    assert (runs / "latest").readlink() == Path("newer")
+    assert not (runs / "best").is_symlink()
+    assert ask("--remove", "lab/half", "--yes")[0] == 0
+    assert (runs / "latest").readlink() == Path("newer")
+    assert ask("--remove", "newer", "--remove", "empty", "--yes")[0] == 0
+    assert not (runs / "latest").is_symlink()
+
+
+def test_a_running_run_is_never_removed_nor_what_was_named_with_it(runs: Path, ask, trained_in: Path) -> None:
+    status, _, err = ask("--remove", "empty", "--remove", "done", "--yes")
+    assert status == 1
+    assert f"done is running (process {os.getpid()} on" in err
+    assert "stop it before removing it" in err
+    assert (runs / "empty").exists()
+    assert trained_in.exists()

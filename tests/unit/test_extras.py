@@ -1,0 +1,87 @@
+"""A missing optional package is named with a command that installs it in the environment at hand."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from seq2seq import extras
+from seq2seq.errors import UserError
+from seq2seq.extras import install_command, needing, train_command
+
+REPOSITORY = Path(__file__).parents[2]
+SETTINGS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+@pytest.fixture
+def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A site-packages folder that a wheel was installed into, with the package's metadata beside it."""
+    (tmp_path / "seq2seq").mkdir()
+    described = tmp_path / "seq2seq_trainer-0.1.0.dist-info" / "METADATA"
+    described.parent.mkdir()
+    described.write_text(
+        "Metadata-Version: 2.4\nName: seq2seq-trainer\nVersion: 0.1.0\nRequires-Dist: torch<2.14,>=2.9\n"
+        'Requires-Dist: fastapi>=0.115; extra == "serve"\nRequires-Dist: uvicorn; extra == "serve"\n'
+        'Requires-Dist: pytest; extra == "test"\n'
+    )
+    monkeypatch.setattr(extras, "__file__", str(tmp_path / "seq2seq" / "extras.py"))
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def test_a_clone_is_installed_again_with_the_extra(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(REPOSITORY)
+    assert install_command("serve") == "pip install -e '.[serve]'"
+
+
+def test_in_another_folder_the_command_names_the_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    assert install_command("serve") == f"pip install -e '{REPOSITORY}[serve]'"
+
+
+def test_beside_a_wheel_the_packages_are_installed_by_their_own_names(wheel: Path):
+    assert install_command("serve") == "pip install 'fastapi>=0.115' uvicorn"
+
+
+def test_settings_of_another_project_beside_a_wheel_are_no_clone(wheel: Path):
+    (wheel / "pyproject.toml").write_text('name = "other"\n')
+    assert install_command("serve") == "pip install 'fastapi>=0.115' uvicorn"
+
+
+def test_the_command_that_trains_is_one_that_there_is(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest):
+    assert train_command() == "python train.py"
+    request.getfixturevalue("wheel")
+    assert train_command() == "seq2seq train"
+
+
+def test_a_missing_package_is_one_line():
+    told = r"^the page needs the package nosuch: pip install -e '.*\[serve\]'$"
+    with pytest.raises(UserError, match=told), needing("serve", "the page"):
+        raise ModuleNotFoundError(name="nosuch")
+
+
+def test_every_extra_that_the_code_names_exists():
+    code = "".join(path.read_text(encoding="utf-8") for path in REPOSITORY.glob("seq2seq/**/*.py"))
+    named = set(re.findall(r"(?:needing|missing)\(\"(\w+)\"", code))
+    assert {"serve", "ray", "peft"} <= named
+    assert named <= set(SETTINGS["optional-dependencies"])
+
+
+def test_the_distribution_is_the_one_that_is_asked_for():
+    assert SETTINGS["name"] == extras.DISTRIBUTION
+
+
+def test_no_text_tells_to_install_the_distribution_from_an_index():
+    texts = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md")]
+    texts += [path for folder in ("conf", "seq2seq") for path in REPOSITORY.glob(f"{folder}/**/*.*[yl]")]
+    assert len(texts) > 100
+    for path in texts:
+        told = re.findall(r"pip install [^&\n]*?\bseq2seq(?:-trainer)?['\"\[ `]", path.read_text(encoding="utf-8"))
+        assert not told, f"{path}: {told}"
+
+
+def test_extras_for_users_name_packages_of_others_alone():
+    """A wheel's user is told to install them by name, and the distribution has none in an index."""
+    for extra, packages in SETTINGS["optional-dependencies"].items():
+        assert extra in ("test", "dev") or not any(extras.DISTRIBUTION in package for package in packages)

@@ -1,0 +1,50 @@
+"""What the wheel holds is listed in pyproject.toml; conf/ and the bundled corpus are found wherever they lie."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from seq2seq import compose
+
+REPOSITORY = Path(__file__).parents[2]
+SETTINGS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+
+
+def test_every_package_is_in_the_wheel():
+    folders = {path.parent.relative_to(REPOSITORY) for path in REPOSITORY.glob("seq2seq/**/*.py")}
+    shipped = {"seq2seq.shipped.conf", "seq2seq.shipped.data"}
+    assert set(SETTINGS["packages"]) == {".".join(folder.parts) for folder in folders} | shipped
+
+
+def test_every_file_of_a_package_is_in_the_wheel():
+    """Whatever is no Python has a pattern, in conf/ and in the corpus too."""
+    places = {"seq2seq": "seq2seq", **SETTINGS["package-dir"]}
+    wanted = {path for path in REPOSITORY.glob("seq2seq/**/*.*") if path.is_file() and ".py" not in path.suffix}
+    wanted |= {*REPOSITORY.glob("conf/**/*.yaml"), *REPOSITORY.glob("data/bundled/*"), REPOSITORY / "data/README.md"}
+    found = {
+        path
+        for package, patterns in SETTINGS["package-data"].items()
+        for pattern in patterns
+        for path in (REPOSITORY / places[package]).glob(pattern)
+    }
+    assert wanted - found == set()
+
+
+def test_a_clone_is_its_own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.delenv("SEQ2SEQ_HOME", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert compose.home() == REPOSITORY
+
+
+def test_the_home_of_a_wheel_lies_inside_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.delenv("SEQ2SEQ_HOME", raising=False)
+    (tmp_path / "conf").mkdir()  # another project's, at the top of site-packages
+    (tmp_path / "seq2seq" / "shipped" / "conf").mkdir(parents=True)
+    monkeypatch.setattr(compose, "__file__", str(tmp_path / "seq2seq" / "compose.py"))
+    assert compose.home() == tmp_path / "seq2seq" / "shipped"
+
+
+def test_the_environment_names_another_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("SEQ2SEQ_HOME", str(tmp_path))
+    assert compose.home() == tmp_path

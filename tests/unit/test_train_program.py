@@ -1,0 +1,147 @@
+"""The training program in this process, with training itself replaced: refusals, Ctrl-C, the end of a sweep."""
+
+import importlib.util
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from saved_runs import make_run
+
+from seq2seq.cli_train import main
+from seq2seq.config import Config
+from seq2seq.training import run as training
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+    """Run train.py; what it told at its end ("" if it was successful)."""
+    monkeypatch.chdir(tmp_path)
+    for variable in ("SEQ2SEQ_RUN", "SEQ2SEQ_CHECKPOINT", "SEQ2SEQ_HOME", "HYDRA_FULL_ERROR"):
+        monkeypatch.setenv(variable, "")  # the program sets them for its process
+        monkeypatch.delenv(variable)
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+
+    def run(*arguments: str) -> str:
+        GlobalHydra.instance().clear()
+        monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
+        try:
+            main(arguments)
+        except SystemExit as error:
+            return str(error.code)
+        return ""
+
+    yield run
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    GlobalHydra.instance().clear()
+    HydraConfig.instance().cfg = None
+
+
+@pytest.fixture
+def preparing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was prepared."""
+    calls: list[str] = []
+
+    def prepare_folder(*given: object) -> None:
+        calls.append("prepared")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "prepare_folder", prepare_folder)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (("trainer=gpu",), "trainer.accelerator=gpu but there is no CUDA device"),
+        (("training.lora_rank=4",), "training.lora_rank needs the package peft"),
+        (("resume=runs/half", "trainer.max_steps=5"), "the run has 6 updates already, trainer.max_steps=5 is not more"),
+    ],
+)
+def test_what_cannot_begin_is_refused_before_text_is_prepared(
+    call: Callable[..., str],
+    preparing: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    overrides: tuple[str, ...],
+    told: str,
+) -> None:
+    make_run(Path("runs/half"), updates=(4, 6))
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "peft" else find(name, *more))
+    monkeypatch.setattr("seq2seq.training.refusals.has_gpu_driver", lambda: False)
+    assert told in call(*overrides)
+    assert not preparing
+
+
+def test_ctrl_c_while_text_is_prepared_says_that_nothing_was_saved(
+    call: Callable[..., str], preparing: list[str]
+) -> None:
+    told = call("name=early")
+    assert preparing
+    assert told == ("error: interrupted before the first update: nothing was saved; start again with the same command")
+
+
+def test_ctrl_c_with_a_checkpoint_says_how_to_go_on(call: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(config: Config, folder: Path, checkpoint: Path | None, origins: object) -> None:
+        (folder / "checkpoints" / "step=0000003.ckpt").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "train", interrupted)
+    told = call("name=late")
+    assert told == "error: interrupted; `python train.py resume=runs/late` goes on from its last checkpoint"
+
+
+def test_ctrl_c_before_there_is_a_run_says_that_nothing_was_saved(
+    call: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("seq2seq.training.folder.prepare_folder", interrupted)
+    assert "nothing was saved; start again" in call("name=early")
+
+
+def test_a_sweep_ends_with_a_table_and_the_best_run(
+    call: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def pretend(config: Config, folder: Path, checkpoint: Path | None, origins: object) -> float:
+        (folder / "checkpoints").rmdir()
+        made = make_run(folder, config, results=6)
+        bleu = {1: 20.0, 2: 30.0, 3: 10.0}[config.seed]
+        (made / "metrics.csv").write_text(f"step,val_loss,val_bleu\n6,2.5,{bleu}\n")
+        return bleu
+
+    monkeypatch.setattr(training, "train", pretend)
+    make_run(Path("runs/before"), results=6)
+    assert call("--multirun", "seed=1,2,3", "name='s-${seed}'") == ""
+    told = capsys.readouterr().err
+    rows = [line.split() for line in told.splitlines() if "seed=" in line]
+    assert [(row[1], row[3], row[5]) for row in rows] == [
+        ("s-2", "seed=2", "30.0"), ("s-1", "seed=1", "20.0"), ("s-3", "seed=3", "10.0")
+    ]  # fmt: skip
+    assert "before" not in told
+    assert Path("runs/best").readlink() == Path("s-2")
+    assert Path("runs/latest").readlink() == Path("s-3")
+    assert "runs/best → s-2" in told
+
+
+def test_a_sweep_that_fails_shows_the_runs_before_the_failure(
+    call: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def second_fails(config: Config, folder: Path, checkpoint: Path | None, origins: object) -> float:
+        if config.seed == 2:
+            raise KeyboardInterrupt
+        (folder / "checkpoints").rmdir()
+        make_run(folder, config, results=6)
+        return 1.0
+
+    monkeypatch.setattr(training, "train", second_fails)
+    assert "nothing was saved" in call("--multirun", "seed=1,2,3", "name='s-${seed}'")
+    told = capsys.readouterr().err
+    assert "s-2 (nothing saved)" in told
+    assert Path("runs/best").readlink() == Path("s-1")

@@ -1,0 +1,152 @@
+"""What the Python interface takes, and what it says about anything else."""
+
+import subprocess
+import sys
+
+import jaxtyping
+import numpy as np
+import pytest
+import torch
+
+import seq2seq
+from seq2seq import Glossary, Text, Translator, UserError
+from seq2seq.bundle import load_bundle
+
+TEXTS = ["The cat drank the milk.", "Ella ve."]
+
+
+@pytest.fixture(scope="module")
+def translator(bundle_folder):
+    return Translator.load(bundle_folder, "cpu")
+
+
+@pytest.fixture
+def unchecked():
+    """Call functions as users do: without the checks of annotations that only these tests have."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def test_the_package_has_the_classes_of_its_interface_and_loads_no_pytorch_for_them():
+    assert {"Glossary", "Text", "Translator", "UserError"} <= set(seq2seq.__all__)
+    code = "import sys, seq2seq; seq2seq.UserError, seq2seq.Glossary; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match="module 'seq2seq' has no attribute 'translator_of_all'"):
+        seq2seq.translator_of_all  # noqa: B018
+
+
+def test_texts_may_come_from_anything_to_iterate_over(translator):
+    expected = translator.translate(TEXTS)
+    assert translator.translate(text for text in TEXTS) == expected
+    assert translator.translate(tuple(TEXTS)) == translator.translate(np.array(TEXTS)) == expected
+    readings = translator.score((text for text in TEXTS), iter(expected))
+    assert [one.score for one in readings] == [one.score for one in translator.score(TEXTS, expected)]
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (None, r"texts is None \(of type NoneType\): give a list of strings"),
+        (5, r"texts is 5 \(of type int\): give a list of strings"),
+        (b"Ella ve.", r"texts is b'Ella ve.' \(of type bytes\): give a list of strings"),
+        ("Ella ve.", r"texts is one string \('Ella ve.'…\): give a list of them, \[text\]"),
+        (Text("Ella ve."), r"texts is Text\(text='Ella ve.'.* \(of type Text\): give a list of strings"),
+        (["Ella ve.", 1], r"text 2 is 1 \(of type int\): give a string or a Text"),
+        ([None], r"text 1 is None \(of type NoneType\): give a string or a Text"),
+        ([["Ella ve."]], r"text 1 is \['Ella ve.'\] \(of type list\): give a string or a Text"),
+    ],
+)
+@pytest.mark.usefixtures("unchecked")
+def test_what_is_no_list_of_texts_is_refused(translator, texts, message):
+    with pytest.raises(UserError, match=message):
+        translator.translate(texts)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam": "5"}, r"^beam='5' is of type str: give a whole number$"),
+        ({"beam": 5.0}, r"^beam=5.0 is of type float: give a whole number$"),
+        ({"beam": True}, r"^beam=True is of type bool: give a whole number$"),
+        ({"max_length": "9"}, r"^max_length='9' is of type str: give a whole number$"),
+        ({"length_penalty": [1.0]}, r"^length_penalty=\[1.0\] is of type list: give a number$"),
+        ({"sampling": 1}, r"^sampling=1 is of type int: give True or False$"),
+        ({"bem": 3}, r"^there is no search setting bem \(did you mean beam\?\): choose from beam, "),
+        ({"xyz": 3}, r"^there is no search setting xyz: choose from beam, .*, max_length$"),
+        ({"banned": "rojo"}, r"^banned is one string \('rojo'…\): give a list of them, \[text\]$"),
+        ({"banned": [3]}, r"^banned\[0\] is 3 \(of type int\): give a string$"),
+        ({"glossary": {"a": "b"}}, r"^glossary is {'a': 'b'} \(of type dict\): give Glossary\(\[\("),
+    ],
+)
+@pytest.mark.usefixtures("unchecked")
+def test_a_setting_of_the_wrong_type_or_name_is_refused(translator, options, message):
+    with pytest.raises(UserError, match=message):
+        translator.translate(TEXTS, **options)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_other_arguments_of_the_wrong_type_are_refused(translator):
+    with pytest.raises(UserError, match="n_best='3' is of type str: give a whole number"):
+        translator.translate_nbest(TEXTS, "3")
+    with pytest.raises(UserError, match="texts is one string"):
+        next(translator.stream("Ella ve.", translator.search))
+    with pytest.raises(UserError, match="device '3' is not known: use cpu, cuda, cuda:N or auto"):
+        Translator.load("anywhere", device=3)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="sources is one string"):
+        translator.score("Ella ve.", ["She sees."])
+    with pytest.raises(UserError, match=r"translations\[0\] is None \(of type NoneType\): give a string"):
+        translator.score(["Ella ve."], [None])
+    with pytest.raises(UserError, match="phrases is one string"):
+        Text("The ball is blue.", phrases="pelota")
+    with pytest.raises(UserError, match=r"prefix is None \(of type NoneType\): give a string"):
+        Text("The ball is blue.", prefix=None)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_numbers_of_other_libraries_are_taken(translator):
+    one, *_ = translator.translate_nbest(TEXTS, 1, beam=np.int64(2), length_penalty=np.float32(1), max_length=None)
+    assert one[0].tokens == translator.translate_nbest(TEXTS, 1, beam=2)[0][0].tokens
+
+
+def test_a_glossary_of_the_package_is_taken(translator):
+    assert translator.translate(TEXTS, glossary=Glossary([("cat", "perro")]), max_length=9)
+
+
+def test_a_translator_is_loaded_from_a_run_or_its_bundle(bundle_folder):
+    run = bundle_folder.parent
+    models = [Translator.load(where, "cpu") for where in (run, str(run), bundle_folder, [run, str(bundle_folder)])]
+    assert len({tuple(one.translate(TEXTS)) for one in models}) == 1
+
+
+@pytest.mark.parametrize(
+    ("folder", "message"),
+    [
+        ("nowhere", r"^nowhere is no folder: give runs/NAME or runs/NAME/model$"),
+        (None, r"^the model is None \(of type NoneType\): give runs/NAME or runs/NAME/model$"),
+        ([3], r"^the model is 3 \(of type int\): give runs/NAME or runs/NAME/model$"),
+        ("exported", r"^exported/config.json is not a model of this program: its architecture is no seq2seq-…$"),
+        ([], r"^the list of models is empty: give runs/NAME or runs/NAME/model$"),
+    ],
+)
+@pytest.mark.usefixtures("unchecked")
+def test_what_is_no_model_is_refused(folder, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "exported").mkdir()
+    (tmp_path / "exported" / "config.json").write_text('{"architectures": ["MarianMTModel"]}')
+    with pytest.raises(UserError, match=message):
+        Translator.load(folder)
+
+
+def test_a_device_of_pytorch_is_taken(bundle_folder):
+    assert Translator.load(bundle_folder, torch.device("cpu")).device == torch.device("cpu")
+
+
+def test_a_translator_tells_its_languages_size_and_device(bundle_folder, translator):
+    size = sum(parameter.numel() for parameter in load_bundle(bundle_folder).model.parameters())
+    assert translator.num_parameters == size
+    assert repr(translator) == f"Translator(en→es, {size / 1000:.1f}k parameters, cpu)"
+    assert repr(Translator.load([bundle_folder] * 2, "cpu")) == f"Translator(en→es, {size / 500:.1f}k parameters, cpu)"
+    large = Translator(translator.engine, translator.tokenizer, num_parameters=7_642_112)
+    assert repr(large) == "Translator(en→es, 7.6M parameters, cpu)"
+    assert repr(Translator(translator.engine, translator.tokenizer)) == "Translator(en→es, cpu)"

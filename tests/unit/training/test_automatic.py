@@ -1,0 +1,129 @@
+"""Numbers for settings that say `auto`, and the table that tells them."""
+
+import io
+from pathlib import Path
+from unittest.mock import MagicMock
+
+import numpy as np
+import pytest
+import yaml
+from rich.console import Console
+
+from seq2seq.compose import general_defaults
+from seq2seq.config import Config, ModelConfig, TrainerConfig, load_config
+from seq2seq.errors import UserError
+from seq2seq.settings import rules
+from seq2seq.settings.choices import Origins
+from seq2seq.text.arrow import TokenDataset
+from seq2seq.text.prepare import PreparedData
+from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.training.automatic import Plan, settle_numbers
+from seq2seq.training.summary import summary_table
+
+
+def pairs(count: int) -> MagicMock:
+    """Sentence pairs of nine tokens a side."""
+    found = MagicMock(spec=TokenDataset)
+    found.src_lengths = found.tgt_lengths = np.full(count, 9)
+    found.__len__.return_value = count
+    return found
+
+
+def prepared(count: int) -> PreparedData:
+    vocabulary = MagicMock(spec=Tokenizer, vocab_size=4000)
+    vocabulary.decode.return_value = ["The [red] ball.", "La pelota [roja]."]
+    report = {"files": [{"name": "text/mine.tsv"}]}
+    return PreparedData(vocabulary, pairs(count), pairs(5), [], {"t": []}, report)
+
+
+def settled(folder: Path, count: int = 20_480, **trainer: object) -> tuple[Config, Plan]:
+    config = general_defaults()
+    config.model = ModelConfig(d_model=256, num_heads=4)
+    config.trainer = TrainerConfig(accelerator="cpu", precision="32-true", **trainer)  # type: ignore[arg-type]
+    return config, settle_numbers(config, folder, prepared(count))
+
+
+def test_a_run_that_names_nothing_gets_numbers_by_its_text_and_model(tmp_path: Path) -> None:
+    config, plan = settled(tmp_path)
+    # 204,800 positions are 201 batches of 1,024 (ten positions a pair, so that a batch has 4 places left)
+    assert plan.updates_per_epoch == 201
+    assert (config.training.max_tokens, config.training.learning_rate) == (1024, 1e-3)
+    assert (config.trainer.max_steps, config.training.warmup_steps, config.trainer.validate_every) == (4100, 410, 164)
+    assert plan.ruled == {
+        *("training.max_tokens", "training.learning_rate", "training.warmup_steps"),
+        *("trainer.max_steps", "trainer.validate_every", "tokenizer.vocab_size"),
+    }
+
+
+def test_the_numbers_are_in_the_runs_config_for_resuming(tmp_path: Path) -> None:
+    config, _ = settled(tmp_path)
+    again = load_config(str(tmp_path), [])
+    assert (again.training, again.trainer) == (config.training, config.trainer)
+    assert yaml.safe_load((tmp_path / "config.yaml").read_text())["tokenizer"]["vocab_size"] == "auto"
+
+
+def test_what_is_named_stays(tmp_path: Path) -> None:
+    config, plan = settled(tmp_path, max_steps=77, validate_every=7)
+    assert (config.trainer.max_steps, config.trainer.validate_every, config.training.warmup_steps) == (77, 7, 7)
+    assert "trainer.max_steps" not in plan.ruled
+
+
+def test_epochs_are_counted_in_updates_and_whatever_ends_first_counts(tmp_path: Path) -> None:
+    assert settled(tmp_path, max_epochs=3)[0].trainer.max_steps == 3 * 201
+    assert settled(tmp_path, max_epochs=3, max_steps=100)[0].trainer.max_steps == 100
+    assert settled(tmp_path, max_epochs=3, devices=2)[0].trainer.max_steps == 302
+
+
+def test_streamed_text_has_no_epochs(tmp_path: Path) -> None:
+    config = general_defaults()
+    config.data.streaming, config.trainer.accelerator = True, "cpu"
+    plan = settle_numbers(config, tmp_path, prepared(50))
+    assert (plan.updates_per_epoch, config.trainer.max_steps) == (None, rules.STREAMED_UPDATES)
+    config.trainer.max_epochs = 2
+    with pytest.raises(UserError, match=r"trainer.max_epochs=2 counts passes.*give trainer.max_steps"):
+        settle_numbers(config, tmp_path, prepared(50))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "size"),
+    [(100, 2000), (20_000, 4000), (108_000, 8000), (576_000, 16_000), (2_000_000, 32_000), (10**9, 32_000)],
+)
+def test_vocabularies_grow_with_the_text(pairs: int, size: int) -> None:
+    assert rules.vocab_size(pairs) == size
+
+
+def test_rates_fall_with_the_width_and_runs_grow_with_the_text() -> None:
+    assert [rules.learning_rate(width) for width in (128, 256, 512, 1024)] == [1.4e-3, 1e-3, 7.1e-4, 5e-4]
+    assert [rules.max_steps(positions, 1024) for positions in (10, 200_000, 1_200_000, 14_000_000)] == [
+        *(200, 4000, 9900, 33_700)
+    ]
+    assert rules.max_steps(1_200_000, 4 * 1024) == 4900
+    assert [rules.validate_every(updates) for updates in (7, 300, 4000, 10**6)] == [7, 100, 160, 5000]
+    assert [rules.warmup_steps(updates) for updates in (3, 4000, 10**6)] == [1, 400, 4000]
+
+
+def shown(config: Config, plan: Plan, origins: Origins) -> str:
+    table = summary_table(config, prepared(20_480), origins, plan.updates_per_epoch, (1_000, 10), "2 CPU cores")
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(table)
+    return console.export_text()
+
+
+def test_one_table_says_what_the_run_is_and_who_decided(tmp_path: Path) -> None:
+    config, plan = settled(tmp_path)
+    origins = Origins(frozenset({"data", "data.train"}), frozenset({"search.beam"}), "tatoeba_cpu", plan.ruled)
+    lines = {line.split("│")[1].strip(): line for line in shown(config, plan, origins).splitlines() if "│" in line}
+    for name, told, who in (
+        ("text", "mine.tsv", "chosen"),
+        ("pairs", "en→es: 20,480 to train on, 5 to validate, t 0", "chosen"),
+        ("such as", "The [red] ball. → La pelota [roja].", "chosen"),
+        ("vocabulary", "4,000 subwords, unigram", "rule"),
+        ("model", "1,000 parameters, 10 of them trained", "default"),
+        ("device", "2 CPU cores, 32-true", "default"),
+        ("batch", "1,024 positions an update; 201 updates an epoch", "rule"),
+        ("learning rate", "0.001 after 410 updates of warm-up, then cosine", "rule"),
+        ("ends", "after 4,100 updates (20.4 epochs), or after 8 validations without improvement", "rule"),
+        ("validation", "every 164 updates, by bleu", "rule"),
+    ):
+        assert told in lines[name]
+        assert lines[name].rstrip(" │").endswith(who), name

@@ -1,0 +1,152 @@
+"""Loggers write into the run's folder, and a resumed run goes on in the same logged run."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from seq2seq.compose import compose, expand_globs
+from seq2seq.config import Config, LoggerConfig
+from seq2seq.errors import UserError
+from seq2seq.training import loggers
+from seq2seq.training.loggers import make_loggers
+from tests.wandb_files import offline_runs
+
+
+@pytest.fixture(autouse=True)
+def nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No account and no server; what a test sets in the environment goes with it."""
+    for name in ("WANDB_MODE", "WANDB_API_KEY", "WANDB_BASE_URL", "MLFLOW_TRACKING_URI"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("WANDB_ERROR_REPORTING", "MLFLOW_DISABLE_TELEMETRY", "MLFLOW_ALLOW_FILE_STORE"):
+        monkeypatch.setenv(name, {"WANDB_ERROR_REPORTING": "false"}.get(name, "true"))
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    return tmp_path / "runs" / "mine"
+
+
+def write(config: Config, folder: Path, updates: range) -> None:
+    """One process of a run: it makes its loggers, logs and ends."""
+    made = make_loggers(config, folder)
+    for update in updates:
+        for logger in made:
+            logger.log_metrics({"loss": update / 4}, step=update)
+    for logger in made:
+        logger.finalize("success")
+
+
+def kinds(config: Config, folder: Path) -> list[str]:
+    return [type(logger).__name__ for logger in make_loggers(config, folder)]
+
+
+@pytest.mark.parametrize(
+    ("override", "used"),
+    [
+        (None, ["CSVLogger", "TensorBoardLogger"]),
+        ("logger=csv", ["CSVLogger"]),
+        ("logger=tensorboard", ["CSVLogger", "TensorBoardLogger"]),
+        ("logger=csv,tensorboard", ["CSVLogger", "TensorBoardLogger"]),
+    ],
+)
+def test_the_group_chooses_the_loggers_and_the_table_is_always_written(
+    folder: Path, override: str | None, used: list[str]
+):
+    assert kinds(compose([override] if override else []), folder) == used
+
+
+def test_several_loggers_are_one_run_and_no_sweep():
+    given = ["logger=csv,wandb", "logger=mlflow", "training.learning_rate=1e-3,2e-3"]
+    assert expand_globs(given) == ["logger=[csv,wandb]", "logger=[mlflow]", "training.learning_rate=1e-3,2e-3"]
+    both = compose(["logger=wandb,mlflow", "logger.project=mine"]).logger
+    assert both == LoggerConfig(wandb=True, mlflow=True, project="mine")
+
+
+def test_an_unknown_logger_is_refused_with_those_that_there_are():
+    told = r"there is no logger tensorbord: choose from csv, mlflow, tensorboard, wandb$"
+    with pytest.raises(UserError, match=told):
+        expand_globs(["logger=csv,tensorbord"])
+
+
+def test_an_empty_project_is_refused():
+    with pytest.raises(UserError, match=r"logger.project is empty: give the project's name"):
+        LoggerConfig(project=" ")
+
+
+@pytest.mark.parametrize("name", ["wandb", "mlflow"])
+def test_only_the_first_process_logs(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip(name, reason=f"the extra {name} is not installed")
+    monkeypatch.setattr(loggers, "rank", lambda: 1)
+    assert kinds(Config(logger=LoggerConfig(wandb=name == "wandb", mlflow=name == "mlflow")), folder) == ["CSVLogger"]
+    assert list(folder.iterdir()) == []
+
+
+def test_damaged_ids_are_one_line(folder: Path):
+    (folder / "loggers.json").write_text('{"wandb": ')
+    with pytest.raises(UserError, match=r"mine/loggers.json cannot be read: delete it, and the run is logged as a new"):
+        make_loggers(Config(), folder)
+
+
+def test_an_account_is_looked_for_where_wandb_keeps_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    assert not loggers._has_wandb_account()
+    (tmp_path / "netrc").write_text("machine api.wandb.ai\n  login user\n  password secret\n")
+    (tmp_path / "netrc").chmod(0o600)
+    assert loggers._has_wandb_account()
+    monkeypatch.setenv("WANDB_BASE_URL", "https://wandb.example.org")
+    assert not loggers._has_wandb_account()
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    assert loggers._has_wandb_account()
+
+
+def test_mlflow_goes_on_in_the_run_that_it_began(folder: Path):
+    pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
+    config = Config(logger=LoggerConfig(mlflow=True, project="mine"))
+    write(config, folder, range(1, 4))
+    began = json.loads((folder / "loggers.json").read_text())["mlflow"]
+    write(config, folder, range(3, 6))  # resumed from the checkpoint of update 2
+    assert json.loads((folder / "loggers.json").read_text()) == {"mlflow": began}
+    assert [path.name for path in (folder / "mlruns").glob("*/*/") if (path / "meta.yaml").is_file()] == [began]
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient((folder / "mlruns").as_uri())
+    found = client.get_run(began)
+    assert (found.info.run_name, found.info.status) == ("mine", "FINISHED")
+    assert client.get_experiment(found.info.experiment_id).name == "mine"
+    assert found.data.params["model.d_model"] == str(config.model.d_model)
+    values = {metric.step: metric.value for metric in client.get_metric_history(began, "loss")}
+    assert values == {update: update / 4 for update in range(1, 6)}
+
+
+def test_a_server_that_is_not_there_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with pytest.raises(UserError, match=r"^logger=mlflow: http://127.0.0.1:9 cannot be used \(.*\)$"):
+        make_loggers(Config(logger=LoggerConfig(mlflow=True)), folder)
+
+
+@pytest.mark.slow
+def test_weights_and_biases_goes_on_offline_in_the_run_that_it_began(folder: Path):
+    pytest.importorskip("wandb", reason="the extra wandb is not installed")
+    config = Config(logger=LoggerConfig(wandb=True, project="mine"))
+    write(config, folder, range(1, 4))
+    began = json.loads((folder / "loggers.json").read_text())["wandb"]
+    write(config, folder, range(3, 6))  # resumed from the checkpoint of update 2
+    runs, values = offline_runs(folder, 5)
+    assert runs == [(began, "mine", "mine")] * 2
+    assert {update: row["loss"] for update, row in values.items()} == {update: update / 4 for update in range(1, 6)}
+
+
+@pytest.mark.slow
+def test_weights_and_biases_online_without_an_account_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("wandb", reason="the extra wandb is not installed")
+    monkeypatch.setenv("WANDB_MODE", "online")
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("WANDB_INIT_TIMEOUT", "5")
+    told = r"^logger=wandb: Weights & Biases cannot be used \(.*\): run `wandb login`, or set .* WANDB_MODE=offline$"
+    with pytest.raises(UserError, match=told):
+        make_loggers(Config(logger=LoggerConfig(wandb=True)), folder)

@@ -1,0 +1,27 @@
+"""What a run leaves for people to read."""
+
+import pytest
+
+from seq2seq.config import Config, DataConfig
+from seq2seq.training.report import model_card
+
+FACTS = {
+    "parameters": 1000, "version": "0", "updates": 3, "training_seconds": 6.0, "hardware": "a machine",
+    "validation_loss": None, "data": {"files": [], "sizes": {"train": 10}}, "model": {}, "training": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("loss", "told"), [(2.125, "seed 1. Validation loss: 2.125 nats per token.\n"), (None, "seed 1.\n")]
+)
+def test_the_card_tells_a_validation_loss_if_there_is_one(loss: float | None, told: str) -> None:
+    card = model_card(Config(name="x"), FACTS | {"validation_loss": loss}, {}, [])
+    assert f"3 updates in 0.1 minutes on a machine, {told}" in card
+    assert "None" not in card
+
+
+@pytest.mark.parametrize(("src", "tgt", "text"), [("en", "es", "The ball is blue."), ("es", "en", "La bola es azul.")])
+def test_the_cards_command_translates_a_text_of_the_models_source_language(src: str, tgt: str, text: str) -> None:
+    card = model_card(Config(name="x", data=DataConfig(src_lang=src, tgt_lang=tgt)), FACTS, {}, [])
+    assert f"# x: {src}→{tgt} translation" in card
+    assert f'python translate.py --model FOLDER "{text}"\n' in card

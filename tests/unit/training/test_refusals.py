@@ -1,0 +1,103 @@
+"""Runs that cannot begin are refused before PyTorch is imported and before any text is read."""
+
+import ctypes
+import importlib.util
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from saved_runs import make_run
+
+from seq2seq.config import Config, LoggerConfig, TrainerConfig, TrainingConfig
+from seq2seq.errors import UserError
+from seq2seq.training import refusals
+from seq2seq.training.refusals import has_gpu_driver, refuse_early
+
+
+def resumed(folder: Path, max_steps: int) -> Config:
+    return Config(resume=str(folder), trainer=TrainerConfig(max_steps=max_steps))
+
+
+def test_what_has_nothing_missing_passes(tmp_path: Path) -> None:
+    refuse_early(Config())
+    refuse_early(resumed(make_run(tmp_path / "half", updates=(4, 6)), 7))
+    refuse_early(resumed(tmp_path / "half", 6))  # killed while its test sets were translated
+    refuse_early(resumed(tmp_path / "none", 6))  # refused by who looks for its checkpoint
+
+
+def test_adapters_need_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Config(training=TrainingConfig(lora_rank=4))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"training.lora_rank needs the package peft: pip install"):
+        refuse_early(config)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    refuse_early(config)
+
+
+@pytest.mark.parametrize("name", ["wandb", "mlflow"])
+def test_a_logger_needs_its_package(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Config(logger=LoggerConfig(wandb=name == "wandb", mlflow=name == "mlflow"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=rf"^logger={name} needs the package {name}: pip install -e '.*\[{name}\]'$"):
+        refuse_early(config)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    refuse_early(config)
+
+
+def test_a_gpu_needs_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Config(trainer=TrainerConfig(accelerator="gpu"))
+    monkeypatch.setattr(refusals, "has_gpu_driver", lambda: False)
+    with pytest.raises(UserError, match=r"trainer.accelerator=gpu but there is no CUDA device: use trainer=cpu"):
+        refuse_early(config)
+    monkeypatch.setattr(refusals, "has_gpu_driver", lambda: True)
+    refuse_early(config)
+
+
+@pytest.mark.parametrize(("status", "devices", "found"), [(0, 2, True), (0, 0, False), (100, 0, False)])
+def test_the_driver_is_asked_for_devices(
+    monkeypatch: pytest.MonkeyPatch, status: int, devices: int, found: bool
+) -> None:
+    class Driver:
+        def cuInit(self, flags: int) -> int:  # noqa: N802
+            return status
+
+        def cuDeviceGetCount(self, count: object) -> int:  # noqa: N802
+            count._obj.value = devices  # type: ignore[attr-defined]
+            return 0
+
+    monkeypatch.setattr(Path, "exists", lambda path: False)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Driver())
+    assert has_gpu_driver() == found
+
+
+def test_a_complete_run_is_refused_and_a_larger_budget_is_named(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "done", results=6)
+    facts = '"training": {"patience": 0}, "out_of_patience": false, "updates"'
+    results = folder / "results.json"
+    results.write_text(results.read_text().replace('"updates"', facts))
+    config = resumed(folder, 6)
+    config.training.patience = 0
+    with pytest.raises(UserError, match=r"done: the run is complete after 6 updates; .* trainer.max_steps=12$"):
+        refuse_early(config)
+    timed = replace(config, trainer=TrainerConfig(max_steps=6, max_time="00:01:00:00"))
+    with pytest.raises(UserError, match=r"trainer.max_steps=12 trainer.max_time=null$"):
+        refuse_early(timed)
+    refuse_early(resumed(folder, 7))
+
+
+def test_fewer_updates_than_there_are_are_refused(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "half", updates=(4, 6))
+    with pytest.raises(
+        UserError,
+        match=r"half: the run has 6 updates already, trainer.max_steps=5 is not more: give a larger one",
+    ):
+        refuse_early(resumed(folder, 5))
+
+
+def test_refusing_imports_neither_pytorch_nor_lightning() -> None:
+    """They take seconds; so this runs in an interpreter of its own, which has not imported them for other tests."""
+    code = "import sys, seq2seq.cli, seq2seq.training.refusals; print({'torch', 'lightning'} & sys.modules.keys())"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "set()\n"
