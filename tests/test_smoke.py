@@ -25,8 +25,6 @@ SHORT = (
 )  # fmt: skip
 SENTENCE = "The cat sees the milk."
 
-pytestmark = pytest.mark.xdist_group("smoke")  # one worker trains the model of all three
-
 
 def start(program: str, *arguments: str, cwd: Path) -> "subprocess.Popen[str]":
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}

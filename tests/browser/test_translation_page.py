@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from benchmarks.server_process import REPOSITORY, ServerProcess
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("page")]  # one server
+pytestmark = pytest.mark.browser
 
 CAT, TRANSLATED = "The cat sees the milk.", "El gato ve la leche."
 

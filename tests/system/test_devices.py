@@ -49,7 +49,7 @@ SETTINGS = (
 )
 TWO = ("trainer.devices=2", "trainer.strategy=ddp")
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("devices")]
+pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture(scope="module")

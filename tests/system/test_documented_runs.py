@@ -16,7 +16,7 @@ from tests.documented import REPOSITORY, Command, commands
 from tests.documented_table import SMALL
 from tests.toy import FILES, PAIRS, TINY, write_corpus, write_pairs
 
-pytestmark = [pytest.mark.system, pytest.mark.xdist_group("documented")]
+pytestmark = pytest.mark.system
 
 RUN = [command for command in commands() if command.text in SMALL]
 TRAINING = [one for one in RUN if one.starts_with("python", "train.py") or one.starts_with("seq2seq", "train")]

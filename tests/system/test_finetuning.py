@@ -19,7 +19,6 @@ from tests.toy import PAIRS, write_corpus
 
 pytestmark = [
     pytest.mark.system,
-    pytest.mark.xdist_group("finetuning"),
     pytest.mark.filterwarnings("ignore"),  # Lightning's, about loaders and folders
 ]
 DROPOUT = 0.1

@@ -20,7 +20,7 @@ from seq2seq.training.module import TranslationModule
 from seq2seq.translator import Translator
 from tests.toy import PAIRS, write_corpus
 
-pytestmark = [pytest.mark.system, pytest.mark.xdist_group("recurrent")]
+pytestmark = pytest.mark.system
 V, UPDATES = 16, 300
 
 

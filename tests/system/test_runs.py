@@ -31,7 +31,7 @@ SMALL = (
     "trainer.log_every=1",
 )
 
-pytestmark = [pytest.mark.system, pytest.mark.xdist_group("runs")]
+pytestmark = pytest.mark.system
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ import pytest
 from benchmarks.server_process import REPOSITORY, ServerProcess
 from seq2seq.translator import Translator
 
-pytestmark = [pytest.mark.system, pytest.mark.xdist_group("serving")]
+pytestmark = pytest.mark.system
 
 BUNDLE = REPOSITORY / "tests" / "golden" / "bundle"
 DOCUMENT = REPOSITORY / "docs" / "serving.md"

@@ -41,6 +41,7 @@ def test_hostile_lines_give_one_line_each_and_do_not_touch_each_other(translator
     assert dict(zip(lines, together, strict=True)) == dict(zip(dict.fromkeys(lines), alone, strict=True))
 
 
+@pytest.mark.slow
 @settings(max_examples=max(1, EXAMPLES // 60))
 @given(line=LONG)
 def test_fifty_thousand_characters_give_one_line_and_leave_the_others_alone(translator, line):

@@ -50,6 +50,7 @@ def test_both_losses_of_the_same_weights_are_equal(model: Transformer, batch: Ba
     assert_close(huggingface.mean_loss(to_marian(model), batch, smoothing=0.1), total / tokens)
 
 
+@pytest.mark.slow
 def test_both_exact_beam_searches_find_the_same_translations_at_the_same_scores(model: Transformer, batch: Batch):
     torch.manual_seed(3)  # of dropout, whatever ran before
     updates = Updates(model, TrainingConfig(max_tokens=120, learning_rate=3e-3))

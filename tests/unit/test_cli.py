@@ -274,6 +274,7 @@ def test_help_is_quick_because_it_does_not_import_pytorch():
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_translate_py_is_the_translate_command(bundle_folder, expected):
     command = [sys.executable, "translate.py", "--model", str(bundle_folder), "--device", "cpu"]
     done = subprocess.run(command, cwd=ROOT, input="\n".join(LINES).encode(), capture_output=True, check=False)

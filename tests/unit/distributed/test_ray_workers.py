@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.xdist_group("ray"),  # one cluster for all
     pytest.mark.filterwarnings("ignore"),  # Ray's own, of many kinds
 ]
 

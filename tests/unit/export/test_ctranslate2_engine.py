@@ -17,8 +17,6 @@ from seq2seq.export.ctranslate2_engine import load_export
 from seq2seq.export.folder import is_export
 from tests.thin import thin
 
-pytestmark = pytest.mark.xdist_group("ctranslate2")  # one worker trains the model
-
 CPU = torch.device("cpu")
 GREEDY = SearchConfig(beam=1, max_length_ratio=0.5, max_length_offset=4, batch_tokens=100)
 

@@ -25,6 +25,7 @@ from seq2seq.training.restore import describe_run, read_checkpoint
 from seq2seq.training.run import fit
 from seq2seq.training.saved import list_checkpoints, step_of
 from seq2seq.training.trainer import make_trainer
+from tests.thin import thin
 
 WORDS = {"red": "rojo", "old": "viejo", "new": "nuevo", "big": "gran", "bad": "malo", "mad": "loco"}
 NOUNS = {"cat": "gato", "dog": "perro", "boy": "niño", "bread": "pan", "sun": "sol", "sea": "mar"}
@@ -156,7 +157,7 @@ def test_the_straight_run_has_what_the_others_are_held_against(straight: tuple[A
     assert len(list(folder.glob("checkpoints/best-*.ckpt"))) == 3  # two at a time
 
 
-@pytest.mark.parametrize("number", range(14))
+@pytest.mark.parametrize("number", thin(range(14), [3, 9, 12]))  # one is a pending validation
 def test_every_checkpoint_leads_to_the_same_end(
     config: Config, data: PreparedData, straight: tuple[Any, ...], number: int, tmp_path: Path
 ) -> None:
