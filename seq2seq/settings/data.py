@@ -27,7 +27,9 @@ class DataConfig:
     languages: list[str] = field(
         default_factory=list
     )  # of a TSV's two columns and of data.columns, as [en, es]; [] = source and target as they stand, for en→es only
-    held_out: int = 1000  # pairs taken out of train for a split that is not given
+    held_out: IntOrAuto = (
+        AUTO  # pairs taken out of train for a split that is not given; auto: 1,000, a twentieth if less
+    )
     max_length: int = 250  # subwords a side; longer training pairs are dropped
     max_ratio: float = 3.0  # characters of the longer side per character of the shorter (when it has more than 20)
     max_characters: int = 2000  # characters a side; longer training pairs are dropped
@@ -53,7 +55,7 @@ class DataConfig:
             f"data.languages={self.languages} must be data.src_lang={self.src_lang} and data.tgt_lang={self.tgt_lang}, "
             "in the order of the columns",
         )
-        require_at_least("data.held_out", self.held_out, 1)
+        require_number_or_auto("data.held_out", self.held_out, 1)
         require_at_least("data.max_length", self.max_length, 1)
         require_at_least("data.max_ratio", self.max_ratio, 1)
         require_at_least("data.max_characters", self.max_characters, 1)

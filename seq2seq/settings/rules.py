@@ -20,6 +20,11 @@ def vocab_size(pairs: int) -> int:
     return next((size for below, size in VOCABULARIES if pairs < below), LARGEST_VOCABULARY)
 
 
+def held_out(pairs: int) -> int:
+    """Return how many pairs are taken out for validation, and as many for testing: a twentieth, at most 1,000."""
+    return max(1, min(1000, pairs // 20))
+
+
 def learning_rate(d_model: int) -> float:
     """Return the peak learning rate: 1e-3 at a width of 256, falling with the square root of the width."""
     return _rounded(1e-3 * math.sqrt(256 / d_model))

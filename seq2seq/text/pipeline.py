@@ -20,7 +20,7 @@ import numpy as np
 
 from seq2seq.config import DataConfig, TokenizerConfig
 from seq2seq.errors import UserError
-from seq2seq.settings.rules import AUTO, vocab_size
+from seq2seq.settings import rules
 from seq2seq.text.arrow import TokenWriter
 from seq2seq.text.cache import WORK
 from seq2seq.text.corpus import Corpus, Pair
@@ -118,7 +118,8 @@ class Pipeline:
     ) -> dict[str, dict[int, list[int]]]:
         """Draw the splits that were not given out of the training pairs: the rows of each shard, by split."""
         names = [name for name, wanted in (("validation", validation), ("test", test)) if wanted]
-        total, size = sum(counts["kept"] for counts in self.counts), self.data.held_out
+        total = sum(counts["kept"] for counts in self.counts)
+        size = rules.held_out(total) if self.data.held_out == rules.AUTO else self.data.held_out
         if 2 * size * len(names) > total:
             raise UserError(
                 f"data.held_out={size} for {' and '.join(names)} takes more than half of {total} training pairs: "
@@ -181,12 +182,12 @@ class Pipeline:
 
         def train(draft: Path) -> None:
             size = config.vocab_size
-            if size == AUTO:
-                size = vocab_size(sum(value_of(folder)["kept"] for folder in chosen))
+            if size == rules.AUTO:
+                size = rules.vocab_size(sum(value_of(folder)["kept"] for folder in chosen))
             try:
                 tokenizer = make(size)
             except VocabularySizeError as error:
-                if config.vocab_size != AUTO:
+                if config.vocab_size != rules.AUTO:
                     raise
                 tokenizer = make(error.nearest)
             (draft / _MODEL).write_bytes(tokenizer.model_bytes)

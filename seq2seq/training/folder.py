@@ -14,7 +14,7 @@ from seq2seq.training.lock import lock_folder
 from seq2seq.training.processes import agree
 from seq2seq.training.refusals import refuse_spent
 from seq2seq.training.restore import describe_run, newest_checkpoint, require_same_run
-from seq2seq.training.saved import point, step_of
+from seq2seq.training.saved import is_untouched, point, step_of
 
 
 def prepare_folder(config: Config, runs: Path, stem: str = "run") -> tuple[Config, Path, Path | None]:
@@ -67,7 +67,7 @@ def _begin(config: Config, runs: Path, stem: str) -> str:
     folder = _new_folder(config, runs, stem)
     config.name = folder.name
     _take(folder)
-    if not _is_untouched(folder):
+    if not is_untouched(folder):
         raise UserError(f"{folder} is a run already: choose another name=, or go on with resume={folder}")
     _describe(config, folder)
     return str(folder)
@@ -107,18 +107,10 @@ def _describe(config: Config, folder: Path) -> None:
         raise UserError(f"cannot write {folder}: {error.strerror}; choose a folder that you may write to") from error
 
 
-def _is_untouched(folder: Path) -> bool:
-    """Whether a run stopped there before its first update, over its settings or data: the name is still free."""
-    names = {path.name for path in folder.iterdir()}
-    return names <= {"config.yaml", "config.yaml.tmp", "checkpoints", "lock", "sweep.json"} and not any(
-        (folder / "checkpoints").glob("*")
-    )
-
-
 def _new_folder(config: Config, runs: Path, stem: str) -> Path:
     if config.name is not None:
         folder = runs / config.name
-        if folder.exists() and not _is_untouched(folder):
+        if folder.exists() and not is_untouched(folder):
             raise UserError(f"{folder} is a run already: choose another name=, or go on with resume={folder}")
         return folder
     name = stem + time.strftime("-%Y%m%d-%H%M%S")

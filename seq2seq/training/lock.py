@@ -46,6 +46,11 @@ def release_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def is_held(folder: Path) -> bool:
+    """Whether this process has the folder."""
+    return folder.resolve() in _held
+
+
 def holder_of(folder: Path) -> str | None:
     """The process that trains in a folder, as "NUMBER on MACHINE"; None if there is none, or no lock to ask."""
     try:

@@ -13,7 +13,7 @@ from typing import Any
 from seq2seq.config import load_config
 from seq2seq.errors import UserError
 from seq2seq.extras import train_command
-from seq2seq.training.lock import holder_of, lock_folder, release_folder
+from seq2seq.training.lock import holder_of, is_held, lock_folder, release_folder
 
 COMPLETE, STOPPED, RUNNING, NOTHING = "complete", "stopped", "running", "nothing saved"
 _LINKS = ("latest", "best")
@@ -72,15 +72,37 @@ def interruption(folder: Path | None) -> str:
 def running(folder: Path) -> Iterator[None]:
     """Release the run's folder at the end, and make Ctrl-C an error that says what is left of the run.
 
+    A run that is refused or interrupted before it has saved anything leaves no folder, except in a sweep, whose table
+    shows it.
+
     Raises:
         UserError: Ctrl-C.
     """
     try:
         yield
     except KeyboardInterrupt as error:
-        raise UserError(interruption(folder)) from error
+        told = interruption(folder)
+        _remove_untouched(folder)
+        raise UserError(told) from error
+    except UserError:
+        _remove_untouched(folder)
+        raise
     finally:
         release_folder(folder)
+
+
+def is_untouched(folder: Path) -> bool:
+    """Whether a run stopped there before its first update, over its settings or data: the name is still free."""
+    names = {path.name for path in folder.iterdir()}
+    return names <= {"config.yaml", "config.yaml.tmp", "checkpoints", "lock", "sweep.json"} and not any(
+        (folder / "checkpoints").glob("*")
+    )
+
+
+def _remove_untouched(folder: Path) -> None:
+    if is_held(folder) and is_untouched(folder) and not (folder / "sweep.json").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        _repair_links(folder.parent)
 
 
 def read_metrics(folder: Path) -> list[dict[str, str]]:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from saved_runs import make_run
 
 from seq2seq.cli_train import main
 from seq2seq.config import Config
+from seq2seq.errors import UserError
 from seq2seq.training import run as training
 
 
@@ -83,7 +85,22 @@ def test_ctrl_c_while_text_is_prepared_says_that_nothing_was_saved(
 ) -> None:
     told = call("name=early")
     assert preparing
+    assert not os.path.lexists("runs/early")
+    assert not os.path.lexists("runs/latest")
     assert told == ("error: interrupted before the first update: nothing was saved; start again with the same command")
+
+
+def test_a_run_that_its_text_refuses_leaves_no_folder(
+    call: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*given: object) -> None:
+        raise UserError("no such text")
+
+    make_run(Path("runs/before"), results=6)
+    monkeypatch.setattr(training, "train", refuse)
+    assert call("name=refused") == "error: no such text"
+    assert sorted(path.name for path in Path("runs").iterdir()) == ["before", "latest"]
+    assert Path("runs/latest").readlink() == Path("before")
 
 
 def test_ctrl_c_with_a_checkpoint_says_how_to_go_on(call: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:

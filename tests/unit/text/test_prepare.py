@@ -107,6 +107,11 @@ def test_a_held_out_split_shares_no_side_with_training(root: Path):
     assert not held_sources & {src for src, _ in texts(prepared)}
 
 
+def test_of_a_small_text_a_twentieth_is_held_out(root: Path):
+    prepared = run(root, validation=[], test=[], held_out="auto", remove_overlap=False)
+    assert (len(prepared.validation_pairs), len(prepared.tests["held_out"]), len(prepared.train)) == (15, 15, 270)
+
+
 def test_what_is_held_out_depends_on_the_seed_alone(root: Path, monkeypatch: pytest.MonkeyPatch):
     first = run(root, test=[]).tests["held_out"]
     monkeypatch.setenv("SEQ2SEQ_CACHE", str(root / "another"))
