@@ -28,10 +28,10 @@ from seq2seq.files import open_output, read_lines
 TRANSLATE_HELP = "\n\n".join(
     (
         "Translate sentences, a file, or standard input: one line out for every line in, in order.",
-        '[bold]python translate.py "The ball is blue."[/bold]   each argument is a sentence',
-        "[bold]python translate.py < in.en > out.es[/bold]   a filter; empty lines stay empty",
-        "[bold]python translate.py --input in.en --reference ref.es[/bold]   and scores, on stderr",
-        '[bold]python translate.py -- "-No, I won\'t."[/bold]   what starts with a dash comes after --',
+        '[bold]seq2seq translate "The ball is blue."[/bold]   each argument is a sentence',
+        "[bold]seq2seq translate < in.en > out.es[/bold]   a filter; empty lines stay empty",
+        "[bold]seq2seq translate --input in.en --reference ref.es[/bold]   and scores, on stderr",
+        '[bold]seq2seq translate -- "-No, I won\'t."[/bold]   what starts with a dash comes after --',
         'With --n-best N every input gives up to N lines "number ||| translation ||| normalised score", best first; '
         "the first input is number 1.",
         "With --json every input gives one object: line, source, translation, score (sum of log-probabilities, nats), "

@@ -142,5 +142,5 @@ made by `seq2seq average` {__version__}; data, recipe and licence are theirs:
 
 {listed}
 
-Its scores are not theirs and were not measured: `python translate.py --model FOLDER --input FILE --reference FILE`.
+Its scores are not theirs and were not measured: `seq2seq translate --model FOLDER --input FILE --reference FILE`.
 """

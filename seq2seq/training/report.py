@@ -95,7 +95,7 @@ tags: [translation, {config.model.architecture}]
 {NETWORKS[config.model.architecture]} of {facts["parameters"]:,} parameters, trained by `seq2seq` {facts["version"]}.
 
 ```
-python translate.py --model FOLDER "{example(src)}"
+seq2seq translate --model FOLDER "{example(src)}"
 ```
 
 ## Data

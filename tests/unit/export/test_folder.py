@@ -13,7 +13,7 @@ library_name: seq2seq
 An encoder–decoder Transformer.
 
 ```
-python translate.py --model FOLDER "The ball is blue."
+seq2seq translate --model FOLDER "The ball is blue."
 ```
 
 ## Data

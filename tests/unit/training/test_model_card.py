@@ -24,4 +24,4 @@ def test_the_card_tells_a_validation_loss_if_there_is_one(loss: float | None, to
 def test_the_cards_command_translates_a_text_of_the_models_source_language(src: str, tgt: str, text: str) -> None:
     card = model_card(Config(name="x", data=DataConfig(src_lang=src, tgt_lang=tgt)), FACTS, {}, [])
     assert f"# x: {src}→{tgt} translation" in card
-    assert f'python translate.py --model FOLDER "{text}"\n' in card
+    assert f'seq2seq translate --model FOLDER "{text}"\n' in card
