@@ -1,7 +1,8 @@
-"""The commands in the fenced blocks of README.md and docs/*.md."""
+"""The commands in the code blocks of README.md and docs/*.md, fenced or indented."""
 
 import re
 import shlex
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,11 +10,13 @@ REPOSITORY = Path(__file__).parents[1]
 DOCUMENTS = (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md")))
 SHELL = ("", "bash", "sh", "console")  # the languages of blocks that hold commands; "" is a block without a language
 OPERATORS = ("&&", ";", "|")
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+INDENTED = re.compile(r"(?<=\n\n)(?:    \S.*\n(?:     *\S.*\n)*)+")
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block and the document that it is in."""
+    """A code block and the document that it is in; an indented one has no language."""
 
     document: str
     language: str
@@ -33,12 +36,13 @@ class Command:
 
 
 def blocks() -> list[Block]:
-    """Return all fenced blocks, in the order of the documents."""
-    return [
-        Block(path.relative_to(REPOSITORY).as_posix(), language, text)
-        for path in DOCUMENTS
-        for language, text in re.findall(r"^```(\w*)\n(.*?)^```$", path.read_text(encoding="utf-8"), re.M | re.S)
-    ]
+    """Return all code blocks, in the order of the documents; of a document the indented ones last."""
+    found = []
+    for path in DOCUMENTS:
+        name, text = path.relative_to(REPOSITORY).as_posix(), path.read_text(encoding="utf-8")
+        found += [Block(name, *parts) for parts in FENCED.findall(text)]
+        found += [Block(name, "", textwrap.dedent(part)) for part in INDENTED.findall(FENCED.sub("", text))]
+    return found
 
 
 def commands() -> list[Command]:

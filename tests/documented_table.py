@@ -11,14 +11,31 @@ NETWORK = "downloads a corpus"
 CLUSTER = "needs a cluster or GPUs; tests/unit/distributed runs it on a small one"
 LOGGED = "tests/system/test_logging.py runs both loggers and resumes"
 SHELL = "is a step of the shell around the commands"
+LAB = "needs the runs of the lab; tests/unit/explain/lab has runs made up"
 
 MADE_UP = "deletes or compares runs and caches; tests/unit/test_cli_runs.py and test_cli_cache.py do it to made-up ones"
 
+PROGRAMS_NOT_RUN = {  # of all commands that begin with these words
+    ("python", "-m", "benchmarks"): BENCHMARK,
+    ("torchrun",): CLUSTER,
+    ("srun",): CLUSTER,
+    ("echo",): SHELL,
+}
 NOT_RUN = {
     "pip install -e .": INSTALLATION,
     "pip install -e '.[test]'": INSTALLATION,
     "pip install -e '.[serve]'": INSTALLATION,
     "pip install -e '.[huggingface,ctranslate2]'": INSTALLATION,
+    "pip install -e '.[peft]'": INSTALLATION,
+    "python train.py data=files data.train=[mine.tsv] trainer=gpu": CLUSTER,
+    "python train.py data=files data.train=[mine.tsv] trainer=ddp": CLUSTER,
+    "python train.py trainer=ddp trainer.devices=4": CLUSTER,
+    "python train.py data=files data.train=[mine.tsv] model=big trainer=fsdp": CLUSTER,
+    "seq2seq lab report --runs runs/lab --output docs": LAB,
+    "seq2seq lab report --runs runs/lab_tatoeba --output docs": LAB,
+    "seq2seq lab cost --output docs": "writes into docs/; tests/unit/explain/lab/test_cost.py measures less",
+    "python translate.py --model MODEL --beam 1 --input million.en --output million.es": "translates a million lines",
+    "python train.py resume=runs/NAME trainer.max_steps=200000": "the same as the one with 20000",
     "python train.py logger=tensorboard,wandb logger.project=translation": LOGGED,
     "python train.py logger=tensorboard,mlflow": LOGGED,
     "pytest": "is this run itself",
@@ -28,17 +45,15 @@ NOT_RUN = {
     "seq2seq runs A B": MADE_UP,
     "seq2seq runs --remove A --remove B": MADE_UP,
     "seq2seq cache clear --older-than 30d": MADE_UP,
-    "seq2seq lab report --runs runs/SERIES --output report": "needs the runs of the lab",
+    "seq2seq lab report --runs runs/SERIES --output report": LAB,
     "cp -r runs/NAME/model exported-model": SHELL,
     'python translate.py --model exported-model "The ball is blue."': "needs the copy that the command before it makes",
     "python train.py data=files data.train=[mine.tsv] model=base trainer=gpu": CLUSTER,
     "python train.py resume=runs/NAME trainer.max_steps=20000": "trains for long; the same without max_steps is run",
     "python train.py resume=runs/NAME data.root=FOLDER trainer.max_steps=20000": "the same, with texts elsewhere",
-    "seq2seq lab report": "needs the runs of the lab; tests/unit/explain/lab has runs made up",
+    "seq2seq lab report": LAB,
     "python train.py data=opus100 model=base model/style=modern trainer=gpu": NETWORK,
     "python train.py data=opus100 data.streaming=true": NETWORK,
-    "python -m benchmarks all --data FOLDER --model MODEL --markdown --output speed.json": BENCHMARK,
-    "python -m benchmarks rival --data FOLDER --output runs/rival": BENCHMARK,
     "seq2seq prepare --ray auto data=files 'data.train=[\"corpora/*.tsv.xz\"]' data.root=/shared/text "
     "data.cache=/shared/cache": CLUSTER,
     "seq2seq bulk-translate --ray auto --workers 8 --device cuda --model runs/reverse --input 'mono/*.es' "
@@ -69,29 +84,50 @@ BUNDLED = (
     "data.root=bundled",
 )  # a cut of the bundled corpus, under its files' names
 TOY = (*TINY, "data.root=toy", "data.remove_overlap=false")
+FURTHER = (  # the model is there already
+    "data=files",
+    "data.train=[mine.tsv]",
+    "data.root=toy",
+    "data.remove_overlap=false",
+    "trainer.max_steps=2",
+    "trainer.validate_every=2",
+    "training.warmup_steps=1",
+    "training.max_tokens=256",
+)
 LSTM = tuple(one for one in BUNDLED if not one.startswith(("model.num_heads", "model.d_ff")))
 LSTM_TOY = (*LSTM, "data.root=toy", "data.remove_overlap=false")
 
 SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; commands without a key need nothing
     "python train.py": BUNDLED,
-    "python train.py data=files data.train=[my.tsv]": (*TOY, "data.held_out=10"),
+    "python train.py data=files data.train=[my.tsv]": TOY,
     "python train.py data=files data.train=[my.tsv] data.validation=[dev.tsv] data.test=[test.en+test.es] "
     "model=base": TOY,
-    "python train.py --multirun training.learning_rate=5e-4,1e-3 data=files data.train=[my.tsv]": (
-        *TOY, "data.held_out=10",
-    ),
+    "python train.py --multirun training.learning_rate=5e-4,1e-3 data=files data.train=[my.tsv]": TOY,
     "python train.py logger=csv": BUNDLED,
-    "python train.py data=files data.train=[my.tsv] data.languages=[en,es] data.src_lang=es data.tgt_lang=en": (
-        *TOY, "data.held_out=10",
-    ),
+    "python train.py data=files data.train=[mine.tsv]": TOY,
+    "python train.py data=files data.train=[mine.tsv] trainer=cpu": TOY,
+    "python train.py experiment=tatoeba_cpu data.root=../shared/data/tatoeba": TOY,
+    "python train.py --multirun lab=tatoeba data.root=../shared/data/tatoeba experiment=lab/baseline,lab/no_positions,"
+    "lab/no_queries,lab/no_causal_mask,lab/lstm_attention,lab/lstm_no_attention": LSTM_TOY,
+    "python train.py experiment=r_drop": BUNDLED,
+    "python train.py training.r_drop=5": BUNDLED,
+    "python train.py training.final_weights=average training.keep_best=5": BUNDLED,
+    "python train.py experiment=finetune init=runs/NAME": FURTHER,
+    "python train.py experiment=lora init=runs/NAME": FURTHER,
+    "python train.py init=runs/NAME data=files data.train=[mine.tsv] training.freeze=[embedding,encoder]": FURTHER,
+    "python train.py experiment=reverse name=reverse": (*BUNDLED, "name=reversed"),
+    "python train.py data=files 'data.train=[real.tsv,synthetic.tsv]' 'tokenizer.user_symbols=[\"<bt>\"]'": TOY,
+    "python train.py data=files data.train=[distilled.tsv] data.validation=[dev.tsv] data.test=[test.tsv] "
+    "model=tiny": TOY,
+    "python train.py resume=runs/NAME resume_lr=1e-4": ("trainer.max_steps=6",),
+    "seq2seq backtranslate --model runs/reverse --input mono.es --output synthetic.tsv --tag": (),
+    "seq2seq distill --model runs/teacher --input train.tsv --output distilled.tsv": (),
+    "seq2seq average --run runs/NAME --last 5 --output runs/mean": (),
+    "seq2seq average --model runs/a --model runs/b --output runs/mean": (),
+    "python train.py data=files data.train=[my.tsv] data.languages=[en,es] data.src_lang=es data.tgt_lang=en": TOY,
     "python train.py resume=runs/NAME": ("trainer.max_steps=4",),
-    "python train.py experiment=finetune init=runs/NAME data=files data.train=[mine.tsv]": (
-        "data.root=toy", "data.held_out=10", "trainer.max_steps=2", "trainer.validate_every=2",
-        "training.warmup_steps=1", "training.max_tokens=256",
-    ),
-    "python train.py data=files data.train=[news.tsv,tatoeba/train.tsv] '+data.weights={tatoeba: 2, news: 1}'": (
-        *TOY, "data.held_out=10",
-    ),
+    "python train.py experiment=finetune init=runs/NAME data=files data.train=[mine.tsv]": FURTHER,
+    "python train.py data=files data.train=[news.tsv,tatoeba/train.tsv] '+data.weights={tatoeba: 2, news: 1}'": TOY,
     "python train.py experiment=mixture": BUNDLED,
     "python train.py data=files data.streaming=true 'data.train=[\"corpora/*.tsv.xz\"]' data.validation=[v.tsv]": (
         *TOY, "data.test=[v.tsv]",

@@ -47,10 +47,11 @@ def place(tmp_path_factory: pytest.TempPathFactory, shared_launcher: Launcher) -
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "page.html").write_text("<p>The <b>cat</b> sees the milk.</p>\n")
     (folder / "mono").mkdir()
-    (folder / "mono" / "a.es").write_text(targets, encoding="utf-8")
+    for name in ("mono/a.es", "mono.es"):
+        (folder / name).write_text(targets, encoding="utf-8")
     made = shared_launcher.train(*SHORT, cwd=folder)
     assert made.status == 0, made.output
-    for name in ("a", "b", "base", "reverse", "tatoeba_cpu"):
+    for name in ("a", "b", "base", "reverse", "tatoeba_cpu", "teacher"):
         shutil.copytree(folder / "runs" / "NAME", folder / "runs" / name)
     return folder
 
@@ -60,7 +61,7 @@ def write_toy(folder: Path) -> None:
     for inner in ("tatoeba", "corpora", "tests"):
         (folder / inner).mkdir(parents=True)
     write_corpus(folder)
-    for name in ("my", "mine", "news", "tatoeba/train"):
+    for name in ("my", "mine", "news", "real", "synthetic", "distilled", "tatoeba/train"):
         write_pairs(folder / f"{name}.tsv", PAIRS[:60])
     for name in ("dev", "v", "tatoeba/test"):
         write_pairs(folder / f"{name}.tsv", PAIRS[60:70])
@@ -92,7 +93,8 @@ def test_a_documented_command_runs(command: Command, place: Path, monkeypatch: p
     for word, package in NEEDS.items():
         if word in command.words:
             pytest.importorskip(package, reason=f"{package} is not installed")
-    shutil.rmtree(place / "exported", ignore_errors=True)
+    for output in ("exported", "runs/mean"):
+        shutil.rmtree(place / output, ignore_errors=True)
     monkeypatch.chdir(place)
     stdin = io.TextIOWrapper(io.BytesIO(redirected(command)), encoding="utf-8")
     stdout = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
