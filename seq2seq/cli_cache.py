@@ -18,18 +18,18 @@ from seq2seq.errors import UserError
 if TYPE_CHECKING:
     from seq2seq.text.cached import Entry
 
-HELP = "Look at the cache of prepared text and exports, and clear it."
+HELP = "List or clear the cache of prepared text and exports."
 LIST_HELP = """List what the cache holds: prepared text, exports for --engine ctranslate2, unfinished preparations.
 
 [bold]seq2seq cache list[/bold]   size, last use, and the runs that read it and are still there
 """
-CLEAR_HELP = """Delete what the cache holds; what is needed again is prepared again.
+CLEAR_HELP = """Delete cached text and exports; later runs prepare what they need.
 
 [bold]seq2seq cache clear --older-than 30d[/bold]   what was not used for 30 days (also 12h, 4w)
 
 [bold]seq2seq cache clear --yes[/bold]   all, without asking
 
-What another process prepares at this moment, or a running run reads, is kept.
+Entries that a process is preparing or a running run reads are kept.
 """
 _SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
 
@@ -44,7 +44,7 @@ Cache = Annotated[
         rich_help_panel=options.FILES,
     ),
 ]
-OlderThan = Annotated[str | None, typer.Option(metavar="AGE", help="Only what was not used for so long: 12h, 30d, 4w.")]
+OlderThan = Annotated[str | None, typer.Option(metavar="AGE", help="Only entries unused for this long: 12h, 30d, 4w.")]
 
 
 def register(application: typer.Typer) -> None:

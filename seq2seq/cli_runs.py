@@ -28,7 +28,7 @@ RUNS_HELP = """List the runs under runs/, compare some of them, or remove old on
 [bold]seq2seq runs --remove A --remove B[/bold]   delete their folders; asks first
 
 A run of a series (series=NAME) is called SERIES/NAME. Loss (nats per target token) and BLEU are those of the best \
-validation, as training.monitor counts. Stopped runs go on with [bold]seq2seq train resume=runs/NAME[/bold].
+validation by training.monitor. Resume a stopped run with [bold]seq2seq train resume=runs/NAME[/bold].
 """
 _NAMES = {"name", "resume"}  # settings that say which run it is
 

@@ -57,10 +57,10 @@ _MAX_YAML = 1_000_000  # bytes
 class Config:
     """A whole run."""
 
-    name: str | None = None  # of the run's folder under runs/; null: made of the text, the choices and the time
+    name: str | None = None  # folder under runs/; null: made from the text, the chosen settings and the time
     series: str | None = None  # folder between runs/ and the run's, for runs that belong together; null: none
-    existing: str = "refuse"  # if name is a run already: refuse | keep: leave a complete run, resume a stopped one
-    seed: int = 1  # of the first weights, the order of the text, dropout and held-out pairs
+    existing: str = "refuse"  # if the run exists: refuse | keep: skip a complete run, resume an incomplete one
+    seed: int = 1  # random seed of initial weights, data order, dropout and held-out pairs
     resume: str | None = None  # folder of a run to continue exactly where it stopped; null: a new run
     init: str | None = None  # run or bundle folder with the first weights, sizes and vocabulary; null: random weights
     resume_lr: float | None = None  # with resume: the new peak learning rate; null: training.learning_rate

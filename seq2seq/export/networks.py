@@ -15,7 +15,7 @@ def require_transformer(model: EncoderDecoder) -> Transformer:
     if not isinstance(model, Transformer):
         raise UserError(
             f"model.architecture={model.config.architecture}: CTranslate2 and Hugging Face have no such network; "
-            "translate with this program (seq2seq translate --engine pytorch), or train a Transformer, such as model=small"
+            "translate with `seq2seq translate --engine pytorch`, or train a Transformer, such as model=small"
         )
     return model
 

@@ -19,7 +19,7 @@ from seq2seq.settings.model import ModelConfig
 PRESETS = ("experiment", "lab")  # groups whose options are presets of values of all other groups
 NO_PRESET = "none"
 DEFAULT_PRESET = "bundled"  # of a command line that names nothing
-# Naming one of these says where, how often and under which name a run happens, and nothing about what it is.
+# Key prefixes that do not count as a choice: a command line with only these still gets the default preset.
 _NEUTRAL = ("name", "series", "existing", "seed", "logger", "hydra", "trainer.progress_bar", "data.cache")  # begin so
 
 _NAMED_BY_TEXT = ("data", "experiment", "resume", "init")
@@ -31,7 +31,7 @@ class Origins:
     """Who chose the values of a run, by their dotted keys; a key in no set has its default.
 
     Attributes:
-        chosen: keys that the command line names, and those that the options that it names set.
+        chosen: keys set on the command line, directly or by a chosen option.
         preset: keys that the experiment sets.
         experiment: its name.
         ruled: keys that say `auto`, whose numbers the rules gave.

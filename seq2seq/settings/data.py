@@ -14,7 +14,7 @@ class DataConfig:
     src_lang: str = "en"  # language that is translated from, as its code
     tgt_lang: str = "es"  # language that is translated into
     root: str | None = None  # folder that relative paths start from; null: the working directory, or the hub if set
-    hub: str | None = None  # set on the Hugging Face hub, NAME or NAME:CONFIG; used when root is null
+    hub: str | None = None  # dataset on Hugging Face, NAME or NAME:CONFIG; used when root is null
     hub_splits: dict[str, str] = field(
         default_factory=dict
     )  # our split → the hub's; one not named is held out of train
@@ -26,10 +26,8 @@ class DataConfig:
     )  # source and target column of CSV, JSONL, Parquet; [] = by language
     languages: list[str] = field(
         default_factory=list
-    )  # of a TSV's two columns and of data.columns, as [en, es]; [] = source and target as they stand, for en→es only
-    held_out: IntOrAuto = (
-        AUTO  # pairs taken out of train for a split that is not given; auto: 1,000, a twentieth if less
-    )
+    )  # order of the columns of a TSV and of data.columns, as [en, es]; [] = source first, allowed for en→es only
+    held_out: IntOrAuto = AUTO  # pairs of train held out for each missing split; auto: 1,000, or a twentieth if less
     max_length: int = 250  # subwords a side; longer training pairs are dropped
     max_ratio: float = 3.0  # characters of the longer side per character of the shorter (when it has more than 20)
     max_characters: int = 2000  # characters a side; longer training pairs are dropped
@@ -45,7 +43,7 @@ class DataConfig:
     temperature: float = 1.0  # T of shares ∝ size^(1/T); 1 = as they are, higher = small corpora drawn more often
     streaming: bool = False  # read training text while training instead of preparing it: for more than fits on disk
     block: int = 50_000  # pairs shuffled and batched together where text is streamed or segmented anew
-    cache: str = "~/.cache/seq2seq"  # prepared text, by content; the environment's SEQ2SEQ_CACHE comes first
+    cache: str = "~/.cache/seq2seq"  # folder of prepared text; the variable SEQ2SEQ_CACHE overrides this
     num_proc: int = 1  # processes that prepare text; the result does not depend on it
 
     def __post_init__(self) -> None:

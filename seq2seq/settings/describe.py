@@ -27,10 +27,9 @@ HEADER = """\
 
 Generated from the comments in `conf/` and `seq2seq/settings/`; do not edit. `python train.py --help` shows the same.
 
-What the command line names wins. What it does not name comes from the defaults of what it names. An experiment is a
-preset and never overrides a choice of the command line. A command line that names nothing but `name=`, `seed=`,
-`series=`, `existing=` or `logger=` is `experiment=bundled`. The rules behind `auto` are in
-[automatic.md](automatic.md).
+The command line, options and values alike, overrides the experiment; the experiment overrides the defaults. A command
+line without any setting means `experiment=bundled`; `name=`, `series=`, `existing=`, `seed=`, `logger=`, `hydra…`,
+`trainer.progress_bar=` and `data.cache=` do not count. [automatic.md](automatic.md) has the rules behind `auto`.
 """
 
 

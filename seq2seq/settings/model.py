@@ -3,7 +3,15 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
-from seq2seq.settings.checks import require, require_at_least, require_at_most, require_choice
+from seq2seq.settings.checks import (
+    NumberOrAuto,
+    require,
+    require_at_least,
+    require_at_most,
+    require_choice,
+    require_number_or_auto,
+)
+from seq2seq.settings.rules import AUTO
 
 OF_BOTH = {"architecture", "d_model", "num_encoder_layers", "num_decoder_layers", "dropout", "attention_dropout"}
 OF_RECURRENT = {"attention"}  # the others are the Transformer's
@@ -22,7 +30,7 @@ class ModelConfig:
     )
     num_encoder_layers: int = 6  # layers that read the source
     num_decoder_layers: int = 6  # layers that write the target
-    dropout: float = 0.1  # share of units dropped in training, on embeddings and every sublayer's output
+    dropout: NumberOrAuto = 0.1  # share of units dropped in training, after every sublayer; auto: 0.3 to 0.1 by pairs
     attention_dropout: float = 0.0  # on attention weights
     ffn_dropout: float = 0.0  # on the feed-forward network's hidden units
     norm: str = "layernorm"  # layernorm | rmsnorm: the kind of normalisation
@@ -57,7 +65,8 @@ class ModelConfig:
             f"model.d_model={self.d_model} must be even: positions come in pairs",
         )
         for key in ("dropout", "attention_dropout", "ffn_dropout"):
-            require(0 <= getattr(self, key) < 1, f"model.{key}={getattr(self, key)} must be in [0, 1)")
+            require_number_or_auto(f"model.{key}", value := getattr(self, key), 0)
+            require(value == AUTO or value < 1, f"model.{key}={value} must be in [0, 1)")
         require_choice("model.norm", self.norm, ("layernorm", "rmsnorm"))
         require_choice("model.norm_position", self.norm_position, ("post", "pre"))
         require_choice("model.activation", self.activation, ("relu", "swiglu"))

@@ -1,4 +1,4 @@
-"""The rules behind `auto`: the number a run gets where its owner named none. Pure functions; docs/settings.md explains.
+"""The rules behind `auto`: the value of a setting that the user did not give. Pure functions; see docs/automatic.md.
 
 The unit of text is the *position*: one place of a batch, an end mark included. A pair takes as many positions as its
 longer side has tokens, plus one.
@@ -10,6 +10,8 @@ from typing import Any
 AUTO: Any = "auto"  # what a setting says that a rule is to decide
 VOCABULARIES = ((10_000, 2_000), (50_000, 4_000), (300_000, 8_000), (2_000_000, 16_000))  # pairs below → subwords
 LARGEST_VOCABULARY = 32_000
+DROPOUTS = ((50_000, 0.3), (300_000, 0.2))  # pairs below → share of units dropped
+LEAST_DROPOUT = 0.1  # of Vaswani et al. 2017, for millions of pairs
 STREAMED_UPDATES = 100_000  # for text of unknown size
 _VALIDATIONS = 25  # in a run that is not stopped early
 _BETWEEN = (100, 5000)  # updates between validations, at least and at most
@@ -23,6 +25,11 @@ def vocab_size(pairs: int) -> int:
 def held_out(pairs: int) -> int:
     """Return how many pairs are taken out for validation, and as many for testing: a twentieth, at most 1,000."""
     return max(1, min(1000, pairs // 20))
+
+
+def dropout(pairs: int) -> float:
+    """Return the share of units to drop for so many training pairs: a small text is over-fitted sooner."""
+    return next((rate for below, rate in DROPOUTS if pairs < below), LEAST_DROPOUT)
 
 
 def learning_rate(d_model: int) -> float:

@@ -21,19 +21,19 @@ class SearchConfig:
     max_length_offset: int = 20  # target tokens, see max_length_ratio
     min_length_ratio: float = 0.0  # at least ratio · source tokens + min_length target tokens
     min_length: int = 0  # target tokens, see min_length_ratio
-    no_repeat_ngram: int = 0  # no sequence of so many tokens twice; 0 = off
+    no_repeat_ngram: int = 0  # no n-gram of this length twice; 0 = off
     repetition_penalty: float = 1.0  # factor on log-probabilities of tokens that were there before
     coverage_penalty: float = 0.0  # β of Wu et al. 2016, for source tokens attended to too little
     early_stopping: bool = False  # end when nothing is better at its present length; quicker, and no longer exact
     groups: int = 1  # of diverse beam search, beam / groups hypotheses each
-    diversity: float = 0.5  # nats off a token for every earlier group that chose it
+    diversity: float = 0.5  # penalty (nats) per earlier group that chose the token
     sampling: bool = False  # draw tokens instead of searching
     temperature: float = 1.0  # of the drawn distribution
     top_k: int = 0  # draw from the k likeliest tokens; 0 = all
-    top_p: float = 1.0  # draw from the likeliest tokens of so much probability together
+    top_p: float = 1.0  # nucleus: draw from the likeliest tokens that sum to top_p
     seed: int = 1  # of the drawn tokens
-    mbr: int = 0  # hypotheses from which the one of least expected risk is chosen; 0 = off
-    batch_tokens: int = 4096  # source tokens a batch, times the beam, padding included
+    mbr: int = 0  # hypotheses for minimum Bayes risk decoding (by chrF); 0 = off
+    batch_tokens: int = 4096  # beam × source tokens of a batch, padding included
 
     def __post_init__(self) -> None:
         for key in ("length_penalty", "max_length_ratio", "min_length_ratio", "min_length", "no_repeat_ngram"):

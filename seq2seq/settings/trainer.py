@@ -17,15 +17,15 @@ class TrainerConfig:
     num_nodes: int = 1  # machines that train together
     strategy: str = "auto"  # auto | ddp | fsdp (weights and optimizer spread over the devices)
     precision: str = "auto"  # auto | 32-true | bf16-mixed; auto: bf16 where the device multiplies it quickly
-    compile: bool = False  # training's kernels made for this model by torch.compile; minutes at the beginning
+    compile: bool = False  # compile the model with torch.compile; takes minutes at the start
     # updates of the run; auto: 9 · √(positions of the text · 1024 / positions of an update)
     max_steps: IntOrAuto = AUTO
-    max_epochs: int | None = None  # passes over the training pairs, if they end before max_steps; null: no such limit
+    max_epochs: int | None = None  # passes over the training pairs: replaces max_steps=auto, else the lower one wins
     max_time: str | None = None  # days:hours:minutes:seconds of training, validation included; null: no such limit
     validate_every: IntOrAuto = AUTO  # updates between validations; auto: a 25th of the run, 100 to 5,000
     checkpoint_every: int = 500  # updates between checkpoints
     checkpoint_minutes: float | None = None  # minutes between checkpoints; null: only trainer.checkpoint_every counts
-    keep_last: int = 1  # checkpoints to go on from, besides training.keep_best
+    keep_last: int = 1  # latest checkpoints kept, besides training.keep_best
     log_every: int = 50  # updates between lines of the log and points of the curves
     progress_bar: bool = True  # show a progress bar where stderr is a terminal
 

@@ -31,9 +31,9 @@ class SubwordSamplingConfig:
 class NoiseConfig:
     """Training sources spoilt as users spoil them; each rate is the share of source lines that are changed so."""
 
-    case: float = 0.0  # all lower case, ALL CAPITALS or Every Word With One
-    typos: float = 0.0  # letters swapped, left out, doubled or from a neighbouring key: one word in ten
-    punctuation: float = 0.0  # without the final . ? ! or …
+    case: float = 0.0  # share of sources put in lower, UPPER or Title Case
+    typos: float = 0.0  # share of sources with typing errors, in one word of ten
+    punctuation: float = 0.0  # share of sources that lose their final . ? ! or …
 
     def __post_init__(self) -> None:
         for key in ("case", "typos", "punctuation"):
@@ -56,30 +56,30 @@ class TrainingConfig:
     schedule: str = "cosine"  # inverse_sqrt | cosine | linear | constant, after the warm-up
     warmup_steps: IntOrAuto = AUTO  # updates of linear rise; auto: a tenth of the run, at most 4,000
     final_rate: float = 0.0  # share of the peak that cosine and linear end at
-    betas: list[float] = field(default_factory=lambda: [0.9, 0.98])  # of AdamW: decay of its two running means
-    eps: float = 1e-9  # of AdamW: keeps its division from zero
-    weight_decay: float = 0.0  # of AdamW: share of a weight taken off in an update, times the learning rate
-    clip_norm: float = 1.0  # of the gradient per target token; 0 = no clipping
+    betas: list[float] = field(default_factory=lambda: [0.9, 0.98])  # AdamW: β₁ and β₂
+    eps: float = 1e-9  # AdamW: ε of the denominator
+    weight_decay: float = 0.0  # AdamW: decoupled weight decay, times the learning rate
+    clip_norm: float = 1.0  # largest gradient norm, per target token; 0 = off
     label_smoothing: float = 0.1  # share of the target probability spread over the whole vocabulary
-    r_drop: float = 0.0  # α of R-Drop (Liang et al. 2021): how alike two dropouts' predictions have to be; 0 = off
+    r_drop: float = 0.0  # R-Drop (Liang et al. 2021): weight α of the KL between two dropout passes; 0 = off
     subword_sampling: SubwordSamplingConfig = field(default_factory=SubwordSamplingConfig)
     noise: NoiseConfig = field(default_factory=NoiseConfig)
-    accumulate: int = 1  # batches summed into one update
+    accumulate: int = 1  # batches per update
     activation_checkpointing: bool = False  # less memory, more time: layers are computed again for the backward pass
     ema_decay: float = 0.0  # exponential moving average of the weights: the share kept in an update; 0 = off
     # weights of the bundle: last | best | average (of the kept best) | ema | auto: the best if training ran out of
     # patience, else ema if ema_decay is above 0, else last
     final_weights: str = "auto"
     monitor: str = "bleu"  # bleu | loss: the validation figure that decides what is best, and when to stop
-    keep_best: int = 1  # checkpoints kept for their validation
+    keep_best: int = 1  # best checkpoints kept
     patience: int = 8  # validations without a better training.monitor or loss before training stops; 0 = never
     bleu_sentences: int = 200  # validation sentences translated for BLEU; 0 = none
     sample_translations: int = 3  # validation translations shown in the log
     freeze: list[str] = field(
         default_factory=list
     )  # parts that are not trained: embedding, encoder, decoder, encoder.0, decoder.2, …
-    lora_rank: int = 0  # of low-rank adapters (Hu et al. 2022), trained instead of the weights; 0 = off
-    lora_alpha: float = 16.0  # adapters count alpha / rank
+    lora_rank: int = 0  # LoRA rank (Hu et al. 2022); only the adapters are trained; 0 = off
+    lora_alpha: float = 16.0  # LoRA scale: alpha / rank
     lora_dropout: float = 0.0  # on the adapters' input
     lora_targets: list[str] = field(default_factory=lambda: ["q_proj", "v_proj"])  # linear layers that get adapters
 

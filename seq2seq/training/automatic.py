@@ -20,6 +20,7 @@ _NUMBERS = frozenset(
     f"{group}.{key}"
     for group, keys in {
         "tokenizer": ("vocab_size",),
+        "model": ("dropout",),
         "training": ("max_tokens", "learning_rate", "warmup_steps"),
         "trainer": ("max_steps", "validate_every"),
     }.items()
@@ -41,15 +42,18 @@ class Plan:
 
 
 def settle_numbers(config: Config, folder: Path, data: PreparedData) -> Plan:
-    """Put numbers where config says `auto`, in the run's config.yaml too; only tokenizer.vocab_size stays as it is.
+    """Put numbers where config says `auto`, in the run's config.yaml too.
 
-    The number of that one is in the prepared text; `auto` is what finds the text again in the cache.
+    data.held_out and tokenizer.vocab_size stay as they are: the prepared text has their numbers, and `auto` is part of
+    its key in the cache. training.final_weights is decided at the end.
 
     Raises:
         UserError: trainer.max_epochs is given for streamed text, or no batch fits into the device's memory.
     """
     training, trainer = config.training, config.trainer
     ruled = frozenset(key for key, value in flatten(to_plain(config)).items() if value == rules.AUTO) & _NUMBERS
+    if config.model.dropout == rules.AUTO:
+        config.model.dropout = rules.LEAST_DROPOUT if config.data.streaming else rules.dropout(len(data.train))
     if training.learning_rate == rules.AUTO:
         training.learning_rate = rules.learning_rate(config.model.d_model)
     resolve_max_tokens(config, data.train, data.tokenizer.vocab_size)

@@ -40,14 +40,14 @@ def take_up(config: Config, runs: Path) -> Complete | None:
     is_complete = (folder / "results.json").is_file()
     if not is_complete and not list_checkpoints(folder / "checkpoints"):
         if (folder / "metrics.csv").exists():
-            raise UserError(f"{folder} was broken off before its first checkpoint: delete it, or choose another name=")
+            raise UserError(f"{folder} ended before its first checkpoint: delete it, or choose another name=")
         return None
     _require_same(config, folder)
     if is_complete:
         log.info("%s is complete: kept, not run again", folder)
         return Complete(_best(folder, config.training.monitor))
     config.resume = str(folder)
-    log.info("%s was broken off: going on with it", folder)
+    log.info("%s was interrupted: resuming it", folder)
     return None
 
 

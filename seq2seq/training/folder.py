@@ -33,7 +33,7 @@ def prepare_folder(config: Config, runs: Path, stem: str = "run") -> tuple[Confi
 
 
 def resume_folder(config: Config, folder: Path) -> tuple[Config, Path, Path]:
-    """The folder as its newest whole checkpoint left it: what was logged after that is forgotten.
+    """Open the folder at its newest whole checkpoint; drop rows that were logged later.
 
     Raises:
         UserError: there is no checkpoint, the run is complete or still going on, or its texts or settings are not what
@@ -45,7 +45,7 @@ def resume_folder(config: Config, folder: Path) -> tuple[Config, Path, Path]:
 
 
 def _reopen(config: Config, folder: Path) -> Path:
-    """Make a run's folder ready to be gone on with; the checkpoint that all processes are to take."""
+    """Prepare a run's folder for resuming; return the checkpoint for all processes."""
     if not (folder / "checkpoints").is_dir():
         raise UserError(f"resume={folder}: there is no run (no {folder / 'checkpoints'})")
     _take(folder)

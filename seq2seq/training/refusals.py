@@ -56,7 +56,7 @@ def refuse_spent(config: Config, folder: Path, step: int) -> None:
     results = folder / "results.json"
     if results.exists() and _is_spent(config, results, step):
         raise UserError(
-            f"resume={folder}: the run is complete after {step} updates; to train on, give it more, as "
+            f"resume={folder}: the run is complete after {step} updates; to extend it, set "
             f"trainer.max_steps={2 * step}"
             + (" trainer.max_time=null" if config.trainer.max_time else "")
             + (" training.patience=0" if config.training.patience else "")

@@ -21,13 +21,14 @@ def summary_table(
     for name, told, keys in (
         ("text", _text(data), ("data",)),
         ("pairs", _pairs(config, data), ("data",)),
-        ("such as", escape(example(data)), ("data",)),
+        ("example", escape(example(data)), ("data",)),
         (
             "vocabulary",
             f"{data.tokenizer.vocab_size:,} subwords, {config.tokenizer.type}",
             ("tokenizer.type", "tokenizer.vocab_size", "tokenizer.model"),
         ),
         ("model", _model(config, parameters), ("model",)),
+        ("dropout", f"{config.model.dropout:g}", ("model.dropout",)),
         ("device", _device(config, hardware), ("trainer.accelerator", "trainer.devices", "trainer.strategy")),
         ("batch", _batch(config, updates_per_epoch), ("training.max_tokens", "training.accumulate")),
         ("learning rate", _rate(config), ("training.learning_rate", "training.warmup_steps", "training.schedule")),

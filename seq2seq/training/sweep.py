@@ -24,7 +24,7 @@ FILE = "sweep.json"
 
 @contextlib.contextmanager
 def told_sweep(arguments: Sequence[str], runs: Path) -> Iterator[list[str]]:
-    """Give Hydra's arguments, in a sweep with a mark for its runs; show their table at the end, or after an error."""
+    """Yield Hydra's arguments; in a sweep add its id, and print its table at the end, even after an error."""
     if not {"--multirun", "-m"} & set(arguments):
         yield list(arguments)
         return

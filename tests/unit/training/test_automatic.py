@@ -38,7 +38,7 @@ def prepared(count: int) -> PreparedData:
 
 def settled(folder: Path, count: int = 20_480, **trainer: object) -> tuple[Config, Plan]:
     config = general_defaults()
-    config.model = ModelConfig(d_model=256, num_heads=4)
+    config.model = ModelConfig(d_model=256, num_heads=4, dropout=rules.AUTO)
     config.trainer = TrainerConfig(accelerator="cpu", precision="32-true", **trainer)  # type: ignore[arg-type]
     return config, settle_numbers(config, folder, prepared(count))
 
@@ -47,11 +47,11 @@ def test_a_run_that_names_nothing_gets_numbers_by_its_text_and_model(tmp_path: P
     config, plan = settled(tmp_path)
     # 204,800 positions are 201 batches of 1,024 (ten positions a pair, so that a batch has 4 places left)
     assert plan.updates_per_epoch == 201
-    assert (config.training.max_tokens, config.training.learning_rate) == (1024, 1e-3)
+    assert (config.model.dropout, config.training.max_tokens, config.training.learning_rate) == (0.3, 1024, 1e-3)
     assert (config.trainer.max_steps, config.training.warmup_steps, config.trainer.validate_every) == (4100, 410, 164)
     assert plan.ruled == {
         *("training.max_tokens", "training.learning_rate", "training.warmup_steps"),
-        *("trainer.max_steps", "trainer.validate_every", "tokenizer.vocab_size"),
+        *("trainer.max_steps", "trainer.validate_every", "tokenizer.vocab_size", "model.dropout"),
     }
 
 
@@ -79,6 +79,7 @@ def test_streamed_text_has_no_epochs(tmp_path: Path) -> None:
     config.data.streaming, config.trainer.accelerator = True, "cpu"
     plan = settle_numbers(config, tmp_path, prepared(50))
     assert (plan.updates_per_epoch, config.trainer.max_steps) == (None, rules.STREAMED_UPDATES)
+    assert config.model.dropout == rules.LEAST_DROPOUT
     config.trainer.max_epochs = 2
     with pytest.raises(UserError, match=r"trainer.max_epochs=2 counts passes.*give trainer.max_steps"):
         settle_numbers(config, tmp_path, prepared(50))
@@ -90,6 +91,10 @@ def test_streamed_text_has_no_epochs(tmp_path: Path) -> None:
 )
 def test_vocabularies_grow_with_the_text(pairs: int, size: int) -> None:
     assert rules.vocab_size(pairs) == size
+
+
+def test_dropout_falls_with_the_text() -> None:
+    assert [rules.dropout(pairs) for pairs in (100, 20_000, 108_000, 576_000)] == [0.3, 0.3, 0.2, 0.1]
 
 
 def test_rates_fall_with_the_width_and_runs_grow_with_the_text() -> None:
@@ -116,9 +121,10 @@ def test_one_table_says_what_the_run_is_and_who_decided(tmp_path: Path) -> None:
     for name, told, who in (
         ("text", "mine.tsv", "chosen"),
         ("pairs", "en→es: 20,480 to train on, 5 to validate, t 0", "chosen"),
-        ("such as", "The [red] ball. → La pelota [roja].", "chosen"),
+        ("example", "The [red] ball. → La pelota [roja].", "chosen"),
         ("vocabulary", "4,000 subwords, unigram", "rule"),
         ("model", "1,000 parameters, 10 of them trained", "default"),
+        ("dropout", "0.3", "rule"),
         ("device", "2 CPU cores, 32-true", "default"),
         ("batch", "1,024 positions an update; 201 updates an epoch", "rule"),
         ("learning rate", "0.001 after 410 updates of warm-up, then cosine", "rule"),

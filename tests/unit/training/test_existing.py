@@ -52,7 +52,7 @@ def test_a_run_that_was_broken_off_is_gone_on_with(config: Config, tmp_path: Pat
 
 def test_a_run_without_a_checkpoint_says_what_to_do(config: Config, tmp_path: Path) -> None:
     make_run(config, tmp_path, results=False, checkpoint=False)
-    with pytest.raises(UserError, match=r"baseline-1 was broken off before its first checkpoint: delete it"):
+    with pytest.raises(UserError, match=r"baseline-1 was ended before its first checkpoint: delete it"):
         take_up(config, tmp_path)
 
 
