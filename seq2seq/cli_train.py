@@ -4,8 +4,10 @@ import contextlib
 import ctypes
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.logging import RichHandler
 
-from seq2seq.compose import compose, expand_globs, general_defaults, home, one_line, settle
+from seq2seq.compose import expand_globs, general_defaults, home, one_line, settle
 from seq2seq.config import Config, load_config, register_schema, to_plain
 from seq2seq.errors import UserError
 from seq2seq.settings.choices import NO_PRESET, Origins, name_of, parse, with_preset
@@ -50,22 +52,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if "--help-markdown" in given:
             print(markdown(home() / "conf", general_defaults()), end="")
             return
-        has_own_folder = any(one.startswith(("--config-dir", "-cd")) for one in given)  # Hydra alone reads that one
-        if {"--cfg", "-c"} & set(given) and "job" in given and not has_own_folder:
-            config = compose([one for one in given if "=" in one and one[0] != "-"])
-            print(yaml.safe_dump(to_plain(config), sort_keys=False, allow_unicode=True), end="")
-            return
+        given, is_shown = without_cfg_job(given)
         register_schema()
 
         def run(cfg: DictConfig) -> float | None:
             sys.argv = own  # by which Lightning starts further processes
-            start_logging()
             with one_line_errors(is_debug=is_debug):
+                if is_shown:
+                    config = settle_one(cfg)[0]
+                    print(yaml.safe_dump(to_plain(config), sort_keys=False, allow_unicode=True), end="")
+                    return None
+                start_logging()
                 return train_one(cfg)
 
         with told_sweep(expand_globs(with_preset(given)), Path("runs")) as arguments_of_hydra:
             sys.argv = [own[0], *arguments_of_hydra]
             hydra.main(version_base="1.3", config_path=str(home() / "conf"), config_name="config")(run)()
+
+
+def without_cfg_job(arguments: Sequence[str]) -> tuple[list[str], bool]:
+    """Take `--cfg job` out: Hydra would print what it composed, in which the command line's choices do not win yet."""
+    words = "".join(f"{argument}\0" for argument in arguments)
+    left = re.sub(r"(?<![^\0])(--cfg|-c)[=\0]job\0", "", words)
+    return left.split("\0")[:-1], left != words
 
 
 def start_logging() -> None:
@@ -77,14 +86,25 @@ def start_logging() -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler if sys.stderr.isatty() else plain], force=True)
 
 
+def settle_one(cfg: DictConfig) -> tuple[Config, Origins, list[str]]:
+    """The settings of a new run or of one to resume, who chose them, and the command line's overrides.
+
+    Raises:
+        UserError: a value is missing or out of its range, or the run to resume is not there.
+    """
+    own = HydraConfig.get()
+    overrides = [override for override in own.overrides.task if not override.startswith("resume=")]
+    if cfg.resume is None:
+        return *settle(cfg, overrides, own.runtime.choices), overrides
+    named = {override.key_or_group for override in parse(overrides)}
+    named |= {"training.learning_rate"} if "resume_lr" in named else set()
+    return load_config(cfg.resume, overrides), Origins(frozenset(named), others="the resumed run"), overrides
+
+
 def train_one(cfg: DictConfig) -> float | None:
     """Train one run, or go on with it, and return its best validation, by which a sweep compares runs."""
     own = HydraConfig.get()
-    config, origins = settle(cfg, own.overrides.task, own.runtime.choices)
-    overrides = [override for override in own.overrides.task if not override.startswith("resume=")]
-    if config.resume is not None:
-        config = load_config(config.resume, overrides)
-        origins = Origins(frozenset(one.key_or_group for one in parse(overrides)), others="the resumed run")
+    config, origins, overrides = settle_one(cfg)
     refuse_early(config)  # before the slow imports
     from seq2seq.training.existing import take_up
     from seq2seq.training.finetune import start_from_bundle
@@ -99,6 +119,7 @@ def train_one(cfg: DictConfig) -> float | None:
     config.trainer.precision = choose_precision(config.trainer)  # written down, so that a resumed run keeps it
     if config.init is not None and config.resume is None:
         config = start_from_bundle(config, overrides)
+        origins = replace(origins, chosen=origins.chosen | {"model", "tokenizer"})  # by init=
     runs = Path("runs") / (config.series or "")
     if config.existing == "keep" and config.resume is None and (complete := take_up(config, runs)) is not None:
         note_run(runs / str(config.name), overrides)
@@ -113,7 +134,7 @@ def train_one(cfg: DictConfig) -> float | None:
 
 def text_of(config: Config, options: Mapping[str, Any]) -> str:
     """Say in a word what a run is about: its experiment, else the option of its text, else its first file."""
-    if options["experiment"] != NO_PRESET:
+    if options.get("experiment") not in (None, NO_PRESET):
         return config.experiment_name
     first = Path(config.data.train[0]).name if config.data.train else config.data.hub or ""
     return first.partition(".")[0] if options["data"] == "files" else str(options["data"])

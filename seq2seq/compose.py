@@ -23,7 +23,7 @@ def home() -> Path:
     """The folder that has conf/ and data/bundled/: SEQ2SEQ_HOME, the one inside an installed wheel, or the clone."""
     package = Path(__file__).resolve().parent
     shipped = package / "shipped"
-    return Path(os.environ.get("SEQ2SEQ_HOME") or (shipped if shipped.is_dir() else package.parent))
+    return Path(os.environ.get("SEQ2SEQ_HOME") or (shipped if shipped.is_dir() else package.parent)).resolve()
 
 
 def compose(overrides: Sequence[str]) -> Config:
@@ -44,7 +44,7 @@ def compose_with_origins(overrides: Sequence[str]) -> tuple[Config, Origins]:
     register_schema()
     GlobalHydra.instance().clear()
     try:
-        with hydra.initialize_config_dir(str(folder.resolve() / "conf"), version_base="1.3"):
+        with hydra.initialize_config_dir(str(folder / "conf"), version_base="1.3"):
             arguments = with_preset(expand_globs(overrides))
             cfg = hydra.compose("config", arguments, return_hydra_config=True)
             options = cfg.hydra.runtime.choices
@@ -76,32 +76,46 @@ def expand_globs(arguments: Sequence[str]) -> list[str]:
     """Write out what Hydra reads otherwise or not at all.
 
     GROUP=glob(FOLDER/PATTERN) becomes the options that it means: Hydra's own glob knows no folders. logger=A,B becomes
-    logger=[A,B], one run with both: Hydra would make it a sweep.
+    logger=[A,B], one run with both: Hydra would make it a sweep. A folder given to resume= or init= is quoted: names of
+    runs have = and commas in them. Options are looked for in conf/ and in the folder that --config-dir names.
 
     Raises:
-        UserError: a glob fits no file, or there is no such logger.
+        UserError: a glob fits no file, a group gets no option, or there is no such logger.
     """
-    return [_expanded(argument) for argument in arguments]
+    folders = [home() / "conf", *map(Path, _config_dirs(arguments))]
+    return [_expanded(argument, folders) for argument in arguments]
 
 
-def _expanded(argument: str) -> str:
+def _config_dirs(arguments: Sequence[str]) -> list[str]:
+    words = "".join(f"{argument}\0" for argument in arguments)
+    return re.findall(r"(?<![^\0])(?:--config-dir|-cd)[=\0]([^\0]+)", words)
+
+
+def _expanded(argument: str, folders: Sequence[Path]) -> str:
     if argument.startswith("logger="):
-        return _loggers(argument)
+        return _loggers(argument, folders)
+    key, _, value = argument.partition("=")
+    if value in ("null", "") and key not in ("", "experiment") and (home() / "conf" / key).is_dir():
+        names = sorted(path.stem for conf in folders for path in (conf / key).glob("*.yaml"))
+        raise UserError(f"{argument}: {key} needs one of its options: {', '.join(names)}")
+    if key in ("resume", "init") and Path(value).is_dir():
+        escaped = value.replace("\\", r"\\").replace("'", r"\'")
+        return f"{key}='{escaped}'"
     parts = re.fullmatch(r"([\w/]+)=glob\(([^()*?\[\]]+)/([^()/,]+)\)", argument)
     if parts is None:
         return argument
     group, folder, pattern = parts.groups()
-    names = sorted(path.stem for path in (home() / "conf" / group / folder).glob("*.yaml"))
+    names = sorted(path.stem for conf in folders for path in (conf / group / folder).glob("*.yaml"))
     found = [f"{folder}/{name}" for name in names if fnmatchcase(name, pattern)]
     if not found:
         raise UserError(f"{argument}: no file of conf/{group}/{folder} fits; there are {', '.join(names) or 'none'}")
     return f"{group}={','.join(found)}"
 
 
-def _loggers(argument: str) -> str:
+def _loggers(argument: str, folders: Sequence[Path]) -> str:
     """Write logger=A,B as a list, and refuse an unknown name, which Hydra does without telling the known ones."""
     names = re.findall(r"[^][,=\s]+", argument)[1:]
-    known = sorted(path.stem for path in (home() / "conf" / "logger").glob("*.yaml"))
+    known = sorted(path.stem for conf in folders for path in (conf / "logger").glob("*.yaml"))
     for name in names:
         if name not in known:
             raise UserError(f"{argument}: there is no logger {name}: choose from {', '.join(known)}")

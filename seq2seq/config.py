@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from seq2seq.errors import UserError
-from seq2seq.settings.checks import require, require_choice
+from seq2seq.settings.checks import require, require_at_least, require_at_most, require_choice
 from seq2seq.settings.choices import parse
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.settings.logger import LoggerConfig
@@ -87,6 +87,8 @@ class Config:
             self.training.lora_rank == 0 or self.model.relevance != "shared",
             "training.lora_rank adapts queries and keys apart, which model.relevance=shared has as one: leave one out",
         )
+        require_at_least("seed", self.seed, 0)
+        require_at_most("seed", self.seed, 2**32 - 1)  # that of NumPy
         require_choice("existing", self.existing, ("refuse", "keep"))
         require(
             self.existing == "refuse" or self.name is not None,
@@ -168,9 +170,13 @@ def load_config(folder: str, overrides: list[str], option: str = "resume=") -> C
     Raises:
         UserError: there is no such run, or an override or the file has an unknown key or a wrong value.
     """
+    folder = str(_real(Path(folder)))
     path = Path(folder) / "config.yaml"
     if not path.is_file():
         raise UserError(f"{option}{folder}: there is no run (no {path})")
+    for key in ("name", "series"):
+        if any(override.startswith(f"{key}=") for override in overrides):
+            raise UserError(f"{key}= cannot be changed on resume: the run keeps its folder {folder}")
     if any(override.startswith("init=") for override in overrides):
         raise UserError("init= cannot be changed on resume: the weights come from the checkpoint")
     for group in ("data", "tokenizer", "model", "model/style", "training", "search", "trainer", "logger", "experiment"):
@@ -192,6 +198,13 @@ def load_config(folder: str, overrides: list[str], option: str = "resume=") -> C
     return config
 
 
+def _real(folder: Path) -> Path:
+    """The folder with its own name: not runs/latest, which moves on, and not `.`."""
+    if folder.is_symlink():
+        return folder.parent / folder.readlink()
+    return folder if folder.name else folder.resolve()
+
+
 def change(settings: DictConfig, overrides: Sequence[str]) -> None:
     """Set values of a tree of settings by `key=value` in Hydra's grammar.
 
@@ -201,7 +214,7 @@ def change(settings: DictConfig, overrides: Sequence[str]) -> None:
     try:
         parsed = parse(overrides)
         for override in parsed:
-            if override.is_delete() or override.is_add() or override.is_sweep_override():
+            if override.is_delete() or override.is_add() or override.is_force_add() or override.is_sweep_override():
                 raise UserError(f"{override.input_line}: only key=value can be given here")
             OmegaConf.update(settings, override.key_or_group, override.value())
     except (HydraException, OmegaConfBaseException) as error:

@@ -52,6 +52,11 @@ def train_command() -> str:
     return "seq2seq train" if _clone() is None else "python train.py"
 
 
+def resume_command(folder: Path | str) -> str:
+    """The command that resumes the run in a folder."""
+    return f"{train_command()} {shlex.quote(f'resume={folder}')}"
+
+
 def _clone() -> Path | None:
     """The clone that this package is imported from, or None if it is an installed wheel."""
     folder = Path(__file__).resolve().parents[1]

@@ -15,6 +15,7 @@ from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
 from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.rules import AUTO
 
 PRESETS = ("experiment", "lab")  # groups whose options are presets of values of all other groups
 NO_PRESET = "none"
@@ -33,24 +34,29 @@ class Origins:
     Attributes:
         chosen: keys set on the command line, directly or by a chosen option.
         preset: keys that the experiment sets.
-        experiment: its name.
+        preset_name: what the command line calls it, as experiment=NAME.
         ruled: keys that say `auto`, whose numbers the rules gave.
         others: the origin of all other keys.
     """
 
     chosen: frozenset[str] = frozenset()
     preset: frozenset[str] = frozenset()
-    experiment: str = NO_PRESET
+    preset_name: str = "experiment"
     ruled: frozenset[str] = frozenset()
     others: str = "default"
 
     def of(self, *keys: str) -> str:
-        """Say in a word or two who decided about values together: the strongest of their origins."""
-        if any(is_within(key, self.chosen) for key in keys):
+        """Say who decided about values together, such as `chosen + rule`; defaults are not named beside others."""
+        found = {self._of_one(key) for key in keys}
+        named = [one for one in ("chosen", self.preset_name, "rule") if one in found]
+        return " + ".join(named) or self.others
+
+    def _of_one(self, key: str) -> str:
+        if is_within(key, self.chosen):
             return "chosen"
-        if any(key in self.ruled for key in keys):
+        if key in self.ruled:
             return "rule"
-        return f"experiment={self.experiment}" if any(is_within(key, self.preset) for key in keys) else self.others
+        return self.preset_name if is_within(key, self.preset) else self.others
 
 
 def is_within(key: str, keys: Iterable[str]) -> bool:
@@ -91,7 +97,7 @@ def _fit_for_a_folder(text: str) -> str:
 def with_preset(overrides: Sequence[str]) -> list[str]:
     """Give overrides the default preset if they name nothing, and let `experiment=null` mean none."""
     arguments = [
-        f"experiment={NO_PRESET}" if argument in ("experiment=null", "experiment=") else argument
+        f"experiment={NO_PRESET}" if argument.lower() in ("experiment=null", "experiment=") else argument
         for argument in overrides
     ]
     named = [argument for argument in arguments if argument[:1] in "+~" or ("=" in argument and argument[:1] != "-")]
@@ -108,22 +114,29 @@ def let_choices_win(
 
     overrides are one run's, and options every group's option (`hydra.runtime.choices`). Hydra must be initialised.
     """
-    parsed = parse(overrides)
-    names = [override.key_or_group for override in parsed if not override.key_or_group.startswith("hydra")]
-    groups = [group for group in options if group in names and group not in PRESETS]
-    values = frozenset(name for name in names if name not in options)
-    experiment = str(options.get("experiment"))
+    parsed = [one for one in parse(overrides) if not one.key_or_group.startswith("hydra")]
+    groups, values = set[str](), set[str]()  # chosen options' and values' keys
+    for override in parsed:
+        key, value = override.key_or_group, override.value()
+        if isinstance(value, dict):  # of a group too: values, and no option
+            values |= flatten({key: value}).keys()
+        elif key not in options:
+            values.add(key)
+        elif key not in PRESETS:
+            groups.add(key)
     chosen: dict[str, Any] = {}
     if "model" in groups:  # such an option is a whole network: nothing of an experiment's is left in it
         chosen = flatten({"model": asdict(ModelConfig())})
     for group in sorted(groups, key=lambda group: group.count("/")):  # model/style after model
         chosen |= _values_of(group, options[group])
-    if experiment != NO_PRESET:
-        for key, value in chosen.items():
-            if not is_within(key, values):
-                OmegaConf.update(cfg, key, value)
-    preset = frozenset() if experiment == NO_PRESET else _values_of_preset(cfg, overrides)
-    return cfg, Origins(values | frozenset(chosen), preset, experiment)
+    named = frozenset(values) | {key for key, value in chosen.items() if value != AUTO}
+    presets = [f"{group}={options[group]}" for group in PRESETS if options.get(group) not in (None, NO_PRESET)]
+    if not presets:
+        return cfg, Origins(named)
+    for key, value in chosen.items():
+        if not is_within(key, values):
+            OmegaConf.update(cfg, key, value)
+    return cfg, Origins(named, _values_of_presets(cfg, overrides), presets[0])
 
 
 def _values_of(group: str, option: object) -> dict[str, Any]:
@@ -135,9 +148,9 @@ def _values_of(group: str, option: object) -> dict[str, Any]:
     return found
 
 
-def _values_of_preset(cfg: DictConfig, overrides: Sequence[str]) -> frozenset[str]:
-    """Return the keys that have other values than they would have without the experiment."""
-    without = [one for one in overrides if not one.startswith(("experiment=", "hydra"))]
+def _values_of_presets(cfg: DictConfig, overrides: Sequence[str]) -> frozenset[str]:
+    """Return the keys that have other values than they would have without the presets."""
+    without = [one for one in overrides if not one.startswith((*(f"{group}=" for group in PRESETS), "hydra"))]
     now = flatten(OmegaConf.to_container(cfg))
     then = flatten(OmegaConf.to_container(hydra.compose("config", [*without, f"experiment={NO_PRESET}"])))
     return frozenset(key for key in now if now[key] != then.get(key))

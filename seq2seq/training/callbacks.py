@@ -17,7 +17,7 @@ from torch import Tensor
 
 from seq2seq.config import Config
 from seq2seq.errors import UserError
-from seq2seq.extras import train_command
+from seq2seq.extras import resume_command
 from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.training.checkpoints import Checkpoints, ends_update
@@ -122,7 +122,7 @@ class StopSignals(Callback):
         if trainer.world_size > 1 and isinstance(exception, RuntimeError) and _LOST.search(str(exception)):
             raise UserError(
                 f"another process of this run has died ({str(exception).splitlines()[0][:100]}): "
-                f"the last checkpoint is whole, go on with `{train_command()} resume={trainer.default_root_dir}`"
+                f"the last checkpoint is whole, go on with `{resume_command(trainer.default_root_dir)}`"
             ) from exception
         if isinstance(exception, KeyboardInterrupt):
             log.error("error: %s", interruption(Path(trainer.default_root_dir)))

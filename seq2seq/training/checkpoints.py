@@ -17,7 +17,7 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from seq2seq.config import Config
 from seq2seq.errors import UserError
-from seq2seq.extras import train_command
+from seq2seq.extras import resume_command
 from seq2seq.text.batching import Batch
 from seq2seq.training.processes import rank
 from seq2seq.training.saved import checkpoint_name, list_checkpoints, step_of
@@ -66,7 +66,7 @@ class DurableIO(TorchCheckpointIO):
             draft.unlink(missing_ok=True)
             raise UserError(
                 f"cannot write {path}: {reason.strerror or reason}; the checkpoint before is whole: "
-                f"make room, then `{train_command()} resume={path.parent.parent}`"
+                f"make room, then `{resume_command(path.parent.parent)}`"
             ) from error
 
 

@@ -1,12 +1,15 @@
 """Names that are runs already: a sweep started again keeps what is complete and goes on with what was broken off."""
 
+import dataclasses
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from seq2seq.config import Config, load_config, to_plain
 from seq2seq.errors import UserError
 from seq2seq.settings.choices import flatten
+from seq2seq.settings.rules import AUTO
 from seq2seq.training.saved import best_validation, list_checkpoints, read_metrics
 
 log = logging.getLogger(__name__)
@@ -46,6 +49,7 @@ def take_up(config: Config, runs: Path) -> Complete | None:
     if is_complete:
         log.info("%s is complete: kept, not run again", folder)
         return Complete(_best(folder, config.training.monitor))
+    _take_numbers(config, to_plain(load_config(str(folder), [])))
     config.resume = str(folder)
     log.info("%s was interrupted: resuming it", folder)
     return None
@@ -54,10 +58,19 @@ def take_up(config: Config, runs: Path) -> Complete | None:
 def _require_same(config: Config, folder: Path) -> None:
     then, now = flatten(to_plain(load_config(str(folder), []))), flatten(to_plain(config))
     for key in now:
-        if key not in _MAY_DIFFER and now[key] not in (then.get(key), "auto"):
+        if key not in _MAY_DIFFER and now[key] not in (then.get(key), AUTO):
             raise UserError(
                 f"{folder} is a run with {key}={then.get(key)}, not {now[key]}: choose another name=, or delete it"
             )
+
+
+def _take_numbers(settings: Any, saved: dict[str, Any]) -> None:
+    """Replace every `auto` by what the run has in its place."""
+    for name, value in vars(settings).items():
+        if dataclasses.is_dataclass(value):
+            _take_numbers(value, saved[name])
+        elif value == AUTO:
+            setattr(settings, name, saved[name])
 
 
 def _best(folder: Path, monitor: str) -> float | None:

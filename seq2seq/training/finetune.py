@@ -39,8 +39,9 @@ def start_from_bundle(config: Config, overrides: Sequence[str]) -> Config:
     assert config.init is not None
     folder = find_model(Path(config.init), option="init=").resolve()
     values, bundle = read_config(folder / CONFIG)
+    overrides = [override.lstrip("+") for override in overrides]
     for override in overrides:
-        key = override.lstrip("+").partition("=")[0]
+        key = override.partition("=")[0]
         if key == "tokenizer" or override.startswith(_NEW_VOCABULARY):
             raise UserError(f"init={config.init} brings its own tokenizer: leave out {override}")
         if key in ("model", "model/style"):

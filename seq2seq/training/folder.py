@@ -1,6 +1,7 @@
 """A run's folder: made once however many processes train, found again to resume."""
 
 import csv
+import itertools
 import time
 from pathlib import Path
 
@@ -95,16 +96,28 @@ def write_config(config: Config, folder: Path) -> None:
 
 
 def _describe(config: Config, folder: Path) -> None:
-    """Write config.yaml and point runs/latest at the folder.
+    """Write config.yaml.
 
     Raises:
         UserError: it cannot be written.
     """
     try:
         write_config(config, folder)
-        point(folder.parent / "latest", folder.name)
     except OSError as error:
         raise UserError(f"cannot write {folder}: {error.strerror}; choose a folder that you may write to") from error
+
+
+def point_latest(folder: Path) -> None:
+    """Point runs/latest at a run that is about to train.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    link = folder.parent / "latest"
+    try:
+        point(link, folder.name)
+    except OSError as error:
+        raise UserError(f"cannot write {link}: {error.strerror}; choose a folder that you may write to") from error
 
 
 def _new_folder(config: Config, runs: Path, stem: str) -> Path:
@@ -114,10 +127,18 @@ def _new_folder(config: Config, runs: Path, stem: str) -> Path:
             raise UserError(f"{folder} is a run already: choose another name=, or go on with resume={folder}")
         return folder
     name = stem + time.strftime("-%Y%m%d-%H%M%S")
-    folder, suffix = runs / name, 2
-    while folder.exists():
-        folder, suffix = runs / f"{name}-{suffix}", suffix + 1
-    return folder
+    for suffix in itertools.count(1):
+        folder = runs / (f"{name}-{suffix}" if suffix > 1 else name)
+        try:
+            folder.mkdir(parents=True)  # not one that another process makes at this moment
+            return folder
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise UserError(
+                f"cannot write {folder}: {error.strerror}; choose a folder that you may write to"
+            ) from error
+    raise AssertionError
 
 
 def _forget_after(metrics: Path, step: int, *, validated: bool) -> None:

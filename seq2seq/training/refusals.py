@@ -59,6 +59,7 @@ def refuse_spent(config: Config, folder: Path, step: int) -> None:
             f"resume={folder}: the run is complete after {step} updates; to extend it, set "
             f"trainer.max_steps={2 * step}"
             + (" trainer.max_time=null" if config.trainer.max_time else "")
+            + (" trainer.max_epochs=null" if config.trainer.max_epochs else "")
             + (" training.patience=0" if config.training.patience else "")
         )
     if config.trainer.max_steps != AUTO and step > config.trainer.max_steps:

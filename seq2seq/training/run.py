@@ -21,7 +21,7 @@ from seq2seq.config import Config
 from seq2seq.errors import UserError
 from seq2seq.evaluation.metrics import Scores, score
 from seq2seq.evaluation.overlap import OverlapIndex
-from seq2seq.extras import train_command
+from seq2seq.extras import resume_command
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.choices import Origins
@@ -34,12 +34,14 @@ from seq2seq.training.automatic import settle_numbers
 from seq2seq.training.callbacks import Budget, Patience, StoppedError, StopSignals
 from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.finetune import count_trained, make_model, mean_weights, merge_adapters, remove_adapters
+from seq2seq.training.folder import point_latest
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import rank
 from seq2seq.training.recompute import recompute_layers
+from seq2seq.training.refusals import refuse_spent
 from seq2seq.training.report import draw_curves, model_card, scores_table, write_json
 from seq2seq.training.restore import describe_run
-from seq2seq.training.saved import list_checkpoints
+from seq2seq.training.saved import list_checkpoints, step_of
 from seq2seq.training.summary import summary_table
 from seq2seq.training.trainer import ShardedModule, make_trainer
 from seq2seq.translator import Translator
@@ -67,12 +69,18 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
     if (table := mixture_table(config, data)) is not None:
         console.print(table)
     plan = settle_numbers(config, folder, data)
+    if checkpoint is not None:
+        refuse_spent(config, folder, step_of(checkpoint))  # now that epochs are counted in updates
     record = describe_run(config, corpus_digests(config.data))
     module = make_module(config, data, resumed=checkpoint is not None)
     trained = count_trained(module)
     trainer = make_trainer(config, folder, data, record, plan.updates_per_epoch)
     origins = replace(origins or Origins(), ruled=plan.ruled)
-    console.print(summary_table(config, data, origins, plan.updates_per_epoch, (count(module), trained), hardware()))
+    console.print(
+        summary_table(config, data, origins, plan.updates_per_epoch, (count(module), trained), hardware(trainer))
+    )
+    if rank() == 0:
+        point_latest(folder)
     fit(trainer, module, config, data, checkpoint)
     best = best_value(config, trainer)
     if not trainer.is_global_zero:
@@ -88,7 +96,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
     if interrupted:
         raise UserError(
             f"stopped by {interrupted} after update {trainer.global_step}: a usable model is in {folder / 'model'}; "
-            f"go on with `{train_command()} resume={folder}`"
+            f"go on with `{resume_command(folder)}`"
         )
     scores, worst = test(bundle, config, data, trainer.strategy.root_device)
     save_bundle(folder / "model", bundle, model_card(config, facts, scores, worst))
@@ -137,7 +145,7 @@ def fit(
     except OSError as error:
         raise UserError(
             f"cannot write to {trainer.default_root_dir} at update {trainer.global_step}: {error.strerror or error}; "
-            f"the last checkpoint is whole: make room, then `{train_command()} resume={trainer.default_root_dir}`"
+            f"the last checkpoint is whole: make room, then `{resume_command(trainer.default_root_dir)}`"
         ) from error
 
 
@@ -202,7 +210,7 @@ def gather_facts(config: Config, trainer: L.Trainer, data: PreparedData, model: 
         "training_seconds": round(timer.time_elapsed(), 1),
         "out_of_patience": any(c.is_out for c in callbacks_of(trainer) if isinstance(c, Patience)),
         "validation_loss": round(float(metrics["val_loss"]), 4) if "val_loss" in metrics else None,
-        "hardware": hardware(),
+        "hardware": hardware(trainer),
         "finished": time.strftime("%Y-%m-%d %H:%M"),
         "data": data.report,
         "model": config.model.used(),
@@ -221,8 +229,8 @@ def count(model: torch.nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def hardware() -> str:
-    """The machine, in words."""
-    if torch.cuda.is_available():
+def hardware(trainer: L.Trainer) -> str:
+    """What the trainer computes on, in words."""
+    if trainer.strategy.root_device.type == "cuda":
         return f"{torch.cuda.device_count()} × {torch.cuda.get_device_name()}"
     return f"{os.cpu_count()} CPU cores ({platform.machine()}, {torch.backends.cpu.get_cpu_capability()})"

@@ -12,7 +12,7 @@ from typing import Any
 
 from seq2seq.config import load_config
 from seq2seq.errors import UserError
-from seq2seq.extras import train_command
+from seq2seq.extras import resume_command
 from seq2seq.training.lock import holder_of, is_held, lock_folder, release_folder
 
 COMPLETE, STOPPED, RUNNING, NOTHING = "complete", "stopped", "running", "nothing saved"
@@ -64,7 +64,7 @@ def step_of(path: Path) -> int:
 def interruption(folder: Path | None) -> str:
     """What Ctrl-C left of a run (None: it had no folder yet), and how to go on."""
     if folder is not None and list_checkpoints(folder / "checkpoints"):
-        return f"interrupted; `{train_command()} resume={folder}` goes on from its last checkpoint"
+        return f"interrupted; `{resume_command(folder)}` goes on from its last checkpoint"
     return "interrupted before the first update: nothing was saved; start again with the same command"
 
 
@@ -102,7 +102,8 @@ def is_untouched(folder: Path) -> bool:
 def _remove_untouched(folder: Path) -> None:
     if is_held(folder) and is_untouched(folder) and not (folder / "sweep.json").exists():
         shutil.rmtree(folder, ignore_errors=True)
-        _repair_links(folder.parent)
+        with contextlib.suppress(OSError):  # something else is there
+            folder.parent.rmdir()
 
 
 def read_metrics(folder: Path) -> list[dict[str, str]]:

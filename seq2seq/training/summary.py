@@ -7,6 +7,10 @@ from seq2seq.config import Config
 from seq2seq.settings.choices import Origins
 from seq2seq.text.prepare import PreparedData, example
 
+_TEXT = ("data.train", "data.hub", "data.root", "data.src_lang", "data.tgt_lang", "data.languages")
+_DEVICE = ("trainer.accelerator", "trainer.devices", "trainer.strategy", "trainer.precision")
+_END = ("trainer.max_steps", "trainer.max_epochs", "trainer.max_time", "training.patience")
+
 
 def summary_table(
     config: Config,
@@ -19,9 +23,9 @@ def summary_table(
     """Make the table; parameters are those of the model and those of them that are trained."""
     table = Table("", "this run", "decided by", title="Before the first update", title_justify="left")
     for name, told, keys in (
-        ("text", _text(data), ("data",)),
-        ("pairs", _pairs(config, data), ("data",)),
-        ("example", escape(example(data)), ("data",)),
+        ("text", _text(data), _TEXT),
+        ("pairs", _pairs(config, data), (*_TEXT, "data.validation", "data.test", "data.held_out")),
+        ("example", escape(example(data)), _TEXT),
         (
             "vocabulary",
             f"{data.tokenizer.vocab_size:,} subwords, {config.tokenizer.type}",
@@ -29,10 +33,10 @@ def summary_table(
         ),
         ("model", _model(config, parameters), ("model",)),
         ("dropout", f"{config.model.dropout:g}", ("model.dropout",)),
-        ("device", _device(config, hardware), ("trainer.accelerator", "trainer.devices", "trainer.strategy")),
+        ("device", _device(config, hardware), _DEVICE),
         ("batch", _batch(config, updates_per_epoch), ("training.max_tokens", "training.accumulate")),
         ("learning rate", _rate(config), ("training.learning_rate", "training.warmup_steps", "training.schedule")),
-        ("ends", _end(config, updates_per_epoch), ("trainer.max_steps", "trainer.max_epochs", "trainer.max_time")),
+        ("ends", _end(config, updates_per_epoch), _END),
         ("validation", _validation(config), ("trainer.validate_every", "training.patience", "training.monitor")),
     ):
         table.add_row(name, told, origins.of(*keys))

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
-from seq2seq.compose import compose, compose_with_origins, general_defaults
+from seq2seq.compose import compose, compose_with_origins, expand_globs, general_defaults
 from seq2seq.config import Config, load_config, to_plain
 from seq2seq.errors import UserError
-from seq2seq.settings.choices import Origins, flatten, name_of
+from seq2seq.settings.choices import Origins, flatten, name_of, parse
 
 CONF = Path(__file__).parents[2] / "conf"
 GROUPS = ("data", "tokenizer", "model", "model/style", "training", "search", "trainer")
@@ -88,6 +88,24 @@ def test_a_value_wins_over_a_chosen_option_and_an_option_over_an_experiment() ->
     assert (styled.model.d_model, styled.model.norm_position) == (128, "pre")
 
 
+def test_a_group_of_values_is_no_option() -> None:
+    config, origins = compose_with_origins(["experiment=bundled", "model={d_model: 64, num_heads: 2}"])
+    assert (config.model.d_model, config.model.num_heads, config.model.d_ff) == (64, 2, 512)
+    assert (origins.of("model.num_heads"), origins.of("model.d_ff")) == ("chosen", "experiment=bundled")
+    config = compose(["experiment=bundled", "training={learning_rate: 1e-4, schedule: linear}"])
+    assert (config.training.learning_rate, config.training.schedule, config.training.warmup_steps) == (
+        *(1e-4, "linear", 300),
+    )
+
+
+def test_the_lab_is_a_preset_that_choices_win_over_too() -> None:
+    config, origins = compose_with_origins(["lab=tatoeba", "data.root=/text", "model=base", "training=vaswani"])
+    assert (config.model.d_model, config.model.num_encoder_layers, config.training.schedule) == (512, 6, "inverse_sqrt")
+    assert (origins.of("training.max_tokens"), origins.of("model.d_model")) == ("lab=tatoeba", "chosen")
+    experiment = compose_with_origins(["experiment=lab/baseline", "lab=tatoeba", "data.root=/text"])[1]
+    assert experiment.of("model.d_model") == "experiment=lab/baseline"
+
+
 def test_what_an_experiment_sets_and_the_command_line_does_not_stays() -> None:
     config = compose(["experiment=tatoeba_cpu", "model=tiny", "data=files", "training.max_tokens=77"])
     assert (config.model.d_model, config.training.max_tokens, config.data.hub) == (128, 77, None)
@@ -104,11 +122,15 @@ def test_each_value_tells_who_chose_it() -> None:
     assert found.of("model") == found.of("model.d_model") == found.of("training.max_tokens") == "chosen"
     assert found.of("training.schedule") == found.of("tokenizer.vocab_size") == "experiment=tatoeba_cpu"
     assert found.of("search.beam") == found.of("trainer.keep_last") == "default"
-    ruled = Origins(ruled=frozenset({"training.max_tokens"}))
-    assert (ruled.of("training.max_tokens", "training.accumulate"), ruled.of("training.accumulate")) == (
-        "rule",
-        "default",
-    )
+    ruled = Origins(frozenset({"training.schedule"}), ruled=frozenset({"training.max_tokens"}))
+    assert ruled.of("training.max_tokens", "training.accumulate") == "rule"
+    assert ruled.of("training.accumulate") == "default"
+    assert ruled.of("training.max_tokens", "training.schedule") == "chosen + rule"
+
+
+def test_what_a_chosen_option_leaves_to_a_rule_is_not_chosen() -> None:
+    found = compose_with_origins(["data=files", "model=base"])[1]
+    assert (found.of("model"), found.of("model.dropout"), found.of("model.d_model")) == ("chosen", "default", "chosen")
 
 
 def test_overrides_of_a_resumed_run_are_read_by_hydras_grammar(tmp_path: Path) -> None:
@@ -121,11 +143,46 @@ def test_overrides_of_a_resumed_run_are_read_by_hydras_grammar(tmp_path: Path) -
         ["a.tsv", "b c.tsv"],
         {"a": 2.0},
     )
-    for override in ("+trainer.max_steps=3", "~trainer.max_steps", "seed=1,2"):
+    for override in ("+trainer.max_steps=3", "++trainer.max_steps=3", "~trainer.max_steps", "seed=1,2"):
         with pytest.raises(UserError, match="only key=value can be given here"):
             load_config(str(tmp_path), [override])
     with pytest.raises(UserError, match=r"mismatched input|no viable alternative|extraneous input"):
         load_config(str(tmp_path), ["data.train=[a"])
+
+
+def test_a_resumed_run_is_checked_against_its_own_settings(tmp_path: Path) -> None:
+    config = general_defaults()
+    config.training.monitor, config.training.final_weights = "loss", "best"
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(to_plain(config)))
+    assert load_config(str(tmp_path), ["training.bleu_sentences=0"]).training.bleu_sentences == 0
+    for override in ("name=b", "series=b"):
+        with pytest.raises(UserError, match="cannot be changed on resume: the run keeps its folder"):
+            load_config(str(tmp_path), [override])
+
+
+def test_a_run_is_resumed_by_its_own_name_and_not_by_a_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runs" / "x").mkdir(parents=True)
+    (tmp_path / "runs" / "latest").symlink_to("x")
+    (tmp_path / "runs" / "x" / "config.yaml").write_text(yaml.safe_dump(to_plain(general_defaults())))
+    monkeypatch.chdir(tmp_path)
+    assert load_config("runs/latest", []).resume == "runs/x"
+    monkeypatch.chdir(tmp_path / "runs" / "x")
+    assert load_config(".", []).resume == str(tmp_path / "runs" / "x")
+
+
+def test_names_of_runs_may_have_what_hydra_reads_otherwise(tmp_path: Path) -> None:
+    folder = tmp_path / "mine-learning_rate=0.001,b it's"
+    folder.mkdir()
+    for key in ("resume", "init"):
+        [override] = parse(expand_globs([f"{key}={folder}"]))
+        assert override.value() == str(folder)
+    assert expand_globs(["resume=runs/none"]) == ["resume=runs/none"]
+
+
+def test_a_group_without_an_option_is_refused() -> None:
+    with pytest.raises(UserError, match="model=null: model needs one of its options: base, big"):
+        compose(["model=null"])
+    assert compose(["experiment=NULL"]).experiment_name == "run"
 
 
 def test_more_epochs_on_resume_give_more_updates(tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from saved_runs import make_run
@@ -96,11 +98,26 @@ def test_a_run_that_its_text_refuses_leaves_no_folder(
     def refuse(*given: object) -> None:
         raise UserError("no such text")
 
-    make_run(Path("runs/before"), results=6)
+    for name in ("before", "newer"):
+        make_run(Path("runs") / name, results=6)
+    Path("runs/latest").symlink_to("before")
     monkeypatch.setattr(training, "train", refuse)
     assert call("name=refused") == "error: no such text"
-    assert sorted(path.name for path in Path("runs").iterdir()) == ["before", "latest"]
+    assert sorted(path.name for path in Path("runs").iterdir()) == ["before", "latest", "newer"]
     assert Path("runs/latest").readlink() == Path("before")
+
+
+def test_the_settings_that_are_shown_are_those_that_train(call: Callable[..., str], capsys: Any) -> None:
+    for words in (("--cfg", "job"), ("--cfg=job",), ("-c", "job")):
+        assert call("experiment=distillation", *words, "model=small") == ""
+        assert yaml.safe_load(capsys.readouterr().out)["model"]["d_model"] == 256
+    Path("mine/experiment").mkdir(parents=True)
+    Path("mine/experiment/own.yaml").write_text("# @package _global_\nmodel:\n  d_model: 64\n")
+    assert call("--config-dir", "mine", "experiment=own", "model=base", "--cfg", "job") == ""
+    assert yaml.safe_load(capsys.readouterr().out)["model"]["d_model"] == 512
+    assert call("--config-dir=mine", "experiment=glob(./o*)", "--cfg", "job") == ""
+    assert yaml.safe_load(capsys.readouterr().out)["model"]["d_model"] == 64
+    assert not Path("runs").exists()
 
 
 def test_ctrl_c_with_a_checkpoint_says_how_to_go_on(call: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +160,6 @@ def test_a_sweep_ends_with_a_table_and_the_best_run(
     ]  # fmt: skip
     assert "before" not in told
     assert Path("runs/best").readlink() == Path("s-2")
-    assert Path("runs/latest").readlink() == Path("s-3")
     assert "runs/best → s-2" in told
 
 

@@ -9,6 +9,7 @@ import yaml
 
 from seq2seq.config import Config, DataConfig, ModelConfig, TrainerConfig, TrainingConfig, to_plain
 from seq2seq.errors import UserError
+from seq2seq.settings.rules import AUTO
 from seq2seq.training.existing import Complete, take_up
 
 
@@ -50,9 +51,18 @@ def test_a_run_that_was_broken_off_is_gone_on_with(config: Config, tmp_path: Pat
     assert config.resume == str(folder)
 
 
+def test_the_rules_numbers_of_such_a_run_are_kept(config: Config, tmp_path: Path) -> None:
+    then = replace(config, training=TrainingConfig(max_tokens=777), model=replace(config.model, dropout=0.3))
+    make_run(then, tmp_path, results=False)
+    config.training.max_tokens = config.model.dropout = AUTO
+    assert take_up(config, tmp_path) is None
+    assert (config.training.max_tokens, config.model.dropout) == (777, 0.3)
+    assert config.training.learning_rate == AUTO  # that one still says so, too
+
+
 def test_a_run_without_a_checkpoint_says_what_to_do(config: Config, tmp_path: Path) -> None:
     make_run(config, tmp_path, results=False, checkpoint=False)
-    with pytest.raises(UserError, match=r"baseline-1 was ended before its first checkpoint: delete it"):
+    with pytest.raises(UserError, match=r"baseline-1 ended before its first checkpoint: delete it"):
         take_up(config, tmp_path)
 
 

@@ -84,6 +84,9 @@ def test_a_complete_run_is_refused_and_a_larger_budget_is_named(tmp_path: Path) 
     timed = replace(config, trainer=TrainerConfig(max_steps=6, max_time="00:01:00:00"))
     with pytest.raises(UserError, match=r"trainer.max_steps=12 trainer.max_time=null$"):
         refuse_early(timed)
+    counted = replace(config, trainer=TrainerConfig(max_steps=6, max_epochs=2))
+    with pytest.raises(UserError, match=r"trainer.max_steps=12 trainer.max_epochs=null$"):
+        refuse_early(counted)
     refuse_early(resumed(folder, 7))
 
 
