@@ -122,7 +122,7 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
     "python train.py resume=runs/NAME resume_lr=1e-4": ("trainer.max_steps=6",),
     "seq2seq backtranslate --model runs/reverse --input mono.es --output synthetic.tsv --tag": (),
     "seq2seq distill --model runs/teacher --input train.tsv --output distilled.tsv": (),
-    "seq2seq average --run runs/NAME --last 5 --output runs/mean": (),
+    "seq2seq average --run runs/NAME --last 5 --output runs/mean": ("--last", "1"),
     "seq2seq average --model runs/a --model runs/b --output runs/mean": (),
     "python train.py data=files data.train=[my.tsv] data.languages=[en,es] data.src_lang=es data.tgt_lang=en": TOY,
     "python train.py resume=runs/NAME": ("trainer.max_steps=4",),
