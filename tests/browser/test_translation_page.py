@@ -160,13 +160,13 @@ def test_a_busy_server_is_asked_again_when_it_said(visit: Any):
     def busy(route: Any) -> None:
         if next(answers, None):
             body = json.dumps({"error": "Slowdown"})
-            route.fulfill(status=429, headers={"Retry-After": "3"}, content_type="application/json", body=body)
+            route.fulfill(status=429, headers={"Retry-After": "10"}, content_type="application/json", body=body)
         else:
             route.continue_()
 
     visitor.page.route("**/translate", busy)
     visitor.page.locator("#source").fill(CAT)
-    visitor.wait_for_text("#trouble", "The server is busy. Trying again in 3 s.")
+    visitor.wait_for_text("#trouble", "The server is busy. Trying again in 10 s.")
     visitor.wait_for_text("#target", TRANSLATED)
     assert visitor.text("#trouble") == ""
 
