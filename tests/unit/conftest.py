@@ -1,11 +1,15 @@
 """A tokenizer and a bundle that are small enough to be made in a second."""
 
 import io
+import logging
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.cli import main, translate_app
@@ -20,6 +24,29 @@ SENTENCES = [
     for thing in ("the milk", "a blue ball", "la leche", "una bola azul", "niños, años")
     for mark in (".", "?", "!")
 ]
+
+
+@pytest.fixture
+def peft() -> None:
+    """Skips a test where adapters cannot be made."""
+    pytest.importorskip("peft", reason="the extra peft is not installed")
+
+
+@pytest.fixture
+def process_state(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Put back what the training program sets in its process: environment, arguments, logging, Hydra's state."""
+    for variable in ("SEQ2SEQ_RUN", "SEQ2SEQ_CHECKPOINT", "SEQ2SEQ_HOME", "HYDRA_FULL_ERROR"):
+        monkeypatch.setenv(variable, "")
+        monkeypatch.delenv(variable)
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    GlobalHydra.instance().clear()
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    GlobalHydra.instance().clear()
+    HydraConfig.instance().cfg = None
 
 
 @pytest.fixture(scope="session")

@@ -1,15 +1,12 @@
 """Wrong settings end train.py with one line. All of these runs are calls in this process."""
 
-import logging
 import runpy
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 from saved_runs import make_run
 
 from tests.toy import FILES, TINY, write_corpus
@@ -18,15 +15,11 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def end_of_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+def end_of_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process_state: None) -> Callable[..., str]:
     """Call train.py on the toy corpus, in a folder that has a run named `finished`; return its last words."""
     write_corpus(tmp_path)
     make_run(tmp_path / "runs" / "finished")
     monkeypatch.chdir(tmp_path)
-    for name, value in (("SEQ2SEQ_HOME", str(REPOSITORY)), ("HYDRA_FULL_ERROR", "1"), ("OMP_WAIT_POLICY", "PASSIVE")):
-        monkeypatch.setenv(name, value)  # train.py sets them for its process
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
 
     def call(*overrides: str) -> str:
         monkeypatch.setattr(sys, "argv", ["train.py", *FILES, *TINY, "training.max_tokens=256", *overrides])
@@ -34,11 +27,7 @@ def end_of_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
             runpy.run_path(str(REPOSITORY / "train.py"), run_name="__main__")
         return str(ended.value.code)
 
-    yield call
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    GlobalHydra.instance().clear()
-    HydraConfig.instance().cfg = None
+    return call
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import yaml
 
 from seq2seq import cli, cli_train
 
+pytestmark = pytest.mark.usefixtures("process_state")
+
 
 def test_the_settings_of_a_run_are_shown_as_it_would_have_them(capsys: pytest.CaptureFixture[str]) -> None:
     cli_train.main(["experiment=distillation", "model=small", "--cfg", "job", "trainer.max_time=1:00:00:00"])

@@ -1,6 +1,7 @@
 """A recurrent model is searched, scored, saved and refused by the same code as a Transformer."""
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,6 @@ from seq2seq.bundle import Bundle, BundleConfig, load_bundle, save_bundle
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.engine import Engine, Source
 from seq2seq.errors import UserError
-from seq2seq.export.ctranslate2 import export_ctranslate2
-from seq2seq.export.huggingface import export_huggingface
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.ensemble import Ensemble
@@ -129,10 +128,19 @@ def test_a_bundle_comes_back_and_translates_alike(tokenizer: Tokenizer, tmp_path
     assert before[0]
 
 
+def exports() -> list[Callable[[Path, Path], object]]:
+    for name in ("ctranslate2", "transformers"):
+        pytest.importorskip(name, reason=f"{name} is not installed")
+    from seq2seq.export.ctranslate2 import export_ctranslate2
+    from seq2seq.export.huggingface import export_huggingface
+
+    return [export_ctranslate2, export_huggingface]
+
+
 def test_other_programs_refuse_it_in_one_line(tokenizer: Tokenizer, tmp_path: Path) -> None:
     model = drawn(vocab_size=tokenizer.vocab_size)
     save_bundle(tmp_path / "model", Bundle(model, tokenizer, BundleConfig(model.config, SearchConfig())), "card")
-    for export in (export_ctranslate2, export_huggingface):
+    for export in exports():
         with pytest.raises(
             UserError, match=r"architecture=recurrent: CTranslate2 and Hugging Face have no such"
         ) as told:

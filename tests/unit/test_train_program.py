@@ -1,17 +1,15 @@
 """The training program in this process, with training itself replaced: refusals, Ctrl-C, the end of a sweep."""
 
 import importlib.util
-import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 from saved_runs import make_run
 
 from seq2seq.cli_train import main
@@ -21,14 +19,9 @@ from seq2seq.training import run as training
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process_state: None) -> Callable[..., str]:
     """Run train.py; what it told at its end ("" if it was successful)."""
     monkeypatch.chdir(tmp_path)
-    for variable in ("SEQ2SEQ_RUN", "SEQ2SEQ_CHECKPOINT", "SEQ2SEQ_HOME", "HYDRA_FULL_ERROR"):
-        monkeypatch.setenv(variable, "")  # the program sets them for its process
-        monkeypatch.delenv(variable)
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
 
     def run(*arguments: str) -> str:
         GlobalHydra.instance().clear()
@@ -39,11 +32,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
             return str(error.code)
         return ""
 
-    yield run
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    GlobalHydra.instance().clear()
-    HydraConfig.instance().cfg = None
+    return run
 
 
 @pytest.fixture

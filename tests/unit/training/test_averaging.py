@@ -65,7 +65,7 @@ def test_only_like_models_have_a_mean(bundle_folder: Path, tokenizer: Tokenizer,
 
 
 @pytest.fixture
-def run(bundle_folder: Path, tmp_path: Path) -> Path:
+def run(bundle_folder: Path, tmp_path: Path, peft: None) -> Path:
     """A run's folder with checkpoints of updates 2, 4 and 6 of a model with adapters."""
     folder, bundle, settings = tmp_path / "run", load_bundle(bundle_folder), TrainingConfig(lora_rank=2)
     (folder / "checkpoints").mkdir(parents=True)

@@ -81,6 +81,7 @@ def test_unknown_parts_are_refused_with_those_there_are() -> None:
         freeze(transformer(), ["encoder", "decoder", "embedding"])
 
 
+@pytest.mark.usefixtures("peft")
 def test_adapters_begin_without_effect_and_only_they_are_trained() -> None:
     plain, adapted, config = transformer(), transformer(), settings(**LORA)
     add_adapters(adapted, config)
@@ -98,6 +99,7 @@ def test_adapters_begin_without_effect_and_only_they_are_trained() -> None:
     assert {name for name in after if "lora_B" in name} < changed  # A's gradient is next to nothing while B is
 
 
+@pytest.mark.usefixtures("peft")
 def test_merged_weights_give_the_adapted_models_outputs() -> None:
     adapted, config = transformer(), settings(**LORA)
     add_adapters(adapted, config)
@@ -115,6 +117,7 @@ def test_merged_weights_give_the_adapted_models_outputs() -> None:
     assert count_trained(adapted) == sum(weights.numel() for weights in transformer().parameters())
 
 
+@pytest.mark.usefixtures("peft")
 def test_adapters_may_be_frozen_with_their_part() -> None:
     model = transformer()
     add_adapters(model, settings(**LORA))

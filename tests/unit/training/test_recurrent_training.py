@@ -143,6 +143,7 @@ def test_frozen_parts_stay_as_they_are(names: list[str], frozen: tuple[str, ...]
         assert torch.equal(weights, before[name]) == name.startswith(frozen), name
 
 
+@pytest.mark.usefixtures("peft")
 def test_adapters_sit_beside_linear_layers_and_merge_into_them() -> None:
     config = TrainingConfig(
         lora_rank=2, lora_targets=["q_proj", "k_proj", "decoder_readout"], learning_rate=1e-2, max_tokens=64
