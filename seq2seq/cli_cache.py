@@ -111,13 +111,13 @@ def running_reader(entry: "Entry") -> Path | None:
     return next((run for run in entry.runs if holder_of(run) is not None), None)
 
 
-def age(told: str) -> int:
+def age(text: str) -> int:
     """Seconds of an age as 12h, 30d or 4w.
 
     Raises:
         UserError: it is none.
     """
-    parts = re.fullmatch(r"(\d+)([hdw])", told)
+    parts = re.fullmatch(r"(\d+)([hdw])", text)
     if parts is None:
-        raise UserError(f"--older-than {told} is no age: give hours, days or weeks, as 12h, 30d or 4w")
+        raise UserError(f"--older-than {text} is no age: give hours, days or weeks, as 12h, 30d or 4w")
     return int(parts[1]) * _SECONDS[parts[2]]

@@ -28,7 +28,7 @@ from seq2seq.settings.choices import NO_PRESET, Origins, name_of, parse, with_pr
 from seq2seq.settings.describe import markdown, show_help
 from seq2seq.training.refusals import refuse_early
 from seq2seq.training.saved import interruption, running
-from seq2seq.training.sweep import note_run, told_sweep
+from seq2seq.training.sweep import note_run, sweep_table
 
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")  # threads that spin longer stall on a busy machine
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 start_logging()
                 return train_one(cfg)
 
-        with told_sweep(expand_globs(with_preset(given)), Path("runs")) as arguments_of_hydra:
+        with sweep_table(expand_globs(with_preset(given)), Path("runs")) as arguments_of_hydra:
             sys.argv = [own[0], *arguments_of_hydra]
             hydra.main(version_base="1.3", config_path=str(home() / "conf"), config_name="config")(run)()
 

@@ -126,12 +126,12 @@ def one_line(error: Exception) -> str:
     """Hydra tells errors in several lines, and the reason in their cause; this program's tell all themselves."""
     if isinstance(error, UserError):
         return " ".join(str(error).split())
-    if (told := explain(error, known_settings())) is not None:
-        return told
+    if (message := explain(error, known_settings())) is not None:
+        return message
     if not error.__cause__:  # such as a list of what there is to choose from, and after it where that was looked for
         return " ".join(str(error).partition("Config search path")[0].split())
-    told = str(error).strip().splitlines()[0]
-    return f"{told} ({str(error.__cause__).splitlines()[0]})"
+    message = str(error).strip().splitlines()[0]
+    return f"{message} ({str(error.__cause__).splitlines()[0]})"
 
 
 def known_settings() -> list[str]:

@@ -218,8 +218,8 @@ def change(settings: DictConfig, overrides: Sequence[str]) -> None:
                 raise UserError(f"{override.input_line}: only key=value can be given here")
             OmegaConf.update(settings, override.key_or_group, override.value())
     except (HydraException, OmegaConfBaseException) as error:
-        told = explain(error, setting_keys(Config))
-        raise UserError(told or str(error).strip().splitlines()[0]) from error
+        message = explain(error, setting_keys(Config))
+        raise UserError(message or str(error).strip().splitlines()[0]) from error
     keys = {override.key_or_group for override in parsed}
     if "trainer.max_epochs" in keys and "trainer.max_steps" not in keys:
         settings.trainer.max_steps = AUTO  # else the updates that the epochs of then made would stay the limit

@@ -102,9 +102,9 @@ def options(conf: Path) -> Iterator[Option]:
         group = path.parent.relative_to(conf).as_posix()
         if group != ".":
             lines = [line[1:].strip() for line in path.read_text(encoding="utf-8").splitlines() if line[:1] == "#"]
-            told = " ".join(line for line in lines if not line.startswith("@package"))
+            text = " ".join(line for line in lines if not line.startswith("@package"))
             group, name = (group, path.stem) if group != "experiment/lab" else ("experiment", f"lab/{path.stem}")
-            yield Option(group, name, re.split(r"(?<!\bal)\.(?:\s|$)|:\s+python ", told)[0].rstrip(":. "))
+            yield Option(group, name, re.split(r"(?<!\bal)\.(?:\s|$)|:\s+python ", text)[0].rstrip(":. "))
 
 
 def show_help(conf: Path, config: Any) -> None:

@@ -6,6 +6,8 @@ import re
 import typing
 from collections.abc import Iterable, Iterator
 
+from seq2seq.extras import train_command
+
 _MOST = 3  # suggestions
 
 
@@ -33,18 +35,20 @@ def suggest(key: str, known: Iterable[str]) -> list[str]:
 def unknown_setting(key: str, known: Iterable[str]) -> str:
     """Say that a setting does not exist, and which ones come near."""
     near = suggest(key, known)
-    way_out = f"did you mean {' or '.join(near)}?" if near else "`python train.py --help` lists all settings"
-    return f"there is no setting {key}: {way_out}"
+    hint = f"did you mean {' or '.join(near)}?" if near else f"`{train_command()} --help` lists all settings"
+    return f"there is no setting {key}: {hint}"
 
 
 def explain(error: Exception, known: Iterable[str]) -> str | None:
     """Say so if an error of Hydra or OmegaConf is about a setting that does not exist; else None."""
-    told = f"{error}\n{error.__cause__ or ''}"
-    overridden, full_key = (re.search(pattern, told) for pattern in (r"Could not override '(.+?)'", r"full_key: (\S+)"))
+    message = f"{error}\n{error.__cause__ or ''}"
+    overridden, full_key = (
+        re.search(pattern, message) for pattern in (r"Could not override '(.+?)'", r"full_key: (\S+)")
+    )
     key = overridden or full_key
-    if key is None or not re.search(r"Key '.*' (not in '|is not in struct)", told):
+    if key is None or not re.search(r"Key '.*' (not in '|is not in struct)", message):
         return None
-    if "reference_type=Dict" in told:
+    if "reference_type=Dict" in message:
         section, _, name = key[1].rpartition(".")
         return f"{section} has no entry {name} yet: add it with a plus, as +{key[1]}=VALUE"
     return unknown_setting(key[1], known)

@@ -51,7 +51,7 @@ class Meter(Callback):
             "ETA",
         )
         texts = [TextColumn(column) if isinstance(column, str) else column for column in columns]
-        self.bar = Progress(*texts, TimeRemainingColumn(), TextColumn("{task.fields[told]}"), console=console)
+        self.bar = Progress(*texts, TimeRemainingColumn(), TextColumn("{task.fields[text]}"), console=console)
         self.show_bar = show_bar and console.is_terminal
         self.task: TaskID | None = None
         self._nll, self._tokens = torch.zeros(()), torch.zeros(())
@@ -75,7 +75,7 @@ class Meter(Callback):
         if self._restored is not None and trainer.is_global_zero:
             self._nll, self._tokens = (total.to(pl_module.device) for total in self._restored)
         if self.show_bar and trainer.is_global_zero:
-            self.task = self.bar.add_task("training", total=1.0, told="")
+            self.task = self.bar.add_task("training", total=1.0, text="")
             self.bar.start()
 
     def on_train_batch_end(
@@ -110,11 +110,11 @@ class Meter(Callback):
         for logger in trainer.loggers:
             logger.log_metrics(values, step=trainer.global_step)
         epoch = f" (epoch {trainer.global_step / self.updates_per_epoch:.1f})" if self.updates_per_epoch else ""
-        told = f"update {trainer.global_step}{epoch} loss {values['loss']:.3f} {speed:,.0f} tokens/s"
+        text = f"update {trainer.global_step}{epoch} loss {values['loss']:.3f} {speed:,.0f} tokens/s"
         if self.task is not None:
-            self.bar.update(self.task, completed=module.progress, told=told)
+            self.bar.update(self.task, completed=module.progress, text=text)
         elif trainer.is_global_zero:
-            log.info("%s, ETA %s", told, self._remaining(module.progress))
+            log.info("%s, ETA %s", text, self._remaining(module.progress))
         self._reset(module)
 
     def _remaining(self, progress: float) -> str:
@@ -135,7 +135,7 @@ class Meter(Callback):
         self.bar.stop()
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        """Close the bar before the error is told."""
+        """Close the bar before the error is printed."""
         self.bar.stop()
 
 

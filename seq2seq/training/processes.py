@@ -81,16 +81,16 @@ def agree(key: str, decide: Callable[[], str]) -> str:
         elif variable not in os.environ:
             raise UserError("this process does not know the first one: start several nodes by torchrun or SLURM")
         return os.environ[variable]
-    told, failure = "", None
+    value, failure = "", None
     try:
         store, name = _store(ranks), _unused(key)
         if rank() == 0:
             try:
-                told = decide()
+                value = decide()
             except Exception as error:
                 failure = error
-            store.set(name, told)
-        told = store.get(name).decode()
+            store.set(name, value)
+        value = store.get(name).decode()
         if store.add(f"{name}/heard", 1) == ranks:
             store.set(f"{name}/done", "")
         store.wait([f"{name}/done"])  # the table goes with the first process: not before all have read it
@@ -101,9 +101,9 @@ def agree(key: str, decide: Callable[[], str]) -> str:
         ) from error
     if failure:
         raise failure
-    if not told:
+    if not value:
         raise UserError("the first process could not begin; its own error says why")
-    return told
+    return value
 
 
 def _unused(key: str) -> str:

@@ -81,9 +81,9 @@ def running(folder: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        told = interruption(folder)
+        message = interruption(folder)
         _remove_untouched(folder)
-        raise UserError(told) from error
+        raise UserError(message) from error
     except UserError:
         _remove_untouched(folder)
         raise

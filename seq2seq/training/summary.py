@@ -22,7 +22,7 @@ def summary_table(
 ) -> Table:
     """Make the table; parameters are those of the model and those of them that are trained."""
     table = Table("", "this run", "decided by", title="Before the first update", title_justify="left")
-    for name, told, keys in (
+    for name, text, keys in (
         ("text", _text(data), _TEXT),
         ("pairs", _pairs(config, data), (*_TEXT, "data.validation", "data.test", "data.held_out")),
         ("example", escape(example(data)), _TEXT),
@@ -39,7 +39,7 @@ def summary_table(
         ("ends", _end(config, updates_per_epoch), _END),
         ("validation", _validation(config), ("trainer.validate_every", "training.patience", "training.monitor")),
     ):
-        table.add_row(name, told, origins.of(*keys))
+        table.add_row(name, text, origins.of(*keys))
     return table
 
 

@@ -23,7 +23,7 @@ FILE = "sweep.json"
 
 
 @contextlib.contextmanager
-def told_sweep(arguments: Sequence[str], runs: Path) -> Iterator[list[str]]:
+def sweep_table(arguments: Sequence[str], runs: Path) -> Iterator[list[str]]:
     """Yield Hydra's arguments; in a sweep add its id, and print its table at the end, even after an error."""
     if not {"--multirun", "-m"} & set(arguments):
         yield list(arguments)
@@ -46,8 +46,8 @@ def note_run(folder: Path, overrides: Sequence[str]) -> None:
     """Write into a run's folder which sweep it belongs to and what the command line set; nothing outside a sweep."""
     sweep = os.environ.get(VARIABLE)
     if sweep:
-        told = {"sweep": sweep, "overrides": list(overrides)}
-        (folder / FILE).write_text(json.dumps(told, ensure_ascii=False) + "\n", encoding="utf-8")
+        record = {"sweep": sweep, "overrides": list(overrides)}
+        (folder / FILE).write_text(json.dumps(record, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def finish_sweep(runs: Path, sweep: str) -> tuple[Table, SavedRun | None] | None:
@@ -57,7 +57,7 @@ def finish_sweep(runs: Path, sweep: str) -> tuple[Table, SavedRun | None] | None
         UserError: the link cannot be written.
     """
     all_runs = list_runs(runs)
-    overrides = {run.name: told for run in all_runs if (told := _overrides_of(run.folder, sweep)) is not None}
+    overrides = {run.name: record for run in all_runs if (record := _overrides_of(run.folder, sweep)) is not None}
     found = [run for run in all_runs if run.name in overrides]
     if not found:
         return None
@@ -75,8 +75,8 @@ def finish_sweep(runs: Path, sweep: str) -> tuple[Table, SavedRun | None] | None
 def _overrides_of(folder: Path, sweep: str) -> list[str] | None:
     """What the command line set for a run of this sweep; None for any other run."""
     try:
-        told = json.loads((folder / FILE).read_text(encoding="utf-8"))
-        return [str(one) for one in told["overrides"]] if told["sweep"] == sweep else None
+        record = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        return [str(one) for one in record["overrides"]] if record["sweep"] == sweep else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
