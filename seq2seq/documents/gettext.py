@@ -15,7 +15,7 @@ def translate_document(text: str, translate: Translate, src_lang: str, tgt_lang:
         UserError: it is no PO catalogue, not in UTF-8, or has plurals but does not tell how many forms they have.
     """
     try:
-        catalogue = polib.pofile(text)
+        catalogue = polib.pofile(f"{text}\n")  # polib would open a text that is the path of a file
     except (OSError, ValueError) as error:
         raise UserError(f"it is no PO catalogue: {error}") from error
     charset = re.search(

@@ -1,8 +1,11 @@
 """What has no translation gets one; comments, contexts, flags and finished translations stay."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+from seq2seq.errors import UserError
 
 Run = Callable[..., str]
 
@@ -59,6 +62,13 @@ def test_every_plural_form_is_filled(run: Run, count: int, forms: list[str]):
     found = run(".po", HEADER + f'"Plural-Forms: nplurals={count}; plural=0;\\n"\n' + PLURAL)
     filled = [f'msgstr[{i}] "{form}"' for i, form in enumerate(forms)]
     assert found.split('files"\n')[1].splitlines() == filled
+
+
+def test_a_text_that_is_a_path_is_not_opened(run: Run, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.po"
+    secret.write_text('msgid ""\nmsgstr ""\n\nmsgid "password"\nmsgstr "hunter2"\n', encoding="utf-8")
+    with pytest.raises(UserError, match="it is no PO catalogue"):
+        run(".po", str(secret))
 
 
 @pytest.mark.parametrize(
