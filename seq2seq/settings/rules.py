@@ -10,8 +10,7 @@ from typing import Any
 AUTO: Any = "auto"  # what a setting says that a rule is to decide
 VOCABULARIES = ((10_000, 2_000), (50_000, 4_000), (300_000, 8_000), (2_000_000, 16_000))  # pairs below → subwords
 LARGEST_VOCABULARY = 32_000
-DROPOUTS = ((50_000, 0.3), (300_000, 0.2))  # pairs below → share of units dropped
-LEAST_DROPOUT = 0.1  # of Vaswani et al. 2017, for millions of pairs
+SMALL_TEXT = 50_000  # pairs
 STREAMED_UPDATES = 100_000  # for text of unknown size
 _VALIDATIONS = 25  # in a run that is not stopped early
 _BETWEEN = (100, 5000)  # updates between validations, at least and at most
@@ -27,9 +26,12 @@ def held_out(pairs: int) -> int:
     return max(1, min(1000, pairs // 20))
 
 
-def dropout(pairs: int) -> float:
-    """Return the share of units to drop for so many training pairs: a small text is over-fitted sooner."""
-    return next((rate for below, rate in DROPOUTS if pairs < below), LEAST_DROPOUT)
+def dropout(pairs: int | None) -> float:
+    """Return the share of units to drop: 0.1 as published, 0.3 for a small text, which is over-fitted sooner.
+
+    pairs is None for streamed text.
+    """
+    return 0.3 if pairs is not None and pairs < SMALL_TEXT else 0.1
 
 
 def learning_rate(d_model: int) -> float:

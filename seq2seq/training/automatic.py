@@ -53,7 +53,7 @@ def settle_numbers(config: Config, folder: Path, data: PreparedData) -> Plan:
     training, trainer = config.training, config.trainer
     ruled = frozenset(key for key, value in flatten(to_plain(config)).items() if value == rules.AUTO) & _NUMBERS
     if config.model.dropout == rules.AUTO:
-        config.model.dropout = rules.LEAST_DROPOUT if config.data.streaming else rules.dropout(len(data.train))
+        config.model.dropout = rules.dropout(None if config.data.streaming else len(data.train))
     if training.learning_rate == rules.AUTO:
         training.learning_rate = rules.learning_rate(config.model.d_model)
     resolve_max_tokens(config, data.train, data.tokenizer.vocab_size)

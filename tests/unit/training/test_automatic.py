@@ -79,7 +79,7 @@ def test_streamed_text_has_no_epochs(tmp_path: Path) -> None:
     config.data.streaming, config.trainer.accelerator = True, "cpu"
     plan = settle_numbers(config, tmp_path, prepared(50))
     assert (plan.updates_per_epoch, config.trainer.max_steps) == (None, rules.STREAMED_UPDATES)
-    assert config.model.dropout == rules.LEAST_DROPOUT
+    assert config.model.dropout == 0.1
     config.trainer.max_epochs = 2
     with pytest.raises(UserError, match=r"trainer.max_epochs=2 counts passes.*give trainer.max_steps"):
         settle_numbers(config, tmp_path, prepared(50))
@@ -94,7 +94,7 @@ def test_vocabularies_grow_with_the_text(pairs: int, size: int) -> None:
 
 
 def test_dropout_falls_with_the_text() -> None:
-    assert [rules.dropout(pairs) for pairs in (100, 20_000, 108_000, 576_000)] == [0.3, 0.3, 0.2, 0.1]
+    assert [rules.dropout(pairs) for pairs in (100, 20_000, 108_000, None)] == [0.3, 0.3, 0.1, 0.1]
 
 
 def test_rates_fall_with_the_width_and_runs_grow_with_the_text() -> None:
