@@ -25,7 +25,7 @@ NEEDS = {"--engine": "ctranslate2", "huggingface": "transformers", "prepare": "p
 SHORT = (
     *FILES, *TINY, "name=NAME", "training.max_tokens=256", "training.bleu_sentences=2", "training.warmup_steps=1",
     "search.beam=2", "search.max_length_ratio=1", "search.max_length_offset=2", "trainer.max_time=null",
-    "trainer.max_steps=2", "trainer.validate_every=2", "trainer.checkpoint_every=2",
+    "trainer.max_steps=5", "trainer.validate_every=5", "trainer.checkpoint_every=1", "trainer.keep_last=5",
 )  # fmt: skip
 
 
