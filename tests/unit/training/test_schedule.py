@@ -27,10 +27,19 @@ def test_inverse_square_root_is_the_papers() -> None:
         assert learning_rate(scaled, step - 1, 0.9) == pytest.approx(expected)
 
 
-def test_cosine_and_line_fall_to_the_final_rate_at_the_budgets_end() -> None:
-    for schedule, half in (("cosine", 0.2 + 1.8 * (1 + math.cos(math.pi / 2)) / 2), ("linear", 1.1)):
+@pytest.mark.parametrize("schedule", ["cosine", "linear"])
+def test_the_peak_is_the_value_that_was_set_whatever_the_budget(schedule: str) -> None:
+    for budget in (150, 1000, 100_000):
+        rates = [learning_rate(config(schedule=schedule), step, step / budget) for step in range(150)]
+        assert [rates[99], rates[100], max(rates)] == pytest.approx([2.0, 2.0, 2.0])
+        assert rates[101] < 2.0
+
+
+def test_cosine_and_line_fall_from_the_warm_ups_end_to_the_final_rate_at_the_budgets_end() -> None:
+    for schedule, quarter in (("cosine", 0.2 + 1.8 * (1 + math.cos(math.pi / 4)) / 2), ("linear", 2 - 1.8 / 4)):
         falling = config(schedule=schedule, final_rate=0.1)
-        assert learning_rate(falling, 500, 0.5) == pytest.approx(half)
+        assert learning_rate(falling, 325, 325 / 1000) == pytest.approx(quarter)
+        assert learning_rate(falling, 550, 550 / 1000) == pytest.approx(1.1)
         assert learning_rate(falling, 500, 1.0) == pytest.approx(0.2)
         assert learning_rate(falling, 500, 1.3) == pytest.approx(0.2)
 
