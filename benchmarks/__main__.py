@@ -136,6 +136,15 @@ def attention(
 
 @app.command()
 @measuring
+def transfers(where: torch.device) -> dict[str, Any]:
+    """How often an update, and a step of a search, makes the host wait for a GPU: rehearsed, so none is needed."""
+    from benchmarks.transfers import run
+
+    return {"transfers": run()}
+
+
+@app.command()
+@measuring
 def streaming(
     where: torch.device,
     pairs: options.Pairs = 20_000_000,

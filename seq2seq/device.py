@@ -1,6 +1,10 @@
 """Where computing happens, and how it says that memory ran out; knows nothing else."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
+from torch import Tensor
 
 from seq2seq.errors import UserError
 
@@ -26,6 +30,14 @@ def choose_device(wanted: str | torch.device) -> torch.device:
             f"device {name} is not there: this machine has {torch.cuda.device_count()} (cuda:0 is the first)"
         )
     return torch.device(name)
+
+
+def tensor_on(device: torch.device | str, values: Sequence[Any], dtype: torch.dtype = torch.long) -> Tensor:
+    """Make a tensor of the host's numbers on device; a GPU copies them from pinned memory while the host goes on."""
+    made = torch.tensor(values, dtype=dtype)
+    if torch.device(device).type == "cuda":
+        made = made.pin_memory()
+    return made.to(device, non_blocking=True)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -200,7 +200,7 @@ class Engine:
         src = self._padded([[*source.ids, EOS] for source in sources])
         state = self.model.encode(src)
         options: dict[str, Any] = {"num_sentences": len(sources), "bos": BOS, "eos": EOS, "device": self.device}
-        options |= {"max_lengths": longest.to(self.device), "alpha": settings.length_penalty}
+        options |= {"max_lengths": longest, "alpha": settings.length_penalty}
         options |= {"banned": NEVER, "rules": rules}
         wide: dict[str, Any] = {"beam": settings.beam, "n_best": n_best}
         early = {"early_stopping": settings.early_stopping, "watcher": watcher}

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from seq2seq.device import tensor_on
 from seq2seq.errors import UserError
 from seq2seq.model.state import SHARE_TO_KEEP, Places
 
@@ -82,7 +82,7 @@ class RecurrentState:
         numbers: Sequence[int] = [number for number, _ in kept]
         memory, memory_mask = self.memory, self.memory_mask
         if len(kept) <= SHARE_TO_KEEP * self.places.sentences:
-            index = torch.tensor(numbers, dtype=torch.long, device=rows.device)
+            index = tensor_on(rows.device, numbers)
             memory = None if memory is None else memory.select(index)
             memory_mask, numbers = memory_mask.index_select(0, index), range(len(kept))
         return replace(

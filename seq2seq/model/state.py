@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+from seq2seq.device import tensor_on
 from seq2seq.model.attention import KeysValues
 from seq2seq.model.masks import causal_mask, own_past_mask
 
@@ -48,7 +49,7 @@ class Places:
         row_at = [0] * (sentences * width)
         for row, place in enumerate(of_row):
             row_at[place] = row
-        return cls(sentences, device, width, *(torch.tensor(index, device=device) for index in (of_row, row_at)))
+        return cls(sentences, device, width, tensor_on(device, of_row), tensor_on(device, row_at))
 
     @property
     def rows(self) -> int:
@@ -218,7 +219,7 @@ class DecoderState:
 
     def _only(self, numbers: Sequence[int]) -> "DecoderState":
         """The same without the memories of all sentences but these, and for now without rows."""
-        index = torch.tensor(numbers, dtype=torch.long, device=self.memory_mask.device)
+        index = tensor_on(self.memory_mask.device, numbers)
         return replace(
             self,
             memory=tuple(memory.select(index) for memory in self.memory),

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from seq2seq.device import tensor_on
 from seq2seq.search.rules import Prefixes, Rule
 from seq2seq.search.step import Hypothesis, S, Step, StepFn, force_end, next_log_probs
 
@@ -78,7 +79,7 @@ def beam_search(
         beam: live hypotheses a sentence (k); 1 is greedy search, which ends at its first EOS.
         bos: token that every hypothesis continues.
         eos: token that ends a hypothesis; forced after max_lengths others.
-        max_lengths: most tokens of each sentence's hypotheses, EOS not counted.
+        max_lengths: most tokens of each sentence's hypotheses, EOS not counted; on the host.
         alpha: exponent α of the length.
         device: where step's tensors live.
         banned: tokens never produced.
@@ -93,11 +94,11 @@ def beam_search(
     """
     n_best = beam if n_best is None else n_best
     _check(beam, n_best, alpha)
-    batch = _Batch(max_lengths.to(device), beam, eos, alpha, coverage)
-    last = torch.full((num_sentences,), bos, device=device)
+    batch = _Batch(max_lengths.tolist(), beam, eos, alpha, torch.device(device), coverage)
+    last, never = torch.full((num_sentences,), bos, device=device), tensor_on(device, banned)
     while batch.waiting:
         logits, state = step(last, state)
-        log_probs = next_log_probs(logits, banned)
+        log_probs = next_log_probs(logits, never)
         for rule in rules:
             log_probs = rule(log_probs, batch.prefixes())
         sentences, candidates = batch.waiting, batch.advance(log_probs, coverage.last(state) if coverage else None)
@@ -125,22 +126,28 @@ class _Batch:
         attended: with a penalty for coverage, each live hypothesis' sum of attention to every source token.
         finished: the k best that ended so far.
         position: tokens that every live hypothesis has.
-        waiting: the number of each sentence still here.
+        waiting: the number of each sentence still here; on the device `numbers`.
         hopeful: which places the last `give_up` left, those of sentences that it sent away included.
     """
 
     def __init__(
-        self, max_lengths: Int[Tensor, " b"], beam: int, eos: int, alpha: float, coverage: Coverage | None = None
+        self,
+        max_lengths: list[int],
+        beam: int,
+        eos: int,
+        alpha: float,
+        device: torch.device,
+        coverage: Coverage | None = None,
     ) -> None:
         self.beam, self.eos, self.alpha, self.coverage, self.position = beam, eos, alpha, coverage, 0
-        self.shortest: int = min(max_lengths.tolist(), default=0)
+        self.shortest = min(max_lengths, default=0)
         self.waiting = list(range(len(max_lengths)))
         self.left: list[tuple[list[int], Beams]] = []
-        self.longest = max_lengths[:, None] + 1  # (b, 1), EOS counted
-        nothing = torch.full((len(max_lengths), beam), -INF, device=max_lengths.device)
-        self.finished = Beams(max_lengths.new_empty(*nothing.shape, 0), nothing, nothing)
+        self.longest = tensor_on(device, max_lengths)[:, None] + 1  # (b, 1), EOS counted
+        nothing = torch.full((len(max_lengths), beam), -INF, device=device)
+        self.finished = Beams(self.longest.new_empty(*nothing.shape, 0), nothing, nothing)
         self.tokens, self.scores = self.finished.tokens[:, :1], torch.zeros_like(nothing[:, :1])
-        self.taken = torch.arange(len(max_lengths), device=max_lengths.device)
+        self.taken = self.numbers = torch.arange(len(max_lengths), device=device)
         self.rows = self.taken[:, None]
         self.hopeful = self.scores > -INF
         self.attended = coverage.attended[:, None] if coverage else None
@@ -162,12 +169,11 @@ class _Batch:
             penalties = self.coverage.weight * attended.clamp(max=1).log().sum(-1)
             self.attended = _pick(attended, order)
         # Only those among the best k may end, as in the searches of Hugging Face and CTranslate2.
-        if bool(has_ended[:, : self.beam].any()):
-            ended_scores = scores.masked_fill(~has_ended, -INF)[:, : self.beam]
-            values = ended_scores / self.position**self.alpha
-            values = values if penalties is None else values + penalties[:, : self.beam]
-            ended = self._continued(parents[:, : self.beam], last[:, : self.beam])
-            self.finished = _best(self.beam, self.finished, Beams(ended, ended_scores, values), self.eos)
+        ended_scores = scores.masked_fill(~has_ended, -INF)[:, : self.beam]
+        values = ended_scores / self.position**self.alpha
+        values = values if penalties is None else values + penalties[:, : self.beam]
+        ended = self._continued(parents[:, : self.beam], last[:, : self.beam])
+        self.finished = _best(self.beam, self.finished, Beams(ended, ended_scores, values), self.eos)
         parents, self.scores = parents.gather(1, order), live_scores[:, : self.beam]
         self.tokens, self.rows = self._continued(parents, last.gather(1, order)), self.rows.gather(1, parents)
         return *candidates, order
@@ -197,9 +203,8 @@ class _Batch:
 
     def prefixes(self) -> Prefixes:
         """What the step function's rows have produced, for rules."""
-        numbers = torch.tensor(self.waiting, device=self.rows.device)[:, None].expand_as(self.scores)
-        tokens = self.tokens.flatten(0, 1)
-        return Prefixes(tokens[self.taken], numbers.flatten()[self.taken])
+        numbers = self.numbers[:, None].expand_as(self.scores)
+        return Prefixes(self.tokens.flatten(0, 1)[self.taken], numbers.flatten()[self.taken])
 
     def give_up(self, n_best: int, early: bool = False) -> tuple[Int[Tensor, " n"], Int[Tensor, " n"], list[int]]:
         """Drop hypotheses without hope, and sentences without hypotheses; early, also those that others are ahead of.
@@ -213,14 +218,15 @@ class _Batch:
             hopeful &= best / self.position**self.alpha > self.finished.values[:, -1:]
         self.hopeful = hopeful
         counts: list[int] = hopeful.sum(1).tolist()  # the one time a step that the host waits for the device
-        device = self.rows.device
         if not all(counts):
             out, stay = ([row for row, count in enumerate(counts) if bool(count) == here] for here in (False, True))
-            out_index, index = (torch.tensor(rows, dtype=torch.long, device=device) for rows in (out, stay))
+            stays = hopeful.any(1)
+            out_index = (~stays).nonzero_static(size=len(out))[:, 0]
+            index = stays.nonzero_static(size=len(stay))[:, 0]
             self.left.append(([self.waiting[row] for row in out], self.finished.of_sentences(out_index)))
             self.waiting, self.finished = [self.waiting[row] for row in stay], self.finished.of_sentences(index)
             self.tokens, self.scores, self.rows = self.tokens[index], self.scores[index], self.rows[index]
-            self.longest, hopeful = self.longest[index], hopeful[index]
+            self.longest, self.numbers, hopeful = self.longest[index], self.numbers[index], hopeful[index]
             self.attended = None if self.attended is None else self.attended[index]
         places = hopeful.flatten()
         self.taken = places.nonzero_static(size=sum(counts)).squeeze(1)

@@ -12,11 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from seq2seq.device import tensor_on
 from seq2seq.search.rules import Prefixes, Rule
 from seq2seq.search.step import Hypothesis, S, StepFn, next_log_probs
 
@@ -162,19 +164,19 @@ def constrained_beam_search(
     limits = max_lengths.tolist()
     sentences = [_Sentence(*one, beam, alpha) for one in zip(phrases, limits, strict=True)]
     waiting = list(range(num_sentences))
-    last = torch.full((num_sentences,), bos, device=device)
+    last, never = torch.full((num_sentences,), bos, device=device), tensor_on(device, banned)
     while waiting:
         logits, state = step(last, state)
         live = {number: sentences[number].live for number in waiting}
-        log_probs = _apply(rules, next_log_probs(logits, banned), live)
+        log_probs = _apply(rules, next_log_probs(logits, never), live)
         continuations = iter(_continuations(log_probs, list(chain(*live.values())), beam, eos))
         for number, rows in live.items():
             sentences[number].advance(chain(*islice(continuations, len(rows))), eos)
         left = [[] if sentences[number].is_done(n_best) else sentences[number].live for number in waiting]
         waiting = [number for number, hypotheses in zip(waiting, left, strict=True) if hypotheses]
         if waiting:
-            last = torch.tensor([one.ids[-1] for one in chain(*left)], device=device)
-            rows = torch.tensor([one.row for one in chain(*left)], device=device)
+            last = tensor_on(device, [one.ids[-1] for one in chain(*left)])
+            rows = tensor_on(device, [one.row for one in chain(*left)])
             state = state.reorder(rows, [len(hypotheses) for hypotheses in left])
     return [sentence.finished[:n_best] for sentence in sentences]
 
@@ -193,9 +195,7 @@ def _apply(
 ) -> Float[Tensor, "n v"]:
     """Let rules change the log-probabilities of the live hypotheses, which are given by their sentence's number."""
     rows = [(number, one.ids) for number, hypotheses in live.items() for one in hypotheses]
-    sentences, tokens = (
-        torch.tensor(part, dtype=torch.long, device=log_probs.device) for part in zip(*rows, strict=True)
-    )
+    sentences, tokens = (tensor_on(log_probs.device, part) for part in zip(*rows, strict=True))
     for rule in rules:
         log_probs = rule(log_probs, Prefixes(tokens, sentences))
     return log_probs
@@ -203,18 +203,25 @@ def _apply(
 
 def _continuations(log_probs: Float[Tensor, "n v"], live: list[_Partial], beam: int, eos: int) -> list[list[_Partial]]:
     """Continue every row by EOS, by each token of its missing phrases, and by the best k of all other tokens."""
-    scores = log_probs + log_probs.new_tensor([one.score for one in live])[:, None]
     special = [(row, token) for row, one in enumerate(live) for token in (eos, *one.progress.steps)]
-    rows, tokens = torch.tensor(special, device=scores.device).unbind(1)
-    values = scores[rows, tokens].tolist()
-    scores[rows, tokens] = -INF
-    best = scores.topk(min(beam, scores.shape[1]))
+    most = beam + max(len(one.progress.steps) for one in live) + 1  # so that k are left without the special ones
+    values, tokens = log_probs.topk(min(most, log_probs.shape[1]))
+    of_special = log_probs[tensor_on(log_probs.device, special).unbind(1)]
+    of_special, *of_rows = _read(of_special, values, tokens)
     found: list[list[_Partial]] = [[] for _ in live]
-    for (row, token), score in zip(special, values, strict=True):
+    for (row, token), log_prob in zip(special, of_special, strict=True):
         one = live[row]
         after = one.progress if token == eos else one.progress.steps[token]
-        found[row].append(_Partial([*one.ids, token], score, after, row))
-    for row, (one, *others) in enumerate(zip(live, best.indices.tolist(), best.values.tolist(), strict=True)):
-        for token, score in zip(*others, strict=True):
-            found[row].append(_Partial([*one.ids, token], score, one.progress.broken_off, row))
+        found[row].append(_Partial([*one.ids, token], one.score + log_prob, after, row))
+    for row, (one, log_probs_of, tokens_of) in enumerate(zip(live, *of_rows, strict=True)):
+        best = ((int(token), value) for token, value in zip(tokens_of, log_probs_of, strict=True))
+        others = ((token, value) for token, value in best if token != eos and token not in one.progress.steps)
+        for token, log_prob in islice(others, beam):
+            found[row].append(_Partial([*one.ids, token], one.score + log_prob, one.progress.broken_off, row))
     return found
+
+
+def _read(*tensors: Tensor) -> list[Any]:
+    """Bring several tensors' values to the host together: the one wait for the device a step."""
+    parts = torch.cat([one.double().flatten() for one in tensors]).cpu().split([one.numel() for one in tensors])
+    return [part.view(one.shape).tolist() for part, one in zip(parts, tensors, strict=True)]

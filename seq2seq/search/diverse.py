@@ -6,14 +6,15 @@ diversity). Ending is never made dearer. A sentence's last group is dropped when
 an earlier one goes on as long as a later one has to differ from it, so that stopping early changes no result.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from seq2seq.device import tensor_on
 from seq2seq.search.rules import Prefixes, Rule
 from seq2seq.search.step import Hypothesis, S, StepFn, force_end, next_log_probs
 
@@ -110,21 +111,23 @@ def diverse_beam_search(
     limits = max_lengths.tolist()
     sentences = [_Sentence(*one, groups, beam // groups, alpha) for one in enumerate(limits)]
     waiting, rows = sentences, [(number, [], limit) for number, limit in enumerate(limits)]
-    last = torch.full((num_sentences,), bos, device=device)
+    last, never = torch.full((num_sentences,), bos, device=device), tensor_on(device, banned)
     while waiting:
         logits, state = step(last, state)
-        log_probs = _ruled(next_log_probs(logits, banned), rows, rules, eos)
-        for index in range(groups):
-            _advance(log_probs, waiting, index, diversity, eos)
+        log_probs = _ruled(next_log_probs(logits, never), rows, rules, eos)
+        # A group's best continuations are among so many: of its own size, EOS, and those that others made dearer.
+        likeliest = _likeliest(log_probs, beam + 1)
         for one in waiting:
+            for index in range(groups):
+                _advance(likeliest, one, index, diversity, eos)
             one.give_up()
         counts = [len(one.live) for one in waiting]
         waiting = [one for one in waiting if one.live]
         live = [one for sentence in waiting for one in sentence.live]
         rows = [(sentence.number, one.ids, sentence.limit) for sentence in waiting for one in sentence.live]
         if live:
-            last = torch.tensor([one.ids[-1] for one in live], device=device)
-            state = state.reorder(torch.tensor([one.row for one in live], device=device), counts)
+            last = tensor_on(device, [one.ids[-1] for one in live])
+            state = state.reorder(tensor_on(device, [one.row for one in live]), counts)
         for row, one in enumerate(live):
             one.row = row
     return [sentence.results()[:n_best] for sentence in sentences]
@@ -144,35 +147,28 @@ def _ruled(
     """Apply rules and limits to rows, which are given as (sentence's number, ids, limit)."""
     if rules:
         numbers, ids, _ = zip(*rows, strict=True)
-        tokens, sentences = (torch.tensor(part, dtype=torch.long, device=log_probs.device) for part in (ids, numbers))
+        tokens, sentences = (tensor_on(log_probs.device, part) for part in (ids, numbers))
         for rule in rules:
             log_probs = rule(log_probs, Prefixes(tokens, sentences))
     at_limit = [len(ids) == limit for _, ids, limit in rows]
-    return force_end(log_probs, torch.tensor(at_limit, device=log_probs.device), eos) if any(at_limit) else log_probs
+    return force_end(log_probs, tensor_on(log_probs.device, at_limit, torch.bool), eos) if any(at_limit) else log_probs
 
 
-def _advance(log_probs: Float[Tensor, "n v"], waiting: list[_Sentence], index: int, diversity: float, eos: int) -> None:
-    """Continue one group of every sentence by one token, at a distance from the groups before."""
-    live = [one for sentence in waiting for one in sentence.groups[index].live]
-    if not live:
-        return
-    device, size = log_probs.device, waiting[0].size
-    scores = log_probs[torch.tensor([one.row for one in live], device=device)]
-    said = [
-        [one.ids[-1] for group in sentence.groups[:index] for one in group.live]
-        for sentence in waiting
-        for _ in sentence.groups[index].live
-    ]  # by the groups before, to every hypothesis
-    places = [(place, token) for place, tokens in enumerate(said) for token in tokens]
-    at = torch.tensor(places, dtype=torch.long, device=device).view(-1, 2).unbind(1)
-    scores.index_put_(at, scores.new_full((len(places),), -diversity), accumulate=True)
-    scores += scores.new_tensor([one.score for one in live])[:, None]
-    best = scores.topk(min(size + 1, scores.shape[1]))  # the best `size` with EOS or without are among them
-    rows = iter(zip(live, said, best.indices.tolist(), best.values.tolist(), strict=True))
-    for sentence in waiting:
-        candidates = [
-            _Partial([*one.ids, token], score, one.taken_off + diversity * repelled.count(token), one.row)
-            for one, repelled, tokens, of_tokens in islice(rows, len(sentence.groups[index].live))
-            for token, score in zip(tokens, of_tokens, strict=True)
-        ]
-        sentence.choose(index, candidates, eos)
+def _likeliest(log_probs: Float[Tensor, "n v"], count: int) -> list[list[tuple[int, float]]]:
+    """Read each row's best tokens and their log-probabilities, best first: the one wait for the device a step."""
+    values, tokens = log_probs.topk(min(count, log_probs.shape[1]))
+    rows = torch.stack((tokens.double(), values.double()), 2).tolist()
+    return [[(int(token), value) for token, value in row] for row in rows]
+
+
+def _advance(
+    likeliest: list[list[tuple[int, float]]], sentence: _Sentence, index: int, diversity: float, eos: int
+) -> None:
+    """Continue one group of a sentence by one token, at a distance from the groups before."""
+    said = Counter(one.ids[-1] for group in sentence.groups[:index] for one in group.live)  # by the groups before
+    candidates = []
+    for one in sentence.groups[index].live:
+        for token, log_prob in likeliest[one.row]:
+            off = diversity * said[token]
+            candidates.append(_Partial([*one.ids, token], one.score + log_prob - off, one.taken_off + off, one.row))
+    sentence.choose(index, candidates, eos)

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from seq2seq.device import tensor_on
 from seq2seq.search.rules import Prefixes, Rule
 from seq2seq.search.step import Hypothesis, S, StepFn, force_end, next_log_probs
 
@@ -28,31 +29,32 @@ def greedy_search(
     The arguments are those of `beam_search`; state is reordered only when finished sentences leave the batch.
     """
     results: list[list[Hypothesis]] = [[] for _ in range(num_sentences)]
-    waiting, limits = list(range(num_sentences)), max_lengths.tolist()
-    ids: list[list[int]] = [[] for _ in range(num_sentences)]
-    last = torch.full((num_sentences,), bos, device=device)
-    scores = torch.zeros(num_sentences, device=device)
+    waiting = list(range(num_sentences))
+    ids: list[list[int]] = [[] for _ in waiting]
+    shortest, limits = min(max_lengths.tolist(), default=0), tensor_on(device, max_lengths.tolist())
+    never, sentences = tensor_on(device, banned), torch.arange(num_sentences, device=device)
+    last, scores = torch.full((num_sentences,), bos, device=device), torch.zeros(num_sentences, device=device)
+    tokens = last.new_empty(num_sentences, 0)
     while waiting:
         logits, state = step(last, state)
-        log_probs = next_log_probs(logits, banned)
+        log_probs = next_log_probs(logits, never)
         for rule in rules:
-            prefixes = torch.tensor([ids[number] for number in waiting], dtype=torch.long, device=device)
-            log_probs = rule(log_probs, Prefixes(prefixes, torch.tensor(waiting, device=device)))
-        at_limit = [len(ids[number]) == limits[number] for number in waiting]
-        if any(at_limit):
-            log_probs = force_end(log_probs, torch.tensor(at_limit, device=device), eos)
+            log_probs = rule(log_probs, Prefixes(tokens, sentences))
+        if tokens.shape[1] >= shortest:
+            log_probs = force_end(log_probs, limits == tokens.shape[1], eos)
         best, last = log_probs.max(-1)
-        scores = scores + best
-        tokens: list[int] = last.tolist()  # the one time a step that the host waits for the device
-        stay = [row for row, token in enumerate(tokens) if token != eos]
-        if len(stay) < len(waiting):
-            for number, token, score in zip(waiting, tokens, scores.tolist(), strict=True):
-                if token == eos and score > -float("inf"):
-                    results[number] = [Hypothesis(ids[number], score, score / (len(ids[number]) + 1) ** alpha)]
-            rows = torch.tensor(stay, dtype=torch.long, device=device)
-            waiting, last, scores = [waiting[row] for row in stay], last[rows], scores[rows]
-            if waiting:
-                state = state.reorder(rows, [int(token != eos) for token in tokens])
-        for number, row in zip(waiting, stay, strict=True):
-            ids[number].append(tokens[row])
+        scores, tokens = scores + best, torch.cat((tokens, last[:, None]), 1)
+        found = torch.stack((last.double(), scores.double()), 1).tolist()  # the one time a step that the host waits
+        counts = [int(token != eos) for token, _ in found]
+        for number, (token, score) in zip(waiting, found, strict=True):
+            if token != eos:
+                ids[number].append(int(token))
+            elif score > -float("inf"):
+                results[number] = [Hypothesis(ids[number], score, score / (len(ids[number]) + 1) ** alpha)]
+        waiting = [number for number, count in zip(waiting, counts, strict=True) if count]
+        if waiting and not all(counts):
+            stay = (last != eos).nonzero_static(size=len(waiting))[:, 0]
+            last, scores, tokens = last[stay], scores[stay], tokens[stay]
+            limits, sentences = limits[stay], sentences[stay]
+            state = state.reorder(stay, counts)
     return results

@@ -43,7 +43,7 @@ class MinimumLength:
 
     def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
         """Forbid EOS where it is too early."""
-        self.min_lengths = self.min_lengths.to(log_probs.device)
+        self.min_lengths = self.min_lengths.to(log_probs.device, non_blocking=True)
         too_early = self.min_lengths[prefixes.sentences] > prefixes.tokens.shape[1]
         log_probs[:, self.eos].masked_fill_(too_early, -INF)
         return log_probs
@@ -111,7 +111,7 @@ class BannedPhrases:
 
     def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
         """Forbid the last token of each phrase whose others the row ends with."""
-        self._phrases = self._phrases.to(log_probs.device)
+        self._phrases = self._phrases.to(log_probs.device, non_blocking=True)
         beginnings, ends = self._phrases[:, :-1], self._phrases[:, -1]
         padded = F.pad(prefixes.tokens, (beginnings.shape[1], 0), value=NOTHING)
         latest = padded[:, None, prefixes.tokens.shape[1] :]  # (n, 1, width - 1)
@@ -134,7 +134,7 @@ class ForcedPrefix:
 
     def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
         """Forbid all but the forced token where there is one."""
-        self._prefixes = self._prefixes.to(log_probs.device)
+        self._prefixes = self._prefixes.to(log_probs.device, non_blocking=True)
         position, ruled = prefixes.tokens.shape[1], log_probs
         for rule in self.rules:
             ruled = rule(ruled.clone(), prefixes)

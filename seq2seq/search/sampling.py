@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from seq2seq.device import tensor_on
 from seq2seq.search.rules import Prefixes, Rule
 from seq2seq.search.step import Hypothesis, S, StepFn, force_end, next_log_probs
 
@@ -68,17 +69,17 @@ def sample_search(
     ]
     live, waiting = drawn, list(range(num_sentences))
     rows = torch.arange(num_sentences, device=device).repeat_interleave(samples)  # of each live sample
-    last = torch.full((num_sentences,), bos, device=device)
+    last, never = torch.full((num_sentences,), bos, device=device), tensor_on(device, banned)
     while live:
         logits, state = step(last, state)
-        own = next_log_probs(logits, banned)[rows]
+        own = next_log_probs(logits, never)[rows]
         log_probs = _ruled(own, live, rules, eos)
-        uniform = torch.tensor([one.chance.random() for one in live], dtype=torch.double, device=device)
+        uniform = tensor_on(device, [one.chance.random() for one in live], torch.double)
         tokens = _draw(log_probs, uniform, temperature, top_k, top_p)[:, None]
         going_on = _record(live, tokens, own.gather(1, tokens), log_probs.gather(1, tokens), eos)
         live = [live[place] for place in going_on]
         if live:
-            places = torch.tensor(going_on, device=device)
+            places = tensor_on(device, going_on)
             counts = Counter(one.sentence for one in live)
             state = state.reorder(rows[places], [counts[number] for number in waiting])
             waiting, last = [number for number in waiting if counts[number]], tokens[places, 0]
@@ -121,12 +122,12 @@ def _ruled(own: Float[Tensor, "n v"], live: list[_Sample], rules: Sequence[Rule]
     """Apply the rules and the limits to a copy of the samples' log-probabilities."""
     log_probs = own.clone()
     if rules:
-        tokens = torch.tensor([one.ids for one in live], dtype=torch.long, device=own.device)
-        prefixes = Prefixes(tokens, torch.tensor([one.sentence for one in live], device=own.device))
+        tokens = tensor_on(own.device, [one.ids for one in live])
+        prefixes = Prefixes(tokens, tensor_on(own.device, [one.sentence for one in live]))
         for rule in rules:
             log_probs = rule(log_probs, prefixes)
     at_limit = [len(one.ids) == one.limit for one in live]
-    return force_end(log_probs, torch.tensor(at_limit, device=own.device), eos) if any(at_limit) else log_probs
+    return force_end(log_probs, tensor_on(own.device, at_limit, torch.bool), eos) if any(at_limit) else log_probs
 
 
 def _record(live: list[_Sample], tokens: Tensor, own: Tensor, ruled: Tensor, eos: int) -> list[int]:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -63,14 +62,13 @@ class Step:
     alive: Tensor  # (b, k)
 
 
-def next_log_probs(logits: Float[Tensor, "n v"], banned: Sequence[int]) -> Float[Tensor, "n v"]:
+def next_log_probs(logits: Float[Tensor, "n v"], banned: Int[Tensor, " u"]) -> Float[Tensor, "n v"]:
     """Turn logits into log-probabilities (nats), with -inf for banned tokens.
 
     The others keep the probability that the model gives them, so that a score is the same whether a translation was
     found by search or is scored afterwards.
     """
-    log_probs = logits.log_softmax(-1)
-    return log_probs.index_fill_(1, torch.tensor(banned, dtype=torch.long, device=logits.device), -float("inf"))
+    return logits.log_softmax(-1).index_fill_(1, banned, -float("inf"))
 
 
 def force_end(log_probs: Float[Tensor, "n v"], rows: Tensor, eos: int) -> Float[Tensor, "n v"]:

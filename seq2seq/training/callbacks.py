@@ -13,7 +13,6 @@ from typing import Any, cast
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer, WeightAveraging
-from torch import Tensor
 
 from seq2seq.config import Config
 from seq2seq.errors import UserError
@@ -199,11 +198,36 @@ class RunningAverage(WeightAveraging):
     """
 
     def __init__(self, decay: float) -> None:
-        def average(kept: Tensor, new: Tensor, number: Tensor | int) -> Tensor:
-            share = min(decay, (1 + int(number)) / (10 + int(number)))
-            return torch.lerp(kept, new, 1 - share)
+        super().__init__()
+        self.decay = decay
 
-        super().__init__(avg_fn=average)
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Make the average, and keep its count of updates on the host, which asks for it at every update."""
+        super().setup(trainer, pl_module, stage)
+        if self._average_model is not None:
+            self._average_model.n_averaged = self._average_model.n_averaged.cpu()
+
+    def on_train_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Batch,
+        batch_idx: int,
+    ) -> None:
+        """Draw the average towards the new weights, all of them at once, without waiting for the device."""
+        average = self._average_model
+        if average is None or trainer.global_step <= self._latest_update_step:
+            return
+        number = int(average.n_averaged)
+        share = (
+            min(self.decay, (1 + number) / (10 + number)) if number else 0.0
+        )  # the first average is what it averages
+        kept, new = ([*of.parameters(), *of.buffers()] for of in (average.module, pl_module))
+        with torch.no_grad():
+            torch._foreach_lerp_(kept, new, 1 - share)  # pyright: ignore[reportPrivateImportUsage]
+        average.n_averaged += 1
+        self._latest_update_step = trainer.global_step
 
 
 def make_callbacks(

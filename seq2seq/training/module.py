@@ -176,8 +176,7 @@ class TranslationModule(L.LightningModule):
         self.grad_norm = norm
         clip = self.config.clip_norm
         scale = per_token * (clip / norm.clamp(min=clip)) if clip else per_token
-        for gradient in gradients:
-            own_part(gradient).mul_(scale)
+        torch._foreach_mul_([own_part(gradient) for gradient in gradients], scale)  # pyright: ignore[reportPrivateImportUsage]
 
     def require_finite(self) -> None:
         """Stop before a broken update can be saved.

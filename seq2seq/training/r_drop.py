@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-CHUNK = 128  # target tokens whose logits are alive at once, of both passes
+from seq2seq.training.loss import LEAVES_OUT_PADDING, chunk_of
 
 
 class _ChunkedRDrop(torch.autograd.Function):
@@ -26,6 +26,7 @@ class _ChunkedRDrop(torch.autograd.Function):
         hidden: Tensor,
         weight: Tensor,
         targets: Tensor,
+        counts: Tensor | None,
         smoothing: float,
         alpha: float,
         with_gradients: bool,
@@ -35,24 +36,27 @@ class _ChunkedRDrop(torch.autograd.Function):
         grad_weight = torch.zeros(weight.shape, dtype=exact, device=weight.device)
         weight = weight.to(hidden.dtype)
         loss, nll, divergence = (hidden.new_zeros((), dtype=exact) for _ in range(3))
-        for start in range(0, len(targets), CHUNK):
-            rows, wanted = hidden[:, start : start + CHUNK], targets[start : start + CHUNK, None].expand(2, -1, 1)
+        size = chunk_of(hidden.device) // 2  # target tokens whose logits are alive at once, of both passes
+        for start in range(0, len(targets), size):
+            rows, wanted = hidden[:, start : start + size], targets[start : start + size, None].expand(2, -1, 1)
+            share = 1 if counts is None else counts[start : start + size, None]  # 1 for a real token, 0 for padding
             log_probs = (rows @ weight.T).to(exact).log_softmax(-1)  # (2, rows, v)
             probs = log_probs.exp()
             other = log_probs.flip(0).neg_().add_(log_probs)  # log p - log q, log q - log p
             kl = (probs * other).sum(-1, keepdim=True)  # KL(p‖q), KL(q‖p)
-            of_wanted = log_probs.gather(-1, wanted).sum()
+            of_wanted = (log_probs.gather(-1, wanted) * share).sum()
+            of_all = (log_probs.mean(-1, keepdim=True) * share).sum()
             nll -= of_wanted / 2
-            divergence += kl.sum() / 2
-            loss -= (1 - smoothing) * of_wanted / 2 + smoothing * log_probs.mean(-1).sum() / 2
+            divergence += (kl * share).sum() / 2
+            loss -= (1 - smoothing) * of_wanted / 2 + smoothing * of_all / 2
             if not with_gradients:
                 continue
             # half of: softmax - smoothed target + α/2 · ∂J/∂logits
             grad = other.sub_(kl).mul_(probs).add_(probs).sub_(probs.flip(0)).mul_(alpha / 2)
             grad.add_(probs).sub_(smoothing / weight.shape[0])
             grad.scatter_add_(-1, wanted, grad.new_full((1, 1, 1), smoothing - 1).expand_as(wanted))
-            grad = grad.div_(2).to(hidden.dtype)
-            grad_hidden[:, start : start + CHUNK] = grad @ weight
+            grad = grad.mul_(share / 2).to(hidden.dtype)
+            grad_hidden[:, start : start + size] = grad @ weight
             grad_weight += grad.flatten(0, 1).T @ rows.flatten(0, 1)
         ctx.save_for_backward(grad_hidden, grad_weight)
         ctx.mark_non_differentiable(nll, divergence)
@@ -63,7 +67,7 @@ class _ChunkedRDrop(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] (decorated)
         grad_loss = grad_outputs[0]
         grad_hidden, grad_weight = ctx.saved_tensors
-        return grad_hidden * grad_loss.to(grad_hidden.dtype), grad_weight * grad_loss, None, None, None, None
+        return grad_hidden * grad_loss.to(grad_hidden.dtype), grad_weight * grad_loss, None, None, None, None, None
 
 
 def r_drop_loss(
@@ -86,9 +90,13 @@ def r_drop_loss(
     device = hidden.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
     with torch.autocast(device, enabled=False):
-        first, second = hidden.chunk(2)
-        rows = torch.stack((first[is_real], second[is_real])).to(dtype)
+        passes, wanted, counts = hidden.unflatten(0, (2, -1)).flatten(1, 2), targets.flatten(), None
+        if device in LEAVES_OUT_PADDING:
+            real = is_real.flatten()
+            passes, wanted = passes[:, real], wanted[real]
+        else:
+            counts = is_real.flatten().float()
         loss, nll, divergence = _ChunkedRDrop.apply(
-            rows, weight, targets[is_real], smoothing, alpha, torch.is_grad_enabled()
+            passes.to(dtype), weight, wanted, counts, smoothing, alpha, torch.is_grad_enabled()
         )
     return loss, nll, divergence, is_real.sum()

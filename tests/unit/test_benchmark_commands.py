@@ -11,7 +11,7 @@ pytest.importorskip("transformers", reason="the extra `bench` is not installed")
 from benchmarks.__main__ import app
 from seq2seq.errors import UserError
 
-MEASURING = ("training", "profile", "decoding", "equality", "attention", "streaming", "serving", "all")
+MEASURING = ("training", "profile", "decoding", "equality", "attention", "transfers", "streaming", "serving", "all")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from seq2seq.search.step import SearchState, force_end, next_log_probs
 def test_log_probabilities_of_allowed_tokens_are_the_models_own():
     logits = torch.randn(3, 7, dtype=torch.float64)
     kept = logits.clone()
-    log_probs = next_log_probs(logits, banned=(0, 4))
+    log_probs = next_log_probs(logits, banned=torch.tensor([0, 4]))
     expected = logits.log_softmax(-1)
     expected[:, [0, 4]] = -torch.inf
     assert_close(log_probs, expected)

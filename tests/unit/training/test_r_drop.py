@@ -10,6 +10,7 @@ from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
 from seq2seq.text.batching import Batch
+from seq2seq.training import loss as loss_module
 from seq2seq.training import r_drop as r_drop_module
 from seq2seq.training.loss import cross_entropy
 from seq2seq.training.module import TranslationModule
@@ -26,12 +27,19 @@ def targets() -> Tensor:
     return targets
 
 
-@pytest.fixture(params=[2, 128])
+@pytest.fixture(params=[4, 256])
 def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(r_drop_module, "CHUNK", request.param)
+    monkeypatch.setattr(loss_module, "CHUNK", request.param)
     return request.param
 
 
+@pytest.fixture(params=["left out", "counted as nothing"])
+def padding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "counted as nothing":  # as on a GPU
+        monkeypatch.setattr(r_drop_module, "LEAVES_OUT_PADDING", ())
+
+
+@pytest.mark.usefixtures("padding")
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("alpha", [0.0, 5.0])
 def test_loss_and_gradients_are_those_of_the_papers_formula(
