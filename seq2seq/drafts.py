@@ -18,8 +18,9 @@ _DRAFT, _OLD = ".draft", "-old"
 def draft_of(folder: Path) -> Iterator[Path]:
     """A folder to write to, which takes the given one's place at the end of the block, or vanishes after an error.
 
-    Drafts of processes that were killed in between vanish when the next one comes. A draft is locked as long as its
-    process lives (and on a file system without locks, never removed but by its own).
+    Drafts of processes that were killed in between vanish when the next one comes; a complete draft whose process was
+    killed while it took the folder's place takes it then. A draft is locked as long as its process lives (and on a file
+    system without locks, never removed but by its own).
 
     Raises:
         OSError: it cannot be written.
@@ -51,26 +52,41 @@ def _share(draft: Path) -> None:
 
 
 def _put(draft: Path, folder: Path) -> None:
-    old = draft.with_name(draft.name + _OLD)
-    if folder.exists():
-        folder.rename(old)
+    """Rename a complete draft to folder; after an error the folder is what it was before."""
+    old = _old_of(draft)
     try:
+        if folder.exists():
+            folder.rename(old)
         draft.rename(folder)
-    except OSError:
-        if old.exists():
+    except BaseException:
+        if old.exists() and not folder.exists():
             old.rename(folder)
         raise
-    shutil.rmtree(old, ignore_errors=True)
+    if old.exists():
+        _remove_old(old, draft)
+
+
+def _old_of(draft: Path) -> Path:
+    """Return the name that the folder has while its draft takes its place."""
+    return draft.with_name(draft.name + _OLD)
+
+
+def _remove_old(old: Path, draft: Path) -> None:
+    """Remove a folder that its draft has replaced; only a complete one is ever called old, in case this is killed."""
+    with contextlib.suppress(OSError):
+        old.rename(draft)
+    shutil.rmtree(draft, ignore_errors=True)
 
 
 def sweep(folder: Path) -> None:
-    """Remove drafts of a folder that no living process writes, and what was there before while a newer one is."""
+    """Clean up after killed processes: complete a replacement of the folder that was interrupted, and remove drafts."""
     pattern = re.compile(rf"({re.escape(f'.{folder.name}-')}[a-z0-9_]{{8}}{re.escape(_DRAFT)})(?:{_OLD})?")
     names: list[str] = []
     with contextlib.suppress(OSError):  # whoever may write here need not be allowed to look around
         names = os.listdir(folder.parent)
-    for name in {found[1] for name in names if (found := pattern.fullmatch(name))}:
+    for name in sorted({found[1] for name in names if (found := pattern.fullmatch(name))}):
         draft = folder.with_name(name)
+        old = _old_of(draft)
         try:
             handle = _lock(draft, fcntl.LOCK_NB)
         except FileNotFoundError:
@@ -78,9 +94,13 @@ def sweep(folder: Path) -> None:
         except OSError:
             continue  # its process lives, or there are no locks here
         try:
-            shutil.rmtree(draft, ignore_errors=True)
-            if folder.exists():  # else the old one is all there is
-                shutil.rmtree(draft.with_name(name + _OLD), ignore_errors=True)
+            if old.exists() and not folder.exists():  # killed between the two names
+                with contextlib.suppress(OSError):  # whoever only reads need not be allowed to write here
+                    (draft if draft.exists() else old).rename(folder)
+            if folder.exists() or not old.exists():
+                shutil.rmtree(draft, ignore_errors=True)
+            if folder.exists() and old.exists():
+                _remove_old(old, draft)
         finally:
             if handle is not None:
                 os.close(handle)

@@ -9,6 +9,7 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import BinaryIO
 
+from seq2seq.drafts import sweep
 from seq2seq.errors import UserError
 from seq2seq.extras import train_command
 
@@ -168,13 +169,13 @@ def find_model(given: Path | None, runs: Path = Path("runs"), option: str = "--m
     """
     if given is not None:
         inner = given / "model"
-        if not given.is_dir():
+        if not _is_there(given):
             raise UserError(f"{option}{given} is no folder: give runs/NAME or runs/NAME/model")
-        return inner if inner.is_dir() and not (given / "config.json").exists() else given
+        return inner if not (given / "config.json").exists() and _is_there(inner) else given
     latest = runs / "latest" / "model"
-    if latest.is_dir():
+    if _is_there(latest):
         return latest
-    found = [folder for folder in runs.glob("*/model") if folder.is_dir()]
+    found = [folder / "model" for folder in runs.glob("*/") if _is_there(folder / "model")]
     if not found:
         raise UserError(
             f"there is no model under {runs.resolve()}: train one with `{train_command()}`, or give --model"
@@ -195,6 +196,13 @@ def find_models(given: object) -> list[Path]:
         if not isinstance(one, str | Path):
             raise UserError(f"the model is {one!r} (of type {type(one).__name__}): give runs/NAME or runs/NAME/model")
     return [find_model(Path(str(one)), option="") for one in folders]
+
+
+def _is_there(folder: Path) -> bool:
+    """Whether there is such a folder, if need be after what a killed process left of its replacement is completed."""
+    if not folder.is_dir():
+        sweep(folder)
+    return folder.is_dir()
 
 
 @contextmanager

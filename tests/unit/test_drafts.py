@@ -1,14 +1,17 @@
 """What processes that were killed while writing a folder leave, and what living ones must not lose."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from seq2seq.drafts import draft_of
+from seq2seq.drafts import draft_of, sweep
+from seq2seq.files import find_model
 
 KILLED = """
 import os, signal, sys
@@ -36,6 +39,7 @@ def kill_a_process_that_writes(folder: Path, moment: str) -> None:
 def write(folder: Path, text: str) -> None:
     with draft_of(folder) as draft:
         (draft / "text").write_text(text)
+        (draft / "more").write_text(text)
 
 
 def test_the_draft_of_a_killed_process_vanishes_with_the_next_save(tmp_path: Path) -> None:
@@ -48,14 +52,89 @@ def test_the_draft_of_a_killed_process_vanishes_with_the_next_save(tmp_path: Pat
     assert (tmp_path / "model/text").read_text() == "after"
 
 
-def test_what_is_left_between_two_names_stays_until_there_is_a_newer_one(tmp_path: Path) -> None:
+class Killed(BaseException):
+    """What ends a process between two operations."""
+
+
+def die_after(count: int, patched: pytest.MonkeyPatch) -> None:
+    """Let so many renames and removals happen; the next removal is half done, and nothing is done after that."""
+    done = 0
+
+    def dying(operation: Callable[..., object]) -> Callable[..., object]:
+        def do(path: Path, *arguments: object, **options: object) -> object:
+            nonlocal done
+            done += 1
+            if done <= count:
+                return operation(path, *arguments, **options)
+            if done == count + 1 and operation is rmtree and path.exists():
+                next(path.iterdir()).unlink()
+            raise Killed
+
+        return do
+
+    rmtree = shutil.rmtree
+    patched.setattr(shutil, "rmtree", dying(rmtree))
+    patched.setattr(Path, "rename", dying(Path.rename))
+
+
+def generation(folder: Path) -> str:
+    """The text that both files of a folder have."""
+    texts = {path.name: path.read_text() for path in folder.iterdir()}
+    assert texts.keys() == {"text", "more"}
+    (text,) = set(texts.values())
+    return text
+
+
+@pytest.mark.parametrize("see", [sweep, find_model], ids=["writing again", "reading"])
+def test_a_replacement_killed_at_any_point_is_complete_when_it_is_seen_next(
+    tmp_path: Path, see: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, found, is_killed = tmp_path / "model", [], True
+    while is_killed:
+        write(folder, "before")
+        with monkeypatch.context() as patched:
+            die_after(len(found), patched)
+            is_killed = False
+            try:
+                write(folder, "after")
+            except Killed:
+                is_killed = True
+        see(folder)
+        found.append(generation(folder))
+        sweep(folder)
+        assert os.listdir(tmp_path) == ["model"]
+    assert found[0] == "before"
+    assert set(found[1:]) == {"after"}
+    assert len(found) > 4  # points at which it was killed
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_replacement_that_fails_or_is_interrupted_leaves_the_folder_before(
+    tmp_path: Path, error: type[BaseException], failing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "model", "before")
+    calls, rename = [], Path.rename
+
+    def fail(path: Path, target: Path) -> Path:
+        calls.append(target)
+        if len(calls) == failing:
+            raise error
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(error):
+        write(tmp_path / "model", "after")
+    assert generation(tmp_path / "model") == "before"
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_a_replacement_is_completed_after_a_kill_of_the_process_too(tmp_path: Path) -> None:
     write(tmp_path / "model", "before")
     kill_a_process_that_writes(tmp_path / "model", "between the names")
-    (old,) = tmp_path.glob("*-old")
-    with pytest.raises(KeyboardInterrupt), draft_of(tmp_path / "model"):
-        raise KeyboardInterrupt
-    assert (old / "text").read_text() == "before"
-    write(tmp_path / "model", "after")
+    assert not (tmp_path / "model").exists()
+    assert find_model(tmp_path) == tmp_path / "model"
+    assert os.listdir(tmp_path / "model") == ["half"]
     assert os.listdir(tmp_path) == ["model"]
 
 
