@@ -136,10 +136,11 @@ def translate(
     told_as_json = as_json and (reference is not None or testset is not None)  # then stderr is one JSON object
     folders = jobs.choose_models(model, shown=not told_as_json)
     made_of = None
-    if input_ is not None and input_.is_file() and not inputs.is_document(input_):
-        kept_out = ("output", "resume", "reference", "device", "debug", "model")
+    if lines.files:
+        kept_out = ("input_", "glossary", "output", "resume", "reference", "device", "debug", "model")
         plain = {name: str(value) for name, value in given.items() if name not in kept_out}
-        made_of = {"model": jobs.fingerprint(folders), **plain}
+        digests = {"input_digest": inputs.digest(lines), "glossary_digest": terms.digest if terms else None}
+        made_of = {"model": jobs.fingerprint(folders), **digests, **plain}
     with open_output(None if input_ and inputs.is_document(input_) else output, made_of, resume=resume) as out:
         translator = jobs.load(folders, device, engine, quantization)  # slow: not before the input is known to be good
         settings = translator.settings(**changes)

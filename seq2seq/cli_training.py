@@ -160,10 +160,14 @@ def make_corpus(given: dict[str, Any], changes: dict[str, Any], form: str, hint:
         raise UserError(f"--output {output} is a corpus of two columns: let its name end in .tsv")
     kept_out = ("model", "output", "resume", "device", "debug", "input_")
     plain = {name: str(value) for name, value in given.items() if name not in kept_out and value is not None}
-    made_of = {"model": jobs.fingerprint(folders), "input": " ".join(specs), "form": form, **plain}
     translator = jobs.load(folders, given["device"], given["engine"], given["quantization"])
     src, tgt = translator.src_lang, translator.tgt_lang
     lines = inputs.warn_of_language(inputs.read_corpora(specs, src, tgt, given["languages"]), src, tgt, hint)
+    if given["resume"]:
+        inputs.require_regular(output, *lines.files)
+    made_of = None
+    if all(path.is_file() for path in lines.files):
+        made_of = {"model": jobs.fingerprint(folders), "input_digest": inputs.digest(lines), "form": form, **plain}
     job = jobs.Job(translator, translator.settings(**changes), 1, False, "", [], [], None)
     with open_output(output, made_of, resume=given["resume"]) as out:
 

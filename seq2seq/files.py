@@ -93,7 +93,10 @@ class ResumableOutput(Output):
         for key in made_of | self.made_of:
             was, now = made_of.get(key), self.made_of.get(key)
             if was != now:
-                raise UserError(f"{self.partial} was made with {key}={was}, not {now}: --resume it with the same")
+                raise UserError(
+                    f"{self.partial} was made with {key}={was}, not {now}: "
+                    "--resume it with the same, or leave out --resume to begin anew"
+                )
         if not self.partial.is_file() or self.partial.stat().st_size < size:
             raise UserError(f"{self.partial} is shorter than {self._progress} says: leave out --resume to begin anew")
         return inputs, size

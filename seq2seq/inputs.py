@@ -1,10 +1,10 @@
 """What is to be translated: sentences, files, corpora, test sets, as options name them; knows no model."""
 
+import dataclasses
 import itertools
 import logging
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,13 +20,14 @@ log = logging.getLogger(__name__)
 _SAMPLE = 300  # texts whose language is looked at
 
 
-@dataclass
+@dataclasses.dataclass
 class Lines:
     """What is to be translated."""
 
     sources: Iterable[str]
     total: int | None  # None: unknown before they are read
     references: list[str] | None = None
+    files: Sequence[Path] = ()  # that the sources are read from
 
 
 def check_sources(
@@ -51,10 +52,30 @@ def check_sources(
         raise typer.BadParameter("--testset brings its own references, --interactive has none: leave out --reference")
     if resume and (input_ is None or output is None):
         raise typer.BadParameter("--resume goes on with a file: give --input and --output")
+    if resume:
+        require_regular(*(path for path in (input_, output) if path is not None))
     if input_ is not None and is_document(input_) and (output is None or reference or resume):
         raise typer.BadParameter(f"{input_} is a document: give --output, and neither --reference nor --resume")
     if not given and sys.stdin.isatty():
         raise typer.BadParameter("nothing to translate: give a sentence, --input FILE, or text on stdin")
+
+
+def require_regular(*paths: Path) -> None:
+    """Refuse to resume with what cannot be read or written a second time; a file need not be there.
+
+    Raises:
+        UserError: a path is a pipe, a device or a folder.
+    """
+    for path in paths:
+        if path.exists() and not path.is_file():
+            raise UserError(f"--resume needs regular files, and {path} is none: leave out --resume to begin anew")
+
+
+def digest(lines: Lines) -> str:
+    """Hash the contents of the files that the sources are read from."""
+    from seq2seq.text.cache import digest_files
+
+    return " ".join(one[:16] for one in digest_files(lines.files))
 
 
 def is_document(path: Path) -> bool:
@@ -75,7 +96,7 @@ def read(texts: list[str] | None, input_: Path | None, reference: Path | None) -
     elif input_ is not None and is_document(input_):
         lines = Lines([], None)
     elif input_ is not None and input_.is_file():
-        lines = Lines(read_lines(input_), count_lines(input_), references)
+        lines = Lines(read_lines(input_), count_lines(input_), references, [input_])
     elif references is not None or input_ is not None:
         sources = list(read_lines(input_))
         lines = Lines(sources, len(sources), references)
@@ -103,16 +124,20 @@ def read_corpora(specs: Sequence[str], src_lang: str, tgt_lang: str, languages: 
 
     data = DataConfig(src_lang=src_lang, tgt_lang=tgt_lang, languages=languages.split(",") if languages else [])
     parts: list[Iterable[str]] = []
+    files: list[Path] = []
     for spec in specs:
         if Path(spec).is_file() and not has_two_sides(Path(spec)):
             parts.append(LinesOfFile(Path(spec)))
+            files.append(Path(spec))
         else:
-            parts += [(src for src, _ in corpus.pairs()) for corpus in open_corpora(spec, None, data)]
+            corpora = open_corpora(spec, None, data)
+            parts += [(src for src, _ in corpus.pairs()) for corpus in corpora]
+            files += [path for corpus in corpora for path in corpus.paths]
     texts = itertools.chain.from_iterable(parts)
     first = list(itertools.islice(texts, 1))
     if not first:
         raise UserError(f"--input {' '.join(specs)} is empty: there is no text to translate")
-    return Lines(map(normalise, itertools.chain(first, texts)), None)
+    return Lines(map(normalise, itertools.chain(first, texts)), None, files=files)
 
 
 def warn_of_language(lines: Lines, src_lang: str, tgt_lang: str, hint: str) -> Lines:
@@ -123,7 +148,7 @@ def warn_of_language(lines: Lines, src_lang: str, tgt_lang: str, hint: str) -> L
     sample = list(itertools.islice(sources, _SAMPLE))
     if seem_to_be(sample, tgt_lang, src_lang):
         log.warning("the texts look like %s, but the model translates %s→%s: %s", tgt_lang, src_lang, tgt_lang, hint)
-    return Lines(itertools.chain(sample, sources), lines.total, lines.references)
+    return dataclasses.replace(lines, sources=itertools.chain(sample, sources))
 
 
 def read_testset(name: str, src_lang: str, tgt_lang: str) -> Lines:

@@ -1,5 +1,7 @@
 """Terms and the translations they must have; knows texts only."""
 
+import hashlib
+import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
@@ -45,6 +47,12 @@ class Glossary:
         if not terms:
             raise UserError(f"{name} has no terms: give lines of term, tab, translation")
         return cls(terms)
+
+    @property
+    def digest(self) -> str:
+        """A hash of the terms and their translations."""
+        terms = json.dumps(sorted(self._translations.items()))
+        return hashlib.blake2b(terms.encode(), digest_size=8).hexdigest()
 
     def translations(self, text: str) -> list[str]:
         """The phrases that the text's translation must contain, in the order of the terms, each once."""

@@ -187,6 +187,47 @@ def test_an_interrupted_file_goes_on_as_if_nothing_had_happened(run, tmp_path, m
     assert run("hola", "--resume")[0] == 2
 
 
+def test_a_changed_input_or_glossary_is_not_resumed(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("seq2seq.translator.CHUNK_LINES", 3)
+    source, terms, broken = tmp_path / "in.en", tmp_path / "terms.tsv", tmp_path / "broken.es"
+    texts = [f"The cat {number}." for number in range(20)]
+    source.write_text("\n".join(texts))
+    terms.write_text("# old\nsee\tve\n")
+    options = ("--input", source, "--glossary", terms, "--output", broken)
+    with monkeypatch.context() as patched:
+        patched.setattr("seq2seq.jobs.show", breaking_at(11))
+        assert run(*options)[0] == 130
+    begun = (tmp_path / "broken.es.partial").read_bytes()
+    for file, name in ((source, "input"), (terms, "glossary")):
+        before = file.read_text()
+        file.write_text(before.replace("see", "drinks").replace("cat 15", "dog 15"))
+        status, _, err = run(*options, "--resume")
+        assert (status, err.count("\n")) == (1, 1)
+        assert re.search(
+            rf"broken\.es\.partial was made with {name}_digest=\w+, not \w+: .*leave out --resume to begin anew", err
+        )
+        assert (tmp_path / "broken.es.partial").read_bytes() == begun
+        file.write_text(before)
+    terms.write_text("see\tve\n")  # a comment changes no translation
+    assert run(*options, "--resume")[0] == 0
+    resumed = broken.read_bytes()
+    assert run(*options)[0] == 0
+    assert broken.read_bytes() == resumed
+
+
+def test_what_cannot_be_read_or_written_again_is_not_resumed(run, tmp_path):
+    source, pipe = tmp_path / "in.en", tmp_path / "pipe"
+    source.write_text("The cat.\n")
+    os.mkfifo(pipe)
+    for options, named in (
+        (("--input", pipe, "--output", tmp_path / "out.es"), pipe),
+        (("--input", source, "--output", os.devnull), os.devnull),
+    ):
+        status, _, err = run(*options, "--resume")
+        assert status == 1
+        assert err == f"error: --resume needs regular files, and {named} is none: leave out --resume to begin anew\n"
+
+
 def breaking_at(line):
     from seq2seq.jobs import show
 

@@ -134,6 +134,10 @@ def test_a_corpus_that_was_broken_off_goes_on(run, bundle_folder, tmp_path, monk
     status, _, err = call(run, "distill", bundle_folder, *options, "--beam", "2", "--resume")
     assert status == 1
     assert "was made with beam=None, not 2" in err
+    text = mono.read_text(encoding="utf-8")
+    mono.write_text(text.replace(" 11\n", " 12\n"), encoding="utf-8")
+    assert "was made with input_digest=" in call(run, "distill", bundle_folder, *options, "--resume")[2]
+    mono.write_text(text, encoding="utf-8")
     assert call(run, "distill", bundle_folder, *options, "--resume")[0] == 0
     assert out.read_bytes() == whole
 
