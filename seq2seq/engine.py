@@ -25,7 +25,10 @@ from seq2seq.text.vocab import BOS, EOS, PAD, UNK
 NEVER = (PAD, UNK, BOS)  # produced
 
 log = logging.getLogger(__name__)
-SMALLER = "use a smaller beam or max_length, or another device"
+_WAYS_OUT = {
+    "search": "use a smaller beam or max_length, or another device",
+    "force": "split it and its translation, or use another device",
+}  # where one text alone is too much
 R = TypeVar("R")
 Phrases = Sequence[Sequence[int]]
 Watcher = Callable[[Step], object]
@@ -80,13 +83,14 @@ class Engine:
     def __init__(self, model: EncoderDecoder, device: torch.device, dtype: torch.dtype) -> None:
         """Wrap a model that is on device; dtype is that of its matrix products."""
         self.model, self.device, self.dtype = model, device, dtype
+        self._fits: dict[str, int] = {}  # batch_tokens to which "search" and "force" came down when memory ran out
 
     def search(
         self, sources: Sequence[Source], settings: SearchConfig, n_best: int, banned: Phrases = ()
     ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
         """Search the n best translations of every source, longest first; yields (source index, hypotheses) by batch.
 
-        Batches shrink for good when memory runs out.
+        Batches shrink when memory runs out, for this search and all later ones.
 
         Args:
             sources: what to translate.
@@ -100,10 +104,11 @@ class Engine:
         rows = n_best if settings.sampling else settings.beam
         lengths = [len(source.ids) + 1 for source in sources]
         for batch, found in self._batches(
+            "search",
             lengths,
-            settings.batch_tokens // rows,
+            settings.batch_tokens,
             lambda batch: self._search([sources[index] for index in batch], settings, n_best, banned),
-            SMALLER,
+            rows=rows,
         ):
             yield list(zip(batch, found, strict=True))
 
@@ -116,7 +121,7 @@ class Engine:
         require_steps(settings)
         length = len(source.ids) + 1
         ((_, (found,)),) = self._batches(
-            [length], length, lambda _: self._search([source], settings, 1, banned, watcher), SMALLER
+            "search", [length], length, lambda _: self._search([source], settings, 1, banned, watcher)
         )
         return found
 
@@ -136,32 +141,40 @@ class Engine:
         """
         lengths = [max(len(src), len(tgt)) + 1 for src, tgt in zip(sources, targets, strict=True)]
         for batch, found in self._batches(
+            "force",
             lengths,
             batch_tokens,
             lambda batch: self._force([sources[i] for i in batch], [targets[i] for i in batch], watch),
-            "split it and its translation, or use another device",
         ):
             yield list(zip(batch, found, strict=True))
 
     def _batches(
-        self, lengths: Sequence[int], budget: int, compute: Callable[[list[int]], list[R]], way_out: str
+        self,
+        work: str,
+        lengths: Sequence[int],
+        batch_tokens: int,
+        compute: Callable[[list[int]], list[R]],
+        *,
+        rows: int = 1,
     ) -> Iterator[tuple[list[int], list[R]]]:
-        """Compute on all, longest first, in batches of `budget` tokens with padding; less when memory runs out.
+        """Compute on all, longest first, in batches of batch_tokens with padding; when memory runs out, less for good.
 
-        way_out is what to do where one alone is too much.
+        work is "search" or "force", and rows is how many rows each text takes.
         """
         waiting = sorted(range(len(lengths)), key=lambda index: lengths[index], reverse=True)
         while waiting:
             longest = lengths[waiting[0]]
-            batch = waiting[: max(1, budget // longest)]
+            tokens = min(batch_tokens, self._fits.get(work, batch_tokens))
+            batch = waiting[: max(1, tokens // rows // longest)]
             found = self._or_none(compute, batch)
             if found is not None:
                 yield batch, found
                 waiting = waiting[len(batch) :]
             elif len(batch) == 1:
+                way_out = _WAYS_OUT[work]
                 raise UserError(f"a text of {longest} tokens does not fit into the memory of {self.device}: {way_out}")
             else:
-                budget = len(batch) // 2 * longest
+                self._fits[work] = len(batch) // 2 * longest * rows
                 log.warning("out of memory: going on with batches of %d texts (batch_tokens)", len(batch) // 2)
 
     def _or_none(self, compute: Callable[[list[int]], list[R]], batch: list[int]) -> list[R] | None:

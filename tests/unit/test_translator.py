@@ -156,6 +156,20 @@ def test_running_out_of_memory_halves_the_batch_and_changes_no_translation(token
     assert all(rows * length <= 60 for rows, length in model.shapes[first_that_fits:])  # it does not grow again
 
 
+def test_memory_runs_out_in_the_first_lines_of_a_long_file_only(tokenizer, caplog):
+    model = EchoModel(tokenizer.vocab_size, room=60)
+    translator = Translator(model, tokenizer, search=SearchConfig(beam=2, batch_tokens=1000))
+    found = translator.stream(TEXTS * 30, translator.settings(), chunk=len(TEXTS) * 6)
+    assert next(found)[0].text == TEXTS[0]
+    warnings, shapes = len(caplog.messages), len(model.shapes)
+    assert warnings > 0
+    assert [best[0].text for best in found] == (TEXTS * 30)[1:]
+    assert translator.translate(TEXTS * 6, beam=3) == TEXTS * 6
+    assert len(caplog.messages) == warnings
+    assert len(model.shapes) > shapes
+    assert all(rows * length <= 60 for rows, length in model.shapes[shapes:])
+
+
 def test_a_single_text_that_does_not_fit_is_the_users_to_solve(tokenizer):
     translator = Translator(EchoModel(tokenizer.vocab_size, room=5), tokenizer, search=SearchConfig(beam=2))
     with pytest.raises(UserError, match=r"a text of \d+ tokens does not fit into the memory of cpu: use"):
