@@ -197,7 +197,7 @@ def score(
     require_same_length(len(targets), len(sources), against="input")
     folders = jobs.choose_models(model)
     with open_output(output) as out:
-        translator = jobs.load(folders, device, options.EngineName.pytorch, options.Precision.float32)
+        translator = jobs.load_exact(folders, device)
         jobs.require_readable(translator, sources, targets)
         changes = {"length_penalty": length_penalty, "batch_tokens": batch_tokens}
         for number, reading in enumerate(translator.score(sources, targets, align=as_json, **changes), start=1):

@@ -41,7 +41,7 @@ def attend(
 ) -> None:
     """Explain one sentence and write it down."""
     folders = jobs.choose_models([model] if model else None)
-    translator = jobs.load(folders, device, options.EngineName.pytorch, options.Precision.float32)
+    translator = jobs.load_exact(folders, device)
     from seq2seq.explain.explanation import explain
     from seq2seq.explain.page import write_page
     from seq2seq.explain.picture import draw, draw_alignment

@@ -40,6 +40,11 @@ def tensor_on(device: torch.device | str, values: Sequence[Any], dtype: torch.dt
     return made.to(device, non_blocking=True)
 
 
+def default_dtype(device: torch.device) -> torch.dtype:
+    """Return the precision of matrix products in translation where none is asked for: bfloat16 on a GPU only."""
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Tell whether an exception means that a smaller batch could work."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):

@@ -97,6 +97,19 @@ def load(folders: list[Path], device: str, engine: str, quantization: str) -> "T
     )
 
 
+def load_exact(folders: list[Path], device: str) -> "Translator":
+    """Read the model or models to look at what they compute: with PyTorch, in float32 on every device.
+
+    Raises:
+        UserError: one is missing or damaged.
+    """
+    import torch
+
+    from seq2seq.translator import Translator
+
+    return Translator.load(folders, device, torch.float32)
+
+
 def fingerprint(folders: Sequence[Path]) -> str:
     """What changes when a model changes."""
     digest = hashlib.sha256()

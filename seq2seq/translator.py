@@ -10,7 +10,7 @@ import torch
 
 from seq2seq.bundle import load_bundles
 from seq2seq.config import SearchConfig
-from seq2seq.device import choose_device
+from seq2seq.device import choose_device, default_dtype
 from seq2seq.engine import EncoderDecoder, Engine, Source
 from seq2seq.errors import UserError
 from seq2seq.files import find_models
@@ -94,9 +94,8 @@ class Translator:
         self.num_parameters = num_parameters
         self.search = SearchConfig() if search is None else search
         self.device = torch.device(device)
-        default = torch.bfloat16 if self.device.type == "cuda" else torch.float32
         is_engine = isinstance(model, SearchEngine)
-        self._engine = model if is_engine else Engine(model, self.device, default if dtype is None else dtype)
+        self._engine = model if is_engine else Engine(model, self.device, dtype or default_dtype(self.device))
 
     @classmethod
     def load(
@@ -119,7 +118,7 @@ class Translator:
         chosen = choose_device(device)
         bundles = load_bundles(find_models(folder))
         size = sum(parameter.numel() for bundle in bundles for parameter in bundle.model.parameters())
-        dtype = dtype or (torch.bfloat16 if chosen.type == "cuda" else torch.float32)
+        dtype = dtype or default_dtype(chosen)
         models = [bundle.model.to(chosen).eval() for bundle in bundles]
         if chosen.type == "cpu":
             models = [model.pack(dtype) for model in models]

@@ -98,7 +98,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
             f"stopped by {interrupted} after update {trainer.global_step}: a usable model is in {folder / 'model'}; "
             f"go on with `{resume_command(folder)}`"
         )
-    scores, worst = test(bundle, config, data, trainer.strategy.root_device)
+    scores, worst = test(bundle, config, data.tests, trainer.strategy.root_device)
     save_bundle(folder / "model", bundle, model_card(config, facts, scores, worst))
     facts["scores"] = {name: of_set.to_dict() for name, of_set in scores.items()}
     write_json(folder / "results.json", facts)
@@ -178,15 +178,19 @@ def callbacks_of(trainer: L.Trainer) -> list[L.Callback]:
 
 
 def test(
-    bundle: Bundle, config: Config, data: PreparedData, device: torch.device
+    bundle: Bundle, config: Config, tests: Mapping[str, list[tuple[str, str]]], device: torch.device
 ) -> tuple[dict[str, Scores], list[tuple[str, str, str]]]:
-    """Translate and score every test set; also the twenty worst translations as (source, reference, translation)."""
+    """Translate and score every test set; also the twenty worst translations as (source, reference, translation).
+
+    A run in float32 is tested in float32, any other as `translate.py` computes on the device.
+    """
+    dtype = torch.float32 if config.trainer.precision == "32-true" else None
     translator = Translator(
-        bundle.model.to(device), bundle.tokenizer, search=config.search, device=device,
+        bundle.model.to(device), bundle.tokenizer, search=config.search, device=device, dtype=dtype,
         src_lang=config.data.src_lang, tgt_lang=config.data.tgt_lang,
     )  # fmt: skip
     scores, samples = {}, []
-    for name, pairs in data.tests.items():
+    for name, pairs in tests.items():
         log.info("translating test set %s: %s sentences", name, f"{len(pairs):,}")
         references = [tgt for _, tgt in pairs]
         translations = translator.translate([src for src, _ in pairs])

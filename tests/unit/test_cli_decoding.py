@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from seq2seq.cli import app, translate_app
 from seq2seq.errors import UserError
@@ -133,6 +134,25 @@ def test_given_translations_are_scored(run, bundle_folder, translator, tmp_path)
     status, _, err = run(*arguments, command=command, application=app)
     assert (status, err.count("\n")) == (1, 1)
     assert "the input is longer than the translations: 4 lines against 1" in err
+
+
+def test_scores_are_of_float32_products_where_translation_is_in_bf16(run, bundle_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("seq2seq.translator.default_dtype", lambda device: torch.bfloat16)  # as on a GPU
+    source, target = tmp_path / "in.en", tmp_path / "out.es"
+    source.write_text("\n".join(LINES))
+    target.write_text("El gato\n\nElla\nniños\n")
+    command = ("score", "--model", str(bundle_folder), "--device", "cpu")
+    out = run("--input", source, "--translations", target, "--json", command=command, application=app)[1]
+    told = [json.loads(line)["score"] for line in out.splitlines()]
+    exact, rounded = (
+        [
+            one.score
+            for one in Translator.load(bundle_folder, "cpu", dtype).score(LINES, target.read_text().splitlines())
+        ]
+        for dtype in (torch.float32, None)
+    )
+    assert told == pytest.approx(exact, abs=1e-5)
+    assert rounded != pytest.approx(exact, abs=1e-3)
 
 
 @pytest.mark.parametrize("side", ["input", "translations"])

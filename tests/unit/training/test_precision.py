@@ -1,10 +1,15 @@
 """The precision that `auto` stands for follows from what the device multiplies quickly."""
 
+from pathlib import Path
+
 import pytest
 import torch
+from torch import nn
 
-from seq2seq.config import TrainerConfig
+from seq2seq.bundle import load_bundle
+from seq2seq.config import Config, TrainerConfig
 from seq2seq.training.precision import choose_precision
+from seq2seq.training.run import test as run_tests
 
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
@@ -44,3 +49,17 @@ def test_auto_asks_the_gpu(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
     assert choose_precision(TrainerConfig(accelerator=accelerator)) == expected
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("32-true", torch.float32), ("bf16-mixed", torch.bfloat16)])
+def test_a_run_in_float32_is_tested_in_float32(
+    monkeypatch: pytest.MonkeyPatch, bundle_folder: Path, precision: str, dtype: torch.dtype
+):
+    monkeypatch.setattr("seq2seq.translator.default_dtype", lambda device: torch.bfloat16)  # as on a GPU
+    bundle, found = load_bundle(bundle_folder), set()
+    for module in bundle.model.modules():
+        if isinstance(module, nn.Linear):
+            module.register_forward_hook(lambda module, inputs, output: found.add(output.dtype))
+    tests = {"test": [("The cat sees.", "El gato ve.")]}
+    run_tests(bundle, Config(trainer=TrainerConfig(precision=precision)), tests, torch.device("cpu"))
+    assert found == {dtype}
