@@ -278,4 +278,7 @@ class Engine:
 
 
 def _last_attention(state: Any) -> Float[Tensor, "n s"]:
-    return state.attention[:, -1].float()
+    attention = state.attention[:, -1].float()
+    if not bool(attention.any()):
+        raise UserError("coverage_penalty is for models that attend to the source, and this one does not: leave it out")
+    return attention

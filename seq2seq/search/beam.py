@@ -24,6 +24,7 @@ from seq2seq.search.rules import Prefixes, Rule
 from seq2seq.search.step import Hypothesis, S, Step, StepFn, force_end, next_log_probs
 
 INF = float("inf")
+_LEAST_ATTENDED = torch.finfo(torch.float32).tiny  # what an attention of zero counts as; its logarithm is -87.3
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Coverage:
     """Penalty β Σᵢ log(min(Σⱼ aⱼᵢ, 1)) for source tokens i that a translation attended to too little.
 
     aⱼᵢ is how much target token j attended to source token i (Wu et al. 2016, eq. 14); it is added to the value of a
-    hypothesis that ended, EOS's attention included.
+    hypothesis that ended, EOS's attention included. A sum of exactly zero costs β · 87.3, not infinitely much.
     """
 
     weight: float  # β, not negative
@@ -44,12 +45,13 @@ class Beams:
     """Up to k hypotheses a sentence, best first."""
 
     tokens: Int[Tensor, "b k t"]  # meaningful up to EOS
-    scores: Float[Tensor, "b k"]  # sums of log-probabilities (nats); -inf marks an empty place
+    scores: Float[Tensor, "b k"]  # sums of log-probabilities as rules changed them (nats); -inf marks an empty place
     values: Float[Tensor, "b k"]  # score / length^α and the penalty for coverage; of what has ended
+    own: Float[Tensor, "b k"]  # sums of the model's own log-probabilities (nats)
 
     def of_sentences(self, index: Int[Tensor, " i"]) -> "Beams":
         """Keep the hypotheses of some sentences only."""
-        return Beams(self.tokens[index], self.scores[index], self.values[index])
+        return Beams(self.tokens[index], self.scores[index], self.values[index], self.own[index])
 
 
 def beam_search(
@@ -71,6 +73,8 @@ def beam_search(
     watcher: Callable[[Step], object] | None = None,
 ) -> list[list[Hypothesis]]:
     """Find each sentence's best hypotheses, best first; fewer than asked for where fewer exist.
+
+    Hypotheses are ranked by log-probabilities as rules change them; their scores are the model's own.
 
     Args:
         step: gives the logits of the next token; its first call has one row a sentence.
@@ -99,9 +103,11 @@ def beam_search(
     while batch.waiting:
         logits, state = step(last, state)
         log_probs = next_log_probs(logits, never)
+        own = log_probs.clone() if rules else log_probs
         for rule in rules:
             log_probs = rule(log_probs, batch.prefixes())
-        sentences, candidates = batch.waiting, batch.advance(log_probs, coverage.last(state) if coverage else None)
+        sentences, attention = batch.waiting, coverage.last(state) if coverage else None
+        candidates = batch.advance(log_probs, own, attention)
         rows, last, counts = batch.give_up(n_best, early_stopping)
         if watcher is not None:
             watcher(Step(sentences, *candidates, batch.hopeful))
@@ -120,7 +126,8 @@ class _Batch:
 
     Attributes:
         tokens: of the live hypotheses, in up to k places a sentence; one at first, of length `position`.
-        scores: of the live hypotheses, best first; -inf in an empty place.
+        scores: of the live hypotheses as rules changed them, best first; -inf in an empty place.
+        own: of the live hypotheses, the model's own scores.
         rows: the step function's row of the hypothesis in each place; any, where there is none.
         taken: which of all places have a row, in the rows' order.
         attended: with a penalty for coverage, each live hypothesis' sum of attention to every source token.
@@ -145,36 +152,43 @@ class _Batch:
         self.left: list[tuple[list[int], Beams]] = []
         self.longest = tensor_on(device, max_lengths)[:, None] + 1  # (b, 1), EOS counted
         nothing = torch.full((len(max_lengths), beam), -INF, device=device)
-        self.finished = Beams(self.longest.new_empty(*nothing.shape, 0), nothing, nothing)
+        self.finished = Beams(self.longest.new_empty(*nothing.shape, 0), nothing, nothing, nothing)
         self.tokens, self.scores = self.finished.tokens[:, :1], torch.zeros_like(nothing[:, :1])
+        self.own = self.scores
         self.taken = self.numbers = torch.arange(len(max_lengths), device=device)
         self.rows = self.taken[:, None]
         self.hopeful = self.scores > -INF
         self.attended = coverage.attended[:, None] if coverage else None
 
     def advance(
-        self, log_probs: Float[Tensor, "n v"], attention: Float[Tensor, "n s"] | None = None
+        self, log_probs: Float[Tensor, "n v"], own: Float[Tensor, "n v"], attention: Float[Tensor, "n s"] | None = None
     ) -> tuple[Int[Tensor, "b c"], Float[Tensor, "b c"], Int[Tensor, "b c"], Int[Tensor, "b k"]]:
-        """Continue every live hypothesis by one token; gives candidates' tokens, scores and parents, and new places."""
+        """Continue every live hypothesis by one token; gives candidates' tokens, scores and parents, and new places.
+
+        log_probs are as rules changed them, own the model's.
+        """
         if self.position >= self.shortest:
             at_limit = (self.longest == self.position + 1).expand_as(self.scores)
             log_probs = force_end(log_probs, at_limit.flatten()[self.taken], self.eos)
         last, scores, parents = candidates = self._expand(log_probs)
+        own_scores = self.own.gather(1, parents) + own[self.rows.gather(1, parents), last]
         self.position += 1
         has_ended = last == self.eos
         live_scores, order = scores.masked_fill(has_ended, -INF).sort(dim=-1, descending=True, stable=True)
         order, penalties = order[:, : self.beam], None
         if self.coverage and self.attended is not None and attention is not None:
             attended = _pick(self.attended + attention[self.rows], parents)
-            penalties = self.coverage.weight * attended.clamp(max=1).log().sum(-1)
+            penalties = self.coverage.weight * attended.clamp(_LEAST_ATTENDED, 1).log().sum(-1)
             self.attended = _pick(attended, order)
         # Only those among the best k may end, as in the searches of Hugging Face and CTranslate2.
         ended_scores = scores.masked_fill(~has_ended, -INF)[:, : self.beam]
         values = ended_scores / self.position**self.alpha
         values = values if penalties is None else values + penalties[:, : self.beam]
         ended = self._continued(parents[:, : self.beam], last[:, : self.beam])
-        self.finished = _best(self.beam, self.finished, Beams(ended, ended_scores, values), self.eos)
+        beams = Beams(ended, ended_scores, values, own_scores[:, : self.beam])
+        self.finished = _best(self.beam, self.finished, beams, self.eos)
         parents, self.scores = parents.gather(1, order), live_scores[:, : self.beam]
+        self.own = own_scores.gather(1, order)
         self.tokens, self.rows = self._continued(parents, last.gather(1, order)), self.rows.gather(1, parents)
         return *candidates, order
 
@@ -227,6 +241,7 @@ class _Batch:
             self.waiting, self.finished = [self.waiting[row] for row in stay], self.finished.of_sentences(index)
             self.tokens, self.scores, self.rows = self.tokens[index], self.scores[index], self.rows[index]
             self.longest, self.numbers, hopeful = self.longest[index], self.numbers[index], hopeful[index]
+            self.own = self.own[index]
             self.attended = None if self.attended is None else self.attended[index]
         places = hopeful.flatten()
         self.taken = places.nonzero_static(size=sum(counts)).squeeze(1)
@@ -239,13 +254,13 @@ class _Batch:
         """Bring the results to the host, in the order that the sentences came in."""
         results: list[list[Hypothesis]] = [[] for _ in range(num_sentences)]
         for numbers, beams in self.left:
-            tables = (table[:, :n_best].tolist() for table in (beams.tokens, beams.scores, beams.values))
+            tables = (table[:, :n_best].tolist() for table in (beams.tokens, beams.scores, beams.values, beams.own))
             for number, *of_sentence in zip(numbers, *tables, strict=True):
-                for ids, score, value in zip(*of_sentence, strict=True):
+                for ids, score, value, own in zip(*of_sentence, strict=True):
                     if score > -INF:
                         length = ids.index(self.eos) + 1
-                        value = value if self.coverage else score / length**self.alpha
-                        results[number].append(Hypothesis(ids[: length - 1], score, value))
+                        penalty = value - score / length**self.alpha if self.coverage else 0.0
+                        results[number].append(Hypothesis(ids[: length - 1], own, own / length**self.alpha + penalty))
         return results
 
 
@@ -260,4 +275,5 @@ def _best(count: int, first: Beams, second: Beams, eos: int) -> Beams:
     values, order = values[:, :count], order[:, :count]
     tokens = F.pad(first.tokens, (0, second.tokens.shape[2] - first.tokens.shape[2]), value=eos)
     scores = torch.cat((first.scores, second.scores), 1).gather(1, order)
-    return Beams(_pick(torch.cat((tokens, second.tokens), 1), order), scores, values)
+    own = torch.cat((first.own, second.own), 1).gather(1, order)
+    return Beams(_pick(torch.cat((tokens, second.tokens), 1), order), scores, values, own)

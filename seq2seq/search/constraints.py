@@ -91,7 +91,8 @@ class _Partial:
     """A hypothesis, ended or not."""
 
     ids: list[int]  # with EOS, if it has ended
-    score: float  # sum of log-probabilities (nats)
+    score: float  # sum of log-probabilities as rules changed them (nats)
+    own: float  # sum of the model's own log-probabilities (nats)
     progress: Progress
     row: int = 0  # the step function's, whose hypothesis it continues
 
@@ -101,8 +102,8 @@ class _Sentence:
 
     def __init__(self, phrases: Sequence[Sequence[int]], limit: int, beam: int, alpha: float) -> None:
         self.limit, self.beam, self.alpha = limit, beam, alpha
-        self.live = [_Partial([], 0.0, Progress.start(phrases))]
-        self.finished: list[Hypothesis] = []
+        self.live = [_Partial([], 0.0, 0.0, Progress.start(phrases))]
+        self.finished: list[_Partial] = []
         if (needed := self.live[0].progress.needed) > limit:
             raise ValueError(f"phrases={phrases} need {needed} tokens, but at most {limit} are allowed")
 
@@ -115,9 +116,8 @@ class _Sentence:
         turns = sorted((turn, needed) for needed, bank in banks.items() for turn in range(len(bank)))
         places = Counter(needed for _, needed in turns[: self.beam])
         chosen = [one for needed, count in places.items() for one in banks[needed][:count]]
-        for one in (one for one in chosen if one.ids[-1] == eos):
-            self.finished.append(Hypothesis(one.ids[:-1], one.score, one.score / len(one.ids) ** self.alpha))
-        self.finished = sorted(self.finished, key=lambda one: one.normalised_score, reverse=True)[: self.beam]
+        self.finished += [one for one in chosen if one.ids[-1] == eos]
+        self.finished = sorted(self.finished, key=self._value, reverse=True)[: self.beam]
         going_on = {needed: [one for one in bank if one.ids[-1] != eos] for needed, bank in banks.items()}
         self.live = [one for needed, count in places.items() for one in going_on[needed][:count]]
 
@@ -130,7 +130,15 @@ class _Sentence:
         if not self.live or len(self.finished) < n_best:
             return not self.live
         bound = max(one.score for one in self.live) / (self.limit + 1) ** self.alpha
-        return self.beam == 1 or bound <= self.finished[n_best - 1].normalised_score
+        return self.beam == 1 or bound <= self._value(self.finished[n_best - 1])
+
+    def results(self, n_best: int) -> list[Hypothesis]:
+        """The best that ended, with the model's own scores."""
+        best = self.finished[:n_best]
+        return [Hypothesis(one.ids[:-1], one.own, one.own / len(one.ids) ** self.alpha) for one in best]
+
+    def _value(self, one: _Partial) -> float:
+        return one.score / len(one.ids) ** self.alpha
 
 
 def constrained_beam_search(
@@ -168,8 +176,9 @@ def constrained_beam_search(
     while waiting:
         logits, state = step(last, state)
         live = {number: sentences[number].live for number in waiting}
-        log_probs = _apply(rules, next_log_probs(logits, never), live)
-        continuations = iter(_continuations(log_probs, list(chain(*live.values())), beam, eos))
+        own = next_log_probs(logits, never)
+        log_probs = _apply(rules, own.clone(), live)
+        continuations = iter(_continuations(log_probs, own, list(chain(*live.values())), beam, eos))
         for number, rows in live.items():
             sentences[number].advance(chain(*islice(continuations, len(rows))), eos)
         left = [[] if sentences[number].is_done(n_best) else sentences[number].live for number in waiting]
@@ -178,7 +187,7 @@ def constrained_beam_search(
             last = tensor_on(device, [one.ids[-1] for one in chain(*left)])
             rows = tensor_on(device, [one.row for one in chain(*left)])
             state = state.reorder(rows, [len(hypotheses) for hypotheses in left])
-    return [sentence.finished[:n_best] for sentence in sentences]
+    return [sentence.results(n_best) for sentence in sentences]
 
 
 def _check(
@@ -201,23 +210,29 @@ def _apply(
     return log_probs
 
 
-def _continuations(log_probs: Float[Tensor, "n v"], live: list[_Partial], beam: int, eos: int) -> list[list[_Partial]]:
-    """Continue every row by EOS, by each token of its missing phrases, and by the best k of all other tokens."""
+def _continuations(
+    log_probs: Float[Tensor, "n v"], own: Float[Tensor, "n v"], live: list[_Partial], beam: int, eos: int
+) -> list[list[_Partial]]:
+    """Continue every row by EOS, by each token of its missing phrases, and by the best k of all other tokens.
+
+    log_probs are as rules changed them, own the model's.
+    """
     special = [(row, token) for row, one in enumerate(live) for token in (eos, *one.progress.steps)]
+    at = tensor_on(log_probs.device, special).unbind(1)
     most = beam + max(len(one.progress.steps) for one in live) + 1  # so that k are left without the special ones
     values, tokens = log_probs.topk(min(most, log_probs.shape[1]))
-    of_special = log_probs[tensor_on(log_probs.device, special).unbind(1)]
-    of_special, *of_rows = _read(of_special, values, tokens)
+    of_special, own_special, *of_rows = _read(log_probs[at], own[at], tokens, values, own.gather(1, tokens))
     found: list[list[_Partial]] = [[] for _ in live]
-    for (row, token), log_prob in zip(special, of_special, strict=True):
+    for (row, token), value, own_value in zip(special, of_special, own_special, strict=True):
         one = live[row]
         after = one.progress if token == eos else one.progress.steps[token]
-        found[row].append(_Partial([*one.ids, token], one.score + log_prob, after, row))
-    for row, (one, log_probs_of, tokens_of) in enumerate(zip(live, *of_rows, strict=True)):
-        best = ((int(token), value) for token, value in zip(tokens_of, log_probs_of, strict=True))
-        others = ((token, value) for token, value in best if token != eos and token not in one.progress.steps)
-        for token, log_prob in islice(others, beam):
-            found[row].append(_Partial([*one.ids, token], one.score + log_prob, one.progress.broken_off, row))
+        found[row].append(_Partial([*one.ids, token], one.score + value, one.own + own_value, after, row))
+    for row, (one, *table) in enumerate(zip(live, *of_rows, strict=True)):
+        best = ((int(token), *values) for token, *values in zip(*table, strict=True))
+        others = (entry for entry in best if entry[0] != eos and entry[0] not in one.progress.steps)
+        for token, value, own_value in islice(others, beam):
+            partial = _Partial([*one.ids, token], one.score + value, one.own + own_value, one.progress.broken_off, row)
+            found[row].append(partial)
     return found
 
 

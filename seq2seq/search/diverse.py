@@ -26,8 +26,9 @@ class _Partial:
     """A hypothesis, ended or not."""
 
     ids: list[int]  # with EOS, if it has ended
-    score: float  # sum of log-probabilities, less what diversity took off (nats)
+    score: float  # sum of log-probabilities as rules changed them, less what diversity took off (nats)
     taken_off: float  # that (nats)
+    own: float  # sum of the model's own log-probabilities (nats)
     row: int  # the step function's, that it continues
 
 
@@ -44,7 +45,7 @@ class _Sentence:
 
     def __init__(self, number: int, limit: int, groups: int, size: int, alpha: float) -> None:
         self.number, self.limit, self.size, self.alpha = number, limit, size, alpha
-        self.groups = [_Group([_Partial([], 0.0, 0.0, number)]) for _ in range(groups)]
+        self.groups = [_Group([_Partial([], 0.0, 0.0, 0.0, number)]) for _ in range(groups)]
 
     @property
     def live(self) -> list[_Partial]:
@@ -69,12 +70,14 @@ class _Sentence:
             group.live = []
 
     def results(self) -> list[Hypothesis]:
-        """What the groups found, each once, best first by the model's own scores."""
-        found: dict[tuple[int, ...], Hypothesis] = {}
+        """What the groups found, each once, best first by scores without what diversity took off."""
+        found: dict[tuple[int, ...], _Partial] = {}
         for one in (one for group in self.groups for one in group.finished):
-            score = one.score + one.taken_off
-            found.setdefault(tuple(one.ids), Hypothesis(one.ids[:-1], score, score / len(one.ids) ** self.alpha))
-        return sorted(found.values(), key=lambda one: one.normalised_score, reverse=True)
+            found.setdefault(tuple(one.ids), one)
+        ranked = sorted(
+            found.values(), key=lambda one: (one.score + one.taken_off) / len(one.ids) ** self.alpha, reverse=True
+        )
+        return [Hypothesis(one.ids[:-1], one.own, one.own / len(one.ids) ** self.alpha) for one in ranked]
 
     def _value(self, one: _Partial) -> float:
         return one.score / len(one.ids) ** self.alpha
@@ -114,9 +117,10 @@ def diverse_beam_search(
     last, never = torch.full((num_sentences,), bos, device=device), tensor_on(device, banned)
     while waiting:
         logits, state = step(last, state)
-        log_probs = _ruled(next_log_probs(logits, never), rows, rules, eos)
+        own = next_log_probs(logits, never)
+        log_probs = _ruled(own.clone(), rows, rules, eos)
         # A group's best continuations are among so many: of its own size, EOS, and those that others made dearer.
-        likeliest = _likeliest(log_probs, beam + 1)
+        likeliest = _likeliest(log_probs, own, beam + 1)
         for one in waiting:
             for index in range(groups):
                 _advance(likeliest, one, index, diversity, eos)
@@ -154,21 +158,27 @@ def _ruled(
     return force_end(log_probs, tensor_on(log_probs.device, at_limit, torch.bool), eos) if any(at_limit) else log_probs
 
 
-def _likeliest(log_probs: Float[Tensor, "n v"], count: int) -> list[list[tuple[int, float]]]:
-    """Read each row's best tokens and their log-probabilities, best first: the one wait for the device a step."""
+def _likeliest(
+    log_probs: Float[Tensor, "n v"], own: Float[Tensor, "n v"], count: int
+) -> list[list[tuple[int, float, float]]]:
+    """Read each row's best tokens, best first, with their log-probabilities and the model's own.
+
+    This is the one time a step that the host waits for the device.
+    """
     values, tokens = log_probs.topk(min(count, log_probs.shape[1]))
-    rows = torch.stack((tokens.double(), values.double()), 2).tolist()
-    return [[(int(token), value) for token, value in row] for row in rows]
+    rows = torch.stack((tokens.double(), values.double(), own.gather(1, tokens).double()), 2).tolist()
+    return [[(int(token), value, own_value) for token, value, own_value in row] for row in rows]
 
 
 def _advance(
-    likeliest: list[list[tuple[int, float]]], sentence: _Sentence, index: int, diversity: float, eos: int
+    likeliest: list[list[tuple[int, float, float]]], sentence: _Sentence, index: int, diversity: float, eos: int
 ) -> None:
     """Continue one group of a sentence by one token, at a distance from the groups before."""
     said = Counter(one.ids[-1] for group in sentence.groups[:index] for one in group.live)  # by the groups before
     candidates = []
     for one in sentence.groups[index].live:
-        for token, log_prob in likeliest[one.row]:
+        for token, value, own_value in likeliest[one.row]:
             off = diversity * said[token]
-            candidates.append(_Partial([*one.ids, token], one.score + log_prob - off, one.taken_off + off, one.row))
+            score, own = one.score + value - off, one.own + own_value
+            candidates.append(_Partial([*one.ids, token], score, one.taken_off + off, own, one.row))
     sentence.choose(index, candidates, eos)

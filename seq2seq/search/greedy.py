@@ -34,27 +34,30 @@ def greedy_search(
     shortest, limits = min(max_lengths.tolist(), default=0), tensor_on(device, max_lengths.tolist())
     never, sentences = tensor_on(device, banned), torch.arange(num_sentences, device=device)
     last, scores = torch.full((num_sentences,), bos, device=device), torch.zeros(num_sentences, device=device)
+    own = scores  # by the model's own log-probabilities; of scores, -inf says that rules left no token
     tokens = last.new_empty(num_sentences, 0)
     while waiting:
         logits, state = step(last, state)
         log_probs = next_log_probs(logits, never)
+        own_log_probs = log_probs.clone() if rules else log_probs
         for rule in rules:
             log_probs = rule(log_probs, Prefixes(tokens, sentences))
         if tokens.shape[1] >= shortest:
             log_probs = force_end(log_probs, limits == tokens.shape[1], eos)
         best, last = log_probs.max(-1)
-        scores, tokens = scores + best, torch.cat((tokens, last[:, None]), 1)
-        found = torch.stack((last.double(), scores.double()), 1).tolist()  # the one time a step that the host waits
-        counts = [int(token != eos) for token, _ in found]
-        for number, (token, score) in zip(waiting, found, strict=True):
+        scores, own = scores + best, own + own_log_probs.gather(1, last[:, None])[:, 0]
+        tokens = torch.cat((tokens, last[:, None]), 1)
+        found = torch.stack((last.double(), scores.double(), own.double()), 1).tolist()  # the one wait a step
+        counts = [int(token != eos) for token, *_ in found]
+        for number, (token, ruled_score, score) in zip(waiting, found, strict=True):
             if token != eos:
                 ids[number].append(int(token))
-            elif score > -float("inf"):
+            elif ruled_score > -float("inf"):
                 results[number] = [Hypothesis(ids[number], score, score / (len(ids[number]) + 1) ** alpha)]
         waiting = [number for number, count in zip(waiting, counts, strict=True) if count]
         if waiting and not all(counts):
             stay = (last != eos).nonzero_static(size=len(waiting))[:, 0]
-            last, scores, tokens = last[stay], scores[stay], tokens[stay]
+            last, scores, own, tokens = last[stay], scores[stay], own[stay], tokens[stay]
             limits, sentences = limits[stay], sentences[stay]
             state = state.reorder(stay, counts)
     return results

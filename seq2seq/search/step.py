@@ -37,7 +37,7 @@ class Hypothesis:
     """One finished translation."""
 
     ids: list[int]  # without BOS and EOS
-    score: float  # sum of log-probabilities, EOS included (nats)
+    score: float  # sum of the model's own log-probabilities, EOS included (nats)
     normalised_score: float  # score / length^α, length counting EOS (nats)
 
 
@@ -48,7 +48,7 @@ class Step:
     Attributes:
         sentences: the number of each sentence still searched.
         tokens: each candidate's last token.
-        scores: sums of log-probabilities (nats); -inf marks no candidate.
+        scores: sums of log-probabilities as rules changed them (nats); -inf marks no candidate.
         parents: place in the beam, after the step before, of the hypothesis that each continues.
         places: the candidate that takes each of up to k places in the beam, best first.
         alive: which places are searched on; the others can no longer win.

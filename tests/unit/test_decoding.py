@@ -137,6 +137,36 @@ def test_forced_scores_are_those_of_the_search(translator):
     assert len(pairs) > 10
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"beam": 1},
+        {"beam": 4},
+        {"beam": 4, "coverage_penalty": 0.3},
+        {"beam": 4, "groups": 2},
+        {"beam": 4, "phrases": ["leche"]},
+    ],
+    ids=str,
+)
+def test_scores_are_the_models_own_whatever_rules_rank_by(translator, changes):
+    phrases = changes.pop("phrases", [])
+    settings = translator.settings(repetition_penalty=1.2, length_penalty=0.6, max_length=12, min_length=6, **changes)
+    wanted = [Text(text, phrases=phrases) for text in TEXTS]
+    n_best = 1 if settings.beam == 1 else 3
+    engine = translator._engine
+    encoded = [translator.tokenizer.encode([text.text, *text.phrases]) for text in wanted]
+    sources = [Source(src, phrases=of_text) for src, *of_text in encoded]
+    found = dict(one for batch in engine.search(sources, settings, n_best) for one in batch)
+    pairs = [(sources[index].ids, one) for index, best in found.items() for one in best]
+    forced = dict(one for batch in engine.force([i for i, _ in pairs], [h.ids for _, h in pairs], 50) for one in batch)
+    assert any(len(set(one.ids)) < len(one.ids) for _, one in pairs)  # something was repeated and cost more
+    for index, (_, one) in enumerate(pairs):
+        score = sum(forced[index].log_probs)
+        assert one.score == pytest.approx(score, abs=1e-4)
+        if not settings.coverage_penalty:
+            assert one.normalised_score == pytest.approx(score / (len(one.ids) + 1) ** 0.6, abs=1e-4)
+
+
 def test_scores_equal_a_token_by_token_reading(translator):
     model, engine = translator._engine.model, translator._engine
     assert isinstance(engine, Engine)

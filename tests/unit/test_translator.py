@@ -198,6 +198,16 @@ def test_a_model_that_computes_nan_is_reported(tokenizer):
             Translator(model, tokenizer).translate(TEXTS, beam=beam, max_length=4)
 
 
+def test_coverage_of_a_source_that_is_not_attended_to_is_refused(tokenizer):
+    config = ModelConfig(
+        d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num_decoder_layers=1, cross_attention="none"
+    )
+    translator = Translator(Transformer(config, tokenizer.vocab_size), tokenizer)
+    assert len(translator.translate(TEXTS, max_length=4)) == len(TEXTS)
+    with pytest.raises(UserError, match="coverage_penalty is for models that attend to the source, and this one does"):
+        translator.translate(TEXTS, coverage_penalty=0.2, max_length=4)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

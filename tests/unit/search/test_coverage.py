@@ -91,3 +91,24 @@ def test_no_weight_is_no_penalty(table_model):
     plain = [dataclasses.replace(one) for one in search(model, [61], 0.0, beam=5)[0]]
     assert [one.ids for one in plain] == [one.ids for one in search(model, [61], 1e-9, beam=5)[0]]
     assert plain[0].normalised_score == pytest.approx(plain[0].score / (len(plain[0].ids) + 1), abs=1e-6)
+
+
+def test_a_source_token_that_is_never_attended_to_costs_much_and_not_infinitely_much(table_model):
+    model = table_model(6)
+
+    def step(last, state):
+        logits, watching = watching_step(model)(last, state)
+        assert watching.attention is not None
+        return logits, Watching(watching.inner, watching.attention * torch.tensor([1.0, 1, 1, 0]))
+
+    options = {"num_sentences": 1, "beam": 3, "bos": BOS, "eos": EOS, "max_lengths": torch.tensor([4]), "alpha": 1.0}
+    coverage = Coverage(0.2, torch.zeros(1, WORDS), lambda state: state.attention)
+    (found,) = beam_search(
+        step, Watching(model.start([61])), device="cpu", banned=(0, BOS), coverage=coverage, **options
+    )
+    assert len(found) == 3
+    for one in found:
+        total = torch.stack([attended(61, (BOS, *one.ids[:place])) for place in range(len(one.ids) + 1)]).sum(0)
+        penalty = sum(math.log(min(share, 1.0)) for share in total[:3].tolist()) + math.log(2**-126)
+        assert one.score == pytest.approx(model.score(61, one.ids), abs=1e-4)
+        assert one.normalised_score == pytest.approx(one.score / (len(one.ids) + 1) + 0.2 * penalty, abs=1e-4)

@@ -56,7 +56,7 @@ def test_a_wide_beam_finds_exactly_what_the_rule_allows(table_model, name):
             assert one.score == pytest.approx(model.score((31, 32)[sentence], one.ids), abs=1e-4)
 
 
-def test_repeated_tokens_cost_the_penalty(table_model):
+def test_repeated_tokens_cost_the_penalty_in_the_ranking_and_not_in_the_scores(table_model):
     model, penalty = table_model(6), 1.7
     (found,) = search(model, [33], [RepetitionPenalty(penalty)], beam=400)
 
@@ -69,9 +69,11 @@ def test_repeated_tokens_cost_the_penalty(table_model):
 
     assert len(found) == len(model.all_sequences(33, LIMIT, 1.0, BANNED))
     for one in found:
-        assert one.score == pytest.approx(penalised(one.ids), abs=1e-4)
-    values = [one.normalised_score for one in found]
-    assert values == sorted(values, reverse=True)
+        assert one.score == pytest.approx(model.score(33, one.ids), abs=1e-4)
+        assert one.normalised_score == pytest.approx(one.score / (len(one.ids) + 1), abs=1e-6)
+    values = [penalised(one.ids) / (len(one.ids) + 1) for one in found]
+    assert values == pytest.approx(sorted(values, reverse=True), abs=1e-5)
+    assert any(penalised(one.ids) < one.score - 0.1 for one in found)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
