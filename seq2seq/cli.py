@@ -106,14 +106,14 @@ def translate(
     no_repeat_ngram: options.NoRepeatNgram = None,
     repetition_penalty: options.RepetitionPenalty = None,
     coverage_penalty: options.CoveragePenalty = None,
-    early_stopping: options.EarlyStopping = False,
+    early_stopping: options.EarlyStopping = None,
     groups: options.Groups = None,
     diversity: options.Diversity = None,
     batch_tokens: options.BatchTokens = None,
     device: options.Device = "auto",
     engine: options.Engine = options.EngineName.pytorch,
     quantization: options.Quantization = options.Precision.int8,
-    sampling: options.Sampling = False,
+    sampling: options.Sampling = None,
     temperature: options.Temperature = None,
     top_k: options.TopK = None,
     top_p: options.TopP = None,
@@ -128,7 +128,7 @@ def translate(
     debug: options.Debug = False,
 ) -> None:
     """Translate what the options name and score it if there are references."""
-    given = {name: value for name, value in locals().items() if value is not None and value is not False}
+    given = {name: value for name, value in locals().items() if value is not None}
     inputs.check_sources(texts, input_, output, reference, testset, resume=resume, interactive=interactive)
     changes: dict[str, Any] = {name: given[name] for name in SEARCH_OPTIONS if name in given}
     lines = inputs.read(texts, input_, reference)

@@ -58,7 +58,7 @@ def bulk_translate(
     beam: options.Beam = None,
     length_penalty: options.LengthPenalty = None,
     batch_tokens: options.BatchTokens = None,
-    sampling: options.Sampling = False,
+    sampling: options.Sampling = None,
     temperature: options.Temperature = None,
     top_k: options.TopK = None,
     top_p: options.TopP = None,
@@ -67,7 +67,7 @@ def bulk_translate(
 ) -> None:
     """Translate the files that are not finished."""
     given: dict[str, Any] = {
-        **{"beam": beam, "length_penalty": length_penalty, "batch_tokens": batch_tokens, "sampling": sampling or None},
+        **{"beam": beam, "length_penalty": length_penalty, "batch_tokens": batch_tokens, "sampling": sampling},
         **{"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed},
     }
     settings = {key: value for key, value in given.items() if value is not None}

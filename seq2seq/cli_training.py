@@ -130,7 +130,7 @@ def backtranslate(
     device: options.Device = "auto",
     engine: options.Engine = options.EngineName.pytorch,
     quantization: options.Quantization = options.Precision.int8,
-    sampling: options.Sampling = False,
+    sampling: options.Sampling = None,
     temperature: options.Temperature = None,
     top_k: options.TopK = None,
     top_p: options.TopP = None,
@@ -139,8 +139,18 @@ def backtranslate(
 ) -> None:
     """Write synthetic sources and the texts that they were made of."""
     given = dict(locals())
-    names = ("beam", "length_penalty", "max_length", "batch_tokens", "temperature", "top_k", "top_p", "seed")
-    changes = {name: given[name] for name in names} | ({"sampling": True} if sampling else {})
+    names = (
+        "beam",
+        "length_penalty",
+        "max_length",
+        "batch_tokens",
+        "sampling",
+        "temperature",
+        "top_k",
+        "top_p",
+        "seed",
+    )
+    changes = {name: given[name] for name in names}
     hint = "back-translation takes a model of the other direction, --model runs/REVERSE, that reads such text"
     make_corpus(given, changes, f"{TAG} {{translation}}\t{{source}}" if tag else "{translation}\t{source}", hint)
 

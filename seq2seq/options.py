@@ -109,10 +109,11 @@ CoveragePenalty = Annotated[
     typer.Option(min=0, help="β for source tokens attended to too little (Wu 2016); 0 is off.", rich_help_panel=SEARCH),
 ]
 EarlyStopping = Annotated[
-    bool,
+    bool | None,
     typer.Option(
-        "--early-stopping",
-        help="End when nothing is better at its present length: quicker, seldom worse.",
+        "--early-stopping/--no-early-stopping",
+        help="End when nothing is better at its present length: quicker, seldom worse. [dim]default: the model's[/dim]",
+        show_default=False,
         rich_help_panel=SEARCH,
     ),
 ]
@@ -125,10 +126,12 @@ Diversity = Annotated[
     typer.Option(min=0, help="What a group pays for a token of an earlier group (nats).", rich_help_panel=SEARCH),
 ]
 Sampling = Annotated[
-    bool,
+    bool | None,
     typer.Option(
-        "--sampling",
-        help="Draw translations instead of searching, by temperature, top-k, top-p and seed.",
+        "--sampling/--no-sampling",
+        help="Draw translations instead of searching, by temperature, top-k, top-p and seed. "
+        "[dim]default: the model's[/dim]",
+        show_default=False,
         rich_help_panel=DRAWING,
     ),
 ]

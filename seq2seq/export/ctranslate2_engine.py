@@ -1,5 +1,6 @@
 """Source ids to hypotheses with CTranslate2, as `seq2seq.engine` does with PyTorch; knows no text."""
 
+import logging
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from seq2seq.search.step import Hypothesis
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocab import EOS
 
+log = logging.getLogger(__name__)
 OTHERWISE = ("repetition_penalty", "coverage_penalty", "groups", "sampling")  # not there, or by another formula
 
 
@@ -47,8 +49,9 @@ def load_export(folder: Path, device: torch.device) -> Export:
 class CTranslate2Engine:
     """Searches translations with an export; a `SearchEngine` of `Translator`.
 
-    Greedy search gives the very hypotheses of the PyTorch engine. Beam search may miss some: CTranslate2 ends it when
-    enough hypotheses have ended, though a better one might follow. Scores are of the same formula.
+    Greedy search gives the very hypotheses of the PyTorch engine. Beam search may find others: CTranslate2 ends it when
+    enough hypotheses have ended, whatever `early_stopping` says, though a better one might follow; and hypotheses with
+    tokens that no translation may have, such as UNK, may take places in the beam. Scores are of the same formula.
     """
 
     def __init__(self, folder: Path, tokenizer: Tokenizer, device: torch.device) -> None:
@@ -61,6 +64,7 @@ class CTranslate2Engine:
 
         self._pieces = tokenizer.tokens(range(tokenizer.vocab_size))
         self._ids = {piece: number for number, piece in enumerate(self._pieces)}
+        self._has_warned = False
         try:
             self._translator = ctranslate2.Translator(
                 str(folder), device.type, device_index=device.index or 0, intra_threads=torch.get_num_threads()
@@ -82,6 +86,9 @@ class CTranslate2Engine:
                 NaN.
         """
         _refuse_what_differs(sources, settings)
+        if settings.early_stopping and settings.beam > 1 and not self._has_warned:
+            log.warning("CTranslate2 ends a beam search by a rule of its own: early_stopping=True changes nothing")
+            self._has_warned = True
         waiting = sorted(range(len(sources)), key=lambda index: len(sources[index].ids), reverse=True)
         while waiting:
             cost = (len(sources[waiting[0]].ids) + 1) * settings.beam
@@ -120,9 +127,11 @@ class CTranslate2Engine:
     def _search_freely(
         self, sources: list[Source], limits: list[int], options: dict[str, Any]
     ) -> dict[int, list[Hypothesis]]:
-        """Search with the greatest limit and nothing forbidden; gives those that neither would have changed.
+        """Search with the greatest limit and nothing forbidden; gives those whose hypotheses obey both all the same.
 
-        They are by far the most, and cost neither batches of equal limits nor a second look at the scores.
+        They are by far the most, and cost neither batches of equal limits nor a second look at the scores. In greedy
+        search they are what a search by rules finds. In a beam, hypotheses that break a rule took places that others
+        would have had, so some searches miss what a search by rules finds.
         """
         results = self._translator.translate_batch(
             [self._spell(source.ids) for source in sources],

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,6 +48,20 @@ def test_options_are_the_settings_of_the_same_names(run, translator, arguments, 
     status, out, err = run(*arguments, stdin="\n".join(LINES).encode())
     assert (status, err) == (0, "")
     assert out.split("\n")[:-1] == translator.translate(LINES, **settings)
+
+
+def test_what_a_model_switches_on_can_be_switched_off(run, bundle_folder, translator, tmp_path):
+    bundle = tmp_path / "model"
+    shutil.copytree(bundle_folder, bundle)
+    values = json.loads((bundle / "config.json").read_text())
+    for setting, wanted in (("early_stopping", {"groups": 3}), ("sampling", {"beam": 2})):
+        changed = {**values, "search": {**values["search"], setting: True}}
+        (bundle / "config.json").write_text(json.dumps(changed))
+        options = [str(part) for name, value in wanted.items() for part in (f"--{name}", value)]
+        command = ("--model", str(bundle), "--device", "cpu")
+        switched_off = run(*options, f"--no-{setting.replace('_', '-')}", LINES[0], command=command)
+        assert switched_off == (0, f"{translator.translate(LINES[:1], **wanted)[0]}\n", "")
+        assert run(*options, LINES[0], command=command) != switched_off
 
 
 def test_a_setting_of_zero_is_a_setting(run):

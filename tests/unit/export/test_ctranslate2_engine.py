@@ -156,6 +156,15 @@ def test_what_ctranslate2_would_compute_otherwise_is_refused(export, changes, me
         search(export.engine, [Source([5] * 13)], replace(GREEDY, **changes))
 
 
+def test_a_rule_of_stopping_that_ctranslate2_does_not_follow_is_told_once(export, sources, caplog):
+    early = replace(GREEDY, beam=3, early_stopping=True)
+    found = [search(export.engine, sources[:4], settings) for settings in (early, early, replace(GREEDY, beam=3))]
+    assert found[0] == found[1] == found[2]
+    assert caplog.messages == [
+        "CTranslate2 ends a beam search by a rule of its own: early_stopping=True changes nothing"
+    ]
+
+
 def test_phrases_that_must_appear_are_refused(export):
     with pytest.raises(UserError, match="phrases that must appear are not known to CTranslate2"):
         search(export.engine, [Source([5, 6], phrases=[[7]])], GREEDY)
