@@ -35,6 +35,7 @@ class BundleConfig:
     search: SearchConfig
     src_lang: str = "en"
     tgt_lang: str = "es"
+    trained_length: int | None = None  # source tokens that 99 of 100 training pairs do not exceed; None: not known
 
 
 def example(src_lang: str) -> str:
@@ -69,6 +70,8 @@ def save_bundle(folder: Path, bundle: Bundle, card: str) -> None:
         "model": {key: value for key, value in bundle.config.model.used().items() if key != "architecture"},
         "search": to_plain(bundle.config.search),
     }
+    if bundle.config.trained_length is not None:
+        values["trained_length"] = bundle.config.trained_length
     with replaced_folder(folder) as draft:
         weights = {name: tensor.detach().to("cpu").contiguous() for name, tensor in bundle.model.state_dict().items()}
         owners = {tensor.data_ptr(): name for name, tensor in weights.items()}  # a file holds no weight under two names
@@ -170,7 +173,10 @@ def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
         search = search_config_from_plain(values["search"])
     except UserError as error:
         raise UserError(f"{path} is damaged: {error}") from error
-    return values, BundleConfig(model, search, values["src_lang"], values["tgt_lang"])
+    length = values.get("trained_length")
+    if length is not None and (not isinstance(length, int) or length < 1):
+        raise UserError(f"{path} is damaged: trained_length={length!r}, expected a positive whole number")
+    return values, BundleConfig(model, search, values["src_lang"], values["tgt_lang"], length)
 
 
 def _read_weights(path: Path, expected: dict[str, Tensor]) -> dict[str, Tensor]:

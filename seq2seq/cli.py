@@ -40,7 +40,8 @@ TRANSLATE_HELP = "\n\n".join(
         "--model given several times is an ensemble. An --input that ends in .srt .po .xliff .tmx .html or .md is "
         "translated as a document, its markup kept, into --output.",
         "An --output that was broken off goes on with --resume, and comes out as if nothing had happened.",
-        "A line too long for the model is translated in pieces, with a warning. What goes wrong is told in one line on "
+        "A line longer than 99 of 100 lines that the model was trained on is translated sentence by sentence; a "
+        "sentence of more than 200 tokens in pieces, with a warning. What goes wrong is told in one line on "
         "stderr, and the exit status is not 0.",
     )
 )

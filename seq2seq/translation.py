@@ -18,7 +18,7 @@ from seq2seq.text.segments import number_words, split_text
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.words import align_words
 
-MAX_SOURCE_TOKENS = 200  # longer texts are translated in pieces
+MAX_SOURCE_TOKENS = 200  # the longest piece of a text that a model sees
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Piece:
-    """A text, or a part of one that is too long, as the model sees it."""
+    """A text, or a sentence or part of one that is too long, as the model sees it."""
 
     text_index: int
     text: str
@@ -141,11 +141,17 @@ def _as_text(text: object, number: int) -> Text:
 
 
 def make_pieces(
-    texts: Sequence[str | Text], tokenizer: Tokenizer, first_line: int, glossary: Glossary | None
+    texts: Sequence[str | Text],
+    tokenizer: Tokenizer,
+    first_line: int,
+    glossary: Glossary | None,
+    trained_length: int | None = None,
 ) -> list[Piece]:
-    """Encode texts, long ones in several pieces; texts without a token have none.
+    """Encode texts, those of more tokens than the model was trained on in sentences; texts without a token have none.
 
-    first_line is the number of the first text, by which warnings name it and samples are drawn.
+    first_line is the number of the first text, by which warnings name it and samples are drawn. trained_length is
+    `BundleConfig.trained_length`. Sentences of more than MAX_SOURCE_TOKENS are cut further. A text with phrases to
+    appear in it stays whole.
 
     Raises:
         UserError: a text is neither a string nor a Text, a phrase is empty, or is to appear in a text that is too long
@@ -155,16 +161,18 @@ def make_pieces(
     pieces = []
     for index, (want, ids) in enumerate(zip(wants, tokenizer.encode([want.text for want in wants]), strict=True)):
         line, parts, first_words = first_line + index, [want.text], [0]
-        if len(ids) > MAX_SOURCE_TOKENS:
+        is_too_long = len(ids) > MAX_SOURCE_TOKENS
+        if is_too_long or (trained_length is not None and len(ids) > trained_length and not want.phrases):
             whole = " ".join(want.text.split())
             parts = split_text(whole, MAX_SOURCE_TOKENS, lambda some: [len(one) for one in tokenizer.encode(some)])
             first_words = number_words(whole, parts)
             if want.phrases:
                 raise UserError(f"line {line} has {len(ids)} tokens: too many for a text with phrases to appear in it")
-            log.warning(
-                "line %d has %d tokens, more than %d: translated in %d pieces",
-                *(line, len(ids), MAX_SOURCE_TOKENS, len(parts)),
-            )
+            if is_too_long:
+                log.warning(
+                    "line %d has %d tokens, more than %d: translated in %d pieces",
+                    *(line, len(ids), MAX_SOURCE_TOKENS, len(parts)),
+                )
         for part, (text, part_ids) in enumerate(zip(parts, tokenizer.encode(parts), strict=True)):
             if part_ids:
                 phrases = [*want.phrases, *(glossary.translations(text) if glossary else ())]

@@ -71,6 +71,7 @@ class Translator:
         tgt_lang: language of the translations.
         device: where the model computes.
         num_parameters: of the model or, in an ensemble, of all models together; None: not known.
+        trained_length: source tokens above which a text is translated sentence by sentence.
     """
 
     def __init__(
@@ -84,14 +85,16 @@ class Translator:
         device: torch.device | str = "cpu",
         dtype: torch.dtype | None = None,
         num_parameters: int | None = None,
+        trained_length: int | None = None,
     ) -> None:
         """Wrap a model that is on device already; its mode (training or not) is as before after every call.
 
+        Texts of more than trained_length source tokens are translated sentence by sentence; None: of more than 200.
         dtype is that of matrix products: None means bfloat16 on a GPU and float32 elsewhere. Instead of a model, an
         engine of another kind can do the search; device and dtype are then its own matter.
         """
         self.tokenizer, self.src_lang, self.tgt_lang = tokenizer, src_lang, tgt_lang
-        self.num_parameters = num_parameters
+        self.num_parameters, self.trained_length = num_parameters, trained_length
         self.search = SearchConfig() if search is None else search
         self.device = torch.device(device)
         is_engine = isinstance(model, SearchEngine)
@@ -126,7 +129,7 @@ class Translator:
         model = models[0] if len(models) == 1 else Ensemble(models)
         return cls(
             *(model, bundles[0].tokenizer), search=config.search, src_lang=config.src_lang, tgt_lang=config.tgt_lang,
-            device=chosen, dtype=dtype, num_parameters=size,
+            device=chosen, dtype=dtype, num_parameters=size, trained_length=config.trained_length,
         )  # fmt: skip
 
     def __repr__(self) -> str:
@@ -211,7 +214,7 @@ class Translator:
         not_wanted += [[symbol] for symbol in self.tokenizer.user_symbols.values()]
         texts = iter(require_iterable(texts, "texts"))
         while lines := list(itertools.islice(texts, chunk)):
-            pieces = make_pieces(lines, self.tokenizer, first_line, glossary)
+            pieces = make_pieces(lines, self.tokenizer, first_line, glossary, self.trained_length)
             if on_progress is not None:
                 on_progress(len(lines) - sum(piece.is_first for piece in pieces))  # texts without words are done
             parts: list[list[list[Spelt]]] = [[] for _ in lines]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import sentencepiece
 
 from seq2seq.config import DataConfig, TokenizerConfig
@@ -109,6 +110,11 @@ def load_prepared(folder: Path) -> PreparedData:
         tests={name: [(src, tgt) for src, tgt in pairs] for name, pairs in texts["tests"].items()},
         report=report,
     )
+
+
+def trained_length(prepared: PreparedData) -> int:
+    """Return how many source tokens 99 of 100 training pairs do not exceed (of streamed text, those of the sample)."""
+    return max(1, int(np.quantile(prepared.train.src_lengths, 0.99, method="higher")))
 
 
 def example(prepared: PreparedData) -> str:

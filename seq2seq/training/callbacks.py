@@ -4,7 +4,7 @@ import logging
 import math
 import re
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
@@ -18,7 +18,7 @@ from seq2seq.config import Config
 from seq2seq.errors import UserError
 from seq2seq.extras import resume_command
 from seq2seq.text.batching import Batch
-from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.prepare import PreparedData, trained_length
 from seq2seq.training.checkpoints import Checkpoints, ends_update
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.monitor import Meter, TranslationValidation
@@ -233,8 +233,7 @@ class RunningAverage(WeightAveraging):
 def make_callbacks(
     config: Config,
     folder: Path,
-    pairs: Sequence[tuple[str, str]],
-    tokenizer: Tokenizer,
+    data: PreparedData,
     record: Mapping[str, Any],
     updates_per_epoch: float | None = None,
 ) -> list[Callback]:
@@ -246,7 +245,9 @@ def make_callbacks(
         StopSignals(),
         FiniteGuard(trainer.log_every),
         Meter(trainer.log_every, trainer.validate_every, budget, trainer.progress_bar, updates_per_epoch),
-        TranslationValidation(pairs, tokenizer, training, config.search),
+        TranslationValidation(
+            *(data.validation_pairs, data.tokenizer, training, config.search), trained_length=trained_length(data)
+        ),
     ]
     if training.ema_decay > 0:
         callbacks.append(RunningAverage(training.ema_decay))

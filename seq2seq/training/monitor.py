@@ -143,11 +143,18 @@ class TranslationValidation(Callback):
     """Translates a sample of the validation set with the very Translator that users call, and logs its BLEU."""
 
     def __init__(
-        self, pairs: Sequence[tuple[str, str]], tokenizer: Tokenizer, training: TrainingConfig, search: SearchConfig
+        self,
+        pairs: Sequence[tuple[str, str]],
+        tokenizer: Tokenizer,
+        training: TrainingConfig,
+        search: SearchConfig,
+        *,
+        trained_length: int | None = None,
     ) -> None:
         count = min(training.bleu_sentences, len(pairs))
         self.pairs = [pairs[i * len(pairs) // count] for i in range(count)] if count else []
         self.tokenizer, self.search, self.shown = tokenizer, search, training.sample_translations
+        self.trained_length = trained_length
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Score the weights that are being validated (the averaged ones, if weights are averaged)."""
@@ -155,7 +162,10 @@ class TranslationValidation(Callback):
             return
         model = whole(cast(TranslationModule, pl_module).model)
         dtype = torch.bfloat16 if str(trainer.precision).startswith("bf16") else torch.float32
-        translator = Translator(model, self.tokenizer, search=self.search, device=pl_module.device, dtype=dtype)
+        translator = Translator(
+            *(model, self.tokenizer), search=self.search, device=pl_module.device, dtype=dtype,
+            trained_length=self.trained_length,
+        )  # fmt: skip
         src = [pair[0] for pair in self.pairs]
         tgt = [pair[1] for pair in self.pairs]
         translations = translator.translate(src)

@@ -29,7 +29,7 @@ from seq2seq.settings.rules import AUTO
 from seq2seq.text.cached import note_run
 from seq2seq.text.datamodule import mixture_table, training_feed, validation_loader
 from seq2seq.text.filters import drop_table
-from seq2seq.text.prepare import PreparedData, corpus_digests, load_prepared, prepare_folder
+from seq2seq.text.prepare import PreparedData, corpus_digests, load_prepared, prepare_folder, trained_length
 from seq2seq.training.automatic import settle_numbers
 from seq2seq.training.callbacks import Budget, Patience, StoppedError, StopSignals
 from seq2seq.training.checkpoints import Checkpoints
@@ -88,7 +88,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
     interrupted = next(c.received for c in callbacks_of(trainer) if isinstance(c, StopSignals))
     model = build_model(config.model, data.tokenizer.vocab_size)  # the module's own may be spread over devices
     choose_weights(config, folder, trainer, model)
-    bundle = Bundle(model.cpu().eval(), data.tokenizer, bundle_config(config))
+    bundle = Bundle(model.cpu().eval(), data.tokenizer, bundle_config(config, data))
     facts = gather_facts(config, trainer, data, model) | {"trained_parameters": trained}
     facts["epochs"] = round(trainer.global_step / plan.updates_per_epoch, 2) if plan.updates_per_epoch else None
     save_bundle(folder / "model", bundle, model_card(config, facts, {}, []))  # testing takes long and may be killed
@@ -187,7 +187,7 @@ def test(
     dtype = torch.float32 if config.trainer.precision == "32-true" else None
     translator = Translator(
         bundle.model.to(device), bundle.tokenizer, search=config.search, device=device, dtype=dtype,
-        src_lang=config.data.src_lang, tgt_lang=config.data.tgt_lang,
+        src_lang=config.data.src_lang, tgt_lang=config.data.tgt_lang, trained_length=bundle.config.trained_length,
     )  # fmt: skip
     scores, samples = {}, []
     for name, pairs in tests.items():
@@ -223,9 +223,9 @@ def gather_facts(config: Config, trainer: L.Trainer, data: PreparedData, model: 
     }
 
 
-def bundle_config(config: Config) -> BundleConfig:
-    """The part of the settings that translating needs."""
-    return BundleConfig(config.model, config.search, config.data.src_lang, config.data.tgt_lang)
+def bundle_config(config: Config, data: PreparedData) -> BundleConfig:
+    """The part of the settings that translating needs, and how long the texts trained on are."""
+    return BundleConfig(config.model, config.search, config.data.src_lang, config.data.tgt_lang, trained_length(data))
 
 
 def count(model: torch.nn.Module) -> int:

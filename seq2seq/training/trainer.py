@@ -59,7 +59,7 @@ def make_trainer(
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
         log_every_n_steps=settings.log_every,
-        callbacks=make_callbacks(config, folder, data.validation_pairs, data.tokenizer, record, updates_per_epoch),
+        callbacks=make_callbacks(config, folder, data, record, updates_per_epoch),
         plugins=[DurableIO()],
         logger=make_loggers(config, folder),
         use_distributed_sampler=False,

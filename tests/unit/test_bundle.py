@@ -25,7 +25,7 @@ def bundle() -> Bundle:
     tokenizer = train_tokenizer(TEXTS, TokenizerConfig(vocab_size=280))
     config = ModelConfig(d_model=12, num_heads=3, d_ff=20, num_encoder_layers=1, num_decoder_layers=2, bias=False)
     model = Transformer(config, tokenizer.vocab_size).eval()
-    return Bundle(model, tokenizer, BundleConfig(config, SEARCH, "en", "pt"))
+    return Bundle(model, tokenizer, BundleConfig(config, SEARCH, "en", "pt", trained_length=17))
 
 
 @pytest.fixture
@@ -126,6 +126,7 @@ def change(folder: Path, **values: object) -> None:
         ({"architecture": "seq2seq-markov"}, "model.architecture=markov is not known: choose one of transformer"),
         ({"architecture": None}, "not a model of this program"),
         ({"format_version": 99}, "format_version=99, this version reads 1"),
+        ({"trained_length": "long"}, "damaged: trained_length='long', expected a positive whole number"),
         ({"vocab_size": "many"}, "damaged: vocab_size='many', expected int"),
         ({"vocab_size": 10**12}, "damaged: vocab_size=1000000000000, tokenizer.model has 280 tokens"),
         ({"model": {"d_model": 12, "_target_": "os.system"}}, "damaged: Key '_target_' not in 'ModelConfig'"),

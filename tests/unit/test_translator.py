@@ -12,7 +12,7 @@ from seq2seq.errors import UserError
 from seq2seq.model.packed import PackedLinear
 from seq2seq.model.transformer import Transformer
 from seq2seq.text.vocab import BOS, EOS
-from seq2seq.translator import MAX_SOURCE_TOKENS, Translator
+from seq2seq.translator import MAX_SOURCE_TOKENS, Text, Translator
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,26 @@ def test_a_long_text_is_translated_in_pieces_with_one_warning(echo, caplog):
     (warning,) = caplog.messages
     assert warning == f"line 2 has {tokens} tokens, more than {MAX_SOURCE_TOKENS}: translated in 40 pieces"
     assert max(length for _, length in echo._engine.model.shapes) == len(echo.tokenizer.encode([sentence])[0]) + 1
+
+
+def test_a_text_longer_than_what_was_trained_on_is_translated_by_sentences(tokenizer, caplog):
+    model, sentences = EchoModel(tokenizer.vocab_size), ["The cat drank the milk.", "Ella ve la leche, un perro."]
+    text, lengths = " ".join(sentences), [len(ids) for ids in tokenizer.encode([*sentences, " ".join(sentences)])]
+    for trained_length, expected in (
+        (None, lengths[2:]),
+        (lengths[2], lengths[2:]),
+        (lengths[2] - 1, lengths[:2]),
+        (1, lengths[:2]),  # a sentence is not cut
+    ):
+        model.shapes.clear()
+        translator = Translator(
+            model, tokenizer, search=SearchConfig(beam=1, batch_tokens=1), trained_length=trained_length
+        )
+        assert translator.translate([text]) == [text]
+        assert sorted(length - 1 for _, length in model.shapes) == sorted(expected)
+    translator.translate([Text(text, phrases=["leche"])])
+    assert model.shapes[-1][1] == lengths[2] + 1  # a phrase could belong into any sentence
+    assert not caplog.messages
 
 
 @pytest.mark.slow
