@@ -45,6 +45,17 @@ AllowOrigin = Annotated[
 ]
 CharLimit = Annotated[int, typer.Option(min=1, help="Characters of a request.", rich_help_panel=LIMITS)]
 BatchLimit = Annotated[int, typer.Option(min=1, help="Texts of a request.", rich_help_panel=LIMITS)]
+SentenceLimit = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        help="Sentences of a request; parts between tags, links and placeholders count.",
+        rich_help_panel=LIMITS,
+    ),
+]
+TagLimit = Annotated[
+    int, typer.Option(min=1, help="Tags, links and placeholders of a sentence.", rich_help_panel=LIMITS)
+]
 MaxBatch = Annotated[
     int, typer.Option(min=1, help="Sentences translated at once; 1: one by one.", rich_help_panel=LIMITS)
 ]
@@ -68,6 +79,8 @@ def serve(
     allow_origin: AllowOrigin = None,
     char_limit: CharLimit = 5_000,
     batch_limit: BatchLimit = 100,
+    sentence_limit: SentenceLimit = 1_000,
+    tag_limit: TagLimit = 200,
     max_batch: MaxBatch = 64,
     waiting_chars: Waiting = 100_000,
     timeout: Timeout = 30.0,
@@ -85,6 +98,8 @@ def serve(
     limits = Limits(
         char_limit=char_limit,
         batch_limit=batch_limit,
+        sentence_limit=sentence_limit,
+        tag_limit=tag_limit,
         max_batch=max_batch,
         waiting_chars=max(waiting_chars, char_limit),
         timeout=timeout,

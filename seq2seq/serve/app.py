@@ -151,10 +151,8 @@ def _add_facts(app: FastAPI, service: Service) -> None:
 
     @app.get("/health")
     async def health() -> Response:
-        if not service.batcher.is_running:
-            return JSONResponse({"error": "the queue has stopped"}, 503)
-        if seconds := service.stuck_seconds:
-            return JSONResponse({"error": f"the model has been at one batch for {seconds:.0f} s"}, 503)
+        if trouble := service.trouble:
+            return JSONResponse({"error": trouble}, 503)
         return JSONResponse({"status": "ok"})
 
     @app.get("/ready")

@@ -110,14 +110,12 @@ class Batcher(Generic[K, T, R]):
         for job in list(self._waiting):
             _fail(job, TooLateError("the server is being stopped", 1))
 
-    async def submit(self, items: Sequence[T], key: K, deadline: float) -> list[R]:
+    async def submit(self, items: Sequence[T], key: K) -> list[R]:
         """Have items computed; whoever is cancelled while waiting leaves the queue.
-
-        deadline is in seconds of the event loop's clock.
 
         Raises:
             OverloadedError: the queue is full.
-            TooLateError: the deadline has passed.
+            TooLateError: the batcher was stopped.
             Exception: what computing one of the items raises.
         """
         if not items:
@@ -127,14 +125,8 @@ class Batcher(Generic[K, T, R]):
         job = _Job[K, T, R](key, list(items), sizes, asyncio.get_running_loop().create_future())
         self._waiting.append(job)
         self._count(len(items), sum(sizes))
-        limit = asyncio.timeout_at(deadline)
         try:
-            async with limit:
-                return await job.future
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            raise TooLateError("the server could not answer in time", self.retry_after) from None
+            return await job.future
         finally:
             self._leave(job)
 
@@ -221,6 +213,7 @@ class Batcher(Generic[K, T, R]):
         items = [job.items[index] for job, index in batch]
 
         def check() -> None:
+            self._worker.progressed()
             if all(job.future.done() for job, _ in batch):
                 raise TooLateError("nobody waits any more", 1)
 

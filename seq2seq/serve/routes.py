@@ -9,10 +9,10 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
 
+from seq2seq.serve.batching import TooLateError
 from seq2seq.serve.languages import Detection
 from seq2seq.serve.requests import ApiError, DetectRequest, ExplainRequest, TranslateRequest, read_request
 from seq2seq.serve.service import Service
-from seq2seq.serve.translating import translate_all
 
 
 def add_work(app: FastAPI, service: Service) -> None:
@@ -25,29 +25,19 @@ def add_work(app: FastAPI, service: Service) -> None:
         wanted = await read_request(request, TranslateRequest, limits.body_limit, limits.batch_limit, limits.timeout)
         service.check_key(wanted.api_key, request)
         _check(wanted, service)
-        work = translate_all(
-            service.batcher,
-            wanted.texts,
-            n_best=1 + wanted.alternatives,
-            is_html=wanted.format == "html",
-            deadline=deadline,
-        )
-        ranked = await _while_connected(request, work)
-        answer: dict[str, Any] = {"translatedText": [best[0] for best in ranked]}
-        if wanted.alternatives:
-            answer["alternatives"] = [best[1:] for best in ranked]
-        if wanted.source == "auto":
-            answer["detectedLanguage"] = [await _detected(text, service) for text in wanted.texts]
+        answer = await _in_time(request, _translate(wanted, service), service, deadline)
         return JSONResponse({key: value[0] for key, value in answer.items()} if isinstance(wanted.q, str) else answer)
 
     @app.post("/detect", openapi_extra=_body(DetectRequest))
     async def detect(request: Request) -> Response:
+        deadline = service.deadline()
         wanted = await read_request(request, DetectRequest, limits.body_limit, 1, limits.timeout)
         service.check_key(wanted.api_key, request)
         if service.detect is None:
             raise ApiError(501, "this server cannot detect languages: the extra langid is not installed there")
         _check_length(wanted.q, limits.char_limit)
-        return JSONResponse(await asyncio.to_thread(service.detect, wanted.q))
+        work = service.markup_worker.run(service.detect, wanted.q)
+        return JSONResponse(await _in_time(request, work, service, deadline))
 
     @app.post("/explain", openapi_extra=_body(ExplainRequest))
     async def explain(request: Request) -> Response:
@@ -58,7 +48,8 @@ def add_work(app: FastAPI, service: Service) -> None:
             raise ApiError(501, "this server's engine cannot explain: serve with --engine pytorch")
         for text in (wanted.source, wanted.target or ""):
             _check_length(text, limits.explain_chars)
-        (found,) = await _while_connected(request, service.explainer.submit([wanted], "explanation", deadline))
+        work = service.explainer.submit([wanted], "explanation")
+        (found,) = await _in_time(request, work, service, deadline)
         return Response(found, media_type="application/json")
 
 
@@ -87,18 +78,30 @@ def _check_length(text: str, limit: int) -> None:
         raise ApiError(400, f"Invalid request: request ({len(text)}) exceeds text limit ({limit})")
 
 
+async def _translate(wanted: TranslateRequest, service: Service) -> dict[str, list[Any]]:
+    """Translate a request's texts; gives lists of as many items."""
+    ranked = await service.texts.translate(wanted.texts, 1 + wanted.alternatives, is_html=wanted.format == "html")
+    answer: dict[str, list[Any]] = {"translatedText": [best[0] for best in ranked]}
+    if wanted.alternatives:
+        answer["alternatives"] = [best[1:] for best in ranked]
+    if wanted.source == "auto":
+        answer["detectedLanguage"] = [await _detected(text, service) for text in wanted.texts]
+    return answer
+
+
 async def _detected(text: str, service: Service) -> Detection:
     """The likeliest language; where it cannot be told, the model's own, with no confidence."""
-    if service.detect is not None and (found := await asyncio.to_thread(service.detect, text)):
+    if service.detect is not None and (found := await service.markup_worker.run(service.detect, text)):
         return found[0]
     return {"confidence": 0.0, "language": service.translator.src_lang}
 
 
-async def _while_connected(request: Request, work: Coroutine[Any, Any, Any]) -> Any:
-    """Wait for work, but no longer than the client does.
+async def _in_time(request: Request, work: Coroutine[Any, Any, Any], service: Service, deadline: float) -> Any:
+    """Wait for work until the deadline (by the event loop's clock), but no longer than the client does.
 
     Raises:
-        ClientDisconnect: it is gone; the work is given up.
+        ClientDisconnect: the client is gone; the work is given up.
+        TooLateError: the deadline has passed; the work is given up.
         Exception: what the work raises.
     """
 
@@ -108,10 +111,13 @@ async def _while_connected(request: Request, work: Coroutine[Any, Any, Any]) -> 
 
     working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(leave())
     try:
-        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
+        seconds = deadline - asyncio.get_running_loop().time()
+        done, _ = await asyncio.wait((working, leaving), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if working in done:
+            return working.result()
+        if leaving in done:
             raise ClientDisconnect
-        return working.result()
+        raise TooLateError("the server could not answer in time", service.batcher.retry_after)
     finally:
         for task in (working, leaving):
             task.cancel()

@@ -15,7 +15,7 @@ from seq2seq.serve.languages import Detect
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.metrics import Metrics
 from seq2seq.serve.requests import ApiError, ExplainRequest
-from seq2seq.serve.translating import Translates, compute_with
+from seq2seq.serve.translating import TextTranslator, Translates, compute_with
 from seq2seq.serve.worker import Worker
 
 Explain = Callable[[ExplainRequest], dict[str, Any]]
@@ -38,7 +38,8 @@ class Service:
         self.translator, self.limits, self.most_alternatives = translator, limits, most_alternatives
         self.can_explain, self.detect, self.has_key = explain is not None, detect, api_key is not None
         self._key = hashlib.sha256((api_key or "").encode()).digest()
-        self.gate, self.metrics, self.worker = Gate(), Metrics(), Worker()
+        self.gate, self.metrics = Gate(), Metrics()
+        self.worker, self.markup_worker = Worker("model"), Worker("markup")
         self.batcher = Batcher(
             compute_with(translator),
             self.worker,
@@ -49,6 +50,8 @@ class Service:
             size=len,
             on_batch=self.metrics.on_batch,
         )
+        languages = translator.src_lang, translator.tgt_lang
+        self.texts = TextTranslator(self.batcher, self.markup_worker, languages, limits)
         self.explainer: Batcher[str, ExplainRequest, bytes] = Batcher(
             lambda _, wanted, check: [_to_json(explain(one)) for one in wanted] if explain else [],
             self.worker,
@@ -73,12 +76,20 @@ class Service:
         """Work no more."""
         await asyncio.gather(self.batcher.stop(), self.explainer.stop())
         self.worker.close()
+        self.markup_worker.close()
 
     @property
-    def stuck_seconds(self) -> float:
-        """How long the model has been at one batch, if that is longer than any answer may take; else 0."""
-        seconds = self.worker.busy_seconds
-        return seconds if seconds > 4 * self.limits.timeout else 0.0
+    def trouble(self) -> str:
+        """Why requests are not being answered; empty: they are.
+
+        A thread is stuck when one step of its work takes longer than any answer may.
+        """
+        if not self.batcher.is_running:
+            return "the queue has stopped"
+        for worker in (self.worker, self.markup_worker):
+            if (seconds := worker.busy_seconds) > self.limits.timeout:
+                return f"the {worker.name} has been at one step for {seconds:.0f} s"
+        return ""
 
     def deadline(self) -> float:
         """When a request that comes now has to be answered, by the event loop's clock."""

@@ -3,35 +3,20 @@
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from seq2seq.documents import html
 from seq2seq.documents.keeping import BOUNDARY, KEPT, OBJECT, cut_sentences, translate_texts
+from seq2seq.errors import UserError
 from seq2seq.serve.batching import Batcher
+from seq2seq.serve.limits import Limits
+from seq2seq.serve.worker import Worker
 from seq2seq.translation import Translation
 
 _RESERVED = str.maketrans({BOUNDARY: " ", OBJECT: " "})  # what stands for markup while it is kept
 
-
-class Kind(StrEnum):
-    """What an item is."""
-
-    sentence = "sentence"  # words only
-    text = "text"  # has URLs, placeholders, tags or the like, which stay as they are
-    html = "html"  # a document, or a part of one
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What items of one batch have in common."""
-
-    kind: Kind
-    n_best: int  # translations of each
-
-
 Ranked = list[str]  # translations, best first; fewer than wanted where the model has fewer
-TextBatcher = Batcher[Wanted, str, Ranked]
+SentenceBatcher = Batcher[int, str, Ranked]  # key: how many translations of each sentence
 
 
 @runtime_checkable
@@ -48,50 +33,141 @@ class Translates(Protocol):
         ...
 
 
-def compute_with(translator: Translates) -> Callable[[Wanted, list[str], Callable[[], None]], list[Ranked]]:
-    """Make of a translator what computes batches; texts that are asked for several times are translated once."""
+class _MissingError(Exception):
+    """Sentences have no translation yet."""
 
-    def compute(wanted: Wanted, items: list[str], check: Callable[[], None]) -> list[Ranked]:
-        found: dict[str, Ranked] = {}
+    def __init__(self, sentences: list[str]) -> None:
+        super().__init__(f"{len(sentences)} sentences have no translation yet")
+        self.sentences = sentences
 
-        def ranked(texts: Sequence[str]) -> list[Ranked]:
-            new = list(dict.fromkeys(text for text in texts if text not in found))
-            check()
-            done = translator.translate_nbest(new, wanted.n_best, on_progress=lambda _: check()) if new else []
-            for text, best in zip(new, done, strict=True):
-                found[text] = [one.text for one in best]
-            return [found[text] for text in texts]
 
-        if wanted.kind is Kind.sentence:
-            return ranked(items)
-        by_rank = [
-            _translate_around(items, wanted.kind, _of_rank(ranked, rank), translator) for rank in range(wanted.n_best)
-        ]
-        return [list(dict.fromkeys(of_item)) for of_item in zip(*by_rank, strict=True)]
+def compute_with(translator: Translates) -> Callable[[int, list[str], Callable[[], None]], list[Ranked]]:
+    """Make of a translator what computes batches; a sentence that a batch has several times is translated once."""
+
+    def compute(n_best: int, sentences: list[str], check: Callable[[], None]) -> list[Ranked]:
+        different = list(dict.fromkeys(sentences))
+        check()
+        done = translator.translate_nbest(different, n_best, on_progress=lambda _: check())
+        found = {sentence: [one.text for one in best] for sentence, best in zip(different, done, strict=True)}
+        return [found[sentence] for sentence in sentences]
 
     return compute
 
 
-async def translate_all(
-    batcher: TextBatcher, texts: Sequence[str], *, n_best: int, is_html: bool, deadline: float
-) -> list[Ranked]:
-    """Translate texts, sentence by sentence; line ends and the space between sentences stay.
+@dataclass(frozen=True)
+class TextTranslator:
+    """Translates texts sentence by sentence: the batcher has nothing but sentences, so that requests share batches.
 
-    Of a text of several sentences the i-th translation joins the i-th of each.
+    Attributes:
+        batcher: what translates sentences.
+        worker: where markup is found and placed; not the model's thread.
+        languages: of texts and of translations, as codes.
+        limits: of sentences and of what is kept in them.
+    """
+
+    batcher: SentenceBatcher
+    worker: Worker
+    languages: tuple[str, str]
+    limits: Limits
+
+    async def translate(self, texts: Sequence[str], n_best: int, *, is_html: bool) -> list[Ranked]:
+        """Translate texts; line ends, the space between sentences, markup, URLs and placeholders stay.
+
+        Of a text of several sentences the i-th translation joins the i-th of each.
+
+        Raises:
+            RefusedError: see `Batcher.submit`.
+            UserError: a text cannot be translated, or has too many sentences, tags, links or placeholders.
+        """
+        texts = [text.translate(_RESERVED) for text in texts]
+        if is_html:
+            segments = await self.worker.run(self._segments_of, texts)
+            by_rank = await self._translate_around(segments, n_best)
+            documents = [await self.worker.run(self._splice, texts, translated) for translated in by_rank]
+            return _without_repetitions(documents)
+        if any(KEPT.search(text) for text in texts):
+            return _without_repetitions(await self._translate_around(texts, n_best))
+        return await self._translate_plain(texts, n_best)
+
+    async def _translate_plain(self, texts: list[str], n_best: int) -> list[Ranked]:
+        cut = [cut_sentences(text) for text in texts]  # in turn: a sentence, the gap after it
+        sentences = list(dict.fromkeys(part.strip() for parts in cut for part in parts[::2] if part.strip()))
+        self._require_few(len(sentences))
+        found = dict(zip(sentences, await self.batcher.submit(sentences, n_best), strict=True))
+        translated = [
+            [_around(part, found[part.strip()]) if part.strip() else [part] for part in parts[::2]] for parts in cut
+        ]
+        return [_joined(of_text, parts[1::2]) for of_text, parts in zip(translated, cut, strict=True)]
+
+    async def _translate_around(self, texts: list[str], n_best: int) -> list[list[str]]:
+        """Translate what is words in texts, all of them together; gives all texts' best translations, then the next.
+
+        Placing begins anew whenever the model has to be asked, since `translate_texts` cannot wait for it.
+        """
+        await self.worker.run(self._require_small, texts)
+        found: dict[str, Ranked] = {}
+        by_rank: list[list[str]] = []
+        while len(by_rank) < n_best:
+            try:
+                by_rank.append(await self.worker.run(_place, texts, found, len(by_rank)))
+            except _MissingError as missing:
+                found |= zip(missing.sentences, await self.batcher.submit(missing.sentences, n_best), strict=True)
+        return by_rank
+
+    def _segments_of(self, documents: list[str]) -> list[str]:
+        segments: list[str] = []
+
+        def collect(texts: Sequence[str]) -> list[str]:
+            segments.extend(texts)
+            return list(texts)
+
+        for document in documents:
+            html.translate_document(document, collect, *self.languages)
+        return segments
+
+    def _splice(self, documents: list[str], translated: list[str]) -> list[str]:
+        """Put the translations of all documents' segments in their places."""
+        done = iter(translated)
+        take: Callable[[Sequence[str]], list[str]] = lambda texts: list(itertools.islice(done, len(texts)))  # noqa: E731
+        return [html.translate_document(document, take, *self.languages) for document in documents]
+
+    def _require_small(self, texts: list[str]) -> None:
+        """Refuse what would take too long to place.
+
+        Raises:
+            UserError: there are too many sentences, or one has too many tags, links or placeholders.
+        """
+        sentences = dict.fromkeys(part for text in texts for part in cut_sentences(text)[::2])
+        marks = [len(KEPT.findall(sentence)) for sentence in sentences]
+        most, limit = max(marks, default=0), self.limits.tag_limit
+        if most > limit:
+            raise UserError(f"a sentence has {most} tags, links or placeholders, at most {limit} can be kept")
+        self._require_few(len(sentences) + sum(marks))
+
+    def _require_few(self, count: int) -> None:
+        if count > self.limits.sentence_limit:
+            told = f"{count} sentences (parts between tags, links and placeholders count)"
+            raise UserError(f"the request has {told}, at most {self.limits.sentence_limit} are translated")
+
+
+def _place(texts: list[str], found: dict[str, Ranked], rank: int) -> list[str]:
+    """Translate texts around what is kept, with those translations of sentences that have this rank.
 
     Raises:
-        RefusedError: see `Batcher.submit`.
-        UserError: a text cannot be translated.
+        _MissingError: found lacks some.
+        UserError: a text cannot be kept as it is.
     """
-    texts = [text.translate(_RESERVED) for text in texts]
-    if is_html or any(KEPT.search(text) for text in texts):
-        kind = Kind.html if is_html else Kind.text
-        return await batcher.submit(texts, Wanted(kind, n_best), deadline)
-    cut = [cut_sentences(text) for text in texts]  # in turn: a sentence, the gap after it
-    sentences = [part.strip() for parts in cut for part in parts[::2] if part.strip()]
-    done = iter(await batcher.submit(sentences, Wanted(Kind.sentence, n_best), deadline))
-    translated = [[_around(part, next(done)) if part.strip() else [part] for part in parts[::2]] for parts in cut]
-    return [_joined(of_text, parts[1::2]) for of_text, parts in zip(translated, cut, strict=True)]
+
+    def look_up(sentences: Sequence[str]) -> list[str]:
+        if missing := [sentence for sentence in dict.fromkeys(sentences) if sentence not in found]:
+            raise _MissingError(missing)
+        return [found[sentence][min(rank, len(found[sentence]) - 1)] for sentence in sentences]
+
+    return translate_texts(texts, look_up)
+
+
+def _without_repetitions(by_rank: list[list[str]]) -> list[Ranked]:
+    return [list(dict.fromkeys(of_text)) for of_text in zip(*by_rank, strict=True)]
 
 
 def _around(sentence: str, ranked: Ranked) -> Ranked:
@@ -106,33 +182,3 @@ def _joined(sentences: list[Ranked], gaps: list[str]) -> Ranked:
     chosen = ([ranked[min(rank, len(ranked) - 1)] for ranked in sentences] for rank in range(count))
     texts = ("".join(itertools.chain(*itertools.zip_longest(parts, gaps, fillvalue=""))) for parts in chosen)
     return list(dict.fromkeys(texts))
-
-
-def _of_rank(ranked: Callable[[Sequence[str]], list[Ranked]], rank: int) -> Callable[[Sequence[str]], list[str]]:
-    return lambda texts: [best[min(rank, len(best) - 1)] for best in ranked(texts)]
-
-
-def _translate_around(
-    items: list[str], kind: Kind, translate: Callable[[Sequence[str]], list[str]], translator: Translates
-) -> list[str]:
-    """Translate what is words in texts or documents, all of them together.
-
-    Raises:
-        UserError: a document is malformed, or not to be kept as it is.
-    """
-    if kind is Kind.text:
-        return translate_texts(items, translate)
-    languages = translator.src_lang, translator.tgt_lang
-    segments: list[str] = []
-
-    def collect(texts: Sequence[str]) -> list[str]:
-        segments.extend(texts)
-        return list(texts)
-
-    for document in items:
-        html.translate_document(document, collect, *languages)
-    done = iter(translate_texts(segments, translate))
-    return [
-        html.translate_document(document, lambda texts: list(itertools.islice(done, len(texts))), *languages)
-        for document in items
-    ]

@@ -1,4 +1,4 @@
-"""One thread for all that uses the model, so that nothing uses it twice at a time; knows no model."""
+"""One thread for calls that must not run at the same time, such as all that use the model; knows no model."""
 
 import asyncio
 import queue
@@ -17,10 +17,11 @@ class Worker:
     The thread does not keep the program from ending: what hangs in it is given up with the process.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "model") -> None:
+        self.name = name
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._began: float | None = None
-        self._thread = threading.Thread(target=self._work, name="model", daemon=True)
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
     async def run(self, function: Callable[..., R], *arguments: Any) -> R:
@@ -30,9 +31,13 @@ class Worker:
         self._tasks.put((loop, future, function, arguments))
         return await future
 
+    def progressed(self) -> None:
+        """Note that the present call is not stuck; called by what is called there."""
+        self._began = time.monotonic()
+
     @property
     def busy_seconds(self) -> float:
-        """How long the present call has lasted; 0 when there is none."""
+        """How long ago the present call began or progressed; 0 when there is none."""
         began = self._began
         return 0.0 if began is None else time.monotonic() - began
 
@@ -50,7 +55,9 @@ class Worker:
             try:
                 result = function(*arguments)
             except BaseException as raised:  # an exit, too, must not end the thread that all wait for
-                error = raised if isinstance(raised, Exception) else RuntimeError(f"the model's thread met {raised!r}")
+                error = (
+                    raised if isinstance(raised, Exception) else RuntimeError(f"the thread {self.name} met {raised!r}")
+                )
             self._began = None
             try:
                 loop.call_soon_threadsafe(_settle, future, result, error)

@@ -59,21 +59,17 @@ def run(computer: Computer) -> Callable[..., Any]:
     return start
 
 
-def soon(seconds: float = 20) -> float:
-    return asyncio.get_running_loop().time() + seconds
-
-
 async def while_busy(batcher: Any, computer: Computer) -> Any:
     """Keep the model at work on one item until `may_go` is set."""
     computer.may_go.clear()
-    first = asyncio.create_task(batcher.submit([1], "a", soon()))
+    first = asyncio.create_task(batcher.submit([1], "a"))
     await until(lambda: bool(computer.batches))
     return first
 
 
 def test_what_comes_within_the_delay_is_computed_together(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
-        return await asyncio.gather(*(batcher.submit([one], "a", soon()) for one in (1, 2, 3)))
+        return await asyncio.gather(*(batcher.submit([one], "a") for one in (1, 2, 3)))
 
     assert run(scenario, max_delay=0.2) == [[2], [4], [6]]
     assert computer.batches == [("a", [1, 2, 3])]
@@ -81,7 +77,7 @@ def test_what_comes_within_the_delay_is_computed_together(run: Any, computer: Co
 
 def test_a_full_batch_does_not_wait(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
-        return await asyncio.gather(*(batcher.submit([one], "a", soon()) for one in range(2, 10)))
+        return await asyncio.gather(*(batcher.submit([one], "a") for one in range(2, 10)))
 
     assert run(scenario, max_delay=100.0) == [[2 * one] for one in range(2, 10)]
     assert len(computer.batches) == 1
@@ -90,7 +86,7 @@ def test_a_full_batch_does_not_wait(run: Any, computer: Computer):
 def test_what_comes_while_the_model_is_busy_is_gathered(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
         first = await while_busy(batcher, computer)
-        others = [asyncio.create_task(batcher.submit([one], "a", soon())) for one in range(2, 14) if one != 13]
+        others = [asyncio.create_task(batcher.submit([one], "a")) for one in range(2, 14) if one != 13]
         await until(lambda: batcher.waiting_items == 11)
         computer.may_go.set()
         return await asyncio.gather(first, *others)
@@ -102,7 +98,7 @@ def test_what_comes_while_the_model_is_busy_is_gathered(run: Any, computer: Comp
 def test_only_equal_keys_are_computed_together(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
         keys = ("a", "b", "a", "b")
-        return await asyncio.gather(*(batcher.submit([i], keys[i], soon()) for i in range(4)))
+        return await asyncio.gather(*(batcher.submit([i], keys[i]) for i in range(4)))
 
     assert run(scenario) == [[0], [2], [4], [6]]
     assert computer.batches == [("a", [0, 2]), ("b", [1, 3])]
@@ -111,9 +107,9 @@ def test_only_equal_keys_are_computed_together(run: Any, computer: Computer):
 def test_nobody_waits_for_the_end_of_another_s_long_list(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
         first = await while_busy(batcher, computer)
-        long = asyncio.create_task(batcher.submit(list(range(20, 34)), "a", soon()))
+        long = asyncio.create_task(batcher.submit(list(range(20, 34)), "a"))
         await until(lambda: batcher.waiting_items == 14)
-        short = asyncio.create_task(batcher.submit([5], "a", soon()))
+        short = asyncio.create_task(batcher.submit([5], "a"))
         await until(lambda: batcher.waiting_items == 15)
         computer.may_go.set()
         return await asyncio.gather(first, long, short)
@@ -125,7 +121,7 @@ def test_nobody_waits_for_the_end_of_another_s_long_list(run: Any, computer: Com
 def test_a_failure_is_only_theirs_who_caused_it(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
         asked = ([3], [13], [4, 5], [6, 17])
-        return await asyncio.gather(*(batcher.submit(one, "a", soon()) for one in asked), return_exceptions=True)
+        return await asyncio.gather(*(batcher.submit(one, "a") for one in asked), return_exceptions=True)
 
     good, broken, also_good, refused = run(scenario)
     assert (good, also_good) == ([6], [8, 10])
@@ -138,9 +134,9 @@ def test_a_failure_before_the_last_item_stops_nobody(run: Any, computer: Compute
     """The rest of a failed job, a full batch of it, once let the loop spin for ever, without a pause for anything."""
 
     async def scenario(batcher: Any) -> Any:
-        failed = await asyncio.gather(batcher.submit([13, 2, 4, 6], "a", soon()), return_exceptions=True)
+        failed = await asyncio.gather(batcher.submit([13, 2, 4, 6], "a"), return_exceptions=True)
         assert (batcher.waiting_items, batcher.waiting_size) == (0, 0)
-        return [*failed, await batcher.submit([5], "a", soon())]
+        return [*failed, await batcher.submit([5], "a")]
 
     broken, other = run(scenario, max_batch=max_batch)
     assert isinstance(broken, RuntimeError)
@@ -151,7 +147,7 @@ def test_a_failure_before_the_last_item_stops_nobody(run: Any, computer: Compute
 def test_who_leaves_while_a_batch_ends_stops_nobody(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
         first = await while_busy(batcher, computer)
-        leaving = asyncio.create_task(batcher.submit([2, 3], "a", soon()))
+        leaving = asyncio.create_task(batcher.submit([2, 3], "a"))
         await until(lambda: batcher.waiting_items == 2)
         batcher._waiting[0].future.cancel()  # as when the client goes, before the one who waits hears of it
         assert batcher._take() == []
@@ -177,7 +173,7 @@ def test_a_wrong_number_of_results_fails_and_hangs_nobody():
         )
         batcher.start()
         with pytest.raises(RuntimeError, match="0 results for 1 items"):
-            await batcher.submit(["x"], "a", soon())
+            await batcher.submit(["x"], "a")
         await batcher.stop()
 
     asyncio.run(scenario())
@@ -187,22 +183,22 @@ def test_a_wrong_number_of_results_fails_and_hangs_nobody():
 def test_a_full_queue_refuses_and_says_for_how_long(run: Any, computer: Computer, too_many: list[int]):
     async def scenario(batcher: Any) -> Any:
         first = await while_busy(batcher, computer)
-        waiting = asyncio.create_task(batcher.submit([200] * 3, "a", soon()))
+        waiting = asyncio.create_task(batcher.submit([200] * 3, "a"))
         await until(lambda: batcher.waiting_items == 3)
         with pytest.raises(OverloadedError) as refused:
-            await batcher.submit(too_many, "a", soon())
+            await batcher.submit(too_many, "a")
         assert 1 <= refused.value.retry_after <= 60
         computer.may_go.set()
         await asyncio.gather(first, waiting)
         assert (batcher.waiting_items, batcher.waiting_size) == (0, 0)
-        return await batcher.submit([7], "a", soon())
+        return await batcher.submit([7], "a")
 
     assert run(scenario, max_items=6, max_size=1000) == [14]
 
 
 def test_one_request_may_exceed_an_empty_queue(run: Any):
     async def scenario(batcher: Any) -> Any:
-        return await batcher.submit([1] * 50, "a", soon())
+        return await batcher.submit([1] * 50, "a")
 
     assert run(scenario, max_items=6) == [2] * 50
 
@@ -219,8 +215,8 @@ def test_the_time_to_wait_follows_from_what_waits_and_how_fast_it_went(run: Any,
 def test_who_is_cancelled_leaves_the_queue(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
         first = await while_busy(batcher, computer)
-        leaving = asyncio.create_task(batcher.submit([2, 3], "a", soon()))
-        staying = asyncio.create_task(batcher.submit([4], "a", soon()))
+        leaving = asyncio.create_task(batcher.submit([2, 3], "a"))
+        staying = asyncio.create_task(batcher.submit([4], "a"))
         await until(lambda: batcher.waiting_items == 3)
         leaving.cancel()
         await until(lambda: batcher.waiting_items == 1)
@@ -234,8 +230,8 @@ def test_who_is_cancelled_leaves_the_queue(run: Any, computer: Computer):
 def test_who_waited_too_long_is_dropped_uncomputed(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
         first = await while_busy(batcher, computer)
-        with pytest.raises(TooLateError, match="in time"):
-            await batcher.submit([2], "a", soon(0.01))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(batcher.submit([2], "a"), 0.01)
         assert batcher.waiting_items == 0
         computer.may_go.set()
         return await first
@@ -249,12 +245,12 @@ def test_what_nobody_waits_for_any_more_is_given_up_half_done(
 ):
     async def scenario(batcher: Any) -> Any:
         computer.may_go.clear()
-        leaving = asyncio.create_task(batcher.submit([2, 3], "a", soon()))
+        leaving = asyncio.create_task(batcher.submit([2, 3], "a"))
         await until(lambda: bool(computer.batches))
         leaving.cancel()
         await asyncio.gather(leaving, return_exceptions=True)
         computer.may_go.set()
-        return await batcher.submit([5], "a", soon())
+        return await batcher.submit([5], "a")
 
     assert run(scenario) == [10]
     assert [items for _, items in computer.batches] == [[2, 3], [5]]
@@ -265,7 +261,7 @@ def test_what_nobody_waits_for_any_more_is_given_up_half_done(
 def test_stopping_tells_who_waits(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
         first = await while_busy(batcher, computer)
-        waiting = asyncio.create_task(batcher.submit([2], "a", soon()))
+        waiting = asyncio.create_task(batcher.submit([2], "a"))
         await until(lambda: batcher.waiting_items == 1)
         await batcher.stop()
         assert not batcher.is_running
@@ -276,12 +272,40 @@ def test_stopping_tells_who_waits(run: Any, computer: Computer):
     assert isinstance(told, TooLateError)
 
 
+def test_a_batch_that_progresses_is_not_stuck():
+    async def scenario() -> tuple[float, float]:
+        worker, may_go = Worker(), threading.Event()
+        began = threading.Event()
+
+        def compute(key: str, items: list[int], check: Callable[[], None]) -> list[int]:
+            began.set()
+            assert may_go.wait(20)
+            check()
+            progressed.append(worker.busy_seconds)
+            return items
+
+        progressed: list[float] = []
+        batcher = Batcher(compute, worker, max_batch=2, max_delay=0.0, max_items=9, max_size=9, size=lambda item: 1)
+        batcher.start()
+        work = asyncio.create_task(batcher.submit([1], "a"))
+        await until(lambda: began.is_set() and worker.busy_seconds > 0.2)
+        before = worker.busy_seconds
+        may_go.set()
+        await work
+        await batcher.stop()
+        worker.close()
+        return before, progressed[0]
+
+    before, after = asyncio.run(scenario())
+    assert after < before
+
+
 def test_batches_are_told(run: Any):
     told: list[tuple[int, float]] = []
 
     async def scenario(batcher: Any) -> Any:
         batcher.on_batch = lambda count, seconds: told.append((count, seconds))
-        return await batcher.submit([1, 2, 3], "a", soon())
+        return await batcher.submit([1, 2, 3], "a")
 
     run(scenario)
     assert [count for count, _ in told] == [3]

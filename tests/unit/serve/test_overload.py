@@ -1,4 +1,5 @@
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -95,6 +96,53 @@ def test_who_waits_too_long_is_told_so(ask: Ask, translator: FakeTranslator):
     assert translator.finished == 1  # the late one was given up half done
 
 
+def test_a_long_document_s_sentences_take_turns_with_other_requests(ask: Ask, translator: FakeTranslator):
+    async def scenario(client: Any) -> Any:
+        translator.may_go.clear()
+        document = "".join(f"<p>Sentence number {number}.</p>" for number in range(40))
+        long = asyncio.create_task(client.post("/translate", json=question(document, format="html")))
+        await until(lambda: bool(translator.batches))
+        short = asyncio.create_task(client.post("/translate", json=question("short")))
+        await asyncio.sleep(0.05)
+        translator.may_go.set()
+        return await asyncio.gather(long, short)
+
+    long, short = ask(scenario, limits=Limits(max_batch=8))
+    assert [len(batch) for batch in translator.batches] == [8, 8, 8, 8, 8, 1]
+    assert "short" in translator.batches[1]
+    assert "<p>SENTENCE NUMBER 39.</p>" in long.json()["translatedText"]
+    assert short.json() == {"translatedText": "SHORT"}
+
+
+async def health_of(client: Any, status: int) -> Any:
+    """Ask until the answer has this status."""
+    async with asyncio.timeout(20):
+        while (answer := await client.get("/health")).status_code != status:
+            await asyncio.sleep(0.01)
+    return answer
+
+
+def test_markup_that_takes_too_long_stops_nobody_else_and_is_told(ask: Ask, monkeypatch: pytest.MonkeyPatch):
+    may_go = threading.Event()
+    monkeypatch.setattr("seq2seq.serve.translating.html.translate_document", lambda *_: may_go.wait(20))
+
+    async def scenario(client: Any) -> Any:
+        slow = asyncio.create_task(client.post("/translate", json=question("<p>slow</p>", format="html")))
+        await asyncio.sleep(0.05)
+        quick = await client.post("/translate", json=question("quick"))
+        late = await slow
+        health = await health_of(client, 503)
+        may_go.set()
+        return quick, late, health, await health_of(client, 200)
+
+    quick, late, health, well = ask(scenario, limits=Limits(timeout=1.0))
+    assert quick.json() == {"translatedText": "QUICK"}
+    assert late.status_code == 503
+    assert "in time" in late.json()["error"]
+    assert "the markup has been at one step for" in health.json()["error"]
+    assert well.json() == {"status": "ok"}
+
+
 def test_a_client_that_is_gone_leaves_the_queue(translator: FakeTranslator):
     async def scenario() -> Any:
         app = create_app(translator)
@@ -138,7 +186,7 @@ def test_a_model_that_hangs_is_no_healthy_server(translator: FakeTranslator, mon
     async def scenario() -> Any:
         app = create_app(translator)
         async with served(app) as client:
-            monkeypatch.setattr(type(app.state.service.worker), "busy_seconds", 121.0)
+            monkeypatch.setattr(type(app.state.service.worker), "busy_seconds", 31.0)
             hanging = await client.get("/health")
             monkeypatch.undo()
             await app.state.service.batcher.stop()
@@ -146,7 +194,7 @@ def test_a_model_that_hangs_is_no_healthy_server(translator: FakeTranslator, mon
 
     hanging, stopped = asyncio.run(scenario())
     assert hanging.status_code == stopped.status_code == 503
-    assert "121 s" in hanging.json()["error"]
+    assert "the model has been at one step for 31 s" in hanging.json()["error"]
 
 
 def test_a_closed_gate_lets_nobody_in_and_says_so(translator: FakeTranslator):

@@ -6,22 +6,26 @@ from serving import FakeTranslator
 
 from seq2seq.errors import UserError
 from seq2seq.serve.batching import Batcher
-from seq2seq.serve.translating import compute_with, translate_all
+from seq2seq.serve.limits import Limits
+from seq2seq.serve.translating import TextTranslator, compute_with
 from seq2seq.serve.worker import Worker
 
 
-def translate(translator: FakeTranslator, texts: list[str], n_best: int = 1, *, is_html: bool = False) -> list[Any]:
+def translate(
+    translator: FakeTranslator, texts: list[str], n_best: int = 1, *, is_html: bool = False, **limits: int
+) -> list[Any]:
     async def all_of_it() -> list[list[str]]:
-        worker = Worker()
+        worker, markup_worker = Worker(), Worker("markup")
         bounds: dict[str, Any] = {"max_batch": 64, "max_delay": 0.001, "max_items": 100, "max_size": 10_000}
         batcher = Batcher(compute_with(translator), worker, size=len, **bounds)
         batcher.start()
-        deadline = asyncio.get_running_loop().time() + 20
         try:
-            return await translate_all(batcher, texts, n_best=n_best, is_html=is_html, deadline=deadline)
+            whole = TextTranslator(batcher, markup_worker, ("en", "es"), Limits(**limits))
+            return await asyncio.wait_for(whole.translate(texts, n_best, is_html=is_html), 20)
         finally:
             await batcher.stop()
             worker.close()
+            markup_worker.close()
 
     return asyncio.run(all_of_it())
 
@@ -69,6 +73,24 @@ def test_html_keeps_its_markup_whoever_else_asks(translator: FakeTranslator):
 
 def test_alternatives_of_html_are_whole_documents(translator: FakeTranslator):
     assert translate(translator, ["<p>One</p>"], 2, is_html=True) == [["<p>ONE</p>", "<p>ONE!</p>"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_html", "limits", "told"),
+    [
+        ("a <b>b</b> " * 3, True, {"tag_limit": 4}, "a sentence has 5 tags, links or placeholders, at most 4 can be"),
+        ("a <b>b</b> " * 3, False, {"tag_limit": 5}, "6 tags, links or placeholders, at most 5"),
+        ("<p>a</p><p>b <i>c</i> d</p>", True, {"sentence_limit": 3}, "the request has 4 sentences .* at most 3"),
+        ("a\nb\nc\nd", False, {"sentence_limit": 3}, "the request has 4 sentences .* at most 3"),
+    ],
+)
+def test_a_text_of_too_many_parts_is_refused_before_the_model_is_asked(
+    translator: FakeTranslator, text: str, is_html: bool, limits: dict[str, int], told: str
+):
+    with pytest.raises(UserError, match=told):
+        translate(translator, [text], is_html=is_html, **limits)
+    assert not translator.batches
+    assert translate(translator, [text], is_html=is_html, **{name: value + 1 for name, value in limits.items()})
 
 
 def test_a_message_with_cases_is_refused(translator: FakeTranslator):
