@@ -21,6 +21,7 @@ _HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 CLIENT_GONE = 499  # nginx's number
+_CHUNK = 65_536  # bytes of an answer that wait for its client, at most
 _ALWAYS_OPEN = ("/health", "/ready", "/metrics")
 
 
@@ -53,7 +54,9 @@ class Front:
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
                 headers.setdefault("Cache-Control", "no-store")
-            await send(message)
+                await send(message)
+            else:
+                await _send_in_chunks(message, send)
 
         is_open = scope["path"] in _ALWAYS_OPEN
         if self.gate.is_closed and not is_open:
@@ -89,3 +92,11 @@ class Front:
         headers = Headers(scope=scope)
         is_across = scope["method"] == "POST" and headers.get("sec-fetch-site") in ("cross-site", "same-site")
         return is_across and not {headers.get("origin"), "*"} & set(self.allow_origins)
+
+
+async def _send_in_chunks(message: Message, send: Send) -> None:
+    """Send a body piece by piece: `send` waits until the client has taken the piece before."""
+    body, more_body = message.get("body", b""), message.get("more_body", False)
+    for start in range(0, max(len(body), 1), _CHUNK):
+        end = start + _CHUNK
+        await send({**message, "body": body[start:end], "more_body": more_body or end < len(body)})

@@ -21,7 +21,8 @@ class Limits:
     waiting_texts: int = 2_000  # sentences in the queue, above which requests are refused
     waiting_chars: int = 100_000  # their characters, likewise
     timeout: float = 30.0  # seconds from the arrival of a request to its answer
-    explanations: int = 8  # waiting at a time
+    explanations: int = 8  # at a time: waiting, at work or being sent
+    explanation_bytes: int = 16_000_000  # of an explanation's JSON
     explain_chars: int = 300  # of a sentence to explain
     connections: int = 500  # open at a time
 

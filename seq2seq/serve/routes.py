@@ -8,11 +8,29 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
 
 from seq2seq.serve.batching import TooLateError
 from seq2seq.serve.languages import Detection
 from seq2seq.serve.requests import ApiError, DetectRequest, ExplainRequest, TranslateRequest, read_request
 from seq2seq.serve.service import Service
+
+
+class _Explanation(Response):
+    """An explanation, which may be large: it counts as at work until its client has taken it."""
+
+    media_type = "application/json"
+
+    def __init__(self, content: bytes, service: Service) -> None:
+        super().__init__(content)
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._service.end_explanation()
 
 
 def add_work(app: FastAPI, service: Service) -> None:
@@ -48,9 +66,13 @@ def add_work(app: FastAPI, service: Service) -> None:
             raise ApiError(501, "this server's engine cannot explain: serve with --engine pytorch")
         for text in (wanted.source, wanted.target or ""):
             _check_length(text, limits.explain_chars)
-        work = service.explainer.submit([wanted], "explanation")
-        (found,) = await _in_time(request, work, service, deadline)
-        return Response(found, media_type="application/json")
+        service.begin_explanation()
+        try:
+            (found,) = await _in_time(request, service.explainer.submit([wanted], "explanation"), service, deadline)
+        except BaseException:
+            service.end_explanation()
+            raise
+        return _Explanation(found, service)
 
 
 def _check(wanted: TranslateRequest, service: Service) -> None:

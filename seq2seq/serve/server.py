@@ -15,6 +15,7 @@ from seq2seq.errors import UserError
 from seq2seq.serve.service import Service
 
 _SILENCE = 30  # seconds for which a connection may be silent between requests, or take for a request's head
+_UNREAD = 10  # seconds in which a client has to take a piece of its answer
 _CLOSING = 5  # seconds for connections to close once all answers are given
 
 
@@ -47,17 +48,24 @@ def url_of(taken: socket.socket) -> str:
 
 
 class Connection(H11Protocol):
-    """Closed when the head of a request has not come for a while, be it that none begins or that one never ends.
+    """Closed when the head of a request does not come for a while, or when the client does not take its answer.
 
-    uvicorn waits for ever for the first one, and for the rest of any, so that a few hundred silent connections would
-    lock all others out. It is h11 that reads, since heads are bounded there, which httptools has not.
+    uvicorn waits for ever for the first head, for the rest of any, and for a client that does not read, so that a few
+    hundred such connections would lock all others out. It is h11 that reads, since heads are bounded there, which
+    httptools has not.
+
+    Attributes:
+        write_timeout: seconds in which a client has to take what was written; the server writes in small pieces.
     """
 
+    write_timeout: float = _UNREAD
     _silence: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)  # so that `pause_writing` tells of every byte that waits
         self._watch()
 
     def data_received(self, data: bytes) -> None:
@@ -69,6 +77,22 @@ class Connection(H11Protocol):
         """Wait no more."""
         super().connection_lost(exc)
         self._stop()
+        self._stop_writing_timer()
+
+    def pause_writing(self) -> None:
+        """Begin to wait for the client to take what was written; without it the connection ends, unsent bytes too."""
+        super().pause_writing()
+        self._unread = self.loop.call_later(self.write_timeout, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Wait no more: all that was written is taken."""
+        super().resume_writing()
+        self._stop_writing_timer()
+
+    def _stop_writing_timer(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _watch(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete:

@@ -9,7 +9,8 @@ from typing import Any
 
 from fastapi import Request
 
-from seq2seq.serve.batching import Batcher
+from seq2seq.errors import UserError
+from seq2seq.serve.batching import Batcher, OverloadedError
 from seq2seq.serve.front import Gate
 from seq2seq.serve.languages import Detect
 from seq2seq.serve.limits import Limits
@@ -53,7 +54,7 @@ class Service:
         languages = translator.src_lang, translator.tgt_lang
         self.texts = TextTranslator(self.batcher, self.markup_worker, languages, limits)
         self.explainer: Batcher[str, ExplainRequest, bytes] = Batcher(
-            lambda _, wanted, check: [_to_json(explain(one)) for one in wanted] if explain else [],
+            lambda _, wanted, check: [self._to_json(explain(one)) for one in wanted] if explain else [],
             self.worker,
             max_batch=1,
             max_delay=0.0,
@@ -61,6 +62,7 @@ class Service:
             max_size=limits.explanations * limits.explain_chars * 2,
             size=lambda wanted: len(wanted.source) + len(wanted.target or ""),
         )
+        self._explaining = 0
         watch = self.metrics.watch
         watch("seq2seq_waiting_sentences", "Sentences in the queue.", lambda: self.batcher.waiting_items)
         watch("seq2seq_waiting_characters", "Their characters.", lambda: self.batcher.waiting_size)
@@ -95,6 +97,20 @@ class Service:
         """When a request that comes now has to be answered, by the event loop's clock."""
         return asyncio.get_running_loop().time() + self.limits.timeout
 
+    def begin_explanation(self) -> None:
+        """Count an explanation as at work until `end_explanation`, which is due once it is sent.
+
+        Raises:
+            OverloadedError: there are as many as may be.
+        """
+        if self._explaining >= self.limits.explanations:
+            raise OverloadedError("too many explanations are wanted or being sent", self.explainer.retry_after)
+        self._explaining += 1
+
+    def end_explanation(self) -> None:
+        """Make room for another explanation."""
+        self._explaining -= 1
+
     def check_key(self, key: str | None, request: Request) -> None:
         """Refuse a request without the key, told as api_key or in the header Authorization: Bearer.
 
@@ -110,6 +126,8 @@ class Service:
         if not hmac.compare_digest(hashlib.sha256(key.encode(errors="replace")).digest(), self._key):
             raise ApiError(403, "Invalid API key")
 
-
-def _to_json(values: dict[str, Any]) -> bytes:
-    return json.dumps(values, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    def _to_json(self, values: dict[str, Any]) -> bytes:
+        found = json.dumps(values, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        if len(found) > (most := self.limits.explanation_bytes):
+            raise UserError(f"the explanation has {len(found)} bytes, at most {most} are sent: give a shorter sentence")
+        return found
