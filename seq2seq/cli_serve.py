@@ -36,6 +36,14 @@ ApiKey = Annotated[
         rich_help_panel=NETWORK,
     ),
 ]
+AllowedHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Name by which browsers reach the server, such as translate.example.org, or '*'; may be given several "
+        "times. [dim]Known anyhow: localhost, addresses, --host[/dim]",
+        rich_help_panel=NETWORK,
+    ),
+]
 AllowOrigin = Annotated[
     list[str] | None,
     typer.Option(
@@ -76,6 +84,7 @@ def serve(
     host: Host = "127.0.0.1",
     port: Port = 8000,
     api_key: ApiKey = None,
+    allowed_host: AllowedHost = None,
     allow_origin: AllowOrigin = None,
     char_limit: CharLimit = 5_000,
     batch_limit: BatchLimit = 100,
@@ -118,6 +127,7 @@ def serve(
         explain=explainer(translator) if engine is options.EngineName.pytorch and len(folders) == 1 else None,
         detect=detector(),
         api_key=api_key,
+        allowed_hosts=[host, *(allowed_host or ())],
         allow_origins=allow_origin or (),
         viewer=viewer(),
     )

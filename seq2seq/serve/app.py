@@ -15,6 +15,7 @@ from starlette.types import Scope
 
 from seq2seq.errors import UserError
 from seq2seq.serve.batching import OverloadedError, RefusedError
+from seq2seq.serve.callers import Callers
 from seq2seq.serve.front import CLIENT_GONE, Front
 from seq2seq.serve.languages import Detect, language_name
 from seq2seq.serve.limits import Limits
@@ -38,6 +39,7 @@ def create_app(
     explain: Explain | None = None,
     detect: Detect | None = None,
     api_key: str | None = None,
+    allowed_hosts: Sequence[str] = (),
     allow_origins: Sequence[str] = (),
     viewer: Path | None = None,
 ) -> FastAPI:
@@ -50,6 +52,7 @@ def create_app(
         explain: gives an explanation as plain values; None: there are none.
         detect: tells a text's language; None: it cannot be told.
         api_key: that requests must have; None: anybody may ask.
+        allowed_hosts: names by which the server is reached, besides localhost and addresses.
         allow_origins: of pages on other hosts that may ask.
         viewer: folder of the modules that draw explanations.
     """
@@ -82,7 +85,8 @@ def create_app(
             allow_headers=["Authorization", "Content-Type"],
             expose_headers=["Retry-After"],
         )
-    app.add_middleware(Front, gate=service.gate, metrics=service.metrics, allow_origins=allow_origins)
+    callers = Callers(allowed_hosts, allow_origins)
+    app.add_middleware(Front, gate=service.gate, metrics=service.metrics, callers=callers)
     _add_page(app, viewer)
     return app
 

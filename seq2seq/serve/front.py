@@ -1,12 +1,12 @@
 """What every request meets first: counting, security headers, no pages of strangers, and a closed door at the end."""
 
 import time
-from collections.abc import Sequence
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from seq2seq.serve.callers import Callers, StrangerError
 from seq2seq.serve.metrics import Metrics
 
 _HEADERS = {
@@ -36,8 +36,8 @@ class Gate:
 class Front:
     """Middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, gate: Gate, metrics: Metrics, allow_origins: Sequence[str] = ()) -> None:
-        self.app, self.gate, self.metrics, self.allow_origins = app, gate, metrics, allow_origins
+    def __init__(self, app: ASGIApp, gate: Gate, metrics: Metrics, callers: Callers) -> None:
+        self.app, self.gate, self.metrics, self.callers = app, gate, metrics, callers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on; count it and complete its answer."""
@@ -64,10 +64,11 @@ class Front:
             headers = {"Retry-After": "5", "Connection": "close"}
             await JSONResponse({"error": "the server is being stopped"}, 503, headers)(scope, receive, complete)
             return
-        if self._is_of_a_stranger(scope):
-            self.metrics.rejected.labels("origin").inc()
-            answer = {"error": "pages of other origins may not ask: start the server with --allow-origin for this one"}
-            await JSONResponse(answer, 403)(scope, receive, complete)
+        try:
+            self.callers.check(scope["method"], Headers(scope=scope))
+        except StrangerError as error:
+            self.metrics.rejected.labels(error.reason).inc()
+            await JSONResponse({"error": str(error)}, 403)(scope, receive, complete)
             return
         self.gate.inside += not is_open
         try:
@@ -83,15 +84,6 @@ class Front:
             method = scope["method"] if scope["method"] in ("GET", "POST") else "other"
             self.metrics.requests.labels(method, path, str(status or CLIENT_GONE)).inc()
             self.metrics.seconds.labels(path).observe(time.perf_counter() - start)
-
-    def _is_of_a_stranger(self, scope: Scope) -> bool:
-        """Whether a browser posts this for another origin's page: it hides the answer, but the work would be done.
-
-        Browsers say so in Sec-Fetch-Site (W3C, Fetch Metadata Request Headers); other clients send none.
-        """
-        headers = Headers(scope=scope)
-        is_across = scope["method"] == "POST" and headers.get("sec-fetch-site") in ("cross-site", "same-site")
-        return is_across and not {headers.get("origin"), "*"} & set(self.allow_origins)
 
 
 async def _send_in_chunks(message: Message, send: Send) -> None:

@@ -64,6 +64,15 @@ def test_options_become_limits(serve: Any, served: Any):
     assert served[0][0].most_alternatives == 2  # the bundle's beam is 3
 
 
+def test_the_names_that_it_is_known_by_are_its_host_s_and_those_that_are_named(
+    serve: Any, served: Any, monkeypatch: pytest.MonkeyPatch
+):
+    known: list[Any] = []
+    monkeypatch.setattr("seq2seq.serve.app.Callers", lambda hosts, origins: known.append((list(hosts), list(origins))))
+    serve("--host", "localhost", "--allowed-host", "a.example", "--allowed-host", "b.example")
+    assert known == [(["localhost", "a.example", "b.example"], [])]
+
+
 def test_no_text_of_a_user_is_logged(serve: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
     """Where a placeholder cannot be kept, the warning quotes the text: right for files, not for a server."""
 

@@ -25,7 +25,7 @@ def ask(translator: Translator, **sent: Any) -> httpx.Response:
         transport = httpx.ASGITransport(app)
         async with (
             app.router.lifespan_context(app),
-            httpx.AsyncClient(transport=transport, base_url="http://here") as client,
+            httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client,
         ):
             if not sent:
                 return await client.get("/viewer/attention.js")

@@ -187,9 +187,9 @@ def test_pages_of_other_origins_cannot_make_it_work(ask: Ask):
     async def scenario(client: Any) -> list[int]:
         asked = [
             {"Origin": "https://bad.example", "Sec-Fetch-Site": "cross-site"},
-            {"Origin": "http://here:3000", "Sec-Fetch-Site": "same-site"},
+            {"Origin": "http://127.0.0.1:3000", "Sec-Fetch-Site": "same-site"},
             {"Sec-Fetch-Site": "cross-site"},
-            {"Origin": "http://here", "Sec-Fetch-Site": "same-origin"},
+            {"Origin": "http://127.0.0.1", "Sec-Fetch-Site": "same-origin"},
             {"Origin": "https://good.example", "Sec-Fetch-Site": "cross-site"},
             {},
         ]
@@ -198,3 +198,60 @@ def test_pages_of_other_origins_cannot_make_it_work(ask: Ask):
 
     assert ask(scenario, allow_origins=["https://good.example"]) == [403, 403, 403, 200, 200, 200]
     assert ask(scenario, allow_origins=["*"]) == [200] * 6
+
+
+def test_where_a_browser_tells_no_site_its_origin_is_compared_with_the_host(ask: Ask):
+    """Over plain HTTP from another machine browsers send no Sec-Fetch-Site."""
+    here, other = "http://10.0.0.5:8000", "http://10.0.0.5:3000"
+
+    async def scenario(client: Any) -> list[int]:
+        statuses = []
+        for origin in (here, here.upper(), other, "http://bad.example", "https://good.example", "null", "", None):
+            headers = {"Host": "10.0.0.5:8000"} | ({} if origin is None else {"Origin": origin})
+            answer = await client.post("/translate", data=question("A cat."), headers=headers)
+            statuses.append(answer.status_code)
+            if answer.status_code == 403:
+                assert f"--allow-origin {origin}" in answer.json()["error"]
+                assert "the header Host" in answer.json()["error"]
+        return statuses
+
+    found = ask(scenario, allow_origins=["https://good.example"])
+    assert found == [200, 200, 403, 403, 200, 403, 403, 200]
+
+
+def test_a_name_that_the_server_is_not_known_by_is_refused(ask: Ask):
+    """A stranger's page may have its own name point here, and is of one origin with the server then (DNS rebinding)."""
+
+    def scenario(host: str) -> Any:
+        async def asked(client: Any) -> int:
+            headers = {"Host": host, "Origin": f"http://{host}"}
+            answer = await client.post("/translate", data=question("A cat."), headers=headers)
+            assert (await client.get("/languages", headers={"Host": host})).status_code == answer.status_code
+            if answer.status_code == 403:
+                told[host] = answer.json()["error"]
+            return answer.status_code
+
+        return asked
+
+    told: dict[str, str] = {}
+    own = ("localhost", "LocalHost:8000", "a.localhost", "127.0.0.1:8000", "[::1]:8000", "10.0.0.5", "[fe80::1]")
+    assert {ask(scenario(host)) for host in own} == {200}
+    strange = ("bad.example", "bad.example:8000", "127.0.0.1.bad.example", "localhost.bad.example", "notlocalhost", "[")
+    assert {ask(scenario(host)) for host in strange} == {403}
+    assert told["bad.example:8000"].endswith("start it with --allowed-host bad.example")
+    named = {"allowed_hosts": ["Translate.example.org"]}
+    assert ask(scenario("translate.example.org"), **named) == 200
+    assert ask(scenario("translate.example.org.:443"), **named) == 200
+    assert ask(scenario("bad.example"), **named) == 403
+    assert ask(scenario("bad.example"), allowed_hosts=["*"]) == 200
+
+
+def test_behind_a_proxy_that_keeps_the_host_its_name_is_named_and_behind_another_the_browser_tells(ask: Ask):
+    async def scenario(client: Any) -> list[int]:
+        name = "translate.example.org"
+        kept = {"Host": name, "Origin": f"https://{name}", "Sec-Fetch-Site": "same-origin"}
+        answers = (kept, kept | {"Host": "127.0.0.1:8000"})
+        return [(await client.post("/translate", json=question("a"), headers=one)).status_code for one in answers]
+
+    assert ask(scenario) == [403, 200]
+    assert ask(scenario, allowed_hosts=["translate.example.org"]) == [200, 200]

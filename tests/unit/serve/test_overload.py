@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from serving import FakeTranslator, question, served, until
 
+from seq2seq.documents import html
 from seq2seq.serve.app import create_app
 from seq2seq.serve.limits import Limits
 
@@ -124,7 +125,7 @@ async def health_of(client: Any, status: int) -> Any:
 
 def test_markup_that_takes_too_long_stops_nobody_else_and_is_told(ask: Ask, monkeypatch: pytest.MonkeyPatch):
     may_go = threading.Event()
-    monkeypatch.setattr("seq2seq.serve.translating.html.translate_document", lambda *_: may_go.wait(20))
+    monkeypatch.setattr(html, "translate_document", lambda *_: may_go.wait(20))
 
     async def scenario(client: Any) -> Any:
         slow = asyncio.create_task(client.post("/translate", json=question("<p>slow</p>", format="html")))
