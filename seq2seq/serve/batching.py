@@ -190,18 +190,21 @@ class Batcher(Generic[K, T, R]):
         return batch
 
     async def _answer(self, batch: list[Place]) -> None:
-        """Compute a batch; where that fails, one by one, so that each request fails only by its own items."""
+        """Compute a batch; where that fails, its halves, so that each request fails only by its own items."""
+        batch = [(job, index) for job, index in batch if not job.future.done()]
+        if not batch:
+            return
         try:
             results = await self._computed(batch)
         except Exception as error:
-            if len(batch) > 1:
-                if not isinstance(error, UserError | RefusedError):
-                    log.warning("a batch of %d failed (%r): computing one by one", len(batch), error)
-                for place in batch:
-                    if not place[0].future.done():
-                        await self._answer([place])
+            if len(batch) == 1:
+                _fail(batch[0][0], error)
                 return
-            _fail(batch[0][0], error)
+            if not isinstance(error, UserError | RefusedError):
+                log.warning("a batch of %d failed (%r): computing its halves", len(batch), error)
+            middle = len(batch) // 2
+            await self._answer(batch[:middle])
+            await self._answer(batch[middle:])
             return
         for (job, index), result in zip(batch, results, strict=True):
             job.results[index] = result

@@ -129,6 +129,17 @@ def test_a_failure_is_only_theirs_who_caused_it(run: Any, computer: Computer):
     assert isinstance(refused, UserError)
 
 
+def test_a_failure_is_found_in_few_batches(run: Any, computer: Computer):
+    async def scenario(batcher: Any) -> Any:
+        asked = [*range(20, 35), 13]
+        return await asyncio.gather(*(batcher.submit([one], "a") for one in asked), return_exceptions=True)
+
+    *good, broken = run(scenario, max_batch=16)
+    assert good == [[2 * one] for one in range(20, 35)]
+    assert isinstance(broken, RuntimeError)
+    assert [len(items) for _, items in computer.batches] == [16, 8, 8, 4, 4, 2, 2, 1, 1]
+
+
 @pytest.mark.parametrize("max_batch", [1, 2])
 def test_a_failure_before_the_last_item_stops_nobody(run: Any, computer: Computer, max_batch: int):
     """The rest of a failed job, a full batch of it, once let the loop spin for ever, without a pause for anything."""

@@ -53,6 +53,22 @@ def test_a_failure_says_nothing_of_the_inside_and_leaves_others_alone(ask: Ask):
     assert 'seq2seq_requests_total{method="POST",path="/translate",status="500"} 1.0' in metrics
 
 
+def test_what_cannot_be_translated_never_joins_a_batch(ask: Ask, translator: FakeTranslator):
+    bad = ("{n, plural, one {a cat} other {cats}}", '<meta charset="latin1">é', "<b>x</b> " * 200)
+    kinds = {bad[1]: "html"}
+
+    async def scenario(client: Any) -> Any:
+        asked = ("See %1.", *bad, "See %2.")
+        sent = (question(q, format=kinds.get(q, "text")) for q in asked)
+        return await asyncio.gather(*(client.post("/translate", json=one) for one in sent))
+
+    one, *refused, two = ask(scenario, limits=Limits(max_delay=0.5))
+    assert (one.json(), two.json()) == ({"translatedText": "SEE %1."}, {"translatedText": "SEE %2."})
+    assert [answer.status_code for answer in refused] == [400] * 3
+    assert ["See %1.", "See %2."] in [sorted(batch) for batch in translator.batches]
+    assert not any(text in batch for text in bad for batch in translator.batches)
+
+
 def test_many_clients_share_batches(ask: Ask, translator: FakeTranslator):
     async def scenario(client: Any) -> Any:
         return await asyncio.gather(*(client.post("/translate", json=question(f"t {i}.")) for i in range(50)))
