@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Scope
 
 from seq2seq.errors import UserError
+from seq2seq.serve.answers import HealthAnswer, LanguagesAnswer, SettingsAnswer, described
 from seq2seq.serve.batching import OverloadedError, RefusedError
 from seq2seq.serve.callers import Callers
 from seq2seq.serve.front import CLIENT_GONE, Front
@@ -26,6 +27,7 @@ from seq2seq.serve.service import Explain, Service
 from seq2seq.serve.translating import Translates
 
 PAGE = Path(__file__).parent / "page"
+_ANY_ERRORS = (403, 500, 503)  # statuses that any route may answer with
 _TYPING_PAUSE = 300  # milliseconds after which a page translates what was typed
 
 log = logging.getLogger(__name__)
@@ -132,11 +134,11 @@ def _add_facts(app: FastAPI, service: Service) -> None:
     translator, limits = service.translator, service.limits
     src, tgt = ({"code": one, "name": language_name(one)} for one in (translator.src_lang, translator.tgt_lang))
 
-    @app.get("/languages")
+    @app.get("/languages", responses=described(LanguagesAnswer, *_ANY_ERRORS))
     async def languages() -> Response:
         return JSONResponse([{**src, "targets": [tgt["code"]]}, {**tgt, "targets": []}])
 
-    @app.get("/frontend/settings")
+    @app.get("/frontend/settings", responses=described(SettingsAnswer, *_ANY_ERRORS))
     async def settings() -> Response:
         return JSONResponse(
             {
@@ -153,19 +155,19 @@ def _add_facts(app: FastAPI, service: Service) -> None:
             }
         )
 
-    @app.get("/health")
+    @app.get("/health", responses=described(HealthAnswer, *_ANY_ERRORS))
     async def health() -> Response:
         if trouble := service.trouble:
             return JSONResponse({"error": trouble}, 503)
         return JSONResponse({"status": "ok"})
 
-    @app.get("/ready")
+    @app.get("/ready", responses=described(HealthAnswer, *_ANY_ERRORS))
     async def ready() -> Response:
         if service.gate.is_closed:
             return JSONResponse({"error": "the server is being stopped"}, 503)
         return await health()
 
-    @app.get("/metrics")
+    @app.get("/metrics", response_class=Response, responses=described("text/plain", 400, 403, 500))
     async def metrics(request: Request) -> Response:
         service.check_key(None, request)
         return Response(service.metrics.text(), media_type=CONTENT_TYPE)
@@ -181,7 +183,7 @@ class _Files(StaticFiles):
 
 
 def _add_page(app: FastAPI, viewer: Path | None) -> None:
-    @app.get("/")
+    @app.get("/", response_class=Response, responses=described("text/html", *_ANY_ERRORS))
     async def page() -> Response:
         return FileResponse(PAGE / "index.html", headers={"Cache-Control": "no-cache"})
 

@@ -56,8 +56,11 @@ class Front:
                 headers.setdefault("Cache-Control", "no-store")
                 await send(message)
             else:
-                await _send_in_chunks(message, send)
+                await _send_in_chunks({**message, "body": b""} if method == "HEAD" else message, send)
 
+        method = scope["method"]
+        if method == "HEAD":  # a GET without the body; FastAPI's routes do not know it
+            scope = {**scope, "method": "GET"}
         is_open = scope["path"] in _ALWAYS_OPEN
         if self.gate.is_closed and not is_open:
             self.metrics.rejected.labels("stopping").inc()
@@ -81,7 +84,7 @@ class Front:
         finally:
             self.gate.inside -= not is_open
             path = getattr(scope.get("route"), "path", "other")
-            method = scope["method"] if scope["method"] in ("GET", "POST") else "other"
+            method = method if method in ("GET", "HEAD", "POST") else "other"
             self.metrics.requests.labels(method, path, str(status or CLIENT_GONE)).inc()
             self.metrics.seconds.labels(path).observe(time.perf_counter() - start)
 

@@ -10,10 +10,13 @@ from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
+from seq2seq.serve.answers import DetectAnswer, ExplainAnswer, TranslateAnswer, described
 from seq2seq.serve.batching import TooLateError
 from seq2seq.serve.languages import Detection
 from seq2seq.serve.requests import ApiError, DetectRequest, ExplainRequest, TranslateRequest, read_request
 from seq2seq.serve.service import Service
+
+_ERRORS = (400, 403, 408, 413, 415, 429, 500, 503)  # statuses that each of these routes may answer with
 
 
 class _Explanation(Response):
@@ -37,7 +40,7 @@ def add_work(app: FastAPI, service: Service) -> None:
     """Add what the model is needed for."""
     limits = service.limits
 
-    @app.post("/translate", openapi_extra=_body(TranslateRequest))
+    @app.post("/translate", openapi_extra=_body(TranslateRequest), responses=described(TranslateAnswer, *_ERRORS))
     async def translate(request: Request) -> Response:
         deadline = service.deadline()
         wanted = await read_request(request, TranslateRequest, limits.body_limit, limits.batch_limit, limits.timeout)
@@ -46,7 +49,7 @@ def add_work(app: FastAPI, service: Service) -> None:
         answer = await _in_time(request, _translate(wanted, service), service, deadline)
         return JSONResponse({key: value[0] for key, value in answer.items()} if isinstance(wanted.q, str) else answer)
 
-    @app.post("/detect", openapi_extra=_body(DetectRequest))
+    @app.post("/detect", openapi_extra=_body(DetectRequest), responses=described(DetectAnswer, *_ERRORS, 501))
     async def detect(request: Request) -> Response:
         deadline = service.deadline()
         wanted = await read_request(request, DetectRequest, limits.body_limit, 1, limits.timeout)
@@ -57,7 +60,7 @@ def add_work(app: FastAPI, service: Service) -> None:
         work = service.markup_worker.run(service.detect, wanted.q)
         return JSONResponse(await _in_time(request, work, service, deadline))
 
-    @app.post("/explain", openapi_extra=_body(ExplainRequest))
+    @app.post("/explain", openapi_extra=_body(ExplainRequest), responses=described(ExplainAnswer, *_ERRORS, 501))
     async def explain(request: Request) -> Response:
         deadline = service.deadline()
         wanted = await read_request(request, ExplainRequest, limits.body_limit, 1, limits.timeout)

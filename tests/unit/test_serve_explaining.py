@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from jsonschema import Draft202012Validator
 
 from seq2seq import cli_serve
 from seq2seq.explain.explanation import explain
@@ -44,6 +45,16 @@ def test_an_answer_is_the_explanation_with_walks_and_beams(translator: Translato
         ("cross", 0, 2),
     ]
     assert beams["result"][0]["text"] == answer["target"]
+
+
+def test_answers_are_as_openapi_tells(translator: Translator):
+    api = create_app(translator, explain=cli_serve.explainer(translator)).openapi()
+    told = api["paths"]["/explain"]["post"]["responses"]
+    for status, sent in ((200, {"source": "The cat drank."}), (400, {"source": "The cat.", "layer": 2})):
+        answer = ask(translator, **sent)
+        schema = told[str(status)]["content"]["application/json"]["schema"]
+        Draft202012Validator({**schema, "components": api["components"]}).validate(answer.json())
+        assert answer.status_code == status
 
 
 def test_a_layer_that_only_the_decoder_has_is_walked_through_there(translator: Translator):
