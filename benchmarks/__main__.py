@@ -192,6 +192,26 @@ def serving(
     return {"serving": run(plan, model, asked, str(where), torch.get_num_threads())}
 
 
+@app.command()
+@measuring
+def hostile(
+    where: torch.device,
+    model: options.Bundle,
+    data: options.Data,
+    clients: options.Clients = 64,
+    unread: options.Unread = 40,
+    seconds: options.Seconds = 60.0,
+    sentences: options.Sentences = 2000,
+) -> dict[str, Any]:
+    """A server's ordinary clients without and with hostile ones, and its memory."""
+    from benchmarks.data import read_test
+    from benchmarks.hostile import Plan, run
+
+    asked = [source for source, _ in read_test(data)[:sentences]]
+    plan = Plan(clients=clients, unread=unread, seconds=seconds)
+    return {"hostile": run(plan, model, asked, str(where), torch.get_num_threads())}
+
+
 @app.command(name="all")
 @measuring
 def everything(

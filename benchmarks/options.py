@@ -66,6 +66,7 @@ Temporary = Annotated[
 ]
 
 Clients = Annotated[int, typer.Option(min=1, help="That ask at the same time.", rich_help_panel=MEASURING)]
+Unread = Annotated[int, typer.Option(min=0, help="Clients that never read.", rich_help_panel=MEASURING)]
 Seconds = Annotated[float, typer.Option(min=1, help="Of each kind of serving.", rich_help_panel=MEASURING)]
 
 Folder = Annotated[Path, typer.Option("--output", help="Folder for rival.json, its model and its translations.")]

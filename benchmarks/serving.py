@@ -5,7 +5,7 @@ import itertools
 import json
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ def run(plan: Plan, model: Path, sentences: Sequence[str], device: str, threads:
     for name, options in kinds.items():
         more = ("--device", device, "--threads", str(threads), "--timeout", str(_PATIENCE), *options)
         with ServerProcess(model, *more) as server:
-            tally = asyncio.run(_ask(plan, server, sentences, languages))
+            tally = asyncio.run(ask(plan, server, sentences, languages))
             found[name] = {**summarise(tally, plan.seconds), "exit_status": server.stop()}
     ratio = found["batches"]["sentences_per_second"] / max(found["one at a time"]["sentences_per_second"], 1e-9)
     return {"plan": asdict(plan), **found, "ratio": round(ratio, 2), "tables": [_table(found, ratio, plan)]}
@@ -83,16 +83,23 @@ def quantile(values: Sequence[float], share: float) -> float:
     return values[min(len(values) - 1, int(share * len(values)))] if values else 0.0
 
 
-async def _ask(plan: Plan, server: ServerProcess, sentences: Sequence[str], languages: tuple[str, str]) -> Tally:
-    """Let all clients ask for the time, each the sentences in an order of its own."""
+async def ask(
+    plan: Plan,
+    server: ServerProcess,
+    sentences: Sequence[str],
+    languages: tuple[str, str],
+    others: Sequence[Coroutine[Any, Any, None]] = (),
+) -> Tally:
+    """Let all clients ask for the time, each the sentences in an order of its own, and others do what they do."""
     tally = Tally()
     bodies = [json.dumps({"q": one, "source": languages[0], "target": languages[1]}).encode() for one in sentences]
     begin = time.perf_counter() + plan.warmup
     end = begin + plan.seconds
     clients = [
-        asyncio.create_task(_client(server.url, bodies, number * len(bodies) // plan.clients, begin, end, tally))
+        asyncio.create_task(keep_asking(server.url, bodies, number * len(bodies) // plan.clients, begin, end, tally))
         for number in range(plan.clients)
     ]
+    clients += [asyncio.create_task(other) for other in others]
     while time.perf_counter() < end:
         await asyncio.sleep(min(1.0, max(0.0, end - time.perf_counter())))
         if time.perf_counter() >= begin:
@@ -103,7 +110,8 @@ async def _ask(plan: Plan, server: ServerProcess, sentences: Sequence[str], lang
     return tally
 
 
-async def _client(url: str, bodies: Sequence[bytes], first: int, begin: float, end: float, tally: Tally) -> None:
+async def keep_asking(url: str, bodies: Sequence[bytes], first: int, begin: float, end: float, tally: Tally) -> None:
+    """Send bodies in turn from the first on, the next when the last is answered; count answers between two times."""
     place = urlsplit(url)
     reader, writer = await asyncio.open_connection(place.hostname, place.port)
     try:

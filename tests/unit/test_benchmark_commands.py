@@ -11,7 +11,18 @@ pytest.importorskip("transformers", reason="the extra `bench` is not installed")
 from benchmarks.__main__ import app
 from seq2seq.errors import UserError
 
-MEASURING = ("training", "profile", "decoding", "equality", "attention", "transfers", "streaming", "serving", "all")
+MEASURING = (
+    "training",
+    "profile",
+    "decoding",
+    "equality",
+    "attention",
+    "transfers",
+    "streaming",
+    "serving",
+    "hostile",
+    "all",
+)
 
 
 @pytest.fixture

@@ -1,12 +1,15 @@
 import asyncio
 import os
+import re
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from benchmarks import serving
+from benchmarks import hostile, serving
+from seq2seq.documents.keeping import cut_sentences
+from seq2seq.serve.limits import Limits
 
 
 def answer(status: str, body: bytes) -> Callable[..., Any]:
@@ -27,7 +30,7 @@ def ask(status: str, body: bytes) -> serving.Tally:
         server = await asyncio.start_server(answer(status, body), "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()
         now = time.perf_counter()
-        client = serving._client(f"http://{host}:{port}", [b"{}", b"[]"], 1, now, now + 60, tally)
+        client = serving.keep_asking(f"http://{host}:{port}", [b"{}", b"[]"], 1, now, now + 60, tally)
         task = asyncio.create_task(client)
         async with asyncio.timeout(20):
             while not (len(tally.latencies) > 4 or len(tally.errors) > 4):
@@ -62,3 +65,45 @@ def test_memory_is_that_of_the_process():
     assert 10 < serving.resident_megabytes(os.getpid()) < 100_000
     with pytest.raises(ValueError, match="/proc"):
         serving.resident_megabytes(2**30)
+
+
+def test_memory_is_told_at_the_start_in_the_middle_and_at_the_end():
+    assert hostile.memory_over_time([1.0, 5.0, 2.0, 9.0, 3.04]) == {"start": 1.0, "middle": 2.0, "end": 3.0}
+    assert hostile.memory_over_time([]) == {"start": 0.0, "middle": 0.0, "end": 0.0}
+
+
+def test_one_costly_document_is_refused_and_the_other_is_as_costly_as_may_be():
+    limits = Limits()
+    refused, accepted = hostile.hostile_documents()
+    for document in (refused, accepted):
+        assert len(document) == limits.char_limit
+    assert refused.count("<b>") == 1250 > limits.tag_limit
+    assert accepted.partition(".")[0].count("b>") == limits.tag_limit
+    assert len(cut_sentences(re.sub("<.*?>", "", accepted))) > 3
+
+
+def test_a_client_that_never_reads_begins_anew_when_it_is_disconnected():
+    async def scenario() -> tuple[int, bytes]:
+        asked: list[bytes] = []
+
+        async def drop(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            asked.append(await reader.readuntil(b"\r\n"))
+            writer.write(b"x" * 100)
+            await writer.drain()
+            writer.close()
+
+        server = await asyncio.start_server(drop, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        met = hostile.Hostility()
+        task = asyncio.create_task(hostile.never_read(f"http://{host}:{port}", met))
+        async with asyncio.timeout(20):
+            while met.disconnected < 2:
+                await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        server.close()
+        return len(asked), asked[0]
+
+    count, first = asyncio.run(scenario())
+    assert count >= 2
+    assert first == b"POST /explain HTTP/1.1\r\n"
