@@ -19,6 +19,7 @@ from seq2seq.serve.requests import ApiError, ExplainRequest
 from seq2seq.serve.translating import TextTranslator, Translates, compute_with
 from seq2seq.serve.worker import Worker
 
+_ENDING = 5.0  # seconds for a step of the model that nobody waits for any more
 Explain = Callable[[ExplainRequest], dict[str, Any]]
 
 
@@ -75,10 +76,11 @@ class Service:
         self.explainer.start()
 
     async def stop(self) -> None:
-        """Work no more."""
+        """Work no more; wait a little for what is at work, since Python cannot end well while PyTorch computes."""
         await asyncio.gather(self.batcher.stop(), self.explainer.stop())
-        self.worker.close()
-        self.markup_worker.close()
+        for worker in (self.worker, self.markup_worker):
+            worker.close()
+            await asyncio.to_thread(worker.join, _ENDING)
 
     @property
     def trouble(self) -> str:

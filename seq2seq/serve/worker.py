@@ -45,6 +45,10 @@ class Worker:
         """Let the thread end after the calls it was given; does not wait for it."""
         self._tasks.put(None)
 
+    def join(self, seconds: float) -> None:
+        """Wait for the thread to end, but not for longer than this."""
+        self._thread.join(seconds)
+
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
             loop, future, function, arguments = task

@@ -214,6 +214,23 @@ def test_a_model_that_hangs_is_no_healthy_server(translator: FakeTranslator, mon
     assert "the model has been at one step for 31 s" in hanging.json()["error"]
 
 
+def test_the_end_waits_for_the_model_s_present_step(translator: FakeTranslator):
+    """A process that ended while PyTorch computed was aborted, with another exit status than 0."""
+
+    async def scenario() -> int:
+        async with served(create_app(translator)) as client:
+            translator.may_go.clear()
+            leaving = asyncio.create_task(client.post("/translate", json=question("one")))
+            await until(lambda: bool(translator.batches))
+            leaving.cancel()
+            threading.Timer(0.3, translator.may_go.set).start()
+        return sum(thread.name == "model" for thread in set(threading.enumerate()) - before)
+
+    before = set(threading.enumerate())
+    assert asyncio.run(scenario()) == 0
+    assert translator.may_go.is_set()
+
+
 def test_a_closed_gate_lets_nobody_in_and_says_so(translator: FakeTranslator):
     async def scenario() -> Any:
         app = create_app(translator)
