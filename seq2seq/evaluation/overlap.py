@@ -1,6 +1,7 @@
 """Training text that gives a test away: pairs sharing a side with held-out sets; takes plain strings.
 
-Sides are compared without case, punctuation and white space: "Hello, world!" is "hello world".
+Sides are compared without case, punctuation and white space: "Hello, world!" is "hello world". How letters with accents
+are composed (NFC or NFD) makes no difference either.
 """
 
 import unicodedata
@@ -24,6 +25,7 @@ _ignored = _Ignored()
 
 def fold(text: str) -> str:
     """Reduce a sentence to what is compared; one that is all punctuation stays as it is."""
+    text = unicodedata.normalize("NFC", text)
     return text.translate(_ignored).casefold() or text
 
 

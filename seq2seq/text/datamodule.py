@@ -13,7 +13,7 @@ from seq2seq.text.loading import BlockLoader, Feed
 from seq2seq.text.mixing import Mixture, tempered_shares, weighted_shares
 from seq2seq.text.prepare import PreparedData, open_splits
 from seq2seq.text.reading import read_ahead
-from seq2seq.text.selecting import IndexOverlap
+from seq2seq.text.selecting import IndexOverlap, name_held_out
 from seq2seq.text.streaming import StreamBlocks
 
 
@@ -58,7 +58,7 @@ def training_feed(
     encoder = Encoder(data.tokenizer, settings.max_length, training.subword_sampling, training.noise)
     mixture = make_mixture(config, data)
     if settings.streaming:
-        overlap = index_overlap({"validation": data.validation_pairs, **data.tests})
+        overlap = index_overlap(name_held_out(data.validation_pairs, data.tests))
         source = StreamBlocks(open_splits(settings)["train"], settings, encoder, overlap, config.seed)
     elif encoder.is_random:
         source = PreparedBlocks(data.train, encoder, settings.block, config.seed, mixture)

@@ -28,7 +28,7 @@ from seq2seq.text.tokenizer import Tokenizer, describe_tokenizer
 from seq2seq.text.workers import Workers, open_workers
 
 logger = logging.getLogger(__name__)
-_FORMAT = 1  # of the cache: raise it whenever the same inputs give other files, or other pieces on the way
+_FORMAT = 2  # of the cache: raise it whenever the same inputs give other files, or other pieces on the way
 # Settings that say only where text is and who prepares it.
 _PLACES = ("cache", "root", "hub", "hub_splits", "train", "validation", "test", "num_proc")
 _SHOWN = 100  # characters of an example
@@ -162,7 +162,9 @@ def _cache_key(data: DataConfig, tokenizer: TokenizerConfig, seed: int, splits: 
     seeds = [] if splits["validation"] and splits["test"] else [seed]  # it draws the held-out pairs
     versions = [_FORMAT, sentencepiece.__version__, unicodedata.unidata_version]
     versions += [identifier_version()] if data.language_filter else []
-    everything = [inputs, settings, describe_tokenizer(tokenizer), seeds, versions]
+    # of a finished tokenizer, which symbols it must have; of streamed text, the size of its sample
+    asked = [tokenizer.user_symbols, tokenizer.input_sentence_size]
+    everything = [inputs, settings, describe_tokenizer(tokenizer), asked, seeds, versions]
     return hashlib.blake2b(json.dumps(everything, sort_keys=True).encode(), digest_size=10).hexdigest()
 
 

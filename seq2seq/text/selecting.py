@@ -76,8 +76,13 @@ def read_overlaps(folder: Path) -> Iterator[Pair]:
 def read_held_out(texts: Path) -> dict[str, list[Pair]]:
     """Read the held-out sets, validation first."""
     plain: dict[str, Any] = json.loads(texts.read_text(encoding="utf-8"))
-    sets = {"validation": plain["validation"], **plain["tests"]}
-    return {name: [(src, tgt) for src, tgt in pairs] for name, pairs in sets.items()}
+    tests = {name: [(src, tgt) for src, tgt in pairs] for name, pairs in plain["tests"].items()}
+    return name_held_out([(src, tgt) for src, tgt in plain["validation"]], tests)
+
+
+def name_held_out(validation: list[Pair], tests: Mapping[str, list[Pair]]) -> dict[str, list[Pair]]:
+    """Put the validation set before the test sets, under a name that none of them has."""
+    return {"the validation set" if "validation" in tests else "validation": validation, **tests}
 
 
 @lru_cache(maxsize=1)

@@ -68,6 +68,17 @@ def test_overlap_is_removed_from_training_only_and_reported(root: Path):
     assert (len(prepared.validation_pairs), len(prepared.tests["test"])) == (20, 30)
 
 
+def test_a_test_set_called_validation_does_not_hide_the_validation_set(root: Path):
+    (root / "other").mkdir()
+    write(root / "other/validation.tsv", TEST)
+    write(root / "train.tsv", [*TRAIN, (VALIDATION[0][0], "otra cosa"), (TEST[1][0], "otra cosa más")])
+    prepared = run(root, test=["other/validation.tsv"])
+    assert prepared.tests.keys() == {"validation"}
+    found = {name: of_set["pairs"] for name, of_set in prepared.report["overlap"]["sets"].items()}
+    assert found == {"the validation set": 1, "validation": 1}
+    assert len(prepared.train) == len(TRAIN)
+
+
 def test_overlap_is_only_reported_when_asked(root: Path, caplog: pytest.LogCaptureFixture):
     write(root / "train.tsv", [*TRAIN, TEST[0]])
     prepared = run(root, remove_overlap=False)
