@@ -8,11 +8,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import NamedTuple
-
-import numpy as np
 
 from seq2seq.config import DataConfig
 from seq2seq.errors import UserError
@@ -40,9 +38,10 @@ class _Chunk(NamedTuple):
 class StreamBlocks:
     """Blocks of pairs straight from the corpora.
 
-    Without weights an epoch reads every corpus once, one after the other in an order drawn anew; a last chunk of less
-    than half the size joins the block before. With weights there are no epochs: every chunk takes of each corpus what
-    its share says, and a corpus that ends begins again.
+    Without weights an epoch reads every corpus once, all side by side, so that they end at about the same time: every
+    chunk takes of each in proportion to its size in bytes, or as much of each where a size is not known. A last chunk
+    of less than half the size joins the block before. With weights there are no epochs: every chunk takes of each
+    corpus what its share says, and a corpus that ends begins again.
     """
 
     corpora: list[Corpus]
@@ -53,10 +52,17 @@ class StreamBlocks:
 
     @property
     def shares(self) -> list[float] | None:
-        """Each corpus's share of every chunk; None: they are read one after the other."""
+        """Each corpus's share of every chunk; None: by their sizes, until all have ended."""
         if not self.data.weights:
             return None
         return weighted_shares([corpus.name for corpus in self.corpora], self.data.weights).tolist()
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """What corpora are to each other without weights: bytes of their files, or 1 each where there are none."""
+        if not all(corpus.paths for corpus in self.corpora):
+            return [1 for _ in self.corpora]
+        return [max(1, sum(path.stat().st_size for path in corpus.paths)) for corpus in self.corpora]
 
     def start(self) -> Place:
         """Tell where the first block begins."""
@@ -64,7 +70,7 @@ class StreamBlocks:
         return {
             "epoch": 0,
             "chunk": 0,
-            "turn": 0,  # corpora of this epoch that are read
+            "ended": [False for _ in corpora],  # which of them this epoch has read
             "places": [[] for _ in corpora],
             "passes": [0 for _ in corpora],
             "counts": [{} for _ in corpora],  # of what was read since the last table
@@ -74,8 +80,13 @@ class StreamBlocks:
         """Read blocks from a place on.
 
         Raises:
-            UserError: a corpus cannot be read, or nothing of it is left after cleaning.
+            UserError: a corpus cannot be read, nothing is left of it after cleaning, or the place is another version's.
         """
+        if "ended" not in place:
+            raise UserError(
+                "the checkpoint is of a version that streamed one corpus after the other, so this one cannot go on "
+                "with its text: resume with that version, or begin a new run with init="
+            )
         chunks = _Chunks(self, place).read()
         chunk = next(chunks)
         for following in chunks:
@@ -105,11 +116,11 @@ class _Chunks:
         """Read chunks without end."""
         while True:
             epoch, number = self.place["epoch"], self.place["chunk"]
-            pairs = self._draw(number) if self.shares else self._go_on(epoch)
+            pairs = self._draw(number) if self.shares else self._go_on()
             ids = self._encode(pairs, [self.stream.seed, epoch, number])
             if self.shares and not ids[0]:
                 raise UserError(f"none of {len(pairs)} pairs has at most data.max_length={self.data.max_length} tokens")
-            told = self._end_epoch() if self.place["turn"] == len(self.counts) else []
+            told = self._end_epoch() if all(self.place["ended"]) else []
             if self.shares and (number + 1) % 100 == 0:
                 told = self._tell(f"the stream's last {100 * self.data.block:,} draws")
             self.place["chunk"] = 0 if self.place["epoch"] > epoch else number + 1
@@ -118,16 +129,19 @@ class _Chunks:
             self.place["counts"] = [dict(counts) for counts in self.counts]
             yield _Chunk(epoch, number, ids, deepcopy(self.place), told)
 
-    def _go_on(self, epoch: int) -> list[tuple[int, str, str]]:
-        """Take what comes next, from one corpus after the other."""
-        order = np.random.default_rng([self.stream.seed, epoch]).permutation(len(self.counts)).tolist()
-        cleaner, pairs = Cleaner(self.data, self.checks), []
-        while len(pairs) < self.data.block and self.place["turn"] < len(order):
-            corpus = order[self.place["turn"]]
-            pairs += islice(self._kept(corpus, cleaner), self.data.block - len(pairs))
-            if len(pairs) < self.data.block:
-                self._rewind(corpus)
-                self.place["turn"] += 1
+    def _go_on(self) -> list[tuple[int, str, str]]:
+        """Take what comes next of every corpus that has not ended, in proportion to their sizes."""
+        cleaner, pairs, ended = Cleaner(self.data, self.checks), [], self.place["ended"]
+        while (room := self.data.block - len(pairs)) and not all(ended):
+            live = [corpus for corpus, has_ended in enumerate(ended) if not has_ended]
+            total = sum(self.stream.sizes[corpus] for corpus in live)
+            for corpus in live:
+                share = max(1, round(room * self.stream.sizes[corpus] / total))
+                wanted = min(len(pairs) + share, self.data.block)
+                pairs += islice(self._kept(corpus, cleaner), wanted - len(pairs))
+                if len(pairs) < wanted:
+                    self._rewind(corpus)
+                    ended[corpus] = True
         return pairs
 
     def _draw(self, number: int) -> list[tuple[int, str, str]]:
@@ -186,7 +200,7 @@ class _Chunks:
             raise UserError(f"no training pair is left after cleaning: {total}; see the limits under data")
         told = self._tell(f"epoch {self.place['epoch']} of the stream")
         self.place["epoch"] += 1
-        self.place["turn"] = 0
+        self.place["ended"] = [False for _ in self.counts]
         return told
 
     def _tell(self, what: str) -> list[str]:

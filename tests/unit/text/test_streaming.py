@@ -22,6 +22,7 @@ from seq2seq.errors import UserError
 from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.text.augment import Encoder
 from seq2seq.text.batching import Batch
+from seq2seq.text.blocks import Block
 from seq2seq.text.datamodule import training_feed
 from seq2seq.text.loading import BlockLoader, Feed
 from seq2seq.text.prepare import PreparedData, open_splits, prepare
@@ -105,6 +106,29 @@ def test_every_pair_comes_once_an_epoch_in_another_order_each_time(streamed: Str
     second = epoch_of(loader, 1)
     assert texts(tokenizer, second) == Counter(A + B + C)
     assert [batch.src.tolist() for batch in first] != [batch.src.tolist() for batch in second]
+
+
+def test_every_block_holds_of_each_corpus_what_its_size_says(root: Path, tokenizer: Tokenizer):
+    (root / "b.tsv").write_bytes(gzip.decompress((root / "b.tsv.gz").read_bytes()))
+    source = stream(config(root, train=["a.tsv", "b.tsv", "c.jsonl"], block=120), tokenizer)
+
+    def corpora_of(block: Block) -> Counter[str]:
+        rows = [block.pairs[i][0].tolist() for i in range(len(block.pairs))]
+        return Counter(text.split()[-1][0] for text in tokenizer.decode(rows))
+
+    blocks = list(itertools.takewhile(lambda block: block.seed[1] == 0, source.blocks(source.start())))
+    assert [len(block.pairs) for block in blocks] == [120, 120, 120]
+    for block in blocks:
+        expected = {name: pytest.approx(len(pairs) / 3, abs=12) for name, pairs in (("a", A), ("b", B), ("c", C))}
+        assert corpora_of(block) == expected
+    unknown = replace(source, corpora=[replace(corpus, paths=()) for corpus in source.corpora])  # as from the hub
+    assert corpora_of(next(unknown.blocks(unknown.start()))) == {"a": 40, "b": 40, "c": 40}
+
+
+def test_a_place_of_a_version_that_read_in_another_order_is_refused(streamed: StreamBlocks):
+    place = {key: value for key, value in streamed.start().items() if key != "ended"} | {"turn": 1}
+    with pytest.raises(UserError, match="streamed one corpus after the other, so this one cannot go on"):
+        next(streamed.blocks(place))
 
 
 def test_batches_keep_the_budget_and_waste_little(streamed: StreamBlocks):
