@@ -37,8 +37,8 @@ class Job:
     banned: list[str]
     glossary: "Glossary | None"
 
-    def stream(self, texts: Iterable[str], **options: Any) -> "Iterator[list[Translation]]":
-        """Translate texts as wanted."""
+    def stream(self, texts: Iterable[str], *, align: bool = False, **options: Any) -> "Iterator[list[Translation]]":
+        """Translate texts as wanted, with alignments if asked for."""
         from seq2seq.translator import Text
 
         wanted = (Text(text, self.prefix, self.phrases) for text in texts)
@@ -48,7 +48,7 @@ class Job:
             n_best=self.n_best,
             banned=self.banned,
             glossary=self.glossary,
-            align=self.as_json and self.translator.can_score,
+            align=align or (self.as_json and self.translator.can_score),
             **options,
         )
 
@@ -195,9 +195,12 @@ def translate_document(job: Job, source: Path, target: Path | None) -> int:
     """Translate a document into one of the same format; the number of its texts."""
     from seq2seq.documents.document import translate_document
 
+    def words(texts: Sequence[str], align: bool) -> "list[tuple[str, list[tuple[int, int]] | None]]":
+        found = job.stream(texts, align=align and job.translator.can_align)
+        return [(best[0].text, best[0].alignment) for best in found]
+
     assert target is not None
-    languages = job.translator.src_lang, job.translator.tgt_lang
-    return translate_document(source, target, lambda texts: [best[0].text for best in job.stream(texts)], *languages)
+    return translate_document(source, target, words, job.translator.src_lang, job.translator.tgt_lang)
 
 
 def require_readable(translator: "Translator", sources: Sequence[str], translations: Sequence[str]) -> None:

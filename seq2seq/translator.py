@@ -237,6 +237,11 @@ class Translator:
         """Whether the engine can `score` given translations."""
         return isinstance(self._engine, Engine) and self._engine.can_force
 
+    @property
+    def can_align(self) -> bool:
+        """Whether translations can have an alignment: the engine can `score`, and the model attends to the source."""
+        return isinstance(self._engine, Engine) and self.can_score and getattr(self._engine.model, "can_align", False)
+
     def score(
         self, sources: Iterable[str], translations: Iterable[str], *, align: bool = False, **changes: int | float | None
     ) -> list[Reading]:

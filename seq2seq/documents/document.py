@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from seq2seq.documents.keeping import BOUNDARY, OBJECT, Translate, translate_texts
+from seq2seq.documents.keeping import Translate, TranslateMarked, translate_marked
+from seq2seq.documents.marked import OBJECT, Marked
 from seq2seq.errors import UserError
 from seq2seq.extras import needing
 
@@ -37,7 +38,7 @@ def translate_document(path_in: Path, path_out: Path, translate: Translate, src_
     Args:
         path_in: an .srt, .po, .xliff, .xlf, .tmx, .html or .md file.
         path_out: the file to write, of the same format; may be path_in.
-        translate: gives every text's translation.
+        translate: gives every text's translation and, if asked for, the alignment of their words.
         src_lang: language of the document, such as "en".
         tgt_lang: language of the translations.
 
@@ -57,10 +58,10 @@ def translate_document(path_in: Path, path_out: Path, translate: Translate, src_
         raise UserError(f"{path_in} cannot be read: {error.strerror}") from error
     num_texts = 0
 
-    def keep(texts: Sequence[str]) -> list[str]:
+    def keep(texts: Sequence[Marked]) -> list[Marked]:
         nonlocal num_texts
         num_texts += len(texts)
-        return translate_texts(texts, translate)
+        return translate_marked(texts, translate)
 
     try:
         run = _translate_text if ending in _TEXT_FORMATS else _translate_bytes
@@ -71,7 +72,7 @@ def translate_document(path_in: Path, path_out: Path, translate: Translate, src_
     return num_texts
 
 
-def _translate_text(data: bytes, ending: str, translate: Translate, src_lang: str, tgt_lang: str) -> bytes:
+def _translate_text(data: bytes, ending: str, translate: TranslateMarked, src_lang: str, tgt_lang: str) -> bytes:
     """Translate UTF-8 text; a byte order mark and line ends stay."""
     bom = _BOM if data.startswith(_BOM) else b""
     try:
@@ -79,14 +80,14 @@ def _translate_text(data: bytes, ending: str, translate: Translate, src_lang: st
     except UnicodeDecodeError as error:
         place = f"byte {error.start + 1} (0x{data.removeprefix(bom)[error.start]:02x})"
         raise UserError(f"{place} is not UTF-8: convert the file first, for example with iconv") from error
-    if BOUNDARY in text or OBJECT in text:
+    if "\0" in text or OBJECT in text:
         raise UserError("it is binary (it has bytes 0 or 1), expected text: check its name's ending")
     windows = "\r\n" in text
     translated = _function(*_TEXT_FORMATS[ending])(text.replace("\r\n", "\n"), translate, src_lang, tgt_lang)
     return bom + (translated.replace("\n", "\r\n") if windows else translated).encode()
 
 
-def _translate_bytes(data: bytes, ending: str, translate: Translate, src_lang: str, tgt_lang: str) -> bytes:
+def _translate_bytes(data: bytes, ending: str, translate: TranslateMarked, src_lang: str, tgt_lang: str) -> bytes:
     return _function(*_BYTE_FORMATS[ending])(data, translate, src_lang, tgt_lang)
 
 

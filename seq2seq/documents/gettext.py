@@ -4,11 +4,12 @@ import re
 
 import polib
 
-from seq2seq.documents.keeping import Translate
+from seq2seq.documents.keeping import TranslateMarked
+from seq2seq.documents.marked import Marked
 from seq2seq.errors import UserError
 
 
-def translate_document(text: str, translate: Translate, src_lang: str, tgt_lang: str) -> str:
+def translate_document(text: str, translate: TranslateMarked, src_lang: str, tgt_lang: str) -> str:
     """Translate what is not translated yet; singular and plural each, the plural standing for all further forms.
 
     Raises:
@@ -24,9 +25,9 @@ def translate_document(text: str, translate: Translate, src_lang: str, tgt_lang:
     if charset:
         raise UserError(f"it declares charset={charset[1]}, expected UTF-8: convert it with msgconv -t UTF-8")
     entries = [entry for entry in catalogue if not (entry.obsolete or entry.translated())]
-    found = iter(translate([text for entry in entries for text in _sources(entry)]))
+    found = iter(translate([Marked(text) for entry in entries for text in _sources(entry)]))
     for entry in entries:
-        forms = [next(found) for _ in _sources(entry)]
+        forms = [next(found).text for _ in _sources(entry)]
         if entry.msgid_plural:
             count = _num_forms(catalogue)
             entry.msgstr_plural = {form: forms[0] if form == 0 and count > 1 else forms[1] for form in range(count)}

@@ -4,7 +4,9 @@ import html
 import re
 from html.parser import HTMLParser
 
-from seq2seq.documents.keeping import BOUNDARY, OBJECT, Translate
+from seq2seq.documents.keeping import TranslateMarked
+from seq2seq.documents.lifting import BREAKS, VOID
+from seq2seq.documents.marked import Kind, Segment
 from seq2seq.errors import UserError
 
 _INLINE = re.compile(
@@ -12,15 +14,14 @@ _INLINE = re.compile(
     "span|strike|strong|sub|sup|time|tt|u|var|wbr"
 )
 _UNTRANSLATED = re.compile("code|kbd|math|pre|samp|script|style|svg|template|textarea|tt|var")
-_VOID = re.compile("area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr")
 _KEPT_ENTITIES = ("nbsp", "ensp", "emsp", "thinsp", "zwj", "zwnj", "shy", "lrm", "rlm", "#160", "#xa0", "#173", "#xad")
 _ENTITY = "wbr"  # the tag that entities without words are treated as
 _CHARSET = re.compile(r"<meta\b[^>]*\bcharset\s*=\s*[\"']?\s*([\w-]+)", re.IGNORECASE)
 
-Piece = tuple[str, int, int]  # what stands before a text, where the text begins and ends
+Token = tuple[str, str, int, int]  # kind (text, start, end, empty, other), tag, where it begins and ends
 
 
-def translate_document(text: str, translate: Translate, src_lang: str, tgt_lang: str) -> str:
+def translate_document(text: str, translate: TranslateMarked, src_lang: str, tgt_lang: str) -> str:
     """Translate an HTML document and the language that its `<html lang>` tells.
 
     Raises:
@@ -29,39 +30,101 @@ def translate_document(text: str, translate: Translate, src_lang: str, tgt_lang:
     charset = _CHARSET.search(text)
     if charset and charset[1].lower().replace("-", "") != "utf8":
         raise UserError(f"it declares charset={charset[1]}, expected utf-8: convert it and its <meta charset>")
-    segments = _find_segments(text)
-    sources = ["".join(before + _read(text[start:end]) for before, start, end in pieces) for pieces in segments]
+    found = [_read(text, tokens) for tokens in _find_segments(text)]
     parts, end = [], 0
-    for pieces, translation in zip(segments, translate(sources), strict=True):
-        for (_, start, next_end), part in zip(pieces, re.split(f"[{BOUNDARY}{OBJECT}]", translation), strict=True):
-            parts += [text[end:start], html.escape(part, quote=False)]
-            end = next_end
+    for (segment, start, next_end), translated in zip(
+        found, translate([segment.marked for segment, _, _ in found]), strict=True
+    ):
+        parts.append(text[end:start])
+        parts += [html.escape(part, quote=False) + (markup or "") for part, markup in segment.fill(translated)]
+        end = next_end
     language = re.compile(rf"(<html\b[^>]*\blang\s*=\s*[\"']?){re.escape(src_lang)}\b(?:-\w+)?", re.IGNORECASE)
     return language.sub(rf"\g<1>{tgt_lang}", "".join([*parts, text[end:]]), count=1)
 
 
-def _find_segments(text: str) -> list[list[Piece]]:
-    """Find the texts of an HTML document, each as its pieces between inline markup."""
+def _find_segments(text: str) -> list[list[Token]]:
+    """Find the texts of an HTML document, each as its tokens; an untranslated inline element is one, of kind object."""
     tokens = _Tokens(text).tokens
     ends = [*(start for start, _, _ in tokens), len(text)][1:]
-    segments: list[list[Piece]] = [[]]
+    segments: list[list[Token]] = [[]]
     skipped: list[str] = []  # open elements of the name of the outermost untranslated one
-    before = ""
     for (start, kind, tag), end in zip(tokens, ends, strict=True):
         if skipped:
             if tag == skipped[0] and kind in ("start", "end"):
                 skipped = skipped[:-1] if kind == "end" else [*skipped, tag]
-        elif kind == "text":
-            segments[-1].append((before, start, end))
-            before = ""
+            if segments[-1]:
+                segments[-1][-1] = *segments[-1][-1][:3], end
+            continue
+        is_block = kind in ("start", "end", "empty") and not _INLINE.fullmatch(tag)
+        if is_block:
+            segments.append([])
+        if kind == "start" and not VOID.fullmatch(tag) and _is_untranslated(tag, text[start:end]):
+            skipped = [tag]
+            kind = "object"
+        if not is_block:
+            segments[-1].append((kind, tag, start, end))
+    trimmed = [_trim(segment, text) for segment in segments]
+    return [segment for segment in trimmed if any(kind == "text" for kind, *_ in segment)]
+
+
+def _trim(segment: list[Token], text: str) -> list[Token]:
+    """Leave out white space and comments at both ends."""
+
+    def is_shown(token: Token) -> bool:
+        kind, _, start, end = token
+        return kind != "other" and (kind != "text" or bool(text[start:end].strip()))
+
+    shown = [index for index, token in enumerate(segment) if is_shown(token)]
+    return segment[shown[0] : shown[-1] + 1] if shown else []
+
+
+def _read(text: str, tokens: list[Token]) -> tuple[Segment[str], int, int]:
+    """Read a text and its markup; gives it with where it begins and ends.
+
+    A tag that encloses nothing takes the white space around it along, and is then read as that space.
+    """
+    pieces = _join_texts(tokens)
+    spans = [(start, end) for _, _, start, end in pieces]
+    is_text = [kind == "text" for kind, *_ in pieces]
+    is_alone = [
+        kind in ("empty", "other") or (kind in ("start", "end") and bool(VOID.fullmatch(tag)))
+        for kind, tag, *_ in pieces
+    ]
+    for i, (start, end) in enumerate(spans):
+        if is_text[i]:
+            body = text[start:end]
+            if i == 0 or is_alone[i - 1]:
+                start += len(body) - len(body.lstrip())
+            if i == len(spans) - 1 or is_alone[i + 1]:
+                end = max(start, end - len(body) + len(body.rstrip()))
+            spans[i] = start, end
+    segment: Segment[str] = Segment()
+    for i, (kind, tag, start, end) in enumerate(pieces):
+        first = spans[i - 1][1] if i > 0 and is_text[i - 1] else start
+        last = spans[i + 1][0] if i + 1 < len(spans) and is_text[i + 1] else end
+        markup = text[first:last]
+        if is_text[i]:
+            segment.add_text(re.sub(r"\s+", " ", html.unescape(text[slice(*spans[i])])))
+        elif kind == "object":
+            segment.add_object(markup)
+        elif not is_alone[i]:
+            segment.add_mark(Kind.OPEN if kind == "start" else Kind.CLOSE, markup)
+        elif tag in BREAKS or html.unescape(markup) != html.unescape(markup).strip():
+            segment.add_break(markup)
         else:
-            if kind != "other" and not _INLINE.fullmatch(tag):
-                segments.append([])
-            if kind == "start" and not _VOID.fullmatch(tag) and _is_untranslated(tag, text[start:end]):
-                skipped = [tag]
-            before = OBJECT if skipped or before == OBJECT or _VOID.fullmatch(tag) else BOUNDARY
-    trimmed = [_trim(pieces, text) for pieces in segments]
-    return [pieces for pieces in trimmed if pieces]
+            segment.add_mark(Kind.POINT, markup)
+    return segment, spans[0][0], spans[-1][1]
+
+
+def _join_texts(tokens: list[Token]) -> list[Token]:
+    """Join texts that touch."""
+    joined: list[Token] = []
+    for token in tokens:
+        if joined and joined[-1][0] == token[0] == "text":
+            joined[-1] = *joined[-1][:3], token[3]
+        else:
+            joined.append(token)
+    return joined
 
 
 class _Tokens(HTMLParser):
@@ -115,26 +178,3 @@ class _Tokens(HTMLParser):
 def _is_untranslated(name: str, tag: str) -> bool:
     marked = re.search(r"\btranslate\s*=\s*[\"']?no\b|\bclass\s*=\s*[\"'][^\"']*\bnotranslate\b", tag, re.IGNORECASE)
     return bool(marked or _UNTRANSLATED.fullmatch(name))
-
-
-def _trim(pieces: list[Piece], text: str) -> list[Piece]:
-    """Join pieces that touch, and leave out white space at both ends."""
-    joined: list[Piece] = []
-    for before, start, end in pieces:
-        if joined and not before:
-            joined[-1] = *joined[-1][:2], end
-        else:
-            joined.append((before, start, end))
-    worded = [i for i, (_, start, end) in enumerate(joined) if text[start:end].strip()]
-    joined = joined[worded[0] : worded[-1] + 1] if worded else []
-    if joined:
-        _, start, end = joined[0]
-        joined[0] = "", end - len(text[start:end].lstrip()), end
-        before, start, end = joined[-1]
-        joined[-1] = before, start, start + len(text[start:end].rstrip())
-    return joined
-
-
-def _read(raw: str) -> str:
-    """Decode entities; a line end is white space like any other."""
-    return re.sub(r"\s+", " ", html.unescape(raw))

@@ -3,26 +3,35 @@
 Kept as they are: code, HTML, images, front matter, link targets and link definitions.
 """
 
+import logging
 import re
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from seq2seq.documents.keeping import BOUNDARY, KEPT, OBJECT, Translate
+from seq2seq.documents.keeping import TranslateMarked
+from seq2seq.documents.kept import KEPT
+from seq2seq.documents.lifting import BREAKS, VOID
+from seq2seq.documents.marked import Kind, Segment
 from seq2seq.errors import UserError
 
-_FRONT_MATTER = re.compile(r"\A(---|\+\+\+)\n.*?\n\1(?:\n|\Z)", re.DOTALL)
+log = logging.getLogger(__name__)
+
+_LINE_END = r"(?:\r\n?|\n)"
+_FRONT_MATTER = re.compile(rf"\A(---|\+\+\+){_LINE_END}.*?{_LINE_END}\1(?:{_LINE_END}|\Z)", re.DOTALL)
 _TARGET = r"\((?:[^()\\\n]|\\.|\([^()\n]*\))*\)"
 _MARKUP = re.compile(
     rf"""
     (?<!`)(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`)             # code
   | <(?:https?://|mailto:)[^<>\s]*> | !\[[^\]]*\](?:{_TARGET}|\[[^\]]*\])?  # addresses, images
   | (?P<around>
-        </?[A-Za-z][^<>]*> | <!--.*?-->                          # HTML
-      | \[(?=[^\[\]]*\](?:{_TARGET}|\[[^\]]+\]))                # where a link begins
+        (?P<html></?[A-Za-z][^<>]*> | <!--.*?-->)
+      | (?P<link>\[)(?=[^\[\]]*\](?:{_TARGET}|\[[^\]]+\]))       # where a link begins
       | \](?:{_TARGET}|\[[^\]]+\])                              # and where it ends
-      | (?<!\s)\*+ | \*+(?!\s) | ~~ | (?<!\w)_+ | _+(?!\w)      # emphasis
+      | (?P<emphasis>(?<!\s)\*+ | \*+(?!\s) | ~~ | (?<!\w)_+ | _+(?!\w))
     )
   | \[[^\]]*\](?:\[\])?                                         # a link by its text alone, the box of a task
   | \\[^\w\s]                                                  # escapes
@@ -31,42 +40,55 @@ _MARKUP = re.compile(
 )
 _SPECIAL = re.compile(r"[\\`*\[\]<|]|~~|(?<!\w)_|_(?!\w)")  # in a translation, but not in its source: to be escaped
 _BLOCK_START = re.compile(r"([-+=#>]|\d+[.)])(?=\s|[-=#]|$)")  # what would make a list, a heading or a quotation
+_BREAK = re.compile(rf"\s*<(?:{'|'.join(BREAKS)})\b[^<>]*>\s*", re.IGNORECASE)
+_TASK = re.compile(r"\[[ xX]\]\s+")  # the box before a task
+_PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 _OPAQUE = ("fence", "code_block", "html_block", "code_inline", "html_inline", "image")
 
 Span = tuple[int, int]
-Piece = tuple[str, int, int]  # what stands before a text, where the text begins and ends
 
 
-def translate_document(text: str, translate: Translate, src_lang: str, tgt_lang: str) -> str:
+def translate_document(text: str, translate: TranslateMarked, src_lang: str, tgt_lang: str) -> str:
     """Translate paragraphs, headings, list items and table cells, each written in one line.
+
+    A text whose translation would have other markup stays as it is, with a warning.
 
     Raises:
         UserError: the place of a text cannot be found, or the translation would have other markup.
     """
-    segments = [pieces for span in _find_texts(text) if (pieces := _split(text, *span))]
-    sources = ["".join(_read(text, *piece) for piece in pieces) for pieces in segments]
+    front, tokens, environment = _parse(text)
+    spans = [_behind_box(text, *span) for span in _find_texts(text, front, tokens)]
+    found = [_read(text, *span) for span in spans]
     parts, end = [], 0
-    for pieces, translation in zip(segments, translate(sources), strict=True):
-        for (_, start, next_end), part in zip(pieces, re.split(f"[{BOUNDARY}{OBJECT}]", translation), strict=True):
-            parts += [text[end:start], _escape(part, text[start:next_end])]
-            end = next_end
+    for (start, next_end), segment, translated in zip(
+        spans, found, translate([segment.marked for segment in found]), strict=True
+    ):
+        source = text[start:next_end]
+        written = "".join(
+            _escape(part, segment.marked.text) + (markup or "") for part, markup in segment.fill(translated)
+        )
+        if _inline_skeleton(written, environment) != _inline_skeleton(source, environment):
+            log.warning("not translated, since its translation %r has other markup: %r", written, source)
+            written = source
+        parts += [text[end:start], written]
+        end = next_end
     translated = "".join([*parts, text[end:]])
     if _skeleton(_parse(translated)[1]) != _skeleton(_parse(text)[1]):
         raise UserError("its translation would have other markup than it has: simplify its inline markup")
     return translated
 
 
-def _parse(text: str) -> tuple[int, list[Token]]:
-    """Give the length of the front matter and the tokens of what follows it."""
+def _parse(text: str) -> tuple[int, list[Token], dict[str, Any]]:
+    """Give the length of the front matter, the tokens of what follows it, and the link definitions there."""
     front = _FRONT_MATTER.match(text)
     start = front.end() if front else 0
-    return start, MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text[start:])
+    environment: dict[str, Any] = {}
+    return start, _PARSER.parse(text[start:], environment), environment
 
 
-def _find_texts(text: str) -> Iterator[Span]:
-    """Find every text that blocks hold, from one hard line break to the next."""
-    end, tokens = _parse(text)
-    offsets = [end, *(match.end() for match in re.compile("\n").finditer(text, end)), len(text)]
+def _find_texts(text: str, end: int, tokens: list[Token]) -> Iterator[Span]:
+    """Find every text that blocks hold, from one hard line break to the next; tokens are of what is behind end."""
+    offsets = [end, *(match.end() for match in re.compile(_LINE_END).finditer(text, end)), len(text)]
     for before, token in zip([None, *tokens], tokens, strict=False):
         if token.type == "tr_open" and token.map:
             end = offsets[token.map[0]]
@@ -91,26 +113,76 @@ def _find_lines(text: str, lines: list[str], offsets: list[int]) -> Iterator[Spa
             begin = None
 
 
+def _behind_box(text: str, start: int, end: int) -> Span:
+    box = _TASK.match(text, start, end)
+    return box.end() if box else start, end
+
+
 def _found(position: int, content: str) -> int:
     if position < 0:
         raise UserError(f"the place of {content!r:.60} was not found: simplify its markup")
     return position
 
 
-def _split(text: str, start: int, end: int) -> list[Piece]:
-    """Cut a span at its markup; what has no words is left out at both ends."""
-    pieces, before = [], ""
+def _read(text: str, start: int, end: int) -> Segment[str]:
+    """Read a text and its markup as one line, without the marks of a quotation in its further lines.
+
+    Markup that encloses nothing takes the space around it along, and is then read as that space.
+    """
+    segment: Segment[str] = Segment()
+    opened: Counter[str] = Counter()  # emphasis, by its character
     for match in _MARKUP.finditer(text, start, end):
-        pieces.append((before, start, match.start()))
-        before, start = BOUNDARY if match["around"] else OBJECT, match.end()
-    pieces.append((before, start, end))
-    worded = [i for i, (_, start, end) in enumerate(pieces) if text[start:end].strip()]
-    return [("", *pieces[worded[0]][1:]), *pieces[worded[0] + 1 : worded[-1] + 1]] if worded else []
+        begin, finish = match.span()
+        kind = _find_kind(match, opened)
+        if kind is Kind.POINT:
+            begin, finish = _with_space(text, begin, finish, start, end)
+        segment.add_text(_as_line(text[start:begin]))
+        markup = text[begin:finish]
+        if kind is None:
+            segment.add_object(markup)
+        elif (kind is Kind.POINT and markup != match[0]) or _BREAK.fullmatch(markup):
+            segment.add_break(markup)
+        else:
+            segment.add_mark(kind, markup)
+        start = finish
+    segment.add_text(_as_line(text[start:end]))
+    return segment
 
 
-def _read(text: str, before: str, start: int, end: int) -> str:
-    """Read a piece as one line, without the marks of a quotation in its further lines."""
-    return before + re.sub(r"\s*\n[\s>]*", " ", text[start:end])
+def _with_space(text: str, begin: int, finish: int, start: int, end: int) -> Span:
+    """Add the blanks on both sides, as far as they are between start and end."""
+    while begin > start and text[begin - 1] in " \t":
+        begin -= 1
+    while finish < end and text[finish] in " \t":
+        finish += 1
+    return begin, finish
+
+
+def _find_kind(match: re.Match[str], opened: Counter[str]) -> Kind | None:
+    """Tell what markup does; None: it is read like a word. opened counts the emphasis that has begun."""
+    markup, text = match[0], match.string
+    if match["html"]:
+        name = re.match("</?([A-Za-z][A-Za-z0-9]*)", markup)
+        if name is None or markup.endswith("/>") or VOID.fullmatch(name[1].lower()):
+            return Kind.POINT
+        return Kind.CLOSE if markup.startswith("</") else Kind.OPEN
+    if match["emphasis"]:
+        ends_word = match.start() > 0 and not text[match.start() - 1].isspace()
+        begins_word = match.end() < len(text) and not text[match.end()].isspace()
+        if (ends_word and opened[markup[0]]) or not begins_word:
+            opened[markup[0]] -= 1
+            return Kind.CLOSE
+        opened[markup[0]] += 1
+        return Kind.OPEN
+    if match["link"]:
+        return Kind.OPEN
+    if match["around"]:
+        return Kind.CLOSE
+    return Kind.POINT if markup.startswith("![") else None
+
+
+def _as_line(text: str) -> str:
+    return re.sub(r"\s*[\r\n][\s>]*", " ", text)
 
 
 def _escape(text: str, source: str) -> str:
@@ -127,10 +199,32 @@ def _escape(text: str, source: str) -> str:
 
 
 def _skeleton(tokens: list[Token]) -> list[tuple]:
-    """List all markup: everything but text and where its lines end."""
-    return [
-        (token.type, token.tag, token.markup, token.attrs, token.info, _skeleton(token.children or []))
-        + ((token.content,) if token.type in _OPAQUE else ())
-        for token in tokens
-        if token.type not in ("text", "softbreak")
-    ]
+    """List all markup: everything but text and where its lines end; within a block, in any order."""
+    return [(*_describe(token), _inline(token.children or [])) for token in tokens if token.type != "text"]
+
+
+def _inline(tokens: list[Token]) -> str:
+    """Describe the markup of a block, that within the same tags in alphabetical order."""
+    levels: list[list[str]] = [[]]
+    for token in tokens:
+        if token.type in ("text", "softbreak"):
+            continue
+        description = repr(_describe(token))
+        if token.nesting == 1:
+            levels.append([description])
+        elif token.nesting == -1 and len(levels) > 1:
+            first, *within = levels.pop()
+            levels[-1].append("".join([first, *sorted(within), description]))
+        else:
+            levels[-1].append(description)
+    return "".join("".join(sorted(level)) for level in levels)
+
+
+def _inline_skeleton(text: str, environment: dict[str, Any]) -> str:
+    (token,) = _PARSER.parseInline(text, environment)
+    return _inline(token.children or [])
+
+
+def _describe(token: Token) -> tuple:
+    content = token.content if token.type in _OPAQUE else ""
+    return token.type, token.tag, token.markup, token.attrs, token.info, content

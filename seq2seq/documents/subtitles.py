@@ -2,15 +2,18 @@
 
 import re
 
-from seq2seq.documents.keeping import BOUNDARY, Translate
+from seq2seq.documents.keeping import TranslateMarked
+from seq2seq.documents.marked import Kind, Segment
 from seq2seq.errors import UserError
 
 _TIME = r"\d+:\d\d:\d\d[,.]\d{1,3}"
 _CUE = re.compile(rf"^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}.*\n((?:.*\S.*\n?)*)", re.MULTILINE)
-_TAG = re.compile(r"(</?[A-Za-z][^<>]*>|\{\\[^{}]*\}|(?:^|(?<=>))[-–—]\s*)")  # also the dash before a speaker's words
+_LINE = re.compile(r"[^\r\n]*\r?\n?")
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>|\{\\[^{}]*\}")
+_DASH = re.compile(r"(?:<[^<>]*>|\{[^{}]*\}|\s)*[-–—]\s*")  # before a speaker's words, with the tags before it
 
 
-def translate_document(text: str, translate: Translate, src_lang: str, tgt_lang: str) -> str:
+def translate_document(text: str, translate: TranslateMarked, src_lang: str, tgt_lang: str) -> str:
     """Translate every subtitle by itself, each speaker's words (lines that begin with a dash) by themselves.
 
     Raises:
@@ -23,44 +26,65 @@ def translate_document(text: str, translate: Translate, src_lang: str, tgt_lang:
     if "-->" in unread:
         line = unread.count("\n", 0, unread.index("-->")) + 1
         raise UserError(f"line {line} is not as expected: an empty line, a number, then 00:00:01,000 --> 00:00:02,500")
-    groups = [_speakers(cue[1].splitlines()) for cue in cues]
-    lines = [group for speakers in groups for group in speakers]
-    tags = [_TAG.findall(" ".join(group)) for group in lines]
-    found = iter(translate([_TAG.sub(BOUNDARY, " ".join(group)) for group in lines]))
-    parts, end, tags_of = [], 0, iter(tags)
-    for cue, speakers in zip(cues, groups, strict=True):
-        body = "\n".join(_wrap(_fill(next(found), next(tags_of)), len(group)) for group in speakers)
-        parts += [text[end : cue.start(1)], body]
-        end = cue.start(1) + len(cue[1].rstrip("\n"))
+    cuts = [_cut_speakers(cue.start(1), cue[1]) for cue in cues]
+    groups = [group for of_cue in cuts for group in of_cue]
+    segments = [_read(text, *group) for group in groups]
+    parts, end = [], 0
+    for (start, next_end), segment, translated in zip(
+        groups, segments, translate([segment.marked for segment in segments]), strict=True
+    ):
+        written = "".join(part + (tag or "") for part, tag in segment.fill(translated))
+        parts += [text[end:start], _wrap(written, re.findall(r"\r?\n", text[start:next_end]))]
+        end = next_end
     return "".join([*parts, text[end:]])
 
 
-def _speakers(lines: list[str]) -> list[list[str]]:
-    """Put lines that go on a sentence together; a line that begins with a dash begins anew."""
-    groups: list[list[str]] = []
-    for line in lines:
-        if not groups or re.match(r"(?:<[^<>]*>|\{[^{}]*\}|\s)*[-–—]", line):
-            groups.append([])
-        groups[-1].append(line.strip())
-    return groups
+def _cut_speakers(start: int, body: str) -> list[tuple[int, int]]:
+    """Find where speakers' words begin, behind their dash, and end; lines without a dash go on those before."""
+    groups: list[tuple[int, int]] = []
+    for line in _LINE.finditer(body):
+        words = line[0].strip()
+        if not words:
+            continue
+        end = start + line.start() + len(line[0].rstrip())
+        dash = _DASH.match(line[0])
+        if dash or not groups:
+            begin = dash.end() if dash else len(line[0]) - len(line[0].lstrip())
+            groups.append((start + line.start() + begin, end))
+        else:
+            groups[-1] = groups[-1][0], end
+    return [(begin, max(begin, end)) for begin, end in groups]
 
 
-def _fill(text: str, tags: list[str]) -> str:
-    """Put tags in the places of the boundaries."""
-    parts = text.split(BOUNDARY)
-    return "".join(part + tag for part, tag in zip(parts, [*tags, ""], strict=True))
+def _read(text: str, start: int, end: int) -> Segment[str]:
+    """Read words in several lines as one line, with their tags."""
+    segment: Segment[str] = Segment()
+    line = " ".join(text[start:end].split())
+    at = 0
+    for tag in _TAG.finditer(line):
+        segment.add_text(line[at : tag.start()])
+        kind = Kind.POINT if tag[0].startswith("{") else Kind.CLOSE if tag[0].startswith("</") else Kind.OPEN
+        segment.add_mark(kind, tag[0])
+        at = tag.end()
+    segment.add_text(line[at:])
+    return segment
 
 
-def _wrap(text: str, num_lines: int) -> str:
-    """Break text into at most num_lines lines, the longest of which is as short as can be."""
+def _wrap(text: str, line_ends: list[str]) -> str:
+    """Break text at most at so many places, so that its longest line is as short as can be."""
     words = re.findall(r"(?:<[^<>]*>|\{[^{}]*\}|\S)+", text)
-    longest = max((len(word) for word in words), default=0)
-    for width in range(longest, len(text) + 1):
-        lines = [""]
-        for word in words:
-            if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
-                lines.append("")
-            lines[-1] += f" {word}" if lines[-1] else word
-        if len(lines) <= num_lines:
-            return "\n".join(lines)
-    return " ".join(words)
+    low, high = max((len(word) for word in words), default=0), len(text)
+    while low < high:  # the least width that suffices
+        width = (low + high) // 2
+        low, high = (low, width) if len(_fill_lines(words, width)) <= len(line_ends) + 1 else (width + 1, high)
+    lines = _fill_lines(words, low)
+    return "".join(line + end for line, end in zip(lines, [*line_ends[: len(lines) - 1], ""], strict=True))
+
+
+def _fill_lines(words: list[str], width: int) -> list[str]:
+    lines = [""]
+    for word in words:
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return lines

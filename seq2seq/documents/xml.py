@@ -6,18 +6,20 @@ from collections.abc import Callable, Iterator
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # has no stubs
 
-from seq2seq.documents.keeping import BOUNDARY, OBJECT, Translate
+from seq2seq.documents.keeping import TranslateMarked
+from seq2seq.documents.marked import Kind, Marked, Segment
 from seq2seq.errors import UserError
 
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _WRAPPING = ("g", "mrk", "pc", "hi")  # inline elements that hold text; all others hold code
+_OPENING, _CLOSING = ("bpt", "bx", "sc"), ("ept", "ex", "ec")  # code that begins and ends something together
 _OPEN_STATES = ("new", "initial", "needs-translation")  # of a target that is none yet
 
-Slot = tuple[str, etree._Element, str]  # what stands before a text, an element, and which text of it: `text` or `tail`
+Markup = tuple[etree._Element, bool]  # an element, and whether what it encloses begins or ends here
 
 
-def translate_xliff(data: bytes, translate: Translate, src_lang: str, tgt_lang: str) -> bytes:
+def translate_xliff(data: bytes, translate: TranslateMarked, src_lang: str, tgt_lang: str) -> bytes:
     """Translate the units without a target; those marked translate="no" stay as they are.
 
     Raises:
@@ -26,7 +28,7 @@ def translate_xliff(data: bytes, translate: Translate, src_lang: str, tgt_lang: 
     return _translate(data, translate, src_lang, tgt_lang, "xliff", _new_xliff_targets)
 
 
-def translate_tmx(data: bytes, translate: Translate, src_lang: str, tgt_lang: str) -> bytes:
+def translate_tmx(data: bytes, translate: TranslateMarked, src_lang: str, tgt_lang: str) -> bytes:
     """Add the target language to every unit of a translation memory that has the source language only.
 
     Raises:
@@ -37,7 +39,7 @@ def translate_tmx(data: bytes, translate: Translate, src_lang: str, tgt_lang: st
 
 def _translate(
     data: bytes,
-    translate: Translate,
+    translate: TranslateMarked,
     src_lang: str,
     tgt_lang: str,
     root_name: str,
@@ -50,11 +52,11 @@ def _translate(
         raise UserError(f"it is damaged or no XML: {error}") from error
     if _name(root) != root_name:
         raise UserError(f"its outermost element is {_name(root)}, expected {root_name}: check the name's ending")
-    slots = [list(_slots(target)) for target in new_targets(root, src_lang, tgt_lang)]
-    sources = ["".join(_read(slot) for slot in target) for target in slots]
-    for target, translation in zip(slots, translate(sources), strict=True):
-        for (_, element, place), text in zip(target, re.split(f"[{BOUNDARY}{OBJECT}]", translation), strict=True):
-            setattr(element, place, text or None)
+    targets = list(new_targets(root, src_lang, tgt_lang))
+    segments = [_read(target) for target in targets]
+    translations = translate([segment.marked for segment in segments])
+    for target, segment, translated in zip(targets, segments, translations, strict=True):
+        _write(target, segment, translated)
     document = root.getroottree()
     declared = data.lstrip(b"\xef\xbb\xbf").startswith(b"<?xml")
     return etree.tostring(document, encoding=document.docinfo.encoding or "UTF-8", xml_declaration=declared)
@@ -102,23 +104,57 @@ def _new_tmx_targets(root: etree._Element, src_lang: str, tgt_lang: str) -> Iter
         yield new[0]
 
 
-def _slots(element: etree._Element, before: str = "") -> Iterator[Slot]:
-    """Yield the places of text in an element, in order, with what stands before each."""
-    yield before, element, "text"
-    for child in element:
-        if isinstance(child.tag, str) and _name(child) in _WRAPPING and not _is_untranslated(child):
-            yield from _slots(child, BOUNDARY)
-            yield BOUNDARY, child, "tail"
+def _read(target: etree._Element) -> Segment[Markup]:
+    """Read a text and its inline elements, and take them out of it."""
+    segment: Segment[Markup] = Segment()
+    marks = (at.get(_SPACE) for at in (target, *target.iterancestors()))
+    _take(target, segment, is_preserved=next((mark for mark in marks if mark), "default") == "preserve")
+    return segment
+
+
+def _take(element: etree._Element, segment: Segment[Markup], *, is_preserved: bool) -> None:
+    """Move what an element encloses to a segment; line ends mean something only if the document says so."""
+    is_preserved = element.get(_SPACE, "preserve" if is_preserved else "default") == "preserve"
+
+    def add_text(text: str | None) -> None:
+        segment.add_text(text or "" if is_preserved else re.sub(r"\s*\n\s*", " ", text or ""))
+
+    add_text(element.text)
+    for child in list(element):
+        name = _name(child) if isinstance(child.tag, str) else ""
+        if name in _WRAPPING and not _is_untranslated(child):
+            segment.add_mark(Kind.OPEN, (child, True))
+            _take(child, segment, is_preserved=is_preserved)
+            segment.add_mark(Kind.CLOSE, (child, False))
+        elif name in _OPENING + _CLOSING:
+            segment.add_mark(Kind.OPEN if name in _OPENING else Kind.CLOSE, (child, False))
         else:
-            yield OBJECT, child, "tail"
+            segment.add_object((child, False))
+        add_text(child.tail)
+        child.tail = None
+        element.remove(child)
+    element.text = None
 
 
-def _read(slot: Slot) -> str:
-    """Read a text and what stands before it; line ends mean something only if the document says so."""
-    before, element, place = slot
-    text = getattr(element, place) or ""
-    preserved = next((at.get(_SPACE) for at in (element, *element.iterancestors()) if at.get(_SPACE)), None)
-    return before + (text if preserved == "preserve" else re.sub(r"\s*\n\s*", " ", text))
+def _write(target: etree._Element, segment: Segment[Markup], translated: Marked) -> None:
+    """Put a translation and its inline elements into an element that holds nothing."""
+    path, last = [target], None  # last: what the next text stands behind; None: the beginning of path's last
+    for text, markup in segment.fill(translated):
+        if text and last is None:
+            path[-1].text = text
+        elif text and last is not None:
+            last.tail = text
+        if markup is None:
+            break
+        element, is_beginning = markup
+        if element is path[-1]:
+            last = path.pop()
+            continue
+        path[-1].append(element)
+        last = element
+        if is_beginning:
+            path.append(element)
+            last = None
 
 
 def _is_untranslated(element: etree._Element) -> bool:

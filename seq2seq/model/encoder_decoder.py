@@ -38,6 +38,11 @@ class EncoderDecoder(nn.Module):
         """Number of token ids."""
         return self.embedding.num_embeddings
 
+    @property
+    def can_align(self) -> bool:
+        """Whether the decoder attends to the source, so that words can be aligned."""
+        return self.config.cross_attention == "source" and self.config.attention == "additive"
+
     def encode(self, src: Int[Tensor, "b s"]) -> Any:
         """Read the source; the result is the state before the first target token."""
         raise NotImplementedError

@@ -40,6 +40,11 @@ class Ensemble:
         self.members = members
         self.training = False
 
+    @property
+    def can_align(self) -> bool:
+        """Whether every member attends to the source."""
+        return all(member.can_align for member in self.members)
+
     def train(self, mode: bool = True) -> "Ensemble":
         """Switch the members' dropout on or off."""
         self.training = mode

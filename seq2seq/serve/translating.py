@@ -3,20 +3,40 @@
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from seq2seq.documents import html
-from seq2seq.documents.keeping import BOUNDARY, KEPT, OBJECT, cut_sentences, translate_texts
+from seq2seq.documents.keeping import (
+    Translate,
+    Translated,
+    cut_marked,
+    cut_sentences,
+    translate_marked,
+    translate_texts,
+)
+from seq2seq.documents.kept import KEPT
+from seq2seq.documents.marked import OBJECT, Marked
 from seq2seq.errors import UserError
 from seq2seq.serve.batching import Batcher
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.worker import Worker
 from seq2seq.translation import Translation
 
-_RESERVED = str.maketrans({BOUNDARY: " ", OBJECT: " "})  # what stands for markup while it is kept
+_RESERVED = str.maketrans({"\0": " ", OBJECT: " "})  # what stands for markup while it is kept
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What sentences of one batch have in common."""
+
+    n_best: int  # translations of each
+    align: bool = False  # whether the alignment of words is wanted
+
 
 Ranked = list[str]  # translations, best first; fewer than wanted where the model has fewer
-SentenceBatcher = Batcher[int, str, Ranked]  # key: how many translations of each sentence
+SentenceBatcher = Batcher[Wanted, str, list[Translated]]
+Found = dict[tuple[str, bool], list[Translated]]  # by sentence and whether aligned
+T = TypeVar("T", str, Marked)
 
 
 @runtime_checkable
@@ -26,8 +46,18 @@ class Translates(Protocol):
     src_lang: str
     tgt_lang: str
 
+    @property
+    def can_align(self) -> bool:
+        """Whether it gives alignments of words."""
+        ...
+
     def translate_nbest(
-        self, texts: Sequence[str], n_best: int, *, on_progress: Callable[[int], object] | None = None
+        self,
+        texts: Sequence[str],
+        n_best: int,
+        *,
+        align: bool = False,
+        on_progress: Callable[[int], object] | None = None,
     ) -> list[list[Translation]]:
         """Give the n best translations of every text, best first; what on_progress raises ends the work."""
         ...
@@ -36,19 +66,25 @@ class Translates(Protocol):
 class _MissingError(Exception):
     """Sentences have no translation yet."""
 
-    def __init__(self, sentences: list[str]) -> None:
+    def __init__(self, sentences: list[str], align: bool) -> None:
         super().__init__(f"{len(sentences)} sentences have no translation yet")
-        self.sentences = sentences
+        self.sentences, self.align = sentences, align
 
 
-def compute_with(translator: Translates) -> Callable[[int, list[str], Callable[[], None]], list[Ranked]]:
+def compute_with(
+    translator: Translates,
+) -> Callable[[Wanted, list[str], Callable[[], None]], list[list[Translated]]]:
     """Make of a translator what computes batches; a sentence that a batch has several times is translated once."""
 
-    def compute(n_best: int, sentences: list[str], check: Callable[[], None]) -> list[Ranked]:
+    def compute(wanted: Wanted, sentences: list[str], check: Callable[[], None]) -> list[list[Translated]]:
         different = list(dict.fromkeys(sentences))
         check()
-        done = translator.translate_nbest(different, n_best, on_progress=lambda _: check())
-        found = {sentence: [one.text for one in best] for sentence, best in zip(different, done, strict=True)}
+        options: dict[str, Any] = {"align": wanted.align and translator.can_align, "on_progress": lambda _: check()}
+        done = translator.translate_nbest(different, wanted.n_best, **options)
+        found: dict[str, list[Translated]] = {
+            sentence: [(one.text, one.alignment) for one in best]
+            for sentence, best in zip(different, done, strict=True)
+        }
         return [found[sentence] for sentence in sentences]
 
     return compute
@@ -82,42 +118,47 @@ class TextTranslator:
         texts = [text.translate(_RESERVED) for text in texts]
         if is_html:
             segments = await self.worker.run(self._segments_of, texts)
-            by_rank = await self._translate_around(segments, n_best)
+            await self.worker.run(self._require_small, segments)
+            by_rank = await self._translate_around(translate_marked, segments, n_best)
             documents = [await self.worker.run(self._splice, texts, translated) for translated in by_rank]
             return _without_repetitions(documents)
         if any(KEPT.search(text) for text in texts):
-            return _without_repetitions(await self._translate_around(texts, n_best))
+            await self.worker.run(self._require_small, [Marked(text) for text in texts])
+            return _without_repetitions(await self._translate_around(translate_texts, texts, n_best))
         return await self._translate_plain(texts, n_best)
 
     async def _translate_plain(self, texts: list[str], n_best: int) -> list[Ranked]:
         cut = [cut_sentences(text) for text in texts]  # in turn: a sentence, the gap after it
         sentences = list(dict.fromkeys(part.strip() for parts in cut for part in parts[::2] if part.strip()))
         self._require_few(len(sentences))
-        found = dict(zip(sentences, await self.batcher.submit(sentences, n_best), strict=True))
+        done = await self.batcher.submit(sentences, Wanted(n_best))
+        found = {one: [text for text, _ in best] for one, best in zip(sentences, done, strict=True)}
         translated = [
             [_around(part, found[part.strip()]) if part.strip() else [part] for part in parts[::2]] for parts in cut
         ]
         return [_joined(of_text, parts[1::2]) for of_text, parts in zip(translated, cut, strict=True)]
 
-    async def _translate_around(self, texts: list[str], n_best: int) -> list[list[str]]:
+    async def _translate_around(
+        self, keep: Callable[[Sequence[T], Translate], list[T]], texts: list[T], n_best: int
+    ) -> list[list[T]]:
         """Translate what is words in texts, all of them together; gives all texts' best translations, then the next.
 
-        Placing begins anew whenever the model has to be asked, since `translate_texts` cannot wait for it.
+        Placing begins anew whenever the model has to be asked, since keep, which translates and places, cannot wait.
         """
-        await self.worker.run(self._require_small, texts)
-        found: dict[str, Ranked] = {}
-        by_rank: list[list[str]] = []
+        found: Found = {}
+        by_rank: list[list[T]] = []
         while len(by_rank) < n_best:
             try:
-                by_rank.append(await self.worker.run(_place, texts, found, len(by_rank)))
+                by_rank.append(await self.worker.run(keep, texts, _look_up(found, len(by_rank))))
             except _MissingError as missing:
-                found |= zip(missing.sentences, await self.batcher.submit(missing.sentences, n_best), strict=True)
+                done = await self.batcher.submit(missing.sentences, Wanted(n_best, missing.align))
+                found |= {(one, missing.align): best for one, best in zip(missing.sentences, done, strict=True)}
         return by_rank
 
-    def _segments_of(self, documents: list[str]) -> list[str]:
-        segments: list[str] = []
+    def _segments_of(self, documents: list[str]) -> list[Marked]:
+        segments: list[Marked] = []
 
-        def collect(texts: Sequence[str]) -> list[str]:
+        def collect(texts: Sequence[Marked]) -> list[Marked]:
             segments.extend(texts)
             return list(texts)
 
@@ -125,20 +166,20 @@ class TextTranslator:
             html.translate_document(document, collect, *self.languages)
         return segments
 
-    def _splice(self, documents: list[str], translated: list[str]) -> list[str]:
+    def _splice(self, documents: list[str], translated: list[Marked]) -> list[str]:
         """Put the translations of all documents' segments in their places."""
         done = iter(translated)
-        take: Callable[[Sequence[str]], list[str]] = lambda texts: list(itertools.islice(done, len(texts)))  # noqa: E731
+        take: Callable[[Sequence[Marked]], list[Marked]] = lambda texts: list(itertools.islice(done, len(texts)))  # noqa: E731
         return [html.translate_document(document, take, *self.languages) for document in documents]
 
-    def _require_small(self, texts: list[str]) -> None:
+    def _require_small(self, texts: list[Marked]) -> None:
         """Refuse what would take too long to place.
 
         Raises:
             UserError: there are too many sentences, or one has too many tags, links or placeholders.
         """
-        sentences = dict.fromkeys(part for text in texts for part in cut_sentences(text)[::2])
-        marks = [len(KEPT.findall(sentence)) for sentence in sentences]
+        sentences = dict.fromkeys(part for text in texts for part in cut_marked(text)[::2])
+        marks = [len(sentence.marks) + len(KEPT.findall(sentence.text)) for sentence in sentences]
         most, limit = max(marks, default=0), self.limits.tag_limit
         if most > limit:
             raise UserError(f"a sentence has {most} tags, links or placeholders, at most {limit} can be kept")
@@ -150,20 +191,15 @@ class TextTranslator:
             raise UserError(f"the request has {told}, at most {self.limits.sentence_limit} are translated")
 
 
-def _place(texts: list[str], found: dict[str, Ranked], rank: int) -> list[str]:
-    """Translate texts around what is kept, with those translations of sentences that have this rank.
+def _look_up(found: Found, rank: int) -> Translate:
+    """Make what gives those translations of sentences that have this rank; it raises `_MissingError` for others."""
 
-    Raises:
-        _MissingError: found lacks some.
-        UserError: a text cannot be kept as it is.
-    """
+    def look_up(sentences: Sequence[str], align: bool) -> list[Translated]:
+        if missing := [one for one in dict.fromkeys(sentences) if (one, align) not in found]:
+            raise _MissingError(missing, align)
+        return [found[one, align][min(rank, len(found[one, align]) - 1)] for one in sentences]
 
-    def look_up(sentences: Sequence[str]) -> list[str]:
-        if missing := [sentence for sentence in dict.fromkeys(sentences) if sentence not in found]:
-            raise _MissingError(missing)
-        return [found[sentence][min(rank, len(found[sentence]) - 1)] for sentence in sentences]
-
-    return translate_texts(texts, look_up)
+    return look_up
 
 
 def _without_repetitions(by_rank: list[list[str]]) -> list[Ranked]:

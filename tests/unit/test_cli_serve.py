@@ -77,7 +77,7 @@ def test_no_text_of_a_user_is_logged(serve: Any, monkeypatch: pytest.MonkeyPatch
     """Where a placeholder cannot be kept, the warning quotes the text: right for files, not for a server."""
 
     def keep(text: str) -> None:
-        translate_texts([text], lambda texts: [f"{one} {{added}}" for one in texts])
+        translate_texts([text], lambda texts, _: [(f"{one} {{added}}", None) for one in texts])
 
     def run(application: Any, taken: Any, **options: Any) -> None:
         taken.close()

@@ -254,6 +254,7 @@ def test_an_engine_that_only_searches_cannot_align(translator):
     searcher = Translator(Searcher(), translator.tokenizer, search=translator.search)
     assert searcher.translate(TEXTS) == translator.translate(TEXTS)
     assert not searcher.can_score
+    assert not searcher.can_align
     with pytest.raises(UserError, match="cannot score given translations: use the pytorch engine"):
         searcher.translate_nbest(TEXTS, 1, align=True)
 
@@ -265,6 +266,7 @@ def test_lists_to_score_must_be_equally_long(translator):
 
 def test_an_ensemble_of_one_model_twice_is_that_model(bundle_folder, translator):
     twice = Translator.load([bundle_folder, bundle_folder], "cpu")
+    assert twice.can_align
     for (one,), (other,) in zip(
         twice.translate_nbest(TEXTS, 1, coverage_penalty=0.2),
         translator.translate_nbest(TEXTS, 1, coverage_penalty=0.2),

@@ -1,6 +1,8 @@
 """A recurrent model is searched, scored, saved and refused by the same code as a Transformer."""
 
+import html
 import itertools
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from seq2seq.bundle import Bundle, BundleConfig, load_bundle, save_bundle
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.engine import Engine, Source
 from seq2seq.errors import UserError
+from seq2seq.jobs import Job, translate_document
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.ensemble import Ensemble
@@ -126,6 +129,21 @@ def test_a_bundle_comes_back_and_translates_alike(tokenizer: Tokenizer, tmp_path
     before = Translator(model, tokenizer, search=SearchConfig(beam=2)).translate(texts, max_length=9)
     assert Translator.load(tmp_path / "model", "cpu").translate(texts, max_length=9) == before
     assert before[0]
+
+
+@pytest.mark.parametrize("attention", ["additive", "none"])
+def test_a_document_with_tags_is_translated_whether_or_not_words_can_be_aligned(
+    tokenizer: Tokenizer, tmp_path: Path, attention: str
+) -> None:
+    translator = Translator(drawn(attention, tokenizer.vocab_size), tokenizer)
+    page, result = tmp_path / "in.html", tmp_path / "out.html"
+    page.write_text("<p>The <b>cat</b> sees.</p>")
+    job = Job(translator, translator.settings(max_length=9), 1, False, "", [], [], None)
+    assert translate_document(job, page, result) == 1
+    (plain,) = translator.translate(["The cat sees."], max_length=9)
+    assert translator.can_align == (attention == "additive")
+    assert html.unescape(re.sub("<[^>]*>", "", result.read_text())) == plain
+    assert re.findall("<[^>]*>", result.read_text()) == ["<p>", "<b>", "</b>", "</p>"]
 
 
 def exports() -> list[Callable[[Path, Path], object]]:

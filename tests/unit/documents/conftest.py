@@ -8,6 +8,7 @@ import pytest
 from seq2seq.documents.document import translate_document
 
 Run = Callable[..., str]
+Model = Callable[[Sequence[str]], Sequence[str | tuple[str, list[tuple[int, int]]]]]
 
 
 def shout(texts: Sequence[str]) -> list[str]:
@@ -19,10 +20,13 @@ def shout(texts: Sequence[str]) -> list[str]:
 def run(tmp_path: Path) -> Run:
     """Translate a document given as text, by default into capitals."""
 
-    def translate(name: str, text: str, model: Callable[[Sequence[str]], list[str]] = shout) -> str:
+    def translate(name: str, text: str, model: Model = shout) -> str:
+        def words(texts: Sequence[str], align: bool) -> list[tuple[str, list[tuple[int, int]] | None]]:
+            return [one if isinstance(one, tuple) else (one, None) for one in model(texts)]
+
         path_in, path_out = tmp_path / f"in{name}", tmp_path / f"out{name}"
         path_in.write_bytes(text.encode())
-        translate_document(path_in, path_out, model, "en", "es")
+        translate_document(path_in, path_out, words, "en", "es")
         return path_out.read_bytes().decode()
 
     return translate

@@ -10,8 +10,8 @@ from seq2seq.documents.document import is_document, translate_document
 from seq2seq.errors import UserError
 
 
-def shout(texts: Sequence[str]) -> list[str]:
-    return [text.upper() for text in texts]
+def shout(texts: Sequence[str], align: bool) -> list[tuple[str, None]]:
+    return [(text.upper(), None) for text in texts]
 
 
 @pytest.mark.parametrize("name", ["a.srt", "a.po", "a.xliff", "a.xlf", "a.tmx", "a.html", "a.htm", "a.md", "A.HTML"])
@@ -35,7 +35,7 @@ def test_an_error_leaves_what_was_there_and_no_other_file(tmp_path: Path):
     (tmp_path / "a.html").write_text("<p>one</p>")
     (tmp_path / "b.html").write_text("before")
 
-    def fail(texts: object) -> list[str]:
+    def fail(texts: object, align: bool) -> list[tuple[str, None]]:
         raise KeyError
 
     with pytest.raises(KeyError):

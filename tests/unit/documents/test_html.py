@@ -1,7 +1,7 @@
 """Only the words of a page change; its markup stays byte for byte."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -38,9 +38,17 @@ def test_a_page_keeps_all_but_its_words(run: Run):
 
 
 def test_words_that_move_take_their_markup_along(run: Run):
-    words = {"The black cat.": "El gato negro.", "The": "El", "black": "Negro", "cat.": "Gato."}
-    page = run(".htm", "<p>The <b>black</b> cat.</p>", lambda texts: [words[text] for text in texts])
-    assert page == "<p>El gato <b>negro</b>.</p>"
+    def model(texts: Sequence[str]) -> list[tuple[str, list[tuple[int, int]]]]:
+        assert texts == ["The black cat."]
+        return [("El gato negro.", [(0, 0), (2, 1), (1, 2)])]
+
+    page = run(".htm", "<p>The <b>black</b> <a href=x>cat</a>.</p>", model)
+    assert page == "<p>El <a href=x>gato</a> <b>negro</b>.</p>"
+
+
+def test_white_space_goes_with_tags_that_enclose_nothing(run: Run):
+    page = "<p>a <img src=x> b<br>\n  c&nbsp;d<!-- e --> f<wbr> <b>g</b><br></p>"
+    assert run(".html", page) == ("<p>A <img src=x> B<br>\n  C&nbsp;D<!-- e --> F<wbr> <b>G</b><br></p>")
 
 
 def test_characters_that_mean_markup_are_escaped(run: Run):

@@ -152,6 +152,7 @@ def test_without_causal_mask_targets_see_neither_padding_nor_each_other() -> Non
 
 def test_without_cross_attention_no_source_changes_anything_and_nothing_aligns() -> None:
     model, src, tgt_in = make(cross_attention="none"), token_ids(N, S), token_ids(N, T)
+    assert not model.can_align
     hidden = model(src, tgt_in)
     assert torch.equal(hidden, model(other_ids(src), tgt_in))
     hidden.square().sum().backward()

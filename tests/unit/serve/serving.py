@@ -16,7 +16,7 @@ from seq2seq.translation import Translation
 class FakeTranslator:
     """Answers in capitals; the n-th best has n - 1 marks behind it. Records its batches, waits and fails when told."""
 
-    src_lang, tgt_lang = "en", "es"
+    src_lang, tgt_lang, can_align = "en", "es", False
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -25,7 +25,12 @@ class FakeTranslator:
         self.may_go.set()
 
     def translate_nbest(
-        self, texts: Sequence[str], n_best: int, *, on_progress: Callable[[int], object] | None = None
+        self,
+        texts: Sequence[str],
+        n_best: int,
+        *,
+        align: bool = False,
+        on_progress: Callable[[int], object] | None = None,
     ) -> list[list[Translation]]:
         self.batches.append(list(texts))
         assert self.may_go.wait(20)

@@ -9,6 +9,7 @@ from seq2seq.serve.batching import Batcher
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.translating import TextTranslator, compute_with
 from seq2seq.serve.worker import Worker
+from seq2seq.translation import Translation
 
 
 def translate(
@@ -78,7 +79,7 @@ def test_alternatives_of_html_are_whole_documents(translator: FakeTranslator):
 @pytest.mark.parametrize(
     ("text", "is_html", "limits", "told"),
     [
-        ("a <b>b</b> " * 3, True, {"tag_limit": 4}, "a sentence has 5 tags, links or placeholders, at most 4 can be"),
+        ("a <b>b</b> " * 3, True, {"tag_limit": 4}, "a sentence has 6 tags, links or placeholders, at most 4 can be"),
         ("a <b>b</b> " * 3, False, {"tag_limit": 5}, "6 tags, links or placeholders, at most 5"),
         ("<p>a</p><p>b <i>c</i> d</p>", True, {"sentence_limit": 3}, "the request has 4 sentences .* at most 3"),
         ("a\nb\nc\nd", False, {"sentence_limit": 3}, "the request has 4 sentences .* at most 3"),
@@ -96,3 +97,22 @@ def test_a_text_of_too_many_parts_is_refused_before_the_model_is_asked(
 def test_a_message_with_cases_is_refused(translator: FakeTranslator):
     with pytest.raises(UserError, match="ICU"):
         translate(translator, ["{n, plural, one {a cat} other {cats}}"])
+
+
+def test_every_alternative_has_its_markup_by_its_own_alignment(
+    translator: FakeTranslator, monkeypatch: pytest.MonkeyPatch
+):
+    calls: list[bool] = []
+
+    def translate_nbest(
+        texts: list[str], n_best: int, *, align: bool = False, on_progress: object = None
+    ) -> list[list[Translation]]:
+        calls.append(align)
+        ranked = [("x y", [(1, 0), (0, 1)]), ("z w", [(0, 0), (1, 1)])]
+        return [[Translation(text, 0.0, 0.0, [], alignment) for text, alignment in ranked] for _ in texts]
+
+    monkeypatch.setattr(translator, "translate_nbest", translate_nbest)
+    monkeypatch.setattr(translator, "can_align", True)
+    assert translate(translator, ["<p>a <b>b</b></p>"], 2, is_html=True) == [["<p><b>x</b> y</p>", "<p>z <b>w</b></p>"]]
+    assert translate(translator, ["a <b>b</b>"], 2) == [["<b>x</b> y", "z <b>w</b>"]]
+    assert calls == [True, True]  # once a request, not once an alternative

@@ -1,0 +1,118 @@
+"""Texts with markup beside them: where tags open, close and stand alone; knows no file format and no model."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Generic, TypeVar
+
+OBJECT = "\1"  # stands in a text for what is read like a word, as code; no document contains it
+T = TypeVar("T")
+
+
+class Kind(Enum):
+    """What a mark is."""
+
+    OPEN = "open"
+    CLOSE = "close"
+    POINT = "point"  # a tag that encloses nothing, such as a line break
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A tag of a text. Tags pair like brackets; a text that was cut has tags without a partner, too."""
+
+    position: int  # number of characters of the text before it
+    kind: Kind
+    number: int  # tells the tags of a text apart
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A text and its marks, ordered by position."""
+
+    text: str
+    marks: tuple[Mark, ...] = ()
+
+    def cut(self, ends: Sequence[int]) -> list["Marked"]:
+        """Cut into parts that end at the given positions, the last at the end of the text.
+
+        A mark between two parts goes to the one before if it closes, else to the one after.
+        """
+        starts = [0, *ends[:-1]]
+        marks: list[list[Mark]] = [[] for _ in ends]
+        part, last = 0, len(ends) - 1
+        for mark in self.marks:
+            while ends[part] < mark.position or (
+                ends[part] == mark.position and mark.kind is not Kind.CLOSE and part < last
+            ):
+                part += 1
+            marks[part].append(replace(mark, position=mark.position - starts[part]))
+        return [Marked(self.text[start:end], tuple(own)) for start, end, own in zip(starts, ends, marks, strict=True)]
+
+
+def join(parts: Iterable[Marked]) -> Marked:
+    """Join what was cut."""
+    texts: list[str] = []
+    marks: list[Mark] = []
+    length = 0
+    for part in parts:
+        marks += [replace(mark, position=mark.position + length) for mark in part.marks]
+        texts.append(part.text)
+        length += len(part.text)
+    return Marked("".join(texts), tuple(marks))
+
+
+class Segment(Generic[T]):
+    """Collects a text and its markup from a document, and puts the markup back into the text's translation.
+
+    Markup is of any type T; it is not looked at.
+    """
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._marks: list[Mark] = []
+        self._length = 0
+        self._of_marks: list[T] = []
+        self._objects: list[T] = []
+        self._spaced: set[int] = set()
+
+    def add_text(self, text: str) -> None:
+        """Add text that is to be translated."""
+        self._texts.append(text)
+        self._length += len(text)
+
+    def add_mark(self, kind: Kind, markup: T) -> None:
+        """Add a tag."""
+        self._marks.append(Mark(self._length, kind, len(self._of_marks)))
+        self._of_marks.append(markup)
+
+    def add_break(self, markup: T) -> None:
+        """Add markup that is read as white space, such as a line break; markup stands in the place of that space."""
+        self.add_text(" ")
+        self._spaced.add(len(self._of_marks))
+        self.add_mark(Kind.POINT, markup)
+
+    def add_object(self, markup: T) -> None:
+        """Add markup that is read like a word."""
+        self.add_text(OBJECT)
+        self._objects.append(markup)
+
+    @property
+    def marked(self) -> Marked:
+        """The text and its marks."""
+        return Marked("".join(self._texts), tuple(self._marks))
+
+    def fill(self, translated: Marked) -> Iterator[tuple[str, T | None]]:
+        """Yield the translation in order: a text, then the markup after it; None after the last text.
+
+        translated has the same marks and as many objects as `marked`; objects come in the order in which they were
+        added.
+        """
+        objects, start, is_spaced = iter(self._objects), 0, False
+        for mark in [*translated.marks, None]:
+            text = translated.text[start : len(translated.text) if mark is None else mark.position]
+            *before, last = (text.lstrip() if is_spaced else text).split(OBJECT)
+            yield from ((one, next(objects)) for one in before)
+            is_spaced = mark is not None and mark.number in self._spaced
+            yield last.rstrip() if is_spaced else last, None if mark is None else self._of_marks[mark.number]
+            start = start if mark is None else mark.position
