@@ -193,6 +193,21 @@ def test_a_stack_with_fewer_layers_says_so(opened) -> None:
     assert watched.faults == []
 
 
+@pytest.mark.parametrize(
+    ("encoder", "decoder", "opening"), [(4, 1, "1"), (1, 4, "1"), (2, 4, "2"), (4, 2, "1"), (4, 3, "2"), (3, 3, "2")]
+)
+def test_it_opens_on_a_layer_that_every_stack_has(opened, encoder: int, decoder: int, opening: str) -> None:
+    explanation = made_up.explanation()
+    for table in ("attention", "by_word", "heads"):
+        for part, count in (("encoder", encoder), ("decoder", decoder), ("cross", decoder)):
+            explanation[table][part] = (explanation[table][part] * 2)[:count]
+    watched = opened(explanation, [], {})
+    layer = watched.page.get_by_label("Layer")
+    assert layer.evaluate("list => list.selectedOptions[0].textContent") == opening
+    assert watched.page.locator(".none").count() == 0
+    assert watched.faults == []
+
+
 def test_a_model_without_attention_says_so(opened) -> None:
     explanation: Any = made_up.explanation() | {"architecture": "recurrent"}
     for table in ("attention", "by_word", "heads"):

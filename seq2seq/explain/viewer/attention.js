@@ -3,7 +3,7 @@
 import { makeDiagram } from "./diagram.js";
 import { choices, make, picker, share } from "./dom.js";
 import { makeHeatmap, makeThumbnail } from "./heatmap.js";
-import { linksOf, namesOf, partsOf, sizeOf, statisticsOf, weightsOf } from "./reading.js";
+import { linksOf, namesOf, openingLayer, partsOf, sizeOf, statisticsOf, weightsOf } from "./reading.js";
 
 const GHOST = 0.1; // weight from which cross-attention is drawn faintly behind the chosen word's
 const MEAN = "mean"; // values of the picker of heads that are no number
@@ -24,8 +24,7 @@ export function showAttention(element, explanation) {
     return;
   }
   const size = sizeOf(explanation);
-  const aligning = Math.max(0, size.layers - 2); // the last layer but one aligns words best (Garg et al. 2019)
-  const kept = picks.get(element) ?? { unit: "words", layer: aligning, head: MEAN };
+  const kept = picks.get(element) ?? { unit: "words", layer: openingLayer(explanation), head: MEAN };
   const view = { explanation, ...kept, parts: partsOf(explanation), preview: null, chosen: null, tables: {} };
   view.layer = Math.min(kept.layer, size.layers - 1);
   if (Number(view.head) >= size.heads) view.head = MEAN;

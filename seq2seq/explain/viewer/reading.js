@@ -74,6 +74,15 @@ export function sizeOf(explanation) {
 }
 
 /**
+ * The layer to show first: the last but one of the decoder, whose cross-attention aligns words best (Garg et al. 2019),
+ * or, where a stack has fewer layers, its last one.
+ */
+export function openingLayer(explanation) {
+  const counts = partsOf(explanation).map((part) => explanation.attention[part.key].length);
+  return Math.max(0, Math.min(explanation.attention.cross.length - 2, ...counts.map((count) => count - 1)));
+}
+
+/**
  * What one chosen word has to do with the others, by part.
  *
  * chosen = {side, index}: a source word, or place `index` of the shown target (0 is the start mark, which is never
