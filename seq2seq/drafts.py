@@ -11,6 +11,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from seq2seq.replacing import resolve
+
 _DRAFT, _OLD = ".draft", "-old"
 
 
@@ -22,9 +24,12 @@ def draft_of(folder: Path) -> Iterator[Path]:
     killed while it took the folder's place takes it then. A draft is locked as long as its process lives (and on a file
     system without locks, never removed but by its own).
 
+    A link stays, and the folder that it points to is replaced; a folder that was there keeps its own permissions.
+
     Raises:
         OSError: it cannot be written.
     """
+    folder = resolve(folder)
     if folder.parent.exists() and not folder.parent.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, f"{folder.parent} is no folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -33,6 +38,8 @@ def draft_of(folder: Path) -> Iterator[Path]:
         try:
             yield draft
             _share(draft)
+            if folder.exists():
+                draft.chmod(stat.S_IMODE(folder.stat().st_mode))
             _put(draft, folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)

@@ -12,6 +12,7 @@ from typing import BinaryIO
 from seq2seq.drafts import sweep
 from seq2seq.errors import UserError
 from seq2seq.extras import train_command
+from seq2seq.replacing import put, resolve
 
 
 def read_lines(path: Path | None, start: int = 0, first_line: int = 1) -> Iterator[str]:
@@ -115,7 +116,7 @@ class ResumableOutput(Output):
         """Put the file under its name."""
         with _naming(self.path):
             self.file.close()
-            self.partial.replace(self.path or self.partial)
+            put(self.partial, self.path or self.partial)
             self._progress.unlink()
 
 
@@ -125,7 +126,8 @@ def open_output(
 ) -> Iterator[Output]:
     """Give what writes lines to a file; path None is standard output.
 
-    A file appears under its name only when all lines are written; an error leaves what was there before. With made_of,
+    A file appears under its name only when all lines are written; an error leaves what was there before. A link stays,
+    and what it points to is replaced; a file that was there keeps its permissions. With made_of,
     which says what the lines depend on, a run that was broken off can go on with resume.
 
     Raises:
@@ -135,7 +137,7 @@ def open_output(
         yield Output(sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
-    path = path.resolve()
+    path = resolve(path)
     is_plain = path.is_file() or not path.exists()  # devices and pipes are written directly, never replaced
     if made_of is not None and is_plain:
         output = ResumableOutput(path, made_of, resume=resume)
@@ -154,7 +156,7 @@ def open_output(
         with _naming(path):
             file.close()
             if is_plain:
-                temporary.replace(path)
+                put(temporary, path)
     finally:
         with suppress(OSError):  # the error to report is the first one
             file.close()

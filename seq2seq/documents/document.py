@@ -1,15 +1,14 @@
 """Translates a document file into a file of the same format, by its name's ending; knows no model."""
 
 import importlib
-import os
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from seq2seq.documents.keeping import Translate, TranslateMarked, translate_marked
 from seq2seq.documents.marked import OBJECT, Marked
 from seq2seq.errors import UserError
 from seq2seq.extras import needing
+from seq2seq.replacing import replacing
 
 _TEXT_FORMATS = {  # ending: module and function, which takes and gives text
     ".srt": ("subtitles", "translate_document"),
@@ -34,6 +33,8 @@ def is_document(path: Path) -> bool:
 
 def translate_document(path_in: Path, path_out: Path, translate: Translate, src_lang: str, tgt_lang: str) -> int:
     """Translate the text of a document and leave all else as it is; the new file appears when it is whole.
+
+    Every line keeps its line end. A new file gets the permissions of path_in, one that was there keeps its own.
 
     Args:
         path_in: an .srt, .po, .xliff, .xlf, .tmx, .html or .md file.
@@ -68,12 +69,16 @@ def translate_document(path_in: Path, path_out: Path, translate: Translate, src_
         translated = run(data, ending, keep, src_lang, tgt_lang)
     except UserError as error:
         raise UserError(f"{path_in}: {error}") from error
-    _write(path_out, translated)
+    try:
+        with replacing(path_out, like=path_in) as file:
+            file.write_bytes(translated)
+    except OSError as error:
+        raise UserError(f"{path_out} cannot be written: {error.strerror}") from error
     return num_texts
 
 
 def _translate_text(data: bytes, ending: str, translate: TranslateMarked, src_lang: str, tgt_lang: str) -> bytes:
-    """Translate UTF-8 text; a byte order mark and line ends stay."""
+    """Translate UTF-8 text; a byte order mark stays."""
     bom = _BOM if data.startswith(_BOM) else b""
     try:
         text = data.removeprefix(bom).decode("utf-8")
@@ -82,9 +87,7 @@ def _translate_text(data: bytes, ending: str, translate: TranslateMarked, src_la
         raise UserError(f"{place} is not UTF-8: convert the file first, for example with iconv") from error
     if "\0" in text or OBJECT in text:
         raise UserError("it is binary (it has bytes 0 or 1), expected text: check its name's ending")
-    windows = "\r\n" in text
-    translated = _function(*_TEXT_FORMATS[ending])(text.replace("\r\n", "\n"), translate, src_lang, tgt_lang)
-    return bom + (translated.replace("\n", "\r\n") if windows else translated).encode()
+    return bom + _function(*_TEXT_FORMATS[ending])(text, translate, src_lang, tgt_lang).encode()
 
 
 def _translate_bytes(data: bytes, ending: str, translate: TranslateMarked, src_lang: str, tgt_lang: str) -> bytes:
@@ -95,15 +98,3 @@ def _function(module: str, name: str):  # noqa: ANN202
     """Import a format's function; the packages that read it are optional."""
     with needing("documents", "this format"):
         return getattr(importlib.import_module(f"seq2seq.documents.{module}"), name)
-
-
-def _write(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(data)
-        temporary.replace(path)
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)

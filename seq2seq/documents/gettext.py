@@ -8,6 +8,8 @@ from seq2seq.documents.keeping import TranslateMarked
 from seq2seq.documents.marked import Marked
 from seq2seq.errors import UserError
 
+_FAR = 50  # most lines that a translation has less between two lines that stayed
+
 
 def translate_document(text: str, translate: TranslateMarked, src_lang: str, tgt_lang: str) -> str:
     """Translate what is not translated yet; singular and plural each, the plural standing for all further forms.
@@ -16,7 +18,9 @@ def translate_document(text: str, translate: TranslateMarked, src_lang: str, tgt
         UserError: it is no PO catalogue, not in UTF-8, or has plurals but does not tell how many forms they have.
     """
     try:
-        catalogue = polib.pofile(f"{text}\n")  # polib would open a text that is the path of a file
+        catalogue = polib.pofile(
+            text.replace("\r\n", "\n") + "\n"
+        )  # polib would open a text that is the path of a file
     except (OSError, ValueError) as error:
         raise UserError(f"it is no PO catalogue: {error}") from error
     charset = re.search(
@@ -36,7 +40,20 @@ def translate_document(text: str, translate: TranslateMarked, src_lang: str, tgt
         entry.flags = [flag for flag in entry.flags if flag != "fuzzy"]
         entry.previous_msgctxt = entry.previous_msgid = entry.previous_msgid_plural = None
     catalogue.metadata["Language"] = tgt_lang
-    return f"{catalogue}"
+    return _with_line_ends(f"{catalogue}", text)
+
+
+def _with_line_ends(translated: str, text: str) -> str:
+    """Give every line the end that it has in the text, new lines that of the line before."""
+    ends = re.findall(r"([^\n]*?)(\r?\n)", text)
+    parts, at, end = [], 0, ends[0][1] if ends else "\n"
+    for line in translated.split("\n")[:-1]:
+        for number in range(at, min(at + _FAR, len(ends))):
+            if ends[number][0] == line:
+                at, end = number + 1, ends[number][1]
+                break
+        parts += [line, end]
+    return "".join(parts) + translated.split("\n")[-1]
 
 
 def _sources(entry: polib.POEntry) -> list[str]:

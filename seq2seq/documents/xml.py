@@ -1,6 +1,7 @@
 """XLIFF 1 and 2 and TMX, with lxml: targets are made of copies of the sources, so that inline markup stays in them."""
 
 import copy
+import logging
 import re
 from collections.abc import Callable, Iterator
 
@@ -10,10 +11,13 @@ from seq2seq.documents.keeping import TranslateMarked
 from seq2seq.documents.marked import Kind, Marked, Segment
 from seq2seq.errors import UserError
 
+log = logging.getLogger(__name__)
+
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _WRAPPING = ("g", "mrk", "pc", "hi")  # inline elements that hold text; all others hold code
 _OPENING, _CLOSING = ("bpt", "bx", "sc"), ("ept", "ex", "ec")  # code that begins and ends something together
+_FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # by XML 1.0 (§2.2), even escaped
 _OPEN_STATES = ("new", "initial", "needs-translation")  # of a target that is none yet
 
 Markup = tuple[etree._Element, bool]  # an element, and whether what it encloses begins or ends here
@@ -55,8 +59,12 @@ def _translate(
     targets = list(new_targets(root, src_lang, tgt_lang))
     segments = [_read(target) for target in targets]
     translations = translate([segment.marked for segment in segments])
-    for target, segment, translated in zip(targets, segments, translations, strict=True):
+    num_forbidden = sum(
         _write(target, segment, translated)
+        for target, segment, translated in zip(targets, segments, translations, strict=True)
+    )
+    if num_forbidden:
+        log.warning("%d control characters were left out of translations: XML has no way to write them", num_forbidden)
     document = root.getroottree()
     declared = data.lstrip(b"\xef\xbb\xbf").startswith(b"<?xml")
     return etree.tostring(document, encoding=document.docinfo.encoding or "UTF-8", xml_declaration=declared)
@@ -136,10 +144,17 @@ def _take(element: etree._Element, segment: Segment[Markup], *, is_preserved: bo
     element.text = None
 
 
-def _write(target: etree._Element, segment: Segment[Markup], translated: Marked) -> None:
-    """Put a translation and its inline elements into an element that holds nothing."""
+def _write(target: etree._Element, segment: Segment[Markup], translated: Marked) -> int:
+    """Put a translation and its inline elements into an element that holds nothing.
+
+    Returns:
+        The number of characters that XML forbids, which are left out.
+    """
+    num_forbidden = 0
     path, last = [target], None  # last: what the next text stands behind; None: the beginning of path's last
-    for text, markup in segment.fill(translated):
+    for part, markup in segment.fill(translated):
+        text, count = _FORBIDDEN.subn("", part)
+        num_forbidden += count
         if text and last is None:
             path[-1].text = text
         elif text and last is not None:
@@ -155,6 +170,7 @@ def _write(target: etree._Element, segment: Segment[Markup], translated: Marked)
         if is_beginning:
             path.append(element)
             last = None
+    return num_forbidden
 
 
 def _is_untranslated(element: etree._Element) -> bool:

@@ -178,3 +178,16 @@ def test_a_file_where_a_folder_should_be_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotADirectoryError, match="file is no folder"):
         write(tmp_path / "file/model", "text")
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_link_stays_and_its_folder_keeps_its_permissions(tmp_path: Path) -> None:
+    folder, link = tmp_path / "deep" / "model", tmp_path / "link"
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / "before").touch()
+    link.symlink_to(folder)
+    with draft_of(link) as draft:
+        (draft / "after").touch()
+    assert link.is_symlink()
+    assert [path.name for path in folder.iterdir()] == ["after"]
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["deep", "link"]

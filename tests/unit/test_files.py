@@ -108,3 +108,22 @@ def test_no_model_says_how_to_get_one(tmp_path):
         find_model(None, tmp_path / "nowhere")
     with pytest.raises(UserError, match=r"--model .*nothing is no folder: give runs/NAME or runs/NAME/model"):
         find_model(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("made_of", [None, {"model": "x"}])
+def test_an_output_keeps_its_permissions_and_the_link_to_it(tmp_path: Path, made_of: dict[str, str] | None):
+    target, link = tmp_path / "real", tmp_path / "link"
+    target.write_text("before")
+    target.chmod(0o640)
+    link.symlink_to(target)
+    with open_output(link, made_of) as write:
+        write("after")
+    assert link.is_symlink()
+    assert (target.read_text(), target.stat().st_mode & 0o777) == ("after\n", 0o640)
+
+
+def test_a_link_to_itself_is_no_traceback(tmp_path: Path):
+    (tmp_path / "link").symlink_to(tmp_path / "link")
+    with open_output(tmp_path / "link") as write:
+        write("after")
+    assert (tmp_path / "link").read_text() == "after\n"

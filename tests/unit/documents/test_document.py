@@ -69,3 +69,67 @@ def test_a_missing_package_is_named_with_the_way_out(tmp_path: Path, monkeypatch
     monkeypatch.setitem(sys.modules, "seq2seq.documents.markdown", None)
     with pytest.raises(UserError, match=r"a.md: this format needs the package .*: pip install -e '.*\[documents\]'$"):
         translate_document(tmp_path / "a.md", tmp_path / "b.md", shout, "en", "es")
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o750])
+def test_a_new_file_has_the_permissions_of_its_source(tmp_path: Path, mode: int):
+    (tmp_path / "a.html").write_text("<p>one</p>")
+    (tmp_path / "a.html").chmod(mode)
+    translate_document(tmp_path / "a.html", tmp_path / "b.html", shout, "en", "es")
+    assert (tmp_path / "b.html").stat().st_mode & 0o777 == mode
+
+
+def test_a_file_that_was_there_keeps_its_permissions(tmp_path: Path):
+    (tmp_path / "a.html").write_text("<p>one</p>")
+    (tmp_path / "b.html").write_text("before")
+    (tmp_path / "b.html").chmod(0o640)
+    translate_document(tmp_path / "a.html", tmp_path / "b.html", shout, "en", "es")
+    assert (tmp_path / "b.html").read_text() == "<p>ONE</p>"
+    assert (tmp_path / "b.html").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_link_stays_and_its_target_is_written(tmp_path: Path, is_there: bool):
+    (tmp_path / "a.html").write_text("<p>one</p>")
+    (tmp_path / "deep").mkdir()
+    target, link = tmp_path / "deep" / "real.html", tmp_path / "link.html"
+    if is_there:
+        target.write_text("before")
+    link.symlink_to(target)
+    translate_document(tmp_path / "a.html", link, shout, "en", "es")
+    assert link.is_symlink()
+    assert target.read_text() == "<p>ONE</p>"
+    assert sorted(path.name for path in tmp_path.rglob("*.html")) == ["a.html", "link.html", "real.html"]
+
+
+def test_a_link_to_itself_is_replaced(tmp_path: Path):
+    (tmp_path / "a.html").write_text("<p>one</p>")
+    (tmp_path / "b.html").symlink_to(tmp_path / "b.html")
+    translate_document(tmp_path / "a.html", tmp_path / "b.html", shout, "en", "es")
+    assert (tmp_path / "b.html").read_text() == "<p>ONE</p>"
+
+
+CUES = "1\r\n00:00:01,000 --> 00:00:02,000\none\r\ntwo\nthree\r\n\n2\n00:00:03,000 --> 00:00:04,000\r\nfour\r\n"
+ENTRIES = (
+    '#\nmsgid ""\r\nmsgstr ""\n"Language: es\\n"\r\n"X-Other: x\\n"\n\n'
+    '#: a:1\r\nmsgid "one"\nmsgstr "ONE"\r\n\r\n#: a:2\nmsgid "two"\r\nmsgstr "TWO"\r\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.html", "<p>one</p>\r\n<p>two</p>\n<p>three</p>\r\n"),
+        ("a.md", "---\r\nx: y\r\n---\n# one\r\n\ntwo\r\n\r\n> three\n\n- four\r\n- five\n"),
+        ("a.srt", CUES),
+        ("a.po", ENTRIES),
+        ("a.html", "<p>one</p>\r<p>two</p>\r\n"),
+    ],
+)
+def test_every_line_keeps_its_own_line_end(tmp_path: Path, name: str, text: str):
+    path = tmp_path / name
+    path.write_bytes((text.replace('msgstr "TWO"', 'msgstr ""') if name == "a.po" else text).encode())
+    translate_document(path, path, shout, "en", "es")
+    found = path.read_bytes().decode()
+    assert found.lower() == text.lower()
+    assert found.count("ONE") == 1

@@ -1,5 +1,6 @@
 """XLIFF and TMX: every unit without a target gets one, with the inline markup of its source; the rest stays."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -112,3 +113,14 @@ def test_external_entities_are_not_read(run: Run, tmp_path: Path):
     found = run(".tmx", text)
     assert "SECRET" not in found
     assert "<seg>A &e; B</seg>" in found
+
+
+@pytest.mark.parametrize("name", [".tmx", ".xlf"])
+def test_what_xml_cannot_hold_is_left_out_of_translations(run: Run, name: str, caplog: pytest.LogCaptureFixture):
+    texts = {
+        ".tmx": '<tmx><body><tu><tuv xml:lang="en"><seg>one <hi>two</hi></seg></tuv></tu></body></tmx>',
+        ".xlf": '<xliff><file><trans-unit id="1"><source>one <g id="2">two</g></source></trans-unit></file></xliff>',
+    }
+    found = run(name, texts[name], lambda texts: ["\0u\x08n\x1bo \ud800d\uffffos" for _ in texts])
+    assert re.sub("<[^>]*>", " ", found.replace("one", "").replace("two", "")).split() == ["uno", "dos"]
+    assert caplog.messages == ["5 control characters were left out of translations: XML has no way to write them"]

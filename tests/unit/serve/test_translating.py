@@ -79,7 +79,7 @@ def test_alternatives_of_html_are_whole_documents(translator: FakeTranslator):
 @pytest.mark.parametrize(
     ("text", "is_html", "limits", "told"),
     [
-        ("a <b>b</b> " * 3, True, {"tag_limit": 4}, "a sentence has 6 tags, links or placeholders, at most 4 can be"),
+        ("a <b>b</b> " * 3, True, {"tag_limit": 5}, "a sentence has 6 tags, links or placeholders, at most 5 can be"),
         ("a <b>b</b> " * 3, False, {"tag_limit": 5}, "6 tags, links or placeholders, at most 5"),
         ("<p>a</p><p>b <i>c</i> d</p>", True, {"sentence_limit": 3}, "the request has 4 sentences .* at most 3"),
         ("a\nb\nc\nd", False, {"sentence_limit": 3}, "the request has 4 sentences .* at most 3"),
