@@ -53,7 +53,7 @@ class TrainingConfig:
     # positions of a batch on either side, padding included, on each device; auto: 1,024 on a CPU, on a GPU what fits
     max_tokens: IntOrAuto = AUTO
     learning_rate: NumberOrAuto = AUTO  # at its peak; auto: 1e-3 · √(256 / model.d_model)
-    schedule: str = "cosine"  # inverse_sqrt | cosine | linear | constant, after the warm-up
+    schedule: str = "linear"  # inverse_sqrt | cosine | linear | constant, after the warm-up
     warmup_steps: IntOrAuto = AUTO  # updates of linear rise; auto: a tenth of the run, at most 4,000
     final_rate: float = 0.0  # share of the peak that cosine and linear end at
     betas: list[float] = field(default_factory=lambda: [0.9, 0.98])  # AdamW: β₁ and β₂
