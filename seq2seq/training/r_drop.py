@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from seq2seq.training.loss import LEAVES_OUT_PADDING, chunk_of
+from seq2seq.training.loss import LEAVES_OUT_PADDING, chunk_of, scaled
 
 
 class _ChunkedRDrop(torch.autograd.Function):
@@ -67,7 +67,7 @@ class _ChunkedRDrop(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] (decorated)
         grad_loss = grad_outputs[0]
         grad_hidden, grad_weight = ctx.saved_tensors
-        return grad_hidden * grad_loss.to(grad_hidden.dtype), grad_weight * grad_loss, None, None, None, None, None
+        return scaled(grad_hidden, grad_loss), grad_weight * grad_loss, None, None, None, None, None
 
 
 def r_drop_loss(

@@ -69,3 +69,17 @@ def test_a_batch_of_padding_alone_costs_nothing() -> None:
     loss, nll, tokens = cross_entropy(hidden, torch.randn(V, D), torch.zeros(N, T, dtype=torch.long), pad=PAD)
     loss.backward()
     assert (loss.item(), nll.item(), tokens.item()) == (0, 0, 0)
+
+
+def test_a_factor_of_the_loss_is_not_rounded_to_bf16():
+    hidden = torch.randn(N, T, D, requires_grad=True)
+    weight = torch.randn(V, D, requires_grad=True)
+    targets = torch.randint(1, V, (N, T))
+    gradients = []
+    for divisor in (512, 768):  # a power of two has no error
+        with torch.autocast("cpu", torch.bfloat16):
+            loss, *_ = cross_entropy(hidden, weight, targets, pad=PAD)
+        (gradient,) = torch.autograd.grad(loss / divisor, hidden)
+        gradients.append((gradient * divisor).double())
+    ratio = (gradients[0] * gradients[1]).sum() / gradients[0].square().sum()
+    assert abs(ratio - 1) < 5e-4  # 1/768 in bf16 is 0.2 % more
