@@ -32,6 +32,12 @@ def choose_device(wanted: str | torch.device) -> torch.device:
     return torch.device(name)
 
 
+def prepare(device: torch.device) -> None:
+    """Choose the kernels for text on a GPU: not cuDNN's attention, which builds a graph for every new shape."""
+    if device.type == "cuda":
+        torch.backends.cuda.enable_cudnn_sdp(False)
+
+
 def tensor_on(device: torch.device | str, values: Sequence[Any], dtype: torch.dtype = torch.long) -> Tensor:
     """Make a tensor of the host's numbers on device; a GPU copies them from pinned memory while the host goes on."""
     made = torch.tensor(values, dtype=dtype)

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seq2seq.config import SearchConfig
-from seq2seq.device import is_out_of_memory
+from seq2seq.device import is_out_of_memory, prepare
 from seq2seq.errors import UserError
 from seq2seq.search.beam import Coverage, beam_search
 from seq2seq.search.constraints import constrained_beam_search, tokens_needed
@@ -83,6 +83,7 @@ class Engine:
     def __init__(self, model: EncoderDecoder, device: torch.device, dtype: torch.dtype) -> None:
         """Wrap a model that is on device; dtype is that of its matrix products."""
         self.model, self.device, self.dtype = model, device, dtype
+        prepare(device)
         self._fits: dict[str, int] = {}  # batch_tokens to which "search" and "force" came down when memory ran out
 
     def search(

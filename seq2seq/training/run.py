@@ -18,6 +18,7 @@ from sacrebleu.metrics.chrf import CHRF
 from seq2seq import __version__
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.config import Config
+from seq2seq.device import prepare
 from seq2seq.errors import UserError
 from seq2seq.evaluation.metrics import Scores, score
 from seq2seq.evaluation.overlap import OverlapIndex
@@ -75,6 +76,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
     module = make_module(config, data, resumed=checkpoint is not None)
     trained = count_trained(module)
     trainer = make_trainer(config, folder, data, record, plan.updates_per_epoch)
+    prepare(trainer.strategy.root_device)
     origins = replace(origins or Origins(), ruled=plan.ruled)
     console.print(
         summary_table(config, data, origins, plan.updates_per_epoch, (count(module), trained), hardware(trainer))
@@ -235,6 +237,7 @@ def count(model: torch.nn.Module) -> int:
 
 def hardware(trainer: L.Trainer) -> str:
     """What the trainer computes on, in words."""
-    if trainer.strategy.root_device.type == "cuda":
-        return f"{torch.cuda.device_count()} × {torch.cuda.get_device_name()}"
+    device = trainer.strategy.root_device
+    if device.type == "cuda":
+        return f"{trainer.world_size} × {torch.cuda.get_device_name(device)}"
     return f"{os.cpu_count()} CPU cores ({platform.machine()}, {torch.backends.cpu.get_cpu_capability()})"

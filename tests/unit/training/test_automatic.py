@@ -127,7 +127,7 @@ def test_one_table_says_what_the_run_is_and_who_decided(tmp_path: Path) -> None:
         ("dropout", "0.3", "rule"),
         ("device", "2 CPU cores, 32-true", "default"),
         ("batch", "1,024 positions an update; 201 updates an epoch", "rule"),
-        ("learning rate", "0.001 after 410 updates of warm-up, then cosine", "rule"),
+        ("learning rate", "0.001 after 410 updates of warm-up, then linear", "rule"),
         ("ends", "after 4,100 updates (20.4 epochs), or after 8 validations without improvement", "rule"),
         ("validation", "every 164 updates, by bleu", "rule"),
     ):
