@@ -228,8 +228,12 @@ class Engine:
             apart = {"groups": settings.groups, "diversity": settings.diversity}
             found = diverse_beam_search(self._step, state, **apart, **wide, **options)
         elif settings.coverage_penalty:
+            state = state.watching()
+            if not getattr(self.model, "can_align", True):
+                told = "coverage_penalty is for models that attend to the source, and this one does not"
+                raise UserError(f"{told}: leave it out")
             coverage = Coverage(settings.coverage_penalty, (src == PAD).float(), _last_attention)
-            found = beam_search(self._step, state.watching(), coverage=coverage, **early, **wide, **options)
+            found = beam_search(self._step, state, coverage=coverage, **early, **wide, **options)
         elif settings.beam == 1 and watcher is None:
             found = greedy_search(self._step, state, **options)
         else:
@@ -279,7 +283,4 @@ class Engine:
 
 
 def _last_attention(state: Any) -> Float[Tensor, "n s"]:
-    attention = state.attention[:, -1].float()
-    if not bool(attention.any()):
-        raise UserError("coverage_penalty is for models that attend to the source, and this one does not: leave it out")
-    return attention
+    return state.attention[:, -1].float()

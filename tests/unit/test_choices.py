@@ -120,7 +120,7 @@ def test_spread_weights_need_nothing_else_said() -> None:
 def test_each_value_tells_who_chose_it() -> None:
     found = compose_with_origins(["experiment=tatoeba_cpu", "model=tiny", "training.max_tokens=77"])[1]
     assert found.of("model") == found.of("model.d_model") == found.of("training.max_tokens") == "chosen"
-    assert found.of("training.schedule") == found.of("tokenizer.vocab_size") == "experiment=tatoeba_cpu"
+    assert found.of("training.warmup_steps") == found.of("tokenizer.vocab_size") == "experiment=tatoeba_cpu"
     assert found.of("search.beam") == found.of("trainer.keep_last") == "default"
     ruled = Origins(frozenset({"training.schedule"}), ruled=frozenset({"training.max_tokens"}))
     assert ruled.of("training.max_tokens", "training.accumulate") == "rule"

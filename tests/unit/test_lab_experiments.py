@@ -34,12 +34,14 @@ def test_the_baseline_s_weights_begin_every_experiment_that_has_the_same_to_draw
     assert is_same == (name not in OTHER_WEIGHTS)
 
 
-def test_without_warm_up_only_the_rise_is_missing() -> None:
+def test_without_warm_up_the_fall_begins_at_once_from_the_same_peak() -> None:
     rates = []
     for name in ("baseline", "no_warmup"):
         training = configured(name).training
         rates.append([learning_rate(training, step, step / 3000) for step in range(3000)])
     whole, without = rates
-    assert whole[299:] == without[299:]
-    assert all(rise < full for rise, full in zip(whole[:299], without[:299], strict=True))
-    assert without[0] == max(whole + without)
+    assert without[0] == whole[299] == max(whole + without)
+    assert all(rise < full for rise, full in zip(whole[:270], without[:270], strict=True))
+    assert all(full > fallen for full, fallen in zip(whole[300:], without[300:], strict=True))
+    assert whole[-1] == pytest.approx(0, abs=1e-8)
+    assert without[-1] == pytest.approx(0, abs=1e-8)
