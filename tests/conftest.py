@@ -15,6 +15,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # the cores are taken by as many tests
 _STEADY: dict[str, Any] = {"deadline": None, "derandomize": True, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("dev", max_examples=15, **_STEADY)
 settings.register_profile("ci", max_examples=200, **_STEADY)
+_WIDE = {**_STEADY, "derandomize": False, "print_blob": True}
+settings.register_profile("fuzz", max_examples=int(os.environ.get("FUZZ_EXAMPLES", "20000")), **_WIDE)
 _IS_CI = os.environ.get("CI", "").lower() in ("1", "true")
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if _IS_CI else "dev"))
 

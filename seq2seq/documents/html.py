@@ -63,6 +63,8 @@ def _find_segments(text: str) -> list[list[Token]]:
             kind = "object"
         if not is_block:
             segments[-1].append((kind, tag, start, end))
+    if skipped and segments[-1]:  # what does not end can be followed by nothing
+        segments[-1].pop()
     trimmed = [_trim(segment, text) for segment in segments]
     return [segment for segment in trimmed if any(kind == "text" for kind, *_ in segment)]
 
@@ -102,7 +104,8 @@ def _read(text: str, tokens: list[Token]) -> tuple[Segment[str], int, int]:
     for i, (kind, tag, start, end) in enumerate(pieces):
         first = spans[i - 1][1] if i > 0 and is_text[i - 1] else start
         last = spans[i + 1][0] if i + 1 < len(spans) and is_text[i + 1] else end
-        markup = text[first:last]
+        is_cut_short = text[start] == "&" and text[end - 1] != ";"  # an entity that what comes behind it could change
+        markup = text[first:end] + ";" * is_cut_short + text[end:last]
         if is_text[i]:
             segment.add_text(re.sub(r"\s+", " ", html.unescape(text[slice(*spans[i])])))
         elif kind == "object":

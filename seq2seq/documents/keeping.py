@@ -24,6 +24,7 @@ _GAP = r"""(?P<gap>
     (?:(?<=[.?!…]) | (?<=[.?!…]["”’»)])) \s+ (?=["“«(\[¿¡]?[^\W\d_a-zà-ÿ])
     )"""
 _TOKEN = re.compile(f"{KEPT.pattern}|{_GAP}", re.VERBOSE)
+_CHANGED = "not translated, since its translation %r has other placeholders: %r"
 _ICU = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
 
 
@@ -52,7 +53,8 @@ def translate_marked(texts: Sequence[Marked], translate: Translate) -> list[Mark
         [sentence for parts in cut for sentence in parts[::2]], lambda texts: translate(texts, align)
     )
     joined = [join(part if i % 2 else done[part] for i, part in enumerate(parts)) for parts in cut]
-    return [one.put_back(translated) for one, translated in zip(lifted, joined, strict=True)]
+    written = [one.put_back(translated) for one, translated in zip(lifted, joined, strict=True)]
+    return [_or_source(text, translation) for text, translation in zip(texts, written, strict=True)]
 
 
 def cut_sentences(text: str) -> list[str]:
@@ -91,10 +93,16 @@ def _translate_keeping(
         joined = join(part if i % 2 else place(part, *found[part.text]) for i, part in enumerate(parts))
         done[sentence] = joined if _is_kept(sentence, joined) else sentence
         if done[sentence] != joined:
-            log.warning(
-                "not translated, since its translation %r has other placeholders: %r", joined.text, sentence.text
-            )
+            log.warning(_CHANGED, joined.text, sentence.text)
     return done
+
+
+def _or_source(text: Marked, translation: Marked) -> Marked:
+    """Give the text where tags that were written out in it make something kept of what is beside them."""
+    if sorted(KEPT.findall(text.text)) == sorted(KEPT.findall(translation.text)):
+        return translation
+    log.warning(_CHANGED, translation.text, text.text)
+    return text
 
 
 def _is_kept(source: Marked, translation: Marked | None) -> bool:

@@ -24,14 +24,18 @@ class _Tag:
 class Lifted:
     """A text whose pairs of tags, tags that enclose nothing, and comments have become marks.
 
-    A tag without its partner becomes none: it is something that the text is about.
+    A tag without its partner becomes none: it is something that the text is about. Nor do tags that part what would be
+    kept as one.
     """
 
     def __init__(self, text: Marked) -> None:
+        positions = [mark.position for mark in text.marks]
+        tags = _find_tags(text.text, positions)
+        if tags and not _is_kept_without(tags, text.text):
+            tags = []
         self._text, self._at, self._num_marks = text, 0, 0
         self._segment: Segment[str | Mark] = Segment()
-        positions = [mark.position for mark in text.marks]
-        for tag in _find_tags(text.text, positions):
+        for tag in tags:
             start, end = self._with_space(tag)
             index = bisect.bisect_left(positions, start)
             has_marks = index < len(positions) and positions[index] <= end
@@ -120,3 +124,12 @@ def _find_tags(text: str, positions: list[int]) -> list[_Tag]:
             unpaired.add(place)
     unpaired.update(opened)
     return [tag for place, tag in enumerate(found) if place not in unpaired]
+
+
+def _is_kept_without(tags: list[_Tag], text: str) -> bool:
+    """Tell whether the same is kept if the text around the tags is joined: `{<b>x</b>}` is no placeholder."""
+    starts = {tag.start for tag in tags}
+    kept = [match[0] for match in KEPT.finditer(text) if match.start() not in starts]
+    ends = [0, *(tag.end for tag in tags)]
+    joined = "".join(text[end:start] for end, start in zip(ends, [*(tag.start for tag in tags), None], strict=True))
+    return KEPT.findall(joined) == kept

@@ -53,7 +53,8 @@ def _translate(
     try:
         root = etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:
-        raise UserError(f"it is damaged or no XML: {error}") from error
+        told = " ".join(str(error).split())
+        raise UserError(f"it is damaged or no XML: {told:.200}") from error
     if _name(root) != root_name:
         raise UserError(f"its outermost element is {_name(root)}, expected {root_name}: check the name's ending")
     targets = list(new_targets(root, src_lang, tgt_lang))

@@ -8,7 +8,7 @@ memories), or two files of parallel lines, `a.en+a.es`. All but Parquet may also
 import csv
 import glob
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, zip_longest
@@ -233,7 +233,7 @@ def _read_jsonl(lines: Lines, data: DataConfig) -> Iterator[Pair]:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{where} is not JSON: {error}") from error
         if not isinstance(row, dict):
             raise UserError(f"{where} is no JSON object: expected one object a line, such as {{'en': …, 'es': …}}")
@@ -274,10 +274,16 @@ def _read_parquet(path: Path, data: DataConfig, skipped: int) -> Iterator[Pair]:
                 for number, values in enumerate(batch.slice(begin).to_pylist(), start=row + begin + 1):
                     yield pick(values, columns, f"{path}, row {number}")
                 row += batch.num_rows
-    except pa.ArrowInvalid as error:
-        raise UserError(f"{path} is damaged or no Parquet file: {str(error).splitlines()[0]}") from error
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        reason, *_ = str(error).split("\n")
+        raise UserError(f"{path} is damaged or no Parquet file: {reason}") from error
     except OSError as error:
         raise explain_os_error(path, error) from error
+
+
+def _listed(names: Iterable[object]) -> str:
+    """Name columns in one line."""
+    return ", ".join(" ".join(str(name).split()) for name in names)
 
 
 Columns = tuple[tuple[str, ...], tuple[str, ...]]  # the keys that lead to the source and to the target text
@@ -295,7 +301,7 @@ def find_columns(names: Sequence[str], data: DataConfig, where: str) -> Columns:
     src, tgt = reversed(data.columns) if data.columns and data.is_swapped else data.columns or by_language
     for column in (src, tgt):
         if column not in names:
-            found = ", ".join(map(str, names)) or "none"
+            found = _listed(names) or "none"
             raise UserError(f"{where} has no column {column}; it has {found}: set data.columns=[SOURCE,TARGET]")
     return (src,), (tgt,)
 
@@ -314,7 +320,7 @@ def _text(row: Mapping[str, object], keys: tuple[str, ...], where: str) -> str:
     value: object = row
     for key in keys:
         if not isinstance(value, Mapping) or key not in value:
-            found = ", ".join(map(str, value)) if isinstance(value, Mapping) else repr(value)
+            found = _listed(value) if isinstance(value, Mapping) else repr(value)
             raise UserError(f"{where} has no {'.'.join(keys)}, found {found}: check data.columns and the languages")
         value = value[key]
     if value is None:

@@ -54,7 +54,7 @@ def explain_os_error(path: Path, error: OSError) -> UserError:
         return UserError(f"{path} does not exist: check the path and data.root")
     if isinstance(error, IsADirectoryError):
         return UserError(f"{path} is a folder: name the files in it, or a pattern such as {path}/*.tsv")
-    return UserError(f"{path} cannot be read: {error.strerror or error}")
+    return UserError(f"{path} cannot be read: {error.strerror or ' '.join(str(error).split())}")
 
 
 def open_bytes(path: Path) -> BufferedReader | gzip.GzipFile | lzma.LZMAFile:

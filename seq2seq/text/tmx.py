@@ -32,6 +32,8 @@ def read_tmx(path: Path, src_lang: str, tgt_lang: str) -> Iterator[tuple[str, st
         raise UserError(f"{path}:{units.parser.CurrentLineNumber} {error}") from error
     except expat.ExpatError as error:
         raise UserError(f"{path}:{error.lineno} is damaged or no XML: {expat.ErrorString(error.code)}") from error
+    except (LookupError, ValueError) as error:
+        raise UserError(f"{path} declares an encoding that cannot be read ({error}): convert it to UTF-8") from error
     except DAMAGED as error:
         kind = path.suffix.removeprefix(".")
         raise UserError(f"{path} is damaged or no {kind} data ({error}): fetch it again or rename it") from error

@@ -69,3 +69,16 @@ def test_another_encoding_is_refused(run: Run):
 def test_a_broken_declaration_is_refused(run: Run):
     with pytest.raises(ValueError, match=r"in.html: it has a broken declaration"):
         run(".html", "<![x[y]]>z")
+
+
+def backwards(texts: Sequence[str]) -> list[str]:
+    return [" ".join(text.split()[::-1]) for text in texts]
+
+
+def test_an_entity_without_its_end_gets_one(run: Run):
+    assert run(".html", "<p>one&nbsp€ two</p>", backwards) == "<p>two&nbsp;€ one</p>"
+
+
+def test_what_does_not_end_stays_where_it_is(run: Run):
+    page = "<p>one two <code>x</p><p>three"
+    assert run(".html", page, backwards) == "<p>two one <code>x</p><p>three"

@@ -72,6 +72,12 @@ def test_markup_goes_where_its_words_went(source: str, expected: str):
     assert translate_texts([source], words) == [expected]
 
 
+def test_tags_that_part_what_would_be_an_address_stay() -> None:
+    text = "<b>https://a.org/x</b>&lt;<b>é</b>"
+    (found,) = translate_texts([text], lambda texts, _: [(one.upper(), None) for one in texts])
+    assert found == text.replace("é", "É")
+
+
 def test_alignments_are_asked_for_only_where_there_is_markup():
     asked = []
 

@@ -115,6 +115,12 @@ def test_external_entities_are_not_read(run: Run, tmp_path: Path):
     assert "<seg>A &e; B</seg>" in found
 
 
+def test_damage_in_several_lines_is_told_in_one(run: Run):
+    with pytest.raises(ValueError, match=r"in.tmx: it is damaged or no XML: ") as caught:
+        run(".tmx", "<!--<?xml?>\n<!DOCTYPE tmx>\n<tmx/>\n<!--")
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize("name", [".tmx", ".xlf"])
 def test_what_xml_cannot_hold_is_left_out_of_translations(run: Run, name: str, caplog: pytest.LogCaptureFixture):
     texts = {

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import io
 import json
 import lzma
 import re
@@ -159,6 +160,12 @@ def test_a_quoted_line_end_in_csv_is_part_of_the_text(tmp_path: Path):
     assert read("a.csv", tmp_path) == [("a\nb", "c")]
 
 
+def table_bytes() -> bytes:
+    file = io.BytesIO()
+    parquet.write_table(pa.table({"en": ["a"], "es": ["b"]}), file)
+    return file.getvalue()
+
+
 DEFECTS = {
     "one field": ("a.tsv", b"a\tb\nab\n", r"a.tsv:2 has 1 tab-separated fields, expected 2"),
     "three fields": ("a.tsv", b"a\tb\tc\n", r"a.tsv:1 has 3 tab-separated fields, expected 2"),
@@ -177,14 +184,22 @@ DEFECTS = {
         r"a.jsonl.xz is damaged or no xz data",
     ),
     "no such column": ("a.csv", b"english,es\na,b\n", r"a.csv has no column en; it has english, es: set data.columns"),
+    "name in two lines": ("a.csv", b'"en\nglish",es\na,b\n', r"a.csv has no column en; it has en glish, es: set"),
     "short row": ("a.csv", b"en,es\na,b\na\n", r"a.csv:3 has 1 fields but the header has 2"),
     "open quote": ("a.csv", b'en,es\na,"b\n', r"a.csv:2 is not CSV"),
     "no JSON": ("a.jsonl", b'{"en": "a", "es": "b"}\n{"en"\n', r"a.jsonl:2 is not JSON"),
+    "deep JSON": ("a.jsonl", b"[" * 100_000, r"a.jsonl:1 is not JSON: "),
     "no JSON object": ("a.jsonl", b"[1]\n", r"a.jsonl:1 is no JSON object"),
     "missing key": ("a.jsonl", b'{"en": "a", "fr": "b"}\n', r"a.jsonl:1 has no column es; it has en, fr"),
     "missing language": ("a.jsonl", b'{"translation": {"en": "a"}}\n', r"a.jsonl:1 has no translation.es, found en"),
     "number for text": ("a.jsonl", b'{"en": "a", "es": 5}\n', r"a.jsonl:1 has int 5 in es, expected text"),
     "no Parquet": ("a.parquet", b"PAR1 not really", r"a.parquet is damaged or no Parquet file"),
+    "Parquet of no UTF-8": (
+        "a.parquet",
+        table_bytes().replace(b"en", b"\x80n"),
+        r"a.parquet is damaged or no Parquet file",
+    ),
+    "Parquet cut off": ("a.parquet", b"PAR1" + b"\0" * 40 + table_bytes()[-40:], r"a.parquet "),
     "unknown ending": ("a.txt", b"a\tb\n", r"a.txt has an unknown ending: expected .tsv"),
     "compressed Parquet": ("a.parquet.gz", b"", r"a.parquet.gz has an unknown ending"),
 }

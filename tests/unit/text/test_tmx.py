@@ -68,6 +68,16 @@ def test_a_memory_is_read_as_a_stream_even_in_one_line(tmp_path: Path):
 
 BOMB = b'<!DOCTYPE tmx [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><tmx><body/></tmx>'
 DEFECTS = {
+    "unknown encoding": (
+        "a.tmx",
+        b'<?xml version="1.0" encoding="x-y"?><tmx/>',
+        r"a.tmx declares an encoding that cannot",
+    ),
+    "encoding of more bytes": (
+        "a.tmx",
+        b'<?xml version="1.0" encoding="euc-jp"?><tmx/>',
+        r"a.tmx declares an encoding",
+    ),
     "entities": ("a.tmx", BOMB, r"a.tmx:1 declares the entity a, which could make a small file huge"),
     "other XML": ("a.tmx", b"<html></html>", r"a.tmx:1 begins with <html>, expected <tmx>"),
     "no XML": ("a.tmx", b"plain", r"a.tmx:1 is damaged or no XML: syntax error"),

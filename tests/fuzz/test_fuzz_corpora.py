@@ -1,0 +1,159 @@
+"""No corpus, however broken, ends reading with anything but one line, opens another file, or goes on elsewhere.
+
+How to run it for an hour: see test_fuzz_documents.py.
+"""
+
+import gzip
+import io
+import json
+import lzma
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from seq2seq.config import DataConfig
+from seq2seq.text.corpus import Pair, open_corpora, read_pairs
+from seq2seq.text.glossary import Glossary
+from tests.fuzz import seeds
+from tests.fuzz.mutating import PLACE, SECRET, arbitrary, mutated, refusal_of, with_place
+
+pytestmark = pytest.mark.slow
+LASTING = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+LINES = "One cat.\tUn gato.\nTwo cats\tDos gatos\n\t\nThree\tTres\n"
+ENTITY = f'<!DOCTYPE tmx [<!ENTITY e SYSTEM "file://{PLACE}">]>'
+TEXTS = {
+    ".tsv": (LINES, ("\t", "\n", "\r\n", "\ufeff", PLACE)),
+    ".csv": ('en,es\n"One, two",Uno\n"a ""b""\nc",d\n', (",", '"', '""', "\n", "\r", "en,es\n", PLACE)),
+    ".jsonl": (
+        '{"en": "One", "es": "Uno"}\n{"translation": {"en": "a", "es": null}}\n\n',
+        ("{", "}", "[" * 99, '"en"', ":", "null", "1e999", "NaN", '"\\ud800"', "9" * 5000, '{"en": [', "\n", PLACE),
+    ),
+    ".tmx": (
+        seeds.TMX,
+        (
+            "<tu>",
+            "</tu>",
+            "<seg>",
+            "</seg>",
+            "<tuv>",
+            ENTITY,
+            "&e;",
+            '<?xml version="1.0" encoding="x-y"?>',
+            "<![CDATA[",
+        ),
+    ),
+}
+
+
+def packed(name: str, data: bytes) -> bytes:
+    return gzip.compress(data) if name.endswith(".gz") else lzma.compress(data) if name.endswith(".xz") else data
+
+
+def read(spec: str) -> tuple[list[Pair], str | None]:
+    """What a corpus gives before it ends or is refused, and why it is."""
+    pairs: list[Pair] = []
+    refusal = refusal_of(lambda: pairs.extend(read_pairs(spec, None, DataConfig())))
+    assert "\n" not in (refusal or "")
+    assert all(isinstance(src, str) and isinstance(tgt, str) for src, tgt in pairs)
+    return pairs, refusal
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
+@pytest.mark.parametrize("name", sorted(TEXTS))
+@LASTING
+@given(data=st.data())
+def test_a_corpus_is_read_or_refused_in_one_line(
+    name: str, ending: str, data: st.DataObject, folder: Path, watched_files: Callable[[], Any]
+) -> None:
+    seed, snippets = TEXTS[name]
+    text = with_place(data.draw(mutated([seed], snippets) | arbitrary(snippets)), folder.parent / "secret.po")
+    path = folder / f"corpus{name}{ending}"
+    path.write_bytes(packed(ending, text.encode("utf-8", "surrogatepass")))
+    with watched_files() as opened:
+        pairs, refusal = read(str(path))
+    assert [one for one in opened if one.endswith("secret.po")] == []
+    assert SECRET not in f"{pairs} {refusal}"
+
+
+@pytest.mark.parametrize("name", [".tsv", ".jsonl", ".tmx"])
+@LASTING
+@given(data=st.data(), number=st.integers(0, 5))
+def test_reading_goes_on_where_it_was(name: str, data: st.DataObject, number: int, folder: Path) -> None:
+    seed, snippets = TEXTS[name]
+    path = folder / f"place{name}"
+    path.write_bytes(data.draw(mutated([seed], snippets)).encode("utf-8", "surrogatepass"))
+    pairs, refusal = read(str(path))
+    if refusal is None and len(pairs) > number:
+        (corpus,) = open_corpora(str(path), None, DataConfig())
+        reader = corpus.open([])
+        assert list(islice(reader.pairs, number)) == pairs[:number]
+        assert list(corpus.open(reader.place()).pairs) == pairs[number:]
+
+
+@LASTING
+@given(
+    name=st.sampled_from([*TEXTS, ".parquet", ".tsv.gz", ".jsonl.xz", ".tmx.gz"]),
+    data=st.binary(max_size=200),
+)
+def test_bytes_are_read_or_refused_in_one_line(name: str, data: bytes, folder: Path) -> None:
+    path = folder / f"bytes{name}"
+    path.write_bytes(data)
+    read(str(path))
+
+
+@LASTING
+@given(src=arbitrary(("\n", "\r\n", "\r")), tgt=arbitrary(("\n", "\r\n", "\r")))
+def test_two_files_are_read_or_refused_in_one_line(src: str, tgt: str, folder: Path) -> None:
+    for language, text in (("en", src), ("es", tgt)):
+        (folder / f"two.{language}").write_bytes(text.encode("utf-8", "surrogatepass"))
+    read(f"{folder}/two.en+{folder}/two.es")
+
+
+VALUES = st.none() | st.text(max_size=4) | st.integers(-9, 9) | st.binary(max_size=3)
+
+
+@LASTING
+@given(
+    columns=st.dictionaries(
+        st.sampled_from(["en", "es", "translation", "a"]), st.lists(VALUES, min_size=2, max_size=2)
+    ),
+    edits=st.lists(st.tuples(st.floats(0, 0.999), st.integers(0, 255)), max_size=3),
+)
+def test_a_parquet_file_is_read_or_refused_in_one_line(
+    columns: dict[str, list[Any]], edits: list[tuple[float, int]], folder: Path
+) -> None:
+    try:
+        table = pa.table(columns)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):  # values of several types
+        table = pa.table({name: [str(value) for value in values] for name, values in columns.items()})
+    buffer = io.BytesIO()
+    parquet.write_table(table, buffer)
+    data = bytearray(buffer.getvalue())
+    for place, byte in edits:
+        data[int(place * len(data))] = byte
+    path = folder / "corpus.parquet"
+    path.write_bytes(bytes(data))
+    read(str(path))
+
+
+@given(lines=st.lists(arbitrary(("\t", "#", " ")), max_size=5), text=arbitrary(("\t",)))
+def test_a_glossary_is_read_or_refused_in_one_line(lines: list[str], text: str) -> None:
+    def run() -> None:
+        Glossary.parse(lines, "terms.tsv").translations(text)
+
+    assert "\n" not in (refusal_of(run) or "")
+
+
+@pytest.mark.parametrize("depth", [1_000, 100_000])
+def test_deep_json_is_refused_in_one_line(depth: int, folder: Path) -> None:
+    path = folder / "deep.jsonl"
+    path.write_text("[" * depth + "\n" + json.dumps({"en": "a", "es": "b"}))
+    assert "is not JSON" in (read(str(path))[1] or "")
