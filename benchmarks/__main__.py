@@ -138,7 +138,7 @@ def attention(
 @measuring
 def transfers(where: torch.device) -> dict[str, Any]:
     """How often an update, and a step of a search, makes the host wait for a GPU: rehearsed, so none is needed."""
-    from benchmarks.transfers import run
+    from benchmarks.rehearsal import run
 
     return {"transfers": run()}
 

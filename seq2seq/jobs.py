@@ -93,9 +93,13 @@ def load(folders: list[Path], device: str, engine: str, quantization: str) -> "T
         found = load_export(folder, choose_device(device))
     config = found.config
     return Translator(
-        *(found.engine, found.tokenizer), search=config.search, src_lang=config.src_lang, tgt_lang=config.tgt_lang,
+        found.engine,
+        found.tokenizer,
+        search=config.search,
+        src_lang=config.src_lang,
+        tgt_lang=config.tgt_lang,
         trained_length=config.trained_length,
-    )  # fmt: skip
+    )
 
 
 def load_exact(folders: list[Path], device: str) -> "Translator":

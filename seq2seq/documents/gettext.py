@@ -18,9 +18,8 @@ def translate_document(text: str, translate: TranslateMarked, src_lang: str, tgt
         UserError: it is no PO catalogue, not in UTF-8, or has plurals but does not tell how many forms they have.
     """
     try:
-        catalogue = polib.pofile(
-            text.replace("\r\n", "\n") + "\n"
-        )  # polib would open a text that is the path of a file
+        # With a line end, since polib would open a text that is the path of a file.
+        catalogue = polib.pofile(text.replace("\r\n", "\n") + "\n")
     except (OSError, ValueError) as error:
         raise UserError(f"it is no PO catalogue: {error}") from error
     charset = re.search(

@@ -103,7 +103,7 @@ def beam_search(
     while batch.waiting:
         logits, state = step(last, state)
         log_probs = next_log_probs(logits, never)
-        own = log_probs.clone() if rules else log_probs
+        own = log_probs.clone() if rules else None
         for rule in rules:
             log_probs = rule(log_probs, batch.prefixes())
         sentences, attention = batch.waiting, coverage.last(state) if coverage else None
@@ -161,17 +161,22 @@ class _Batch:
         self.attended = coverage.attended[:, None] if coverage else None
 
     def advance(
-        self, log_probs: Float[Tensor, "n v"], own: Float[Tensor, "n v"], attention: Float[Tensor, "n s"] | None = None
+        self,
+        log_probs: Float[Tensor, "n v"],
+        own: Float[Tensor, "n v"] | None = None,
+        attention: Float[Tensor, "n s"] | None = None,
     ) -> tuple[Int[Tensor, "b c"], Float[Tensor, "b c"], Int[Tensor, "b c"], Int[Tensor, "b k"]]:
         """Continue every live hypothesis by one token; gives candidates' tokens, scores and parents, and new places.
 
-        log_probs are as rules changed them, own the model's.
+        log_probs are as rules changed them, own the model's; None: there are no rules.
         """
         if self.position >= self.shortest:
             at_limit = (self.longest == self.position + 1).expand_as(self.scores)
             log_probs = force_end(log_probs, at_limit.flatten()[self.taken], self.eos)
         last, scores, parents = candidates = self._expand(log_probs)
-        own_scores = self.own.gather(1, parents) + own[self.rows.gather(1, parents), last]
+        own_scores = scores
+        if own is not None:
+            own_scores = self.own.gather(1, parents) + own[self.rows.gather(1, parents), last]
         self.position += 1
         has_ended = last == self.eos
         live_scores, order = scores.masked_fill(has_ended, -INF).sort(dim=-1, descending=True, stable=True)

@@ -177,7 +177,7 @@ def constrained_beam_search(
         logits, state = step(last, state)
         live = {number: sentences[number].live for number in waiting}
         own = next_log_probs(logits, never)
-        log_probs = _apply(rules, own.clone(), live)
+        log_probs = _apply(rules, own.clone(), live) if rules else own
         continuations = iter(_continuations(log_probs, own, list(chain(*live.values())), beam, eos))
         for number, rows in live.items():
             sentences[number].advance(chain(*islice(continuations, len(rows))), eos)

@@ -118,7 +118,7 @@ def diverse_beam_search(
     while waiting:
         logits, state = step(last, state)
         own = next_log_probs(logits, never)
-        log_probs = _ruled(own.clone(), rows, rules, eos)
+        log_probs = _ruled(own.clone() if rules else own, rows, rules, eos)
         # A group's best continuations are among so many: of its own size, EOS, and those that others made dearer.
         likeliest = _likeliest(log_probs, own, beam + 1)
         for one in waiting:

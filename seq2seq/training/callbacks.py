@@ -207,22 +207,13 @@ class RunningAverage(WeightAveraging):
         if self._average_model is not None:
             self._average_model.n_averaged = self._average_model.n_averaged.cpu()
 
-    def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
-    ) -> None:
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *args: Any, **kwargs: Any) -> None:
         """Draw the average towards the new weights, all of them at once, without waiting for the device."""
         average = self._average_model
         if average is None or trainer.global_step <= self._latest_update_step:
             return
         number = int(average.n_averaged)
-        share = (
-            min(self.decay, (1 + number) / (10 + number)) if number else 0.0
-        )  # the first average is what it averages
+        share = min(self.decay, (1 + number) / (10 + number)) if number else 0.0  # at first it is the weights
         kept, new = ([*of.parameters(), *of.buffers()] for of in (average.module, pl_module))
         with torch.no_grad():
             torch._foreach_lerp_(kept, new, 1 - share)  # pyright: ignore[reportPrivateImportUsage]
@@ -246,7 +237,11 @@ def make_callbacks(
         FiniteGuard(trainer.log_every),
         Meter(trainer.log_every, trainer.validate_every, budget, trainer.progress_bar, updates_per_epoch),
         TranslationValidation(
-            *(data.validation_pairs, data.tokenizer, training, config.search), trained_length=trained_length(data)
+            data.validation_pairs,
+            data.tokenizer,
+            training,
+            config.search,
+            trained_length=trained_length(data),
         ),
     ]
     if training.ema_decay > 0:

@@ -163,9 +163,13 @@ class TranslationValidation(Callback):
         model = whole(cast(TranslationModule, pl_module).model)
         dtype = torch.bfloat16 if str(trainer.precision).startswith("bf16") else torch.float32
         translator = Translator(
-            *(model, self.tokenizer), search=self.search, device=pl_module.device, dtype=dtype,
+            model,
+            self.tokenizer,
+            search=self.search,
+            device=pl_module.device,
+            dtype=dtype,
             trained_length=self.trained_length,
-        )  # fmt: skip
+        )
         src = [pair[0] for pair in self.pairs]
         tgt = [pair[1] for pair in self.pairs]
         translations = translator.translate(src)

@@ -188,9 +188,15 @@ def test(
     """
     dtype = torch.float32 if config.trainer.precision == "32-true" else None
     translator = Translator(
-        bundle.model.to(device), bundle.tokenizer, search=config.search, device=device, dtype=dtype,
-        src_lang=config.data.src_lang, tgt_lang=config.data.tgt_lang, trained_length=bundle.config.trained_length,
-    )  # fmt: skip
+        bundle.model.to(device),
+        bundle.tokenizer,
+        search=config.search,
+        device=device,
+        dtype=dtype,
+        src_lang=config.data.src_lang,
+        tgt_lang=config.data.tgt_lang,
+        trained_length=bundle.config.trained_length,
+    )
     scores, samples = {}, []
     for name, pairs in tests.items():
         log.info("translating test set %s: %s sentences", name, f"{len(pairs):,}")

@@ -1,0 +1,199 @@
+"""Updates and searches of every kind as on a GPU, without one: how often the host would wait."""
+
+import logging
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+from unittest import mock
+
+import lightning as L
+import numpy as np
+import torch
+from lightning.pytorch.accelerators import Accelerator
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.strategies import SingleDeviceStrategy
+
+from benchmarks.tables import Table
+from benchmarks.transfers import META, Counts, Transfer, Transfers, as_on_a_gpu
+from seq2seq.config import Config, ModelConfig, SearchConfig, TrainerConfig, TrainingConfig
+from seq2seq.engine import Engine, Source
+from seq2seq.model.build import build_model
+from seq2seq.text.batching import Batch, collate
+from seq2seq.training.callbacks import Budget, FiniteGuard, RunningAverage, StopSignals
+from seq2seq.training.module import TranslationModule
+from seq2seq.training.monitor import Meter
+
+VOCAB_SIZE = 64
+
+
+class _Meta(Accelerator):
+    """`meta`, as Lightning wants to know a device."""
+
+    def setup_device(self, device: torch.device) -> None: ...
+
+    def teardown(self) -> None: ...
+
+    @staticmethod
+    def parse_devices(devices: Any) -> int:
+        return 1
+
+    @staticmethod
+    def get_parallel_devices(devices: Any) -> list[torch.device]:
+        return [META]
+
+    @staticmethod
+    def auto_device_count() -> int:
+        return 1
+
+    @staticmethod
+    def is_available() -> bool:
+        return True
+
+    @staticmethod
+    def name() -> str:
+        return "meta"
+
+    def get_device_stats(self, device: Any) -> dict[str, Any]:
+        return {}
+
+
+class _Updates(Callback):
+    """Divides what was counted by batch."""
+
+    def __init__(self, transfers: Transfers) -> None:
+        self.transfers, self.counts = transfers, Counts()
+
+    def on_train_batch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
+        self.counts.around += self.transfers.seen
+        self.transfers.seen.clear()
+
+    def on_train_batch_end(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
+        if trainer.global_step < trainer.max_steps:  # after the last one, the log is written
+            self.counts.steps.append(self.transfers.seen.copy())
+            self.transfers.seen.clear()
+
+
+def train(model: ModelConfig, training: TrainingConfig, folder: Path, updates: int = 4) -> Counts:
+    """Rehearse a training of so many updates and one validation, with the callbacks of a run that writes no files.
+
+    A step is a batch; of the batch itself coming to the device nothing is counted.
+    """
+    rng = np.random.default_rng(0)
+    batches = [_batch(rng) for _ in range(updates * training.accumulate)]
+    config = Config(training=training, trainer=TrainerConfig(max_steps=updates))
+    budget = Budget(updates, None)
+    with as_on_a_gpu() as transfers:
+        module = TranslationModule(build_model(model, VOCAB_SIZE), config.training)
+        watch = _Updates(transfers)
+        callbacks = [budget, StopSignals(), FiniteGuard(1000), Meter(1000, 1000, budget, show_bar=False)]
+        callbacks += [RunningAverage(training.ema_decay)] if training.ema_decay else []
+        trainer = L.Trainer(
+            strategy=SingleDeviceStrategy(META, accelerator=_Meta()),
+            max_steps=updates,
+            accumulate_grad_batches=training.accumulate,
+            callbacks=[*callbacks, watch],
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            default_root_dir=folder,
+        )
+        loader: Any = torch.utils.data.DataLoader(cast(Any, batches), batch_size=None)
+        trainer.fit(module, loader, loader)
+    watch.counts.around += transfers.seen
+    return watch.counts
+
+
+def _batch(rng: np.random.Generator) -> Batch:
+    return collate([(rng.integers(4, VOCAB_SIZE, s), rng.integers(4, VOCAB_SIZE, t)) for s, t in ((5, 6), (4, 3))])
+
+
+class _EnoughError(Exception):
+    """The search has made as many steps as were wanted."""
+
+
+def search(model: ModelConfig, settings: SearchConfig, sources: Sequence[Source], steps: int = 5) -> Counts:
+    """Rehearse so many steps of a search."""
+    seen: list[Counter[Transfer]] = []  # before the first step, in the first, …
+    with as_on_a_gpu() as transfers:
+        engine = Engine(build_model(model, VOCAB_SIZE).to(META), META, torch.float32)
+        make_step: Callable[..., Any] = engine._step  # pyright: ignore[reportPrivateUsage] (what the search calls)
+
+        def step(*args: Any) -> Any:
+            seen.append(transfers.seen.copy())
+            transfers.seen.clear()
+            if len(seen) > steps:
+                raise _EnoughError
+            return make_step(*args)
+
+        with mock.patch.object(engine, "_step", step), suppress(_EnoughError):
+            list(engine.search(sources, settings, 1))
+    return Counts(seen[1:], seen[0])
+
+
+TRANSFORMER = ModelConfig(d_model=32, num_heads=4, d_ff=64)
+MODELS = {
+    "transformer": TRANSFORMER,
+    "modern": replace(TRANSFORMER, norm_position="pre", norm="rmsnorm", activation="swiglu", positions="rotary"),
+    "lstm": ModelConfig(architecture="recurrent", d_model=32, num_encoder_layers=1, num_decoder_layers=1),
+}
+TRAINING: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "R-Drop": {"r_drop": 5.0},
+    "running average": {"ema_decay": 0.9},
+    "two batches an update": {"accumulate": 2},
+    "no clipping": {"clip_norm": 0.0},
+}
+SEARCHES: dict[str, dict[str, Any]] = {
+    "beam": {},
+    "beam, early stopping": {"early_stopping": True},
+    "greedy": {"beam": 1},
+    "sampling": {"sampling": True},
+    "diverse": {"beam": 4, "groups": 2},
+    "coverage": {"coverage_penalty": 0.2},
+    "rules": {"no_repeat_ngram": 2, "repetition_penalty": 1.2, "min_length": 2},
+    "greedy with rules": {"beam": 1, "no_repeat_ngram": 2, "repetition_penalty": 1.2, "min_length": 2},
+    "sampling with rules": {"sampling": True, "no_repeat_ngram": 2, "min_length": 2},
+    "prefix": {},
+    "phrases": {},
+}
+
+
+def training_config(changes: dict[str, Any]) -> TrainingConfig:
+    """A rehearsed training's settings."""
+    return TrainingConfig(**{"max_tokens": 64, "learning_rate": 1e-3, "warmup_steps": 2, **changes})
+
+
+def sources(kind: str) -> list[Source]:
+    """Two sentences for a search of `SEARCHES`."""
+    wanted: dict[str, Any] = {"prefix": {"prefix": [7]}, "phrases": {"phrases": [[7, 8, 9, 10, 11, 12]]}}.get(kind, {})
+    return [Source([7, 8, 9], **wanted), Source([7, 8, 9, 10], **wanted)]
+
+
+def run() -> dict[str, Any]:
+    """Rehearse every kind of update and of search with every model: counts, and the lines that make them."""
+    logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", category=UserWarning, module="lightning")
+    found: dict[str, list[Counts]] = {}
+    for kind, changes in TRAINING.items():
+        with TemporaryDirectory() as folder:
+            trained = [train(model, training_config(changes), Path(folder)) for model in MODELS.values()]
+        found[f"update: {kind}"] = trained
+    for kind, changes in SEARCHES.items():
+        searched = [search(model, SearchConfig(**changes), sources(kind)) for model in MODELS.values()]
+        found[f"step of a search: {kind}"] = searched
+    rows = [
+        [kind, *(f"{one.most(waits=True)} + {one.most(waits=False)}" for one in of_models)]
+        for kind, of_models in found.items()
+    ]
+    title = "At most so often the host waits for the device + copies to it without waiting"
+    lines = {
+        kind: sorted({f"{one.what} at {one.line}" for counts in of_models for step in counts.steps for one in step})
+        for kind, of_models in found.items()
+    }
+    return {"lines": lines, "tables": [asdict(Table(title, ["", *MODELS], rows))]}
