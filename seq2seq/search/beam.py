@@ -186,14 +186,16 @@ class _Batch:
             penalties = self.coverage.weight * attended.clamp(_LEAST_ATTENDED, 1).log().sum(-1)
             self.attended = _pick(attended, order)
         # Only those among the best k may end, as in the searches of Hugging Face and CTranslate2.
-        ended_scores = scores.masked_fill(~has_ended, -INF)[:, : self.beam]
-        values = ended_scores / self.position**self.alpha
-        values = values if penalties is None else values + penalties[:, : self.beam]
-        ended = self._continued(parents[:, : self.beam], last[:, : self.beam])
-        beams = Beams(ended, ended_scores, values, own_scores[:, : self.beam])
-        self.finished = _best(self.beam, self.finished, beams, self.eos)
+        # On a GPU the host would wait for the answer, which costs more than what it may save.
+        if scores.device.type != "cpu" or bool(has_ended[:, : self.beam].any()):
+            ended_scores = scores.masked_fill(~has_ended, -INF)[:, : self.beam]
+            values = ended_scores / self.position**self.alpha
+            values = values if penalties is None else values + penalties[:, : self.beam]
+            ended = self._continued(parents[:, : self.beam], last[:, : self.beam])
+            beams = Beams(ended, ended_scores, values, own_scores[:, : self.beam])
+            self.finished = _best(self.beam, self.finished, beams, self.eos)
         parents, self.scores = parents.gather(1, order), live_scores[:, : self.beam]
-        self.own = own_scores.gather(1, order)
+        self.own = self.scores if own is None else own_scores.gather(1, order)
         self.tokens, self.rows = self._continued(parents, last.gather(1, order)), self.rows.gather(1, parents)
         return *candidates, order
 
