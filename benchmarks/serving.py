@@ -6,6 +6,7 @@ import json
 import statistics
 import time
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,9 @@ async def keep_asking(url: str, bodies: Sequence[bytes], first: int, begin: floa
     except (OSError, asyncio.IncompleteReadError, ValueError) as error:
         tally.errors.append(repr(error))
     finally:
-        writer.close()
+        writer.transport.abort()
+        with suppress(OSError):
+            await writer.wait_closed()
 
 
 async def _read_answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, Any]]:

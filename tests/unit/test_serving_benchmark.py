@@ -2,8 +2,8 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -11,15 +11,35 @@ from benchmarks import hostile, serving
 from seq2seq.documents.keeping import cut_sentences
 from seq2seq.serve.limits import Limits
 
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
-def answer(status: str, body: bytes) -> Callable[..., Any]:
+
+@asynccontextmanager
+async def serving_at(serve: Serve) -> AsyncIterator[str]:
+    """The address of a server; at its end every connection is closed and waited for."""
+
+    async def serve_and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            await serve(reader, writer)
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(serve_and_close, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    try:
+        yield f"http://{host}:{port}"
+    finally:
+        server.close()
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:  # connections just accepted begin another
+            await asyncio.gather(*others)
+
+
+def answer(status: str, body: bytes) -> Serve:
     async def give(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                await reader.readexactly(int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0]))
-                writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
-        except asyncio.IncompleteReadError:
-            writer.close()
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            await reader.readexactly(int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0]))
+            writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
 
     return give
 
@@ -27,17 +47,13 @@ def answer(status: str, body: bytes) -> Callable[..., Any]:
 def ask(status: str, body: bytes) -> serving.Tally:
     async def scenario() -> serving.Tally:
         tally = serving.Tally()
-        server = await asyncio.start_server(answer(status, body), "127.0.0.1", 0)
-        host, port = server.sockets[0].getsockname()
-        now = time.perf_counter()
-        client = serving.keep_asking(f"http://{host}:{port}", [b"{}", b"[]"], 1, now, now + 60, tally)
-        task = asyncio.create_task(client)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(20), serving_at(answer(status, body)) as url:
+            now = time.perf_counter()
+            client = asyncio.create_task(serving.keep_asking(url, [b"{}", b"[]"], 1, now, now + 60, tally))
             while not (len(tally.latencies) > 4 or len(tally.errors) > 4):
                 await asyncio.sleep(0.001)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        server.close()
+            client.cancel()
+            await asyncio.gather(client, return_exceptions=True)
         return tally
 
     return asyncio.run(scenario())
@@ -90,18 +106,14 @@ def test_a_client_that_never_reads_begins_anew_when_it_is_disconnected():
             asked.append(await reader.readuntil(b"\r\n"))
             writer.write(b"x" * 100)
             await writer.drain()
-            writer.close()
 
-        server = await asyncio.start_server(drop, "127.0.0.1", 0)
-        host, port = server.sockets[0].getsockname()
         met = hostile.Hostility()
-        task = asyncio.create_task(hostile.never_read(f"http://{host}:{port}", met))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(20), serving_at(drop) as url:
+            client = asyncio.create_task(hostile.never_read(url, met))
             while met.disconnected < 2:
                 await asyncio.sleep(0.01)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        server.close()
+            client.cancel()
+            await asyncio.gather(client, return_exceptions=True)
         return len(asked), asked[0]
 
     count, first = asyncio.run(scenario())
