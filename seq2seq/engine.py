@@ -87,7 +87,13 @@ class Engine:
         self._fits: dict[str, int] = {}  # batch_tokens to which "search" and "force" came down when memory ran out
 
     def search(
-        self, sources: Sequence[Source], settings: SearchConfig, n_best: int, banned: Phrases = ()
+        self,
+        sources: Sequence[Source],
+        settings: SearchConfig,
+        n_best: int,
+        banned: Phrases = (),
+        *,
+        on_step: Callable[[], object] | None = None,
     ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
         """Search the n best translations of every source, longest first; yields (source index, hypotheses) by batch.
 
@@ -98,6 +104,7 @@ class Engine:
             settings: how, and the batch size.
             n_best: hypotheses wanted of each source, at most the beam; with sampling, their number.
             banned: sequences of ids that appear in no translation.
+            on_step: called before every step; it may search meanwhile, and what it raises ends this search.
 
         Raises:
             UserError: one source alone exceeds the memory, no translation is as it has to be, or the model gives NaN.
@@ -108,7 +115,7 @@ class Engine:
             "search",
             lengths,
             settings.batch_tokens,
-            lambda batch: self._search([sources[index] for index in batch], settings, n_best, banned),
+            lambda batch: self._search([sources[i] for i in batch], settings, n_best, banned, on_step=on_step),
             rows=rows,
         ):
             yield list(zip(batch, found, strict=True))
@@ -197,6 +204,7 @@ class Engine:
         n_best: int,
         banned: Phrases,
         watcher: Watcher | None = None,
+        on_step: Callable[[], object] | None = None,
     ) -> list[list[Hypothesis]]:
         lengths = torch.tensor([len(source.ids) for source in sources])
         prefixes = [source.prefix for source in sources]
@@ -213,6 +221,13 @@ class Engine:
                 )
         src = self._padded([[*source.ids, EOS] for source in sources])
         state = self.model.encode(src)
+
+        def step(last: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
+            if on_step is not None:
+                on_step()
+            logits, state = self.model.decode(last[:, None], state)
+            return logits[:, -1].float(), state
+
         options: dict[str, Any] = {"num_sentences": len(sources), "bos": BOS, "eos": EOS, "device": self.device}
         options |= {"max_lengths": longest, "alpha": settings.length_penalty}
         options |= {"banned": NEVER, "rules": rules}
@@ -221,23 +236,23 @@ class Engine:
         if settings.sampling:
             drawn = {key: getattr(settings, key) for key in ("temperature", "top_k", "top_p", "seed")}
             keys = [source.key for source in sources]
-            found = sample_search(self._step, state, samples=n_best, keys=keys, **drawn, **options)
+            found = sample_search(step, state, samples=n_best, keys=keys, **drawn, **options)
         elif any(phrases):
-            found = constrained_beam_search(self._step, state, phrases=phrases, **wide, **options)
+            found = constrained_beam_search(step, state, phrases=phrases, **wide, **options)
         elif settings.groups > 1:
             apart = {"groups": settings.groups, "diversity": settings.diversity}
-            found = diverse_beam_search(self._step, state, **apart, **wide, **options)
+            found = diverse_beam_search(step, state, **apart, **wide, **options)
         elif settings.coverage_penalty:
             state = state.watching()
             if not getattr(self.model, "can_align", True):
                 told = "coverage_penalty is for models that attend to the source, and this one does not"
                 raise UserError(f"{told}: leave it out")
             coverage = Coverage(settings.coverage_penalty, (src == PAD).float(), _last_attention)
-            found = beam_search(self._step, state, coverage=coverage, **early, **wide, **options)
+            found = beam_search(step, state, coverage=coverage, **early, **wide, **options)
         elif settings.beam == 1 and watcher is None:
-            found = greedy_search(self._step, state, **options)
+            found = greedy_search(step, state, **options)
         else:
-            found = beam_search(self._step, state, **early, **wide, **options)
+            found = beam_search(step, state, **early, **wide, **options)
         if not all(found):
             if rules or any(phrases):
                 raise UserError("a text has no translation that begins, contains and leaves out what it has to")
@@ -260,10 +275,6 @@ class Engine:
         for row, ids in zip(padded, rows, strict=True):
             row[: len(ids)] = torch.tensor(ids)
         return padded.to(self.device)
-
-    def _step(self, last: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
-        logits, state = self.model.decode(last[:, None], state)
-        return logits[:, -1].float(), state
 
     @contextmanager
     def inference(self) -> Iterator[None]:

@@ -247,4 +247,4 @@ def progress(total: int | None, done: int, *, shown: bool) -> "Iterator[Callable
     columns = (TextColumn("translating"), BarColumn(), MofNCompleteColumn(), TextColumn("lines"), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("translating", total=total, completed=done)
-        yield lambda count: bar.advance(task, count)
+        yield lambda count: count and bar.advance(task, count)

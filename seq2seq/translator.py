@@ -54,6 +54,8 @@ class SearchEngine(Protocol):
         settings: SearchConfig,
         n_best: int,
         banned: Sequence[Sequence[int]] = (),
+        *,
+        on_step: Callable[[], object] | None = None,
     ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
         """Search the n best of every source; yields (source index, hypotheses) by batch; see `Engine.search`."""
         ...
@@ -200,7 +202,8 @@ class Translator:
         """Translate any number of texts in order, holding only `chunk` of them at a time.
 
         first_line is the number of the first text, by which warnings name it and samples are drawn. on_progress is
-        called with the number of texts begun since its last call. Gives and raises what `translate_nbest` does.
+        called with the number of texts begun since its last call, also before every step of a search, which it may
+        delay. Gives and raises what `translate_nbest` does.
         """
         if not isinstance(n_best, int):
             raise UserError(f"n_best={n_best!r} is of type {type(n_best).__name__}: give a whole number")
@@ -287,7 +290,9 @@ class Translator:
         on_progress: Callable[[int], object] | None,
     ) -> list[list[Hypothesis]]:
         found: list[list[Hypothesis]] = [[] for _ in pieces]
-        for batch in self._engine.search([piece.source for piece in pieces], settings, n_best, banned):
+        sources = [piece.source for piece in pieces]
+        on_step = None if on_progress is None else lambda: on_progress(0)
+        for batch in self._engine.search(sources, settings, n_best, banned, on_step=on_step):
             for index, hypotheses in batch:
                 found[index] = hypotheses
             if on_progress is not None:

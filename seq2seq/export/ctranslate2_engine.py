@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,8 +78,12 @@ class CTranslate2Engine:
         settings: SearchConfig,
         n_best: int,
         banned: Sequence[Sequence[int]] = (),
+        *,
+        on_step: Callable[[], object] | None = None,
     ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
         """Search as `seq2seq.engine.Engine.search` does, longest first; yields (source index, hypotheses) by batch.
+
+        Its steps are CTranslate2's own: on_step is called before every batch.
 
         Raises:
             UserError: what is asked for is not CTranslate2's to give, the memory does not suffice, or the model gives
@@ -93,6 +97,8 @@ class CTranslate2Engine:
         while waiting:
             cost = (len(sources[waiting[0]].ids) + 1) * settings.beam
             batch = waiting[: max(1, settings.batch_tokens // cost)]
+            if on_step is not None:
+                on_step()
             try:
                 found = self._search([sources[index] for index in batch], settings, n_best, banned)
             except (RuntimeError, MemoryError) as error:

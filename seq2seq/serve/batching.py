@@ -74,6 +74,7 @@ class Batcher(Generic[K, T, R]):
         max_items: int,
         max_size: int,
         size: Callable[[T], int],
+        is_costly: bool = False,
         on_batch: Callable[[int, float], object] = lambda count, seconds: None,
     ) -> None:
         """Wrap what computes; `start` begins.
@@ -87,10 +88,11 @@ class Batcher(Generic[K, T, R]):
             max_items: items in the queue, beyond which requests are refused.
             max_size: likewise their size; one request alone may exceed both.
             size: of an item, in characters.
+            is_costly: whether other work goes first; see `Worker`.
             on_batch: called with the number of items and the seconds of every batch.
         """
         self._compute, self._worker, self._size, self.on_batch = compute, worker, size, on_batch
-        self._max_batch, self._max_delay = max_batch, max_delay
+        self._max_batch, self._max_delay, self._is_costly = max_batch, max_delay, is_costly
         self._max_items, self._max_size = max_items, max_size
         self._waiting: deque[_Job[K, T, R]] = deque()
         self.waiting_items, self.waiting_size = 0, 0
@@ -216,11 +218,12 @@ class Batcher(Generic[K, T, R]):
         items = [job.items[index] for job, index in batch]
 
         def check() -> None:
-            self._worker.progressed()
+            self._worker.pause()
             if all(job.future.done() for job, _ in batch):
                 raise TooLateError("nobody waits any more", 1)
 
-        results = await self._worker.run(self._compute, batch[0][0].key, items, check)
+        key = batch[0][0].key
+        results = await self._worker.run(self._compute, key, items, check, is_costly=self._is_costly)
         if len(results) != len(batch):
             raise RuntimeError(f"{len(results)} results for {len(batch)} items")
         seconds = time.perf_counter() - start

@@ -142,7 +142,7 @@ async def _in_time(request: Request, work: Coroutine[Any, Any, Any], service: Se
             return working.result()
         if leaving in done:
             raise ClientDisconnect
-        raise TooLateError("the server could not answer in time", service.batcher.retry_after)
+        raise TooLateError("the server could not answer in time", service.retry_after)
     finally:
         for task in (working, leaving):
             task.cancel()

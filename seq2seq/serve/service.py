@@ -42,18 +42,23 @@ class Service:
         self._key = hashlib.sha256((api_key or "").encode()).digest()
         self.gate, self.metrics = Gate(), Metrics()
         self.worker, self.markup_worker = Worker("model"), Worker("markup")
-        self.batcher = Batcher(
-            compute_with(translator),
-            self.worker,
-            max_batch=limits.max_batch,
-            max_delay=limits.max_delay if limits.max_batch > 1 else 0.0,
-            max_items=limits.waiting_texts,
-            max_size=limits.waiting_chars,
-            size=len,
-            on_batch=self.metrics.on_batch,
+        self.batcher, self.long_batcher = (
+            Batcher(
+                compute_with(translator),
+                self.worker,
+                max_batch=limits.max_batch,
+                max_delay=limits.max_delay if limits.max_batch > 1 else 0.0,
+                max_items=limits.waiting_texts,
+                max_size=limits.waiting_chars,
+                size=len,
+                is_costly=is_long,
+                on_batch=self.metrics.on_batch,
+            )
+            for is_long in (False, True)
         )
+        self._batchers = self.batcher, self.long_batcher
         languages = translator.src_lang, translator.tgt_lang
-        self.texts = TextTranslator(self.batcher, self.markup_worker, languages, limits)
+        self.texts = TextTranslator(self.batcher, self.long_batcher, self.markup_worker, languages, limits)
         self.explainer: Batcher[str, ExplainRequest, bytes] = Batcher(
             lambda _, wanted, check: [self._to_json(explain(one)) for one in wanted] if explain else [],
             self.worker,
@@ -62,22 +67,27 @@ class Service:
             max_items=limits.explanations,
             max_size=limits.explanations * limits.explain_chars * 2,
             size=lambda wanted: len(wanted.source) + len(wanted.target or ""),
+            is_costly=True,
         )
         self._explaining = 0
-        watch = self.metrics.watch
-        watch("seq2seq_waiting_sentences", "Sentences in the queue.", lambda: self.batcher.waiting_items)
-        watch("seq2seq_waiting_characters", "Their characters.", lambda: self.batcher.waiting_size)
+        watch, both = self.metrics.watch, self._batchers
+        watch(
+            "seq2seq_waiting_sentences",
+            "Sentences in the queue.",
+            lambda: sum(one.waiting_items for one in both),
+        )
+        watch("seq2seq_waiting_characters", "Their characters.", lambda: sum(one.waiting_size for one in both))
         watch("seq2seq_waiting_explanations", "Explanations in the queue.", lambda: self.explainer.waiting_items)
         watch("seq2seq_requests_inside", "Requests at work.", lambda: self.gate.inside)
 
     def start(self) -> None:
         """Begin to work, in the running event loop."""
-        self.batcher.start()
-        self.explainer.start()
+        for batcher in (*self._batchers, self.explainer):
+            batcher.start()
 
     async def stop(self) -> None:
         """Work no more; wait a little for what is at work, since Python cannot end well while PyTorch computes."""
-        await asyncio.gather(self.batcher.stop(), self.explainer.stop())
+        await asyncio.gather(*(batcher.stop() for batcher in (*self._batchers, self.explainer)))
         for worker in (self.worker, self.markup_worker):
             worker.close()
             await asyncio.to_thread(worker.join, _ENDING)
@@ -88,12 +98,17 @@ class Service:
 
         A thread is stuck when one step of its work takes longer than any answer may.
         """
-        if not self.batcher.is_running:
+        if not all(batcher.is_running for batcher in self._batchers):
             return "the queue has stopped"
         for worker in (self.worker, self.markup_worker):
             if (seconds := worker.busy_seconds) > self.limits.timeout:
                 return f"the {worker.name} has been at one step for {seconds:.0f} s"
         return ""
+
+    @property
+    def retry_after(self) -> int:
+        """Seconds in which all sentences that wait now should be done, as far as the last batches tell."""
+        return max(batcher.retry_after for batcher in self._batchers)
 
     def deadline(self) -> float:
         """When a request that comes now has to be answered, by the event loop's clock."""

@@ -1,5 +1,6 @@
 """Texts to translations through a batcher: lines and sentences, markup and what must stay as it is; knows no HTTP."""
 
+import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from seq2seq.serve.limits import Limits
 from seq2seq.serve.worker import Worker
 from seq2seq.translation import Translation
 
+_USUAL = 200  # characters of a sentence at most, beyond which it is long
 _RESERVED = str.maketrans({"\0": " ", OBJECT: " "})  # what stands for markup while it is kept
 
 
@@ -95,13 +97,15 @@ class TextTranslator:
     """Translates texts sentence by sentence: the batcher has nothing but sentences, so that requests share batches.
 
     Attributes:
-        batcher: what translates sentences.
+        batcher: what translates sentences of usual length.
+        long_batcher: what translates longer ones, apart, since a batch ends with its longest sentence.
         worker: where markup is found and placed; not the model's thread.
         languages: of texts and of translations, as codes.
         limits: of sentences and of what is kept in them.
     """
 
     batcher: SentenceBatcher
+    long_batcher: SentenceBatcher
     worker: Worker
     languages: tuple[str, str]
     limits: Limits
@@ -131,8 +135,8 @@ class TextTranslator:
         cut = [cut_sentences(text) for text in texts]  # in turn: a sentence, the gap after it
         sentences = list(dict.fromkeys(part.strip() for parts in cut for part in parts[::2] if part.strip()))
         self._require_few(len(sentences))
-        done = await self.batcher.submit(sentences, Wanted(n_best))
-        found = {one: [text for text, _ in best] for one, best in zip(sentences, done, strict=True)}
+        done = await self._translate_sentences(sentences, Wanted(n_best))
+        found = {one: [text for text, _ in best] for one, best in done.items()}
         translated = [
             [_around(part, found[part.strip()]) if part.strip() else [part] for part in parts[::2]] for parts in cut
         ]
@@ -151,9 +155,22 @@ class TextTranslator:
             try:
                 by_rank.append(await self.worker.run(keep, texts, _look_up(found, len(by_rank))))
             except _MissingError as missing:
-                done = await self.batcher.submit(missing.sentences, Wanted(n_best, missing.align))
-                found |= {(one, missing.align): best for one, best in zip(missing.sentences, done, strict=True)}
+                done = await self._translate_sentences(missing.sentences, Wanted(n_best, missing.align))
+                found |= {(one, missing.align): best for one, best in done.items()}
         return by_rank
+
+    async def _translate_sentences(self, sentences: list[str], wanted: Wanted) -> dict[str, list[Translated]]:
+        """Translate sentences, none of them twice; when one batcher refuses, the other's work is given up."""
+        usual = [one for one in sentences if len(one) <= _USUAL]
+        long = [one for one in sentences if len(one) > _USUAL]
+        work = [asyncio.ensure_future(self.batcher.submit(usual, wanted))]
+        work += [asyncio.ensure_future(self.long_batcher.submit(long, wanted))]
+        try:
+            done = await asyncio.gather(*work)
+        finally:
+            for one in work:
+                one.cancel()
+        return dict(zip([*usual, *long], itertools.chain(*done), strict=True))
 
     def _segments_of(self, documents: list[str]) -> list[Marked]:
         segments: list[Marked] = []

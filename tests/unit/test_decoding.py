@@ -35,6 +35,22 @@ def test_a_translation_begins_with_its_prefix(translator):
     assert found[1] == translator.translate(TEXTS, max_length=12)[1]
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"beam": 1}, {"sampling": True}, {"groups": 2, "beam": 4, "diversity": 0.5}, {"coverage_penalty": 0.2}],
+)
+def test_a_search_may_be_made_between_the_steps_of_another(translator, changes):
+    def translate(on_progress=None):
+        found = translator.translate_nbest(TEXTS, 1, max_length=6, on_progress=on_progress, **changes)
+        return [(one.text, one.score) for (one,) in found]
+
+    between = []
+    alone = translate()
+    assert translate(lambda count: between.append(translate())) == alone
+    assert len(between) > 6
+    assert all(found == alone for found in between)
+
+
 def test_phrases_appear(translator):
     wanted = [Text(text, phrases=["una bola azul"]) for text in TEXTS]
     for (one,) in translator.translate_nbest(wanted, 1, max_length=12):
@@ -248,7 +264,7 @@ def test_a_text_however_long_is_aligned_piece_by_piece_in_small_batches(translat
 
 def test_an_engine_that_only_searches_cannot_align(translator):
     class Searcher:
-        def search(self, sources, settings, n_best, banned=()):
+        def search(self, sources, settings, n_best, banned=(), *, on_step=None):
             return translator._engine.search(sources, settings, n_best, banned)
 
     searcher = Translator(Searcher(), translator.tokenizer, search=translator.search)

@@ -163,7 +163,7 @@ def test_an_ensemble_and_another_engine_are_refused(golden):
         explain(Translator(Ensemble([model, model]), golden.tokenizer), TEXT)
 
     class OtherEngine:
-        def search(self, sources, settings, n_best, banned=()):
+        def search(self, sources, settings, n_best, banned=(), *, on_step=None):
             return iter(())
 
     with pytest.raises(UserError, match="this engine shows no attention: use the pytorch engine"):

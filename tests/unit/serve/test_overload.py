@@ -9,6 +9,7 @@ from serving import FakeTranslator, question, served, until
 from seq2seq.documents import html
 from seq2seq.serve.app import create_app
 from seq2seq.serve.limits import Limits
+from seq2seq.translation import Translation
 
 Ask = Callable[..., Any]
 JSON = {"Content-Type": "application/json"}
@@ -51,6 +52,31 @@ def test_a_failure_says_nothing_of_the_inside_and_leaves_others_alone(ask: Ask):
     assert list(broken.json()) == ["error"]
     assert broken.headers["x-content-type-options"] == "nosniff"
     assert 'seq2seq_requests_total{method="POST",path="/translate",status="500"} 1.0' in metrics
+
+
+def test_a_short_text_overtakes_a_long_one_at_work(
+    ask: Ask, translator: FakeTranslator, monkeypatch: pytest.MonkeyPatch
+):
+    began, order = threading.Event(), []
+
+    def translate_nbest(texts: list[str], n_best: int, *, align: bool = False, on_progress: Any) -> Any:
+        if len(texts[0]) > 200:
+            began.set()
+            while not order:
+                on_progress(0)
+        order.append(len(texts[0]))
+        return [[Translation("done", 0.0, 0.0, [])] for _ in texts]
+
+    monkeypatch.setattr(translator, "translate_nbest", translate_nbest)
+
+    async def scenario(client: Any) -> Any:
+        long = asyncio.create_task(client.post("/translate", json=question("word " * 50)))
+        await until(began.is_set)
+        short = await client.post("/translate", json=question("word"))
+        return short, await long
+
+    assert [answer.status_code for answer in ask(scenario)] == [200, 200]
+    assert order == [4, 249]
 
 
 def test_what_cannot_be_translated_never_joins_a_batch(ask: Ask, translator: FakeTranslator):

@@ -18,13 +18,15 @@ def translate(
     async def all_of_it() -> list[list[str]]:
         worker, markup_worker = Worker(), Worker("markup")
         bounds: dict[str, Any] = {"max_batch": 64, "max_delay": 0.001, "max_items": 100, "max_size": 10_000}
-        batcher = Batcher(compute_with(translator), worker, size=len, **bounds)
+        compute = compute_with(translator)
+        batcher, long_batcher = (Batcher(compute, worker, size=len, **bounds) for _ in range(2))
         batcher.start()
+        long_batcher.start()
         try:
-            whole = TextTranslator(batcher, markup_worker, ("en", "es"), Limits(**limits))
+            whole = TextTranslator(batcher, long_batcher, markup_worker, ("en", "es"), Limits(**limits))
             return await asyncio.wait_for(whole.translate(texts, n_best, is_html=is_html), 20)
         finally:
-            await batcher.stop()
+            await asyncio.gather(batcher.stop(), long_batcher.stop())
             worker.close()
             markup_worker.close()
 
@@ -35,6 +37,13 @@ def test_sentences_are_translated_one_by_one_and_the_space_between_them_stays(tr
     text = "  The cat.  A dog?\n\n\tMr. Hill saw it.\nend \n"
     assert translate(translator, [text]) == [[text.upper()]]
     assert translator.batches == [["The cat.", "A dog?", "Mr. Hill saw it.", "end"]]
+
+
+def test_long_sentences_have_batches_of_their_own(translator: FakeTranslator):
+    long = "Word " * 40 + "end"
+    text = f"Yes. {long}.\nNo. {long} too."
+    assert translate(translator, [text]) == [[text.upper()]]
+    assert sorted(translator.batches) == [[f"{long}.", f"{long} too."], ["Yes.", "No."]]
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n \n"])

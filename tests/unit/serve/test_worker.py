@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from serving import until
 
+from seq2seq.serve import worker as worker_module
 from seq2seq.serve.batching import Batcher
 from seq2seq.serve.worker import Worker
 
@@ -55,3 +56,47 @@ def test_the_worker_survives_an_exit_and_says_how_long_it_has_been_busy():
         return done
 
     assert asyncio.run(scenario()) == (True, (3, 2))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time that the worker sees."""
+    now = [0.0]
+    monkeypatch.setattr(worker_module.time, "monotonic", lambda: now[0])
+    return now
+
+
+def in_turn(clock: list[float], costly: Callable[[Worker, Callable[[str], None]], None], count: int) -> str:
+    """Have costly and six ordinary calls, twice as long, wait at the same time; the order in which they worked."""
+    order: list[str] = []
+
+    def work(name: str) -> None:
+        order.append(name)
+        clock[0] += 0.125 if name == "c" else 0.25
+
+    async def scenario() -> None:
+        worker, may_go = Worker(), threading.Event()
+        calls: list[asyncio.Task[Any]] = [asyncio.create_task(worker.run(may_go.wait, 20))]
+        calls += [asyncio.create_task(worker.run(costly, worker, work, is_costly=True)) for _ in range(count)]
+        calls += [asyncio.create_task(worker.run(work, "o")) for _ in range(6)]
+        await asyncio.sleep(0)  # all of them wait now
+        may_go.set()
+        async with asyncio.timeout(20):
+            await asyncio.gather(*calls)
+        worker.close()
+
+    asyncio.run(scenario())
+    return "".join(order)
+
+
+def test_costly_calls_have_a_fifth_of_the_time_while_others_wait(clock: list[float]):
+    assert in_turn(clock, lambda worker, work: work("c"), 5) == "coocoocoocc"
+
+
+def test_others_go_first_wherever_a_costly_call_pauses(clock: list[float]):
+    def costly(worker: Worker, work: Callable[[str], None]) -> None:
+        for _ in range(5):
+            work("c")
+            worker.pause()
+
+    assert in_turn(clock, costly, 1) == "coocoocoocc"
