@@ -1,15 +1,17 @@
-"""Write the bundled corpus: `python -m seq2seq.text.grammar --output data/bundled`."""
+"""Write the bundled corpus: `python data/grammar --output data/bundled`."""
 
 import argparse
 import logging
+import sys
 from pathlib import Path
 
-from seq2seq.text.grammar.corpus import generate, write
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the folder in which `grammar` lies
+from grammar.corpus import generate, write
 
 
 def main() -> None:
     """Generate the corpus and write its three files."""
-    parser = argparse.ArgumentParser(prog="python -m seq2seq.text.grammar", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python data/grammar", description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("data/bundled"), help="folder for grammar.*.tsv")
     folder: Path = parser.parse_args().output
     logging.basicConfig(level=logging.INFO, format="%(message)s")

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from seq2seq.text.grammar.agreement import Tense, Text
-from seq2seq.text.grammar.clauses import NOTHING, Clause
-from seq2seq.text.grammar.draw import Draw
-from seq2seq.text.grammar.english import is_third
-from seq2seq.text.grammar.lexicon import Verb
-from seq2seq.text.grammar.phrases import Phrase
+from grammar.agreement import Tense, Text
+from grammar.clauses import NOTHING, Clause
+from grammar.draw import Draw
+from grammar.english import is_third
+from grammar.lexicon import Verb
+from grammar.phrases import Phrase
 
 PLAIN = {
     Tense.PRESENT: 4,

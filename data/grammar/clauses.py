@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from seq2seq.text.grammar.agreement import Agreement, Tense, Text, join
-from seq2seq.text.grammar.english import ENCLITICS, negate
-from seq2seq.text.grammar.lexicon import Lexicon, Verb
-from seq2seq.text.grammar.phrases import Phrase
+from grammar.agreement import Agreement, Tense, Text, join
+from grammar.english import ENCLITICS, negate
+from grammar.lexicon import Lexicon, Verb
+from grammar.phrases import Phrase
 
 NOTHING = Text()
 SIMPLER = {Tense.PROGRESSIVE: Tense.PRESENT, Tense.WAS_DOING: Tense.BACKGROUND}

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from seq2seq.text.grammar.agreement import Agreement, Tense, join
+from grammar.agreement import Agreement, Tense, join
 
 PRESENT = {"ar": "o as a amos an", "er": "o es e emos en", "ir": "o es e imos en"}
 PRETERITE = {"ar": "é aste ó amos aron", "er": "í iste ió imos ieron", "ir": "í iste ió imos ieron"}

@@ -6,14 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seq2seq.text.grammar.agreement import Tense, Text
-from seq2seq.text.grammar.clauses import Clause
-from seq2seq.text.grammar.draw import Draw
-from seq2seq.text.grammar.pair import Pair, said
-from seq2seq.text.grammar.patterns import PATTERNS
-from seq2seq.text.grammar.patterns.common import describe
-from seq2seq.text.grammar.phrases import Combination, as_object
-from seq2seq.text.grammar.reading import load_lexicon
+from grammar.agreement import Tense, Text
+from grammar.clauses import Clause
+from grammar.draw import Draw
+from grammar.pair import Pair, said
+from grammar.patterns import PATTERNS
+from grammar.patterns.common import describe
+from grammar.phrases import Combination, as_object
+from grammar.reading import load_lexicon
 
 SEED = 20240501
 SIZES = {"train": 24_000, "validation": 500, "test": 1_000}

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from seq2seq.text.grammar.clauses import Clauses
-from seq2seq.text.grammar.lexicon import Adjective, Frame, Lexicon, Noun, Verb
-from seq2seq.text.grammar.phrases import HE, PRONOUNS, SHE, YOU, I, Nominals, Phrase, name, possessive
+from grammar.clauses import Clauses
+from grammar.lexicon import Adjective, Frame, Lexicon, Noun, Verb
+from grammar.phrases import HE, PRONOUNS, SHE, YOU, I, Nominals, Phrase, name, possessive
 
 T = TypeVar("T")
 

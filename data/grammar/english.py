@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from seq2seq.text.grammar.agreement import Agreement, Tense, join
+from grammar.agreement import Agreement, Tense, join
 
 MODALS = {Tense.FUTURE: "will", Tense.CAN: "can", Tense.MUST: "must", Tense.SHOULD: "should", Tense.WOULD: "would"}
 LEXICAL = {Tense.HAVE_TO: "have", Tense.WANT_TO: "want"}

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from seq2seq.text.grammar.agreement import Agreement, Text
-from seq2seq.text.grammar.english import English
-from seq2seq.text.grammar.spanish import Spanish
+from grammar.agreement import Agreement, Text
+from grammar.english import English
+from grammar.spanish import Spanish
 
 KIN = ("relative", "parent", "spouse")
 PEOPLE = ("person", "infant", "profession", *KIN)

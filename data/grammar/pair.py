@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from seq2seq.text.grammar.agreement import Text
-from seq2seq.text.grammar.phrases import Combination, Phrase
-from seq2seq.text.grammar.spanish import contract
+from grammar.agreement import Text
+from grammar.phrases import Combination, Phrase
+from grammar.spanish import contract
 
 
 @dataclass(frozen=True)

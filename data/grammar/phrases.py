@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from seq2seq.text.grammar.agreement import Agreement, Text, join
-from seq2seq.text.grammar.lexicon import Adjective, Lexicon, Noun
+from grammar.agreement import Agreement, Text, join
+from grammar.lexicon import Adjective, Lexicon, Noun
 
 Combination = tuple[str, ...]
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import yaml
 
-from seq2seq.text.grammar.agreement import Agreement, Text
-from seq2seq.text.grammar.english import English
-from seq2seq.text.grammar.lexicon import Activity, Adjective, Frame, Giving, Lexicon, Noun, Reason, Verb
-from seq2seq.text.grammar.spanish import Spanish
+from grammar.agreement import Agreement, Text
+from grammar.english import English
+from grammar.lexicon import Activity, Adjective, Frame, Giving, Lexicon, Noun, Reason, Verb
+from grammar.spanish import Spanish
 
-LEXICON = Path(__file__).parent.parent / "lexicon.yaml"
+LEXICON = Path(__file__).with_name("lexicon.yaml")
 TEXTS = ("feelings", "days", "hours", "numbers", "often", "relations", "weather", "falling")
 LISTS = ("placed_at", "placed_on", "surfaces", "hurting")
 

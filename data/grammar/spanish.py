@@ -3,8 +3,8 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from seq2seq.text.grammar.agreement import Agreement
-from seq2seq.text.grammar.conjugation import Conjugation
+from grammar.agreement import Agreement
+from grammar.conjugation import Conjugation
 
 ACCENTS = str.maketrans("áéíóú", "aeiou")
 SHORTENED = {"bueno": "buen", "malo": "mal"}  # before a masculine singular noun

@@ -1,6 +1,6 @@
 """All sentence patterns, each a function from luck to a sentence pair, with their shares."""
 
-from seq2seq.text.grammar.patterns import asking, comparing, describing, doing, joining, people, places
+from grammar.patterns import asking, comparing, describing, doing, joining, people, places
 
 PATTERNS = (
     *describing.PATTERNS,

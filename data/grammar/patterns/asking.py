@@ -1,12 +1,12 @@
 """Patterns that ask with a question word, and commands."""
 
-from seq2seq.text.grammar.agreement import Tense, Text
-from seq2seq.text.grammar.circumstances import tense, when
-from seq2seq.text.grammar.clauses import NOTHING, Clause
-from seq2seq.text.grammar.draw import Draw
-from seq2seq.text.grammar.lexicon import Frame, Verb
-from seq2seq.text.grammar.pair import Pair, asked, said
-from seq2seq.text.grammar.phrases import HE, SHE, THEY, YOU, Phrase, as_object
+from grammar.agreement import Tense, Text
+from grammar.circumstances import tense, when
+from grammar.clauses import NOTHING, Clause
+from grammar.draw import Draw
+from grammar.lexicon import Frame, Verb
+from grammar.pair import Pair, asked, said
+from grammar.phrases import HE, SHE, THEY, YOU, Phrase, as_object
 
 DATED_TENSES = (Tense.PAST, Tense.FUTURE, Tense.GOING_TO)
 REASONED_TENSES = (Tense.PRESENT, Tense.PAST, Tense.PROGRESSIVE, Tense.WANT_TO, Tense.HAVE_TO, Tense.BACKGROUND)

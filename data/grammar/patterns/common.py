@@ -1,12 +1,12 @@
 """What the patterns share: saying what something is like, and telling or asking it."""
 
-from seq2seq.text.grammar.agreement import IT, Text
-from seq2seq.text.grammar.circumstances import BEING
-from seq2seq.text.grammar.clauses import Clause
-from seq2seq.text.grammar.draw import Draw
-from seq2seq.text.grammar.lexicon import Adjective, Noun, Verb
-from seq2seq.text.grammar.pair import Pair, asked, said
-from seq2seq.text.grammar.phrases import Combination, Phrase
+from grammar.agreement import IT, Text
+from grammar.circumstances import BEING
+from grammar.clauses import Clause
+from grammar.draw import Draw
+from grammar.lexicon import Adjective, Noun, Verb
+from grammar.pair import Pair, asked, said
+from grammar.phrases import Combination, Phrase
 
 SER, ESTAR, TENER = Verb("be", "ser"), Verb("be", "estar"), Verb("be", "tener")
 NOBODY = Phrase(Text("it"), IT, "it", clitic="lo")  # it rains, it is cold: Spanish has no subject

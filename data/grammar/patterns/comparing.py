@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from seq2seq.text.grammar.agreement import IT, Tense, Text
-from seq2seq.text.grammar.circumstances import BEING, often
-from seq2seq.text.grammar.clauses import Clause
-from seq2seq.text.grammar.draw import Draw
-from seq2seq.text.grammar.lexicon import Adjective, Noun
-from seq2seq.text.grammar.pair import Pair
-from seq2seq.text.grammar.patterns.common import SER, describe, finish, fitting
-from seq2seq.text.grammar.phrases import Phrase
+from grammar.agreement import IT, Tense, Text
+from grammar.circumstances import BEING, often
+from grammar.clauses import Clause
+from grammar.draw import Draw
+from grammar.lexicon import Adjective, Noun
+from grammar.pair import Pair
+from grammar.patterns.common import SER, describe, finish, fitting
+from grammar.phrases import Phrase
 
 IRREGULAR = {"good": "mejor", "bad": "peor"}
 BEINGS = (

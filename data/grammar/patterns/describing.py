@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from seq2seq.text.grammar.agreement import THEM, Tense, Text
-from seq2seq.text.grammar.circumstances import BEING
-from seq2seq.text.grammar.clauses import Clause
-from seq2seq.text.grammar.draw import DESCRIBED, Draw
-from seq2seq.text.grammar.pair import Pair, asked
-from seq2seq.text.grammar.patterns.common import SER, TENER, describe, finish, fitting
-from seq2seq.text.grammar.phrases import Phrase
+from grammar.agreement import THEM, Tense, Text
+from grammar.circumstances import BEING
+from grammar.clauses import Clause
+from grammar.draw import DESCRIBED, Draw
+from grammar.pair import Pair, asked
+from grammar.patterns.common import SER, TENER, describe, finish, fitting
+from grammar.phrases import Phrase
 
 DEGREES = (Text("very", "muy"), Text("too", "demasiado"), Text("a little", "un poco"))
 UNGRADED = ("ready", "alone", "asleep", "asleep", "hardworking")

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from seq2seq.text.grammar.agreement import Tense, Text, join
-from seq2seq.text.grammar.circumstances import hour, often, place, tense, weekday, when
-from seq2seq.text.grammar.clauses import NOTHING, Clause
-from seq2seq.text.grammar.draw import Draw
-from seq2seq.text.grammar.lexicon import Activity, Frame, Verb
-from seq2seq.text.grammar.pair import Pair, asked, said
-from seq2seq.text.grammar.patterns.common import finish
-from seq2seq.text.grammar.phrases import Phrase, as_object, possessive
+from grammar.agreement import Tense, Text, join
+from grammar.circumstances import hour, often, place, tense, weekday, when
+from grammar.clauses import NOTHING, Clause
+from grammar.draw import Draw
+from grammar.lexicon import Activity, Frame, Verb
+from grammar.pair import Pair, asked, said
+from grammar.patterns.common import finish
+from grammar.phrases import Phrase, as_object, possessive
 
 GO, COME, RETURN = (Verb("go", "ir", simple=True), Verb("come", "venir", simple=True), Verb("return", "volver"))
 ARRIVE, LEAVE, RUN = Verb("arrive", "llegar"), Verb("leave", "salir", simple=True), Verb("run", "correr")

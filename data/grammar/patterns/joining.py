@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from seq2seq.text.grammar.agreement import Tense, Text
-from seq2seq.text.grammar.circumstances import past_looks_present, past_of, place
-from seq2seq.text.grammar.clauses import Clause
-from seq2seq.text.grammar.draw import Draw
-from seq2seq.text.grammar.lexicon import Adjective, Frame, Noun, Verb
-from seq2seq.text.grammar.pair import Pair, asked, said
-from seq2seq.text.grammar.patterns.common import ESTAR, SER, TENER, describe, finish, fitting
-from seq2seq.text.grammar.phrases import Phrase, accusative
+from grammar.agreement import Tense, Text
+from grammar.circumstances import past_looks_present, past_of, place
+from grammar.clauses import Clause
+from grammar.draw import Draw
+from grammar.lexicon import Adjective, Frame, Noun, Verb
+from grammar.pair import Pair, asked, said
+from grammar.patterns.common import ESTAR, SER, TENER, describe, finish, fitting
+from grammar.phrases import Phrase, accusative
 
 MISSED = ("find", "see", "need", "want")  # where is the book? I don't see it
 FOLLOWING = {Tense.PAST: 5, Tense.FUTURE: 2, Tense.GOING_TO: 2, Tense.WANT_TO: 2, Tense.CAN: 1, Tense.HAVE_TO: 1}

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from seq2seq.text.grammar.agreement import IT, Agreement, Tense, Text
-from seq2seq.text.grammar.circumstances import often, tense, when
-from seq2seq.text.grammar.clauses import NOTHING, Clause
-from seq2seq.text.grammar.draw import Draw
-from seq2seq.text.grammar.lexicon import Noun, Verb
-from seq2seq.text.grammar.pair import Pair
-from seq2seq.text.grammar.patterns.common import finish
-from seq2seq.text.grammar.phrases import PRONOUNS, Phrase, dative, possessive
+from grammar.agreement import IT, Agreement, Tense, Text
+from grammar.circumstances import often, tense, when
+from grammar.clauses import NOTHING, Clause
+from grammar.draw import Draw
+from grammar.lexicon import Noun, Verb
+from grammar.pair import Pair
+from grammar.patterns.common import finish
+from grammar.phrases import PRONOUNS, Phrase, dative, possessive
 
 LIKE, LOVE, HURT = Verb("like", "gustar"), Verb("love", "encantar"), Verb("hurt", "doler")
 PAIRS = ("eye", "foot", "leg", "arm", "tooth", "knee", "hand", "finger")

@@ -1,13 +1,13 @@
 """Patterns of place, hay, weather and the time."""
 
-from seq2seq.text.grammar.agreement import Tense, Text
-from seq2seq.text.grammar.circumstances import BEING, place
-from seq2seq.text.grammar.clauses import NOTHING, Clause
-from seq2seq.text.grammar.draw import DESCRIBED, Draw
-from seq2seq.text.grammar.lexicon import Noun, Verb
-from seq2seq.text.grammar.pair import Pair, asked, said
-from seq2seq.text.grammar.patterns.common import ESTAR, NOBODY, finish
-from seq2seq.text.grammar.phrases import Phrase
+from grammar.agreement import Tense, Text
+from grammar.circumstances import BEING, place
+from grammar.clauses import NOTHING, Clause
+from grammar.draw import DESCRIBED, Draw
+from grammar.lexicon import Noun, Verb
+from grammar.pair import Pair, asked, said
+from grammar.patterns.common import ESTAR, NOBODY, finish
+from grammar.phrases import Phrase
 
 THINGS = "small_things accessory hat scarf cap"
 THERE = {

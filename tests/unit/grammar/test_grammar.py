@@ -6,11 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
-from seq2seq.text.grammar import corpus
-from seq2seq.text.grammar.corpus import HELD_OUT, SEEN, SIZES, bare, generate, split_of, words
-from seq2seq.text.grammar.lexicon import Lexicon
-from seq2seq.text.grammar.reading import load_lexicon
+from grammar import corpus
+from grammar.corpus import HELD_OUT, SEEN, SIZES, bare, generate, split_of, words
+from grammar.lexicon import Lexicon
+from grammar.reading import load_lexicon
 
 BUNDLED = Path(__file__).parents[3] / "data" / "bundled"
 SPLITS = tuple(SIZES)
@@ -107,7 +106,7 @@ def committed() -> dict[str, list[tuple[str, str]]]:
 
 @pytest.mark.slow
 def test_the_documented_command_gives_the_committed_bytes(tmp_path):
-    command = [sys.executable, "-m", "seq2seq.text.grammar", "--output", str(tmp_path)]
+    command = [sys.executable, "data/grammar", "--output", str(tmp_path)]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "1"}, cwd=BUNDLED.parents[1])
     for split in SPLITS:
         name = f"grammar.{split}.tsv"

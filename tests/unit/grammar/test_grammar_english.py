@@ -1,8 +1,7 @@
 import pytest
-
-from seq2seq.text.grammar.agreement import Agreement, Tense
-from seq2seq.text.grammar.english import English
-from seq2seq.text.grammar.reading import load_lexicon
+from grammar.agreement import Agreement, Tense
+from grammar.english import English
+from grammar.reading import load_lexicon
 
 ME, YOU, SHE = Agreement(1), Agreement(2), Agreement(3, gender="f")
 WE, THEY = Agreement(1, plural=True), Agreement(3, plural=True)

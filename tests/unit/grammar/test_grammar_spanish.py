@@ -1,9 +1,8 @@
 import pytest
-
-from seq2seq.text.grammar.agreement import Agreement, Tense
-from seq2seq.text.grammar.phrases import Nominals, possessive
-from seq2seq.text.grammar.reading import load_lexicon
-from seq2seq.text.grammar.spanish import Spanish, contract
+from grammar.agreement import Agreement, Tense
+from grammar.phrases import Nominals, possessive
+from grammar.reading import load_lexicon
+from grammar.spanish import Spanish, contract
 
 LEXICON = load_lexicon()
 ME, YOU, SHE, WE, THEY = (
