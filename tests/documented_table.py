@@ -13,7 +13,7 @@ LOGGED = "tests/system/test_logging.py runs both loggers and resumes"
 SHELL = "is a step of the shell around the commands"
 LAB = "needs the runs of the lab; tests/unit/explain/lab has runs made up"
 
-MADE_UP = "deletes or compares runs and caches; tests/unit/test_cli_runs.py and test_cli_cache.py do it to made-up ones"
+MADE_UP = "deletes or compares runs and caches; tests/unit/cli/test_cli_runs.py and test_cli_cache.py do it"
 
 PROGRAMS_NOT_RUN = {  # of all commands that begin with these words
     ("python", "-m", "benchmarks"): BENCHMARK,

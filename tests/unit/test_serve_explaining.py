@@ -9,7 +9,7 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator
 
-from seq2seq import cli_serve
+from seq2seq.cli import serve as cli_serve
 from seq2seq.explain.explanation import explain
 from seq2seq.serve.app import create_app
 from seq2seq.translator import Translator

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 COUNT_FAULTS = """
 import resource, sys
 import numpy as np
-from seq2seq import cli_train
+from seq2seq.cli import train as cli_train
 if sys.argv[1] == "keep":
     cli_train.keep_freed_memory()
 for _ in range(5):

@@ -6,18 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from seq2seq import jobs, options
+from seq2seq.cli import jobs, options
 from seq2seq.errors import UserError
 
-ATTEND_HELP = """Show what attention does with a sentence: every head of every layer, as a page, a picture, and numbers.
-
-[bold]seq2seq attend "The black cat drank the milk." --output attention[/bold]   what the model says itself
-
-[bold]seq2seq attend "The ball is blue." --target "La bola es azul." --output attention[/bold]   a given translation
-
-The --output folder gets attention.html (opens without network), attention.png, alignment.png and attention.json. What \
-they tell: docs/attention.md.
-"""
 Sentence = Annotated[str, typer.Argument(metavar="TEXT", help="One sentence.")]
 Target = Annotated[
     str | None, typer.Option(help="Its translation. [dim]default: the model's own[/dim]", show_default=False)
@@ -25,21 +16,27 @@ Target = Annotated[
 PAGE, PICTURE, LARGE, NUMBERS = "attention.html", "attention.png", "alignment.png", "attention.json"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command(help=ATTEND_HELP)(attend)
-
-
+@options.search_options("beam")
 def attend(
     text: Sentence,
     output: options.NewFolder,
     target: Target = None,
     model: options.OneModel = None,
-    beam: options.Beam = None,
     device: options.Device = "auto",
     debug: options.Debug = False,
+    *,
+    changes: options.Changes,
 ) -> None:
-    """Explain one sentence and write it down."""
+    """Show what attention does with a sentence: every head of every layer, as a page, a picture, and numbers.
+
+    [bold]seq2seq attend "The black cat drank the milk." --output attention[/bold]   what the model says itself
+
+    [bold]seq2seq attend "The ball is blue." --target "La bola es azul." --output attention[/bold]   a given
+    translation
+
+    The --output folder gets attention.html (opens without network), attention.png, alignment.png and
+    attention.json. What they tell: docs/attention.md.
+    """
     folders = jobs.choose_models([model] if model else None)
     translator = jobs.load_exact(folders, device)
     from seq2seq.explain.explanation import explain
@@ -47,7 +44,7 @@ def attend(
     from seq2seq.explain.picture import draw, draw_alignment
     from seq2seq.explain.steps import chosen_walks, watch_beams
 
-    settings = translator.settings(beam=beam)
+    settings = translator.settings(**changes)
     explanation = explain(translator, text, target, settings=settings)
     plain = explanation.to_plain()
     if not any(plain["attention"].values()):

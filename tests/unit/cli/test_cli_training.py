@@ -3,10 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq import jobs
 from seq2seq.bundle import Bundle, BundleConfig, load_bundle, save_bundle
-from seq2seq.cli import app
-from seq2seq.cli_training import TAG
+from seq2seq.cli import app, jobs
+from seq2seq.cli.corpora import TAG
 from seq2seq.config import DataConfig, ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.model.transformer import Transformer

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from seq2seq.cli import app
 from seq2seq.translator import Translator
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LINES = ["The cat drank the milk.", "", "Ella ve la leche.", "¿Quién quiere niños?"]
 
 

@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seq2seq.cli.inputs import Lines
 from seq2seq.errors import UserError
 from seq2seq.extras import needing
 from seq2seq.files import Output, find_model
-from seq2seq.inputs import Lines
 
 if TYPE_CHECKING:
     from seq2seq.config import SearchConfig

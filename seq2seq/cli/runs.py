@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seq2seq import options
+from seq2seq.cli import options
 from seq2seq.errors import UserError
 from seq2seq.extras import train_command
 
@@ -19,17 +19,6 @@ if TYPE_CHECKING:
 
     from seq2seq.training.saved import SavedRun
 
-RUNS_HELP = """List the runs under runs/, compare some of them, or remove old ones.
-
-[bold]seq2seq runs[/bold]   a line for each run, the newest first
-
-[bold]seq2seq runs A B[/bold]   scores, time and size of both, and the settings in which they differ
-
-[bold]seq2seq runs --remove A --remove B[/bold]   delete their folders; asks first
-
-A run of a series (series=NAME) is called SERIES/NAME. Loss (nats per target token) and BLEU are those of the best \
-validation by training.monitor. Resume a stopped run with [bold]seq2seq train resume=runs/NAME[/bold].
-"""
 _NAMES = {"name", "resume"}  # settings that say which run it is
 
 Names = Annotated[
@@ -43,11 +32,6 @@ Remove = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", help="Delete without asking.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command(help=RUNS_HELP)(runs)
-
-
 def runs(
     names: Names = None,
     folder: Folder = Path("runs"),
@@ -56,7 +40,17 @@ def runs(
     as_json: options.AsJson = False,
     debug: options.Debug = False,
 ) -> None:
-    """Show or remove what is in the folder."""
+    """List the runs under runs/, compare some of them, or remove old ones.
+
+    [bold]seq2seq runs[/bold]   a line for each run, the newest first
+
+    [bold]seq2seq runs A B[/bold]   scores, time and size of both, and the settings in which they differ
+
+    [bold]seq2seq runs --remove A --remove B[/bold]   delete their folders; asks first
+
+    A run of a series (series=NAME) is called SERIES/NAME. Loss (nats per target token) and BLEU are those of the
+    best validation by training.monitor. Resume a stopped run with [bold]seq2seq train resume=runs/NAME[/bold].
+    """
     if remove and (names or as_json):
         raise typer.BadParameter("--remove only deletes: leave out other names and --json")
     from seq2seq.training.saved import list_runs

@@ -11,29 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seq2seq import options
-from seq2seq.cli_runs import Yes, confirm, print_table, size
+from seq2seq.cli import options
+from seq2seq.cli.runs import Yes, confirm, print_table, size
 from seq2seq.errors import UserError
 
 if TYPE_CHECKING:
     from seq2seq.text.cached import Entry
 
 HELP = "List or clear the cache of prepared text and exports."
-LIST_HELP = """List what the cache holds: prepared text, exports for --engine ctranslate2, unfinished preparations.
-
-[bold]seq2seq cache list[/bold]   size, last use, and the runs that read it and are still there
-"""
-CLEAR_HELP = """Delete cached text and exports; later runs prepare what they need.
-
-[bold]seq2seq cache clear --older-than 30d[/bold]   what was not used for 30 days (also 12h, 4w)
-
-[bold]seq2seq cache clear --yes[/bold]   all, without asking
-
-Entries that a process is preparing or a running run reads are kept.
-"""
 _SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
 
-app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode="rich")
+app = options.Application(HELP)
 
 Cache = Annotated[
     Path | None,
@@ -47,14 +35,12 @@ Cache = Annotated[
 OlderThan = Annotated[str | None, typer.Option(metavar="AGE", help="Only entries unused for this long: 12h, 30d, 4w.")]
 
 
-def register(application: typer.Typer) -> None:
-    """Add the commands to an application."""
-    application.add_typer(app, name="cache")
-
-
-@app.command("list", help=LIST_HELP)
+@app.command("list")
 def list_(cache: Cache = None, as_json: options.AsJson = False, debug: options.Debug = False) -> None:
-    """Show what is there."""
+    """List what the cache holds: prepared text, exports for --engine ctranslate2, unfinished preparations.
+
+    [bold]seq2seq cache list[/bold]   size, last use, and the runs that read it and are still there
+    """
     from rich.table import Table
 
     root, found = entries_of(cache)
@@ -73,9 +59,16 @@ def list_(cache: Cache = None, as_json: options.AsJson = False, debug: options.D
     print(f"{root}: {size(sum(entry.bytes for entry in found))}")
 
 
-@app.command(help=CLEAR_HELP)
+@app.command()
 def clear(cache: Cache = None, older_than: OlderThan = None, yes: Yes = False, debug: options.Debug = False) -> None:
-    """Delete what is old enough and not in use."""
+    """Delete cached text and exports; later runs prepare what they need.
+
+    [bold]seq2seq cache clear --older-than 30d[/bold]   what was not used for 30 days (also 12h, 4w)
+
+    [bold]seq2seq cache clear --yes[/bold]   all, without asking
+
+    Entries that a process is preparing or a running run reads are kept.
+    """
     from seq2seq.text.cached import remove_entry
 
     seconds = age(older_than) if older_than is not None else 0

@@ -4,11 +4,11 @@ import contextlib
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seq2seq import jobs, options
+from seq2seq.cli import jobs, options
 from seq2seq.config import SearchConfig
 from seq2seq.errors import UserError
 from seq2seq.extras import needing
@@ -16,15 +16,6 @@ from seq2seq.extras import needing
 if TYPE_CHECKING:
     from seq2seq.distributed.ray_workers import RayWorkers
 
-HELP = """Translate files, however large: OUTPUT/NAME for each, a line for every line, whole or absent.
-
-[bold]seq2seq bulk-translate --model runs/reverse --input 'mono/*.es' --output mono.en[/bold]
-
-[bold]seq2seq bulk-translate --ray auto --workers 8 --input 'mono/*.es' --output mono.en[/bold]   on a Ray cluster
-
-A job that was killed goes on with the same command, from the last shards of some thousand lines. With --ray, model, \
-inputs and output must lie where every node sees them, and with --device cuda every worker has a GPU of its own.
-"""
 Ray = Annotated[
     str | None,
     typer.Option(
@@ -42,11 +33,7 @@ Threads = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command("bulk-translate", help=HELP)(bulk_translate)
-
-
+@options.search_options("beam", "length_penalty", "batch_tokens", *options.SAMPLING)
 def bulk_translate(
     input_: Inputs,
     output: OutputFolder,
@@ -55,29 +42,30 @@ def bulk_translate(
     workers: NumWorkers = 1,
     threads: Threads = None,
     device: options.Device = "auto",
-    beam: options.Beam = None,
-    length_penalty: options.LengthPenalty = None,
-    batch_tokens: options.BatchTokens = None,
-    sampling: options.Sampling = None,
-    temperature: options.Temperature = None,
-    top_k: options.TopK = None,
-    top_p: options.TopP = None,
-    seed: options.Seed = None,
     debug: options.Debug = False,
+    *,
+    changes: options.Changes,
 ) -> None:
-    """Translate the files that are not finished."""
-    given: dict[str, Any] = {
-        **{"beam": beam, "length_penalty": length_penalty, "batch_tokens": batch_tokens, "sampling": sampling},
-        **{"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed},
-    }
-    settings = {key: value for key, value in given.items() if value is not None}
-    SearchConfig(**settings)  # refuses what is out of range before anything begins
+    """Translate files, however large: OUTPUT/NAME for each, a line for every line, whole or absent.
+
+    [bold]seq2seq bulk-translate --model runs/reverse --input 'mono/*.es' --output mono.en[/bold]
+
+    [bold]seq2seq bulk-translate --ray auto --workers 8 --input 'mono/*.es' --output mono.en[/bold]   on a Ray
+    cluster
+
+    A job that was killed goes on with the same command, from the last shards of some thousand lines. With --ray,
+    model, inputs and output must lie where every node sees them, and with --device cuda every worker has a GPU of
+    its own.
+    """
+    SearchConfig(**changes)  # refuses what is out of range before anything begins
     if ray is None and workers > 1:
         raise UserError(f"--workers {workers} needs --ray: auto, local, or a cluster's address")
     from seq2seq.distributed import bulk
 
     folders = tuple(folder.resolve() for folder in jobs.choose_models(model))
-    job = bulk.BulkJob(folders, jobs.fingerprint(folders), settings, device, threads if ray is None else threads or 1)
+    job = bulk.BulkJob(
+        folders, jobs.fingerprint(folders), dict(changes), device, threads if ray is None else threads or 1
+    )
     with bulk.claim(output):
         files, finished = bulk.find_files(input_, output, job)
         if finished:

@@ -4,29 +4,22 @@ import contextlib
 import logging
 from collections.abc import Iterator
 
-import typer
-
-from seq2seq import cli_bulk, options
-
-PREPARE_HELP = """Prepare text for training ahead: clean, find duplicates and overlap, learn the vocabulary, tokenise.
-
-[bold]seq2seq prepare experiment=tatoeba_cpu data.root=FOLDER data.num_proc=4[/bold]   then train.py with the same
-
-[bold]seq2seq prepare --ray auto data=files 'data.train=["corpora/*.tsv"]'[/bold]   on the Ray cluster that runs here
-
-The settings are those of train.py, group=option and key=value; of them data, tokenizer, init and seed matter. \
-train.py with the same ones finds the result in data.cache. A preparation that was killed goes on with the same \
-command. With --ray, texts and data.cache must lie where every node sees them.
-"""
+from seq2seq.cli import bulk_translate, options
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command(help=PREPARE_HELP)(prepare)
+def prepare(overrides: options.Overrides = None, ray: bulk_translate.Ray = None, debug: options.Debug = False) -> None:
+    """Prepare text for training ahead: clean, find duplicates and overlap, learn the vocabulary, tokenise.
 
+    [bold]seq2seq prepare experiment=tatoeba_cpu data.root=FOLDER data.num_proc=4[/bold]   then train.py with the
+    same
 
-def prepare(overrides: options.Overrides = None, ray: cli_bulk.Ray = None, debug: options.Debug = False) -> None:
-    """Prepare what the settings name and show what came of it."""
+    [bold]seq2seq prepare --ray auto data=files 'data.train=["corpora/*.tsv"]'[/bold]   on the Ray cluster that runs
+    here
+
+    The settings are those of train.py, group=option and key=value; of them data, tokenizer, init and seed matter.
+    train.py with the same ones finds the result in data.cache. A preparation that was killed goes on with the same
+    command. With --ray, texts and data.cache must lie where every node sees them.
+    """
     from rich.console import Console
 
     from seq2seq.compose import compose
@@ -40,7 +33,9 @@ def prepare(overrides: options.Overrides = None, ray: cli_bulk.Ray = None, debug
 
         config = start_from_bundle(config, overrides or [])
     with _told():
-        folder = prepare_folder(config.data, config.tokenizer, config.seed, OverlapIndex, cli_bulk.ray_workers(ray))
+        folder = prepare_folder(
+            config.data, config.tokenizer, config.seed, OverlapIndex, bulk_translate.ray_workers(ray)
+        )
         prepared = load_prepared(folder)
     sizes = prepared.report["sizes"]
     tests = "".join(f", {name} {size:,}" for name, size in sizes["tests"].items())

@@ -18,7 +18,7 @@ from seq2seq.errors import UserError
 from seq2seq.extras import install_command
 from seq2seq.translator import Text, Translator
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LINES = ["The cat drank the milk.", "", "Ella ve la leche.", "¿Quién quiere niños?"]
 
 
@@ -195,7 +195,7 @@ def test_ctranslate2_computes_with_int8_weights_as_the_readme_says(run, monkeypa
     def load(folders, device, engine, quantization):
         raise UserError(f"{engine} with {quantization}")
 
-    monkeypatch.setattr("seq2seq.jobs.load", load)
+    monkeypatch.setattr("seq2seq.cli.jobs.load", load)
     assert run("--engine", "ctranslate2", LINES[0])[2] == "error: ctranslate2 with int8\n"
     assert "`--engine ctranslate2` computes with int8 weights" in (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -205,7 +205,7 @@ def test_an_interrupted_file_goes_on_as_if_nothing_had_happened(run, tmp_path, m
     source, whole, broken = tmp_path / "in.en", tmp_path / "whole.es", tmp_path / "broken.es"
     source.write_text("\n".join(f"The cat {number}." for number in range(20)))
     assert run("--input", source, "--output", whole, "--n-best", "2")[0] == 0
-    monkeypatch.setattr("seq2seq.jobs.show", breaking_at(11))
+    monkeypatch.setattr("seq2seq.cli.jobs.show", breaking_at(11))
     assert run("--input", source, "--output", broken, "--n-best", "2")[0] == 130
     assert not broken.exists()
     monkeypatch.undo()
@@ -230,7 +230,7 @@ def test_a_changed_input_or_glossary_is_not_resumed(run, tmp_path, monkeypatch):
     terms.write_text("# old\nsee\tve\n")
     options = ("--input", source, "--glossary", terms, "--output", broken)
     with monkeypatch.context() as patched:
-        patched.setattr("seq2seq.jobs.show", breaking_at(11))
+        patched.setattr("seq2seq.cli.jobs.show", breaking_at(11))
         assert run(*options)[0] == 130
     begun = (tmp_path / "broken.es.partial").read_bytes()
     for file, name in ((source, "input"), (terms, "glossary")):
@@ -264,7 +264,7 @@ def test_what_cannot_be_read_or_written_again_is_not_resumed(run, tmp_path):
 
 
 def breaking_at(line):
-    from seq2seq.jobs import show
+    from seq2seq.cli.jobs import show
 
     def show_or_break(job, number, source, best):
         if number == line:

@@ -5,7 +5,8 @@ import sys
 import pytest
 import yaml
 
-from seq2seq import cli, cli_train
+from seq2seq import cli
+from seq2seq.cli import train as cli_train
 
 pytestmark = pytest.mark.usefixtures("process_state")
 

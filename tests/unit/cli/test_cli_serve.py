@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import typer
 
-from seq2seq import cli_serve
 from seq2seq.cli import app, main
+from seq2seq.cli import serve as cli_serve
 from seq2seq.documents.keeping import translate_texts
 from seq2seq.extras import install_command
 

@@ -6,35 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from seq2seq import inputs, jobs, options
+from seq2seq.cli import inputs, jobs, options
 from seq2seq.errors import UserError
 from seq2seq.files import find_model, open_output
 
-AVERAGE_HELP = """Make a model whose weights are the mean of several models' weights.
-
-[bold]seq2seq average --model runs/a --model runs/b --output runs/mean[/bold]   same sizes, same vocabulary
-
-[bold]seq2seq average --run runs/NAME --last 5 --output runs/NAME-mean[/bold]   the last checkpoints of a run
-
-A run keeps as many checkpoints as trainer.keep_last and training.keep_best say, 1 of each unless told otherwise: \
-train with trainer.keep_last=5 to average the last 5.
-"""
-DISTILL_HELP = """Translate the sources of a corpus into a corpus to train a student on (Kim & Rush 2016).
-
-[bold]seq2seq distill --model runs/teacher --input train.tsv --output distilled.tsv[/bold]
-
-An --input is a corpus (.tsv .csv .jsonl .parquet .tmx, a.en+a.es), whose targets are not looked at, or a file with a \
-text a line. The --output has a line for each pair: source TAB translation. It goes on with --resume after a kill.
-"""
-BACKTRANSLATE_HELP = """Translate text of the target language into synthetic sources for it (Sennrich et al. 2016).
-
-[bold]seq2seq backtranslate --model runs/reverse --input mono.es --output synthetic.tsv --tag[/bold]
-
-The model translates the other way round (data.src_lang=es data.tgt_lang=en); other text gives a warning. \
-The --output has a line for each text: synthetic source TAB text. With --tag the source begins with <bt> \
-(Caswell et al. 2019); train with \
-[bold]'tokenizer.user_symbols=["<bt>"]'[/bold], so that it is one piece. It goes on with --resume after a kill.
-"""
 TAG = "<bt>"  # before synthetic sources
 
 Corpora = Annotated[
@@ -65,13 +40,6 @@ Run = Annotated[
 Last = Annotated[int | None, typer.Option(min=2, help="How many of its checkpoints, the latest ones; with --run.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to an application."""
-    app.command(help=AVERAGE_HELP)(average)
-    app.command(help=DISTILL_HELP)(distill)
-    app.command(help=BACKTRANSLATE_HELP)(backtranslate)
-
-
 def average(
     output: options.NewFolder,
     model: Averaged = None,
@@ -79,7 +47,15 @@ def average(
     last: Last = None,
     debug: options.Debug = False,
 ) -> None:
-    """Write a mean as a bundle."""
+    """Make a model whose weights are the mean of several models' weights.
+
+    [bold]seq2seq average --model runs/a --model runs/b --output runs/mean[/bold]   same sizes, same vocabulary
+
+    [bold]seq2seq average --run runs/NAME --last 5 --output runs/NAME-mean[/bold]   the last checkpoints of a run
+
+    A run keeps as many checkpoints as trainer.keep_last and training.keep_best say, 1 of each unless told
+    otherwise: train with trainer.keep_last=5 to average the last 5.
+    """
     if (run is None) == (not model) or (run is None) != (last is None):
         raise typer.BadParameter("give --model several times, or --run and --last")
     if output.exists():
@@ -94,28 +70,34 @@ def average(
     print(f"{output}: the mean of {', '.join(names)}", file=sys.stderr)
 
 
+@options.search_options(*options.BEAM_SEARCH)
 def distill(
     input_: Corpora,
     output: NewCorpus,
     model: options.Models = None,
     languages: Languages = None,
     resume: options.Resume = False,
-    beam: options.Beam = None,
-    length_penalty: options.LengthPenalty = None,
-    max_length: options.MaxLength = None,
-    batch_tokens: options.BatchTokens = None,
     device: options.Device = "auto",
     engine: options.Engine = options.EngineName.pytorch,
     quantization: options.Quantization = options.Precision.int8,
     debug: options.Debug = False,
+    *,
+    changes: options.Changes,
 ) -> None:
-    """Write sources and the teacher's translations."""
+    """Translate the sources of a corpus into a corpus to train a student on (Kim & Rush 2016).
+
+    [bold]seq2seq distill --model runs/teacher --input train.tsv --output distilled.tsv[/bold]
+
+    An --input is a corpus (.tsv .csv .jsonl .parquet .tmx, a.en+a.es), whose targets are not looked at, or a file
+    with a text a line. The --output has a line for each pair: source TAB translation. It goes on with --resume
+    after a kill.
+    """
     given = dict(locals())
-    names = ("beam", "length_penalty", "max_length", "batch_tokens")
     hint = "give the sources of a corpus (--languages tells the order of a .tsv's columns)"
-    make_corpus(given, {name: given[name] for name in names}, "{source}\t{translation}", hint)
+    make_corpus(given, "{source}\t{translation}", hint)
 
 
+@options.search_options(*options.BEAM_SEARCH, *options.SAMPLING)
 def backtranslate(
     input_: Corpora,
     output: NewCorpus,
@@ -123,39 +105,28 @@ def backtranslate(
     tag: Tag = False,
     languages: Languages = None,
     resume: options.Resume = False,
-    beam: options.Beam = None,
-    length_penalty: options.LengthPenalty = None,
-    max_length: options.MaxLength = None,
-    batch_tokens: options.BatchTokens = None,
     device: options.Device = "auto",
     engine: options.Engine = options.EngineName.pytorch,
     quantization: options.Quantization = options.Precision.int8,
-    sampling: options.Sampling = None,
-    temperature: options.Temperature = None,
-    top_k: options.TopK = None,
-    top_p: options.TopP = None,
-    seed: options.Seed = None,
     debug: options.Debug = False,
+    *,
+    changes: options.Changes,
 ) -> None:
-    """Write synthetic sources and the texts that they were made of."""
+    """Translate text of the target language into synthetic sources for it (Sennrich et al. 2016).
+
+    [bold]seq2seq backtranslate --model runs/reverse --input mono.es --output synthetic.tsv --tag[/bold]
+
+    The model translates the other way round (data.src_lang=es data.tgt_lang=en); other text gives a warning. The
+    --output has a line for each text: synthetic source TAB text. With --tag the source begins with <bt> (Caswell et
+    al. 2019); train with [bold]'tokenizer.user_symbols=["<bt>"]'[/bold], so that it is one piece. It goes on with
+    --resume after a kill.
+    """
     given = dict(locals())
-    names = (
-        "beam",
-        "length_penalty",
-        "max_length",
-        "batch_tokens",
-        "sampling",
-        "temperature",
-        "top_k",
-        "top_p",
-        "seed",
-    )
-    changes = {name: given[name] for name in names}
     hint = "back-translation takes a model of the other direction, --model runs/REVERSE, that reads such text"
-    make_corpus(given, changes, f"{TAG} {{translation}}\t{{source}}" if tag else "{translation}\t{source}", hint)
+    make_corpus(given, f"{TAG} {{translation}}\t{{source}}" if tag else "{translation}\t{source}", hint)
 
 
-def make_corpus(given: dict[str, Any], changes: dict[str, Any], form: str, hint: str) -> None:
+def make_corpus(given: dict[str, Any], form: str, hint: str) -> None:
     """Translate the inputs into a TSV; form says what a line of it is made of.
 
     If the texts are in the language that the model writes, hint is what the warning advises. A text without words gives
@@ -169,7 +140,9 @@ def make_corpus(given: dict[str, Any], changes: dict[str, Any], form: str, hint:
     if output.suffix != ".tsv":
         raise UserError(f"--output {output} is a corpus of two columns: let its name end in .tsv")
     kept_out = ("model", "output", "resume", "device", "debug", "input_")
-    plain = {name: str(value) for name, value in given.items() if name not in kept_out and value is not None}
+    changes: options.Changes = given.pop("changes")
+    values = {**given, **changes}.items()
+    plain = {name: str(value) for name, value in values if name not in kept_out and value is not None}
     translator = jobs.load(folders, given["device"], given["engine"], given["quantization"])
     src, tgt = translator.src_lang, translator.tgt_lang
     lines = inputs.warn_of_language(inputs.read_corpora(specs, src, tgt, given["languages"]), src, tgt, hint)

@@ -9,21 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seq2seq import jobs, options
+from seq2seq.cli import jobs, options
 from seq2seq.extras import needing
+from seq2seq.serve.limits import Limits
 
 if TYPE_CHECKING:
     from seq2seq.serve.languages import Detect, Detection
     from seq2seq.serve.service import Explain
     from seq2seq.translator import Translator
 
-HELP = """Serve a model: a page, and an HTTP API that LibreTranslate's clients speak.
-
-[bold]seq2seq serve --model runs/latest/model[/bold]   then open http://127.0.0.1:8000
-
-Texts of all users are translated together, in batches. What is too much is refused, with status 429 and a time to \
-wait. SIGTERM or Ctrl-C ends the server once it has answered what it has taken on. See docs/serving.md.
-"""
 NETWORK, LIMITS = "Network", "Limits"
 Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of them.", rich_help_panel=NETWORK)]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.", rich_help_panel=NETWORK)]
@@ -51,34 +45,19 @@ AllowOrigin = Annotated[
         rich_help_panel=NETWORK,
     ),
 ]
-CharLimit = Annotated[int, typer.Option(min=1, help="Characters of a request.", rich_help_panel=LIMITS)]
-BatchLimit = Annotated[int, typer.Option(min=1, help="Texts of a request.", rich_help_panel=LIMITS)]
-SentenceLimit = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        help="Sentences of a request; parts between tags, links and placeholders count.",
-        rich_help_panel=LIMITS,
-    ),
-]
-TagLimit = Annotated[
-    int, typer.Option(min=1, help="Tags, links and placeholders of a sentence.", rich_help_panel=LIMITS)
-]
-MaxBatch = Annotated[
-    int, typer.Option(min=1, help="Sentences translated at once; 1: one by one.", rich_help_panel=LIMITS)
-]
-Waiting = Annotated[
-    int, typer.Option(min=1, help="Characters that wait, beyond which requests are refused.", rich_help_panel=LIMITS)
-]
-Timeout = Annotated[float, typer.Option(min=1, help="Seconds for an answer.", rich_help_panel=LIMITS)]
 Threads = Annotated[int, typer.Option(min=0, help="CPU threads of the model; 0: PyTorch's choice.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command(help=HELP)(serve)
-
-
+@options.options_of(
+    Limits,
+    "bounds",
+    {
+        LIMITS: [
+            *("char_limit", "batch_limit", "sentence_limit", "tag_limit"),
+            *("max_batch", "waiting_chars", "timeout"),
+        ]
+    },
+)
 def serve(
     model: options.Models = None,
     host: Host = "127.0.0.1",
@@ -86,33 +65,26 @@ def serve(
     api_key: ApiKey = None,
     allowed_host: AllowedHost = None,
     allow_origin: AllowOrigin = None,
-    char_limit: CharLimit = 5_000,
-    batch_limit: BatchLimit = 100,
-    sentence_limit: SentenceLimit = 1_000,
-    tag_limit: TagLimit = 200,
-    max_batch: MaxBatch = 64,
-    waiting_chars: Waiting = 100_000,
-    timeout: Timeout = 30.0,
     device: options.Device = "auto",
     threads: Threads = 0,
     engine: options.Engine = options.EngineName.pytorch,
     quantization: options.Quantization = options.Precision.int8,
     debug: options.Debug = False,
+    *,
+    bounds: dict[str, Any],
 ) -> None:
-    """Load the model, wire it to the application, run."""
+    """Serve a model: a page, and an HTTP API that LibreTranslate's clients speak.
+
+    [bold]seq2seq serve --model runs/latest/model[/bold]   then open http://127.0.0.1:8000
+
+    Texts of all users are translated together, in batches. What is too much is refused, with status 429 and a time
+    to wait. SIGTERM or Ctrl-C ends the server once it has answered what it has taken on. See docs/serving.md.
+    """
     with needing("serve"):
         from seq2seq.serve.app import create_app
-        from seq2seq.serve.limits import Limits
         from seq2seq.serve.server import listen, run, url_of
-    limits = Limits(
-        char_limit=char_limit,
-        batch_limit=batch_limit,
-        sentence_limit=sentence_limit,
-        tag_limit=tag_limit,
-        max_batch=max_batch,
-        waiting_chars=max(waiting_chars, char_limit),
-        timeout=timeout,
-    )
+    bounds["waiting_chars"] = max(bounds["waiting_chars"], bounds["char_limit"])
+    limits = Limits(**bounds)
     folders = jobs.choose_models(model)
     taken = listen(host, port)  # before the model is loaded, which is slow
     if threads:
@@ -136,7 +108,7 @@ def serve(
     told = f"serving {' '.join(map(str, folders))} at {url_of(taken)} (Ctrl-C ends)"
     say = lambda: print(told, file=sys.stderr, flush=True)  # noqa: E731
     with _discreet():
-        run(app, taken, grace=timeout, connections=limits.connections, on_start=say)
+        run(app, taken, grace=limits.timeout, connections=limits.connections, on_start=say)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.model.build import build_model
 from seq2seq.text.tokenizer import Tokenizer
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "bundle"
+GOLDEN = Path(__file__).parents[2] / "golden" / "bundle"
 TEXT = "The cat sees the milk."
 
 

@@ -6,26 +6,12 @@ from typing import Annotated
 
 import typer
 
-from seq2seq import options
+from seq2seq.cli import options
 
 HELP = "Measure what each part of attention is worth: a report of the lab's runs, and attention's cost."
-REPORT_HELP = """Hold the lab's runs against the claims: tables, loss curves, values.
 
-[bold]seq2seq lab report --runs runs/lab --output docs[/bold]   fills docs/lab.md's part about them
 
-The runs are made by [bold]python train.py --multirun 'experiment=glob(lab/*)' seed=1,2,3[/bold]. In a lab.md that is \
-there, only what stands between <!-- begin lab --> and <!-- end lab --> is replaced (the word is the name of --runs).
-"""
-
-COST_HELP = """Measure attention's time and memory against the length of a text, fused and in the open.
-
-[bold]seq2seq lab cost --output docs[/bold]   fills docs/lab.md's part about it
-
-Memory is measured in a process of its own for each length. Lengths go up to 4,096 positions, for which the open \
-computation takes half a gigabyte.
-"""
-
-app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode="rich")
+app = options.Application(HELP)
 
 Runs = Annotated[Path, typer.Option("--runs", help="Folder of the lab's runs.", rich_help_panel=options.FILES)]
 Output = Annotated[
@@ -35,14 +21,16 @@ Output = Annotated[
 Rounds = Annotated[int, typer.Option(min=1, help="Measurements of each time, of which the shortest counts.")]
 
 
-def register(application: typer.Typer) -> None:
-    """Add the commands to an application."""
-    application.add_typer(app, name="lab")
-
-
-@app.command(help=REPORT_HELP)
+@app.command()
 def report(runs: Runs = Path("runs/lab"), output: Output = Path("lab"), debug: options.Debug = False) -> None:
-    """Write the report and say what is missing."""
+    """Hold the lab's runs against the claims: tables, loss curves, values.
+
+    [bold]seq2seq lab report --runs runs/lab --output docs[/bold]   fills docs/lab.md's part about them
+
+    The runs are made by [bold]python train.py --multirun 'experiment=glob(lab/*)' seed=1,2,3[/bold]. In a lab.md
+    that is there, only what stands between <!-- begin lab --> and <!-- end lab --> is replaced (the word is the
+    name of --runs).
+    """
     from seq2seq.explain.lab.report import PAGE, write_report
 
     lab = write_report(runs, output)
@@ -51,11 +39,17 @@ def report(runs: Runs = Path("runs/lab"), output: Output = Path("lab"), debug: o
     print(f"{output / PAGE}: {len(lab.runs)} runs", file=sys.stderr)
 
 
-@app.command(help=COST_HELP)
+@app.command()
 def cost(
     output: Output = Path("lab"), rounds: Rounds = 20, device: options.Device = "cpu", debug: options.Debug = False
 ) -> None:
-    """Write what attention costs."""
+    """Measure attention's time and memory against the length of a text, fused and in the open.
+
+    [bold]seq2seq lab cost --output docs[/bold]   fills docs/lab.md's part about it
+
+    Memory is measured in a process of its own for each length. Lengths go up to 4,096 positions, for which the open
+    computation takes half a gigabyte.
+    """
     from seq2seq.device import choose_device
     from seq2seq.explain.lab.cost import write_cost
 
@@ -65,29 +59,28 @@ def cost(
     print(f"{output / 'lab.md'}: what attention costs", file=sys.stderr)
 
 
-LENGTHS_HELP = """Draw BLEU by length of the source, a line for each model.
-
-[bold]seq2seq lab lengths --model runs/lstm --model runs/small --input test.en --reference test.es --output \
-lengths.png[/bold]
-
-Lengths are in words; groups of fewer than 20 sentences are left out. The same numbers go to standard output.
-"""
-
-
-@app.command(help=LENGTHS_HELP)
+@app.command()
+@options.search_options("beam")
 def lengths(
     model: Annotated[list[Path], typer.Option("--model", help="Run or bundle folder; once for each line drawn.")],
     input_: Annotated[Path, typer.Option("--input", help="Source sentences, one a line.")],
     reference: Annotated[Path, typer.Option("--reference", help="Their translations, one a line.")],
     output: Annotated[Path, typer.Option("--output", help="The picture (.png, .svg or .pdf).")] = Path("lengths.png"),
-    beam: options.Beam = None,
     device: options.Device = "auto",
     debug: options.Debug = False,
+    *,
+    changes: options.Changes,
 ) -> None:
-    """Translate with every model and draw."""
+    """Draw BLEU by length of the source, a line for each model.
+
+    [bold]seq2seq lab lengths --model runs/lstm --model runs/small --input test.en --reference test.es --output
+    lengths.png[/bold]
+
+    Lengths are in words; groups of fewer than 20 sentences are left out. The same numbers go to standard output.
+    """
+    from seq2seq.cli.inputs import read
     from seq2seq.explain.lab.lengths import bleu_by_length, buckets, draw_lengths, names_of, table
     from seq2seq.files import find_model
-    from seq2seq.inputs import read
     from seq2seq.translator import Translator
 
     lines = read(None, input_, reference)
@@ -96,7 +89,7 @@ def lengths(
     curves = {}
     for name, folder in zip(names_of(folders), folders, strict=True):
         translator = Translator.load(folder, device)
-        translations = translator.translate(sources, beam=translator.search.beam if beam is None else beam)
+        translations = translator.translate(sources, **changes)
         curves[name] = bleu_by_length(found, translations, references)
     draw_lengths(found, curves, output)
     print(table(found, curves))

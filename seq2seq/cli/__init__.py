@@ -1,0 +1,83 @@
+"""The command line `seq2seq`: a file for each command. What is slow to import is imported where it is needed."""
+
+import itertools
+import logging
+import sys
+import traceback
+
+import typer
+
+from seq2seq.cli import (
+    attend,
+    bulk_translate,
+    cache,
+    corpora,
+    export,
+    lab,
+    options,
+    prepare,
+    runs,
+    score,
+    serve,
+    translate,
+)
+from seq2seq.errors import UserError
+
+INTERRUPTED = 130  # exit status after Ctrl-C, by which Typer replaces the exception
+
+
+def train_command(overrides: options.Overrides = None) -> None:
+    """Train a model: the same program as train.py. seq2seq train --help lists groups and values.
+
+    [bold]seq2seq train data=files 'data.train=[mine.tsv]'[/bold]   leaves its model in runs/NAME/model
+    """
+    from seq2seq.cli import train
+
+    train.main(overrides or [])
+
+
+app = options.Application(
+    "Translate with the models that train.py makes, score translations, and take models elsewhere.", name="seq2seq"
+)
+for command in (translate.translate, score.evaluate, score.score, export.export):
+    app.command()(command)
+app.command("train", context_settings={"ignore_unknown_options": True, "help_option_names": []})(train_command)
+app.command()(runs.runs)
+app.add_typer(cache.app, name="cache")
+for command in (attend.attend, corpora.average, corpora.distill, corpora.backtranslate):
+    app.command()(command)
+app.command()(prepare.prepare)
+app.command()(bulk_translate.bulk_translate)
+app.add_typer(lab.app, name="lab")
+app.command()(serve.serve)
+translate_app = options.Application(None, no_args_is_help=False)
+translate_app.command()(translate.translate)
+
+
+def main(application: typer.Typer = app) -> None:
+    """Run a command; what a user did wrong is one line on stderr (a traceback with --debug), and exit status 1."""
+    warnings = _OneLine(logging.WARNING)
+    logging.getLogger().addHandler(warnings)
+    try:
+        application()
+    except UserError as error:
+        if "--debug" in itertools.takewhile(lambda argument: argument != "--", sys.argv[1:]):
+            raise
+        sys.exit("error: " + " ".join(str(error).split()))
+    except SystemExit as error:
+        if error.code == INTERRUPTED:
+            print("error: interrupted", file=sys.stderr)
+        raise
+    finally:
+        logging.getLogger().removeHandler(warnings)
+
+
+class _OneLine(logging.Handler):
+    """Warnings as one line each on whatever stderr is now (a progress bar replaces it while it is shown).
+
+    What a log tells of an exception follows: a server goes on after one, and nothing else says where it was.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        trace = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else ""
+        print(f"{record.levelname.lower()}: {record.getMessage().rstrip()}\n{trace}", end="", file=sys.stderr)
