@@ -100,10 +100,10 @@ def _sync_folder(folder: Path) -> None:
 class Checkpoints(Checkpoint):
     """Saves all that a run needs to go on as if it had never stopped, and keeps the last k and the best k.
 
-    It saves after every so many updates or minutes, before and after each validation, and after the last update,
-    however that came. A checkpoint from before a due validation says so, and the run that goes on from it validates
-    first. The best are further names (hard links) of files saved after a validation; one goes only when no kept
-    checkpoint counts it among the best.
+    It saves after every so many updates or minutes, before each validation, and after the last update and its
+    validation. A checkpoint from before a due validation says so, and a run that resumes from it validates first: so
+    only the last validation is followed by a save of its own. The best are further names (hard links) of files saved
+    before a validation; one is deleted only when neither the run nor a kept checkpoint counts it among the best.
     """
 
     def __init__(self, folder: Path, config: Config, record: Mapping[str, Any]) -> None:
@@ -156,11 +156,19 @@ class Checkpoints(Checkpoint):
             self._save(trainer)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Save again, with what the validation decided; then a run resumed for this validation alone may end."""
+        """Name the weights if they are among the best; save what the last validation decided.
+
+        A run that was resumed for this validation alone may end now.
+        """
         self._pending = False
         trainer.fit_loop.epoch_loop.max_steps = self.max_steps
-        name = self._enter(float(trainer.callback_metrics.get(self.monitor, math.nan)), trainer.global_step)
-        self._save(trainer, name)
+        best = self._enter(float(trainer.callback_metrics.get(self.monitor, math.nan)), trainer.global_step)
+        if trainer.should_stop or trainer.global_step >= self.max_steps:
+            self._save(trainer)
+        if trainer.is_global_zero:
+            if best is not None:
+                _link(self.folder / checkpoint_name(trainer.global_step), self.folder / best)
+            self._remove_others()
 
     def _minutes_are_up(self, trainer: L.Trainer) -> bool:
         if self.minutes is None:
@@ -177,21 +185,19 @@ class Checkpoints(Checkpoint):
         self._scores = {path.name: self._scores[path.name] for path in self.best()[: self.keep_best]}
         return name if name in self._scores else None
 
-    def _save(self, trainer: L.Trainer, best: str | None = None) -> None:
+    def _save(self, trainer: L.Trainer) -> None:
         path = self.folder / checkpoint_name(trainer.global_step)
         self._named[path.name] = list(self._scores)
         for old in sorted(self._named, key=lambda name: step_of(Path(name)))[: -self.keep_last]:
             del self._named[old]
         trainer.save_checkpoint(path, weights_only=False)
         if trainer.is_global_zero:
-            if best is not None:
-                _link(path, self.folder / best)
             self._remove_others()
         self._last_save = time.monotonic()
 
     def _remove_others(self) -> None:
-        """Delete the checkpoints that no kept one needs."""
-        wanted = {*self._named, *(name for names in self._named.values() for name in names)}
+        """Delete the checkpoints that neither the run nor a kept checkpoint needs."""
+        wanted = {*self._named, *self._scores, *(name for names in self._named.values() for name in names)}
         for path in self.folder.glob("*.ckpt"):
             ours = path in list_checkpoints(self.folder) or _BEST.fullmatch(path.name)
             if ours and path.name not in wanted:

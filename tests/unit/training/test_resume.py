@@ -19,7 +19,7 @@ from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.model.transformer import Transformer
 from seq2seq.text.prepare import PreparedData, prepare
 from seq2seq.training.callbacks import Patience
-from seq2seq.training.checkpoints import Checkpoints
+from seq2seq.training.checkpoints import Checkpoints, DurableIO
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.restore import describe_run, read_checkpoint
 from seq2seq.training.run import fit
@@ -102,8 +102,8 @@ def straight(config: Config, data: PreparedData, tmp_path_factory: pytest.TempPa
     saved: list[Path] = []
     save = Checkpoints._save
 
-    def keep(self: Checkpoints, trainer: L.Trainer, best: str | None = None) -> None:
-        save(self, trainer, best)
+    def keep(self: Checkpoints, trainer: L.Trainer) -> None:
+        save(self, trainer)
         copy = folder / f"{len(saved):02d}-{trainer.global_step}{'-pending' * self._pending}.ckpt"
         saved.append(Path(shutil.copy(list_checkpoints(self.folder)[-1], copy)))
 
@@ -152,12 +152,12 @@ def test_the_straight_run_has_what_the_others_are_held_against(straight: tuple[A
     assert [step for kind, step, _ in events if kind == "train"][1::2] == list(range(1, UPDATES + 1))
     assert [step for kind, step, _ in events if kind == "validation"] == [4, 8, 11]
     assert [path.stem.partition("-")[2] for path in saved] == [
-        *("1", "2", "3", "4-pending", "4", "5", "6", "7", "8-pending", "8", "9", "10", "11-pending", "11")
+        *("1", "2", "3", "4-pending", "5", "6", "7", "8-pending", "9", "10", "11-pending", "11")
     ]
     assert len(list(folder.glob("checkpoints/best-*.ckpt"))) == 3  # two at a time
 
 
-@pytest.mark.parametrize("number", thin(range(14), [3, 9, 12]))  # one is a pending validation
+@pytest.mark.parametrize("number", thin(range(12), [3, 8, 10]))  # two are pending validations
 def test_every_checkpoint_leads_to_the_same_end(
     config: Config, data: PreparedData, straight: tuple[Any, ...], number: int, tmp_path: Path
 ) -> None:
@@ -243,7 +243,7 @@ def test_a_checkpoint_without_one_of_its_parts_leads_elsewhere(
     config: Config, data: PreparedData, straight: tuple[Any, ...], part: str, tmp_path: Path
 ) -> None:
     folder, saved, events = straight
-    values = torch.load(saved[8], weights_only=True)  # of update 8, its validation pending, in the second epoch
+    values = torch.load(saved[7], weights_only=True)  # of update 8, its validation pending, in the second epoch
     leave_out, expected = LEFT_OUT[part]
     leave_out(values)
     torch.save(values, tmp_path / "less.ckpt")
@@ -259,7 +259,7 @@ def test_dropout_alone_is_drawn_at_random_and_needs_no_state_but_its_place(
 ) -> None:
     """Where nothing sets the generator, every loss is another one; without dropout, none is."""
     monkeypatch.setattr(torch, "manual_seed", lambda seed: None)
-    events = resume(config, data, straight, straight[1][5], tmp_path / "run")
+    events = resume(config, data, straight, straight[1][4], tmp_path / "run")
     expected = [event for event in straight[2] if event[1] > 5]
     assert differences(events, expected) == {"losses", "validation losses"}
     assert all(one != other for one, other in zip(events, expected, strict=True))
@@ -342,7 +342,7 @@ def test_a_run_killed_in_its_last_validation_can_be_given_more_updates(
     config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(config.trainer, "max_steps", UPDATES + 2)
-    events = resume(config, data, straight, straight[1][12], tmp_path / "run")
+    events = resume(config, data, straight, straight[1][10], tmp_path / "run")
     assert [event[:2] for event in events if event[0] == "validation"] == [("validation", 12), ("validation", 13)]
     assert [step for kind, step, _ in events if kind == "train"][::2] == [12, 13]
 
@@ -377,7 +377,7 @@ def test_without_its_running_average_a_run_goes_on_as_if_it_had_never_had_one(
     """The average decides nothing of what is trained, so every later loss is the straight run's."""
     monkeypatch.setattr(config.training, "ema_decay", 0.0)
     monkeypatch.setattr(config.training, "final_weights", "last")
-    events = resume(config, data, straight, straight[1][5], tmp_path / "run")
+    events = resume(config, data, straight, straight[1][4], tmp_path / "run")
     losses_then = [event for event in events if event[0] == "train"]
     assert losses_then == [event for event in straight[2] if event[0] == "train" and event[1] > 5]
     end, expected = end_of(tmp_path / "run"), end_of(straight[0])
@@ -391,7 +391,7 @@ def test_the_optimizer_follows_settings_that_were_changed_on_purpose(
 ) -> None:
     for key, value in (("weight_decay", 0.25), ("betas", [0.8, 0.9]), ("eps", 1e-7)):
         monkeypatch.setattr(config.training, key, value)
-    resume(config, data, straight, straight[1][5], tmp_path / "run")
+    resume(config, data, straight, straight[1][4], tmp_path / "run")
     decayed, others = end_of(tmp_path / "run")["optimizer_states"][0]["param_groups"]
     assert (decayed["weight_decay"], others["weight_decay"]) == (0.25, 0.0)
     assert all((tuple(group["betas"]), group["eps"]) == ((0.8, 0.9), 1e-7) for group in (decayed, others))
@@ -401,7 +401,7 @@ def test_fewer_best_checkpoints_or_those_by_another_measure_can_be_asked_for(
     config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Losses and BLEU cannot be told apart by their numbers."""
-    newest = straight[1][9]  # of update 8, validated; two are the best
+    newest = straight[1][8]  # of update 9; two are the best
     monkeypatch.setattr(config.trainer, "keep_last", 1)
     monkeypatch.setattr(config.trainer, "validate_every", 10)
     monkeypatch.setattr(config.training, "keep_best", 1)
@@ -416,14 +416,59 @@ def test_fewer_best_checkpoints_or_those_by_another_measure_can_be_asked_for(
 
 
 def test_a_half_finished_set_of_names_is_made_whole(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed after the checkpoint was there and before it got its second name as one of the best."""
+    """Killed after the last checkpoint was written and before it got its second name as one of the best."""
     (tmp_path / "run/checkpoints").mkdir(parents=True)
-    newest = Path(shutil.copy(straight[1][9], tmp_path / "run/checkpoints/step=0000008.ckpt"))
+    newest = Path(shutil.copy(straight[1][11], tmp_path / "run/checkpoints/step=0000011.ckpt"))
+    monkeypatch.setattr(config.trainer, "max_steps", UPDATES + 1)
     trainer, _ = run(config, data, tmp_path / "run", newest)
     best = next(c for c in trainer.callbacks if isinstance(c, Checkpoints)).best()  # type: ignore[attr-defined]
-    assert [path.exists() for path in best if "step=0000008" in path.name] == [True]
+    assert [path.exists() for path in best if "step=0000011" in path.name] == [True]
+
+
+def test_a_validation_writes_one_file_and_gives_it_a_second_name(
+    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the last validation is followed by a second write, of what it decided."""
+    written: list[str] = []
+    write = DurableIO.save_checkpoint
+
+    def note(self: DurableIO, checkpoint: dict[str, Any], path: Path, storage_options: Any = None) -> None:
+        written.append(Path(path).name)
+        write(self, checkpoint, path, storage_options)
+
+    monkeypatch.setattr(DurableIO, "save_checkpoint", note)
+    monkeypatch.setattr(config.trainer, "checkpoint_every", 1000)
+    run(config, data, tmp_path)
+    assert written == [f"step={step:07d}.ckpt" for step in (4, 8, 11, 11)]
+    best = list((tmp_path / "checkpoints").glob("best-*"))
+    assert len(best) == 3  # two at a time
+    assert all(path.samefile(tmp_path / "checkpoints" / f"{path.name[5:17]}.ckpt") for path in best)
+
+
+def test_what_a_validation_decided_is_decided_again_after_a_kill_before_the_next_save(
+    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config.trainer, "checkpoint_every", 1000)
+    monkeypatch.setattr(config.trainer, "keep_last", 1)
+
+    class Kill(L.Callback):
+        def on_train_batch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
+            if trainer.global_step == 9:
+                raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        run(config, data, tmp_path / "run", None, Kill())
+    folder = tmp_path / "run/checkpoints"
+    names = sorted(path.name for path in folder.iterdir())
+    assert [name[:17] for name in names] == ["best-step=0000004", "best-step=0000008", "step=0000008.ckpt"]
+    run(config, data, tmp_path / "run", folder / "step=0000008.ckpt")
+    run(config, data, tmp_path / "straight")
+    assert is_same(end_of(tmp_path / "run"), end_of(tmp_path / "straight"))
+    assert {path.name for path in folder.iterdir()} == {
+        path.name for path in (tmp_path / "straight/checkpoints").iterdir()
+    }
 
 
 def test_another_product_of_ranks_and_accumulation_is_refused(
