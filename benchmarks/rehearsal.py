@@ -23,7 +23,7 @@ from seq2seq.config import Config, ModelConfig, SearchConfig, TrainerConfig, Tra
 from seq2seq.engine import Engine, Source
 from seq2seq.model.build import build_model
 from seq2seq.text.batching import Batch, collate
-from seq2seq.training.callbacks import Budget, FiniteGuard, RunningAverage, StopSignals
+from seq2seq.training.callbacks import Budget, FiniteGuard, RunningAverage
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.monitor import Meter
 
@@ -89,7 +89,7 @@ def train(model: ModelConfig, training: TrainingConfig, folder: Path, updates: i
     with as_on_a_gpu() as transfers:
         module = TranslationModule(build_model(model, VOCAB_SIZE), config.training)
         watch = _Updates(transfers)
-        callbacks = [budget, StopSignals(), FiniteGuard(1000), Meter(1000, 1000, budget, show_bar=False)]
+        callbacks = [budget, FiniteGuard(1000), Meter(1000, 1000, budget, show_bar=False)]
         callbacks += [RunningAverage(training.ema_decay)] if training.ema_decay else []
         trainer = L.Trainer(
             strategy=SingleDeviceStrategy(META, accelerator=_Meta()),

@@ -1,4 +1,4 @@
-"""What happens around updates: the budget, stop signals, broken numbers."""
+"""What happens around updates: the budget and what else ends it, broken numbers, averages."""
 
 import logging
 import math
@@ -28,50 +28,35 @@ log = logging.getLogger(__name__)
 _LOST = re.compile(r"[Cc]onnection (closed|reset|refused)|Broken pipe|Socket Timeout|[Tt]imed out|remote process")
 
 
-class Budget(Timer):
-    """Lightning's Timer, which also tells the module what share of its updates or time is spent."""
-
-    def __init__(self, max_steps: int, max_time: timedelta | None) -> None:
-        super().__init__(duration=max_time, interval="step", verbose=False)
-        self.max_steps, self.max_time = max_steps, max_time
-
-    def on_train_batch_start(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Batch, batch_idx: int
-    ) -> None:
-        """Tell the module where it stands."""
-        time_share = self.time_elapsed() / self.max_time.total_seconds() if self.max_time else 0.0
-        if self.max_time and trainer.world_size > 1:
-            time_share = trainer.strategy.broadcast(time_share)  # one learning rate for all ranks
-        cast(TranslationModule, pl_module).progress = max(trainer.global_step / self.max_steps, time_share)
-
-    def on_train_batch_end(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Stop when time or updates are used up, but never between the batches of one update.
-
-        Lightning validates after the last update because `should_stop` is set.
-        """
-        if ends_update(trainer, kwargs.get("batch_idx", args[-1] if args else 0)):
-            super().on_train_batch_end(trainer, *args, **kwargs)
-            trainer.should_stop = trainer.should_stop or trainer.global_step >= self.max_steps
-
-
 class StoppedError(Exception):
     """A signal ended the training in the middle of a validation; all is saved."""
 
 
-class StopSignals(Callback):
-    """Turns the first Ctrl-C, SIGTERM or SIGUSR1 into an orderly stop after the current update.
+class Budget(Timer):
+    """Lightning's Timer, which ends training on all ranks together when updates or time are spent or a signal comes.
 
-    SLURM sends SIGTERM before it takes a node away, and the signal that `--signal` names, SIGUSR1 by custom, so long
-    before the time is up. The update is saved and not validated, since the time that is left is short; a validation
-    under way is given up and made again on resume. A second signal interrupts. Lightning puts the former handlers back
-    when training ends.
+    The first Ctrl-C, SIGTERM or SIGUSR1 is an orderly stop after the current update. SLURM sends SIGTERM before it
+    takes a node away, and the signal that `--signal` names, SIGUSR1 by custom, so long before the time is up. The
+    update is saved and not validated, since the time that is left is short; a validation under way is given up and made
+    again on resume. A second signal interrupts. Lightning puts the former handlers back when training ends.
     """
 
-    def __init__(self) -> None:
-        self.received: str | None = None
+    def __init__(self, max_steps: int, max_time: timedelta | None) -> None:
+        super().__init__(duration=max_time, interval="step", verbose=False)
+        self.max_steps, self.max_time = max_steps, max_time
+        self.received: str | None = None  # the signal
+        self.seconds = 0.0  # of training until the last update, the same on all ranks
+        self._hosts: Any = None  # the process group that exchanges between updates; None: the default one
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Take the signals over."""
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Connect the hosts, so that none has to wait for its GPU; several nodes may have no network but the GPUs'."""
+        if trainer.world_size > 1 and trainer.num_nodes == 1:
+            self._hosts = torch.distributed.new_group(backend="gloo")
+
+    def on_train_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
+        """Start the clock, and take the signals over."""
+        super().on_train_start(trainer, *args, **kwargs)
+        self._agree(trainer)
 
         def stop(number: int, frame: FrameType | None) -> None:
             if self.received:
@@ -82,18 +67,26 @@ class StopSignals(Callback):
         for name in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(name, stop)
 
-    def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Batch, batch_idx: int
     ) -> None:
-        """Stop on all ranks together."""
-        if ends_update(trainer, batch_idx) and self._is_wanted(trainer):
+        """Tell the module what share of its updates or time is spent; one learning rate for all ranks follows."""
+        seconds = self.seconds if trainer.world_size > 1 else self.time_elapsed()
+        time_share = seconds / self.max_time.total_seconds() if self.max_time else 0.0
+        cast(TranslationModule, pl_module).progress = max(trainer.global_step / self.max_steps, time_share)
+
+    def on_train_batch_end(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
+        """Stop when time or updates are used up or a signal came, but never between the batches of one update.
+
+        Lightning validates after the last update because `should_stop` is set, but not after a signal.
+        """
+        if not ends_update(trainer, kwargs.get("batch_idx", args[-1] if args else 0)):
+            return
+        if self._agree(trainer):
             trainer.should_stop = True
             trainer.limit_val_batches = 0
+        is_late = self.max_time is not None and self.seconds >= self.max_time.total_seconds()
+        trainer.should_stop = trainer.should_stop or is_late or trainer.global_step >= self.max_steps
 
     def on_validation_batch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
         """Leave the validation; the checkpoint from before it is there.
@@ -101,16 +94,23 @@ class StopSignals(Callback):
         Raises:
             StoppedError: a signal came.
         """
-        if self._is_wanted(trainer):
+        if self._agree(trainer):
             raise StoppedError
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Make no further update after a signal that came while translating."""
-        trainer.should_stop = trainer.should_stop or self._is_wanted(trainer)
+        super().on_validation_end(trainer, pl_module)
+        trainer.should_stop = self._agree(trainer) or trainer.should_stop
 
-    def _is_wanted(self, trainer: L.Trainer) -> bool:
-        wanted = self.received is not None
-        return trainer.strategy.reduce_boolean_decision(wanted, all=False) if trainer.world_size > 1 else wanted
+    def _agree(self, trainer: L.Trainer) -> bool:
+        """Set all ranks' `seconds` to the most of any; return whether any has received a signal."""
+        self.seconds, is_wanted = self.time_elapsed(), self.received is not None
+        if trainer.world_size > 1:
+            device = "cpu" if self._hosts else trainer.strategy.root_device
+            told = torch.tensor([self.seconds, is_wanted], dtype=torch.float64, device=device)
+            torch.distributed.all_reduce(told, torch.distributed.ReduceOp.MAX, group=self._hosts)
+            self.seconds, is_wanted = told.tolist()
+        return bool(is_wanted)
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
         """Say what is left after the second signal, or when another process is gone.
@@ -233,7 +233,6 @@ def make_callbacks(
     budget = Budget(trainer.max_steps, trainer.duration())
     callbacks: list[Callback] = [
         budget,
-        StopSignals(),
         FiniteGuard(trainer.log_every),
         Meter(trainer.log_every, trainer.validate_every, budget, trainer.progress_bar, updates_per_epoch),
         TranslationValidation(
@@ -249,4 +248,4 @@ def make_callbacks(
     if training.patience > 0:
         monitor, mode = f"val_{training.monitor}", "max" if training.monitor == "bleu" else "min"
         callbacks.append(Patience(monitor, training.patience, mode))
-    return [*callbacks, Checkpoints(folder / "checkpoints", config, record)]
+    return [*callbacks, Checkpoints(folder / "checkpoints", config, record, lambda: budget.seconds)]

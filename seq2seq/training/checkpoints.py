@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -106,9 +106,14 @@ class Checkpoints(Checkpoint):
     before a validation; one is deleted only when neither the run nor a kept checkpoint counts it among the best.
     """
 
-    def __init__(self, folder: Path, config: Config, record: Mapping[str, Any]) -> None:
-        """Save to folder, and with each checkpoint the record: plain values that a resumed run is compared with."""
-        self.folder, self.record = folder, dict(record)
+    def __init__(
+        self, folder: Path, config: Config, record: Mapping[str, Any], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Save to folder, and with each checkpoint the record: plain values that a resumed run is compared with.
+
+        clock tells the time in seconds, the same on all ranks.
+        """
+        self.folder, self.record, self._clock = folder, dict(record), clock
         trainer, training = config.trainer, config.training
         self.every, self.minutes, self.keep_last = (
             trainer.checkpoint_every,
@@ -121,7 +126,7 @@ class Checkpoints(Checkpoint):
         self._scores: dict[str, float] = {}  # the best checkpoints' names → monitored value
         self._named: dict[str, list[str]] = {}  # the last checkpoints' names → the best ones that each counts
         self._pending = False  # whether a validation is due before the next update
-        self._last_save = time.monotonic()
+        self._last_save = self._clock()
 
     def best(self) -> list[Path]:
         """The best checkpoints, the best first; of equals the earlier."""
@@ -134,7 +139,7 @@ class Checkpoints(Checkpoint):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Begin to count minutes; make the validation that a finished run was killed in."""
-        self._last_save = time.monotonic()
+        self._last_save = self._clock()
         if trainer.fit_loop.epoch_loop.max_steps > self.max_steps:
             trainer.val_check_batch = 1  # type: ignore[attr-defined]
 
@@ -152,7 +157,7 @@ class Checkpoints(Checkpoint):
         step = trainer.global_step
         self._pending = validates_now(trainer, self.validate_every)
         ends = trainer.should_stop or step >= self.max_steps
-        if self._pending or ends or step % self.every == 0 or self._minutes_are_up(trainer):
+        if self._pending or ends or step % self.every == 0 or self._minutes_are_up():
             self._save(trainer)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -170,11 +175,8 @@ class Checkpoints(Checkpoint):
                 _link(self.folder / checkpoint_name(trainer.global_step), self.folder / best)
             self._remove_others()
 
-    def _minutes_are_up(self, trainer: L.Trainer) -> bool:
-        if self.minutes is None:
-            return False
-        is_up = time.monotonic() - self._last_save >= 60 * self.minutes
-        return trainer.strategy.broadcast(is_up) if trainer.world_size > 1 else is_up
+    def _minutes_are_up(self) -> bool:
+        return self.minutes is not None and self._clock() - self._last_save >= 60 * self.minutes
 
     def _enter(self, value: float, step: int) -> str | None:
         """Count the weights as they are among the best, if they are; returns their name then."""
@@ -193,7 +195,7 @@ class Checkpoints(Checkpoint):
         trainer.save_checkpoint(path, weights_only=False)
         if trainer.is_global_zero:
             self._remove_others()
-        self._last_save = time.monotonic()
+        self._last_save = self._clock()
 
     def _remove_others(self) -> None:
         """Delete the checkpoints that neither the run nor a kept checkpoint needs."""

@@ -32,7 +32,7 @@ from seq2seq.text.datamodule import mixture_table, training_feed, validation_loa
 from seq2seq.text.filters import drop_table
 from seq2seq.text.prepare import PreparedData, corpus_digests, load_prepared, prepare_folder, trained_length
 from seq2seq.training.automatic import settle_numbers
-from seq2seq.training.callbacks import Budget, Patience, StoppedError, StopSignals
+from seq2seq.training.callbacks import Budget, Patience, StoppedError
 from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.finetune import count_trained, make_model, mean_weights, merge_adapters, remove_adapters
 from seq2seq.training.folder import point_latest
@@ -87,7 +87,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
     best = best_value(config, trainer)
     if not trainer.is_global_zero:
         return best
-    interrupted = next(c.received for c in callbacks_of(trainer) if isinstance(c, StopSignals))
+    interrupted = next(c.received for c in callbacks_of(trainer) if isinstance(c, Budget))
     model = build_model(config.model, data.tokenizer.vocab_size)  # the module's own may be spread over devices
     choose_weights(config, folder, trainer, model)
     bundle = Bundle(model.cpu().eval(), data.tokenizer, bundle_config(config, data))

@@ -46,7 +46,7 @@ def make_trainer(
         logging.getLogger(name).setLevel(logging.WARNING)
     # says that a process has died before it kills the others, if those did not notice themselves
     logging.getLogger("lightning.fabric.strategies.launchers.subprocess_script").setLevel(logging.INFO)
-    return L.Trainer(
+    trainer = L.Trainer(
         accelerator=settings.accelerator,
         devices=settings.devices,
         num_nodes=settings.num_nodes,
@@ -67,6 +67,9 @@ def make_trainer(
         enable_model_summary=False,
         default_root_dir=folder,
     )
+    # Lightning asks all ranks in each batch, and waits for the device, whether one has had a SIGTERM: `Budget` does
+    trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]
+    return trainer
 
 
 def make_strategy(settings: TrainerConfig) -> Strategy | str:

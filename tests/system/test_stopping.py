@@ -1,6 +1,7 @@
 """Runs that are stopped, politely or not, and gone on with; docs/reliability.md has the table."""
 
 import random
+import re
 import signal
 from pathlib import Path
 
@@ -54,6 +55,40 @@ def test_another_number_of_processes_goes_on_with_the_same_updates(launcher: Lau
     assert list(straight) == list(shared) == [str(step) for step in range(1, 12)]
     for step, loss in straight.items():
         assert float(shared[step]) == pytest.approx(float(loss), abs=1e-5), step
+
+
+COUNT_EXCHANGES = """
+import torch.distributed as d, torch.distributed.distributed_c10d as c
+calls = []
+def counted(name, function):
+    def call(*a, **k):
+        calls.append(name)
+        return function(*a, **k)
+    return call
+for name in ('all_reduce', 'broadcast', 'broadcast_object_list', 'all_gather', 'all_gather_object', 'barrier'):
+    function = counted(name, getattr(c, name))
+    setattr(c, name, function)
+    setattr(d, name, function)
+from seq2seq.training.module import TranslationModule as M
+start = M.on_train_batch_start
+def tell(self, batch, index):
+    print(f'before batch {index}:', *calls, flush=True)
+    calls.clear()
+    start(self, batch, index)
+M.on_train_batch_start = tell
+"""
+
+
+def test_two_processes_exchange_twice_an_update(launcher: Launcher, place: Path) -> None:
+    """The number of target tokens, and one tensor for all that ends an update or saves it; gradients are DDP's own."""
+    sets = (*BASE, "trainer.devices=2", "trainer.strategy=ddp", "trainer.accelerator=cpu", "training.accumulate=2")
+    sets += ("trainer.checkpoint_every=1000", "trainer.log_every=1000")
+    asked = ("trainer.max_time=00:01:00:00", "trainer.checkpoint_minutes=60")
+    result = launcher.train(*sets, *asked, "name=run", "trainer.max_steps=7", cwd=place, BEFORE=COUNT_EXCHANGES)
+    assert result.status == 0, result.output
+    told = re.findall(r"before batch (\d+):(.*)", result.output)
+    assert [number for number, _ in told] == list(map(str, range(14)))
+    assert [calls.split() for _, calls in told[1:]] == [[], ["all_reduce", "all_reduce"]] * 6 + [[]]
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGUSR1])
