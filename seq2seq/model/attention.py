@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from seq2seq.model.positions import rotate
 
 OPEN_UP_TO = 256  # keys; on the CPU, training's attention over at most so many is computed in the open
+OPEN_ON = ("cpu",)  # elsewhere the fused kernel is always the faster
 
 
 class KeysValues(NamedTuple):
@@ -49,15 +50,19 @@ def attend(
     memory: KeysValues,
     mask: Bool[Tensor, "#n 1 #t s"] | Float[Tensor, "#n 1 #t s"] | None = None,
     dropout: float = 0.0,
+    *,
+    is_causal: bool = False,
 ) -> Float[Tensor, "n h t c"]:
     """Each query's mixture of the values: softmax(Q Kᵀ / √c) V (Vaswani et al. 2017, eq. 1).
 
     By PyTorch's fused kernel, except for gradients over short memories on the CPU, where the open computation is up to
-    six times faster (docs/performance.md). dropout is the share of weights dropped. Without gradients the mask may be
-    an additive one.
+    six times faster (docs/performance.md). dropout is the share of weights dropped. For the fused kernel the mask may
+    be an additive one. is_causal says that it is the causal mask: a GPU's kernel then reads none.
     """
-    is_quicker_in_the_open = queries.device.type == "cpu" and queries.requires_grad
-    if not is_quicker_in_the_open or memory.keys.shape[2] > OPEN_UP_TO:
+    if queries.device.type not in OPEN_ON:
+        mask = None if is_causal else mask
+        return F.scaled_dot_product_attention(queries, *memory, mask, dropout_p=dropout, is_causal=is_causal)
+    if not queries.requires_grad or memory.keys.shape[2] > OPEN_UP_TO:
         return F.scaled_dot_product_attention(queries, *memory, attn_mask=mask, dropout_p=dropout)
     weights = attention_weights(queries, memory.keys, mask)
     return F.dropout(weights, dropout) @ memory.values
@@ -122,9 +127,12 @@ class MultiHeadAttention(nn.Module):
         queries: Float[Tensor, "n t h c"],
         memory: KeysValues,
         mask: Bool[Tensor, "#n 1 #t s"] | Float[Tensor, "#n 1 #t s"] | None = None,
+        *,
+        is_causal: bool = False,
     ) -> Float[Tensor, "n t d"]:
-        """Each head's mixture of its values, side by side."""
-        context = attend(queries.transpose(1, 2), memory, mask, self.dropout if self.training else 0.0)
+        """Each head's mixture of its values, side by side; is_causal as in `attend`."""
+        dropout = self.dropout if self.training else 0.0
+        context = attend(queries.transpose(1, 2), memory, mask, dropout, is_causal=is_causal)
         if self.watcher is not None:
             self.watcher(self, queries, memory, mask, context)
         return context.transpose(1, 2).flatten(2)  # (n, t, h*c)

@@ -2,11 +2,12 @@
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from seq2seq.config import ModelConfig
-from seq2seq.model.attention import MultiHeadAttention, by_head
+from seq2seq.model.attention import OPEN_ON, MultiHeadAttention, by_head
+from seq2seq.model.masks import additive
 from seq2seq.model.packed import pack
 from seq2seq.model.state import DecoderState, Slots
 
@@ -102,10 +103,10 @@ class EncoderLayer(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "b s d"],
-        mask: Bool[Tensor, "b 1 1 s"],
+        mask: Bool[Tensor, "b 1 1 s"] | Float[Tensor, "b 1 1 s"],
         rotation: Float[Tensor, "2 s 1 c"] | None,
     ) -> Float[Tensor, "b s d"]:
-        """Let every source position take in the others."""
+        """Let every source position take in the others; mask is as `for_attention` gives it."""
         y = self.self_residual.enter(x)
         queries, keys, values = self.self_attention.queries_keys_values(y, rotation)
         x = self.self_residual.leave(x, self.self_attention(queries, by_head(keys, values), mask))
@@ -133,10 +134,12 @@ class DecoderLayer(nn.Module):
         rotation: Float[Tensor, "2 t 1 c"] | None,
         state: DecoderState,
         layer: int,
+        is_causal: bool = False,
     ) -> tuple[Float[Tensor, "n t d"], Slots, Float[Tensor, "n t s"] | None]:
         """Advance the target by t positions; state is that of the whole decoder, whose layer number `layer` this is.
 
-        mask is (#b, 1, w·t, slots + w·t) and memory_mask (b, 1, 1, s), both boolean or, without gradients, additive.
+        mask is (#b, 1, w·t, slots + w·t) and memory_mask (b, 1, 1, s), both as `for_attention` gives them; is_causal
+        says that mask is the causal one.
         Also returns the self-attention's memory including the new positions, and the cross-attention's weights, mean
         of the heads, if the state watches this layer.
         """
@@ -145,7 +148,7 @@ class DecoderLayer(nn.Module):
         queries, keys, values = map(places.spread, self.self_attention.queries_keys_values(y, rotation))
         new = by_head(keys, values)
         past = state.past[layer].write(state.slots, new) if state.past else Slots(new)
-        context = self.self_attention.mix(queries, past.first(state.slots + keys.shape[1]), mask)
+        context = self.self_attention.mix(queries, past.first(state.slots + keys.shape[1]), mask, is_causal=is_causal)
         x = self.self_residual.leave(x, self.self_attention.out_proj(places.collect(context)))
         queries = places.spread(self.cross_attention.queries(self.cross_residual.enter(x)))
         context = self.cross_attention.mix(queries, state.memory[layer], memory_mask)
@@ -172,10 +175,18 @@ def _pack(model: nn.Module, names: tuple[str, ...], dtype: torch.dtype) -> None:
             setattr(model, name, pack([linear], dtype))
 
 
-def cast_for_products(x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t d"]:
+def cast_for_products(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """In autocast's precision, if it is on: once here rather than once in each of the linear maps that follow."""
     device = x.device.type
     return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
+
+
+def for_attention(mask: Bool[Tensor, "#b 1 #q s"], x: Float[Tensor, "n t d"]) -> Shaped[Tensor, "#b 1 #q s"]:
+    """A mask as the layers that read x want it: additive, made once for all of them; boolean for the open computation.
+
+    The additive one is in the precision of products, as the fused kernel wants it.
+    """
+    return mask if torch.is_grad_enabled() and x.device.type in OPEN_ON else cast_for_products(additive(mask, x.dtype))
 
 
 def make_norm(config: ModelConfig) -> nn.Module:

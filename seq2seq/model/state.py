@@ -171,6 +171,11 @@ class DecoderState:
         """The same state, from now on with the `attention` of a decoder layer; None is the one that aligns best."""
         return replace(self, watched=aligning_layer(len(self.memory)) if layer is None else layer)
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether nothing is decoded yet, by one row a sentence: a mask of the next tokens is then the causal one."""
+        return self.length == 0 and self.places.width == 1 and self.own is None
+
     def mask(self, length: int) -> Bool[Tensor, "#b 1 wt slots_and_wt"] | None:
         """Which keys the next `length` tokens of every row may attend to; None: all."""
         device, places = self.memory_mask.device, self.places

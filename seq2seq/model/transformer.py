@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from seq2seq.config import ModelConfig
 from seq2seq.model.encoder_decoder import PAD, EncoderDecoder
-from seq2seq.model.layers import DecoderLayer, Dropout, EncoderLayer, cast_for_products, make_norm
-from seq2seq.model.masks import additive, padding_mask, whole_target_mask
+from seq2seq.model.layers import DecoderLayer, Dropout, EncoderLayer, cast_for_products, for_attention, make_norm
+from seq2seq.model.masks import padding_mask, whole_target_mask
 from seq2seq.model.packed import PackedLinear, can_pack
 from seq2seq.model.positions import rotations, sinusoidal
 from seq2seq.model.state import DecoderState
@@ -54,8 +54,9 @@ class Transformer(EncoderDecoder):
         """Read the source; the result is the state before the first target token."""
         mask = padding_mask(src, PAD)
         x, rotation = self._embed(src, start=0)
+        layer_mask = for_attention(mask, x)
         for layer in self.encoder_layers:
-            x = layer(x, mask, rotation)
+            x = layer(x, layer_mask, rotation)
         x = cast_for_products(self.encoder_norm(x))
         memory = tuple(layer.cross_attention.keys_values(x) for layer in self._decoder_layers())
         sees_source = self.config.cross_attention == "source"
@@ -67,13 +68,12 @@ class Transformer(EncoderDecoder):
         """Advance the target by t tokens; the last layer's states, which `logits` turns into predictions."""
         state = state.for_rows(tgt_in.shape[0])
         x, rotation = self._embed(tgt_in, start=state.length)
-        mask, memory_mask = self._mask(tgt_in, state), state.memory_mask
-        masks: list[Tensor | None] = [mask, memory_mask]
-        if not torch.is_grad_enabled():
-            masks = [one if one is None else additive(one, x.dtype) for one in masks]
+        mask = self._mask(tgt_in, state)
+        masks = [one if one is None else for_attention(one, x) for one in (mask, state.memory_mask)]
+        is_causal = mask is not None and self.config.decoder_mask == "causal" and state.is_fresh
         past, watched = [], None
         for index, layer in enumerate(self._decoder_layers()):
-            x, slots, attention = layer(x, *masks, rotation, state, index)
+            x, slots, attention = layer(x, *masks, rotation, state, index, is_causal)
             past.append(slots)
             watched = attention if index == state.watched else watched
         return self.decoder_norm(x), state.advanced(tgt_in.shape[1], tuple(past), mask, watched)

@@ -14,13 +14,14 @@ from seq2seq.errors import UserError
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.text.batching import Batch
 from seq2seq.text.vocab import PAD
-from seq2seq.training.compiled import compile_forward
+from seq2seq.training.compiled import compile_forward, widen
 from seq2seq.training.loss import cross_entropy
 from seq2seq.training.r_drop import r_drop_loss
 from seq2seq.training.schedule import learning_rate
 from seq2seq.training.sharding import full, own_part
 
 log = logging.getLogger(__name__)
+KEEPS_WIDTHS = ("cpu",)  # elsewhere the kernels of attention want widths that 8 divides
 
 
 class TranslationModule(L.LightningModule):
@@ -78,6 +79,7 @@ class TranslationModule(L.LightningModule):
         self.log("val_loss", nll / tokens, batch_size=weight, sync_dist=True, prog_bar=False)
 
     def _loss(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+        batch = self._widened(batch)
         hidden = self._hidden_states(batch.src, batch.tgt_in)
         return cross_entropy(hidden, self.model.embedding.weight, batch.tgt_out, pad=PAD, smoothing=smoothing)
 
@@ -86,8 +88,15 @@ class TranslationModule(L.LightningModule):
             return self.model(src, tgt_in)
         return self._compiled(src, tgt_in)
 
+    def _widened(self, batch: Batch) -> Batch:
+        """The batch with more padding, for a Transformer on a GPU; a recurrent network would take steps over it."""
+        if batch.src.device.type in KEEPS_WIDTHS or self.model.config.architecture != "transformer":
+            return batch
+        return Batch(*map(widen, batch))
+
     def _r_drop_loss(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
         """As `_loss`, with both passes as one batch: dropout draws for each of its rows."""
+        batch = self._widened(batch)
         hidden = self._hidden_states(batch.src.repeat(2, 1), batch.tgt_in.repeat(2, 1))
         weight, alpha = self.model.embedding.weight, self.config.r_drop
         loss, nll, _, tokens = r_drop_loss(hidden, weight, batch.tgt_out, pad=PAD, alpha=alpha, smoothing=smoothing)

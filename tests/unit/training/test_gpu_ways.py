@@ -1,0 +1,141 @@
+"""What training does on a GPU only, done on the CPU: the loss and every gradient stay what they are."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.testing import assert_close
+
+from seq2seq.config import ModelConfig, TrainingConfig
+from seq2seq.model import attention, layers
+from seq2seq.model.build import build_model
+from seq2seq.text.batching import Batch, collate
+from seq2seq.training import module as module_file
+from seq2seq.training.module import TranslationModule
+
+V = 40
+LENGTHS = ((5, 9), (13, 4), (1, 1), (8, 17))  # tokens of each source and target
+
+
+def make_module(r_drop: float = 0.0, **changes: Any) -> TranslationModule:
+    torch.manual_seed(0)
+    sizes = {"d_model": 16, "num_heads": 4, "d_ff": 24, "num_encoder_layers": 2, "num_decoder_layers": 2}
+    config = ModelConfig(**sizes, dropout=0.0, attention_dropout=0.0, ffn_dropout=0.0, **changes)
+    training = TrainingConfig(max_tokens=128, learning_rate=1e-3, label_smoothing=0.1)
+    module = TranslationModule(build_model(config, V), training).double()
+    module.config.r_drop = r_drop  # which its settings refuse without dropout
+    return module.train()
+
+
+def make_batch() -> Batch:
+    rng = np.random.default_rng(0)
+    return collate([(rng.integers(4, V, s), rng.integers(4, V, t)) for s, t in LENGTHS])
+
+
+def loss_and_gradients(module: TranslationModule) -> list[Tensor]:
+    module.zero_grad()
+    loss = module.training_step(make_batch(), 0)
+    loss.backward()
+    assert module.last_nll is not None
+    gradients = [p.grad.clone() for p in module.parameters() if p.grad is not None]
+    return [loss.detach(), module.last_nll, *gradients]
+
+
+class Calls:
+    """What the fused kernel was asked for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: list[tuple[bool, Tensor | None]] = []
+        fused = F.scaled_dot_product_attention
+
+        def note(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **options: Any) -> Tensor:
+            self.seen.append((options.get("is_causal", False), attn_mask))
+            return fused(q, k, v, attn_mask, **options)
+
+        monkeypatch.setattr(F, "scaled_dot_product_attention", note)
+
+
+def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch, *, widths: bool = True) -> Calls:
+    for file in (attention, layers):
+        monkeypatch.setattr(file, "OPEN_ON", ())
+    if widths:
+        monkeypatch.setattr(module_file, "KEEPS_WIDTHS", ())
+    return Calls(monkeypatch)
+
+
+STYLES: dict[str, dict[str, Any]] = {
+    "vaswani": {},
+    "modern": {"norm_position": "pre", "norm": "rmsnorm", "activation": "swiglu", "positions": "rotary"},
+    "no causal mask": {"decoder_mask": "none"},
+    "no source": {"cross_attention": "none"},
+}
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("r_drop", [0.0, 5.0])
+def test_a_gpus_way_of_training_changes_no_loss_and_no_gradient(
+    style: str, r_drop: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = make_module(r_drop, **STYLES[style])
+    expected = loss_and_gradients(module)
+    assert len(expected) > 20
+    calls = as_on_a_gpu(monkeypatch)
+    assert_close(loss_and_gradients(module), expected, atol=1e-6, rtol=1e-6)
+    assert len(calls.seen) == 6
+
+
+def test_the_decoder_asks_for_a_causal_kernel_and_all_layers_share_one_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = make_module()
+    calls = as_on_a_gpu(monkeypatch)
+    module.training_step(make_batch(), 0)
+    encoder, decoder, cross = calls.seen[:2], calls.seen[2::2], calls.seen[3::2]
+    assert decoder == [(True, None)] * 2
+    for layers_masks in (encoder, cross):
+        (is_causal, mask), (_, second) = layers_masks
+        assert not is_causal
+        assert mask is second
+        assert mask is not None
+        assert mask.dtype == torch.float64
+        assert mask.shape[-1] % 8 == 0
+
+
+def test_without_a_causal_mask_the_kernel_reads_the_mask_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = make_module(decoder_mask="none")
+    calls = as_on_a_gpu(monkeypatch)
+    module.training_step(make_batch(), 0)
+    assert all(not is_causal and mask is not None for is_causal, mask in calls.seen)
+
+
+def test_decoding_that_goes_on_reads_a_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queries of a second part are not the first positions: the kernel's own causal mask would be wrong."""
+    model = make_module().model.eval()
+    batch = make_batch()
+    with torch.no_grad():
+        expected = model(batch.src, batch.tgt_in)
+        as_on_a_gpu(monkeypatch)
+        first, state = model.hidden_states(batch.tgt_in[:, :6], model.encode(batch.src))
+        second, _ = model.hidden_states(batch.tgt_in[:, 6:], state)
+    assert_close(torch.cat((first, second), 1), expected)
+
+
+def test_a_watcher_is_still_shown_the_causal_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, batch = make_module(), make_batch()
+    expected = module.model.eval().traced(batch.src, batch.tgt_in)
+    as_on_a_gpu(monkeypatch)
+    assert_close(module.model.traced(batch.src, batch.tgt_in).decoder, expected.decoder)
+
+
+def test_only_a_transformer_on_a_gpu_gets_more_padding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def width(module: TranslationModule) -> int:
+        return module._widened(make_batch()).src.shape[1]  # pyright: ignore[reportPrivateUsage]
+
+    recurrent = TranslationModule(
+        build_model(ModelConfig(architecture="recurrent", d_model=8, num_encoder_layers=1, num_decoder_layers=1), V),
+        TrainingConfig(max_tokens=128, learning_rate=1e-3),
+    )
+    assert (width(make_module()), width(recurrent)) == (14, 14)
+    monkeypatch.setattr(module_file, "KEEPS_WIDTHS", ())
+    assert (width(make_module()), width(recurrent)) == (16, 14)
