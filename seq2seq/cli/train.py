@@ -32,6 +32,8 @@ from seq2seq.training.sweep import note_run, sweep_table
 
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")  # threads that spin longer stall on a busy machine
+if not os.environ.keys() & {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"}:
+    os.environ["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"  # a GPU's memory gets fewer gaps; read as CUDA starts
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

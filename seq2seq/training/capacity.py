@@ -19,7 +19,7 @@ from seq2seq.training.recompute import recompute_layers
 ON_CPU = 1024  # there memory is no limit, and small batches train better in the same time
 SMALLEST, LARGEST = 512, 131_072  # beyond it updates get rarer without getting quicker
 UPDATES_AN_EPOCH = 50  # at least, however large the memory is
-MARGIN = 0.9  # of the memory that may be used: the allocator's gaps differ from batch to batch
+MARGIN = 0.9  # of the free memory; the rest is for the allocator's gaps, which differ from batch to batch, and NCCL
 
 
 def resolve_max_tokens(config: Config, pairs: TokenPairs, vocab_size: int) -> None:
