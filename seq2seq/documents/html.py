@@ -2,7 +2,6 @@
 
 import html
 import re
-from html.parser import HTMLParser
 
 from seq2seq.documents.keeping import TranslateMarked
 from seq2seq.documents.lifting import BREAKS, VOID
@@ -14,9 +13,20 @@ _INLINE = re.compile(
     "span|strike|strong|sub|sup|time|tt|u|var|wbr"
 )
 _UNTRANSLATED = re.compile("code|kbd|math|pre|samp|script|style|svg|template|textarea|tt|var")
-_KEPT_ENTITIES = ("nbsp", "ensp", "emsp", "thinsp", "zwj", "zwnj", "shy", "lrm", "rlm", "#160", "#xa0", "#173", "#xad")
 _ENTITY = "wbr"  # the tag that entities without words are treated as
-_CHARSET = re.compile(r"<meta\b[^>]*\bcharset\s*=\s*[\"']?\s*([\w-]+)", re.IGNORECASE)
+_RAW = {tag: re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE) for tag in ("script", "style")}
+_CHARSET = re.compile(r"<meta\b[^<>]*\bcharset\s*=\s*[\"']?\s*([\w-]+)", re.IGNORECASE)
+# Every alternative either fails at once or takes all that it has read, so that reading takes linear time.
+_MARKUP = re.compile(
+    r"""<!--(?:-?>|.*?(?:--!?>|\Z))
+    | <!\[CDATA\[.*?(?:\]\]>|\Z)
+    | <(?:[!?]|/(?![A-Za-z]))[^>]*(?:>|\Z)
+    | </(?P<end>[A-Za-z][^\s/>]*)[^>]*(?:>|\Z)
+    | <(?P<start>[A-Za-z][^\s/>]*+)
+      (?:[^>=/]++|/(?!>)|=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+)?+)*+(?P<slash>/)?(?:>|\Z)
+    | (?P<entity>&(?:nbsp|ensp|emsp|thinsp|zwj|zwnj|shy|lrm|rlm|\#160|\#173|\#[xX][aA][0dD])(?![\w.-]);?)""",
+    re.VERBOSE | re.DOTALL,
+)
 
 Token = tuple[str, str, int, int]  # kind (text, start, end, empty, other), tag, where it begins and ends
 
@@ -38,20 +48,18 @@ def translate_document(text: str, translate: TranslateMarked, src_lang: str, tgt
         parts.append(text[end:start])
         parts += [html.escape(part, quote=False) + (markup or "") for part, markup in segment.fill(translated)]
         end = next_end
-    language = re.compile(rf"(<html\b[^>]*\blang\s*=\s*[\"']?){re.escape(src_lang)}\b(?:-\w+)?", re.IGNORECASE)
+    language = re.compile(rf"(<html\b[^<>]*\blang\s*=\s*[\"']?){re.escape(src_lang)}\b(?:-\w+)?", re.IGNORECASE)
     return language.sub(rf"\g<1>{tgt_lang}", "".join([*parts, text[end:]]), count=1)
 
 
 def _find_segments(text: str) -> list[list[Token]]:
     """Find the texts of an HTML document, each as its tokens; an untranslated inline element is one, of kind object."""
-    tokens = _Tokens(text).tokens
-    ends = [*(start for start, _, _ in tokens), len(text)][1:]
     segments: list[list[Token]] = [[]]
-    skipped: list[str] = []  # open elements of the name of the outermost untranslated one
-    for (start, kind, tag), end in zip(tokens, ends, strict=True):
-        if skipped:
-            if tag == skipped[0] and kind in ("start", "end"):
-                skipped = skipped[:-1] if kind == "end" else [*skipped, tag]
+    skipped, depth = "", 0  # the outermost open element that is not translated, and how many of its name are open
+    for kind, tag, start, end in _tokenize(text):
+        if depth:
+            if tag == skipped:
+                depth += {"start": 1, "end": -1}.get(kind, 0)
             if segments[-1]:
                 segments[-1][-1] = *segments[-1][-1][:3], end
             continue
@@ -59,11 +67,11 @@ def _find_segments(text: str) -> list[list[Token]]:
         if is_block:
             segments.append([])
         if kind == "start" and not VOID.fullmatch(tag) and _is_untranslated(tag, text[start:end]):
-            skipped = [tag]
+            skipped, depth = tag, 1
             kind = "object"
         if not is_block:
             segments[-1].append((kind, tag, start, end))
-    if skipped and segments[-1]:  # what does not end can be followed by nothing
+    if depth and segments[-1]:  # what does not end can be followed by nothing
         segments[-1].pop()
     trimmed = [_trim(segment, text) for segment in segments]
     return [segment for segment in trimmed if any(kind == "text" for kind, *_ in segment)]
@@ -130,52 +138,33 @@ def _join_texts(tokens: list[Token]) -> list[Token]:
     return joined
 
 
-class _Tokens(HTMLParser):
-    """Where every token of a document begins, its kind (text, start, end, empty, other) and its tag."""
+def _tokenize(text: str) -> list[Token]:
+    """Cut a document into its tokens, in one pass whatever it holds.
 
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=False)
-        self.tokens: list[tuple[int, str, str]] = []
-        self._line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
-        try:
-            self.feed(text)
-            self.close()
-        except AssertionError as error:  # how Python's parser gave up until 3.13
-            raise UserError(f"it has a broken declaration: {error}") from error
-
-    def _add(self, kind: str, tag: str = "") -> None:
-        line, column = self.getpos()
-        self.tokens.append((self._line_starts[line - 1] + column, kind, tag))
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self._add("start", tag)
-
-    def handle_startendtag(self, tag: str, attrs: object) -> None:
-        self._add("empty", tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        self._add("end", tag)
-
-    def handle_data(self, data: str) -> None:
-        self._add("text")
-
-    def handle_entityref(self, name: str) -> None:
-        self._add("empty" if name in _KEPT_ENTITIES else "text", _ENTITY)
-
-    def handle_charref(self, name: str) -> None:
-        self._add("empty" if f"#{name}".lower() in _KEPT_ENTITIES else "text", _ENTITY)
-
-    def handle_comment(self, data: str) -> None:
-        self._add("other")
-
-    def handle_decl(self, decl: str) -> None:
-        self._add("other")
-
-    def unknown_decl(self, data: str) -> None:
-        self._add("other")
-
-    def handle_pi(self, data: str) -> None:
-        self._add("other")
+    As in a browser, a comment or declaration without an end goes on to the end of the document, and so does a script
+    or a style sheet. A tag without an end is text.
+    """
+    tokens: list[Token] = []
+    start = 0
+    while match := _MARKUP.search(text, start):
+        kind, tag = ("end", match["end"]) if match["end"] else ("start", match["start"] or "")
+        first, end = match.span()
+        if tag and text[end - 1] != ">":
+            break
+        if match["entity"]:
+            kind, tag = "empty", _ENTITY
+        elif not tag:
+            kind = "other"
+        elif match["slash"]:
+            kind = "empty"
+        elif kind == "start" and tag.lower() in _RAW:
+            found = _RAW[tag.lower()].search(text, end)
+            end = found.start() if found else len(text)
+        if first > start:
+            tokens.append(("text", "", start, first))
+        tokens.append((kind, tag.lower(), first, end))
+        start = end
+    return [*tokens, ("text", "", start, len(text))] if start < len(text) else tokens
 
 
 def _is_untranslated(name: str, tag: str) -> bool:

@@ -21,7 +21,7 @@ from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # has no 
 from markdown_it import MarkdownIt
 
 from seq2seq.documents.document import translate_document
-from seq2seq.documents.html import _Tokens
+from seq2seq.documents.html import _tokenize
 from seq2seq.documents.keeping import Translate, translate_texts
 from seq2seq.documents.kept import KEPT
 from tests.fuzz import seeds
@@ -142,9 +142,7 @@ def with_model(model: Callable[[str], str], alignment: Any, seen: list[str]) -> 
 def markup_of(name: str, text: str) -> object:
     """What a translation must leave as it is, in any order where tags may change places."""
     if name == ".html":
-        tokens = _Tokens(text).tokens
-        ends = [*(start for start, _, _ in tokens), len(text)][1:]
-        tags = [text[start:end] for (start, kind, _), end in zip(tokens, ends, strict=True) if kind != "text"]
+        tags = [text[start:end] for kind, _, start, end in _tokenize(text) if kind != "text"]
         return Counter(re.sub(r"(lang\s*=\s*[\"']?)(?:en|es)\b[-\w]*", r"\1", tag).rstrip(";") for tag in tags)
     if name == ".md":
         page = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text)

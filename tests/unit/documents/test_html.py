@@ -1,9 +1,11 @@
 """Only the words of a page change; its markup stays byte for byte."""
 
-import sys
+import time
 from collections.abc import Callable, Sequence
 
 import pytest
+
+from seq2seq.documents import html
 
 Run = Callable[..., str]
 PAGE = """<!DOCTYPE html>
@@ -65,10 +67,71 @@ def test_another_encoding_is_refused(run: Run):
         run(".html", '<meta http-equiv="Content-Type" content="text/html; charset=iso-8859-1"><p>x')
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 13), reason="Python's parser reads everything from 3.13 on")
-def test_a_broken_declaration_is_refused(run: Run):
-    with pytest.raises(ValueError, match=r"in.html: it has a broken declaration"):
-        run(".html", "<![x[y]]>z")
+ENDLESS = (
+    *(
+        "<!--",
+        "<!-- >",
+        "<![",
+        "<![CDATA[",
+        "<![CDATA[>",
+        "<!x",
+        "<?",
+        "<?x>",
+        "<script>",
+        "<script></x>",
+        "<",
+        "</",
+        "</a",
+    ),
+    *(
+        "<a ",
+        "<a b='",
+        "<a b='>",
+        '<a x="><a " ',
+        "<a b=",
+        "<a/",
+        "&",
+        "&#",
+        "&#;",
+        "&nbsp",
+        "<meta ",
+        "<html ",
+        "--",
+        "<code>",
+    ),
+)
+
+
+@pytest.mark.parametrize("piece", ENDLESS)
+def test_the_time_to_read_a_page_grows_with_its_length(piece: str):
+    def seconds(length: int) -> float:
+        page = piece * (length // len(piece)) + "'"
+        start = time.process_time()
+        html.translate_document(page, list, "en", "es")
+        return time.process_time() - start
+
+    short, long = (min(seconds(length) for _ in range(3)) for length in (5_000, 40_000))
+    assert long < 0.01 + 24 * short  # 8 times the text; where every piece is searched to the end, 64 times the time
+
+
+@pytest.mark.parametrize("opening", ["<!-- ", "<![CDATA[", "<script>", "<style>"])
+def test_what_a_browser_hides_to_the_end_of_a_page_is_kept(run: Run, opening: str):
+    assert run(".html", f"<p>one</p>{opening}two <b>three") == f"<p>ONE</p>{opening}two <b>three"
+
+
+@pytest.mark.parametrize(
+    ("page", "translated"),
+    [
+        ("<![x[y]]>z", "<![x[y]]>Z"),
+        ("<p>&#; &#; <b>bold</b> x", "<p>&amp;#; &amp;#; <b>BOLD</b> X"),
+        ("<a href='x>one</a> two", "<a href='x>ONE</a> TWO"),
+        ("<a href=/x/>one</a><br/>two", "<a href=/x/>ONE</a><br/>TWO"),
+        ("<a title='>' href=\"'\">one</a>", "<a title='>' href=\"'\">ONE</a>"),
+        ("<!-->one<p><!--->two<p><!-- --!>three", "<!-->ONE<p><!--->TWO<p><!-- --!>THREE"),
+    ],
+)
+def test_odd_markup_is_read_as_browsers_do(run: Run, page: str, translated: str):
+    assert run(".html", page) == translated
 
 
 def backwards(texts: Sequence[str]) -> list[str]:
