@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from fastapi import FastAPI, Request
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -185,7 +185,8 @@ class _Files(StaticFiles):
 def _add_page(app: FastAPI, viewer: Path | None) -> None:
     @app.get("/", response_class=Response, responses=described("text/html", *_ANY_ERRORS))
     async def page() -> Response:
-        return FileResponse(PAGE / "index.html", headers={"Cache-Control": "no-cache"})
+        text = (PAGE / "index.html").read_text(encoding="utf-8")  # not FileResponse, which may answer with a part
+        return HTMLResponse(text, headers={"Cache-Control": "no-cache"})
 
     app.mount("/page", _Files(directory=PAGE), "page")
     if viewer is not None:

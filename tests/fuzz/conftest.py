@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.mutating import SECRET
+from tests.unit.conftest import bundle_folder, tokenizer
+
+__all__ = ["bundle_folder", "tokenizer"]  # fixtures
 
 _opened: list[str] | None = None
 

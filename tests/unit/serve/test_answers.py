@@ -63,6 +63,12 @@ def test_answers_and_errors_are_as_they_are_told(ask: Ask):
     assert {answer.status_code for answer in answers} == statuses
 
 
+@pytest.mark.parametrize("wanted", ["", "bytes=0-3", "bytes=9-1"])
+def test_the_page_is_given_whole_whatever_part_is_wanted(ask: Ask, wanted: str):
+    answer = ask(lambda client: client.get("/", headers={"Range": wanted}))
+    assert (answer.status_code, answer.text.endswith("</html>\n")) == (200, True)
+
+
 def test_refusals_for_time_and_load_are_as_they_are_told(ask: Ask, translator: FakeTranslator):
     async def scenario(client: Any) -> Any:
         async def slow() -> Any:

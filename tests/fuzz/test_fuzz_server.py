@@ -1,0 +1,267 @@
+"""No request, however broken, ends with anything but an answer that OpenAPI tells of, or sends what no route gives.
+
+How to run it for an hour: see test_fuzz_documents.py.
+"""
+
+import asyncio
+import json
+import mimetypes
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlencode
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from seq2seq import cli_serve
+from seq2seq.serve.app import create_app
+from seq2seq.serve.limits import Limits
+from seq2seq.translator import Translator
+from tests.fuzz import seeds
+from tests.fuzz.mutating import SECRET, arbitrary, mutated
+from tests.unit.serve.schemas import check_answer
+
+pytestmark = pytest.mark.slow
+LASTING = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+KEY = "k"
+REPOSITORY = str(Path(cli_serve.__file__).parents[1])
+WORK, FACTS = ("/translate", "/detect", "/explain"), ("/", "/languages", "/frontend/settings", "/health", "/ready")
+Headers = list[tuple[str, bytes]]
+Ask = Callable[..., httpx.Response]
+
+
+@pytest.fixture(scope="module")
+def ask(bundle_folder: Path) -> Iterator[Ask]:
+    """Sends a request to a server with a small model, not through an HTTP client, which would mend it."""
+    translator = Translator.load(bundle_folder, "cpu")
+    limits = Limits(char_limit=200, batch_limit=4, waiting_chars=200, sentence_limit=40, tag_limit=20, explain_chars=60)
+    app = create_app(
+        translator,
+        limits=limits,
+        most_alternatives=2,
+        explain=cli_serve.explainer(translator),
+        detect=lambda text: [{"language": "en", "confidence": float(len(text))}],
+        api_key=KEY,
+        allow_origins=["http://a.example"],
+        viewer=cli_serve.viewer(),
+    )
+    api = app.openapi()
+
+    async def send_one(method: str, path: str, headers: Headers, chunks: Sequence[bytes], query: bytes) -> Any:
+        incoming = [{"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks]
+        incoming.append({"type": "http.request", "body": b"", "more_body": False})
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return incoming.pop(0) if incoming else await asyncio.Future()
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": query,
+            "root_path": "",
+            "headers": [(name.lower().encode("latin-1"), value) for name, value in headers],
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 2),
+        }
+        await app(scope, receive, send)
+        return sent
+
+    with asyncio.Runner() as runner:
+        lifespan = app.router.lifespan_context(app)
+        runner.run(lifespan.__aenter__())
+
+        def one(method: str, path: str, headers: Headers, *chunks: bytes, query: bytes = b"") -> httpx.Response:
+            begun, *parts = runner.run(send_one(method, path, headers, chunks, query))
+            request = httpx.Request(method, "http://127.0.0.1" + (path if path in api["paths"] else "/other"))
+            body = b"".join(part.get("body", b"") for part in parts)
+            found = httpx.Response(begun["status"], headers=begun["headers"], content=body, request=request)
+            assert found.status_code < 500
+            assert not any(told in found.text for told in ("Traceback", REPOSITORY, str(bundle_folder), SECRET))
+            if path in api["paths"] and method.lower() in api["paths"][path]:
+                check_answer(api, found)
+            return found
+
+        yield one
+        runner.run(lifespan.__aexit__(None, None, None))
+
+
+TEXTS = mutated(["The cat drank the milk. <b>A dog</b> sees {name}.", seeds.HTML[:150]], ("\ud800", "\r\n", "&#xD800;"))
+TEXTS |= arbitrary(("<b>", "</b>", "<!--", "https://a.org", "\0", "\1"))
+NUMBERS = st.sampled_from([0, 1, 2, -1, 3, True, 1.0, 1e308, -0.0, 10**30, float("nan"), float("inf")])
+ANY = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXTS,
+    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "q": TEXTS | st.lists(TEXTS, max_size=5),
+    "source": st.sampled_from(["en", "auto", "es", "The cat."]) | TEXTS,
+    "target": st.sampled_from(["es", "en", "El gato."]) | TEXTS,
+    "format": st.sampled_from(["text", "html"]),
+    "alternatives": st.integers(0, 3),
+    "layer": st.integers(0, 2),
+    "head": st.integers(0, 3),
+    "api_key": st.sampled_from([KEY, KEY, KEY, KEY, "wrong", "ñ\ud800", ""]),
+}
+PLAIN = {"q": st.just("The cat."), "source": st.just("en"), "target": st.just("es"), "api_key": st.just(KEY)}
+BODIES = st.builds(
+    lambda plain, odd: {**plain, **odd},
+    st.fixed_dictionaries(PLAIN),
+    st.fixed_dictionaries({}, optional=FIELDS) | st.dictionaries(st.sampled_from(sorted(FIELDS)), ANY, max_size=2),
+)
+NESTED = ("[" * 5_000, '{"q":' * 5_000, '"\\ud800"', "9" * 5_000, "1e999", "NaN", "\ufeff", '"q":', ",", "}", "]", "\0")
+CHARSETS = (
+    "",
+    "; charset=utf-16",
+    "; charset=x-y",
+    '; charset="',
+    "; boundary=b",
+    "; boundary=",
+    "; boundary=" + "b" * 99,
+)
+
+
+@LASTING
+@given(path=st.sampled_from(WORK), values=BODIES, charset=st.sampled_from(CHARSETS))
+def test_odd_values_get_an_answer_that_is_told(path: str, values: Any, charset: str, ask: Ask) -> None:
+    body = json.dumps(values).encode()
+    ask("POST", path, [("Content-Type", f"application/json{charset}".encode())], body)
+
+
+@LASTING
+@given(
+    path=st.sampled_from(WORK),
+    text=BODIES.flatmap(lambda values: mutated([json.dumps(values)], NESTED)) | arbitrary(NESTED),
+    encoding=st.sampled_from(["utf-8", "utf-8", "utf-16", "utf-32-le", "utf-8-sig", "utf-7"]),
+    cut=st.integers(0, 40),
+)
+def test_broken_json_gets_an_answer_that_is_told(path: str, text: str, encoding: str, cut: int, ask: Ask) -> None:
+    body = text.encode(encoding, "surrogatepass" if encoding != "utf-7" else "replace")
+    ask("POST", path, [("Content-Type", b"application/json")], body[:cut], body[cut:])
+
+
+PART = '--b\r\nContent-Disposition: form-data; name="{}"\r\n\r\n{}\r\n'
+FILE = (
+    '--b\r\nContent-Disposition: form-data; name="q"; filename="../../a.txt"\r\nContent-Type: text/plain\r\n\r\nx\r\n'
+)
+IN_FORMS = (
+    FILE,
+    "--b",
+    "--b--",
+    "\r\n",
+    "\r\n\r\n",
+    'name="',
+    "filename*=utf-8''%2e",
+    "Content-Disposition:",
+    "q=",
+    "&",
+    "=",
+)
+IN_FORMS = (
+    *IN_FORMS,
+    "%ff",
+    "%ed%a0%80",
+    "%",
+    "+",
+    ";",
+    "Content-Transfer-Encoding: base64\r\n",
+    "a: b\r\n" * 99,
+    "q=a&" * 30,
+)
+
+
+@LASTING
+@given(path=st.sampled_from(WORK), values=BODIES, data=st.data(), is_multipart=st.booleans())
+def test_broken_forms_get_an_answer_that_is_told(
+    path: str, values: dict[str, Any], data: st.DataObject, is_multipart: bool, ask: Ask
+) -> None:
+    pairs = [
+        (key, f"{one}") for key, value in values.items() for one in (value if isinstance(value, list) else [value])
+    ]
+    multipart = "".join(PART.format(*pair) for pair in pairs) + "--b--\r\n"
+    whole = multipart if is_multipart else urlencode(pairs, errors="replace")
+    body = data.draw(mutated([whole], IN_FORMS) | arbitrary(IN_FORMS)).encode("utf-8", "surrogatepass")
+    kind = b"multipart/form-data; boundary=b" if is_multipart else b"application/x-www-form-urlencoded"
+    ask("POST", path, [("Content-Type", kind)], body)
+
+
+PLACES = (
+    "..",
+    ".",
+    "%2e%2e",
+    "%00",
+    "\0",
+    "//",
+    "\\",
+    "etc/passwd",
+    "page",
+    "viewer",
+    "page.js",
+    "index.html",
+    "~",
+    "\n",
+)
+PATHS = st.sampled_from(["/", "/page/", "/viewer/", *FACTS, *WORK, "/metrics", "/openapi.json", "/docs", "/static"])
+PATHS = st.builds(lambda start, rest: start + "/".join(rest), PATHS, st.lists(st.sampled_from(PLACES), max_size=9))
+PATHS |= arbitrary(("/", *PLACES)).map("/{}".format)
+VALUES = st.sampled_from(
+    [b"", b"*", b"localhost", b"[::1", b"127.0.0.1:x", b"http://a.example", b"null", b"bytes=0-", b"0"]
+)
+VALUES |= st.sampled_from(
+    [b"bytes=9-1,,-", b"gzip", b"100-continue", b"Bearer", b"Bearer k", b"Basic \xff", b"http://[", b"\xe9"]
+)
+VALUES |= st.binary(max_size=20).map(lambda value: bytes(byte for byte in value if byte not in b"\0\r\n"))
+NAMES = (
+    "Host",
+    "Origin",
+    "Authorization",
+    "Content-Type",
+    "Content-Length",
+    "Range",
+    "If-Range",
+    "If-None-Match",
+    "Accept",
+)
+NAMES = (
+    *NAMES,
+    "If-Modified-Since",
+    "Sec-Fetch-Site",
+    "Access-Control-Request-Method",
+    "X-Forwarded-Host",
+    "Cookie",
+    "Te",
+)
+HEADERS = st.lists(st.tuples(st.sampled_from(NAMES), VALUES), max_size=4)
+QUERIES = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=20).map(str.encode)  # as HTTP/1.1 has it
+METHODS = st.sampled_from(["GET", "GET", "HEAD", "POST", "OPTIONS", "PUT", "DELETE", "TRACE", "CONNECT", "ñ"])
+
+
+@LASTING
+@given(method=METHODS, path=PATHS, headers=HEADERS, query=QUERIES, body=st.binary(max_size=20))
+def test_odd_places_and_headers_get_an_answer_and_no_file_from_elsewhere(
+    method: str, path: str, headers: Headers, query: bytes, body: bytes, ask: Ask, watched_files: Callable[[], Any]
+) -> None:
+    with watched_files() as opened:
+        found = ask(method, unquote(path.encode(errors="replace").decode()), headers, body, query=query)
+    assert all(one.startswith(REPOSITORY) or "/lib/python" in one or one in mimetypes.knownfiles for one in opened)
+    assert found.headers["x-content-type-options"] == "nosniff"
+    assert found.status_code != 200 or "root:" not in found.text
+
+
+@LASTING
+@given(path=st.sampled_from(FACTS), headers=HEADERS)
+def test_facts_are_given_whatever_the_headers(path: str, headers: Headers, ask: Ask) -> None:
+    assert ask("GET", path, headers).status_code in (200, 403)
