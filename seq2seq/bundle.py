@@ -15,7 +15,7 @@ from torch import Tensor
 
 from seq2seq.config import ModelConfig, SearchConfig, model_config_from_plain, search_config_from_plain, to_plain
 from seq2seq.drafts import draft_of
-from seq2seq.errors import UserError
+from seq2seq.errors import UserError, in_short
 from seq2seq.extras import train_command
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
@@ -103,9 +103,13 @@ def load_bundle(folder: Path) -> Bundle:
     if tokenizer.vocab_size != values["vocab_size"]:
         told = f"vocab_size={values['vocab_size']}, {TOKENIZER} has {tokenizer.vocab_size} tokens"
         raise UserError(f"{folder / CONFIG} is damaged: {told}")
+    found = _read_shapes(folder / WEIGHTS)
+    if (layers := config.model.num_encoder_layers + config.model.num_decoder_layers) > len(found):
+        told = f"{len(found)} tensors are no {layers} layers"  # whose building alone would take seconds
+        raise UserError(f"{folder / WEIGHTS} does not belong to its {CONFIG}: {told}")
     with torch.device("meta"):
         model = build_model(config.model, values["vocab_size"])
-    model.load_state_dict(_read_weights(folder / WEIGHTS, model.state_dict()), assign=True)
+    model.load_state_dict(_read_weights(folder / WEIGHTS, found, model.state_dict()), assign=True)
     return Bundle(model.eval(), tokenizer, config)
 
 
@@ -139,6 +143,8 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
 def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
     """config.json, checked: its plain values, and its settings as dataclasses."""
     try:
+        if path.exists() and not path.is_file():  # a pipe or device gives nothing or no end
+            raise UserError(f"{path} is no file")
         if path.stat().st_size > _MAX_CONFIG:
             raise UserError(f"{path} has {path.stat().st_size:,} bytes: it is no configuration of this program")
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -152,7 +158,7 @@ def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
         raise UserError(f"{path} is not a model of this program: its architecture is no {ARCHITECTURE}…")
     if values.get("format_version") != FORMAT_VERSION:
         raise UserError(
-            f"{path} has format_version={values.get('format_version')}, this version reads {FORMAT_VERSION}: "
+            f"{path} has format_version={values.get('format_version')!r:.80}, this version reads {FORMAT_VERSION}: "
             "use the version that wrote it"
         )
     types = {
@@ -165,30 +171,40 @@ def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
     }
     for key, kind in types.items():
         if not isinstance(values.get(key), kind):
-            raise UserError(f"{path} is damaged: {key}={values.get(key)!r}, expected {kind.__name__}")
+            raise UserError(f"{path} is damaged: {key}={values.get(key)!r:.80}, expected {kind.__name__}")
     try:
         model = model_config_from_plain(
             {**values["model"], "architecture": values["architecture"].removeprefix(ARCHITECTURE)}
         )
         search = search_config_from_plain(values["search"])
     except UserError as error:
-        raise UserError(f"{path} is damaged: {error}") from error
+        raise UserError(f"{path} is damaged: {in_short(error)}") from error
     length = values.get("trained_length")
     if length is not None and (not isinstance(length, int) or length < 1):
-        raise UserError(f"{path} is damaged: trained_length={length!r}, expected a positive whole number")
+        raise UserError(f"{path} is damaged: trained_length={length!r:.80}, expected a positive whole number")
     return values, BundleConfig(model, search, values["src_lang"], values["tgt_lang"], length)
 
 
-def _read_weights(path: Path, expected: dict[str, Tensor]) -> dict[str, Tensor]:
+def _read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The names and shapes of the weights."""
+    with _naming(path), safe_open(path, framework="pt") as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no dict)
+
+
+def _read_weights(path: Path, found: dict[str, tuple[int, ...]], expected: dict[str, Tensor]) -> dict[str, Tensor]:
     """The weights, after their names and shapes were compared with the model's."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no dict)
-        shapes = {name: tuple(tensor.shape) for name, tensor in expected.items()}
-        for name in sorted(shapes.keys() | found.keys()):
-            if shapes.get(name) != found.get(name):
-                told = f"{name} is {found.get(name, 'missing')}, {CONFIG} wants {shapes.get(name, 'none')}"
-                raise UserError(f"{path} does not belong to its {CONFIG}: {told}")
+    shapes = {name: tuple(tensor.shape) for name, tensor in expected.items()}
+    for name in sorted(shapes.keys() | found.keys()):
+        if shapes.get(name) != found.get(name):
+            told = f"{name:.100} is {found.get(name, 'missing')}, {CONFIG} wants {shapes.get(name, 'none')}"
+            raise UserError(f"{path} does not belong to its {CONFIG}: {in_short(told)}")
+    with _naming(path):
         return {name: tensor.float() for name, tensor in load_file(path).items()}
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} is damaged ({error}): copy the model folder again") from error
+        raise UserError(f"{path} is damaged ({in_short(error)}): copy the model folder again") from error

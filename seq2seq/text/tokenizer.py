@@ -22,6 +22,7 @@ from seq2seq.text.vocab import BOS, EOS, PAD, SPECIAL_IDS, UNK
 _NUM_THREADS = 4  # fixed: the sums of unigram training, hence the model's bytes, depend on it
 _SEED = 1  # of the sample of sentences
 _MAX_BYTES = 1 << 20  # of one sentence; longer ones are left out of the tokenizer's training
+_MAX_MODEL = 100_000_000  # bytes of a tokenizer's file; a vocabulary of 32,000 has half a million
 _QUIET = 2  # log errors only
 
 
@@ -38,7 +39,8 @@ class Tokenizer:
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(model)
-        except RuntimeError as error:
+            self._processor.id_to_piece(list(range(self.vocab_size)))
+        except (RuntimeError, UnicodeDecodeError) as error:  # the second: a piece that is no UTF-8
             raise UserError(f"{name} is damaged or no SentencePiece model ({len(model)} bytes)") from error
         found = {
             "pad_id": (self._processor.pad_id(), PAD),
@@ -65,6 +67,8 @@ class Tokenizer:
             UserError: the file is missing, unreadable, damaged, or its special ids are others than ours.
         """
         try:
+            if (size := path.stat().st_size) > _MAX_MODEL:
+                raise UserError(f"{path} has {size:,} bytes: it is no tokenizer")
             return cls(path.read_bytes(), str(path))
         except OSError as error:
             raise UserError(f"{path} cannot be read ({error.strerror}): a tokenizer is expected there") from error

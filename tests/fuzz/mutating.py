@@ -41,6 +41,20 @@ def mutate(text: str, edits: list[tuple[float, int, str, bool]]) -> str:
     return text
 
 
+def mutated_bytes(data: bytes, start: int | None = None) -> st.SearchStrategy[bytes]:
+    """Good bytes with up to four places overwritten, cut out or lengthened, half of them among the first `start`."""
+    places = st.integers(0, min(start or len(data), len(data))) | st.integers(0, len(data))
+    edits = st.lists(st.tuples(places, st.sampled_from([0, 1, 1, 1, 8, 1000]), st.binary(max_size=8)), max_size=4)
+
+    def change(edits: list[tuple[int, int, bytes]]) -> bytes:
+        changed = data
+        for place, length, piece in edits:
+            changed = changed[:place] + piece + changed[place + length :]
+        return changed
+
+    return st.builds(change, edits)
+
+
 def with_place(text: str, secret: Path) -> str:
     """Name the file that must not be opened."""
     return text.replace(PLACE, str(secret))

@@ -109,7 +109,7 @@ def test_truncated_weights_are_refused(folder: Path, keep: int) -> None:
 
 
 def test_another_models_weights_are_refused(folder: Path) -> None:
-    save_file({"wte.weight": torch.zeros(3, 5)}, folder / "model.safetensors")
+    save_file({f"h.{i}.weight": torch.zeros(3, 5) for i in range(9)}, folder / "model.safetensors")
     with pytest.raises(UserError, match=r"does not belong to its config.json: decoder_layers.*missing"):
         load_bundle(folder)
 

@@ -102,6 +102,31 @@ def test_an_endless_config_is_not_read(forged: Path) -> None:
     refuse(forged, r"config.json has 1,000,000,000,000 bytes")
 
 
+def test_an_endless_tokenizer_is_not_read(forged: Path) -> None:
+    with (forged / "tokenizer.model").open("wb") as file:
+        file.truncate(10**12)
+    refuse(forged, r"tokenizer.model has 1,000,000,000,000 bytes")
+
+
+def test_a_pipe_in_the_configs_place_is_not_waited_for(forged: Path) -> None:
+    (forged / "config.json").unlink()
+    os.mkfifo(forged / "config.json")
+    refuse(forged, r"config.json is no file")
+
+
+@pytest.mark.parametrize("keys", [("format_version",), ("vocab_size",), ("trained_length",), ("model", "d_model")])
+def test_long_values_are_not_repeated(forged: Path, keys: tuple[str, ...]) -> None:
+    edit(forged, *keys, value="x" * 10_000)
+    refuse(forged, r"config.json (is damaged|has format_version)")
+
+
+def test_a_thousand_layers_without_weights_are_not_built(forged: Path) -> None:
+    edit(forged, "model", "num_encoder_layers", value=1000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("seq2seq.bundle.build_model", lambda *_: pytest.fail("it was built"))
+        refuse(forged, r"model.safetensors does not belong to its config.json: \d+ tensors are no 1002 layers")
+
+
 @pytest.mark.parametrize("length", [2**63 - 1, 2**40, 10**8])
 def test_an_absurd_length_of_the_weights_header_is_refused(forged: Path, length: int) -> None:
     (forged / "model.safetensors").write_bytes(struct.pack("<Q", length) + b"{}")
@@ -114,6 +139,8 @@ def test_an_absurd_length_of_the_weights_header_is_refused(forged: Path, length:
         {"dtype": "F32", "shape": [10**12], "data_offsets": [0, 4 * 10**12]},
         {"dtype": "F32", "shape": [2**62, 2**62], "data_offsets": [0, 4]},
         {"dtype": "F32", "shape": [1], "data_offsets": [-8, 4]},
+        {"dtype": "F32\nF32", "shape": [1], "data_offsets": [0, 4]},
+        {"dtype": "x" * 10_000, "shape": [1], "data_offsets": [0, 4]},
         {"dtype": "OBJECT", "shape": [1], "data_offsets": [0, 4]},
     ],
 )
@@ -124,10 +151,19 @@ def test_absurd_tensors_in_the_weights_header_are_refused(forged: Path, entry: d
 
 
 def test_a_tensor_named_like_a_path_is_refused(forged: Path) -> None:
-    header = json.dumps({"../../x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    entries = {f"../../{name}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for name in "wvxyz"}
+    header = json.dumps({**entries, "../../u": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
     (forged / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
-    refuse(forged, r"model.safetensors does not belong to its config.json: \.\./\.\./x")
+    refuse(forged, r"model.safetensors does not belong to its config.json: \.\./\.\./u")
     assert {path.name for path in forged.parent.iterdir()} == {"model"}
+
+
+@pytest.mark.parametrize(("old", "new"), [(b"<unk>", b"<un\x80"), (b"<0x03>", b"<0x\xff3>"), (b"\x81", b"\xff")])
+def test_a_tokenizer_whose_pieces_are_no_text_is_refused(forged: Path, old: bytes, new: bytes) -> None:
+    data = (forged / "tokenizer.model").read_bytes()
+    assert old in data
+    with pytest.raises(UserError, match=r"tokenizer.model is damaged"):
+        Tokenizer(data.replace(old, new, 1))
 
 
 GENUINE_START = 400  # bytes kept of the genuine file
