@@ -145,15 +145,15 @@ def _forget_after(metrics: Path, step: int, *, validated: bool) -> None:
     """Drop the rows of updates after the given one, and of its validation unless validated: they will be made again."""
     if not metrics.exists():
         return
-    with metrics.open(newline="") as file:
+    with metrics.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
         reader = csv.DictReader(file)
-        rows = [row for row in reader if (row.get("step") or "").isdigit()]  # the last may be cut short
+        rows = [row for row in reader if (row.get("step") or "").isdecimal()]  # the last may be cut short
         names = reader.fieldnames or []
     kept = [
         row for row in rows if int(row["step"]) < step or (int(row["step"]) == step and (validated or row.get("loss")))
     ]
     draft = metrics.with_suffix(".tmp")
-    with draft.open("w", newline="") as file:
+    with draft.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
         writer = csv.DictWriter(file, names)
         writer.writeheader()
         writer.writerows(kept)

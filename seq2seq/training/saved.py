@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from seq2seq.extras import resume_command
 from seq2seq.training.lock import holder_of, is_held, lock_folder, release_folder
 
 COMPLETE, STOPPED, RUNNING, NOTHING = "complete", "stopped", "running", "nothing saved"
+_NUMBERS = ("loss", "seconds", "val_loss", "val_bleu")
 _LINKS = ("latest", "best")
 
 
@@ -52,7 +54,7 @@ def checkpoint_name(step: int) -> str:
 
 def list_checkpoints(folder: Path) -> list[Path]:
     """The checkpoints to resume from, the oldest first."""
-    paths = [path for path in folder.glob("step=*.ckpt") if path.stem.removeprefix("step=").isdigit()]
+    paths = [path for path in folder.glob("step=*.ckpt") if path.stem.removeprefix("step=").isdecimal()]
     return sorted(paths, key=step_of)
 
 
@@ -107,12 +109,21 @@ def _remove_untouched(folder: Path) -> None:
 
 
 def read_metrics(folder: Path) -> list[dict[str, str]]:
-    """The rows of a run's metrics.csv; none if there is no such file. A row that a kill cut short is left out."""
+    """The rows of a run's metrics.csv, if there is one, without those that are cut short or damaged."""
+    rows: list[dict[str, str]] = []
+    with (
+        contextlib.suppress(FileNotFoundError, csv.Error),
+        (folder / "metrics.csv").open(newline="", errors="replace") as file,
+    ):
+        rows.extend(row for row in csv.DictReader(file) if _is_whole(row))
+    return rows
+
+
+def _is_whole(row: Mapping[str, str]) -> bool:
     try:
-        with (folder / "metrics.csv").open(newline="") as file:
-            return [row for row in csv.DictReader(file) if (row.get("step") or "").isdigit()]
-    except FileNotFoundError:
-        return []
+        return int(row["step"]) >= 0 and all(math.isfinite(float(row[key])) for key in _NUMBERS if row.get(key))
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def best_validation(rows: Sequence[Mapping[str, str]], monitor: str) -> Validation | None:
@@ -180,7 +191,7 @@ def _read_results(folder: Path) -> dict[str, Any]:
             "parameters": int(facts["parameters"]),
             "tests": {name: float(scores["bleu"]["value"]) for name, scores in facts["scores"].items()},
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return {}
 
 

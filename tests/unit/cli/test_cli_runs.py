@@ -63,6 +63,25 @@ def test_a_running_run_and_one_of_another_version_are_listed_too(runs: Path, ask
     assert entries["empty"]["state"] == "nothing saved"
 
 
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("results.json", b"[" * 100_000),
+        ("results.json", b'{"updates": 1e999}'),
+        ("metrics.csv", b"step,seconds,val_bleu\n6,\xff,2\n"),
+        ("metrics.csv", b"step,seconds,val_bleu\n6,3,high\n"),
+        ("metrics.csv", "step,seconds\n²,3\n".encode()),
+        ("metrics.csv", b"step,seconds\n" + b"6" * 200_000),
+        ("checkpoints/step=².ckpt", b""),
+    ],
+)
+def test_a_run_with_a_damaged_file_is_listed_too(runs: Path, ask, name: str, data: bytes) -> None:
+    (runs / "done" / name).write_bytes(data)
+    status, out, err = ask("--json")
+    assert (status, err) == (0, "")
+    assert {entry["name"] for entry in json.loads(out)} == {"done", "lab/half", "empty"}
+
+
 def test_a_look_at_the_lock_leaves_it_as_it_is(runs: Path, trained_in: Path) -> None:
     for _ in range(2):
         assert str(holder_of(trained_in)).startswith(f"{os.getpid()} on ")

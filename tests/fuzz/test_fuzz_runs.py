@@ -1,0 +1,189 @@
+"""No run's folder, however broken, ends resuming or listing with anything but one line, or loses a byte of it.
+
+How to run it for an hour: see test_fuzz_documents.py.
+"""
+
+import io
+import json
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from seq2seq.config import load_config
+from seq2seq.training.checkpoints import RECORD
+from seq2seq.training.folder import resume_folder
+from seq2seq.training.lock import release_folder
+from seq2seq.training.restore import DamagedError, read_checkpoint
+from seq2seq.training.saved import list_runs, read_run
+from tests.fuzz.mutating import PLACE, SECRET, arbitrary, mutated, mutated_bytes, refusal_of, with_place
+from tests.unit.saved_runs import METRICS, make_run
+from tests.unit.saved_runs import settings as settings_of_run
+
+pytestmark = pytest.mark.slow
+LASTING = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+NAME = "step=0000006.ckpt"
+
+
+def values() -> dict[str, Any]:
+    record = {"corpora": {}, "settings": {}, "ranks": 1, "accumulate": 1, "validation_pending": False}
+    loops = {"fit_loop": {"epoch_loop.batch_progress": {"total": {"ready": 6, "completed": 6}}}}
+    weights = {f"layer.{i}.weight": torch.ones(3, 4) for i in range(4)}
+    return {"state_dict": weights, "global_step": 6, "loops": loops, RECORD: record}
+
+
+def bytes_of(values: Any) -> bytes:
+    file = io.BytesIO()
+    torch.save(values, file)
+    return file.getvalue()
+
+
+CHECKPOINT = bytes_of(values())
+
+
+def refusal_of_checkpoint(path: Path) -> str | None:
+    try:
+        return refusal_of(lambda: read_checkpoint(path))
+    except DamagedError as error:
+        return str(error)
+
+
+def read(path: Path, data: bytes, watched_files: Callable[[], Any]) -> None:
+    path.write_bytes(data)
+    with watched_files() as opened:
+        refusal = refusal_of_checkpoint(path) or ""
+    assert "\n" not in refusal
+    assert len(refusal) < 500
+    assert {one for one in opened if one != str(path) and "/lib/python" not in one} == set()
+    assert path.read_bytes() == data
+
+
+@LASTING
+@given(data=mutated_bytes(CHECKPOINT))
+def test_a_broken_checkpoint(data: bytes, folder: Path, watched_files: Callable[[], Any]) -> None:
+    read(folder / NAME, data, watched_files)
+
+
+def with_pickle(change: Callable[[bytes], bytes]) -> bytes:
+    """The checkpoint with another pickle and right checksums."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(CHECKPOINT)) as old, zipfile.ZipFile(file, "w") as new:
+        for entry in old.infolist():
+            data = old.read(entry)
+            new.writestr(entry.filename, change(data) if entry.filename.endswith("data.pkl") else data)
+    return file.getvalue()
+
+
+PICKLE = zipfile.ZipFile(io.BytesIO(CHECKPOINT)).read("archive/data.pkl")
+
+
+@LASTING
+@given(pickled=mutated_bytes(PICKLE))
+def test_a_forged_pickle(pickled: bytes, folder: Path, watched_files: Callable[[], Any]) -> None:
+    read(folder / NAME, with_pickle(lambda _: pickled), watched_files)
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.sampled_from([-1, 10**30, 1.5, float("nan"), "\n", "x" * 999]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["a", "ranks"]), inner, max_size=2),
+    max_leaves=3,
+)
+
+
+@LASTING
+@given(
+    key=st.sampled_from([(RECORD,), *((RECORD, key) for key in values()[RECORD])]), value=ODD, is_left_out=st.booleans()
+)
+def test_a_forged_record_is_resumed_or_refused(
+    key: tuple[str, ...], value: Any, is_left_out: bool, folder: Path
+) -> None:
+    shutil.rmtree(folder / "runs", ignore_errors=True)
+    run = make_run(folder / "runs" / "a", settings_of_run())
+    forged = values()
+    place = forged[RECORD] if len(key) == 2 else forged
+    if is_left_out:
+        del place[key[-1]]
+    else:
+        place[key[-1]] = value
+    (run / "checkpoints" / NAME).write_bytes(bytes_of(forged))
+    try:
+        refusal = refusal_of(lambda: resume_folder(load_config(str(run), []), run))
+    finally:
+        release_folder(run)
+    assert "\n" not in (refusal or "")
+    assert len(refusal or "") < 900
+
+
+IN_METRICS = (",", "\n", '"', "\r", "\0", "nan", "inf", "1e999", "²", "-1", "step", "9" * 5000, "x")
+IN_RESULTS = ("{", "}", "[" * 5_000, "null", "NaN", "1e999", "9" * 5_000, '"scores": {', ",", '"', "-1")
+IN_CONFIG = (
+    ": ",
+    "\n",
+    "  ",
+    "- ",
+    "!!python/object/apply:os.system [x]",
+    "&a ",
+    "*a",
+    "${oc.env:HOME}",
+    "[" * 2_000,
+    "null",
+)
+IN_CONFIG = (
+    *IN_CONFIG,
+    "1e999",
+    ".nan",
+    "'",
+    '"',
+    "{",
+    "? ",
+    "|",
+    "%YAML 9",
+    "\t",
+    "---\n",
+    "x" * 2_000,
+    "<<: ",
+    PLACE,
+    "\ufeff",
+    "\0",
+)
+CONFIG = yaml.safe_dump(
+    {"seed": 1, "training": {"monitor": "bleu", "noise": {"typos": 0.1}}, "data": {"train": ["a.tsv"]}}
+)
+
+
+@LASTING
+@given(
+    metrics=st.just(METRICS) | mutated([METRICS], IN_METRICS) | arbitrary(IN_METRICS),
+    results=mutated(
+        ['{"updates": 6, "training_seconds": 3.5, "parameters": 9, "scores": {"a": {"bleu": {"value": 1}}}}'],
+        IN_RESULTS,
+    ),
+    config=st.just(CONFIG) | mutated([CONFIG], IN_CONFIG),
+)
+def test_a_broken_run_is_listed(metrics: str, results: str, config: str, folder: Path) -> None:
+    shutil.rmtree(folder / "runs", ignore_errors=True)
+    run = make_run(folder / "runs" / "a", results=6)
+    for name, text in (("metrics.csv", metrics), ("results.json", results), ("config.yaml", config)):
+        (run / name).write_bytes(text.encode("utf-8", "surrogatepass"))
+    (one,) = list_runs(folder / "runs")
+    assert one == read_run(run, "a")
+
+
+@LASTING
+@given(text=mutated([CONFIG, json.dumps({"seed": 1})], IN_CONFIG) | arbitrary(IN_CONFIG))
+def test_broken_settings_of_a_run(text: str, folder: Path, watched_files: Callable[[], Any]) -> None:
+    path = folder / "config.yaml"
+    path.write_bytes(with_place(text, folder.parent / "secret.po").encode("utf-8", "surrogatepass"))
+    with watched_files() as opened:
+        refusal = refusal_of(lambda: load_config(str(folder), [])) or ""
+    assert "\n" not in refusal
+    assert len(refusal) < 900
+    assert {one for one in opened if one != str(path) and "/lib/python" not in one} == set()
+    assert SECRET not in refusal
