@@ -18,6 +18,8 @@ from seq2seq.errors import UserError
 from seq2seq.settings.choices import Origins, let_choices_win, with_preset
 from seq2seq.settings.suggest import explain, setting_keys
 
+_MAX_DIGITS = 1000  # Python reads no number of more than 4,300
+
 
 def home() -> Path:
     """The folder that has conf/ and data/bundled/: SEQ2SEQ_HOME, the one inside an installed wheel, or the clone."""
@@ -46,12 +48,20 @@ def compose_with_origins(overrides: Sequence[str]) -> tuple[Config, Origins]:
     try:
         with hydra.initialize_config_dir(str(folder / "conf"), version_base="1.3"):
             arguments = with_preset(expand_globs(overrides))
-            cfg = hydra.compose("config", arguments, return_hydra_config=True)
+            cfg = _read(arguments)
             options = cfg.hydra.runtime.choices
             with open_dict(cfg):
                 del cfg["hydra"]
             return settle(cfg, arguments, options)
     except (HydraException, OmegaConfBaseException) as error:
+        raise UserError(one_line(error)) from error
+
+
+def _read(arguments: list[str]) -> DictConfig:
+    """Compose, where nothing but overrides and files is read: whatever fails is a mistake in one of them."""
+    try:
+        return hydra.compose("config", arguments, return_hydra_config=True)
+    except Exception as error:
         raise UserError(one_line(error)) from error
 
 
@@ -92,10 +102,12 @@ def _config_dirs(arguments: Sequence[str]) -> list[str]:
 
 
 def _expanded(argument: str, folders: Sequence[Path]) -> str:
+    if re.search(rf"\d{{{_MAX_DIGITS}}}", argument):
+        raise UserError(f"{argument:.80}…: no setting is a number of more than {_MAX_DIGITS} digits")
     if argument.startswith("logger="):
         return _loggers(argument, folders)
-    key, _, value = argument.partition("=")
-    if value in ("null", "") and key not in ("", "experiment") and (home() / "conf" / key).is_dir():
+    key, equals, value = argument.partition("=")
+    if equals and value in ("null", "") and key not in ("", "experiment") and (home() / "conf" / key).is_dir():
         names = sorted(path.stem for conf in folders for path in (conf / key).glob("*.yaml"))
         raise UserError(f"{argument}: {key} needs one of its options: {', '.join(names)}")
     if key in ("resume", "init") and Path(value).is_dir():

@@ -57,7 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         given, is_shown = without_cfg_job(given)
         register_schema()
 
+        is_read = False
+
         def run(cfg: DictConfig) -> float | None:
+            nonlocal is_read
+            is_read = True
             sys.argv = own  # by which Lightning starts further processes
             with one_line_errors(is_debug=is_debug):
                 if is_shown:
@@ -69,7 +73,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         with sweep_table(expand_globs(with_preset(given)), Path("runs")) as arguments_of_hydra:
             sys.argv = [own[0], *arguments_of_hydra]
-            hydra.main(version_base="1.3", config_path=str(home() / "conf"), config_name="config")(run)()
+            try:
+                hydra.main(version_base="1.3", config_path=str(home() / "conf"), config_name="config")(run)()
+            except Exception as error:  # before a run, nothing but the command line and the files of conf/ was read
+                if is_read or is_debug:
+                    raise
+                raise UserError(one_line(error)) from error
 
 
 def without_cfg_job(arguments: Sequence[str]) -> tuple[list[str], bool]:

@@ -37,6 +37,7 @@ def end_of_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process_sta
         (("tokenizer.vocab_size=5000",), "tokenizer.vocab_size=5000 is larger"),
         (("model.d_modell=3",), "d_modell"),
         (("training.learning_rate=fast",), "training.learning_rate=fast"),
+        (("seed=" + "9" * 5000,), "no setting is a number of more than 1000 digits"),
         (("name=finished",), "is a run already: choose another name="),
         (("resume=runs/none",), "resume=runs/none: there is no run"),
         (("trainer.accelerator=gpu",), "trainer.accelerator=gpu"),
@@ -49,6 +50,25 @@ def test_bad_settings_get_one_line(
     if "gpu" in message and torch.cuda.is_available():
         pytest.skip("there is a GPU")
     told = end_of_training(*overrides)
+    assert told.startswith("error: ")
+    assert message in told
+    assert "\n" not in told
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("# @package _global_\nseed: [1", "own.yaml"),
+        ("# @package a b c\nseed: 1", "Too many components"),
+        ("# @package _global_\nseed: " + "9" * 5000, "4300 digits"),
+    ],
+)
+def test_a_broken_preset_gets_one_line(
+    end_of_training: Callable[..., str], tmp_path: Path, text: str, message: str
+) -> None:
+    (tmp_path / "own" / "experiment").mkdir(parents=True)
+    (tmp_path / "own" / "experiment" / "own.yaml").write_text(text)
+    told = end_of_training("experiment=own", "--config-dir", str(tmp_path / "own"))
     assert told.startswith("error: ")
     assert message in told
     assert "\n" not in told
