@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from seq2seq.config import DataConfig, TokenizerConfig
 from seq2seq.errors import UserError
 from seq2seq.evaluation.overlap import OverlapIndex
+from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.text.batching import Batch, BatchLoader, TokenPairs
 from seq2seq.text.corpus import read_pairs
 from seq2seq.text.prepare import PreparedData, prepare

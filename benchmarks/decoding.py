@@ -19,13 +19,15 @@ from benchmarks.data import to_device
 from benchmarks.ours import Updates
 from benchmarks.race import Race, race
 from benchmarks.tables import Table
-from seq2seq.config import ModelConfig, SearchConfig, TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.export.marian import to_marian
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.packed import can_pack
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
+from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import BatchLoader
 from seq2seq.text.prepare import PreparedData
 from seq2seq.text.tokenizer import Tokenizer

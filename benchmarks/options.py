@@ -6,8 +6,10 @@ from typing import Annotated
 import torch
 import typer
 
-from seq2seq.config import ModelConfig, TrainerConfig, require_choice
 from seq2seq.device import choose_device
+from seq2seq.settings.checks import require_choice
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.training.precision import choose_precision
 
 MODELS, MEASURING, RECIPE = "Models", "Measuring", "Training of the rival"

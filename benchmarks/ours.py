@@ -7,8 +7,8 @@ import lightning as L
 import torch
 from torch import Tensor
 
-from seq2seq.config import TrainingConfig
 from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.training.module import TranslationModule
 

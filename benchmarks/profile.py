@@ -11,8 +11,9 @@ from benchmarks.data import to_device
 from benchmarks.ours import Updates
 from benchmarks.race import Spread
 from benchmarks.tables import Table
-from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.model.build import build_model
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.text.vocab import PAD
 from seq2seq.training.loss import chunk_of, cross_entropy

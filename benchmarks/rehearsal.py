@@ -19,9 +19,13 @@ from lightning.pytorch.strategies import SingleDeviceStrategy
 
 from benchmarks.tables import Table
 from benchmarks.transfers import META, Counts, Transfer, Transfers, as_on_a_gpu
-from seq2seq.config import Config, ModelConfig, SearchConfig, TrainerConfig, TrainingConfig
 from seq2seq.engine import Engine, Source
 from seq2seq.model.build import build_model
+from seq2seq.settings.config import Config
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
+from seq2seq.settings.trainer import TrainerConfig
+from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch, collate
 from seq2seq.training.callbacks import Budget, FiniteGuard, RunningAverage
 from seq2seq.training.module import TranslationModule

@@ -17,9 +17,11 @@ from benchmarks.data import read_folder, to_device
 from benchmarks.huggingface import make_optimizer, mean_loss, translate, update
 from benchmarks.machine import describe_machine, write_json
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
-from seq2seq.config import ModelConfig, SearchConfig, require_choice
 from seq2seq.evaluation.metrics import Scores, score
 from seq2seq.export.marian import from_marian, marian_config
+from seq2seq.settings.checks import require_choice
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
 from seq2seq.text.batching import Batch, BatchLoader
 from seq2seq.text.prepare import PreparedData
 from seq2seq.text.vocab import PAD

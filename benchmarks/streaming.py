@@ -19,10 +19,13 @@ import torch
 from benchmarks.ours import Updates
 from benchmarks.race import Spread
 from benchmarks.tables import Table
-from seq2seq.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.model.build import build_model
+from seq2seq.settings.config import Config
+from seq2seq.settings.data import DataConfig, TokenizerConfig
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.text.blocks import BlockSource
 from seq2seq.text.datamodule import training_feed

@@ -12,11 +12,12 @@ from benchmarks.data import to_device
 from benchmarks.ours import Updates
 from benchmarks.race import Race, race
 from benchmarks.tables import Table
-from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.export.marian import to_marian
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.text.vocab import PAD
 from seq2seq.training.loss import cross_entropy

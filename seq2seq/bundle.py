@@ -13,12 +13,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from seq2seq.config import ModelConfig, SearchConfig, model_config_from_plain, search_config_from_plain, to_plain
 from seq2seq.drafts import draft_of
 from seq2seq.errors import UserError, in_short
 from seq2seq.extras import train_command
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.settings.config import to_plain
+from seq2seq.settings.loading import model_config_from_plain, search_config_from_plain
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer
 
 FORMAT_VERSION = 1  # raised when an older version could not read the folder

@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seq2seq.config import SearchConfig
 from seq2seq.device import is_out_of_memory, prepare
 from seq2seq.errors import UserError
 from seq2seq.search.beam import Coverage, beam_search
@@ -20,6 +19,7 @@ from seq2seq.search.greedy import greedy_search
 from seq2seq.search.kinds import make_rules, require_one_kind, require_steps
 from seq2seq.search.sampling import sample_search
 from seq2seq.search.step import Hypothesis, Step
+from seq2seq.settings.search import SearchConfig
 from seq2seq.text.vocab import BOS, EOS, PAD, UNK
 
 NEVER = (PAD, UNK, BOS)  # produced

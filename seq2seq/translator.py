@@ -9,7 +9,6 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from seq2seq.bundle import load_bundles
-from seq2seq.config import SearchConfig
 from seq2seq.device import choose_device, default_dtype
 from seq2seq.engine import EncoderDecoder, Engine, Source
 from seq2seq.errors import UserError
@@ -17,7 +16,7 @@ from seq2seq.files import find_models
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.search.kinds import require_one_kind
 from seq2seq.search.step import Hypothesis
-from seq2seq.settings.search import change_search
+from seq2seq.settings.search import SearchConfig, change_search
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.translation import (

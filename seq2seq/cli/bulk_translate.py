@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seq2seq.cli import jobs, options
-from seq2seq.config import SearchConfig
 from seq2seq.errors import UserError
 from seq2seq.extras import needing
+from seq2seq.settings.search import SearchConfig
 
 if TYPE_CHECKING:
     from seq2seq.distributed.ray_workers import RayWorkers

@@ -89,7 +89,7 @@ def clear(cache: Cache = None, older_than: OlderThan = None, yes: Yes = False, d
 
 def entries_of(cache: Path | None) -> tuple[Path, Sequence["Entry"]]:
     """The cache's folder and what is in it."""
-    from seq2seq.config import DataConfig
+    from seq2seq.settings.data import DataConfig
     from seq2seq.text.cache import cache_root
     from seq2seq.text.cached import list_entries
 

@@ -117,7 +117,7 @@ def read_corpora(specs: Sequence[str], src_lang: str, tgt_lang: str, languages: 
     Raises:
         UserError: nothing is there under a name, there is no text in it, or (while it is read) it is malformed.
     """
-    from seq2seq.config import DataConfig
+    from seq2seq.settings.data import DataConfig
     from seq2seq.text.corpus import has_two_sides, open_corpora
     from seq2seq.text.lines import Lines as LinesOfFile
     from seq2seq.text.normalise import normalise

@@ -16,7 +16,7 @@ from seq2seq.extras import needing
 from seq2seq.files import Output, find_model
 
 if TYPE_CHECKING:
-    from seq2seq.config import SearchConfig
+    from seq2seq.settings.search import SearchConfig
     from seq2seq.text.glossary import Glossary
     from seq2seq.translator import Reading, Translation, Translator
 
@@ -81,11 +81,11 @@ def load(folders: list[Path], device: str, engine: str, quantization: str) -> "T
     if len(folders) > 1:
         raise UserError(f"{len(folders)} models: only the pytorch engine translates with an ensemble")
     with needing("ctranslate2"):
-        from seq2seq.config import DataConfig
         from seq2seq.device import choose_device
         from seq2seq.export.ctranslate2 import cached_export
         from seq2seq.export.ctranslate2_engine import load_export
         from seq2seq.export.folder import is_export
+        from seq2seq.settings.data import DataConfig
 
         (folder,) = folders
         if not is_export(folder):

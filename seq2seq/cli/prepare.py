@@ -22,8 +22,8 @@ def prepare(overrides: options.Overrides = None, ray: bulk_translate.Ray = None,
     """
     from rich.console import Console
 
-    from seq2seq.compose import compose
     from seq2seq.evaluation.overlap import OverlapIndex
+    from seq2seq.settings.compose import compose
     from seq2seq.text.filters import drop_table
     from seq2seq.text.prepare import load_prepared, prepare_folder
 

@@ -121,8 +121,9 @@ def confirm(what: str, confirmed: bool) -> None:
 
 def settings_of(run: "SavedRun") -> dict[str, Any]:
     """A run's settings by dotted keys, without those that only name it."""
-    from seq2seq.config import load_config, to_plain
     from seq2seq.settings.choices import flatten
+    from seq2seq.settings.config import to_plain
+    from seq2seq.settings.loading import load_config
 
     config = load_config(str(run.folder), [], option="")
     flat = flatten({**to_plain(config), "model": config.model.used()})

@@ -21,11 +21,12 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.logging import RichHandler
 
-from seq2seq.compose import expand_globs, general_defaults, home, one_line, settle
-from seq2seq.config import Config, load_config, register_schema, to_plain
 from seq2seq.errors import UserError
 from seq2seq.settings.choices import NO_PRESET, Origins, name_of, parse, with_preset
+from seq2seq.settings.compose import expand_globs, general_defaults, home, one_line, settle
+from seq2seq.settings.config import Config, to_plain
 from seq2seq.settings.describe import markdown, show_help
+from seq2seq.settings.loading import load_config, register_schema
 from seq2seq.training.refusals import refuse_early
 from seq2seq.training.saved import interruption, running
 from seq2seq.training.sweep import note_run, sweep_table

@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seq2seq.config import SearchConfig
 from seq2seq.explain.statistics import HeadStatistics, head_statistics
 from seq2seq.explain.subject import Subject, Word, make_subject, require_engine
 from seq2seq.model.state import aligning_layer
 from seq2seq.model.trace import Trace
+from seq2seq.settings.search import SearchConfig
 from seq2seq.text.words import align_words
 from seq2seq.translator import Translator
 

@@ -3,10 +3,10 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from seq2seq.config import SearchConfig
 from seq2seq.engine import Source
 from seq2seq.explain.subject import encode_sentence, require_engine
 from seq2seq.search.step import Step
+from seq2seq.settings.search import SearchConfig
 from seq2seq.text.normalise import normalise
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocab import EOS

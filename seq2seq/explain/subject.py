@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seq2seq.config import SearchConfig
 from seq2seq.engine import Engine
 from seq2seq.errors import UserError
 from seq2seq.model.trace import Traceable
+from seq2seq.settings.search import SearchConfig
 from seq2seq.text.normalise import normalise
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocab import BOS, EOS

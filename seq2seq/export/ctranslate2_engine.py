@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from seq2seq.bundle import TOKENIZER, BundleConfig, read_config
-from seq2seq.config import SearchConfig
 from seq2seq.device import is_out_of_memory
 from seq2seq.engine import NEVER, Source
 from seq2seq.errors import UserError
 from seq2seq.export.ctranslate2 import MAX_POSITIONS
 from seq2seq.export.folder import SETTINGS, is_export
 from seq2seq.search.step import Hypothesis
+from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocab import EOS
 

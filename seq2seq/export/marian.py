@@ -11,12 +11,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.config import ModelConfig
 from seq2seq.errors import UserError
 from seq2seq.export.networks import require_transformer, require_whole
 from seq2seq.extras import needing
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.model import ModelConfig
 from seq2seq.text.vocab import BOS, EOS, PAD
 
 with needing("huggingface"):

@@ -1,9 +1,9 @@
 """Which networks other programs can compute."""
 
-from seq2seq.config import ModelConfig
 from seq2seq.errors import UserError
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.model import ModelConfig
 
 
 def require_transformer(model: EncoderDecoder) -> Transformer:

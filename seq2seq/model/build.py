@@ -1,9 +1,9 @@
 """Which network the settings ask for: the one place that chooses."""
 
-from seq2seq.config import ModelConfig
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.recurrent import Recurrent
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.model import ModelConfig
 
 
 def build_model(config: ModelConfig, vocab_size: int) -> EncoderDecoder:

@@ -5,11 +5,11 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
-from seq2seq.config import ModelConfig
 from seq2seq.model.attention import OPEN_ON, MultiHeadAttention, by_head
 from seq2seq.model.masks import additive
 from seq2seq.model.packed import pack
 from seq2seq.model.state import DecoderState, Slots
+from seq2seq.settings.model import ModelConfig
 
 
 class Dropout(nn.Module):

@@ -7,7 +7,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from seq2seq.config import ModelConfig
 from seq2seq.model.additive import AdditiveAttention
 from seq2seq.model.encoder_decoder import PAD, EncoderDecoder
 from seq2seq.model.layers import Dropout
@@ -15,6 +14,7 @@ from seq2seq.model.packed import PackedLinear, can_pack
 from seq2seq.model.recurrent_state import Annotations, RecurrentState
 from seq2seq.model.state import Places
 from seq2seq.model.trace import Trace
+from seq2seq.settings.model import ModelConfig
 
 INIT_STD = 0.02  # of the embedding, as the Transformer's
 LSTMState = tuple[Tensor, Tensor]  # hidden, cell; each (n, d)

@@ -6,7 +6,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from seq2seq.config import ModelConfig
 from seq2seq.model.encoder_decoder import PAD, EncoderDecoder
 from seq2seq.model.layers import DecoderLayer, Dropout, EncoderLayer, cast_for_products, for_attention, make_norm
 from seq2seq.model.masks import padding_mask, whole_target_mask
@@ -14,6 +13,7 @@ from seq2seq.model.packed import PackedLinear, can_pack
 from seq2seq.model.positions import rotations, sinusoidal
 from seq2seq.model.state import DecoderState
 from seq2seq.model.trace import Trace, watch
+from seq2seq.settings.model import ModelConfig
 
 INIT_STD = 0.02
 

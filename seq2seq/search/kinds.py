@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from jaxtyping import Int
 from torch import Tensor
 
-from seq2seq.config import SearchConfig
 from seq2seq.errors import UserError
 from seq2seq.search.rules import BannedPhrases, ForcedPrefix, MinimumLength, NoRepeatNgram, RepetitionPenalty, Rule
+from seq2seq.settings.search import SearchConfig
 
 
 def require_one_kind(settings: SearchConfig, *, has_phrases: bool) -> None:

@@ -1,1 +1,1 @@
-"""The dataclasses of the settings, a file for each group of `conf/`; `seq2seq.config` makes one tree of them."""
+"""All settings: a dataclass for each group of `conf/`, their tree, and the composition, where Hydra ends."""

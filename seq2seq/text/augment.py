@@ -7,7 +7,7 @@ from itertools import chain
 import numpy as np
 from jaxtyping import Int32
 
-from seq2seq.config import NoiseConfig, SubwordSamplingConfig
+from seq2seq.settings.training import NoiseConfig, SubwordSamplingConfig
 from seq2seq.text.noise import add_noise
 from seq2seq.text.tokenizer import Tokenizer
 

@@ -14,8 +14,8 @@ from functools import partial
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 
-from seq2seq.config import DataConfig
 from seq2seq.errors import UserError
+from seq2seq.settings.data import DataConfig
 from seq2seq.text.lines import Lines, explain_os_error
 from seq2seq.text.tmx import read_tmx
 

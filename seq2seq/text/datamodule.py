@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from seq2seq.config import Config
 from seq2seq.errors import UserError
+from seq2seq.settings.config import Config
 from seq2seq.text.augment import Encoder
 from seq2seq.text.batching import BatchLoader
 from seq2seq.text.blocks import PreparedBlocks

@@ -8,7 +8,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from seq2seq.config import DataConfig
+from seq2seq.settings.data import DataConfig
 from seq2seq.text.language import LanguageCheck
 from seq2seq.text.normalise import normalise
 

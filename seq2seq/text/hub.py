@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from seq2seq.config import DataConfig
 from seq2seq.errors import UserError
+from seq2seq.settings.data import DataConfig
 from seq2seq.text.corpus import Corpus, Pair, find_columns, open_records, pick
 
 logger = logging.getLogger(__name__)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from importlib import metadata
 from typing import Any
 
-from seq2seq.config import DataConfig
 from seq2seq.errors import UserError
 from seq2seq.extras import missing
+from seq2seq.settings.data import DataConfig
 
 _PACKAGE = "py3langid"
 _JUDGED = 200  # characters; a shorter sample is not judged

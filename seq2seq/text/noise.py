@@ -4,7 +4,7 @@ import random
 import re
 from collections.abc import Callable, Sequence
 
-from seq2seq.config import NoiseConfig
+from seq2seq.settings.training import NoiseConfig
 
 _ROWS_OF_KEYS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 _FINAL_MARK = re.compile(r"\s*(?:[.?!…]+|[。？！]+)(?=[\"'”’»)\]]*$)")

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from seq2seq.config import DataConfig, TokenizerConfig
 from seq2seq.errors import UserError
 from seq2seq.settings import rules
+from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.text.arrow import TokenWriter
 from seq2seq.text.cache import WORK
 from seq2seq.text.corpus import Corpus, Pair

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
-from seq2seq.config import DataConfig, TokenizerConfig
 from seq2seq.errors import UserError
+from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.text.arrow import TokenDataset
 from seq2seq.text.cache import cache_root, cached_folder, digest_once
 from seq2seq.text.corpus import Corpus, Pair, open_corpora

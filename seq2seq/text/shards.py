@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from seq2seq.config import DataConfig
+from seq2seq.settings.data import DataConfig
 from seq2seq.text.cache import is_whole
 from seq2seq.text.corpus import Corpus, Pair
 from seq2seq.text.filters import Checks, digest_pair

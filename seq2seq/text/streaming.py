@@ -12,8 +12,8 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import NamedTuple
 
-from seq2seq.config import DataConfig
 from seq2seq.errors import UserError
+from seq2seq.settings.data import DataConfig
 from seq2seq.text.augment import Encoder, Ids, TokenBlock
 from seq2seq.text.blocks import Block, Place
 from seq2seq.text.corpus import Corpus, Pair, Reader, open_records

@@ -13,8 +13,8 @@ from typing import Any
 
 import sentencepiece
 
-from seq2seq.config import TokenizerConfig
 from seq2seq.errors import UserError
+from seq2seq.settings.data import TokenizerConfig
 from seq2seq.text.normalise import normalise
 from seq2seq.text.segmenting import Sampler
 from seq2seq.text.vocab import BOS, EOS, PAD, SPECIAL_IDS, UNK

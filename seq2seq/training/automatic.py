@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from seq2seq.config import Config, to_plain
 from seq2seq.errors import UserError
 from seq2seq.settings import rules
 from seq2seq.settings.choices import flatten
+from seq2seq.settings.config import Config, to_plain
 from seq2seq.text.batching import plan_batches
 from seq2seq.text.prepare import PreparedData
 from seq2seq.training.capacity import resolve_max_tokens

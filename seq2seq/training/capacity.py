@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from seq2seq.config import Config
 from seq2seq.device import is_out_of_memory
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
+from seq2seq.settings.config import Config
 from seq2seq.text.augment import is_random
 from seq2seq.text.batching import Batch, TokenPairs, collate
 from seq2seq.training.module import TranslationModule

@@ -15,9 +15,9 @@ import torch
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
-from seq2seq.config import Config
 from seq2seq.errors import UserError
 from seq2seq.extras import resume_command
+from seq2seq.settings.config import Config
 from seq2seq.text.batching import Batch
 from seq2seq.training.processes import rank
 from seq2seq.training.saved import checkpoint_name, list_checkpoints, step_of

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seq2seq.config import Config, load_config, to_plain
 from seq2seq.errors import UserError
 from seq2seq.settings.choices import flatten
+from seq2seq.settings.config import Config, to_plain
+from seq2seq.settings.loading import load_config
 from seq2seq.settings.rules import AUTO
 from seq2seq.training.saved import best_validation, list_checkpoints, read_metrics
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import yaml
 
-from seq2seq.config import Config, to_plain
 from seq2seq.errors import UserError
+from seq2seq.settings.config import Config, to_plain
 from seq2seq.text.prepare import corpus_digests
 from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.lock import lock_folder

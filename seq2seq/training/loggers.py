@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger, WandbLogger
 
-from seq2seq.config import Config, to_plain
 from seq2seq.errors import UserError
 from seq2seq.settings.choices import flatten
+from seq2seq.settings.config import Config, to_plain
 from seq2seq.training.processes import rank
 from seq2seq.training.table import continued_table
 

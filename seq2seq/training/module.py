@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.text.vocab import PAD
 from seq2seq.training.compiled import compile_forward, widen

@@ -14,8 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
 
-from seq2seq.config import SearchConfig, TrainingConfig
 from seq2seq.evaluation.metrics import bleu
+from seq2seq.settings.search import SearchConfig
+from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.training.checkpoints import ends_update, validates_now

@@ -2,7 +2,7 @@
 
 import torch
 
-from seq2seq.config import TrainerConfig
+from seq2seq.settings.trainer import TrainerConfig
 
 
 def choose_precision(config: TrainerConfig) -> str:

@@ -13,9 +13,9 @@ from torch.distributed import (
     TCPStore,  # pyright: ignore[reportPrivateImportUsage]
 )
 
-from seq2seq.config import TrainerConfig
 from seq2seq.errors import UserError
 from seq2seq.settings.rules import AUTO
+from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.training.refusals import NO_GPU
 
 PATIENCE = timedelta(minutes=10)  # the first process may have to measure its device's memory meanwhile

@@ -5,9 +5,9 @@ import importlib.util
 import json
 from pathlib import Path
 
-from seq2seq.config import Config
 from seq2seq.errors import UserError
 from seq2seq.extras import missing
+from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO
 from seq2seq.training.saved import list_checkpoints, step_of
 

@@ -9,8 +9,8 @@ from typing import Any
 from rich.table import Table
 
 from seq2seq.bundle import example
-from seq2seq.config import Config
 from seq2seq.evaluation.metrics import Scores
+from seq2seq.settings.config import Config
 
 NETWORKS = {"transformer": "An encoder–decoder Transformer", "recurrent": "A recurrent encoder–decoder (LSTM)"}
 LICENCE_NOTE = "The weights may be used under the terms of the texts they were trained on."

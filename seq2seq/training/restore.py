@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from seq2seq.config import Config
 from seq2seq.errors import UserError
+from seq2seq.settings.config import Config
 from seq2seq.text.prepare import deciding_settings
 from seq2seq.text.tokenizer import describe_tokenizer
 from seq2seq.training.checkpoints import RECORD

@@ -17,7 +17,6 @@ from sacrebleu.metrics.chrf import CHRF
 
 from seq2seq import __version__
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
-from seq2seq.config import Config
 from seq2seq.device import prepare
 from seq2seq.errors import UserError
 from seq2seq.evaluation.metrics import Scores, score
@@ -26,6 +25,7 @@ from seq2seq.extras import resume_command
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.choices import Origins
+from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO
 from seq2seq.text.cached import note_run
 from seq2seq.text.datamodule import mixture_table, training_feed, validation_loader

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seq2seq.config import load_config
 from seq2seq.errors import UserError
 from seq2seq.extras import resume_command
+from seq2seq.settings.loading import load_config
 from seq2seq.training.lock import holder_of, is_held, lock_folder, release_folder
 
 COMPLETE, STOPPED, RUNNING, NOTHING = "complete", "stopped", "running", "nothing saved"

@@ -2,7 +2,7 @@
 
 import math
 
-from seq2seq.config import TrainingConfig
+from seq2seq.settings.training import TrainingConfig
 
 
 def learning_rate(config: TrainingConfig, step: int, progress: float) -> float:

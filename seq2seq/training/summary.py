@@ -3,8 +3,8 @@
 from rich.markup import escape
 from rich.table import Table
 
-from seq2seq.config import Config
 from seq2seq.settings.choices import Origins
+from seq2seq.settings.config import Config
 from seq2seq.text.prepare import PreparedData, example
 
 _TEXT = ("data.train", "data.hub", "data.root", "data.src_lang", "data.tgt_lang", "data.languages")

@@ -10,7 +10,8 @@ import lightning as L
 from lightning.pytorch.strategies import ModelParallelStrategy, Strategy
 from torch.distributed.fsdp import FSDPModule
 
-from seq2seq.config import Config, TrainerConfig
+from seq2seq.settings.config import Config
+from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.text.prepare import PreparedData
 from seq2seq.training.callbacks import make_callbacks
 from seq2seq.training.checkpoints import DurableIO

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from seq2seq.config import DataConfig
+from seq2seq.settings.data import DataConfig
 from seq2seq.text.corpus import Pair, open_corpora, read_pairs
 from seq2seq.text.glossary import Glossary
 from tests.fuzz import seeds

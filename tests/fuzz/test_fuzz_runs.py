@@ -17,7 +17,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seq2seq.config import load_config
+from seq2seq.settings.loading import load_config
 from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.folder import resume_folder
 from seq2seq.training.lock import release_folder

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seq2seq import cli_serve
+from seq2seq.cli import serve as cli_serve
 from seq2seq.serve.app import create_app
 from seq2seq.serve.limits import Limits
 from seq2seq.translator import Translator

@@ -13,8 +13,8 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from seq2seq.compose import compose, expand_globs, home, known_settings
-from seq2seq.config import Config, to_plain
+from seq2seq.settings.compose import compose, expand_globs, home, known_settings
+from seq2seq.settings.config import Config, to_plain
 from tests.fuzz.mutating import PLACE, SECRET, arbitrary, mutated, refusal_of, with_place
 
 pytestmark = pytest.mark.slow

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from seq2seq.compose import compose, expand_globs, general_defaults
-from seq2seq.config import to_plain
 from seq2seq.settings.choices import flatten
+from seq2seq.settings.compose import compose, expand_globs, general_defaults
+from seq2seq.settings.config import to_plain
 from tests.documented import REPOSITORY, commands, settings_of
 
 GOLDEN = Path(__file__).with_name("composed.json")

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.system
 SCRIPT = """
 import torch
 from torch.testing import assert_close
-from seq2seq.config import ModelConfig
+from seq2seq.settings.model import ModelConfig
 from seq2seq.model.transformer import Transformer
 from seq2seq.training import compiled
 
@@ -54,7 +54,7 @@ def test_one_compiled_graph_serves_batches_of_all_sizes() -> None:
 
 NO_COMPILER = """
 import torch
-from seq2seq.config import ModelConfig
+from seq2seq.settings.model import ModelConfig
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
 from seq2seq.training import compiled

@@ -13,7 +13,7 @@ from hydra import compose, initialize_config_dir
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-from seq2seq.config import from_hydra, register_schema
+from seq2seq.settings.loading import from_hydra, register_schema
 from seq2seq.training.folder import prepare_folder
 from seq2seq.training.run import train
 from tests.toy import write_corpus

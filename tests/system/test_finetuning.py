@@ -10,8 +10,13 @@ import torch
 from torch import Tensor
 
 from seq2seq.bundle import load_bundle
-from seq2seq.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainerConfig, TrainingConfig, load_config
 from seq2seq.errors import UserError
+from seq2seq.settings.config import Config
+from seq2seq.settings.data import DataConfig, TokenizerConfig
+from seq2seq.settings.loading import load_config
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.trainer import TrainerConfig
+from seq2seq.settings.training import TrainingConfig
 from seq2seq.training.finetune import start_from_bundle
 from seq2seq.training.folder import prepare_folder
 from seq2seq.training.run import train

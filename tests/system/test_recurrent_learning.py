@@ -12,9 +12,11 @@ import pytest
 import torch
 from launcher import Launcher
 
-from seq2seq.config import ModelConfig, SearchConfig, TrainingConfig
 from seq2seq.engine import Engine, Source
 from seq2seq.model.build import build_model
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
+from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import collate
 from seq2seq.training.module import TranslationModule
 from seq2seq.translator import Translator

@@ -90,7 +90,8 @@ def test_the_wheel_holds_the_settings_and_the_corpus_and_nothing_beside_the_pack
 
 
 def test_the_clone_cannot_be_imported(installed: Installed):
-    told = "import seq2seq, seq2seq.compose, seq2seq.extras as e; print(seq2seq.__file__, e.install_command('serve'))"
+    told = "import seq2seq, seq2seq.settings.compose; from seq2seq.extras import install_command as install; "
+    told += "print(seq2seq.__file__, install('serve'))"
     status, out, err = installed.run("python", "-c", told)
     assert status == 0, err
     file, _, command = out.strip().partition(" ")

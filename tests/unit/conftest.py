@@ -13,8 +13,10 @@ from hydra.core.hydra_config import HydraConfig
 
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.cli import main, translate_app
-from seq2seq.config import ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.data import TokenizerConfig
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer, train_tokenizer
 
 SENTENCES = [

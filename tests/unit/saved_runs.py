@@ -7,7 +7,9 @@ from pathlib import Path
 
 import yaml
 
-from seq2seq.config import Config, ModelConfig, TrainingConfig, to_plain
+from seq2seq.settings.config import Config, to_plain
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.training import TrainingConfig
 
 METRICS = "step,loss,seconds,val_loss,val_bleu\n2,5.0,30.0,,\n4,,,3.5,20.25\n6,4.0,90.0,3.0,18.5\n"
 

@@ -7,10 +7,12 @@ import torch
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from seq2seq.config import ModelConfig, SearchConfig, TrainingConfig
 from seq2seq.engine import Engine, Source
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
+from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch, BatchLoader
 from seq2seq.text.vocab import EOS, PAD
 from seq2seq.training.loss import cross_entropy

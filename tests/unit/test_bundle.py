@@ -9,9 +9,11 @@ import torch
 from safetensors.torch import save_file
 
 from seq2seq.bundle import Bundle, BundleConfig, load_bundle, save_bundle
-from seq2seq.config import ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.data import TokenizerConfig
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import train_tokenizer
 
 TEXTS = [

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 import yaml
 
-from seq2seq.compose import compose, compose_with_origins, expand_globs, general_defaults
-from seq2seq.config import Config, load_config, to_plain
 from seq2seq.errors import UserError
 from seq2seq.settings.choices import Origins, flatten, name_of, parse
+from seq2seq.settings.compose import compose, compose_with_origins, expand_globs, general_defaults
+from seq2seq.settings.config import Config, to_plain
+from seq2seq.settings.loading import load_config
 
 CONF = Path(__file__).parents[2] / "conf"
 GROUPS = ("data", "tokenizer", "model", "model/style", "training", "search", "trainer")

@@ -1,7 +1,7 @@
 import pytest
 
-from seq2seq.compose import one_line
 from seq2seq.errors import UserError
+from seq2seq.settings.compose import one_line
 
 
 def caused(error: Exception, cause: Exception) -> Exception:

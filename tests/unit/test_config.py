@@ -8,17 +8,13 @@ import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-import seq2seq.compose
-from seq2seq.compose import expand_globs
-from seq2seq.config import (
-    Config,
-    TrainerConfig,
-    TrainingConfig,
-    load_config,
-    register_schema,
-    to_plain,
-)
+import seq2seq.settings.compose
 from seq2seq.errors import UserError
+from seq2seq.settings.compose import expand_globs
+from seq2seq.settings.config import Config, to_plain
+from seq2seq.settings.loading import load_config, register_schema
+from seq2seq.settings.trainer import TrainerConfig
+from seq2seq.settings.training import TrainingConfig
 from tests.thin import thin
 
 REPOSITORY = Path(__file__).parents[2]
@@ -33,7 +29,7 @@ def _home(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @functools.cache
 def composed(*overrides: str) -> Config:
-    return seq2seq.compose.compose(list(overrides))
+    return seq2seq.settings.compose.compose(list(overrides))
 
 
 def test_spread_weights_and_their_running_average_exclude_each_other_by_name() -> None:

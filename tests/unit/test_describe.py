@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.compose import general_defaults
+from seq2seq.settings.compose import general_defaults
 from seq2seq.settings.describe import markdown, options, settings, show_help
 
 REPOSITORY = Path(__file__).parents[2]

@@ -4,10 +4,10 @@ import lightning as L
 import pytest
 import torch
 
-from seq2seq.config import ModelConfig
 from seq2seq.device import prepare, tensor_on
 from seq2seq.engine import Engine
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.model import ModelConfig
 from seq2seq.training.run import hardware
 
 

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from seq2seq.cli import app, translate_app
-from seq2seq.compose import compose, expand_globs
+from seq2seq.settings.compose import compose, expand_globs
 from tests.documented import REPOSITORY, Command, blocks, commands, settings_of
 from tests.documented_table import NOT_RUN, PROGRAMS_NOT_RUN, SMALL
 

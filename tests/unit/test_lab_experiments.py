@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from seq2seq.compose import compose
-from seq2seq.config import Config
 from seq2seq.model.build import build_model
+from seq2seq.settings.compose import compose
+from seq2seq.settings.config import Config
 from seq2seq.training.schedule import learning_rate
 
 REPOSITORY = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq import compose
+from seq2seq.settings import compose
 
 REPOSITORY = Path(__file__).parents[2]
 SETTINGS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
@@ -41,7 +41,7 @@ def test_the_home_of_a_wheel_lies_inside_the_package(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("SEQ2SEQ_HOME", raising=False)
     (tmp_path / "conf").mkdir()  # another project's, at the top of site-packages
     (tmp_path / "seq2seq" / "shipped" / "conf").mkdir(parents=True)
-    monkeypatch.setattr(compose, "__file__", str(tmp_path / "seq2seq" / "compose.py"))
+    monkeypatch.setattr(compose, "__file__", str(tmp_path / "seq2seq" / "settings" / "compose.py"))
     assert compose.home() == tmp_path / "seq2seq" / "shipped"
 
 

@@ -13,13 +13,14 @@ from torch.testing import assert_close
 
 from seq2seq.bundle import Bundle, BundleConfig, load_bundle, save_bundle
 from seq2seq.cli.jobs import Job, translate_document
-from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.engine import Engine, Source
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.search.step import Hypothesis
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocab import EOS
 from seq2seq.translator import Translator

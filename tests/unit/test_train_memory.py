@@ -55,7 +55,7 @@ def test_freed_memory_is_not_given_back_between_updates():
 )
 def test_a_gpus_allocator_extends_its_segments_unless_a_user_set_it_up(given: dict[str, str]):
     """PyTorch reads the settings as CUDA starts, so they must be there before it is imported."""
-    code = "import os, sys; import seq2seq.cli_train; assert 'torch' not in sys.modules\n"
+    code = "import os, sys; import seq2seq.cli.train; assert 'torch' not in sys.modules\n"
     code += "print({name: value for name, value in os.environ.items() if name.endswith('_ALLOC_CONF')})"
     known = {name: value for name, value in os.environ.items() if not name.endswith("_ALLOC_CONF")}
     command = [sys.executable, "-c", code]

@@ -13,8 +13,8 @@ from hydra.core.global_hydra import GlobalHydra
 from saved_runs import make_run
 
 from seq2seq.cli.train import main
-from seq2seq.config import Config
 from seq2seq.errors import UserError
+from seq2seq.settings.config import Config
 from seq2seq.training import run as training
 
 

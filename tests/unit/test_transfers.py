@@ -9,7 +9,7 @@ import torch
 from benchmarks import rehearsal
 from benchmarks.rehearsal import MODELS, SEARCHES, TRAINING
 from benchmarks.transfers import Transfer, as_on_a_gpu
-from seq2seq.config import SearchConfig
+from seq2seq.settings.search import SearchConfig
 from seq2seq.training import loss
 
 # Searches that choose on the host bring what they chose to the device, and rules bring what they know in the first

@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.engine import Engine
 from seq2seq.errors import UserError
 from seq2seq.model.packed import PackedLinear
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
 from seq2seq.text.vocab import BOS, EOS
 from seq2seq.translator import MAX_SOURCE_TOKENS, Text, Translator
 

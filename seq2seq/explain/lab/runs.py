@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seq2seq.config import Config, load_config, to_plain
 from seq2seq.errors import UserError
 from seq2seq.settings.choices import flatten
+from seq2seq.settings.config import Config, to_plain
+from seq2seq.settings.loading import load_config
 
 Curve = list[tuple[int, float]]  # (updates, nats per target token)
 _OWN = {"name", "series", "experiment_name", "seed", "existing", "resume", "data.root", "trainer.progress_bar"}

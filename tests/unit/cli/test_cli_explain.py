@@ -11,8 +11,9 @@ from matplotlib.pyplot import imread as read_png
 
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.cli import app
-from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.model.build import build_model
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "bundle"

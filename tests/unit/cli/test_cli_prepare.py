@@ -6,8 +6,8 @@ import pytest
 
 from seq2seq.bundle import TOKENIZER
 from seq2seq.cli import app
-from seq2seq.compose import compose
 from seq2seq.evaluation.overlap import OverlapIndex
+from seq2seq.settings.compose import compose
 from seq2seq.text import pipeline
 from seq2seq.text.prepare import prepare
 

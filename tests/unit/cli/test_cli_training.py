@@ -6,9 +6,11 @@ import pytest
 from seq2seq.bundle import Bundle, BundleConfig, load_bundle, save_bundle
 from seq2seq.cli import app, jobs
 from seq2seq.cli.corpora import TAG
-from seq2seq.config import DataConfig, ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.data import DataConfig, TokenizerConfig
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
 from seq2seq.text.prepare import prepare
 from seq2seq.text.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.translator import Translator

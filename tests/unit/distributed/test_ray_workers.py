@@ -11,11 +11,11 @@ import pytest
 
 from seq2seq.cli import app
 from seq2seq.cli.bulk_translate import ray_workers
-from seq2seq.config import DataConfig, TokenizerConfig
 from seq2seq.distributed import bulk
 from seq2seq.errors import UnfinishedError, UserError
 from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.files import count_lines
+from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.text import shards
 from seq2seq.text.prepare import prepare_folder
 

@@ -6,12 +6,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.errors import UserError
 from seq2seq.explain.explanation import PARTS, explain, over_words
 from seq2seq.explain.subject import MAX_PIECES, Word, words_of
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
 from seq2seq.text.vocab import BOS, EOS, UNK
 from seq2seq.translator import Translation, Translator
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seq2seq.config import ModelConfig
 from seq2seq.errors import UserError
 from seq2seq.explain.explanation import Explanation, explain
 from seq2seq.explain.picture import MOST_PIXELS, UNMASKED, Grid, Large, Sheet, _blocks, colour_map, draw
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.model import ModelConfig
 from seq2seq.translator import Translator
 
 TEXT, TARGET = "The cat sees a blue ball.", "El gato ve una bola."

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
-from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.explain.explanation import explain
 from seq2seq.model.build import build_model
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.translator import Translator
 

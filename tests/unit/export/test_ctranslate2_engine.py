@@ -4,10 +4,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.engine import Engine, Source
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
 from seq2seq.text.vocab import BOS, EOS, PAD, UNK
 
 pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")

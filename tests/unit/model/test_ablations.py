@@ -8,12 +8,14 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from seq2seq.config import Config, ModelConfig, TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.model.attention import MultiHeadAttention, attend, attention_weights
 from seq2seq.model.masks import whole_target_mask
 from seq2seq.model.packed import can_pack
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.config import Config
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.vocab import PAD
 
 V, N, T, S, D, H = 31, 2, 5, 7, 12, 3

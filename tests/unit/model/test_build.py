@@ -3,11 +3,11 @@ from typing import Any
 import pytest
 import torch
 
-from seq2seq.config import ModelConfig
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.model import ModelConfig
 
 SIZES: dict[str, Any] = {"d_model": 12, "num_heads": 3, "d_ff": 20, "num_encoder_layers": 2, "num_decoder_layers": 1}
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seq2seq.config import ModelConfig
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.model import ModelConfig
 
 SIZES: dict[str, Any] = {"d_model": 16, "num_heads": 2, "d_ff": 32, "num_encoder_layers": 1}
 

@@ -6,10 +6,10 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from seq2seq.config import ModelConfig
 from seq2seq.model import transformer
 from seq2seq.model.packed import can_pack, missing_rows, pack
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.model import ModelConfig
 
 needs_packing = pytest.mark.skipif(not can_pack(torch.float32), reason="this PyTorch cannot pack weights")
 

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from seq2seq.config import ModelConfig
 from seq2seq.errors import UserError
 from seq2seq.model.additive import AdditiveAttention
 from seq2seq.model.build import build_model
 from seq2seq.model.recurrent import BidirectionalLSTM, Recurrent, turning
+from seq2seq.settings.model import ModelConfig
 from seq2seq.text.vocab import PAD
 
 V = 31

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from seq2seq.config import ModelConfig
 from seq2seq.model.attention import MultiHeadAttention
 from seq2seq.model.trace import Trace, watch
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.model import ModelConfig
 from seq2seq.text.vocab import PAD
 
 V = 31

@@ -5,11 +5,11 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from seq2seq.config import ModelConfig
 from seq2seq.errors import UserError
 from seq2seq.model import transformer
 from seq2seq.model.layers import Dropout, GatedFeedForward
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.model import ModelConfig
 from seq2seq.text.vocab import PAD
 
 V = 31

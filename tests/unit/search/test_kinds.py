@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from seq2seq.config import SearchConfig
 from seq2seq.errors import UserError
 from seq2seq.search.kinds import make_rules, require_one_kind, require_steps
 from seq2seq.search.rules import ForcedPrefix
+from seq2seq.settings.search import SearchConfig
 
 NONE = torch.tensor([0, 0])
 

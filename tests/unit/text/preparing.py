@@ -4,8 +4,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-from seq2seq.config import DataConfig, TokenizerConfig
 from seq2seq.evaluation.overlap import OverlapIndex
+from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.text.prepare import PreparedData, prepare
 
 Pair = tuple[str, str]

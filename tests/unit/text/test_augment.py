@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from seq2seq.config import Config, DataConfig, NoiseConfig, SubwordSamplingConfig, TokenizerConfig, TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.evaluation.overlap import OverlapIndex
+from seq2seq.settings.config import Config
+from seq2seq.settings.data import DataConfig, TokenizerConfig
+from seq2seq.settings.training import NoiseConfig, SubwordSamplingConfig, TrainingConfig
 from seq2seq.text.augment import Encoder, TokenBlock
 from seq2seq.text.batching import Batch
 from seq2seq.text.blocks import PreparedBlocks

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from seq2seq.config import DataConfig
 from seq2seq.errors import UserError
+from seq2seq.settings.data import DataConfig
 from seq2seq.text.corpus import open_corpora, read_pairs
 
 PAIRS = [("Who is it?", "¿Quién es?"), ('She said "no", twice.', "Dijo «no», dos veces."), ("€5 😀", "5 € 😀")]

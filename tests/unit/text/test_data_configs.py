@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from seq2seq.config import DataConfig, TokenizerConfig
+from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.text.corpus import open_corpora
 
 CONF = Path(__file__).parents[3] / "conf"

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
-from seq2seq.config import Config, from_hydra, register_schema
 from seq2seq.evaluation.overlap import OverlapIndex
+from seq2seq.settings.config import Config
+from seq2seq.settings.loading import from_hydra, register_schema
 from seq2seq.text import datamodule
 from seq2seq.text.batching import Batch
 from seq2seq.text.datamodule import training_feed, validation_loader

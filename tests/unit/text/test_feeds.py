@@ -10,8 +10,10 @@ import pytest
 import torch
 from preparing import SMALL, TEST, TRAIN, VALIDATION, write
 
-from seq2seq.config import Config, DataConfig, NoiseConfig, SubwordSamplingConfig, TrainingConfig
 from seq2seq.evaluation.overlap import OverlapIndex
+from seq2seq.settings.config import Config
+from seq2seq.settings.data import DataConfig
+from seq2seq.settings.training import NoiseConfig, SubwordSamplingConfig, TrainingConfig
 from seq2seq.text import datamodule
 from seq2seq.text.batching import Batch
 from seq2seq.text.datamodule import training_feed

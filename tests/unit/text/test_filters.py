@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from seq2seq.config import DataConfig
+from seq2seq.settings.data import DataConfig
 from seq2seq.text.filters import REASONS, Cleaner, drop_table
 
 LIMITS = DataConfig(max_characters=40, max_ratio=2.0)

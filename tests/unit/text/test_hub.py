@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from seq2seq.config import DataConfig
 from seq2seq.errors import UserError
+from seq2seq.settings.data import DataConfig
 from seq2seq.text.hub import open_hub_split
 
 TRAIN = [("Who is it?", "¿Quién es?"), ("It is blue.", "Es azul.")]

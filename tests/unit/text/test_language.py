@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from preparing import run
 
-from seq2seq.config import DataConfig
 from seq2seq.errors import UserError
+from seq2seq.settings.data import DataConfig
 from seq2seq.text.language import LanguageCheck, seem_to_be
 
 EN = "The weather was so bad yesterday that nobody wanted to leave the house."

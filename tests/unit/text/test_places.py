@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from seq2seq.config import DataConfig
+from seq2seq.settings.data import DataConfig
 from seq2seq.text import corpus as corpora
 from seq2seq.text.corpus import open_corpora
 from seq2seq.text.hub import open_hub_split, stream_hub_split

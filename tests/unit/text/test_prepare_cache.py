@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from preparing import TEST, TRAIN, run, texts, write
 
-from seq2seq.config import TokenizerConfig
 from seq2seq.errors import UserError
+from seq2seq.settings.data import TokenizerConfig
 from seq2seq.text import pipeline, tokenizer
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.config import TokenizerConfig
+from seq2seq.settings.data import TokenizerConfig
 from seq2seq.text.tokenizer import Tokenizer, train_tokenizer
 
 REPOSITORY = Path(__file__).parents[3]

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from seq2seq.config import DataConfig
 from seq2seq.errors import UserError
+from seq2seq.settings.data import DataConfig
 from seq2seq.text.corpus import read_pairs
 from seq2seq.text.tmx import read_tmx
 

@@ -13,8 +13,8 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq.config import TokenizerConfig
 from seq2seq.errors import UserError
+from seq2seq.settings.data import TokenizerConfig
 from seq2seq.text.normalise import normalise
 from seq2seq.text.tokenizer import Tokenizer, _sample, describe_tokenizer, make_tokenizer, train_tokenizer
 from seq2seq.text.vocab import BOS, EOS, PAD, SPECIAL_IDS, UNK
@@ -107,7 +107,7 @@ def test_the_same_texts_give_the_same_bytes_in_every_process(kind: str):
     """SentencePiece's own sampling repeats itself within a process only."""
     program = (
         "import hashlib, sys\n"
-        "from seq2seq.config import TokenizerConfig\n"
+        "from seq2seq.settings.data import TokenizerConfig\n"
         "from seq2seq.text.tokenizer import train_tokenizer\n"
         f"config = TokenizerConfig(type={kind!r}, vocab_size=380, input_sentence_size=500)\n"
         "texts = [line.decode() for line in sys.stdin.buffer]\n"

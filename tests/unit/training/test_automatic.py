@@ -9,11 +9,14 @@ import pytest
 import yaml
 from rich.console import Console
 
-from seq2seq.compose import general_defaults
-from seq2seq.config import Config, ModelConfig, TrainerConfig, load_config
 from seq2seq.errors import UserError
 from seq2seq.settings import rules
 from seq2seq.settings.choices import Origins
+from seq2seq.settings.compose import general_defaults
+from seq2seq.settings.config import Config
+from seq2seq.settings.loading import load_config
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.text.arrow import TokenDataset
 from seq2seq.text.prepare import PreparedData
 from seq2seq.text.tokenizer import Tokenizer

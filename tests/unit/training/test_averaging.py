@@ -8,9 +8,10 @@ import yaml
 from torch.testing import assert_close
 
 from seq2seq.bundle import Bundle, load_bundle, save_bundle
-from seq2seq.config import Config, TrainingConfig, to_plain
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.config import Config, to_plain
+from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.training.averaging import average_bundles, average_checkpoints
 from seq2seq.training.finetune import add_adapters

@@ -2,15 +2,12 @@ import numpy as np
 import pytest
 import torch
 
-from seq2seq.config import (
-    Config,
-    DataConfig,
-    ModelConfig,
-    NoiseConfig,
-    TrainerConfig,
-    TrainingConfig,
-)
 from seq2seq.errors import UserError
+from seq2seq.settings.config import Config
+from seq2seq.settings.data import DataConfig
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.trainer import TrainerConfig
+from seq2seq.settings.training import NoiseConfig, TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.training.capacity import ON_CPU, Trial, largest, resolve_max_tokens
 

@@ -1,8 +1,10 @@
 import pytest
 import torch
 
-from seq2seq.config import Config, TrainerConfig, TrainingConfig
 from seq2seq.errors import UserError
+from seq2seq.settings.config import Config
+from seq2seq.settings.trainer import TrainerConfig
+from seq2seq.settings.training import TrainingConfig
 from seq2seq.training.compiled import WIDTH, widen
 
 

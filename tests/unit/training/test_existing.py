@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from seq2seq.config import Config, DataConfig, ModelConfig, TrainerConfig, TrainingConfig, to_plain
 from seq2seq.errors import UserError
+from seq2seq.settings.config import Config, to_plain
+from seq2seq.settings.data import DataConfig
+from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.rules import AUTO
+from seq2seq.settings.trainer import TrainerConfig
+from seq2seq.settings.training import TrainingConfig
 from seq2seq.training.existing import Complete, take_up
 
 

@@ -9,9 +9,12 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from seq2seq.bundle import load_bundle
-from seq2seq.config import Config, DataConfig, ModelConfig, TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.config import Config
+from seq2seq.settings.data import DataConfig
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.training.finetune import (
     add_adapters,

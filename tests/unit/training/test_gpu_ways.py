@@ -9,9 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.testing import assert_close
 
-from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.model import attention, layers
 from seq2seq.model.build import build_model
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch, collate
 from seq2seq.training import module as module_file
 from seq2seq.training.module import TranslationModule

@@ -2,7 +2,8 @@
 
 import pytest
 
-from seq2seq.config import Config, DataConfig
+from seq2seq.settings.config import Config
+from seq2seq.settings.data import DataConfig
 from seq2seq.training.report import model_card
 
 FACTS = {

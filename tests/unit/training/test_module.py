@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch, collate
 from seq2seq.training.callbacks import FiniteGuard
 from seq2seq.training.module import TranslationModule

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from seq2seq.bundle import load_bundle
-from seq2seq.config import Config, TrainerConfig
+from seq2seq.settings.config import Config
+from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.training.precision import choose_precision
 from seq2seq.training.run import test as run_tests
 

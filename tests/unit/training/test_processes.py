@@ -3,9 +3,9 @@ from typing import Any
 import pytest
 import torch
 
-from seq2seq.config import TrainerConfig
 from seq2seq.errors import UserError
 from seq2seq.settings.rules import AUTO
+from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.training import processes
 from seq2seq.training.processes import agree, check_processes, choose_devices
 

@@ -6,9 +6,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.testing import assert_close
 
-from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.training import loss as loss_module
 from seq2seq.training import r_drop as r_drop_module

@@ -13,10 +13,13 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.profiler import ProfilerActivity, profile
 from torch.testing import assert_close
 
-from seq2seq.config import Config, ModelConfig, TrainerConfig, TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.settings.config import Config
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.trainer import TrainerConfig
+from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch, collate
 from seq2seq.training import loss
 from seq2seq.training.capacity import Trial

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from saved_runs import make_run
 
-from seq2seq.config import Config, LoggerConfig, TrainerConfig, TrainingConfig
 from seq2seq.errors import UserError
+from seq2seq.settings.config import Config
+from seq2seq.settings.logger import LoggerConfig
+from seq2seq.settings.trainer import TrainerConfig
+from seq2seq.settings.training import TrainingConfig
 from seq2seq.training import refusals
 from seq2seq.training.refusals import has_gpu_driver, refuse_early
 

@@ -13,10 +13,15 @@ import lightning as L
 import pytest
 import torch
 
-from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, TokenizerConfig, TrainerConfig, TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.config import Config
+from seq2seq.settings.data import DataConfig, TokenizerConfig
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
+from seq2seq.settings.trainer import TrainerConfig
+from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.prepare import PreparedData, prepare
 from seq2seq.training.callbacks import Patience
 from seq2seq.training.checkpoints import Checkpoints, DurableIO

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from seq2seq.config import TrainingConfig
+from seq2seq.settings.training import TrainingConfig
 from seq2seq.training.schedule import learning_rate
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from seq2seq.config import Config, ModelConfig, to_plain
+from seq2seq.settings.config import Config, to_plain
+from seq2seq.settings.model import ModelConfig
 
 UPDATES = 300
 

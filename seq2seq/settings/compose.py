@@ -13,9 +13,10 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from seq2seq.config import Config, from_hydra, register_schema
 from seq2seq.errors import UserError
 from seq2seq.settings.choices import Origins, let_choices_win, with_preset
+from seq2seq.settings.config import Config
+from seq2seq.settings.loading import from_hydra, register_schema
 from seq2seq.settings.suggest import explain, setting_keys
 
 _MAX_DIGITS = 1000  # Python reads no number of more than 4,300
@@ -23,7 +24,7 @@ _MAX_DIGITS = 1000  # Python reads no number of more than 4,300
 
 def home() -> Path:
     """The folder that has conf/ and data/bundled/: SEQ2SEQ_HOME, the one inside an installed wheel, or the clone."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     shipped = package / "shipped"
     return Path(os.environ.get("SEQ2SEQ_HOME") or (shipped if shipped.is_dir() else package.parent)).resolve()
 

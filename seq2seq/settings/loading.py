@@ -1,14 +1,7 @@
-"""The tree of all settings, and its way through Hydra and YAML.
-
-`conf/` holds values, the classes here and in `seq2seq.settings` hold types, defaults and checks. After `from_hydra`
-there is no `DictConfig` any more.
-"""
+"""Reads settings from Hydra, a run's config.yaml, or a bundle's plain values, and returns dataclasses."""
 
 import dataclasses
-import math
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,106 +12,14 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from seq2seq.errors import UserError
-from seq2seq.settings.checks import require, require_at_least, require_at_most, require_choice
 from seq2seq.settings.choices import parse
-from seq2seq.settings.data import DataConfig, TokenizerConfig
-from seq2seq.settings.logger import LoggerConfig
+from seq2seq.settings.config import Config
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.rules import AUTO
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.suggest import explain, setting_keys, unknown_setting
-from seq2seq.settings.trainer import TrainerConfig
-from seq2seq.settings.training import NoiseConfig, SubwordSamplingConfig, TrainingConfig
-
-__all__ = [
-    "Config",
-    "DataConfig",
-    "LoggerConfig",
-    "ModelConfig",
-    "NoiseConfig",
-    "SearchConfig",
-    "SubwordSamplingConfig",
-    "TokenizerConfig",
-    "TrainerConfig",
-    "TrainingConfig",
-    "from_hydra",
-    "load_config",
-    "model_config_from_plain",
-    "register_schema",
-    "require_choice",
-    "search_config_from_plain",
-    "to_plain",
-]
 
 _MAX_YAML = 1_000_000  # bytes
-
-
-@dataclass(kw_only=True)
-class Config:
-    """A whole run."""
-
-    name: str | None = None  # folder under runs/; null: made from the text, the chosen settings and the time
-    series: str | None = None  # folder between runs/ and the run's, for runs that belong together; null: none
-    existing: str = "refuse"  # if the run exists: refuse | keep: skip a complete run, resume an incomplete one
-    seed: int = 1  # random seed of initial weights, data order, dropout and held-out pairs
-    resume: str | None = None  # folder of a run to continue exactly where it stopped; null: a new run
-    init: str | None = None  # run or bundle folder with the first weights, sizes and vocabulary; null: random weights
-    resume_lr: float | None = None  # with resume: the new peak learning rate; null: training.learning_rate
-    experiment_name: str = "run"  # what names and reports call the experiment; set by its file
-    data: DataConfig = field(default_factory=DataConfig)
-    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
-    search: SearchConfig = field(default_factory=SearchConfig)
-    trainer: TrainerConfig = field(default_factory=TrainerConfig)
-    logger: LoggerConfig = field(default_factory=LoggerConfig)
-
-    def __post_init__(self) -> None:
-        require(
-            self.trainer.strategy != "fsdp" or self.training.ema_decay == 0,
-            "trainer.strategy=fsdp keeps no running average of the weights: use trainer.strategy=ddp, or set "
-            "training.ema_decay=0 training.final_weights=last",
-        )
-        require(
-            self.trainer.strategy != "fsdp" or self.training.lora_rank == 0,
-            "trainer.strategy=fsdp trains whole weights: use trainer.strategy=ddp with training.lora_rank",
-        )
-        require(
-            self.training.lora_rank == 0 or self.model.relevance != "shared",
-            "training.lora_rank adapts queries and keys apart, which model.relevance=shared has as one: leave one out",
-        )
-        require_at_least("seed", self.seed, 0)
-        require_at_most("seed", self.seed, 2**32 - 1)  # that of NumPy
-        require_choice("existing", self.existing, ("refuse", "keep"))
-        require(
-            self.existing == "refuse" or self.name is not None,
-            "existing=keep finds runs by their names: give name=, as name='${experiment_name}-${seed}'",
-        )
-        is_transformer = self.model.architecture == "transformer"
-        require(
-            is_transformer or (self.trainer.strategy != "fsdp" and not self.trainer.compile),
-            f"model.architecture={self.model.architecture} is a small network that goes step by step: use "
-            "trainer.strategy=ddp and leave out trainer.compile, which are for Transformers",
-        )
-        for key in ("name", "series", "experiment_name"):  # they become folders under runs/
-            value = getattr(self, key)
-            require(
-                value is None
-                or (re.fullmatch(r"[^\W_][\w.+=,@ -]{0,199}", value) is not None and value not in ("latest", "best")),
-                f"{key}={value!r:.60} cannot be a folder's name: use letters, digits and . _ - + = , @, "
-                "beginning with a letter or digit (and not latest or best)",
-            )
-        if self.resume_lr is not None:
-            require(
-                self.resume is not None, "resume_lr= changes a resumed run's learning rate: give resume=runs/NAME too"
-            )
-            require(0 < self.resume_lr < math.inf, f"resume_lr={self.resume_lr} must be greater than 0")
-        require(
-            not self.trainer.compile
-            or (self.trainer.strategy != "fsdp" and not self.training.activation_checkpointing),
-            "trainer.compile=true decides itself what to compute again and what to gather: leave out "
-            "training.activation_checkpointing, and use trainer.strategy=ddp",
-        )
 
 
 def register_schema() -> None:
@@ -153,13 +54,6 @@ def _require_known(settings: Any, prefix: str = "") -> None:
             raise UserError(unknown_setting(prefix + name, setting_keys(Config)))
         if dataclasses.is_dataclass(value):
             _require_known(value, f"{prefix}{name}.")
-
-
-def to_plain(config: object) -> dict[str, Any]:
-    """A dataclass of settings as plain values, for YAML and JSON."""
-    assert dataclasses.is_dataclass(config)
-    assert not isinstance(config, type)
-    return dataclasses.asdict(config)
 
 
 def load_config(folder: str, overrides: list[str], option: str = "resume=") -> Config:
