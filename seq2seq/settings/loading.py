@@ -11,8 +11,8 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from seq2seq.errors import UserError
-from seq2seq.settings.choices import parse
+from seq2seq.errors import UserError, in_short
+from seq2seq.settings.choices import flatten, parse
 from seq2seq.settings.config import Config
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.rules import AUTO
@@ -34,6 +34,9 @@ def from_hydra(cfg: DictConfig) -> Config:
         UserError: a value is missing or out of its range; the message names the key.
     """
     try:
+        for key, value in flatten(OmegaConf.to_container(cfg, resolve=True)).items():
+            if isinstance(value, list) and any(isinstance(one, dict | list) for one in value):  # for Hydra it is one
+                raise UserError(f"{key}={in_short(value)} is no list of words")
         config = OmegaConf.to_object(cfg)
     except OmegaConfBaseException as error:
         raise UserError(str(error).strip().splitlines()[0]) from error

@@ -1,7 +1,6 @@
 """Which checkpoint a run goes on from, and whether it may: nothing in a file is executed or believed unseen."""
 
 import logging
-import pickle
 import pickletools
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,7 @@ from typing import Any
 
 import torch
 
-from seq2seq.errors import UserError
+from seq2seq.errors import UserError, in_short
 from seq2seq.settings.config import Config
 from seq2seq.text.prepare import deciding_settings
 from seq2seq.text.tokenizer import describe_tokenizer
@@ -86,11 +85,10 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         with zipfile.ZipFile(path) as archive:
             _check_archive(archive, path)
         values = torch.load(path, map_location="meta", weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError, zipfile.BadZipFile, pickle.UnpicklingError) as error:
-        if isinstance(error, UserError):
-            raise
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:100]
-        raise DamagedError(reason) from error
+    except UserError:
+        raise
+    except Exception as error:  # there is no end of how a broken pickle fails
+        raise DamagedError(in_short(error) or type(error).__name__) from error
     if not isinstance(values, dict) or RECORD not in values:
         raise UserError(f"{path} is no checkpoint of this program: start a new run")
     _check_values(values, path)
@@ -102,17 +100,17 @@ def _check_archive(archive: zipfile.ZipFile, path: Path) -> None:
     size = path.stat().st_size
     for entry in archive.infolist():
         if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > size:
-            raise UserError(f"{path} holds {entry.filename} of {entry.file_size} bytes, packed: it is forged")
+            raise UserError(f"{path} holds {in_short(entry.filename)} of {entry.file_size} bytes, packed: it is forged")
     broken = archive.testzip()
     if broken is not None:
-        raise DamagedError(f"wrong checksum of {broken}")
+        raise DamagedError(f"wrong checksum of {in_short(broken)}")
     for entry in archive.infolist():
         if entry.filename.endswith(".pkl"):
             for name in _named_code(archive.read(entry)):
                 if name not in _PLAIN:
                     raise UserError(
-                        f"{path} asks for {name}: a checkpoint holds plain values only, this one is forged and was "
-                        "not loaded"
+                        f"{path} asks for {in_short(name)}: a checkpoint holds plain values only, this one is forged "
+                        "and was not loaded"
                     )
 
 
@@ -139,7 +137,7 @@ def _named_code(data: bytes) -> Iterator[str]:
             elif opcode.name in ("STACK_GLOBAL", "EXT1", "EXT2", "EXT4"):
                 yield f"code by {opcode.name}"
     except Exception as error:
-        raise DamagedError(f"its pickle cannot be read: {error}") from error
+        raise DamagedError(f"its pickle cannot be read: {in_short(error)}") from error
 
 
 def describe_run(config: Config, corpora: Mapping[str, str]) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def read_metrics(folder: Path) -> list[dict[str, str]]:
         contextlib.suppress(FileNotFoundError, csv.Error),
         (folder / "metrics.csv").open(newline="", errors="replace") as file,
     ):
-        rows.extend(row for row in csv.DictReader(file) if _is_whole(row))
+        rows.extend(row for row in csv.DictReader(file, restval="") if None not in row and _is_whole(row))
     return rows
 
 

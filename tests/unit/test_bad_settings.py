@@ -35,6 +35,7 @@ def end_of_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process_sta
     [
         (("data.train=[nothing.tsv]",), "nothing.tsv"),
         (("tokenizer.vocab_size=5000",), "tokenizer.vocab_size=5000 is larger"),
+        (("data.train=[{a: b}]",), "data.train=[{'a': 'b'}] is no list of words"),
         (("model.d_modell=3",), "d_modell"),
         (("training.learning_rate=fast",), "training.learning_rate=fast"),
         (("seed=" + "9" * 5000,), "no setting is a number of more than 1000 digits"),

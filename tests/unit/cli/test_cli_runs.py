@@ -70,6 +70,7 @@ def test_a_running_run_and_one_of_another_version_are_listed_too(runs: Path, ask
         ("results.json", b'{"updates": 1e999}'),
         ("metrics.csv", b"step,seconds,val_bleu\n6,\xff,2\n"),
         ("metrics.csv", b"step,seconds,val_bleu\n6,3,high\n"),
+        ("metrics.csv", b"step,seconds\n6,3,4\n7\n"),
         ("metrics.csv", "step,seconds\n²,3\n".encode()),
         ("metrics.csv", b"step,seconds\n" + b"6" * 200_000),
         ("checkpoints/step=².ckpt", b""),

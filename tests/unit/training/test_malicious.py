@@ -128,6 +128,23 @@ def test_lists_that_multiply_or_never_end_are_refused(tmp_path: Path) -> None:
             read_checkpoint(path)
 
 
+@pytest.mark.parametrize(
+    "pickled",
+    [
+        b"\x80\x02.",
+        b"\x80\x02h\x07.",
+        b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n)R.",
+        b"\x80\x02cx\n" + b"y" * 9999 + b"\n.",
+    ],
+)
+def test_a_pickle_that_does_not_add_up_is_told_in_one_line(tmp_path: Path, pickled: bytes) -> None:
+    torch.save(honest(), tmp_path / "honest.ckpt")
+    repack(tmp_path / "honest.ckpt", tmp_path / "forged.ckpt", {"data.pkl": pickled})
+    with pytest.raises((DamagedError, UserError)) as caught:
+        read_checkpoint(tmp_path / "forged.ckpt")
+    assert_one_line(caught.value)
+
+
 def test_another_programs_checkpoint_is_refused(tmp_path: Path) -> None:
     torch.save({"model": torch.ones(2)}, tmp_path / "other.ckpt")
     with pytest.raises(UserError, match=r"other.ckpt is no checkpoint of this program"):
