@@ -29,6 +29,7 @@ from tests.unit.saved_runs import settings as settings_of_run
 
 pytestmark = pytest.mark.slow
 LASTING = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+COSTLY = settings(LASTING, max_examples=max(settings().max_examples // 4, 8))  # each reads all settings
 NAME = "step=0000006.ckpt"
 
 
@@ -97,7 +98,7 @@ ODD = st.recursive(
 )
 
 
-@LASTING
+@COSTLY
 @given(
     key=st.sampled_from([(RECORD,), *((RECORD, key) for key in values()[RECORD])]), value=ODD, is_left_out=st.booleans()
 )
@@ -158,7 +159,7 @@ CONFIG = yaml.safe_dump(
 )
 
 
-@LASTING
+@COSTLY
 @given(
     metrics=st.just(METRICS) | mutated([METRICS], IN_METRICS) | arbitrary(IN_METRICS),
     results=mutated(
