@@ -84,8 +84,10 @@ def load_config(folder: str, overrides: list[str], option: str = "resume=") -> C
     try:
         settings = _plain_yaml(path)
         saved = OmegaConf.merge(OmegaConf.structured(Config), settings)
-    except (OmegaConfBaseException, yaml.YAMLError, UnicodeDecodeError, OSError, RecursionError) as error:
-        raise UserError(f"{path}: {str(error).strip().splitlines()[0]}") from error
+    except UserError:
+        raise
+    except (OmegaConfBaseException, yaml.YAMLError, ValueError, OSError, RecursionError) as error:
+        raise UserError(f"{path}: {in_short(str(error).strip().splitlines()[0])}") from error
     assert isinstance(saved, DictConfig)
     change(saved, overrides)
     saved.resume = folder
