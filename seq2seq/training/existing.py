@@ -11,7 +11,8 @@ from seq2seq.settings.choices import flatten
 from seq2seq.settings.config import Config, to_plain
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.rules import AUTO
-from seq2seq.training.saved import best_validation, list_checkpoints, read_metrics
+from seq2seq.training.metrics_file import read_metrics
+from seq2seq.training.saved import best_validation, list_checkpoints
 
 log = logging.getLogger(__name__)
 _MAY_DIFFER = {

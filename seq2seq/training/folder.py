@@ -1,6 +1,5 @@
 """A run's folder: made once however many processes train, found again to resume."""
 
-import csv
 import itertools
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ from seq2seq.settings.config import Config, to_plain
 from seq2seq.text.prepare import corpus_digests
 from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.lock import lock_folder
+from seq2seq.training.metrics_file import forget_after
 from seq2seq.training.processes import agree
 from seq2seq.training.refusals import refuse_spent
 from seq2seq.training.restore import describe_run, newest_checkpoint, require_same_run
@@ -58,7 +58,7 @@ def _reopen(config: Config, folder: Path) -> Path:
     config.name = folder.name
     for draft in (folder / "checkpoints").glob("*.tmp"):
         draft.unlink()
-    _forget_after(folder / "metrics.csv", step, validated=not record["validation_pending"])
+    forget_after(folder / "metrics.csv", step, validated=not record["validation_pending"])
     _describe(config, folder)
     return checkpoint
 
@@ -139,22 +139,3 @@ def _new_folder(config: Config, runs: Path, stem: str) -> Path:
                 f"cannot write {folder}: {error.strerror}; choose a folder that you may write to"
             ) from error
     raise AssertionError
-
-
-def _forget_after(metrics: Path, step: int, *, validated: bool) -> None:
-    """Drop the rows of updates after the given one, and of its validation unless validated: they will be made again."""
-    if not metrics.exists():
-        return
-    with metrics.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
-        reader = csv.DictReader(file)
-        rows = [row for row in reader if (row.get("step") or "").isdecimal()]  # the last may be cut short
-        names = reader.fieldnames or []
-    kept = [
-        row for row in rows if int(row["step"]) < step or (int(row["step"]) == step and (validated or row.get("loss")))
-    ]
-    draft = metrics.with_suffix(".tmp")
-    with draft.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
-        writer = csv.DictWriter(file, names)
-        writer.writeheader()
-        writer.writerows(kept)
-    draft.replace(metrics)

@@ -4,6 +4,7 @@ What they write lies in the run's folder, unless the user has configured a serve
 the logged runs, so that a resumed run goes on in them.
 """
 
+import csv
 import json
 import logging
 import netrc
@@ -14,13 +15,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger, WandbLogger
+from lightning.pytorch.loggers import CSVLogger, Logger, MLFlowLogger, TensorBoardLogger, WandbLogger
+from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 
 from seq2seq.errors import UserError
 from seq2seq.settings.choices import flatten
 from seq2seq.settings.config import Config, to_plain
+from seq2seq.training.metrics_file import rewrite
 from seq2seq.training.processes import rank
-from seq2seq.training.table import continued_table
 
 IDS = "loggers.json"
 log = logging.getLogger(__name__)
@@ -154,3 +156,26 @@ def _write_id(folder: Path, name: str, run_id: str) -> None:
     draft = folder / f"{IDS}.tmp"
     draft.write_text(json.dumps({**_read_ids(folder), name: run_id}, indent=2) + "\n", encoding="utf-8")
     draft.replace(folder / IDS)
+
+
+class Table(ExperimentWriter):
+    """Lightning's writer, which would remove the file of the run so far, and rewrite it in place for a new column."""
+
+    def _check_log_dir_exists(self) -> None:
+        """Go on in the file that is there, under its columns."""
+        path = Path(self.metrics_file_path)
+        lines = path.read_text().splitlines() if path.exists() else []
+        self.metrics_keys = [name for name in lines[0].split(",") if name] if lines else []
+
+    def _rewrite_with_new_header(self, fieldnames: list[str]) -> None:
+        """Add columns: in a draft, which then takes the file's name."""
+        path = Path(self.metrics_file_path)
+        with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
+            rewrite(path, fieldnames, csv.DictReader(file))
+
+
+def continued_table(folder: Path) -> CSVLogger:
+    """A logger that goes on in the folder's metrics.csv, or begins it."""
+    logger = CSVLogger(folder, name="", version="", flush_logs_every_n_steps=1)
+    logger._experiment = Table(logger.log_dir)
+    return logger

@@ -1,9 +1,7 @@
 """What run folders hold, read without PyTorch: checkpoints, progress, scores, size."""
 
 import contextlib
-import csv
 import json
-import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +13,9 @@ from seq2seq.errors import UserError
 from seq2seq.extras import resume_command
 from seq2seq.settings.loading import load_config
 from seq2seq.training.lock import holder_of, is_held, lock_folder, release_folder
+from seq2seq.training.metrics_file import read_metrics
 
 COMPLETE, STOPPED, RUNNING, NOTHING = "complete", "stopped", "running", "nothing saved"
-_NUMBERS = ("loss", "seconds", "val_loss", "val_bleu")
 _LINKS = ("latest", "best")
 
 
@@ -106,24 +104,6 @@ def _remove_untouched(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # something else is there
             folder.parent.rmdir()
-
-
-def read_metrics(folder: Path) -> list[dict[str, str]]:
-    """The rows of a run's metrics.csv, if there is one, without those that are cut short or damaged."""
-    rows: list[dict[str, str]] = []
-    with (
-        contextlib.suppress(FileNotFoundError, csv.Error),
-        (folder / "metrics.csv").open(newline="", errors="replace") as file,
-    ):
-        rows.extend(row for row in csv.DictReader(file, restval="") if None not in row and _is_whole(row))
-    return rows
-
-
-def _is_whole(row: Mapping[str, str]) -> bool:
-    try:
-        return int(row["step"]) >= 0 and all(math.isfinite(float(row[key])) for key in _NUMBERS if row.get(key))
-    except (ValueError, KeyError, TypeError):
-        return False
 
 
 def best_validation(rows: Sequence[Mapping[str, str]], monitor: str) -> Validation | None:

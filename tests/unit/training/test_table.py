@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.training.table import continued_table
+from seq2seq.training.loggers import continued_table
 
 
 def read(folder: Path) -> list[dict[str, str]]:
