@@ -1,14 +1,12 @@
 """The mean of several models' weights as a new model (Junczys-Dowmunt et al. 2016; Vaswani et al. 2017, §6.1)."""
 
 import hashlib
-import pickle
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from seq2seq import __version__
@@ -18,6 +16,7 @@ from seq2seq.settings.loading import load_config
 from seq2seq.settings.model import ModelConfig
 from seq2seq.training.finetune import NO_SIZES, mean_weights, merge_adapters
 from seq2seq.training.report import NETWORKS
+from seq2seq.training.restore import DamagedError, read_checkpoint
 
 _STEP = re.compile(r"step=(\d+)")
 
@@ -77,24 +76,18 @@ def average_checkpoints(run: Path, last: int, output: Path) -> list[str]:
     parts = []
     for update in sorted(by_update)[-last:]:
         path = by_update[update]
-        found = _read(path)
+        try:
+            found = read_checkpoint(path, "cpu")
+            if not {"belongs_to", "state_dict"} <= found.keys():
+                raise DamagedError("it holds no weights")
+        except DamagedError as error:
+            raise UserError(f"{path} cannot be averaged ({error}): restore it from a copy, or remove it") from error
         belongs = found["belongs_to"]
         weights = {name.removeprefix("model."): tensor for name, tensor in found["state_dict"].items()}
         merged = merge_adapters(weights, config.training)
         sizes = {name: belongs.get(name, default) for name, default in asdict(ModelConfig()).items()}
         parts.append(Ingredient(str(path), _sizes(sizes), str(belongs.get("vocabulary")), merged))
     return _write(parts, bundle, str(run / "model"), output)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
-        if {"belongs_to", "state_dict"} <= found.keys():
-            return found
-        reason = "it holds no weights"
-    except (OSError, RuntimeError, EOFError, AttributeError, pickle.UnpicklingError) as error:
-        reason = str(error).splitlines()[0][:100]
-    raise UserError(f"{path} cannot be averaged ({reason}): restore it from a copy, or remove it")
 
 
 def _sizes(model: Mapping[str, Any]) -> dict[str, Any]:

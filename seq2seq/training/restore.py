@@ -74,17 +74,17 @@ def set_aside(path: Path) -> None:
         raise UserError(f"{path} is damaged and cannot be renamed: {error.strerror}") from error
 
 
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """A checkpoint's values, its bytes checked and its tensors left on the disk (they are on the meta device).
+def read_checkpoint(path: Path, device: str = "meta") -> dict[str, Any]:
+    """Return a checkpoint's values after checking its bytes; on the meta device, tensors stay on the disk.
 
     Raises:
-        DamagedError: it is cut short, or its bytes are not those that were written.
-        UserError: it holds more than plain values.
+        DamagedError: the file is truncated, or its bytes differ from those that were written.
+        UserError: the file holds more than plain values.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             _check_archive(archive, path)
-        values = torch.load(path, map_location="meta", weights_only=True)
+        values = torch.load(path, map_location=device, weights_only=True)
     except UserError:
         raise
     except Exception as error:  # there is no end of how a broken pickle fails

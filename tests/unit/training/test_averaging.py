@@ -14,6 +14,7 @@ from seq2seq.settings.config import Config, to_plain
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.training.averaging import average_bundles, average_checkpoints
+from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.finetune import add_adapters
 from seq2seq.training.module import TranslationModule
 
@@ -83,7 +84,7 @@ def run(bundle_folder: Path, tmp_path: Path, peft: None) -> Path:
         module = TranslationModule(
             model, settings, vocabulary=json.loads((folder / "model/config.json").read_text())["tokenizer_sha256"][:16]
         )
-        checkpoint = {"state_dict": module.state_dict()}
+        checkpoint = {"state_dict": module.state_dict(), RECORD: {}}
         module.on_save_checkpoint(checkpoint)
         torch.save(checkpoint, folder / f"checkpoints/{name}.ckpt")
     return folder
@@ -120,7 +121,7 @@ def test_checkpoints_that_cannot_be_averaged_are_named(run: Path, tmp_path: Path
     good["belongs_to"]["d_ff"] = 48
     torch.save(good, run / "checkpoints/step=0000006.ckpt")
     refused(2, r"step=0000006.ckpt has d_ff=48, but .*run/model has 40: only models of the same sizes")
-    torch.save({"state_dict": {}}, run / "checkpoints/step=0000006.ckpt")
+    torch.save({RECORD: {}, "state_dict": {}}, run / "checkpoints/step=0000006.ckpt")
     refused(2, r"step=0000006.ckpt cannot be averaged \(it holds no weights\)")
     (run / "checkpoints/step=0000006.ckpt").write_bytes(b"damaged")
     refused(2, r"step=0000006.ckpt cannot be averaged \(.*\): restore it")
