@@ -21,7 +21,7 @@ _SAMPLE = 300  # texts whose language is looked at
 
 
 @dataclasses.dataclass
-class Lines:
+class Input:
     """What is to be translated."""
 
     sources: Iterable[str]
@@ -71,7 +71,7 @@ def require_regular(*paths: Path) -> None:
             raise UserError(f"--resume needs regular files, and {path} is none: leave out --resume to begin anew")
 
 
-def digest(lines: Lines) -> str:
+def digest(lines: Input) -> str:
     """Hash the contents of the files that the sources are read from."""
     from seq2seq.text.cache import digest_files
 
@@ -85,23 +85,23 @@ def is_document(path: Path) -> bool:
     return is_document(path)
 
 
-def read(texts: list[str] | None, input_: Path | None, reference: Path | None) -> Lines:
+def read(texts: list[str] | None, input_: Path | None, reference: Path | None) -> Input:
     """Give the sources, their number if known, and the references; a regular file is checked here, read later."""
     references = None if reference is None else list(read_lines(reference))
     if texts:
         for number, text in enumerate(texts, start=1):
             if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
                 raise UserError(f"sentence {number} is not UTF-8: set a UTF-8 locale, or use --input")
-        lines = Lines(texts, len(texts), references)
+        lines = Input(texts, len(texts), references)
     elif input_ is not None and is_document(input_):
-        lines = Lines([], None)
+        lines = Input([], None)
     elif input_ is not None and input_.is_file():
-        lines = Lines(read_lines(input_), count_lines(input_), references, [input_])
+        lines = Input(read_lines(input_), count_lines(input_), references, [input_])
     elif references is not None or input_ is not None:
         sources = list(read_lines(input_))
-        lines = Lines(sources, len(sources), references)
+        lines = Input(sources, len(sources), references)
     else:
-        lines = Lines(read_lines(None), None)
+        lines = Input(read_lines(None), None)
     if references is not None and lines.total is not None:
         from seq2seq.evaluation.metrics import require_same_length
 
@@ -109,7 +109,7 @@ def read(texts: list[str] | None, input_: Path | None, reference: Path | None) -
     return lines
 
 
-def read_corpora(specs: Sequence[str], src_lang: str, tgt_lang: str, languages: str | None) -> Lines:
+def read_corpora(specs: Sequence[str], src_lang: str, tgt_lang: str, languages: str | None) -> Input:
     """The source sides of corpora, and the lines of other files, one after the other, each normalised.
 
     languages are those of a TSV's two columns, with a comma between.
@@ -119,7 +119,7 @@ def read_corpora(specs: Sequence[str], src_lang: str, tgt_lang: str, languages: 
     """
     from seq2seq.settings.data import DataConfig
     from seq2seq.text.corpus import has_two_sides, open_corpora
-    from seq2seq.text.lines import Lines as LinesOfFile
+    from seq2seq.text.lines import Lines
     from seq2seq.text.normalise import normalise
 
     data = DataConfig(src_lang=src_lang, tgt_lang=tgt_lang, languages=languages.split(",") if languages else [])
@@ -127,7 +127,7 @@ def read_corpora(specs: Sequence[str], src_lang: str, tgt_lang: str, languages: 
     files: list[Path] = []
     for spec in specs:
         if Path(spec).is_file() and not has_two_sides(Path(spec)):
-            parts.append(LinesOfFile(Path(spec)))
+            parts.append(Lines(Path(spec)))
             files.append(Path(spec))
         else:
             corpora = open_corpora(spec, None, data)
@@ -137,10 +137,10 @@ def read_corpora(specs: Sequence[str], src_lang: str, tgt_lang: str, languages: 
     first = list(itertools.islice(texts, 1))
     if not first:
         raise UserError(f"--input {' '.join(specs)} is empty: there is no text to translate")
-    return Lines(map(normalise, itertools.chain(first, texts)), None, files=files)
+    return Input(map(normalise, itertools.chain(first, texts)), None, files=files)
 
 
-def warn_of_language(lines: Lines, src_lang: str, tgt_lang: str, hint: str) -> Lines:
+def warn_of_language(lines: Input, src_lang: str, tgt_lang: str, hint: str) -> Input:
     """Warn, with a hint, if the first texts are in the model's target language; the same lines come back."""
     from seq2seq.text.language import seem_to_be
 
@@ -151,12 +151,12 @@ def warn_of_language(lines: Lines, src_lang: str, tgt_lang: str, hint: str) -> L
     return dataclasses.replace(lines, sources=itertools.chain(sample, sources))
 
 
-def read_testset(name: str, src_lang: str, tgt_lang: str) -> Lines:
+def read_testset(name: str, src_lang: str, tgt_lang: str) -> Input:
     """Sources and references of one of sacreBLEU's sets."""
     from seq2seq.evaluation.testsets import load_testset
 
     sources, references = load_testset(name, src_lang, tgt_lang)
-    return Lines(sources, len(sources), references)
+    return Input(sources, len(sources), references)
 
 
 def read_glossary(path: Path | None) -> "Glossary | None":

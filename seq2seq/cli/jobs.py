@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seq2seq.cli.inputs import Lines
+from seq2seq.cli.inputs import Input
 from seq2seq.errors import UserError
 from seq2seq.extras import needing
 from seq2seq.files import Output, find_model
@@ -128,7 +128,7 @@ def fingerprint(folders: Sequence[Path]) -> str:
 Render = Callable[[Job, int, str, "Sequence[Translation]"], Iterable[str]]
 
 
-def translate(job: Job, lines: Lines, out: Output, *, shown: bool, render: Render | None = None) -> list[str]:
+def translate(job: Job, lines: Input, out: Output, *, shown: bool, render: Render | None = None) -> list[str]:
     """Translate and write all lines after those that the output has; the best of each, if there are references.
 
     render makes lines of a source and its translations; by default in the format that the job asks for.
