@@ -19,7 +19,7 @@ class Limits:
     max_batch: int = 64  # sentences translated at once; 1 = no batching
     max_delay: float = 0.005  # seconds that a sentence waits for others
     waiting_texts: int = 2_000  # sentences in the queue, above which requests are refused
-    waiting_chars: int = 100_000  # their characters, likewise
+    waiting_chars: int = 100_000  # characters in the queue, above which requests are refused
     timeout: float = 30.0  # seconds from the arrival of a request to its answer
     explanations: int = 8  # at a time: waiting, at work or being sent
     explanation_bytes: int = 16_000_000  # of an explanation's JSON

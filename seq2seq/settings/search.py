@@ -17,10 +17,10 @@ class SearchConfig:
 
     beam: int = 5  # hypotheses kept at every step; 1 = greedy search
     length_penalty: float = 1.0  # α in score / length^α, length counting EOS
-    max_length_ratio: float = 2.0  # at most ratio · source tokens + offset target tokens
-    max_length_offset: int = 20  # target tokens, see max_length_ratio
+    max_length_ratio: float = 2.0  # at most ratio · source tokens + max_length_offset target tokens
+    max_length_offset: int = 20  # target tokens that are added to max_length_ratio · source tokens
     min_length_ratio: float = 0.0  # at least ratio · source tokens + min_length target tokens
-    min_length: int = 0  # target tokens, see min_length_ratio
+    min_length: int = 0  # at least so many target tokens, added to min_length_ratio · source tokens
     no_repeat_ngram: int = 0  # no n-gram of this length twice; 0 = off
     repetition_penalty: float = 1.0  # factor on log-probabilities of tokens that were there before
     coverage_penalty: float = 0.0  # β of Wu et al. 2016, for source tokens attended to too little
