@@ -9,10 +9,9 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import BinaryIO
 
-from seq2seq.drafts import sweep
+from seq2seq.drafts import put, resolve, sweep
 from seq2seq.errors import UserError
 from seq2seq.extras import train_command
-from seq2seq.replacing import put, resolve
 
 
 def read_lines(path: Path | None, start: int = 0, first_line: int = 1) -> Iterator[str]:

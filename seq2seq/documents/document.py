@@ -6,9 +6,9 @@ from pathlib import Path
 
 from seq2seq.documents.keeping import Translate, TranslateMarked, translate_marked
 from seq2seq.documents.marked import OBJECT, Marked
+from seq2seq.drafts import replacing
 from seq2seq.errors import UserError
 from seq2seq.extras import needing
-from seq2seq.replacing import replacing
 
 _TEXT_FORMATS = {  # ending: module and function, which takes and gives text
     ".srt": ("subtitles", "translate_document"),
