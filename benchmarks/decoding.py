@@ -22,7 +22,7 @@ from benchmarks.tables import Table
 from seq2seq.config import ModelConfig, SearchConfig, TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.evaluation.metrics import bleu
-from seq2seq.export.marian import to_marian
+from seq2seq.exchange.marian import to_marian
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.packed import can_pack

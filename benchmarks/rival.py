@@ -19,7 +19,7 @@ from benchmarks.machine import describe_machine, write_json
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.config import ModelConfig, SearchConfig, require_choice
 from seq2seq.evaluation.metrics import Scores, score
-from seq2seq.export.marian import from_marian, marian_config
+from seq2seq.exchange.marian import from_marian, marian_config
 from seq2seq.text.batching import Batch, BatchLoader
 from seq2seq.text.prepare import PreparedData
 from seq2seq.text.vocab import PAD

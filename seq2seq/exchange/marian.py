@@ -13,7 +13,7 @@ from torch import Tensor
 
 from seq2seq.config import ModelConfig
 from seq2seq.errors import UserError
-from seq2seq.export.networks import require_transformer, require_whole
+from seq2seq.exchange.networks import require_transformer, require_whole
 from seq2seq.extras import needing
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer

@@ -14,8 +14,8 @@ from seq2seq.config import SearchConfig
 from seq2seq.device import is_out_of_memory
 from seq2seq.engine import NEVER, Source
 from seq2seq.errors import UserError
-from seq2seq.export.ctranslate2 import MAX_POSITIONS
-from seq2seq.export.folder import SETTINGS, is_export
+from seq2seq.exchange.ctranslate2 import MAX_POSITIONS
+from seq2seq.exchange.folder import SETTINGS, is_export
 from seq2seq.search.step import Hypothesis
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocab import EOS
@@ -60,7 +60,7 @@ class CTranslate2Engine:
         Raises:
             UserError: its files are damaged, or CTranslate2 cannot use the device.
         """
-        import ctranslate2  # here, after seq2seq.export.ctranslate2 made sure that it is installed
+        import ctranslate2  # here, after seq2seq.exchange.ctranslate2 made sure that it is installed
 
         self._pieces = tokenizer.tokens(range(tokenizer.vocab_size))
         self._ids = {piece: number for number, piece in enumerate(self._pieces)}

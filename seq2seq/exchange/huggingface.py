@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.bundle import TOKENIZER, Bundle, example, load_bundle
-from seq2seq.export.folder import new_folder, write_card
-from seq2seq.export.marian import MAX_POSITIONS, to_marian
+from seq2seq.exchange.folder import new_folder, write_card
+from seq2seq.exchange.marian import MAX_POSITIONS, to_marian
 from seq2seq.text.vocab import BOS, EOS, PAD, UNK
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _generation(bundle: Bundle) -> "GenerationConfig":
 
     (`early_stopping="never"` is exact as well, but goes on to the limit for every text.)
     """
-    from transformers import GenerationConfig  # here, after seq2seq.export.marian made sure that it is installed
+    from transformers import GenerationConfig  # here, after seq2seq.exchange.marian made sure that it is installed
 
     search = bundle.config.search
     return GenerationConfig(
