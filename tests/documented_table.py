@@ -27,6 +27,7 @@ NOT_RUN = {
     "pip install -e '.[serve]'": INSTALLATION,
     "pip install -e '.[huggingface,ctranslate2]'": INSTALLATION,
     "pip install -e '.[peft]'": INSTALLATION,
+    "pip install -e '.[lab]'": INSTALLATION,
     "python train.py data=files data.train=[mine.tsv] trainer=gpu": CLUSTER,
     "python train.py data=files data.train=[mine.tsv] trainer=ddp": CLUSTER,
     "python train.py trainer=ddp trainer.devices=4": CLUSTER,
