@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from seq2seq.config import SearchConfig
 from seq2seq.engine import Engine
 from seq2seq.errors import UserError
-from seq2seq.model.trace import Traceable
+from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.text.normalise import normalise
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocab import BOS, EOS
@@ -79,7 +79,7 @@ def make_subject(
     return Subject(normalise(source), text, target is None, [*src, EOS], [BOS, *tgt], [*tgt, EOS], tokenizer)
 
 
-def require_engine(translator: Translator) -> tuple[Engine, Traceable]:
+def require_engine(translator: Translator) -> tuple[Engine, EncoderDecoder]:
     """The engine whose one model can be looked into, and the model.
 
     Raises:
@@ -88,7 +88,7 @@ def require_engine(translator: Translator) -> tuple[Engine, Traceable]:
     engine = translator.engine
     if not isinstance(engine, Engine):
         raise UserError("this engine shows no attention: use the pytorch engine")
-    if not isinstance(engine.model, Traceable):
+    if not isinstance(engine.model, EncoderDecoder):
         raise UserError("several models together have no one attention to show: give a single --model")
     return engine, engine.model
 
