@@ -1,4 +1,4 @@
-"""A bundle as a Hugging Face `MarianMTModel` with its tokenizer; knows files, not weights."""
+"""Export a bundle as a Hugging Face `MarianMTModel` with its tokenizer and model card."""
 
 import json
 import shutil
@@ -50,9 +50,9 @@ def export_huggingface(bundle: Path, folder: Path) -> None:
 
 
 def _generation(bundle: Bundle) -> "GenerationConfig":
-    """The bundle's beam and length penalty; a limit that depends on the source is not known there, nor exact search.
+    """The bundle's beam and length penalty; transformers knows no limit by the source's length.
 
-    (`early_stopping="never"` is exact as well, but goes on to the limit for every text.)
+    Its only exact search, `early_stopping="never"`, goes on to the limit for every text, so it is left off.
     """
     from transformers import GenerationConfig  # here, after seq2seq.exchange.marian made sure that it is installed
 
@@ -71,7 +71,7 @@ def _generation(bundle: Bundle) -> "GenerationConfig":
 
 
 def _write_tokenizer(bundle: Bundle, draft: Path) -> None:
-    """Write what a MarianTokenizer reads beside the SentencePiece model: the pieces' ids, and which are special."""
+    """Write the files that a MarianTokenizer needs besides SentencePiece's: ids of pieces, and special tokens."""
     pieces = bundle.tokenizer.tokens(range(bundle.tokenizer.vocab_size))
     settings = {
         "tokenizer_class": "MarianTokenizer",
