@@ -1,4 +1,4 @@
-"""The lab's report: tables for people, values for programs. Judges nothing itself."""
+"""The lab's report: tables for people, values for programs."""
 
 import json
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ def fill(page: Path, key: str, text: str) -> None:
 
 
 def to_plain(lab: Lab, verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """All of it as plain values."""
+    """Verdicts, problems, settings and runs as plain values."""
     return {
         "rule": RULE,
         "verdicts": [asdict(verdict) for verdict in verdicts],
@@ -77,8 +77,8 @@ def to_plain(lab: Lab, verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def to_markdown(lab: Lab, verdicts: Sequence[Verdict], key: str) -> str:
-    """The page's part: rule, claims, losses, the picture, what is missing."""
-    parts = [_told(lab), f"**The rule**, stated before the runs: {RULE}", _claims(lab, verdicts)]
+    """The page's part in Markdown: rule, claims, losses, the picture, missing runs."""
+    parts = [_summary(lab), f"**The rule**, stated before the runs: {RULE}", _claims(lab, verdicts)]
     if lab.of(BASELINE) and lab.of(LYING):
         parts += [
             "**A loss that lies.** Means over seeds; losses are nats a target token, teacher-forced:",
@@ -90,8 +90,8 @@ def to_markdown(lab: Lab, verdicts: Sequence[Verdict], key: str) -> str:
     return "\n\n".join(parts)
 
 
-def _told(lab: Lab) -> str:
-    """What was run, in a sentence."""
+def _summary(lab: Lab) -> str:
+    """What was run, in a paragraph."""
     first, seeds = lab.runs[0], sorted({run.seed for run in lab.runs})
     minutes, hardware = median(run.seconds for run in lab.runs) / 60, sorted({run.hardware for run in lab.runs})
     return (

@@ -1,4 +1,4 @@
-"""What the runs say of each claim, by a rule that was stated before them; writes nothing."""
+"""The verdict of the runs on each claim, by a rule stated before them."""
 
 import warnings
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim beside what was measured."""
+    """A claim and the measurements that decide it."""
 
     claim: Claim
     ours: Measured
@@ -57,7 +57,7 @@ class Verdict:
 
 
 def judge(claim: Claim, lab: Lab) -> Verdict | None:
-    """Hold a claim against the runs; None: one of its two experiments has no run.
+    """The verdict of the runs on a claim; None: one of its two experiments has no run.
 
     Raises:
         UserError: SciPy is not installed (extra `lab`).
