@@ -3,8 +3,7 @@
 import logging
 import os
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import typer
@@ -13,10 +12,6 @@ from benchmarks import options
 from benchmarks.measuring import measuring
 from seq2seq.errors import UserError
 from seq2seq.extras import missing
-
-if TYPE_CHECKING:
-    from benchmarks import decoding as decoding_race
-    from benchmarks import training as training_race
 
 app = typer.Typer(
     name="benchmarks",
@@ -50,10 +45,10 @@ def training(
     precision: options.Precision = "auto",
 ) -> dict[str, Any]:
     """Target tokens a second of updates: ours and Hugging Face's, in turns on identical batches."""
-    from benchmarks.training import Plan
+    from benchmarks.training import Plan, run_on
 
     plan = Plan(rounds=rounds, batches=batches, max_tokens=max_tokens, precision=options.precision(precision, where))
-    return {"training": race_training(data, plan, size, vocab_size, where)}
+    return {"training": run_on(data, plan, size, vocab_size, where)}
 
 
 @app.command()
@@ -96,10 +91,10 @@ def decoding(
     vocab_size: options.VocabSize = 8000,
 ) -> dict[str, Any]:
     """Sentences a second of beam search: ours and Hugging Face's generate, in turns with the same weights."""
-    from benchmarks.decoding import Plan
+    from benchmarks.decoding import Plan, run_with
 
     plan = Plan(rounds=rounds, sentences=sentences, batch=batch, beam=beam, train_seconds=train_seconds)
-    return {"decoding": race_decoding(data, model, plan, size, vocab_size, where)}
+    return {"decoding": run_with(data, model, plan, size, vocab_size, where)}
 
 
 @app.command()
@@ -136,6 +131,19 @@ def attention(
 
 @app.command()
 @measuring
+def cost(where: torch.device, rounds: options.Rounds = 20, picture: options.Picture = None) -> dict[str, Any]:
+    """Attention's time and memory against the length of a text, fused and in the open, with the fitted exponents.
+
+    Each peak of memory is measured in its own process. Lengths go up to 4,096 positions, for which the open
+    computation takes half a gigabyte.
+    """
+    from benchmarks.cost import run
+
+    return {"cost": run(rounds, where, picture)}
+
+
+@app.command()
+@measuring
 def transfers(where: torch.device) -> dict[str, Any]:
     """How often an update, and a step of a search, makes the host wait for a GPU: rehearsed, so none is needed."""
     from benchmarks.rehearsal import run
@@ -161,15 +169,8 @@ def streaming(
     """Updates fed by a streamed corpus and by one in memory, in turns; then a long stream's rate and memory."""
     from benchmarks.streaming import Plan, run
 
-    plan = Plan(
-        pairs=pairs,
-        streamed=streamed,
-        part=part,
-        rounds=rounds,
-        batches=batches,
-        max_tokens=max_tokens,
-        block=block,
-    )
+    amounts = {"pairs": pairs, "streamed": streamed, "part": part, "block": block}
+    plan = Plan(**amounts, rounds=rounds, batches=batches, max_tokens=max_tokens)
     found = run(plan, options.model_config(size), vocab_size, where, folder)
     return {"streaming": found}
 
@@ -229,12 +230,11 @@ def everything(
 
     chosen = options.precision(precision, where)
     plan = decoding.Plan(rounds=rounds, train_seconds=train_seconds)
-    results = {
-        "training": race_training(data, training.Plan(rounds=rounds, precision=chosen), size, vocab_size, where),
-        "decoding": race_decoding(data, model, plan, size, vocab_size, where),
+    return {
+        "training": training.run_on(data, training.Plan(rounds=rounds, precision=chosen), size, vocab_size, where),
+        "decoding": decoding.run_with(data, model, plan, size, vocab_size, where),
         "attention": attention.run(rounds, where, chosen),
     }
-    return results
 
 
 @app.command()
@@ -274,44 +274,6 @@ def rival(
         seed=seed,
     )
     module.run(data, recipe, options.model_config(size), where, output)
-
-
-def race_training(
-    data: Path | None, plan: "training_race.Plan", size: str, vocab_size: int, device: torch.device
-) -> dict[str, Any]:
-    """Make the batches and race on them."""
-    from benchmarks.data import DrawnPairs, draw_batches, read_folder
-    from benchmarks.training import run
-
-    config = options.model_config(size)
-    pairs = read_folder(data, vocab_size).train if data else DrawnPairs(20_000, vocab_size, plan.seed)
-    batches = draw_batches(pairs, plan.batches, plan.max_tokens, plan.seed)
-    return {"data": str(data) if data else "random", **run(batches, vocab_size, config, plan, device)}
-
-
-def race_decoding(
-    data: Path,
-    model: Path | None,
-    plan: "decoding_race.Plan",
-    size: str,
-    vocab_size: int,
-    device: torch.device,
-) -> dict[str, Any]:
-    """Load a model or train one, and race with it."""
-    from benchmarks.data import read_folder, read_test
-    from benchmarks.decoding import run, train_briefly
-    from seq2seq.bundle import load_bundle
-
-    if model is None:
-        prepared = read_folder(data, vocab_size)
-        trained = train_briefly(prepared, options.model_config(size), plan.train_seconds, device)
-        tokenizer = prepared.tokenizer
-    else:
-        bundle = load_bundle(model)
-        trained, tokenizer = bundle.model, bundle.tokenizer
-    return {"data": str(data), "bundle": str(model) if model else None} | run(
-        trained, tokenizer, read_test(data), plan, device
-    )
 
 
 def main() -> None:

@@ -1,18 +1,42 @@
 """Race of attention's two forms: PyTorch's fused kernel and the open computation, for `model.attention.OPEN_UP_TO`."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.race import Race, race
 from benchmarks.tables import Table
-from seq2seq.explain.lab.forms import CHANNELS, FORMS, HEADS, Form
+from seq2seq.model.attention import attention_weights
 
+HEADS, CHANNELS = 4, 64  # of the small model
 TOKENS = 2048  # positions of a training batch
 SENTENCES, BEAM = 32, 5
 LENGTHS = (8, 16, 32, 64, 128, 256, 512)  # keys
+
+Form = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]  # queries, keys, values, mask
+
+
+def fused(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    """PyTorch's kernel, which never holds the N × N weights."""
+    return F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
+
+
+def in_the_open(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    """softmax(Q Kᵀ / √c) V, step by step."""
+    return attention_weights(queries, keys, mask) @ values
+
+
+FORMS: dict[str, Form] = {"fused": fused, "open": in_the_open}
+
+
+def random_text(length: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, None]:
+    """Queries, keys and values (1, HEADS, length, CHANNELS) of one text, and no mask."""
+    queries, keys, values = (torch.randn(1, HEADS, length, CHANNELS, device=device) for _ in range(3))
+    return queries, keys, values, None
 
 
 @dataclass(frozen=True)

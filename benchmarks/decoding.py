@@ -15,13 +15,14 @@ from transformers import MarianMTModel
 from benchmarks import huggingface, options
 from benchmarks.agreement import Scored, agreement, agreement_table
 from benchmarks.ctranslate import Contestant, export_all
-from benchmarks.data import to_device
+from benchmarks.data import read_folder, read_test, to_device
 from benchmarks.ours import Updates
 from benchmarks.race import Race, race
 from benchmarks.tables import Table
+from seq2seq.bundle import load_bundle
 from seq2seq.errors import UserError
 from seq2seq.evaluation.metrics import bleu
-from seq2seq.export.marian import to_marian
+from seq2seq.exchange.marian import to_marian
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.packed import can_pack
@@ -131,6 +132,21 @@ class Field:
             model, self.tokenizer, block.texts, beam=self.plan.beam, max_length=block.max_length
         )
         return list(zip(ours, theirs, strict=True))
+
+
+def run_with(
+    data: Path, model: Path | None, plan: Plan, size: str, vocab_size: int, device: torch.device
+) -> dict[str, Any]:
+    """Load a model, or without one train it, and race with it on the folder's test set."""
+    if model is None:
+        prepared = read_folder(data, vocab_size)
+        trained = train_briefly(prepared, options.model_config(size), plan.train_seconds, device)
+        tokenizer = prepared.tokenizer
+    else:
+        bundle = load_bundle(model)
+        trained, tokenizer = bundle.model, bundle.tokenizer
+    found = run(trained, tokenizer, read_test(data), plan, device)
+    return {"data": str(data), "bundle": str(model) if model else None, **found}
 
 
 def run(model: EncoderDecoder, tokenizer: Tokenizer, pairs: Pairs, plan: Plan, device: torch.device) -> dict[str, Any]:

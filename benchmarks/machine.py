@@ -3,11 +3,11 @@
 import json
 import os
 import platform
+from importlib import metadata, util
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 
 from seq2seq.errors import UserError
 
@@ -21,7 +21,7 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
         "torch": torch.__version__,
-        "transformers": transformers.__version__,
+        "transformers": metadata.version("transformers") if util.find_spec("transformers") else None,
         "python": platform.python_version(),
         "load": round(os.getloadavg()[0], 2),  # processes running or waiting in the last minute
     }
@@ -30,7 +30,9 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
 def in_words(machine: dict[str, Any]) -> str:
     """The same in one line."""
     where = machine["gpu"] or f"{machine['cpu']}, {machine['cores']} cores ({machine['cpu_capability']})"
-    versions = f"PyTorch {machine['torch']}, transformers {machine['transformers']}"
+    versions = f"PyTorch {machine['torch']}"
+    if machine["transformers"] is not None:
+        versions += f", transformers {machine['transformers']}"
     return f"{where}, {machine['threads']} threads, {versions}, load {machine['load']} at the start"
 
 

@@ -71,6 +71,8 @@ Clients = Annotated[int, typer.Option(min=1, help="That ask at the same time.", 
 Unread = Annotated[int, typer.Option(min=0, help="Clients that never read.", rich_help_panel=MEASURING)]
 Seconds = Annotated[float, typer.Option(min=1, help="Of each kind of serving.", rich_help_panel=MEASURING)]
 
+Picture = Annotated[Path | None, typer.Option(help="Draw the results into this file (.png, .svg or .pdf).")]
+
 Folder = Annotated[Path, typer.Option("--output", help="Folder for rival.json, its model and its translations.")]
 Minutes = Annotated[
     float, typer.Option(min=0, help="Time of training; validating and translating not counted.", rich_help_panel=RECIPE)

@@ -2,18 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from benchmarks import huggingface
-from benchmarks.data import to_device
+from benchmarks import huggingface, options
+from benchmarks.data import DrawnPairs, draw_batches, read_folder, to_device
 from benchmarks.ours import Updates
 from benchmarks.race import Race, race
 from benchmarks.tables import Table
 from seq2seq.errors import UserError
-from seq2seq.export.marian import to_marian
+from seq2seq.exchange.marian import to_marian
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.model import ModelConfig
@@ -42,6 +43,14 @@ class Plan:
     max_tokens: int = 2048  # a batch's source or target positions, padding included
     precision: str = "bf16-mixed"  # or 32-true
     seed: int = 1
+
+
+def run_on(data: Path | None, plan: Plan, size: str, vocab_size: int, device: torch.device) -> dict[str, Any]:
+    """Draw the batches from a folder's text, or without one from random ids, and race on them."""
+    pairs = read_folder(data, vocab_size).train if data else DrawnPairs(20_000, vocab_size, plan.seed)
+    batches = draw_batches(pairs, plan.batches, plan.max_tokens, plan.seed)
+    found = run(batches, vocab_size, options.model_config(size), plan, device)
+    return {"data": str(data) if data else "random", **found}
 
 
 def run(

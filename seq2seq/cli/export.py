@@ -28,11 +28,11 @@ def export(
     (folder,) = jobs.choose_models([model] if model else None)
     with needing("ctranslate2" if format_ is options.ExportName.ctranslate2 else "huggingface"):
         if format_ is options.ExportName.ctranslate2:
-            from seq2seq.export.ctranslate2 import export_ctranslate2
+            from seq2seq.exchange.ctranslate2 import export_ctranslate2
 
             export_ctranslate2(folder, output, quantization.value)
         else:
-            from seq2seq.export.huggingface import export_huggingface
+            from seq2seq.exchange.huggingface import export_huggingface
 
             export_huggingface(folder, output)
     print(f"{output}: {folder} for {format_.value}", file=sys.stderr)

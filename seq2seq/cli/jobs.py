@@ -82,9 +82,9 @@ def load(folders: list[Path], device: str, engine: str, quantization: str) -> "T
         raise UserError(f"{len(folders)} models: only the pytorch engine translates with an ensemble")
     with needing("ctranslate2"):
         from seq2seq.device import choose_device
-        from seq2seq.export.ctranslate2 import cached_export
-        from seq2seq.export.ctranslate2_engine import load_export
-        from seq2seq.export.folder import is_export
+        from seq2seq.exchange.ctranslate2 import cached_export
+        from seq2seq.exchange.ctranslate2_engine import load_export
+        from seq2seq.exchange.folder import is_export
         from seq2seq.settings.data import DataConfig
 
         (folder,) = folders

@@ -1,4 +1,4 @@
-"""The commands of the ablation lab: report, cost; `cli` registers them."""
+"""The commands of the ablation lab: report, lengths; `cli` registers them."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ import typer
 
 from seq2seq.cli import options
 
-HELP = "Measure what each part of attention is worth: a report of the lab's runs, and attention's cost."
+HELP = "Measure what each part of attention is worth: a report of the lab's runs, and BLEU by length."
 
 
 app = options.Application(HELP)
@@ -17,8 +17,6 @@ Runs = Annotated[Path, typer.Option("--runs", help="Folder of the lab's runs.", 
 Output = Annotated[
     Path, typer.Option("--output", help="Folder of lab.md and of its pictures.", rich_help_panel=options.FILES)
 ]
-
-Rounds = Annotated[int, typer.Option(min=1, help="Measurements of each time, of which the shortest counts.")]
 
 
 @app.command()
@@ -37,26 +35,6 @@ def report(runs: Runs = Path("runs/lab"), output: Output = Path("lab"), debug: o
     for problem in lab.problems:
         print(f"warning: {problem}", file=sys.stderr)
     print(f"{output / PAGE}: {len(lab.runs)} runs", file=sys.stderr)
-
-
-@app.command()
-def cost(
-    output: Output = Path("lab"), rounds: Rounds = 20, device: options.Device = "cpu", debug: options.Debug = False
-) -> None:
-    """Measure attention's time and memory against the length of a text, fused and in the open.
-
-    [bold]seq2seq lab cost --output docs[/bold]   fills docs/lab.md's part about it
-
-    Memory is measured in a process of its own for each length. Lengths go up to 4,096 positions, for which the open
-    computation takes half a gigabyte.
-    """
-    from seq2seq.device import choose_device
-    from seq2seq.explain.lab.cost import write_cost
-
-    for found in write_cost(choose_device(device), rounds, output):
-        exponents = (found.exponent(values) for values in (found.seconds, found.bytes))
-        print(f"{found.form}: time N^{next(exponents):.2f}, memory N^{next(exponents):.2f}", file=sys.stderr)
-    print(f"{output / 'lab.md'}: what attention costs", file=sys.stderr)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""All attention of one sentence and its translation, over pieces and over words, and what it aligns; draws nothing."""
+"""All attention of one sentence and its translation, over pieces and over words, and the alignment."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ from seq2seq.settings.search import SearchConfig
 from seq2seq.text.words import align_words
 from seq2seq.translator import Translator
 
-VERSION = 1  # of the plain form
-PLACES = 4  # that plain numbers are rounded to
+VERSION = 1  # of `Explanation.to_plain`
+PLACES = 4  # decimals in `Explanation.to_plain`
 PARTS = ("encoder", "decoder", "cross")
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What every head of every attention did with one sentence.
+    """The weights of every head of every attention over one sentence and its translation.
 
     Attributes:
         subject: the sentence and the translation.
@@ -34,8 +34,8 @@ class Explanation:
         by_word: the same over words: summed over the pieces attended to, mean of the pieces that ask. The decoder's
             word 0 is `<s>`, the others are the target's but the last, `</s>`.
         heads: the same parts' statistics, by layer and head, over pieces.
-        alignment: for every target word the source word that it takes most of, as (source, target) from 0.
-        log_probs: of every piece of the target, `</s>` last (nats).
+        alignment: (source word, target word) from 0: for every target word the source word of most weight.
+        log_probs: log-probabilities of the target's pieces, `</s>` last (nats).
     """
 
     subject: Subject
@@ -84,13 +84,13 @@ class Explanation:
 def explain(
     translator: Translator, source: str, target: str | None = None, *, settings: SearchConfig | None = None
 ) -> Explanation:
-    """Let a model read a sentence and a translation of it, and keep all that its attention does.
+    """Run a model on a sentence and its translation, and keep the weights of all its attention.
 
     Args:
         translator: of one model, searched by PyTorch.
         source: one sentence.
         target: a translation; None: the best that the model finds.
-        settings: how it is searched; None: as the translator does.
+        settings: of the search; None: the translator's.
 
     Raises:
         UserError: a text is empty or too long, the engine shows no attention, or the memory does not suffice.

@@ -1,4 +1,4 @@
-"""One HTML file that shows an explanation: everything inlined, nothing fetched. Knows no model and no translator."""
+"""One HTML file that shows an explanation, with scripts and styles inlined."""
 
 import base64
 import hashlib
@@ -17,14 +17,14 @@ _STYLES = ("viewer.css", "page.css")
 
 
 def write_page(explanation: dict[str, Any], walks: list[dict[str, Any]], beams: dict[str, Any]) -> str:
-    """Give the page of one sentence, a whole HTML document that a browser opens from a file, without any network.
+    """Render the page of one sentence: an HTML document that a browser opens from a file, without network.
 
-    Its Content-Security-Policy lets run the one script and the style sheet that it was written with, and nothing else.
+    Its Content-Security-Policy allows its own script and style sheet, by their hashes, and nothing else.
 
     Args:
-        explanation: what `Explanation.to_plain` gives.
-        walks: of the attentions to be followed step by step, what `steps.walk` gives; may be empty.
-        beams: what `steps.watch_beams` gives; may be empty.
+        explanation: from `Explanation.to_plain`.
+        walks: from `steps.walk`, one for each head shown step by step; may be empty.
+        beams: from `steps.watch_beams`; may be empty.
     """
     script, styles = _script("page"), "\n".join(map(_read, _STYLES))
     rules = {"default-src": "'none'", "script-src": _hash(script), "style-src": _hash(styles)}
@@ -39,16 +39,16 @@ def write_page(explanation: dict[str, Any], walks: list[dict[str, Any]], beams: 
 
 
 def _embed(data: object) -> str:
-    """JSON that ends no script element and begins no comment, whatever text is in it."""
+    """JSON for a script element: no text in it can end the element or begin a comment."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 @lru_cache(maxsize=8)
 def _script(entry: str) -> str:
-    """The module entry and all that it needs as one script, in the order in which they need each other.
+    """The entry module and all its imports as one script, in order of dependency.
 
-    Modules cannot be imported from file://, so each becomes a function that returns what it exports. They have to
+    Browsers import no modules from file://, so each becomes a function that returns its exports. The modules have to
     write `import { a, b } from "./file.js";`, and `export` before a function, class or constant.
     """
     parts: dict[str, str] = {}
@@ -75,5 +75,5 @@ def _read(name: str) -> str:
 
 
 def _hash(content: str) -> str:
-    """How a Content-Security-Policy names an inline script or style sheet."""
+    """The hash by which a Content-Security-Policy allows an inline script or style sheet."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"

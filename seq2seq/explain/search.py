@@ -1,4 +1,4 @@
-"""Beam search step by step: every hypothesis that was thought of, and what became of it; searches nothing itself."""
+"""Beam search step by step: every candidate of every step, and whether it was kept, finished or dropped."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,21 +12,21 @@ from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocab import EOS
 from seq2seq.translator import Translator
 
-PLACES = 6  # that plain numbers are rounded to
+PLACES = 6  # decimals in the result
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A hypothesis that a step made.
+    """A hypothesis after a step, one piece longer than its parent.
 
     Attributes:
         id: its number, from 1.
-        parent: the id of the hypothesis that it continues; None: the beginning.
-        piece: by which it continues it.
-        text: all that it says.
+        parent: the id of the hypothesis that it continues; None: the empty one.
+        piece: its last piece.
+        text: of all its pieces.
         log_prob: of the piece (nats).
         score: sum of log-probabilities (nats).
-        fate: kept; finished; or dropped: it came too late in the order, or could no longer win.
+        fate: "kept", "finished", or "dropped": ranked too low, or unable to win any more.
     """
 
     id: int
@@ -39,7 +39,7 @@ class Candidate:
 
 
 def watch_beams(translator: Translator, source: str, settings: SearchConfig | None = None) -> dict[str, Any]:
-    """Search the best translation of a sentence and tell every step; the search is the ordinary one.
+    """Translate a sentence by the ordinary beam search, and record every step.
 
     Args:
         translator: of one model, searched by PyTorch.
@@ -69,7 +69,7 @@ def watch_beams(translator: Translator, source: str, settings: SearchConfig | No
 
 
 class _Record:
-    """Writes down the steps of a search of one sentence."""
+    """The recorded steps of one sentence's search."""
 
     def __init__(self, tokenizer: Tokenizer, settings: SearchConfig) -> None:
         self.tokenizer, self.settings = tokenizer, settings
@@ -79,7 +79,7 @@ class _Record:
         self.places: list[int | None] = [None]  # the candidate in each place of the beam
 
     def see(self, step: Step) -> None:
-        """Take down one step."""
+        """Record one step."""
         tokens, scores, parents = (table[0].tolist() for table in (step.tokens, step.scores, step.parents))
         order, alive = step.places[0].tolist(), step.alive[0].tolist()
         kept = {number for number, lives in zip(order, alive, strict=True) if lives}

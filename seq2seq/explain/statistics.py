@@ -1,4 +1,4 @@
-"""What one number can say of a head: how widely, how far and how straight it looks. Knows no text."""
+"""Three numbers of a head: how widely, how far and how straight it looks."""
 
 from dataclasses import dataclass
 
@@ -9,16 +9,16 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class HeadStatistics:
-    """Means over the asking positions of one head; aᵢⱼ is how much position i takes of position j.
+    """Means over the queries of one head; aᵢⱼ is the weight of key j for query i.
 
-    The *diagonal* of i is the position that stands where i stands: i itself in self-attention; in cross-attention
-    dᵢ = i · (s - 1) / (t - 1), which leads from the first piece to the last (0 where t = 1).
+    dᵢ is the key position that corresponds to query i: i itself in self-attention; in cross-attention
+    i · (s - 1) / (t - 1), from the first piece to the last (0 where t = 1).
 
     Attributes:
         entropy: -Σⱼ aᵢⱼ ln aᵢⱼ (nats): 0 where all weight is on one position, ln s where it is spread evenly (Clark et
             al. 2019, §3.3).
         distance: Σⱼ aᵢⱼ |j - dᵢ| (positions; as Vig & Belinkov 2019 have it for a decoder, whose dᵢ is i).
-        diagonal: aᵢⱼ of the j nearest to dᵢ, of two equally near the later (share, 0 to 1).
+        diagonal: aᵢⱼ of the j nearest to dᵢ, the later one of two (share, 0 to 1).
     """
 
     entropy: float

@@ -23,13 +23,13 @@ from seq2seq.translator import Translator
 
 __all__ = ["Walk", "chosen_walks", "take_walk", "walk", "watch_beams"]
 
-PLACES = 6  # that plain numbers are rounded to
-SHOWN = 8  # of the d channels of what is as wide as the model
+PLACES = 6  # decimals in `Walk.to_plain`
+SHOWN = 8  # of the d channels of the model's vectors
 
 
 @dataclass(frozen=True)
 class Walk:
-    """All that one head of one attention computes of one sentence: softmax(QKᵀ / √c) V, and what is around it.
+    """Every intermediate result of one head over one sentence: softmax(QKᵀ / √c) V, its inputs and its output.
 
     Attributes:
         part: "encoder", "decoder" or "cross".
@@ -38,9 +38,9 @@ class Walk:
         rows: pieces that ask.
         columns: pieces that are asked.
         embedding: of the rows' pieces, scaled by √d.
-        position: what is added to it; None: queries and keys are turned instead.
-        input: what the attention is given of the rows; in the first layer of a post-norm encoder or decoder's
-            self-attention the sum of the two.
+        position: added to the embedding; None: positions are rotary and turn queries and keys instead.
+        input: of the attention, for the rows; in the first self-attention of a post-norm encoder or decoder the sum of
+            embedding and position.
         queries: of this head, turned if positions are rotary.
         keys: likewise.
         values: of this head.
@@ -50,7 +50,7 @@ class Walk:
         weights: softmax of each row.
         mixture: weights times values.
         joined: all heads' mixtures side by side.
-        output: their projection, which is added to the stream.
+        output: the projection of joined, which is added to the residual stream.
     """
 
     part: str
@@ -103,9 +103,9 @@ def walk(
 
 
 def chosen_walks(translator: Translator, explanation: Explanation) -> list[dict[str, Any]]:
-    """Walks for a page: all heads of the first encoder and decoder layers, and of the cross-attention that aligns.
+    """Walks for the page: all heads of the first encoder and decoder layers and of the aligning cross-attention.
 
-    Of a model that is no Transformer there are none.
+    The list is empty if the model is no Transformer.
     """
     if not isinstance(require_engine(translator)[1], Transformer):
         return []
@@ -118,10 +118,10 @@ def chosen_walks(translator: Translator, explanation: Explanation) -> list[dict[
 
 
 def take_walk(translator: Translator, subject: Subject, part: str, layer: int, head: int) -> Walk:
-    """Let the model read a pair and keep what one head computes.
+    """Run the model on a pair and keep what one head computes.
 
     Raises:
-        UserError: as `walk`, but for the texts.
+        UserError: the model is no Transformer, or has no such part, layer or head.
     """
     engine, model = require_engine(translator)
     if not isinstance(model, Transformer):
@@ -147,7 +147,7 @@ def take_walk(translator: Translator, subject: Subject, part: str, layer: int, h
 
 
 def _of_head(one: Mixed, head: int) -> dict[str, Tensor]:
-    """What one head of an attention over a single sentence compared, may look at, and mixed."""
+    """Queries to mixture of one head, as `Walk` names them."""
     queries, keys, values = (x[0].float().cpu() for x in (one.queries[:, :, head], *(x[:, head] for x in one.memory)))
     scores = queries @ keys.T
     allowed = torch.ones(scores.shape, dtype=torch.bool) if one.allowed is None else one.allowed[0, 0].cpu()
@@ -164,7 +164,7 @@ def _of_head(one: Mixed, head: int) -> dict[str, Tensor]:
 
 
 def _find(model: Transformer, part: str, layer: int, head: int) -> MultiHeadAttention:
-    """The attention asked for, if it is there."""
+    """The attention of that name."""
     if part not in PARTS:
         raise UserError(f"part={part!r} is not known: choose from {', '.join(PARTS)}")
     layers = model.encoder_layers if part == "encoder" else model.decoder_layers
@@ -179,7 +179,7 @@ def _find(model: Transformer, part: str, layer: int, head: int) -> MultiHeadAtte
 
 @contextmanager
 def _around(attention: MultiHeadAttention) -> Iterator[dict[str, Tensor]]:
-    """Collect what goes into an attention, what its heads give, and what comes out, in this thread."""
+    """Collect an attention's input, joined heads and output, in this thread."""
     seen: dict[str, Tensor] = {}
     thread = get_ident()
 

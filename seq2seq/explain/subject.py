@@ -1,11 +1,11 @@
-"""The sentence and the translation that are looked at, as texts, ids and pieces; knows no attention."""
+"""The sentence and the translation to explain, as texts, ids and words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seq2seq.engine import Engine
 from seq2seq.errors import UserError
-from seq2seq.model.trace import Traceable
+from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.normalise import normalise
 from seq2seq.text.tokenizer import Tokenizer
@@ -13,12 +13,12 @@ from seq2seq.text.vocab import BOS, EOS
 from seq2seq.text.words import word_of_pieces
 from seq2seq.translator import Translator
 
-MAX_PIECES = 100  # of either side, its end included: more are neither read by anyone nor sent quickly
+MAX_PIECES = 100  # of either side, EOS included: a larger map is unreadable, and slow to send
 
 
 @dataclass(frozen=True)
 class Word:
-    """A word as `text.split()` gives it, or an end or beginning of a sentence, which is a word of its own."""
+    """A word as `text.split()` gives it, or BOS or EOS."""
 
     text: str
     pieces: list[int]  # numbers of its pieces
@@ -26,16 +26,16 @@ class Word:
 
 @dataclass(frozen=True)
 class Subject:
-    """What is looked at: a sentence and a translation of it, word for word and piece for piece.
+    """A sentence and a translation of it.
 
     Attributes:
         source: text, normalised.
         target: text.
         translated: whether the target is the model's own translation.
         src: ids of the source, EOS last.
-        tgt_in: BOS, then the ids of the target: what the decoder reads.
-        tgt_out: ids of the target, EOS last: what it predicts from each of tgt_in.
-        tokenizer: what spells them.
+        tgt_in: ids that the decoder reads: BOS, then the target's.
+        tgt_out: ids that the decoder predicts, one from each of tgt_in: the target's, then EOS.
+        tokenizer: the model's.
     """
 
     source: str
@@ -62,7 +62,7 @@ class Subject:
 def make_subject(
     translator: Translator, source: str, target: str | None, settings: SearchConfig | None = None
 ) -> Subject:
-    """Encode a sentence and a given translation, or without one the best that the model finds.
+    """Encode a sentence and its translation; without a target, the model translates.
 
     Raises:
         UserError: either is empty or too long, or the engine is not one model of PyTorch.
@@ -79,22 +79,22 @@ def make_subject(
     return Subject(normalise(source), text, target is None, [*src, EOS], [BOS, *tgt], [*tgt, EOS], tokenizer)
 
 
-def require_engine(translator: Translator) -> tuple[Engine, Traceable]:
-    """The engine whose one model can be looked into, and the model.
+def require_engine(translator: Translator) -> tuple[Engine, EncoderDecoder]:
+    """The engine and its one model.
 
     Raises:
-        UserError: the engine is another program's, or several models translate together.
+        UserError: the engine is CTranslate2's, or several models translate together.
     """
     engine = translator.engine
     if not isinstance(engine, Engine):
         raise UserError("this engine shows no attention: use the pytorch engine")
-    if not isinstance(engine.model, Traceable):
+    if not isinstance(engine.model, EncoderDecoder):
         raise UserError("several models together have no one attention to show: give a single --model")
     return engine, engine.model
 
 
 def words_of(ids: Sequence[int], tokenizer: Tokenizer) -> list[Word]:
-    """The words that pieces make up; BOS and EOS are words of their own."""
+    """The words that the pieces form; BOS and EOS are words by themselves."""
     pieces = tokenizer.tokens(ids)
     inner = [number for number, one in enumerate(ids) if one not in (BOS, EOS)]
     groups: dict[int, list[int]] = {}
@@ -107,14 +107,14 @@ def words_of(ids: Sequence[int], tokenizer: Tokenizer) -> list[Word]:
 
 def _spell(ids: list[int], tokenizer: Tokenizer) -> str:
     (text,) = tokenizer.decode([ids])
-    return text or "".join(tokenizer.tokens(ids))  # such as UNK, which has no text
+    return text or "".join(tokenizer.tokens(ids))  # UNK has no text
 
 
 def encode_sentence(tokenizer: Tokenizer, text: str, name: str) -> list[int]:
-    """The ids of a text, by which name errors call it, without EOS.
+    """The ids of a text, without EOS; errors call the text by `name`.
 
     Raises:
-        UserError: it is empty or too long.
+        UserError: the text is empty or too long.
     """
     (ids,) = tokenizer.encode([text])
     if not ids:

@@ -8,10 +8,9 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from seq2seq.model.attention import KeysValues, MultiHeadAttention
@@ -30,15 +29,6 @@ class Trace:
     encoder: list[Float[Tensor, "b h s s"]]
     decoder: list[Float[Tensor, "b h t t"]]
     cross: list[Float[Tensor, "b h t s"]]
-
-
-@runtime_checkable
-class Traceable(Protocol):
-    """A model whose attentions can be seen."""
-
-    def traced(self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]) -> Trace:
-        """The weights of every attention while the model reads pairs."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 pytest.importorskip("transformers", reason="the extra `bench` is not installed")
 
 from benchmarks.__main__ import app
+from benchmarks.machine import describe_machine, in_words
 from seq2seq.errors import UserError
 
 MEASURING = (
@@ -17,6 +18,7 @@ MEASURING = (
     "decoding",
     "equality",
     "attention",
+    "cost",
     "transfers",
     "streaming",
     "serving",
@@ -65,3 +67,10 @@ def test_a_device_that_is_not_there_is_refused_before_anything_is_measured(given
     assert isinstance(found.exception, UserError)
     assert "abacus" in str(found.exception)
     assert not given
+
+
+def test_a_machine_without_transformers_is_described(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    machine = describe_machine(torch.device("cpu"))
+    assert machine["transformers"] is None
+    assert "transformers" not in in_words(machine)

@@ -150,8 +150,8 @@ def test_a_document_with_tags_is_translated_whether_or_not_words_can_be_aligned(
 def exports() -> list[Callable[[Path, Path], object]]:
     for name in ("ctranslate2", "transformers"):
         pytest.importorskip(name, reason=f"{name} is not installed")
-    from seq2seq.export.ctranslate2 import export_ctranslate2
-    from seq2seq.export.huggingface import export_huggingface
+    from seq2seq.exchange.ctranslate2 import export_ctranslate2
+    from seq2seq.exchange.huggingface import export_huggingface
 
     return [export_ctranslate2, export_huggingface]
 

@@ -1,6 +1,6 @@
-"""What is claimed of each ablation, stated before any run; knows no runs.
+"""The claim of each ablation, stated before any run.
 
-Every experiment is conf/experiment/lab/NAME.yaml, whose header says the same words.
+Every experiment is conf/experiment/lab/NAME.yaml, whose header states the same claim.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ BASELINE = "baseline"
 
 @dataclass(frozen=True)
 class Claim:
-    """What is said to happen to a measure in an experiment, beside another experiment at equal data, updates and seed.
+    """How a measure of an experiment should differ from another experiment's, at equal data, updates and seeds.
 
     measure: "bleu" of the test set, or "validation_loss" (nats a target token, teacher-forced).
     direction: "lower" or "higher" than that of `against`; "either" if nothing is claimed.

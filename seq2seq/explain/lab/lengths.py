@@ -1,4 +1,4 @@
-"""BLEU by length of the source, of several models in one picture: who forgets what was long ago?"""
+"""BLEU by length of the source, of several models in one picture."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from sacrebleu.metrics.bleu import BLEU
 from seq2seq.errors import UserError
 
 STARTS = (1, 6, 11, 16, 21, 31, 41)  # of the buckets, in source words; the last one has no end
-FEWEST = 20  # sentences; BLEU of fewer says nothing
+FEWEST = 20  # sentences; BLEU of fewer is noise
 RESAMPLES = 300
 
 
@@ -19,7 +19,7 @@ class Bucket:
 
     first: int  # words
     last: int | None  # None: no end
-    lines: tuple[int, ...]  # their places in the text
+    lines: tuple[int, ...]  # line numbers from 0
 
     @property
     def name(self) -> str:
@@ -64,7 +64,7 @@ def bleu_by_length(found: Sequence[Bucket], translations: Sequence[str], referen
 
 
 def draw_lengths(found: Sequence[Bucket], curves: Mapping[str, Sequence[Point]], picture: Path) -> None:
-    """One line a model with its intervals; below each bucket how many sentences it has.
+    """Draw a line with intervals for each model; below each bucket its number of sentences.
 
     Raises:
         UserError: the picture cannot be written.
@@ -92,13 +92,13 @@ def draw_lengths(found: Sequence[Bucket], curves: Mapping[str, Sequence[Point]],
 
 
 def names_of(folders: Sequence[Path]) -> list[str]:
-    """What tells bundles apart: the runs' names, or whole paths where two runs have the same one."""
+    """Different names of bundles: the runs' names, or the paths of runs that share a name."""
     names = [(one.resolve().parent if one.name == "model" else one.resolve()).name for one in folders]
     return [name if names.count(name) == 1 else str(one) for name, one in zip(names, folders, strict=True)]
 
 
 def table(found: Sequence[Bucket], curves: Mapping[str, Sequence[Point]]) -> str:
-    """The same numbers in words, tab-separated."""
+    """The same numbers as tab-separated text."""
     rows = [["words", "sentences", *curves]]
     for place, bucket in enumerate(found):
         scores = [f"{points[place].bleu:.1f} ± {points[place].half_width:.1f}" for points in curves.values()]

@@ -1,4 +1,4 @@
-"""The lab's report: tables for people, values for programs. Judges nothing itself."""
+"""The lab's report: tables for people, values for programs."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,6 @@ from typing import Any
 from seq2seq.errors import UserError
 from seq2seq.explain.lab.claims import BASELINE, CLAIMS
 from seq2seq.explain.lab.curves import draw_curves
-from seq2seq.explain.lab.page import fill
 from seq2seq.explain.lab.runs import Lab, Run, read_lab
 from seq2seq.explain.lab.verdicts import RULE, Measured, Verdict, judge
 
@@ -37,12 +36,35 @@ def write_report(runs: Path, output: Path) -> Lab:
         (output / key / VALUES).write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write to --output {output}: {error.strerror or error}") from error
-    fill(output / PAGE, key, to_markdown(lab, verdicts, key), title=TITLE)
+    fill(output / PAGE, key, to_markdown(lab, verdicts, key))
     return lab
 
 
+def fill(page: Path, key: str, text: str) -> None:
+    """Put text between the page's `<!-- begin KEY -->` and `<!-- end KEY -->`, in place of what was there.
+
+    Both are appended to a page without them; a missing page is begun with TITLE.
+
+    Raises:
+        UserError: the page has only one of the two, or the page cannot be written.
+    """
+    begin, end = f"<!-- begin {key} -->", f"<!-- end {key} -->"
+    try:
+        before = page.read_text(encoding="utf-8") if page.exists() else f"# {TITLE}\n"
+        if begin not in before and end not in before:
+            before = f"{before.rstrip()}\n\n{begin}\n{end}\n"
+        head, found_begin, rest = before.partition(begin)
+        _, found_end, tail = rest.partition(end)
+        if not found_begin or not found_end:
+            raise UserError(f"{page} has only one of {begin} and {end}: put the other one back")
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(f"{head}{begin}\n{text.strip()}\n{end}{tail}", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {page}: {error.strerror or error}") from error
+
+
 def to_plain(lab: Lab, verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """All of it as plain values."""
+    """Verdicts, problems, settings and runs as plain values."""
     return {
         "rule": RULE,
         "verdicts": [asdict(verdict) for verdict in verdicts],
@@ -55,8 +77,8 @@ def to_plain(lab: Lab, verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def to_markdown(lab: Lab, verdicts: Sequence[Verdict], key: str) -> str:
-    """The page's part: rule, claims, losses, the picture, what is missing."""
-    parts = [_told(lab), f"**The rule**, stated before the runs: {RULE}", _claims(lab, verdicts)]
+    """The page's part in Markdown: rule, claims, losses, the picture, missing runs."""
+    parts = [_summary(lab), f"**The rule**, stated before the runs: {RULE}", _claims(lab, verdicts)]
     if lab.of(BASELINE) and lab.of(LYING):
         parts += [
             "**A loss that lies.** Means over seeds; losses are nats a target token, teacher-forced:",
@@ -68,8 +90,8 @@ def to_markdown(lab: Lab, verdicts: Sequence[Verdict], key: str) -> str:
     return "\n\n".join(parts)
 
 
-def _told(lab: Lab) -> str:
-    """What was run, in a sentence."""
+def _summary(lab: Lab) -> str:
+    """What was run, in a paragraph."""
     first, seeds = lab.runs[0], sorted({run.seed for run in lab.runs})
     minutes, hardware = median(run.seconds for run in lab.runs) / 60, sorted({run.hardware for run in lab.runs})
     return (

@@ -1,4 +1,4 @@
-"""The runs of a lab, read from their folders; whatever is missing or broken is told, never passed over."""
+"""The runs of a lab, read from their folders; every missing or damaged run is reported as a problem."""
 
 import csv
 import json
@@ -13,12 +13,12 @@ from seq2seq.settings.config import Config, to_plain
 from seq2seq.settings.loading import load_config
 
 Curve = list[tuple[int, float]]  # (updates, nats per target token)
-_OWN = {"name", "series", "experiment_name", "seed", "existing", "resume", "data.root", "trainer.progress_bar"}
+_OF_ONE_RUN = {"name", "series", "experiment_name", "seed", "existing", "resume", "data.root", "trainer.progress_bar"}
 
 
 @dataclass(frozen=True)
 class Run:
-    """A complete run: what it was, what it scored, how it learnt."""
+    """A complete run: its experiment, scores and loss curves."""
 
     experiment: str
     seed: int
@@ -38,7 +38,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Lab:
-    """All runs of a folder, and what is wrong with the rest, a line each."""
+    """All complete runs of a folder, and a line about each problem."""
 
     runs: list[Run]
     problems: list[str]
@@ -48,13 +48,13 @@ class Lab:
         return sorted((run for run in self.runs if run.experiment == experiment), key=lambda run: run.seed)
 
     def differences(self, experiment: str, against: str) -> dict[str, Any]:
-        """The settings that an experiment has other than another one; only those that its network uses."""
+        """The settings in which an experiment differs from another one; only those that its network uses."""
         ours, theirs = self.of(experiment), self.of(against)
         return _other(ours[0].settings, theirs[0].settings) if ours and theirs else {}
 
 
 def read_lab(folder: Path, expected: Iterable[str]) -> Lab:
-    """Read every run in the folder; of experiments that are expected but absent, and of absent seeds, say so.
+    """Read every run in the folder; absent experiments of the expected ones, and absent seeds, are problems.
 
     Raises:
         UserError: there is no such folder, or no run in it.
@@ -84,7 +84,7 @@ def read_run(folder: Path) -> Run:
     """Read a complete run.
 
     Raises:
-        UserError: it is not complete, or a file is damaged; the message names the folder and says how far it came.
+        UserError: it is not complete, or a file is damaged; the message names the folder and its updates so far.
     """
     config = load_config(str(folder), [], option="--runs ")
     rows = _read_metrics(folder)
@@ -129,7 +129,7 @@ def _curve(rows: Iterable[dict[str, str]], key: str) -> Curve:
 
 def _settings(config: Config) -> dict[str, Any]:
     flat = flatten({**to_plain(config), "model": config.model.used()})
-    return {key: value for key, value in flat.items() if key not in _OWN}
+    return {key: value for key, value in flat.items() if key not in _OF_ONE_RUN}
 
 
 def _other(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def _other(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unequal(runs: Sequence[Run]) -> list[str]:
-    """Name runs that are no fair match for the others."""
+    """Name runs that are not comparable with the others."""
     problems = []
     for what in ("updates", "pairs", "test_set"):
         counts: dict[object, list[str]] = {}

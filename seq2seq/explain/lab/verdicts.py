@@ -1,12 +1,13 @@
-"""What the runs say of each claim, by a rule that was stated before them; writes nothing."""
+"""The verdict of the runs on each claim, by a rule stated before them."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from seq2seq.explain.lab.claims import Claim
 from seq2seq.explain.lab.runs import Lab, Run
-from seq2seq.explain.lab.welch import Difference, welch
+from seq2seq.extras import needing
 
 RULE = (
     "A claim is **borne out** if the 95 % interval of the difference of means (Welch's, over seeds) lies wholly on the "
@@ -32,8 +33,21 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """One mean minus another, with Welch's 95 % interval of the true difference."""
+
+    value: float
+    low: float
+    high: float
+
+    def direction(self) -> str:
+        """Say "lower" or "higher" if the interval is on one side of 0, else "open"."""
+        return "lower" if self.high < 0 else "higher" if self.low > 0 else "open"
+
+
+@dataclass(frozen=True)
 class Verdict:
-    """A claim beside what was measured."""
+    """A claim and the measurements that decide it."""
 
     claim: Claim
     ours: Measured
@@ -43,12 +57,35 @@ class Verdict:
 
 
 def judge(claim: Claim, lab: Lab) -> Verdict | None:
-    """Hold a claim against the runs; None: there are none of the one or the other experiment."""
+    """The verdict of the runs on a claim; None: one of its two experiments has no run.
+
+    Raises:
+        UserError: SciPy is not installed (extra `lab`).
+    """
     ours, theirs = (_values(lab.of(name), claim.measure) for name in (claim.experiment, claim.against))
     if not ours or not theirs:
         return None
-    difference = welch(ours, theirs)
+    difference = compare(ours, theirs)
     return Verdict(claim, Measured.of(ours), Measured.of(theirs), difference, _word(claim, difference))
+
+
+def compare(ours: Sequence[float], theirs: Sequence[float]) -> Difference | None:
+    """The difference of two means by Welch's t-test (unequal variances); None: too few values for an interval.
+
+    Raises:
+        UserError: SciPy is not installed (extra `lab`).
+    """
+    with needing("lab", "the lab's report"):
+        from scipy.stats import ttest_ind
+    if min(len(ours), len(theirs)) < 2:
+        return None
+    value = fmean(ours) - fmean(theirs)
+    if len(set(ours)) == len(set(theirs)) == 1:  # SciPy divides by the variances
+        return Difference(value, value, value)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)  # where one side's values are all equal
+        interval = ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.95)
+    return Difference(value, float(interval.low), float(interval.high))
 
 
 def _values(runs: Sequence[Run], measure: str) -> list[float]:

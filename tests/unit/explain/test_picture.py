@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+from matplotlib.image import imread
+from matplotlib.text import Text
 from torch.testing import assert_close
 
 from seq2seq.errors import UserError
 from seq2seq.explain.explanation import Explanation, explain
-from seq2seq.explain.picture import MOST_PIXELS, UNMASKED, Grid, Large, Sheet, _blocks, colour_map, draw
+from seq2seq.explain.picture import MOST_PIXELS, UNMASKED, Grid, Large, blocks, colour_map, draw, make_figure
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.translator import Translator
@@ -36,7 +38,7 @@ def test_a_picture_is_written_large_enough_to_read(explanation, tmp_path):
 
 
 def test_the_picture_shows_every_layer_of_every_attention_after_the_aligning_one(explanation):
-    large, *rest = _blocks(explanation)
+    large, *rest = blocks(explanation)
     grids = [block for block in rest if isinstance(block, Grid)]
     assert isinstance(large, Large)
     assert len(grids) == len(rest)
@@ -47,17 +49,15 @@ def test_the_picture_shows_every_layer_of_every_attention_after_the_aligning_one
     assert [(grid.rows[0], grid.columns[0]) for grid in grids] == [("The", "The"), ("<s>", "<s>"), ("El", "The")]
 
 
-def drawn(block: Large | Grid) -> tuple[list[Any], Any]:
-    """The block on a sheet of its own: the axes of its maps, and what is written on the sheet."""
-    sheet = Sheet(*block.size)
-    block.draw(sheet, 0.0)
-    return [axes for axes in sheet.figure.axes if axes.images], sheet
+def maps_of(explanation: Explanation, block: Large | Grid) -> list[Any]:
+    """The axes of the block's maps, drawn alone."""
+    return [axes for axes in make_figure(explanation.subject, [block]).axes if axes.images]
 
 
 def test_rows_ask_from_top_to_bottom_and_columns_are_asked(explanation):
-    large = _blocks(explanation)[0]
+    large = blocks(explanation)[0]
     assert isinstance(large, Large)
-    (axes,), _ = drawn(large)
+    (axes,) = maps_of(explanation, large)
     assert [label.get_text() for label in axes.get_yticklabels()] == large.rows
     assert [label.get_text() for label in axes.get_xticklabels()] == large.columns
     assert axes.yaxis_inverted()
@@ -70,8 +70,8 @@ def test_rows_ask_from_top_to_bottom_and_columns_are_asked(explanation):
 
 
 def test_what_may_not_be_seen_is_of_a_colour_of_its_own(explanation):
-    decoder = next(block for block in _blocks(explanation) if isinstance(block, Grid) and block.is_causal)
-    maps, _ = drawn(decoder)
+    decoder = next(block for block in blocks(explanation) if isinstance(block, Grid) and block.is_causal)
+    maps = maps_of(explanation, decoder)
     assert len(maps) == 2 * 3
     shown = maps[0].images[0].get_array()
     assert shown.mask.tolist() == [[j > i for j in range(len(decoder.rows))] for i in range(len(decoder.rows))]
@@ -82,29 +82,43 @@ def test_a_decoder_that_looks_ahead_is_shown_looking_ahead(golden):
     """An ablation (model.decoder_mask=none): nothing that it takes of later words is hidden as forbidden."""
     config = ModelConfig(d_model=8, num_heads=2, d_ff=8, num_encoder_layers=1, num_decoder_layers=1)
     model = Transformer(dataclasses.replace(config, decoder_mask="none"), golden.tokenizer.vocab_size).eval()
-    blocks = _blocks(explain(Translator(model, golden.tokenizer), TEXT, TARGET))
-    (decoder,) = [block for block in blocks if isinstance(block, Grid) and "Decoder" in block.title]
+    explanation = explain(Translator(model, golden.tokenizer), TEXT, TARGET)
+    (decoder,) = [block for block in blocks(explanation) if isinstance(block, Grid) and "Decoder" in block.title]
     assert decoder.title == UNMASKED
-    maps, _ = drawn(decoder)
+    maps = maps_of(explanation, decoder)
     shown = maps[0].images[0].get_array()
     assert not shown.mask.any()
     assert_close(torch.tensor(shown.tolist()).sum(1), torch.ones(len(decoder.rows)))
 
 
-def test_no_label_overlaps_another_or_leaves_the_sheet(explanation):
-    for block in _blocks(explanation):
-        _, sheet = drawn(block)
-        sheet.figure.draw_without_rendering()
-        labels = [text for axes in sheet.figure.axes for text in (*axes.get_xticklabels(), *axes.get_yticklabels())]
-        texts = [text for text in (*labels, *sheet.figure.texts) if text.get_text()]
-        boxes = [text.get_window_extent() for text in texts]
-        for number, box in enumerate(boxes):
-            assert box.x0 >= 0
-            assert box.y0 >= 0
-            assert box.x1 <= sheet.figure.bbox.x1
-            assert box.y1 <= sheet.figure.bbox.y1
-            clashes = [texts[i].get_text() for i in range(number) if box.shrunk(0.95, 0.9).overlaps(boxes[i])]
-            assert not clashes, (texts[number].get_text(), clashes)
+LONG = "The old man who lives in the small white house near the river told the children that a cat drank the milk."
+TEXTS = {
+    "short": (TEXT, TARGET),
+    "long": (LONG, "El viejo que vive en la casa blanca les dijo a los niños que el gato se había bebido la leche."),
+    "narrow": ("Yes.", "Sí, claro que sí, señor."),
+    "wide words": ("Incomprehensibilities internationalized!", "Incomprensibilidades internacionalizadas"),
+}
+
+
+@pytest.mark.parametrize("texts", TEXTS.values(), ids=TEXTS)
+def test_no_text_overlaps_another(golden, texts: tuple[str, str]):
+    explanation = explain(golden, *texts)
+    figure = make_figure(explanation.subject, blocks(explanation))
+    figure.draw_without_rendering()
+    drawn = [text for text in figure.findobj(Text) if isinstance(text, Text) and text.get_text() and text.get_visible()]
+    boxes = [text.get_window_extent() for text in drawn]
+    assert len(boxes) > 60
+    for number, box in enumerate(boxes):
+        clashes = [drawn[i].get_text() for i in range(number) if box.shrunk(0.95, 0.9).overlaps(boxes[i])]
+        assert not clashes, (drawn[number].get_text(), clashes)
+
+
+@pytest.mark.parametrize("texts", TEXTS.values(), ids=TEXTS)
+def test_nothing_is_clipped_at_the_edges(golden, tmp_path, texts: tuple[str, str]):
+    draw(explain(golden, *texts), tmp_path / "a.png")
+    pixels = imread(tmp_path / "a.png")
+    assert all((edge == 1).all() for edge in (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]))
+    assert (pixels < 0.5).any()
 
 
 def test_lightness_falls_in_even_steps_so_that_hues_need_not_be_seen():

@@ -9,8 +9,7 @@ from seq2seq.cli import app
 from seq2seq.errors import UserError
 from seq2seq.explain.lab.claims import BASELINE, CLAIMS, Claim
 from seq2seq.explain.lab.curves import mean_curve
-from seq2seq.explain.lab.page import fill
-from seq2seq.explain.lab.report import write_report
+from seq2seq.explain.lab.report import fill, write_report
 from seq2seq.explain.lab.runs import read_lab, read_run
 from seq2seq.explain.lab.verdicts import RULE, judge
 
@@ -98,11 +97,11 @@ def test_only_the_page_s_own_part_is_replaced(runs: Path, tmp_path: Path) -> Non
     assert text.startswith("# Mine\n\nBefore.\n\n<!-- begin lab -->\n15 runs")
     assert text.endswith("<!-- end lab -->\n\nAfter.\n")
     assert "what was there" not in text
-    fill(page, "cost", "Dear.", title="unused")
+    fill(page, "cost", "Dear.")
     assert page.read_text() == text.rstrip() + "\n\n<!-- begin cost -->\nDear.\n<!-- end cost -->\n"
     page.write_text("<!-- begin lab -->\n")
     with pytest.raises(UserError, match=r"has only one of <!-- begin lab --> and <!-- end lab -->: put the other one"):
-        fill(page, "lab", "", title="")
+        fill(page, "lab", "")
 
 
 def test_partial_and_absent_runs_are_named(make_run: Make) -> None:

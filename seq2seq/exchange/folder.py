@@ -1,4 +1,4 @@
-"""What all exports have in common: a new folder, whole or absent, with the bundle's model card changed for it."""
+"""The folder of an export, written whole or not at all, and its model card."""
 
 import contextlib
 import re
@@ -8,20 +8,20 @@ from pathlib import Path
 from seq2seq.bundle import CARD, replaced_folder
 from seq2seq.errors import UserError
 
-SETTINGS = "bundle.json"  # the bundle's config.json in an export for CTranslate2, which takes that name for its own
+SETTINGS = "bundle.json"  # the bundle's config.json under another name: CTranslate2 writes a config.json itself
 
 
 def is_export(folder: Path) -> bool:
-    """Tell an export for CTranslate2 from a bundle."""
+    """Whether the folder is an export for CTranslate2."""
     return (folder / SETTINGS).is_file()
 
 
 @contextlib.contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder to write to, which becomes the given one at the end of the block, or vanishes.
+    """A temporary folder, renamed to the given one at the end of the block and deleted after an error.
 
     Raises:
-        UserError: there is something already, or it cannot be written.
+        UserError: the given folder is taken or cannot be written.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} is there already: give --output a new or empty folder")
@@ -30,7 +30,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def write_card(bundle: Path, draft: Path, library: str, usage: str) -> None:
-    """Write the bundle's model card with another library's name and usage in the place of this program's.
+    """Write the bundle's model card for another library: its name and usage replace this program's.
 
     usage is the card's first section, in Markdown.
     """

@@ -1,4 +1,4 @@
-"""Source ids to hypotheses with CTranslate2, as `seq2seq.engine` does with PyTorch; knows no text."""
+"""Search hypotheses of source ids with CTranslate2, as `seq2seq.engine` does with PyTorch."""
 
 import logging
 import math
@@ -13,20 +13,20 @@ from seq2seq.bundle import TOKENIZER, BundleConfig, read_config
 from seq2seq.device import is_out_of_memory
 from seq2seq.engine import NEVER, Source
 from seq2seq.errors import UserError
-from seq2seq.export.ctranslate2 import MAX_POSITIONS
-from seq2seq.export.folder import SETTINGS, is_export
+from seq2seq.exchange.ctranslate2 import MAX_POSITIONS
+from seq2seq.exchange.folder import SETTINGS, is_export
 from seq2seq.search.step import Hypothesis
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocab import EOS
 
 log = logging.getLogger(__name__)
-OTHERWISE = ("repetition_penalty", "coverage_penalty", "groups", "sampling")  # not there, or by another formula
+UNSUPPORTED = ("repetition_penalty", "coverage_penalty", "groups", "sampling")  # missing, or by another formula
 
 
 @dataclass(frozen=True)
 class Export:
-    """An export that can translate: what a bundle has, with an engine in the place of its model."""
+    """A loaded export: like a Bundle, with an engine instead of a model."""
 
     engine: "CTranslate2Engine"
     tokenizer: Tokenizer
@@ -49,9 +49,9 @@ def load_export(folder: Path, device: torch.device) -> Export:
 class CTranslate2Engine:
     """Searches translations with an export; a `SearchEngine` of `Translator`.
 
-    Greedy search gives the very hypotheses of the PyTorch engine. Beam search may find others: CTranslate2 ends it when
-    enough hypotheses have ended, whatever `early_stopping` says, though a better one might follow; and hypotheses with
-    tokens that no translation may have, such as UNK, may take places in the beam. Scores are of the same formula.
+    Greedy search gives the PyTorch engine's hypotheses. Beam search may give others, for two reasons: CTranslate2 stops
+    when enough hypotheses have ended, whatever `early_stopping` is, though a better one might follow; and hypotheses
+    with forbidden tokens, such as UNK, may take places in the beam. Scores follow the same formula.
     """
 
     def __init__(self, folder: Path, tokenizer: Tokenizer, device: torch.device) -> None:
@@ -60,7 +60,7 @@ class CTranslate2Engine:
         Raises:
             UserError: its files are damaged, or CTranslate2 cannot use the device.
         """
-        import ctranslate2  # here, after seq2seq.export.ctranslate2 made sure that it is installed
+        import ctranslate2  # here, after seq2seq.exchange.ctranslate2 made sure that it is installed
 
         self._pieces = tokenizer.tokens(range(tokenizer.vocab_size))
         self._ids = {piece: number for number, piece in enumerate(self._pieces)}
@@ -83,13 +83,12 @@ class CTranslate2Engine:
     ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
         """Search as `seq2seq.engine.Engine.search` does, longest first; yields (source index, hypotheses) by batch.
 
-        Its steps are CTranslate2's own: on_step is called before every batch.
+        CTranslate2 shows no steps: on_step is called before every batch.
 
         Raises:
-            UserError: what is asked for is not CTranslate2's to give, the memory does not suffice, or the model gives
-                NaN.
+            UserError: CTranslate2 does not support a setting, the memory does not suffice, or a score is NaN.
         """
-        _refuse_what_differs(sources, settings)
+        _require_supported(sources, settings)
         if settings.early_stopping and settings.beam > 1 and not self._has_warned:
             log.warning("CTranslate2 ends a beam search by a rule of its own: early_stopping=True changes nothing")
             self._has_warned = True
@@ -133,11 +132,11 @@ class CTranslate2Engine:
     def _search_freely(
         self, sources: list[Source], limits: list[int], options: dict[str, Any]
     ) -> dict[int, list[Hypothesis]]:
-        """Search with the greatest limit and nothing forbidden; gives those whose hypotheses obey both all the same.
+        """Search with the greatest limit and without forbidden tokens; gives, by row, results that obey both anyway.
 
-        They are by far the most, and cost neither batches of equal limits nor a second look at the scores. In greedy
-        search they are what a search by rules finds. In a beam, hypotheses that break a rule took places that others
-        would have had, so some searches miss what a search by rules finds.
+        Most results do, and need neither batches of equal limits nor rescoring. In greedy search they equal the results
+        of `_search_by_rules`. In beam search, hypotheses that break a rule took places in the beam, so a result may
+        differ from the one of `_search_by_rules`.
         """
         results = self._translator.translate_batch(
             [self._spell(source.ids) for source in sources],
@@ -156,10 +155,10 @@ class CTranslate2Engine:
         return found
 
     def _search_by_rules(self, sources: list[Source], options: dict[str, Any]) -> list[list[Hypothesis]]:
-        """Search sources of the same limits, and let the model score what is found.
+        """Search sources of the same limits, and score the hypotheses again.
 
-        The search's own scores lack EOS where the limit cut off, and are of probabilities that were made to sum to 1
-        without what is forbidden.
+        The search's own scores lack EOS where the limit cut a hypothesis off, and come from probabilities that were
+        renormalised without the forbidden tokens.
         """
         spelt = [self._spell(source.ids) for source in sources]
         prefixes = [self._spell(source.prefix) for source in sources]
@@ -178,8 +177,8 @@ class CTranslate2Engine:
         return [self._ids[piece] for piece in pieces]
 
 
-def _refuse_what_differs(sources: Sequence[Source], settings: SearchConfig) -> None:
-    for key in OTHERWISE:
+def _require_supported(sources: Sequence[Source], settings: SearchConfig) -> None:
+    for key in UNSUPPORTED:
         value = getattr(settings, key)
         if value != getattr(SearchConfig(), key):
             raise UserError(f"search.{key}={value} is not what CTranslate2 computes: use --engine pytorch")
@@ -195,7 +194,7 @@ def _refuse_what_differs(sources: Sequence[Source], settings: SearchConfig) -> N
 
 
 def _limits(sources: Sequence[Source], settings: SearchConfig) -> list[tuple[int, int]]:
-    """Least and most tokens of each source's translation, as the PyTorch engine has them."""
+    """Least and most tokens of each source's translation, by the PyTorch engine's formula."""
     lengths = torch.tensor([len(source.ids) for source in sources])
     prefixes = torch.tensor([len(source.prefix) for source in sources])
     longest = (lengths * settings.max_length_ratio + settings.max_length_offset).long().maximum(prefixes)

@@ -1,4 +1,4 @@
-"""A bundle as a Hugging Face `MarianMTModel` with its tokenizer; knows files, not weights."""
+"""Export a bundle as a Hugging Face `MarianMTModel` with its tokenizer and model card."""
 
 import json
 import shutil
@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.bundle import TOKENIZER, Bundle, example, load_bundle
-from seq2seq.export.folder import new_folder, write_card
-from seq2seq.export.marian import MAX_POSITIONS, to_marian
+from seq2seq.exchange.folder import new_folder, write_card
+from seq2seq.exchange.marian import MAX_POSITIONS, to_marian
 from seq2seq.text.vocab import BOS, EOS, PAD, UNK
 
 if TYPE_CHECKING:
@@ -50,11 +50,11 @@ def export_huggingface(bundle: Path, folder: Path) -> None:
 
 
 def _generation(bundle: Bundle) -> "GenerationConfig":
-    """The bundle's beam and length penalty; a limit that depends on the source is not known there, nor exact search.
+    """The bundle's beam and length penalty; transformers knows no limit by the source's length.
 
-    (`early_stopping="never"` is exact as well, but goes on to the limit for every text.)
+    Its only exact search, `early_stopping="never"`, goes on to the limit for every text, so it is left off.
     """
-    from transformers import GenerationConfig  # here, after seq2seq.export.marian made sure that it is installed
+    from transformers import GenerationConfig  # here, after seq2seq.exchange.marian made sure that it is installed
 
     search = bundle.config.search
     return GenerationConfig(
@@ -71,7 +71,7 @@ def _generation(bundle: Bundle) -> "GenerationConfig":
 
 
 def _write_tokenizer(bundle: Bundle, draft: Path) -> None:
-    """Write what a MarianTokenizer reads beside the SentencePiece model: the pieces' ids, and which are special."""
+    """Write the files that a MarianTokenizer needs besides SentencePiece's: ids of pieces, and special tokens."""
     pieces = bundle.tokenizer.tokens(range(bundle.tokenizer.vocab_size))
     settings = {
         "tokenizer_class": "MarianTokenizer",

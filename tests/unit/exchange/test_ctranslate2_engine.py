@@ -13,9 +13,9 @@ from seq2seq.text.vocab import BOS, EOS, PAD, UNK
 
 pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
 
-from seq2seq.export.ctranslate2 import export_ctranslate2
-from seq2seq.export.ctranslate2_engine import load_export
-from seq2seq.export.folder import is_export
+from seq2seq.exchange.ctranslate2 import export_ctranslate2
+from seq2seq.exchange.ctranslate2_engine import load_export
+from seq2seq.exchange.folder import is_export
 from tests.thin import thin
 
 CPU = torch.device("cpu")

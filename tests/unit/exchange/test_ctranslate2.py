@@ -12,7 +12,7 @@ pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not instal
 
 import ctranslate2
 
-from seq2seq.export.ctranslate2 import QUANTIZATIONS, USAGE, cached_export, export_ctranslate2
+from seq2seq.exchange.ctranslate2 import QUANTIZATIONS, USAGE, cached_export, export_ctranslate2
 
 SOURCES = [[5, 29, 11, 200, 7, 31, 8], [40, 41], [9, 250, 17, 4]]
 TARGETS = [[60, 12, 301, 4], [8, 8, 99, 14, 280], []]

@@ -1,8 +1,8 @@
-"""Our published-style Transformer as a Hugging Face `MarianMTModel` with the same scores, and back; knows no text.
+"""Convert our published-style Transformer to a Hugging Face `MarianMTModel` with the same scores, and back.
 
 The two networks differ in one thing: our position vectors alternate sin and cos from channel to channel, Marian's hold
-all sines and then all cosines. So the residual stream's channels are put in the other's order, in every weight that
-reads or writes that stream; what lies within an attention head or a feed-forward network stays as it is.
+all sines and then all cosines. The conversion therefore reorders the residual stream's channels in every weight that
+reads or writes that stream. Channels within an attention head or a feed-forward network keep their order.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.errors import UserError
-from seq2seq.export.networks import require_transformer, require_whole
+from seq2seq.exchange.networks import require_exportable
 from seq2seq.extras import needing
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
@@ -39,9 +39,9 @@ def to_marian(network: EncoderDecoder, attention: str = "sdpa") -> MarianMTModel
     """Make a MarianMTModel that gives the same logits; it is on the same device and in evaluation mode.
 
     Raises:
-        UserError: the model is no Transformer, or not of the published style.
+        UserError: the model is no Transformer, an ablation, or not of the published style.
     """
-    model = require_transformer(network)
+    model = require_exportable(network)
     marian = MarianMTModel(marian_config(model.config, model.vocab_size, attention))
     weights, state = model.state_dict(), marian.state_dict()
     order = channel_order(model.config.d_model)
@@ -57,10 +57,10 @@ def to_marian(network: EncoderDecoder, attention: str = "sdpa") -> MarianMTModel
 
 @torch.no_grad()
 def from_marian(marian: MarianMTModel, config: ModelConfig) -> Transformer:
-    """Make our model of one that has the shape `marian_config` gives config; it is on the CPU, in evaluation mode.
+    """Make our model from one of the shape `marian_config(config)`; it is on the CPU, in evaluation mode.
 
     Raises:
-        UserError: the model has a bias on its logits, which ours does not know.
+        UserError: the model has a bias on its logits, which our network lacks.
     """
     state = marian.state_dict()
     if bool(state["final_logits_bias"].any()):
@@ -80,7 +80,6 @@ def marian_config(config: ModelConfig, vocab_size: int, attention: str = "sdpa")
     Raises:
         UserError: the network is not of the published style, the only one that Marian has.
     """
-    require_whole(config)
     for key, value in PUBLISHED.items():
         found = getattr(config, key)
         if found != value:
@@ -112,7 +111,7 @@ def marian_config(config: ModelConfig, vocab_size: int, attention: str = "sdpa")
 
 
 def channel_order(d_model: int) -> Tensor:
-    """For each channel of Marian's residual stream, the one of ours that it holds: even ones, then odd ones."""
+    """For each channel of Marian's residual stream, the number of our channel: even ones, then odd ones."""
     return torch.cat((torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)))
 
 
@@ -122,7 +121,7 @@ def reordered(weights: Tensor, axis: int | None, order: Tensor) -> Tensor:
 
 
 def pairings(config: ModelConfig) -> Iterator[Pairing]:
-    """Every weight that is trained, once."""
+    """Every trained weight, once."""
     yield Pairing("embedding.weight", "model.shared.weight", 1)
     for index in range(config.num_encoder_layers):
         ours, marian = f"encoder_layers.{index}.", f"model.encoder.layers.{index}."

@@ -12,7 +12,7 @@ pytest.importorskip("transformers", reason="the extra `huggingface` is not insta
 
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from seq2seq.export.huggingface import USAGE, export_huggingface
+from seq2seq.exchange.huggingface import USAGE, export_huggingface
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 

@@ -1,8 +1,7 @@
-"""The memory that one computation takes at its peak, measured in a process of its own: `python -m … FORM N DEVICE`.
+"""Peak memory of one attention, measured in its own process: `python -m benchmarks.peak FORM LENGTH DEVICE`.
 
-On the CPU it is what the operating system had given the process at most, beyond what it had before (resident pages,
-Linux's VmHWM, set back right before); a process that computed before would have pages left over, and hide some. On a
-GPU it is what PyTorch's allocator gave out at most.
+On the CPU: resident pages at the peak (Linux's VmHWM, reset just before) minus those before. A process that has
+computed before keeps freed pages, which would hide some. On a GPU: the peak of PyTorch's allocator.
 """
 
 import contextlib
@@ -14,19 +13,19 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.attention import FORMS, random_text
 from seq2seq.errors import UserError
-from seq2seq.explain.lab.forms import FORMS, draw
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def measure_peak(form: str, length: int, device: torch.device) -> int:
-    """Bytes that attention of `length` positions to themselves takes at its peak, inputs not counted.
+    """Start a process that measures the peak memory (bytes) of attention over `length` positions, without the inputs.
 
     Raises:
-        UserError: the process that was to measure it failed, as when memory does not suffice.
+        UserError: the process failed, as when memory does not suffice.
     """
-    command = [sys.executable, "-m", "seq2seq.explain.lab.peak", form, str(length), str(device)]
+    command = [sys.executable, "-m", "benchmarks.peak", form, str(length), str(device)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         reason = (done.stderr.strip().splitlines() or ["it was killed: too little memory"])[-1]
@@ -35,26 +34,21 @@ def measure_peak(form: str, length: int, device: torch.device) -> int:
 
 
 def peak_here(form: str, length: int, device: torch.device) -> int:
-    """The same, measured in this process, which should have done nothing before."""
+    """The same (bytes) in this process, which should have computed nothing before."""
     compute = FORMS[form]
     with torch.no_grad():
-        compute(*draw(8, device))  # what is only done once: threads, kernels
-        inputs = draw(length, device)
+        compute(*random_text(8, device))  # start threads, load kernels
+        inputs = random_text(length, device)
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
             before = torch.cuda.memory_allocated(device)
             compute(*inputs)
             return torch.cuda.max_memory_allocated(device) - before
-        before = _start()
+        with contextlib.suppress(OSError):  # not Linux: the mark stays where importing left it
+            _CLEAR.write_text("5")
+        before = _highest()
         compute(*inputs)
         return max(0, _highest() - before)
-
-
-def _start() -> int:
-    """Set the high-water mark back to the pages of now, if the system can; what it is then (bytes)."""
-    with contextlib.suppress(OSError):  # no Linux: the mark stays where importing left it
-        _CLEAR.write_text("5")
-    return _highest()
 
 
 def _highest() -> int:

@@ -1,4 +1,4 @@
-"""A bundle as a CTranslate2 model with the same scores; knows the layers' weights, no text.
+"""Export a bundle as a CTranslate2 model with the same scores.
 
 CTranslate2 computes every style that this project has: both norms before or after the sublayer, ReLU and SwiGLU, our
 table of sinusoidal positions, rotary positions in encoder and decoder, with biases and without.
@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from seq2seq.bundle import CONFIG, TOKENIZER, WEIGHTS, example, load_bundle
 from seq2seq.errors import UserError
-from seq2seq.export.folder import SETTINGS, new_folder, write_card
-from seq2seq.export.networks import require_transformer, require_whole
+from seq2seq.exchange.folder import SETTINGS, new_folder, write_card
+from seq2seq.exchange.networks import require_exportable
 from seq2seq.extras import needing
 from seq2seq.model.attention import MultiHeadAttention
 from seq2seq.model.encoder_decoder import EncoderDecoder
@@ -48,7 +48,7 @@ def export_ctranslate2(bundle: Path, folder: Path, quantization: str = "float32"
     Args:
         bundle: the bundle's folder.
         folder: the export's, new or empty.
-        quantization: of the weights, one of QUANTIZATIONS; int8 is the fast one on the CPU.
+        quantization: of the weights, one of QUANTIZATIONS; int8 is fastest on the CPU.
 
     Raises:
         UserError: the bundle is damaged or no Transformer, the quantization unknown, or the folder is taken or cannot
@@ -59,7 +59,7 @@ def export_ctranslate2(bundle: Path, folder: Path, quantization: str = "float32"
 
 
 def cached_export(bundle: Path, quantization: str, cache: str) -> Path:
-    """Find a bundle's export, made if it is not in the cache (a folder; SEQ2SEQ_CACHE comes first).
+    """The folder of a bundle's export in the cache, which is made if it is missing (SEQ2SEQ_CACHE overrides `cache`).
 
     Raises:
         UserError: as `export_ctranslate2`.
@@ -87,11 +87,10 @@ def to_spec(network: EncoderDecoder, pieces: Sequence[str]) -> TransformerSpec:
     """Describe the network and its weights to CTranslate2; pieces spell the ids.
 
     Raises:
-        UserError: it is no Transformer.
+        UserError: it is no Transformer, or an ablation.
     """
-    model = require_transformer(network)
+    model = require_exportable(network)
     config = model.config
-    require_whole(config)
     options: dict[str, Any] = {
         "num_heads": config.num_heads,
         "pre_norm": config.norm_position == "pre",
@@ -138,7 +137,7 @@ def _layer(spec: Any, layer: nn.Module) -> None:
 def _attention(
     spec: Any, attention: MultiHeadAttention, inputs: Sequence[tuple[nn.Linear, ...]], norm: nn.Module
 ) -> None:
-    """Inputs are the projections of queries, keys and values, those of the same vectors in one matrix."""
+    """Copy an attention; `inputs` groups the projections of queries, keys and values that CTranslate2 joins."""
     for theirs, maps in zip(spec.linear, [*inputs, (attention.out_proj,)], strict=True):
         _linear(theirs, *maps)
     _norm(spec.layer_norm, norm)
@@ -155,7 +154,7 @@ def _feed_forward(spec: Any, network: nn.Module) -> None:
 
 
 def _linear(spec: Any, *maps: nn.Linear) -> None:
-    """Put linear maps of the same input into one, their outputs one behind the other."""
+    """Copy linear maps of one input as one matrix, with their outputs concatenated."""
     spec.weight = np.concatenate([_array(one.weight) for one in maps])
     if maps[0].bias is not None:
         spec.bias = np.concatenate([_array(one.bias) for one in maps])
@@ -168,5 +167,5 @@ def _norm(spec: Any, norm: nn.Module) -> None:
 
 
 def _array(tensor: Tensor) -> np.ndarray:
-    """A copy: quantising writes in place."""
+    """The tensor's values in a copy, because quantising writes in place."""
     return tensor.detach().float().numpy().copy()
