@@ -40,6 +40,11 @@ class Hypothesis:
     score: float  # sum of the model's own log-probabilities, EOS included (nats)
     normalised_score: float  # score / length^α, length counting EOS (nats)
 
+    @classmethod
+    def ended(cls, ids: Sequence[int], score: float, alpha: float) -> "Hypothesis":
+        """Make a hypothesis of ids that end with EOS; alpha is α."""
+        return cls(list(ids[:-1]), score, score / len(ids) ** alpha)
+
 
 @dataclass(frozen=True)
 class Step:

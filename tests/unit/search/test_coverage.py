@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from seq2seq.search.beam import Coverage, beam_search
+from seq2seq.search.beam import BeamSearch, Coverage
+from seq2seq.search.driver import SearchRequest
 
 BOS, EOS, WORDS = 2, 3, 4  # WORDS: source tokens, the last of sentence 1 is padding
 
@@ -41,20 +42,13 @@ def watching_step(model):
 
 def search(model, tables, weight, beam, n_best=None):
     start = torch.tensor([[0.0] * 3 + [float(table == 62)] for table in tables])
-    return beam_search(
-        watching_step(model),
-        Watching(model.start(tables)),
-        num_sentences=len(tables),
-        beam=beam,
-        n_best=n_best,
-        bos=BOS,
-        eos=EOS,
-        max_lengths=torch.tensor([4] * len(tables)),
-        alpha=1.0,
-        device="cpu",
-        banned=(0, BOS),
-        coverage=Coverage(weight, start, lambda state: state.attention),
-    )
+    coverage = Coverage(weight, start, lambda state: state.attention)
+    searched = BeamSearch(request(len(tables)), beam=beam, n_best=n_best, coverage=coverage)
+    return searched.run(watching_step(model), Watching(model.start(tables)))
+
+
+def request(sentences):
+    return SearchRequest(bos=BOS, eos=EOS, max_lengths=[4] * sentences, alpha=1.0, device="cpu", banned=(0, BOS))
 
 
 def value(model, table, ids, weight):
@@ -101,11 +95,8 @@ def test_a_source_token_that_is_never_attended_to_costs_much_and_not_infinitely_
         assert watching.attention is not None
         return logits, Watching(watching.inner, watching.attention * torch.tensor([1.0, 1, 1, 0]))
 
-    options = {"num_sentences": 1, "beam": 3, "bos": BOS, "eos": EOS, "max_lengths": torch.tensor([4]), "alpha": 1.0}
     coverage = Coverage(0.2, torch.zeros(1, WORDS), lambda state: state.attention)
-    (found,) = beam_search(
-        step, Watching(model.start([61])), device="cpu", banned=(0, BOS), coverage=coverage, **options
-    )
+    (found,) = BeamSearch(request(1), beam=3, coverage=coverage).run(step, Watching(model.start([61])))
     assert len(found) == 3
     for one in found:
         total = torch.stack([attended(61, (BOS, *one.ids[:place])) for place in range(len(one.ids) + 1)]).sum(0)

@@ -3,28 +3,21 @@ import math
 import pytest
 import torch
 
-from seq2seq.search.beam import beam_search
-from seq2seq.search.diverse import diverse_beam_search
+from seq2seq.search.beam import BeamSearch
+from seq2seq.search.diverse import DiverseBeamSearch
+from seq2seq.search.driver import SearchRequest
 from seq2seq.search.rules import NoRepeatNgram
 
 BOS, EOS = 2, 3
 BANNED = (0, BOS)
 
 
-def options(tables, limits, alpha):
-    sizes = {"num_sentences": len(tables), "max_lengths": torch.tensor(limits, dtype=torch.long), "alpha": alpha}
-    return {**sizes, "bos": BOS, "eos": EOS, "device": "cpu", "banned": BANNED}
+def request(limits, alpha=1.0, rules=()):
+    return SearchRequest(bos=BOS, eos=EOS, max_lengths=limits, alpha=alpha, device="cpu", banned=BANNED, rules=rules)
 
 
-def search(model, tables, limits, *, beam, groups, diversity, alpha=1.0, **changes):
-    return diverse_beam_search(
-        model.step,
-        model.start(tables),
-        beam=beam,
-        groups=groups,
-        diversity=diversity,
-        **{**options(tables, limits, alpha), **changes},
-    )
+def search(model, tables, limits, *, alpha=1.0, rules=(), **settings):
+    return DiverseBeamSearch(request(limits, alpha, rules), **settings).run(model.step, model.start(tables))
 
 
 def obvious_diverse_search(model, table, limit, beam, groups, diversity, alpha):
@@ -79,7 +72,7 @@ def test_groups_stop_early_once_none_can_find_better(table_model):
 def test_one_group_is_beam_search(table_model):
     model, tables, limits = table_model(8), [51, 52, 53], [5, 3, 4]
     diverse = search(model, tables, limits, beam=4, groups=1, diversity=3.0)
-    expected = beam_search(model.step, model.start(tables), beam=4, **options(tables, limits, 1.0))
+    expected = BeamSearch(request(limits), beam=4).run(model.step, model.start(tables))
     for found, plain in zip(diverse, expected, strict=True):
         assert [one.ids for one in found] == [one.ids for one in plain]
         assert [one.score for one in found] == pytest.approx([one.score for one in plain])

@@ -5,31 +5,17 @@ from collections import Counter
 import pytest
 import torch
 
+from seq2seq.search.driver import SearchRequest
 from seq2seq.search.rules import BannedPhrases, ForcedPrefix, MinimumLength, NoRepeatNgram, RepetitionPenalty
-from seq2seq.search.sampling import sample_search
+from seq2seq.search.sampling import SampleSearch
 
 BOS, EOS = 2, 3
 BANNED = (0, BOS)
 
 
-def sample(model, tables, limits, *, samples, seed=1, keys=(), **changes):
-    options = {
-        "bos": BOS,
-        "eos": EOS,
-        "max_lengths": torch.tensor(limits, dtype=torch.long),
-        "alpha": 1.0,
-        "device": "cpu",
-    }
-    return sample_search(
-        model.step,
-        model.start(tables),
-        num_sentences=len(tables),
-        samples=samples,
-        seed=seed,
-        keys=keys,
-        banned=BANNED,
-        **{**options, **changes},
-    )
+def sample(model, tables, limits, *, rules=(), **settings):
+    request = SearchRequest(bos=BOS, eos=EOS, max_lengths=limits, alpha=1.0, device="cpu", banned=BANNED, rules=rules)
+    return SampleSearch(request, **settings).run(model.step, model.start(tables))
 
 
 def obvious_sample(model, table, limit, draws, temperature, top_k, top_p):
@@ -158,5 +144,5 @@ def test_scores_that_are_no_numbers_give_no_sample_and_no_endless_loop(table_mod
 )
 def test_senseless_settings_are_refused(table_model, change):
     (name, value), *_ = change.items()
-    with pytest.raises(ValueError, match=f"{name}={value} .*needs samples >= 1"):
+    with pytest.raises(ValueError, match=f"{name}={value}.*needs samples >= 1"):
         sample(table_model(6), [0], [3], **{"samples": 1, **change})
