@@ -13,11 +13,10 @@ from torch import Tensor
 from seq2seq.config import SearchConfig
 from seq2seq.device import is_out_of_memory, prepare
 from seq2seq.errors import UserError
-from seq2seq.search.beam import Coverage
 from seq2seq.search.constraints import tokens_needed
 from seq2seq.search.driver import SearchRequest
 from seq2seq.search.kinds import make_rules, make_search, require_one_kind, require_steps
-from seq2seq.search.step import Hypothesis, Step
+from seq2seq.search.step import Coverage, Hypothesis, Step
 from seq2seq.text.vocab import BOS, EOS, PAD, UNK
 
 UNPRODUCIBLE_IDS = (PAD, UNK, BOS)
@@ -219,15 +218,6 @@ class Engine:
                 )
         src = self._padded([[*source.ids, EOS] for source in sources])
         state = self.model.encode(src)
-        request = SearchRequest(
-            bos=BOS,
-            eos=EOS,
-            max_lengths=longest.tolist(),
-            alpha=settings.length_penalty,
-            device=self.device,
-            banned=UNPRODUCIBLE_IDS,
-            rules=rules,
-        )
         coverage = None
         if settings.coverage_penalty:
             state = state.watching()
@@ -235,8 +225,20 @@ class Engine:
                 told = "coverage_penalty is for models that attend to the source, and this one does not"
                 raise UserError(f"{told}: leave it out")
             coverage = Coverage(settings.coverage_penalty, (src == PAD).float(), _last_attention)
-        keys = [source.key for source in sources]
-        search = make_search(settings, request, n_best, phrases=phrases, keys=keys, coverage=coverage, watcher=watcher)
+        request = SearchRequest(
+            settings=settings,
+            bos=BOS,
+            eos=EOS,
+            max_lengths=longest.tolist(),
+            device=self.device,
+            n_best=n_best,
+            banned=UNPRODUCIBLE_IDS,
+            rules=rules,
+            phrases=phrases,
+            keys=[source.key for source in sources],
+            coverage=coverage,
+            watcher=watcher,
+        )
 
         def step(last: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
             if on_step is not None:
@@ -244,7 +246,7 @@ class Engine:
             logits, state = self.model.decode(last[:, None], state)
             return logits[:, -1].float(), state
 
-        found = search.run(step, state)
+        found = make_search(request).run(step, state)
         if not all(found):
             if rules or any(phrases):
                 raise UserError("a text has no translation that begins, contains and leaves out what it has to")

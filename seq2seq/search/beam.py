@@ -10,7 +10,6 @@ leaves as soon as k have ended and no live hypothesis is worth more at its prese
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,23 +19,10 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from seq2seq.device import tensor_on
-from seq2seq.search.driver import INF, Continuation, Search, SearchRequest, wanted
+from seq2seq.search.driver import INF, Continuation, Search, SearchRequest
 from seq2seq.search.step import Hypothesis, Step
 
 _LEAST_ATTENDED = torch.finfo(torch.float32).tiny  # what an attention of zero counts as; its logarithm is -87.3
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """Penalty β Σᵢ log(min(Σⱼ aⱼᵢ, 1)) for source tokens i that a translation attended to too little.
-
-    aⱼᵢ is how much target token j attended to source token i (Wu et al. 2016, eq. 14); it is added to the value of a
-    hypothesis that ended, EOS's attention included. A sum of exactly zero costs β · 87.3, not infinitely much.
-    """
-
-    weight: float  # β, not negative
-    attended: Float[Tensor, "b s"]  # what counts as attended to before the first token: 0; 1 for padding
-    last: Callable[[Any], Float[Tensor, "n s"]]  # from a state, how the rows' last tokens attended
 
 
 @dataclass(frozen=True)
@@ -66,50 +52,25 @@ class BeamSearch(Search):
         left: the results of sentences that are no longer searched, with their numbers.
     """
 
-    def __init__(
-        self,
-        request: SearchRequest,
-        *,
-        beam: int,
-        n_best: int | None = None,
-        coverage: Coverage | None = None,
-        early_stopping: bool = False,
-        watcher: Callable[[Step], object] | None = None,
-    ) -> None:
-        """Begin one search.
-
-        Args:
-            request: what every search needs to know.
-            beam: live hypotheses a sentence (k); 1 is greedy search, which ends at its first EOS.
-            n_best: hypotheses wanted (None: beam); the search goes on until they cannot change.
-            coverage: penalty for source tokens that a hypothesis attended to too little; None: none.
-            early_stopping: whether a sentence ends before: when k hypotheses have ended and no live one is worth more
-                at its present length.
-            watcher: is shown every step, and changes nothing.
-
-        Raises:
-            ValueError: not 1 <= n_best <= beam.
-        """
+    def __init__(self, request: SearchRequest) -> None:
         super().__init__(request)
-        self._beam, self._n_best, self._early, self._watcher = beam, wanted(n_best, beam), early_stopping, watcher
-        self._coverage = coverage
         self.left: list[tuple[list[int], Beams]] = []
         self.longest = tensor_on(request.device, request.max_lengths)[:, None] + 1  # (b, 1), EOS counted
-        self.longest_power = self.longest**request.alpha
-        nothing = torch.full((len(self.longest), beam), -INF, device=request.device)
+        self.longest_power = self.longest**self.alpha
+        nothing = torch.full((len(self.longest), self.settings.beam), -INF, device=request.device)
         self.finished = Beams(self.longest.new_empty(*nothing.shape, 0), nothing, nothing, nothing)
         self.tokens, self.scores = self.finished.tokens[:, :1], torch.zeros_like(nothing[:, :1])
         self.own = self.scores
         self.rows = torch.arange(len(self.longest), device=request.device)[:, None]
-        self.attended = coverage.attended[:, None] if coverage else None
+        self.attended = request.coverage.attended[:, None] if request.coverage else None
 
     def choose(self, log_probs: Float[Tensor, "n v"], own: Float[Tensor, "n v"], state: Any) -> Continuation:
         """Continue every live hypothesis by one token, and drop hypotheses without hope."""
-        attention = self._coverage.last(state) if self._coverage else None
+        attention = self.request.coverage.last(state) if self.request.coverage else None
         candidates = self._advance(log_probs, own if self.request.rules else None, attention)
         hopeful = self._hopeful()
-        if self._watcher is not None:
-            self._watcher(Step(self.waiting, *candidates, hopeful))
+        if self.request.watcher is not None:
+            self.request.watcher(Step(self.waiting, *candidates, hopeful))
         return self._keep(hopeful)
 
     def _advance(
@@ -128,21 +89,21 @@ class BeamSearch(Search):
             own_scores = self.own.gather(1, parents) + own[self.rows.gather(1, parents), last]
         has_ended = last == self.request.eos
         live_scores, order = scores.masked_fill(has_ended, -INF).sort(dim=-1, descending=True, stable=True)
-        order, penalties = order[:, : self._beam], None
-        if self._coverage and self.attended is not None and attention is not None:
+        order, penalties = order[:, : self.settings.beam], None
+        if self.request.coverage and self.attended is not None and attention is not None:
             attended = _pick(self.attended + attention[self.rows], parents)
-            penalties = self._coverage.weight * attended.clamp(_LEAST_ATTENDED, 1).log().sum(-1)
+            penalties = self.request.coverage.weight * attended.clamp(_LEAST_ATTENDED, 1).log().sum(-1)
             self.attended = _pick(attended, order)
         # Only those among the best k may end, as in the searches of Hugging Face and CTranslate2.
         # On a GPU the host would wait for the answer, which costs more than what it may save.
-        if scores.device.type != "cpu" or bool(has_ended[:, : self._beam].any()):
-            ended_scores = scores.masked_fill(~has_ended, -INF)[:, : self._beam]
-            values = ended_scores / self.length**self.request.alpha
-            values = values if penalties is None else values + penalties[:, : self._beam]
-            ended = self._continued(parents[:, : self._beam], last[:, : self._beam])
-            beams = Beams(ended, ended_scores, values, own_scores[:, : self._beam])
-            self.finished = _best(self._beam, self.finished, beams, self.request.eos)
-        parents, self.scores = parents.gather(1, order), live_scores[:, : self._beam]
+        if scores.device.type != "cpu" or bool(has_ended[:, : self.settings.beam].any()):
+            ended_scores = scores.masked_fill(~has_ended, -INF)[:, : self.settings.beam]
+            values = ended_scores / self.length**self.alpha
+            values = values if penalties is None else values + penalties[:, : self.settings.beam]
+            ended = self._continued(parents[:, : self.settings.beam], last[:, : self.settings.beam])
+            beams = Beams(ended, ended_scores, values, own_scores[:, : self.settings.beam])
+            self.finished = _best(self.settings.beam, self.finished, beams, self.request.eos)
+        parents, self.scores = parents.gather(1, order), live_scores[:, : self.settings.beam]
         self.own = self.scores if own is None else own_scores.gather(1, order)
         self.tokens, self.rows = self._continued(parents, last.gather(1, order)), self.rows.gather(1, parents)
         return *candidates, order
@@ -157,7 +118,7 @@ class BeamSearch(Search):
 
         2k suffice: each of the k hypotheses ends in one way only, so k that live are always among them.
         """
-        count = 2 * self._beam if self._beam > 1 else 1  # greedy search keeps one hypothesis
+        count = 2 * self.settings.beam if self.settings.beam > 1 else 1  # greedy search keeps one hypothesis
         size = math.gcd(log_probs.shape[1], 64)  # the best c tokens lie in the c blocks of the greatest maxima
         blocks = log_probs.unflatten(1, (-1, size))
         per_row = blocks.shape[1]
@@ -172,10 +133,12 @@ class BeamSearch(Search):
 
     def _hopeful(self) -> Bool[Tensor, "b k"]:
         """Tell which live hypotheses can still enter the n best; with early stopping, at their present length."""
-        hopeful = self.scores / self.longest_power > self.finished.values[:, self._n_best - 1 : self._n_best]
-        if self._early:
+        hopeful = (
+            self.scores / self.longest_power > self.finished.values[:, self.request.n_best - 1 : self.request.n_best]
+        )
+        if self.settings.early_stopping:
             best = self.scores[:, :1]
-            hopeful &= best / self.length**self.request.alpha > self.finished.values[:, -1:]
+            hopeful &= best / self.length**self.alpha > self.finished.values[:, -1:]
         return hopeful
 
     def _keep(self, hopeful: Bool[Tensor, "b k"]) -> Continuation:
@@ -199,12 +162,12 @@ class BeamSearch(Search):
         self.finished = self.finished.of_sentences(index)
         self.tokens, self.scores, self.rows = self.tokens[index], self.scores[index], self.rows[index]
         self.own, self.longest = self.own[index], self.longest[index]
-        self.longest_power = self.longest**self.request.alpha
+        self.longest_power = self.longest**self.alpha
         self.attended = None if self.attended is None else self.attended[index]
 
     def results(self) -> list[list[Hypothesis]]:
         """Bring the results to the host, in the order that the sentences came in."""
-        alpha, n_best = self.request.alpha, self._n_best
+        alpha, n_best = self.alpha, self.request.n_best
         results: list[list[Hypothesis]] = [[] for _ in self.request.max_lengths]
         for numbers, beams in self.left:
             tables = (table[:, :n_best].tolist() for table in (beams.tokens, beams.scores, beams.values, beams.own))
@@ -212,7 +175,7 @@ class BeamSearch(Search):
                 for ids, score, value, own in zip(*of_sentence, strict=True):
                     if score > -INF:
                         length = ids.index(self.request.eos) + 1
-                        penalty = value - score / length**alpha if self._coverage else 0.0
+                        penalty = value - score / length**alpha if self.request.coverage else 0.0
                         results[number].append(Hypothesis(ids[: length - 1], own, own / length**alpha + penalty))
         return results
 

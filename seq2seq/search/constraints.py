@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seq2seq.device import tensor_on
-from seq2seq.search.driver import INF, Continuation, Partial, Search, SearchRequest, continue_all, wanted
+from seq2seq.search.driver import INF, Continuation, Partial, Search, SearchRequest, continue_all
 from seq2seq.search.step import Hypothesis
 
 Phrase = tuple[int, ...]
@@ -99,30 +99,17 @@ class ConstrainedBeamSearch(Search):
     room for every stage of them; a smaller one makes hypotheses begin their phrases early.
     """
 
-    def __init__(
-        self,
-        request: SearchRequest,
-        *,
-        phrases: Sequence[Sequence[Sequence[int]]],
-        beam: int,
-        n_best: int | None = None,
-    ) -> None:
+    def __init__(self, request: SearchRequest) -> None:
         """Begin one search.
 
-        Args:
-            request: what every search needs to know.
-            phrases: each sentence's own (ids).
-            beam: live hypotheses a sentence.
-            n_best: hypotheses wanted (None: beam).
-
         Raises:
-            ValueError: not 1 <= n_best <= beam, or a phrase is empty, has a token that is never produced, or does not
-                fit within its sentence's limit (see `tokens_needed`).
+            ValueError: a phrase is empty, has a token that is never produced, or does not fit within its sentence's
+                limit (see `tokens_needed`).
         """
         super().__init__(request)
+        phrases = request.phrases
         if impossible := {request.eos, *request.banned}.intersection(chain(*chain(*phrases))):
             raise ValueError(f"phrases={phrases} have tokens that are never produced: {sorted(impossible)}")
-        self._beam, self._n_best = beam, wanted(n_best, beam)
         self._live = {
             number: [_Partial([], number, progress=Progress.start(one))]
             for number, one in zip(self.waiting, phrases, strict=True)
@@ -135,7 +122,7 @@ class ConstrainedBeamSearch(Search):
     def choose(self, log_probs: Float[Tensor, "n v"], own: Float[Tensor, "n v"], state: Any) -> Continuation:
         """Choose each sentence's continuations from the banks."""
         live = list(chain(*(self._live[number] for number in self.waiting)))
-        continuations = _continuations(log_probs, own, live, self._beam, self.request.eos)
+        continuations = _continuations(log_probs, own, live, self.settings.beam, self.request.eos)
         for number in self.waiting:
             self._advance(number, chain(*(continuations[one.row] for one in self._live[number])))
             if self._is_done(number):
@@ -144,7 +131,7 @@ class ConstrainedBeamSearch(Search):
 
     def _advance(self, number: int, continuations: Iterable[_Partial]) -> None:
         """Choose among all continuations: the banks take places in turn, those that miss the fewest tokens first."""
-        eos, alpha, room = self.request.eos, self.request.alpha, self.request.max_lengths[number] - self.length
+        eos, alpha, room = self.request.eos, self.alpha, self.request.max_lengths[number] - self.length
         banks: dict[int, list[_Partial]] = {}
         possible = (
             one
@@ -154,24 +141,24 @@ class ConstrainedBeamSearch(Search):
         for one in sorted(possible, key=lambda one: one.score, reverse=True):
             banks.setdefault(one.progress.needed, []).append(one)
         turns = sorted((turn, needed) for needed, bank in banks.items() for turn in range(len(bank)))
-        places = Counter(needed for _, needed in turns[: self._beam])
+        places = Counter(needed for _, needed in turns[: self.settings.beam])
         chosen = [one for needed, count in places.items() for one in banks[needed][:count]]
         finished = [*self._finished[number], *(one for one in chosen if one.ids[-1] == eos)]
-        self._finished[number] = sorted(finished, key=lambda one: one.value(alpha), reverse=True)[: self._beam]
+        self._finished[number] = sorted(finished, key=lambda one: one.value(alpha), reverse=True)[: self.settings.beam]
         going_on = {needed: [one for one in bank if one.ids[-1] != eos] for needed, bank in banks.items()}
         self._live[number] = [one for needed, count in places.items() for one in going_on[needed][:count]]
 
     def _is_done(self, number: int) -> bool:
         """Tell whether no live hypothesis can enter the n best: log-probabilities are never positive."""
-        live, finished, alpha = self._live[number], self._finished[number], self.request.alpha
-        if not live or len(finished) < self._n_best:
+        live, finished, alpha = self._live[number], self._finished[number], self.alpha
+        if not live or len(finished) < self.request.n_best:
             return not live
         bound = max(one.score for one in live) / (self.request.max_lengths[number] + 1) ** alpha
-        return self._beam == 1 or bound <= finished[self._n_best - 1].value(alpha)
+        return self.settings.beam == 1 or bound <= finished[self.request.n_best - 1].value(alpha)
 
     def results(self) -> list[list[Hypothesis]]:
         """Return each sentence's best that ended, with the model's own scores."""
-        return [[one.hypothesis(self.request.alpha) for one in best[: self._n_best]] for best in self._finished]
+        return [[one.hypothesis(self.alpha) for one in best[: self.request.n_best]] for best in self._finished]
 
 
 def _continuations(

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seq2seq.search.driver import INF, Continuation, Partial, Search, SearchRequest, continue_all, wanted
+from seq2seq.search.driver import INF, Continuation, Partial, Search, SearchRequest, continue_all
 from seq2seq.search.step import Hypothesis
 
 
@@ -39,35 +39,16 @@ class DiverseBeamSearch(Search):
     A single group is `BeamSearch`, but a group of one hypothesis goes on after its first EOS.
     """
 
-    def __init__(
-        self, request: SearchRequest, *, beam: int, groups: int, diversity: float, n_best: int | None = None
-    ) -> None:
-        """Begin one search.
-
-        Args:
-            request: what every search needs to know.
-            beam: live hypotheses a sentence, which the groups share evenly.
-            groups: groups a sentence.
-            diversity: λ (nats). It changes the ranking within a group only; scores are the model's own.
-            n_best: hypotheses wanted (None: beam).
-
-        Raises:
-            ValueError: beam is no multiple of groups, or a setting is out of range.
-        """
-        if groups < 1 or beam < 1 or beam % groups or not 0 <= diversity < INF:
-            raise ValueError(
-                f"beam={beam} groups={groups} diversity={diversity} n_best={n_best}: needs beam a multiple of groups "
-                "and 0 <= diversity < inf"
-            )
+    def __init__(self, request: SearchRequest) -> None:
         super().__init__(request)
-        self._beam, self._size, self._diversity = beam, beam // groups, diversity
-        self._n_best = wanted(n_best, beam)
-        self._groups = [[_Group([_Partial([], number)]) for _ in range(groups)] for number in self.waiting]
+        self._size = self.settings.beam // self.settings.groups  # hypotheses of a group
+        groups = range(self.settings.groups)
+        self._groups = [[_Group([_Partial([], number)]) for _ in groups] for number in self.waiting]
 
     def choose(self, log_probs: Float[Tensor, "n v"], own: Float[Tensor, "n v"], state: Any) -> Continuation:
         """Continue every sentence, group after group."""
         # A group's best continuations are among so many: of its own size, EOS, and those that others made dearer.
-        likeliest = _likeliest(log_probs, own, self._beam + 1)
+        likeliest = _likeliest(log_probs, own, self.settings.beam + 1)
         for number in self.waiting:
             said: Counter[int] = Counter()  # last tokens of the groups before
             for group in self._groups[number]:
@@ -82,19 +63,19 @@ class DiverseBeamSearch(Search):
         candidates = []
         for one in group.live:
             for token, value, own in likeliest[one.row]:
-                off = self._diversity * said[token]
+                off = self.settings.diversity * said[token]
                 score = one.score + value - off
                 if score > -INF:
                     candidates.append(_Partial([*one.ids, token], one.row, score, one.own + own, one.taken_off + off))
         candidates.sort(key=lambda one: one.score, reverse=True)
         group.finished += [one for one in candidates[: self._size] if one.ids[-1] == self.request.eos]
-        group.finished.sort(key=lambda one: one.value(self.request.alpha), reverse=True)
+        group.finished.sort(key=lambda one: one.value(self.alpha), reverse=True)
         del group.finished[self._size :]
         group.live = [one for one in candidates if one.ids[-1] != self.request.eos][: self._size]
 
     def _give_up(self, number: int) -> None:
         """Drop the groups without hope behind which no other has any: log-probabilities are never positive."""
-        alpha, longest = self.request.alpha, self.request.max_lengths[number] + 1
+        alpha, longest = self.alpha, self.request.max_lengths[number] + 1
         for group in reversed(self._groups[number]):
             bound = group.live[0].score / longest**alpha if group.live else -INF
             worst = group.finished[-1].value(alpha) if len(group.finished) == self._size else -INF
@@ -104,13 +85,13 @@ class DiverseBeamSearch(Search):
 
     def results(self) -> list[list[Hypothesis]]:
         """Return what the groups found, best first by scores without what diversity took off."""
-        return [self._best(groups)[: self._n_best] for groups in self._groups]
+        return [self._best(groups)[: self.request.n_best] for groups in self._groups]
 
     def _best(self, groups: list[_Group]) -> list[Hypothesis]:
         found: dict[tuple[int, ...], _Partial] = {}
         for one in (one for group in groups for one in group.finished):
             found.setdefault(tuple(one.ids), one)
-        alpha = self.request.alpha
+        alpha = self.alpha
         ranked = sorted(
             found.values(), key=lambda one: (one.score + one.taken_off) / len(one.ids) ** alpha, reverse=True
         )

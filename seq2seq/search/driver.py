@@ -5,7 +5,7 @@ limit, reorders the state, and drops finished sentences. A subclass chooses the 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
@@ -14,32 +14,39 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from seq2seq.config import SearchConfig
 from seq2seq.device import tensor_on
 from seq2seq.search.rules import Prefixes, Rule
-from seq2seq.search.step import Hypothesis, S, StepFn, force_end, next_log_probs
+from seq2seq.search.step import Coverage, Hypothesis, S, Step, StepFn, force_end, next_log_probs
 
 INF = float("inf")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SearchRequest:
-    """What every search needs to know about its sentences.
+    """What to search for, for a batch of b sentences.
 
     Raises:
-        ValueError: alpha is negative.
+        ValueError: not 1 <= n_best <= beam.
     """
 
+    settings: SearchConfig
     bos: int  # token that every hypothesis continues
     eos: int  # token that ends a hypothesis
     max_lengths: Sequence[int]  # of each sentence's hypotheses (tokens without EOS); EOS is forced after them
-    alpha: float  # exponent α of the length: a hypothesis is worth its score / length^α, length counting EOS
     device: torch.device | str  # of the step function's tensors
+    n_best: int = 1  # hypotheses wanted of each sentence; with sampling, all that are drawn
     banned: Sequence[int] = ()  # tokens that no hypothesis contains
     rules: Sequence[Rule] = ()  # change the log-probabilities, one after another
+    phrases: Sequence[Sequence[Sequence[int]]] = ()  # of each sentence, that constrained search places
+    keys: Sequence[int] = ()  # of each sentence, that its samples depend on; (): its number
+    coverage: Coverage | None = None  # of beam search
+    watcher: Callable[[Step], object] | None = None  # is shown every step of a beam search, and changes nothing
 
     def __post_init__(self) -> None:
-        if self.alpha < 0:
-            raise ValueError(f"alpha={self.alpha} must not be negative")
+        beam = self.settings.beam
+        if self.n_best < 1 or (self.n_best > beam and not self.settings.sampling):
+            raise ValueError(f"beam={beam} n_best={self.n_best}: needs 1 <= n_best <= beam")
 
 
 class Continuation(NamedTuple):
@@ -54,13 +61,15 @@ class Search(ABC):
     """A search of one batch of sentences; a subclass chooses the next tokens.
 
     Attributes:
+        alpha: exponent α of the length: a hypothesis is worth its score / length^α, length counting EOS.
         waiting: numbers of the sentences that are still searched.
         length: tokens of every live hypothesis; while `choose` runs, of its continuations.
     """
 
     def __init__(self, request: SearchRequest) -> None:
         """Begin one search; an instance searches once."""
-        self.request, self.length = request, 0
+        self.request, self.settings, self.length = request, request.settings, 0
+        self.alpha = self.settings.length_penalty
         self.waiting = list(range(len(request.max_lengths)))
 
     @abstractmethod
@@ -136,15 +145,3 @@ def continue_all(live: Sequence[Sequence[Partial]], device: torch.device | str) 
     for row, one in enumerate(partials):
         one.row = row
     return Continuation(rows, last, [len(of_sentence) for of_sentence in live])
-
-
-def wanted(n_best: int | None, beam: int) -> int:
-    """Return how many hypotheses are wanted: n_best, or beam where it is None.
-
-    Raises:
-        ValueError: not 1 <= n_best <= beam.
-    """
-    n_best = beam if n_best is None else n_best
-    if not 1 <= n_best <= beam:
-        raise ValueError(f"beam={beam} n_best={n_best}: needs 1 <= n_best <= beam")
-    return n_best

@@ -33,7 +33,7 @@ class GreedySearch(Search):
         for number, (token, score, own_score) in zip(self.waiting, chosen, strict=True):
             self._ids[number].append(int(token))
             if token == self.request.eos and score > -INF:
-                self._found[number] = [Hypothesis.ended(self._ids[number], own_score, self.request.alpha)]
+                self._found[number] = [Hypothesis.ended(self._ids[number], own_score, self.alpha)]
         counts = [int(token != self.request.eos) for token, *_ in chosen]
         if all(counts):
             return Continuation(None, last, counts)

@@ -1,20 +1,19 @@
 """The search and the rules that settings ask for."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from jaxtyping import Int
 from torch import Tensor
 
 from seq2seq.config import SearchConfig
 from seq2seq.errors import UserError
-from seq2seq.search.beam import BeamSearch, Coverage
+from seq2seq.search.beam import BeamSearch
 from seq2seq.search.constraints import ConstrainedBeamSearch
 from seq2seq.search.diverse import DiverseBeamSearch
 from seq2seq.search.driver import Search, SearchRequest
 from seq2seq.search.greedy import GreedySearch
 from seq2seq.search.rules import BannedPhrases, ForcedPrefix, MinimumLength, NoRepeatNgram, RepetitionPenalty, Rule
 from seq2seq.search.sampling import SampleSearch
-from seq2seq.search.step import Step
 
 
 def require_one_kind(settings: SearchConfig, *, has_phrases: bool) -> None:
@@ -71,34 +70,14 @@ def make_rules(
     return [ForcedPrefix(prefixes, rules)] if any(prefixes) else rules
 
 
-def make_search(
-    settings: SearchConfig,
-    request: SearchRequest,
-    n_best: int,
-    *,
-    phrases: Sequence[Sequence[Sequence[int]]],
-    keys: Sequence[int],
-    coverage: Coverage | None,
-    watcher: Callable[[Step], object] | None,
-) -> Search:
-    """Make the search that settings ask for; each sentence has phrases of its own, and a key that samples depend on."""
-    if settings.sampling:
-        return SampleSearch(
-            request,
-            samples=n_best,
-            temperature=settings.temperature,
-            top_k=settings.top_k,
-            top_p=settings.top_p,
-            seed=settings.seed,
-            keys=keys,
-        )
-    beam = settings.beam
-    if any(phrases):
-        return ConstrainedBeamSearch(request, phrases=phrases, beam=beam, n_best=n_best)
-    if settings.groups > 1:
-        groups, diversity = settings.groups, settings.diversity
-        return DiverseBeamSearch(request, beam=beam, groups=groups, diversity=diversity, n_best=n_best)
-    if beam == 1 and watcher is None and coverage is None:
+def make_search(request: SearchRequest) -> Search:
+    """Make the search that the request's settings and phrases ask for."""
+    if request.settings.sampling:
+        return SampleSearch(request)
+    if any(request.phrases):
+        return ConstrainedBeamSearch(request)
+    if request.settings.groups > 1:
+        return DiverseBeamSearch(request)
+    if request.settings.beam == 1 and request.coverage is None and request.watcher is None:
         return GreedySearch(request)
-    early = settings.early_stopping
-    return BeamSearch(request, beam=beam, n_best=n_best, coverage=coverage, early_stopping=early, watcher=watcher)
+    return BeamSearch(request)

@@ -4,7 +4,6 @@ The i-th token of a sample depends on the sentence, the seed and the sample's nu
 batch: every sample has a random generator of its own, and draws one number of it for each token.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from random import Random
@@ -14,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from seq2seq.config import SearchConfig
 from seq2seq.device import tensor_on
 from seq2seq.search.driver import INF, Continuation, Partial, Search, SearchRequest, continue_all
 from seq2seq.search.step import Hypothesis
@@ -30,45 +30,16 @@ class SampleSearch(Search):
     """Draws hypotheses of each sentence; they come in the order of their numbers.
 
     Log-probabilities are divided by temperature; then a token is drawn from the top_k likeliest (0: all), and of these
-    from the likeliest that reach a probability of top_p together. A sample is missing if rules leave it no token.
+    from the likeliest that reach a probability of top_p together. Other seeds draw other samples; equal sentences with
+    equal keys draw the same. A sample is missing if rules leave it no token.
     """
 
-    def __init__(
-        self,
-        request: SearchRequest,
-        *,
-        samples: int,
-        temperature: float = 1.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        seed: int = 1,
-        keys: Sequence[int] = (),
-    ) -> None:
-        """Begin one search.
-
-        Args:
-            request: what every search needs to know.
-            samples: hypotheses drawn of each sentence.
-            temperature: greater values make unlikely tokens likelier.
-            top_k: most tokens to draw from; 0: all.
-            top_p: probability (0 to 1] of the tokens to draw from.
-            seed: other seeds draw other samples.
-            keys: a number for each sentence (none given: its place in the batch); equal sentences with equal keys draw
-                equal samples.
-
-        Raises:
-            ValueError: a setting is out of range.
-        """
-        if samples < 1 or not 0 < temperature < INF or top_k < 0 or not 0 < top_p <= 1:
-            raise ValueError(
-                f"samples={samples} temperature={temperature} top_k={top_k} top_p={top_p}: needs samples >= 1, "
-                "0 < temperature < inf, top_k >= 0 and 0 < top_p <= 1"
-            )
+    def __init__(self, request: SearchRequest) -> None:
         super().__init__(request)
-        self._temperature, self._top_k, self._top_p = temperature, top_k, top_p
+        seed, keys, samples = self.settings.seed, request.keys or self.waiting, range(request.n_best)
         self._drawn = [
-            [_Sample([], number, chance=Random(f"{seed} {key} {sample}")) for sample in range(samples)]
-            for number, key in zip(self.waiting, keys or self.waiting, strict=True)
+            [_Sample([], number, chance=Random(f"{seed} {key} {sample}")) for sample in samples]
+            for number, key in zip(self.waiting, keys, strict=True)
         ]
         self._live = self._drawn  # of the waiting sentences
 
@@ -79,7 +50,7 @@ class SampleSearch(Search):
             repeats = len(live) // len(log_probs)
             log_probs, own = (one.repeat_interleave(repeats, 0) for one in (log_probs, own))
         uniform = tensor_on(self.request.device, [one.chance.random() for one in live], torch.double)
-        tokens = _draw(log_probs, uniform, self._temperature, self._top_k, self._top_p)[:, None]
+        tokens = _draw(log_probs, uniform, self.settings)[:, None]
         drawn = torch.cat((tokens.double(), own.gather(1, tokens).double(), log_probs.gather(1, tokens).double()), 1)
         # The one time a step that the host waits for the device.
         for one, (token, own_score, ruled_score) in zip(live, drawn.tolist(), strict=True):
@@ -96,18 +67,17 @@ class SampleSearch(Search):
 
     def results(self) -> list[list[Hypothesis]]:
         """Return each sentence's samples that ended."""
-        eos, alpha = self.request.eos, self.request.alpha
+        eos, alpha = self.request.eos, self.alpha
         return [[one.hypothesis(alpha) for one in drawn if one.ids[-1:] == [eos]] for drawn in self._drawn]
 
 
-def _draw(
-    log_probs: Float[Tensor, "n v"], uniform: Float[Tensor, " n"], temperature: float, top_k: int, top_p: float
-) -> Int[Tensor, " n"]:
+def _draw(log_probs: Float[Tensor, "n v"], uniform: Float[Tensor, " n"], settings: SearchConfig) -> Int[Tensor, " n"]:
     """Draw each row's token: the first at which the cumulative probability passes the row's share, in [0, 1), of all.
 
     Tokens as likely as the least likely one within top_k and top_p are within, too. Computed in float64.
     """
-    probs = (log_probs.double() / temperature).softmax(-1)
+    top_k, top_p = settings.top_k, settings.top_p
+    probs = (log_probs.double() / settings.temperature).softmax(-1)
     size = probs.shape[1]
     if top_k or top_p < 1:
         likeliest = probs.topk(min(top_k or size, size)).values

@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 
+from seq2seq.config import SearchConfig
 from seq2seq.search.beam import BeamSearch
 from seq2seq.search.constraints import ConstrainedBeamSearch, Progress, tokens_needed
 from seq2seq.search.driver import SearchRequest
@@ -25,12 +26,22 @@ PHRASE_SETS = [
 
 
 def search(model, tables, limits, phrases, *, beam, alpha=1.0, n_best=None, rules=()):
-    searched = ConstrainedBeamSearch(request(limits, alpha, rules), phrases=phrases, beam=beam, n_best=n_best)
-    return searched.run(model.step, model.start(tables))
+    wanted = request(limits, beam, alpha, beam if n_best is None else n_best, phrases, rules)
+    return ConstrainedBeamSearch(wanted).run(model.step, model.start(tables))
 
 
-def request(limits, alpha, rules=()):
-    return SearchRequest(bos=BOS, eos=EOS, max_lengths=limits, alpha=alpha, device="cpu", banned=BANNED, rules=rules)
+def request(limits, beam, alpha, n_best, phrases=(), rules=()):
+    return SearchRequest(
+        settings=SearchConfig(beam=beam, length_penalty=alpha),
+        bos=BOS,
+        eos=EOS,
+        max_lengths=limits,
+        device="cpu",
+        n_best=n_best,
+        banned=BANNED,
+        rules=rules,
+        phrases=phrases,
+    )
 
 
 def contains(ids, phrase):
@@ -130,7 +141,7 @@ def test_a_narrow_beam_keeps_what_dynamic_beam_allocation_keeps(table_model, phr
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 def test_sentences_without_phrases_come_out_as_from_beam_search(table_model, beam, alpha):
     model, tables, limits = table_model(9), [11, 12, 13, 14], [4, 0, 9, 6]
-    plain = BeamSearch(request(limits, alpha), beam=beam, n_best=1)
+    plain = BeamSearch(request(limits, beam, alpha, 1))
     expected = plain.run(model.step, model.start(tables))
     found = search(model, tables, limits, [[]] * 4, beam=beam, alpha=alpha, n_best=1)
     assert [[one.ids for one in best] for best in found] == [[one.ids for one in best] for best in expected]

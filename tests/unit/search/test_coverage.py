@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from seq2seq.search.beam import BeamSearch, Coverage
+from seq2seq.config import SearchConfig
+from seq2seq.search.beam import BeamSearch
 from seq2seq.search.driver import SearchRequest
+from seq2seq.search.step import Coverage
 
 BOS, EOS, WORDS = 2, 3, 4  # WORDS: source tokens, the last of sentence 1 is padding
 
@@ -43,12 +45,21 @@ def watching_step(model):
 def search(model, tables, weight, beam, n_best=None):
     start = torch.tensor([[0.0] * 3 + [float(table == 62)] for table in tables])
     coverage = Coverage(weight, start, lambda state: state.attention)
-    searched = BeamSearch(request(len(tables)), beam=beam, n_best=n_best, coverage=coverage)
-    return searched.run(watching_step(model), Watching(model.start(tables)))
+    wanted = request(len(tables), coverage, beam, beam if n_best is None else n_best)
+    return BeamSearch(wanted).run(watching_step(model), Watching(model.start(tables)))
 
 
-def request(sentences):
-    return SearchRequest(bos=BOS, eos=EOS, max_lengths=[4] * sentences, alpha=1.0, device="cpu", banned=(0, BOS))
+def request(sentences, coverage, beam, n_best):
+    return SearchRequest(
+        settings=SearchConfig(beam=beam),
+        bos=BOS,
+        eos=EOS,
+        max_lengths=[4] * sentences,
+        device="cpu",
+        n_best=n_best,
+        banned=(0, BOS),
+        coverage=coverage,
+    )
 
 
 def value(model, table, ids, weight):
@@ -96,7 +107,7 @@ def test_a_source_token_that_is_never_attended_to_costs_much_and_not_infinitely_
         return logits, Watching(watching.inner, watching.attention * torch.tensor([1.0, 1, 1, 0]))
 
     coverage = Coverage(0.2, torch.zeros(1, WORDS), lambda state: state.attention)
-    (found,) = BeamSearch(request(1), beam=3, coverage=coverage).run(step, Watching(model.start([61])))
+    (found,) = BeamSearch(request(1, coverage, 3, 3)).run(step, Watching(model.start([61])))
     assert len(found) == 3
     for one in found:
         total = torch.stack([attended(61, (BOS, *one.ids[:place])) for place in range(len(one.ids) + 1)]).sum(0)

@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 
+from seq2seq.config import SearchConfig
 from seq2seq.search.beam import BeamSearch
 from seq2seq.search.driver import SearchRequest
 from seq2seq.search.greedy import GreedySearch
@@ -11,7 +12,8 @@ TABLES, LIMITS = [21, 22, 23, 24, 25, 26], [5, 0, 12, 3, 30, 7]
 
 
 def request(limits, alpha=1.0):
-    return SearchRequest(bos=2, eos=3, max_lengths=limits, alpha=alpha, device="cpu", banned=(0, 2))
+    settings = SearchConfig(beam=1, length_penalty=alpha)
+    return SearchRequest(settings=settings, bos=2, eos=3, max_lengths=limits, device="cpu", banned=(0, 2))
 
 
 def obvious_greedy(model, table, limit):
@@ -40,7 +42,7 @@ def test_greedy_search_follows_the_likeliest_token(table_model):
 def test_a_beam_of_one_is_greedy_search(table_model, alpha):
     model = table_model(7)
     greedy = GreedySearch(request(LIMITS, alpha)).run(model.step, model.start(TABLES))
-    beam = BeamSearch(request(LIMITS, alpha), beam=1).run(model.step, model.start(TABLES))
+    beam = BeamSearch(request(LIMITS, alpha)).run(model.step, model.start(TABLES))
     assert greedy == beam
     assert len({len(best[0].ids) for best in greedy}) > 2
 

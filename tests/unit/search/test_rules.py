@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from seq2seq.config import SearchConfig
 from seq2seq.search.beam import BeamSearch
 from seq2seq.search.driver import SearchRequest
 from seq2seq.search.greedy import GreedySearch
@@ -12,13 +13,21 @@ LIMIT = 5
 
 
 def search(model, tables, rules, *, beam, n_best=None):
-    request = make_request([LIMIT] * len(tables), rules)
-    one = GreedySearch(request) if beam == 1 else BeamSearch(request, beam=beam, n_best=n_best)
-    return one.run(model.step, model.start(tables))
+    request = make_request([LIMIT] * len(tables), rules, beam, beam if n_best is None else n_best)
+    return (GreedySearch if beam == 1 else BeamSearch)(request).run(model.step, model.start(tables))
 
 
-def make_request(limits, rules):
-    return SearchRequest(bos=BOS, eos=EOS, max_lengths=limits, alpha=1.0, device="cpu", banned=BANNED, rules=rules)
+def make_request(limits, rules, beam, n_best=1):
+    return SearchRequest(
+        settings=SearchConfig(beam=beam),
+        bos=BOS,
+        eos=EOS,
+        max_lengths=limits,
+        device="cpu",
+        n_best=n_best,
+        banned=BANNED,
+        rules=rules,
+    )
 
 
 def ngrams(ids, size):
@@ -99,8 +108,8 @@ def test_with_rules_sentences_together_come_out_as_alone(table_model, beam):
 def test_greedy_search_obeys_rules_as_a_beam_of_one_does(table_model):
     model = table_model(7)
     rules = [NoRepeatNgram(1), ForcedPrefix([[6], [], [5, 4], []]), MinimumLength(torch.tensor([3, 3, 3, 0]), EOS)]
-    greedy = GreedySearch(make_request([6] * 4, rules)).run(model.step, model.start([1, 2, 3, 4]))
-    beam = BeamSearch(make_request([6] * 4, rules), beam=1).run(model.step, model.start([1, 2, 3, 4]))
+    greedy = GreedySearch(make_request([6] * 4, rules, 1)).run(model.step, model.start([1, 2, 3, 4]))
+    beam = BeamSearch(make_request([6] * 4, rules, 1)).run(model.step, model.start([1, 2, 3, 4]))
     assert greedy == beam
     assert greedy[0][0].ids[0] == 6
 

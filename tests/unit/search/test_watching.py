@@ -2,6 +2,7 @@
 
 import pytest
 
+from seq2seq.config import SearchConfig
 from seq2seq.search.beam import BeamSearch
 from seq2seq.search.driver import SearchRequest
 from seq2seq.search.step import Step
@@ -11,8 +12,11 @@ TABLES, LIMITS = [4, 7, 9], [3, 5, 4]
 
 
 def search(model, tables, limits, watcher=None):
-    request = SearchRequest(bos=BOS, eos=EOS, max_lengths=limits, alpha=1.0, device="cpu")
-    return BeamSearch(request, beam=2, watcher=watcher).run(model.step, model.start(tables))
+    settings = SearchConfig(beam=2)
+    request = SearchRequest(
+        settings=settings, bos=BOS, eos=EOS, max_lengths=limits, device="cpu", n_best=2, watcher=watcher
+    )
+    return BeamSearch(request).run(model.step, model.start(tables))
 
 
 def shown(model, tables, limits):
