@@ -1,12 +1,12 @@
 """Beam search over a step function, all sentences at once; knows ids and an opaque state, never a model.
 
 A hypothesis is worth the sum of its log-probabilities / length^α (length counts EOS). Log-probabilities are never
-positive, so nothing that a live hypothesis of score s becomes is worth more than s / (longest length)^α. A hypothesis
-is given up exactly when that bound shows that it can no longer enter its sentence's n best. Live ones are equally long
-and descendants score no higher, so all that a hopeless one could push out of the beam is as hopeless: giving it up
-changes no result, only the work. A sentence without hope leaves the batch. With early stopping, one
-leaves as soon as k have ended and no live hypothesis is worth more at its present length, as in Hugging Face's
-`generate`: what would have become better by growing longer is missed.
+positive, so a live hypothesis of score s can become worth at most s / (longest length)^α. The search drops a hypothesis
+exactly when this bound shows that it cannot enter its sentence's n best. All live hypotheses are equally long, and a
+continuation scores no higher than its beginning. So a hopeless hypothesis can push only hopeless ones out of the beam:
+dropping it saves work and changes no result. A sentence leaves the batch when it has no live hypothesis. With early
+stopping, a sentence leaves as soon as k hypotheses have ended and no live one is worth more at its present length, as
+in Hugging Face's `generate`; hypotheses that become better by growing longer are missed.
 """
 
 import math
@@ -43,19 +43,20 @@ class BeamSearch(Search):
     """Finds each sentence's best hypotheses, best first.
 
     Attributes:
-        tokens: of the live hypotheses, in up to k places a sentence; one at first, of length `length`.
-        scores: of the live hypotheses as rules changed them, best first; -inf in an empty place.
-        own: of the live hypotheses, the model's own scores.
-        rows: the step function's row of the hypothesis in each place; any, where there is none.
-        attended: with a penalty for coverage, each live hypothesis' sum of attention to every source token.
-        finished: the k best that ended so far.
-        left: the results of sentences that are no longer searched, with their numbers.
+        tokens: the live hypotheses, (b, places, length); a sentence has one place at first, then up to k.
+        scores: the live hypotheses' scores as rules changed them, best first; -inf in an empty place.
+        own: the live hypotheses' scores by the model alone.
+        rows: the step function's row of each place; any row for an empty place.
+        attended: with a coverage penalty, each live hypothesis' sum of attention to every source token.
+        finished: each sentence's k best hypotheses that have ended.
+        longest: each sentence's greatest length, EOS counted, (b, 1); longest_power is longest^α.
+        left: the numbers and hypotheses of the sentences that have left the batch.
     """
 
     def __init__(self, request: SearchRequest) -> None:
         super().__init__(request)
         self.left: list[tuple[list[int], Beams]] = []
-        self.longest = tensor_on(request.device, request.max_lengths)[:, None] + 1  # (b, 1), EOS counted
+        self.longest = tensor_on(request.device, request.max_lengths)[:, None] + 1
         self.longest_power = self.longest**self.alpha
         nothing = torch.full((len(self.longest), self.settings.beam), -INF, device=request.device)
         self.finished = Beams(self.longest.new_empty(*nothing.shape, 0), nothing, nothing, nothing)
@@ -142,7 +143,7 @@ class BeamSearch(Search):
         return hopeful
 
     def _keep(self, hopeful: Bool[Tensor, "b k"]) -> Continuation:
-        """Drop the other hypotheses, and sentences without hypotheses."""
+        """Keep the hopeful hypotheses, and drop sentences without any."""
         counts: list[int] = hopeful.sum(1).tolist()  # the one time a step that the host waits for the device
         places = hopeful.flatten()
         taken = places.nonzero_static(size=sum(counts)).squeeze(1)

@@ -34,7 +34,7 @@ class _Group:
 
 
 class DiverseBeamSearch(Search):
-    """Finds each sentence's best hypotheses of all groups, best first; what several groups found comes once.
+    """Finds each sentence's best hypotheses of all groups, best first, each once.
 
     A single group is `BeamSearch`, but a group of one hypothesis goes on after its first EOS.
     """

@@ -38,10 +38,10 @@ class SearchRequest:
     n_best: int = 1  # hypotheses wanted of each sentence; with sampling, all that are drawn
     banned: Sequence[int] = ()  # tokens that no hypothesis contains
     rules: Sequence[Rule] = ()  # change the log-probabilities, one after another
-    phrases: Sequence[Sequence[Sequence[int]]] = ()  # of each sentence, that constrained search places
-    keys: Sequence[int] = ()  # of each sentence, that its samples depend on; (): its number
-    coverage: Coverage | None = None  # of beam search
-    watcher: Callable[[Step], object] | None = None  # is shown every step of a beam search, and changes nothing
+    phrases: Sequence[Sequence[Sequence[int]]] = ()  # each sentence's own; constrained search places them
+    keys: Sequence[int] = ()  # each sentence's own; its samples depend on the key (none given: its number)
+    coverage: Coverage | None = None  # beam search adds this penalty
+    watcher: Callable[[Step], object] | None = None  # beam search shows it every step
 
     def __post_init__(self) -> None:
         beam = self.settings.beam
@@ -50,10 +50,10 @@ class SearchRequest:
 
 
 class Continuation(NamedTuple):
-    """Which hypotheses the next step continues; sentence after sentence."""
+    """The hypotheses that the next step continues, one a row; the rows of a sentence stand together."""
 
-    rows: Int[Tensor, " n"] | None  # the present row of each hypothesis; None: all rows, in their order
-    last: Int[Tensor, " n"]  # the last token of each
+    rows: Int[Tensor, " n"] | None  # each hypothesis' row in this step; None: every row stays where it is
+    last: Int[Tensor, " n"]  # each hypothesis' last token
     counts: Sequence[int]  # hypotheses of each sentence that was searched; 0: the sentence is finished
 
 
@@ -98,13 +98,13 @@ class Search(ABC):
         request, device = self.request, self.request.device
         owners = self.waiting  # the number of each row's sentence
         last, banned = torch.full((len(owners),), request.bos, device=device), tensor_on(device, request.banned)
-        tokens, sentences = last[:, None][:, :0], torch.arange(len(owners), device=device)  # for rules
+        prefixes = Prefixes(last.new_empty(len(owners), 0), torch.arange(len(owners), device=device))  # only rules read
         while self.waiting:
             logits, state = step(last, state)
             own = next_log_probs(logits, banned)
             log_probs = own.clone() if request.rules else own
             for rule in request.rules:
-                log_probs = rule(log_probs, Prefixes(tokens, sentences))
+                log_probs = rule(log_probs, prefixes)
             at_limit = [request.max_lengths[number] == self.length for number in owners]
             if any(at_limit):
                 log_probs = force_end(log_probs, tensor_on(device, at_limit, torch.bool), request.eos)
@@ -114,9 +114,8 @@ class Search(ABC):
             self.waiting = list(dict.fromkeys(owners))
             if self.waiting and rows is not None:
                 state = state.reorder(rows, counts)
-                tokens, sentences = (tokens[rows], sentences[rows]) if request.rules else (tokens, sentences)
             if self.waiting and request.rules:
-                tokens = torch.cat((tokens, last[:, None]), 1)
+                prefixes = prefixes.continued(rows, last)
         return self.results()
 
 
@@ -125,7 +124,7 @@ class Partial:
     """A hypothesis on the host, ended or not."""
 
     ids: list[int]  # with EOS, if it has ended
-    row: int  # of the step function, which continues it
+    row: int  # the step function's row that continues it
     score: float = 0.0  # sum of log-probabilities as the search changed them (nats)
     own: float = 0.0  # sum of the model's own log-probabilities (nats)
 

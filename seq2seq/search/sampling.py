@@ -27,7 +27,7 @@ class _Sample(Partial):
 
 
 class SampleSearch(Search):
-    """Draws hypotheses of each sentence; they come in the order of their numbers.
+    """Draws `n_best` hypotheses of each sentence; they come in the order of their numbers.
 
     Log-probabilities are divided by temperature; then a token is drawn from the top_k likeliest (0: all), and of these
     from the likeliest that reach a probability of top_p together. Other seeds draw other samples; equal sentences with
