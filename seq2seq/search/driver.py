@@ -96,26 +96,27 @@ class Search(ABC):
             state: what step remembers; the search only reorders it.
         """
         request, device = self.request, self.request.device
-        owners = self.waiting  # the number of each row's sentence
-        last, banned = torch.full((len(owners),), request.bos, device=device), tensor_on(device, request.banned)
-        prefixes = Prefixes(last.new_empty(len(owners), 0), torch.arange(len(owners), device=device))  # only rules read
+        limits, counts = request.max_lengths, [1] * len(self.waiting)  # rows of each waiting sentence
+        last, banned = torch.full((len(counts),), request.bos, device=device), tensor_on(device, request.banned)
+        prefixes = Prefixes(last.new_empty(len(counts), 0), torch.arange(len(counts), device=device))  # only rules read
         while self.waiting:
             logits, state = step(last, state)
             own = next_log_probs(logits, banned)
             log_probs = own.clone() if request.rules else own
             for rule in request.rules:
                 log_probs = rule(log_probs, prefixes)
-            at_limit = [request.max_lengths[number] == self.length for number in owners]
+            at_limit = [limits[number] == self.length for number in self.waiting]
             if any(at_limit):
+                at_limit = [one for one, count in zip(at_limit, counts, strict=True) for _ in range(count)]
                 log_probs = force_end(log_probs, tensor_on(device, at_limit, torch.bool), request.eos)
             self.length += 1
             rows, last, counts = self.choose(log_probs, own, state)
-            owners = [number for number, count in zip(self.waiting, counts, strict=True) for _ in range(count)]
-            self.waiting = list(dict.fromkeys(owners))
+            self.waiting = [number for number, count in zip(self.waiting, counts, strict=True) if count]
             if self.waiting and rows is not None:
                 state = state.reorder(rows, counts)
             if self.waiting and request.rules:
                 prefixes = prefixes.continued(rows, last)
+            counts = [count for count in counts if count]
         return self.results()
 
 
