@@ -12,17 +12,14 @@ from torch import Tensor
 
 from seq2seq.device import is_out_of_memory, prepare
 from seq2seq.errors import UserError
-from seq2seq.search.beam import Coverage, beam_search
-from seq2seq.search.constraints import constrained_beam_search, tokens_needed
-from seq2seq.search.diverse import diverse_beam_search
-from seq2seq.search.greedy import greedy_search
-from seq2seq.search.kinds import make_rules, require_one_kind, require_steps
-from seq2seq.search.sampling import sample_search
-from seq2seq.search.step import Hypothesis, Step
+from seq2seq.search.constraints import tokens_needed
+from seq2seq.search.driver import SearchRequest
+from seq2seq.search.kinds import make_rules, make_search, require_one_kind, require_steps
+from seq2seq.search.step import Coverage, Hypothesis, Step
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.vocab import BOS, EOS, PAD, UNK
 
-NEVER = (PAD, UNK, BOS)  # produced
+UNPRODUCIBLE_IDS = (PAD, UNK, BOS)
 
 log = logging.getLogger(__name__)
 _WAYS_OUT = {
@@ -221,6 +218,27 @@ class Engine:
                 )
         src = self._padded([[*source.ids, EOS] for source in sources])
         state = self.model.encode(src)
+        coverage = None
+        if settings.coverage_penalty:
+            state = state.watching()
+            if not getattr(self.model, "can_align", True):
+                told = "coverage_penalty is for models that attend to the source, and this one does not"
+                raise UserError(f"{told}: leave it out")
+            coverage = Coverage(settings.coverage_penalty, (src == PAD).float(), _last_attention)
+        request = SearchRequest(
+            settings=settings,
+            bos=BOS,
+            eos=EOS,
+            max_lengths=longest.tolist(),
+            device=self.device,
+            n_best=n_best,
+            banned=UNPRODUCIBLE_IDS,
+            rules=rules,
+            phrases=phrases,
+            keys=[source.key for source in sources],
+            coverage=coverage,
+            watcher=watcher,
+        )
 
         def step(last: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
             if on_step is not None:
@@ -228,31 +246,7 @@ class Engine:
             logits, state = self.model.decode(last[:, None], state)
             return logits[:, -1].float(), state
 
-        options: dict[str, Any] = {"num_sentences": len(sources), "bos": BOS, "eos": EOS, "device": self.device}
-        options |= {"max_lengths": longest, "alpha": settings.length_penalty}
-        options |= {"banned": NEVER, "rules": rules}
-        wide: dict[str, Any] = {"beam": settings.beam, "n_best": n_best}
-        early = {"early_stopping": settings.early_stopping, "watcher": watcher}
-        if settings.sampling:
-            drawn = {key: getattr(settings, key) for key in ("temperature", "top_k", "top_p", "seed")}
-            keys = [source.key for source in sources]
-            found = sample_search(step, state, samples=n_best, keys=keys, **drawn, **options)
-        elif any(phrases):
-            found = constrained_beam_search(step, state, phrases=phrases, **wide, **options)
-        elif settings.groups > 1:
-            apart = {"groups": settings.groups, "diversity": settings.diversity}
-            found = diverse_beam_search(step, state, **apart, **wide, **options)
-        elif settings.coverage_penalty:
-            state = state.watching()
-            if not getattr(self.model, "can_align", True):
-                told = "coverage_penalty is for models that attend to the source, and this one does not"
-                raise UserError(f"{told}: leave it out")
-            coverage = Coverage(settings.coverage_penalty, (src == PAD).float(), _last_attention)
-            found = beam_search(step, state, coverage=coverage, **early, **wide, **options)
-        elif settings.beam == 1 and watcher is None:
-            found = greedy_search(step, state, **options)
-        else:
-            found = beam_search(step, state, **early, **wide, **options)
+        found = make_search(request).run(step, state)
         if not all(found):
             if rules or any(phrases):
                 raise UserError("a text has no translation that begins, contains and leaves out what it has to")

@@ -11,7 +11,7 @@ import torch
 
 from seq2seq.bundle import TOKENIZER, BundleConfig, read_config
 from seq2seq.device import is_out_of_memory
-from seq2seq.engine import NEVER, Source
+from seq2seq.engine import UNPRODUCIBLE_IDS, Source
 from seq2seq.errors import UserError
 from seq2seq.exchange.ctranslate2 import MAX_POSITIONS
 from seq2seq.exchange.folder import SETTINGS, is_export
@@ -122,7 +122,9 @@ class CTranslate2Engine:
         found = {} if has_rules else self._search_freely(sources, [longest for _, longest in limits], options)
         again = [row for row in range(len(sources)) if row not in found]
         options |= {"no_repeat_ngram_size": settings.no_repeat_ngram}
-        options |= {"suppress_sequences": [self._spell(ids) for ids in (*([token] for token in NEVER), *banned)]}
+        options |= {
+            "suppress_sequences": [self._spell(ids) for ids in (*([token] for token in UNPRODUCIBLE_IDS), *banned)]
+        }
         for shortest, longest in {limits[row] for row in again}:
             rows = [row for row in again if limits[row] == (shortest, longest)]
             options |= {"min_decoding_length": shortest, "max_decoding_length": longest}
@@ -149,7 +151,7 @@ class CTranslate2Engine:
         for number, (source, result, limit) in enumerate(zip(sources, results, limits, strict=True)):
             rows = [self._read(pieces) for pieces in result.hypotheses]  # with EOS
             has_ended = all(row[-1:] == [EOS] and len(row) <= limit + 1 for row in rows)
-            if has_ended and not source.prefix and not any(set(row) & set(NEVER) for row in rows):
+            if has_ended and not source.prefix and not any(set(row) & set(UNPRODUCIBLE_IDS) for row in rows):
                 scores = [value * len(row) ** alpha for row, value in zip(rows, result.scores, strict=True)]
                 found[number] = _ranked([row[:-1] for row in rows], scores, alpha)
         return found

@@ -1,43 +1,28 @@
 """Beam search over a step function, all sentences at once; knows ids and an opaque state, never a model.
 
 A hypothesis is worth the sum of its log-probabilities / length^α (length counts EOS). Log-probabilities are never
-positive, so nothing that a live hypothesis of score s becomes is worth more than s / (longest length)^α. A hypothesis
-is given up exactly when that bound shows that it can no longer enter its sentence's n best. Live ones are equally long
-and descendants score no higher, so all that a hopeless one could push out of the beam is as hopeless: giving it up
-changes no result, only the work. A sentence without hope leaves the batch. With early stopping, one
-leaves as soon as k have ended and no live hypothesis is worth more at its present length, as in Hugging Face's
-`generate`: what would have become better by growing longer is missed.
+positive, so a live hypothesis of score s can become worth at most s / (longest length)^α. The search drops a hypothesis
+exactly when this bound shows that it cannot enter its sentence's n best. All live hypotheses are equally long, and a
+continuation scores no higher than its beginning. So a hopeless hypothesis can push only hopeless ones out of the beam:
+dropping it saves work and changes no result. A sentence leaves the batch when it has no live hypothesis. With early
+stopping, a sentence leaves as soon as k hypotheses have ended and no live one is worth more at its present length, as
+in Hugging Face's `generate`; hypotheses that become better by growing longer are missed.
 """
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from seq2seq.device import tensor_on
-from seq2seq.search.rules import Prefixes, Rule
-from seq2seq.search.step import Hypothesis, S, Step, StepFn, force_end, next_log_probs
+from seq2seq.search.driver import INF, Continuation, Search, SearchRequest
+from seq2seq.search.step import Hypothesis, Step
 
-INF = float("inf")
 _LEAST_ATTENDED = torch.finfo(torch.float32).tiny  # what an attention of zero counts as; its logarithm is -87.3
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """Penalty β Σᵢ log(min(Σⱼ aⱼᵢ, 1)) for source tokens i that a translation attended to too little.
-
-    aⱼᵢ is how much target token j attended to source token i (Wu et al. 2016, eq. 14); it is added to the value of a
-    hypothesis that ended, EOS's attention included. A sum of exactly zero costs β · 87.3, not infinitely much.
-    """
-
-    weight: float  # β, not negative
-    attended: Float[Tensor, "b s"]  # what counts as attended to before the first token: 0; 1 for padding
-    last: Callable[[Any], Float[Tensor, "n s"]]  # from a state, how the rows' last tokens attended
 
 
 @dataclass(frozen=True)
@@ -54,147 +39,72 @@ class Beams:
         return Beams(self.tokens[index], self.scores[index], self.values[index], self.own[index])
 
 
-def beam_search(
-    step: StepFn[S],
-    state: S,
-    *,
-    num_sentences: int,
-    beam: int,
-    bos: int,
-    eos: int,
-    max_lengths: Int[Tensor, " b"],
-    alpha: float,
-    device: torch.device | str,
-    banned: Sequence[int] = (),
-    rules: Sequence[Rule] = (),
-    coverage: Coverage | None = None,
-    n_best: int | None = None,
-    early_stopping: bool = False,
-    watcher: Callable[[Step], object] | None = None,
-) -> list[list[Hypothesis]]:
-    """Find each sentence's best hypotheses, best first; fewer than asked for where fewer exist.
-
-    Hypotheses are ranked by log-probabilities as rules change them; their scores are the model's own.
-
-    Args:
-        step: gives the logits of the next token; its first call has one row a sentence.
-        state: what step remembers; the search only reorders it.
-        num_sentences: sentences in the batch.
-        beam: live hypotheses a sentence (k); 1 is greedy search, which ends at its first EOS.
-        bos: token that every hypothesis continues.
-        eos: token that ends a hypothesis; forced after max_lengths others.
-        max_lengths: most tokens of each sentence's hypotheses, EOS not counted; on the host.
-        alpha: exponent α of the length.
-        device: where step's tensors live.
-        banned: tokens never produced.
-        rules: what else changes the log-probabilities, in turn.
-        coverage: penalty for source tokens that a hypothesis attended to too little; None: none.
-        n_best: hypotheses wanted (None: beam); the search goes on until they cannot change.
-        early_stopping: whether it ends before: when k have ended and no live one is worth more at its present length.
-        watcher: is shown every step, and changes nothing.
-
-    Raises:
-        ValueError: not 1 <= n_best <= beam, or alpha is negative.
-    """
-    n_best = beam if n_best is None else n_best
-    _check(beam, n_best, alpha)
-    batch = _Batch(max_lengths.tolist(), beam, eos, alpha, torch.device(device), coverage)
-    last, never = torch.full((num_sentences,), bos, device=device), tensor_on(device, banned)
-    while batch.waiting:
-        logits, state = step(last, state)
-        log_probs = next_log_probs(logits, never)
-        own = log_probs.clone() if rules else None
-        for rule in rules:
-            log_probs = rule(log_probs, batch.prefixes())
-        sentences, attention = batch.waiting, coverage.last(state) if coverage else None
-        candidates = batch.advance(log_probs, own, attention)
-        rows, last, counts = batch.give_up(n_best, early_stopping)
-        if watcher is not None:
-            watcher(Step(sentences, *candidates, batch.hopeful))
-        if batch.waiting:
-            state = state.reorder(rows, counts)
-    return batch.hypotheses(num_sentences, n_best)
-
-
-def _check(beam: int, n_best: int, alpha: float) -> None:
-    if not 1 <= n_best <= beam or alpha < 0:
-        raise ValueError(f"beam={beam} n_best={n_best} alpha={alpha}: needs 1 <= n_best <= beam and alpha >= 0")
-
-
-class _Batch:
-    """The sentences still being searched, and the results of those that left.
+class BeamSearch(Search):
+    """Finds each sentence's best hypotheses, best first.
 
     Attributes:
-        tokens: of the live hypotheses, in up to k places a sentence; one at first, of length `position`.
-        scores: of the live hypotheses as rules changed them, best first; -inf in an empty place.
-        own: of the live hypotheses, the model's own scores.
-        rows: the step function's row of the hypothesis in each place; any, where there is none.
-        taken: which of all places have a row, in the rows' order.
-        attended: with a penalty for coverage, each live hypothesis' sum of attention to every source token.
-        finished: the k best that ended so far.
-        position: tokens that every live hypothesis has.
-        waiting: the number of each sentence still here; on the device `numbers`.
-        hopeful: which places the last `give_up` left, those of sentences that it sent away included.
+        tokens: the live hypotheses, (b, places, length); a sentence has one place at first, then up to k.
+        scores: the live hypotheses' scores as rules changed them, best first; -inf in an empty place.
+        own: the live hypotheses' scores by the model alone.
+        rows: the step function's row of each place; any row for an empty place.
+        attended: with a coverage penalty, each live hypothesis' sum of attention to every source token.
+        finished: each sentence's k best hypotheses that have ended.
+        longest: each sentence's greatest length, EOS counted, (b, 1); longest_power is longest^α.
+        left: the numbers and hypotheses of the sentences that have left the batch.
     """
 
-    def __init__(
-        self,
-        max_lengths: list[int],
-        beam: int,
-        eos: int,
-        alpha: float,
-        device: torch.device,
-        coverage: Coverage | None = None,
-    ) -> None:
-        self.beam, self.eos, self.alpha, self.coverage, self.position = beam, eos, alpha, coverage, 0
-        self.shortest = min(max_lengths, default=0)
-        self.waiting = list(range(len(max_lengths)))
+    def __init__(self, request: SearchRequest) -> None:
+        super().__init__(request)
         self.left: list[tuple[list[int], Beams]] = []
-        self.longest = tensor_on(device, max_lengths)[:, None] + 1  # (b, 1), EOS counted
-        nothing = torch.full((len(max_lengths), beam), -INF, device=device)
+        self.longest = tensor_on(request.device, request.max_lengths)[:, None] + 1
+        self.longest_power = self.longest**self.alpha
+        nothing = torch.full((len(self.longest), self.settings.beam), -INF, device=request.device)
         self.finished = Beams(self.longest.new_empty(*nothing.shape, 0), nothing, nothing, nothing)
         self.tokens, self.scores = self.finished.tokens[:, :1], torch.zeros_like(nothing[:, :1])
         self.own = self.scores
-        self.taken = self.numbers = torch.arange(len(max_lengths), device=device)
-        self.rows = self.taken[:, None]
-        self.hopeful = self.scores > -INF
-        self.attended = coverage.attended[:, None] if coverage else None
+        self.rows = torch.arange(len(self.longest), device=request.device)[:, None]
+        self.attended = request.coverage.attended[:, None] if request.coverage else None
 
-    def advance(
+    def choose(self, log_probs: Float[Tensor, "n v"], own: Float[Tensor, "n v"], state: Any) -> Continuation:
+        """Continue every live hypothesis by one token, and drop hypotheses without hope."""
+        attention = self.request.coverage.last(state) if self.request.coverage else None
+        candidates = self._advance(log_probs, own if self.request.rules else None, attention)
+        hopeful = self._hopeful()
+        if self.request.watcher is not None:
+            self.request.watcher(Step(self.waiting, *candidates, hopeful))
+        return self._keep(hopeful)
+
+    def _advance(
         self,
         log_probs: Float[Tensor, "n v"],
-        own: Float[Tensor, "n v"] | None = None,
-        attention: Float[Tensor, "n s"] | None = None,
+        own: Float[Tensor, "n v"] | None,
+        attention: Float[Tensor, "n s"] | None,
     ) -> tuple[Int[Tensor, "b c"], Float[Tensor, "b c"], Int[Tensor, "b c"], Int[Tensor, "b k"]]:
-        """Continue every live hypothesis by one token; gives candidates' tokens, scores and parents, and new places.
+        """Continue every live hypothesis by one token; return candidates' tokens, scores and parents, and new places.
 
         log_probs are as rules changed them, own the model's; None: there are no rules.
         """
-        if self.position >= self.shortest:
-            at_limit = (self.longest == self.position + 1).expand_as(self.scores)
-            log_probs = force_end(log_probs, at_limit.flatten()[self.taken], self.eos)
         last, scores, parents = candidates = self._expand(log_probs)
         own_scores = scores
         if own is not None:
             own_scores = self.own.gather(1, parents) + own[self.rows.gather(1, parents), last]
-        self.position += 1
-        has_ended = last == self.eos
+        has_ended = last == self.request.eos
         live_scores, order = scores.masked_fill(has_ended, -INF).sort(dim=-1, descending=True, stable=True)
-        order, penalties = order[:, : self.beam], None
-        if self.coverage and self.attended is not None and attention is not None:
+        order, penalties = order[:, : self.settings.beam], None
+        if self.request.coverage and self.attended is not None and attention is not None:
             attended = _pick(self.attended + attention[self.rows], parents)
-            penalties = self.coverage.weight * attended.clamp(_LEAST_ATTENDED, 1).log().sum(-1)
+            penalties = self.request.coverage.weight * attended.clamp(_LEAST_ATTENDED, 1).log().sum(-1)
             self.attended = _pick(attended, order)
         # Only those among the best k may end, as in the searches of Hugging Face and CTranslate2.
         # On a GPU the host would wait for the answer, which costs more than what it may save.
-        if scores.device.type != "cpu" or bool(has_ended[:, : self.beam].any()):
-            ended_scores = scores.masked_fill(~has_ended, -INF)[:, : self.beam]
-            values = ended_scores / self.position**self.alpha
-            values = values if penalties is None else values + penalties[:, : self.beam]
-            ended = self._continued(parents[:, : self.beam], last[:, : self.beam])
-            beams = Beams(ended, ended_scores, values, own_scores[:, : self.beam])
-            self.finished = _best(self.beam, self.finished, beams, self.eos)
-        parents, self.scores = parents.gather(1, order), live_scores[:, : self.beam]
+        if scores.device.type != "cpu" or bool(has_ended[:, : self.settings.beam].any()):
+            ended_scores = scores.masked_fill(~has_ended, -INF)[:, : self.settings.beam]
+            values = ended_scores / self.length**self.alpha
+            values = values if penalties is None else values + penalties[:, : self.settings.beam]
+            ended = self._continued(parents[:, : self.settings.beam], last[:, : self.settings.beam])
+            beams = Beams(ended, ended_scores, values, own_scores[:, : self.settings.beam])
+            self.finished = _best(self.settings.beam, self.finished, beams, self.request.eos)
+        parents, self.scores = parents.gather(1, order), live_scores[:, : self.settings.beam]
         self.own = self.scores if own is None else own_scores.gather(1, order)
         self.tokens, self.rows = self._continued(parents, last.gather(1, order)), self.rows.gather(1, parents)
         return *candidates, order
@@ -209,7 +119,7 @@ class _Batch:
 
         2k suffice: each of the k hypotheses ends in one way only, so k that live are always among them.
         """
-        count = 2 * self.beam if self.beam > 1 else 1  # beside the one hypothesis of greedy search lives no other
+        count = 2 * self.settings.beam if self.settings.beam > 1 else 1  # greedy search keeps one hypothesis
         size = math.gcd(log_probs.shape[1], 64)  # the best c tokens lie in the c blocks of the greatest maxima
         blocks = log_probs.unflatten(1, (-1, size))
         per_row = blocks.shape[1]
@@ -222,52 +132,52 @@ class _Batch:
         chosen = chosen.gather(1, order // size)
         return chosen % per_row * size + order % size, scores, chosen // per_row
 
-    def prefixes(self) -> Prefixes:
-        """What the step function's rows have produced, for rules."""
-        numbers = self.numbers[:, None].expand_as(self.scores)
-        return Prefixes(self.tokens.flatten(0, 1)[self.taken], numbers.flatten()[self.taken])
+    def _hopeful(self) -> Bool[Tensor, "b k"]:
+        """Tell which live hypotheses can still enter the n best; with early stopping, at their present length."""
+        hopeful = (
+            self.scores / self.longest_power > self.finished.values[:, self.request.n_best - 1 : self.request.n_best]
+        )
+        if self.settings.early_stopping:
+            best = self.scores[:, :1]
+            hopeful &= best / self.length**self.alpha > self.finished.values[:, -1:]
+        return hopeful
 
-    def give_up(self, n_best: int, early: bool = False) -> tuple[Int[Tensor, " n"], Int[Tensor, " n"], list[int]]:
-        """Drop hypotheses without hope, and sentences without hypotheses; early, also those that others are ahead of.
-
-        Returns:
-            The rows that the others continue, their last tokens, and how many of them each sentence has that was here.
-        """
-        hopeful = self.scores / self.longest**self.alpha > self.finished.values[:, n_best - 1 : n_best]
-        if early:
-            best = self.scores[:, :1]  # live one
-            hopeful &= best / self.position**self.alpha > self.finished.values[:, -1:]
-        self.hopeful = hopeful
+    def _keep(self, hopeful: Bool[Tensor, "b k"]) -> Continuation:
+        """Keep the hopeful hypotheses, and drop sentences without any."""
         counts: list[int] = hopeful.sum(1).tolist()  # the one time a step that the host waits for the device
-        if not all(counts):
-            out, stay = ([row for row, count in enumerate(counts) if bool(count) == here] for here in (False, True))
-            stays = hopeful.any(1)
-            out_index = (~stays).nonzero_static(size=len(out))[:, 0]
-            index = stays.nonzero_static(size=len(stay))[:, 0]
-            self.left.append(([self.waiting[row] for row in out], self.finished.of_sentences(out_index)))
-            self.waiting, self.finished = [self.waiting[row] for row in stay], self.finished.of_sentences(index)
-            self.tokens, self.scores, self.rows = self.tokens[index], self.scores[index], self.rows[index]
-            self.longest, self.numbers, hopeful = self.longest[index], self.numbers[index], hopeful[index]
-            self.own = self.own[index]
-            self.attended = None if self.attended is None else self.attended[index]
         places = hopeful.flatten()
-        self.taken = places.nonzero_static(size=sum(counts)).squeeze(1)
-        rows, last = self.rows.flatten()[self.taken], self.tokens[:, :, -1].flatten()[self.taken]
+        taken = places.nonzero_static(size=sum(counts)).squeeze(1)
+        rows, last = self.rows.flatten()[taken], self.tokens[:, :, -1].flatten()[taken]
         self.scores = self.scores.masked_fill(~hopeful, -INF)
         self.rows = (places.cumsum(0) - 1).clamp_(min=0).view_as(hopeful)
-        return rows, last, counts
+        if not all(counts):
+            self._drop_finished(hopeful.any(1), counts)
+        return Continuation(rows, last, counts)
 
-    def hypotheses(self, num_sentences: int, n_best: int) -> list[list[Hypothesis]]:
+    def _drop_finished(self, stays: Bool[Tensor, " b"], counts: list[int]) -> None:
+        """Move the results of sentences without live hypotheses from the tables to `left`."""
+        numbers = [number for number, count in zip(self.waiting, counts, strict=True) if not count]
+        out = (~stays).nonzero_static(size=len(numbers))[:, 0]
+        index = stays.nonzero_static(size=len(counts) - len(numbers))[:, 0]
+        self.left.append((numbers, self.finished.of_sentences(out)))
+        self.finished = self.finished.of_sentences(index)
+        self.tokens, self.scores, self.rows = self.tokens[index], self.scores[index], self.rows[index]
+        self.own, self.longest = self.own[index], self.longest[index]
+        self.longest_power = self.longest**self.alpha
+        self.attended = None if self.attended is None else self.attended[index]
+
+    def results(self) -> list[list[Hypothesis]]:
         """Bring the results to the host, in the order that the sentences came in."""
-        results: list[list[Hypothesis]] = [[] for _ in range(num_sentences)]
+        alpha, n_best = self.alpha, self.request.n_best
+        results: list[list[Hypothesis]] = [[] for _ in self.request.max_lengths]
         for numbers, beams in self.left:
             tables = (table[:, :n_best].tolist() for table in (beams.tokens, beams.scores, beams.values, beams.own))
             for number, *of_sentence in zip(numbers, *tables, strict=True):
                 for ids, score, value, own in zip(*of_sentence, strict=True):
                     if score > -INF:
-                        length = ids.index(self.eos) + 1
-                        penalty = value - score / length**self.alpha if self.coverage else 0.0
-                        results[number].append(Hypothesis(ids[: length - 1], own, own / length**self.alpha + penalty))
+                        length = ids.index(self.request.eos) + 1
+                        penalty = value - score / length**alpha if self.request.coverage else 0.0
+                        results[number].append(Hypothesis(ids[: length - 1], own, own / length**alpha + penalty))
         return results
 
 

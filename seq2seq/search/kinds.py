@@ -1,4 +1,4 @@
-"""What settings ask of a search: of one kind, and by which rules. Searches nothing itself."""
+"""The search and the rules that settings ask for."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,13 @@ from jaxtyping import Int
 from torch import Tensor
 
 from seq2seq.errors import UserError
+from seq2seq.search.beam import BeamSearch
+from seq2seq.search.constraints import ConstrainedBeamSearch
+from seq2seq.search.diverse import DiverseBeamSearch
+from seq2seq.search.driver import Search, SearchRequest
+from seq2seq.search.greedy import GreedySearch
 from seq2seq.search.rules import BannedPhrases, ForcedPrefix, MinimumLength, NoRepeatNgram, RepetitionPenalty, Rule
+from seq2seq.search.sampling import SampleSearch
 from seq2seq.settings.search import SearchConfig
 
 
@@ -62,3 +68,16 @@ def make_rules(
     if bool(shortest.any()):
         rules.append(MinimumLength(shortest, eos))
     return [ForcedPrefix(prefixes, rules)] if any(prefixes) else rules
+
+
+def make_search(request: SearchRequest) -> Search:
+    """Make the search that the request's settings and phrases ask for."""
+    if request.settings.sampling:
+        return SampleSearch(request)
+    if any(request.phrases):
+        return ConstrainedBeamSearch(request)
+    if request.settings.groups > 1:
+        return DiverseBeamSearch(request)
+    if request.settings.beam == 1 and request.coverage is None and request.watcher is None:
+        return GreedySearch(request)
+    return BeamSearch(request)

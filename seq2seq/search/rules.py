@@ -24,6 +24,11 @@ class Prefixes:
     tokens: Int[Tensor, "n t"]  # without BOS
     sentences: Int[Tensor, " n"]  # each row's sentence, by its number in the whole search
 
+    def continued(self, rows: Int[Tensor, " m"] | None, last: Int[Tensor, " m"]) -> "Prefixes":
+        """Return the prefixes of the next step, which continues these rows (None: all) by these tokens."""
+        tokens, sentences = (self.tokens, self.sentences) if rows is None else (self.tokens[rows], self.sentences[rows])
+        return Prefixes(torch.cat((tokens, last[:, None]), 1), sentences)
+
 
 @runtime_checkable
 class Rule(Protocol):

@@ -6,7 +6,7 @@ state. A row continues one hypothesis; the rows of a sentence stand together, th
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -39,6 +39,24 @@ class Hypothesis:
     ids: list[int]  # without BOS and EOS
     score: float  # sum of the model's own log-probabilities, EOS included (nats)
     normalised_score: float  # score / length^α, length counting EOS (nats)
+
+    @classmethod
+    def ended(cls, ids: Sequence[int], score: float, alpha: float) -> "Hypothesis":
+        """Make a hypothesis of ids that end with EOS; alpha is α."""
+        return cls(list(ids[:-1]), score, score / len(ids) ** alpha)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Penalty β Σᵢ log(min(Σⱼ aⱼᵢ, 1)) for source tokens i that a translation attended to too little.
+
+    aⱼᵢ is how much target token j attended to source token i (Wu et al. 2016, eq. 14); it is added to the value of a
+    hypothesis that ended, EOS's attention included. A sum of exactly zero costs β · 87.3, not infinitely much.
+    """
+
+    weight: float  # β, not negative
+    attended: Float[Tensor, "b s"]  # what counts as attended to before the first token: 0; 1 for padding
+    last: Callable[[Any], Float[Tensor, "n s"]]  # from a state, how the rows' last tokens attended
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -49,7 +50,9 @@ class SearchConfig:
             self.beam % self.groups == 0,
             f"search.beam={self.beam} must be a multiple of search.groups={self.groups}",
         )
-        require(self.temperature > 0, f"search.temperature={self.temperature} must be greater than 0")
+        in_range = 0 < self.temperature < math.inf
+        require(in_range, f"search.temperature={self.temperature} must be greater than 0 and finite")
+        require(self.diversity < math.inf, f"search.diversity={self.diversity} must be finite")
         require(0 < self.top_p <= 1, f"search.top_p={self.top_p} must be in (0, 1]")
 
 

@@ -16,9 +16,9 @@ from seq2seq.training import loss
 # step, without waiting for it.
 COPIES = {
     "sampling": 2,
-    "sampling with rules": 5,
-    "diverse": 2,
-    "phrases": 3,
+    "sampling with rules": 3,
+    "diverse": 1,
+    "phrases": 2,
     "rules": 1,
     "greedy with rules": 1,
     "prefix": 1,

@@ -1,5 +1,6 @@
 import itertools
 import logging
+import math
 from dataclasses import dataclass, replace
 
 import pytest
@@ -236,6 +237,11 @@ def test_coverage_of_a_source_that_is_not_attended_to_is_refused(tokenizer):
         ({"length_penalty": -1.0}, "search.length_penalty=-1.0 must be at least 0"),
         ({"max_length": 0}, "max_length=0 must be at least 1"),
         ({"batch_tokens": 0}, "search.batch_tokens=0 must be at least 1"),
+        ({"temperature": math.inf}, "search.temperature=inf must be greater than 0 and finite"),
+        ({"diversity": math.inf}, "search.diversity=inf must be finite"),
+        ({"top_p": 0.0}, r"search.top_p=0.0 must be in \(0, 1\]"),
+        ({"top_k": -1}, "search.top_k=-1 must be at least 0"),
+        ({"beam": 5, "groups": 2}, "search.beam=5 must be a multiple of search.groups=2"),
     ],
 )
 def test_settings_out_of_range_are_refused(echo, settings, message):

@@ -3,7 +3,9 @@ import math
 import pytest
 import torch
 
-from seq2seq.search.beam import beam_search
+from seq2seq.search.beam import BeamSearch
+from seq2seq.search.driver import SearchRequest
+from seq2seq.settings.search import SearchConfig
 
 ALPHAS = (0.0, 0.6, 1.0, 2.0)
 BOS, EOS = 2, 3
@@ -11,20 +13,16 @@ BANNED = (0, BOS)
 
 
 def search(model, tables, limits, *, beam, alpha, n_best=None, banned=BANNED, early=False):
-    return beam_search(
-        model.step,
-        model.start(tables),
-        num_sentences=len(tables),
-        beam=beam,
+    request = SearchRequest(
+        settings=SearchConfig(beam=beam, length_penalty=alpha, early_stopping=early),
         bos=BOS,
         eos=EOS,
-        max_lengths=torch.tensor(limits, dtype=torch.long),
-        alpha=alpha,
+        max_lengths=limits,
         device="cpu",
+        n_best=beam if n_best is None else n_best,
         banned=banned,
-        n_best=n_best,
-        early_stopping=early,
     )
+    return BeamSearch(request).run(model.step, model.start(tables))
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
@@ -169,7 +167,7 @@ def test_scores_that_are_no_numbers_give_no_hypothesis_and_no_endless_loop(table
     assert search(model, [0, 1], [3, 5], beam=2, alpha=1.0) == [[], []]
 
 
-@pytest.mark.parametrize(("beam", "n_best", "alpha"), [(0, None, 1.0), (3, 4, 1.0), (3, 0, 1.0), (3, 1, -0.5)])
-def test_senseless_settings_are_refused(table_model, beam, n_best, alpha):
-    with pytest.raises(ValueError, match=f"beam={beam} n_best=.* alpha={alpha}: needs 1 <= n_best <= beam"):
-        search(table_model(6), [0], [3], beam=beam, alpha=alpha, n_best=n_best)
+@pytest.mark.parametrize("n_best", [0, 4])
+def test_more_hypotheses_than_the_beam_holds_are_refused(table_model, n_best):
+    with pytest.raises(ValueError, match=f"beam=3 n_best={n_best}: needs 1 <= n_best <= beam"):
+        search(table_model(6), [0], [3], beam=3, alpha=1.0, n_best=n_best)

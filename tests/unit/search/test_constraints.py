@@ -3,8 +3,10 @@ import math
 import pytest
 import torch
 
-from seq2seq.search.beam import beam_search
-from seq2seq.search.constraints import Progress, constrained_beam_search, tokens_needed
+from seq2seq.search.beam import BeamSearch
+from seq2seq.search.constraints import ConstrainedBeamSearch, Progress, tokens_needed
+from seq2seq.search.driver import SearchRequest
+from seq2seq.settings.search import SearchConfig
 from tests.thin import thin
 
 BOS, EOS = 2, 3
@@ -24,20 +26,21 @@ PHRASE_SETS = [
 
 
 def search(model, tables, limits, phrases, *, beam, alpha=1.0, n_best=None, rules=()):
-    return constrained_beam_search(
-        model.step,
-        model.start(tables),
-        num_sentences=len(tables),
-        phrases=phrases,
-        beam=beam,
+    wanted = request(limits, beam, alpha, beam if n_best is None else n_best, phrases, rules)
+    return ConstrainedBeamSearch(wanted).run(model.step, model.start(tables))
+
+
+def request(limits, beam, alpha, n_best, phrases=(), rules=()):
+    return SearchRequest(
+        settings=SearchConfig(beam=beam, length_penalty=alpha),
         bos=BOS,
         eos=EOS,
-        max_lengths=torch.tensor(limits, dtype=torch.long),
-        alpha=alpha,
+        max_lengths=limits,
         device="cpu",
-        banned=BANNED,
         n_best=n_best,
+        banned=BANNED,
         rules=rules,
+        phrases=phrases,
     )
 
 
@@ -138,10 +141,8 @@ def test_a_narrow_beam_keeps_what_dynamic_beam_allocation_keeps(table_model, phr
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 def test_sentences_without_phrases_come_out_as_from_beam_search(table_model, beam, alpha):
     model, tables, limits = table_model(9), [11, 12, 13, 14], [4, 0, 9, 6]
-    shared = {"num_sentences": 4, "beam": beam, "bos": BOS, "eos": EOS, "alpha": alpha, "device": "cpu"}
-    expected = beam_search(
-        model.step, model.start(tables), max_lengths=torch.tensor(limits), banned=BANNED, n_best=1, **shared
-    )
+    plain = BeamSearch(request(limits, beam, alpha, 1))
+    expected = plain.run(model.step, model.start(tables))
     found = search(model, tables, limits, [[]] * 4, beam=beam, alpha=alpha, n_best=1)
     assert [[one.ids for one in best] for best in found] == [[one.ids for one in best] for best in expected]
     for (one,), (other,) in zip(found, expected, strict=True):
@@ -246,7 +247,5 @@ def test_impossible_phrases_and_senseless_settings_are_refused(table_model):
         search(table_model(6), [0], [3], [[[4], []]], beam=3)
     with pytest.raises(ValueError, match=r"never produced: \[2, 3\]"):
         search(table_model(6), [0, 1], [3, 3], [[[4, EOS]], [[BOS]]], beam=3)
-    with pytest.raises(ValueError, match=r"beam=3 n_best=4 alpha=1.0: needs 1 <= n_best <= beam"):
+    with pytest.raises(ValueError, match=r"beam=3 n_best=4: needs 1 <= n_best <= beam"):
         search(table_model(6), [0], [3], [[]], beam=3, n_best=4)
-    with pytest.raises(ValueError, match=r"beam=3 n_best=3 alpha=-0.5: .* alpha >= 0"):
-        search(table_model(6), [0], [3], [[]], beam=3, alpha=-0.5)

@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from seq2seq.search.beam import Coverage, beam_search
+from seq2seq.search.beam import BeamSearch
+from seq2seq.search.driver import SearchRequest
+from seq2seq.search.step import Coverage
+from seq2seq.settings.search import SearchConfig
 
 BOS, EOS, WORDS = 2, 3, 4  # WORDS: source tokens, the last of sentence 1 is padding
 
@@ -41,19 +44,21 @@ def watching_step(model):
 
 def search(model, tables, weight, beam, n_best=None):
     start = torch.tensor([[0.0] * 3 + [float(table == 62)] for table in tables])
-    return beam_search(
-        watching_step(model),
-        Watching(model.start(tables)),
-        num_sentences=len(tables),
-        beam=beam,
-        n_best=n_best,
+    coverage = Coverage(weight, start, lambda state: state.attention)
+    wanted = request(len(tables), coverage, beam, beam if n_best is None else n_best)
+    return BeamSearch(wanted).run(watching_step(model), Watching(model.start(tables)))
+
+
+def request(sentences, coverage, beam, n_best):
+    return SearchRequest(
+        settings=SearchConfig(beam=beam),
         bos=BOS,
         eos=EOS,
-        max_lengths=torch.tensor([4] * len(tables)),
-        alpha=1.0,
+        max_lengths=[4] * sentences,
         device="cpu",
+        n_best=n_best,
         banned=(0, BOS),
-        coverage=Coverage(weight, start, lambda state: state.attention),
+        coverage=coverage,
     )
 
 
@@ -101,11 +106,8 @@ def test_a_source_token_that_is_never_attended_to_costs_much_and_not_infinitely_
         assert watching.attention is not None
         return logits, Watching(watching.inner, watching.attention * torch.tensor([1.0, 1, 1, 0]))
 
-    options = {"num_sentences": 1, "beam": 3, "bos": BOS, "eos": EOS, "max_lengths": torch.tensor([4]), "alpha": 1.0}
     coverage = Coverage(0.2, torch.zeros(1, WORDS), lambda state: state.attention)
-    (found,) = beam_search(
-        step, Watching(model.start([61])), device="cpu", banned=(0, BOS), coverage=coverage, **options
-    )
+    (found,) = BeamSearch(request(1, coverage, 3, 3)).run(step, Watching(model.start([61])))
     assert len(found) == 3
     for one in found:
         total = torch.stack([attended(61, (BOS, *one.ids[:place])) for place in range(len(one.ids) + 1)]).sum(0)

@@ -3,28 +3,33 @@ import math
 import pytest
 import torch
 
-from seq2seq.search.beam import beam_search
-from seq2seq.search.diverse import diverse_beam_search
+from seq2seq.search.beam import BeamSearch
+from seq2seq.search.diverse import DiverseBeamSearch
+from seq2seq.search.driver import SearchRequest
 from seq2seq.search.rules import NoRepeatNgram
+from seq2seq.settings.search import SearchConfig
 
 BOS, EOS = 2, 3
 BANNED = (0, BOS)
 
 
-def options(tables, limits, alpha):
-    sizes = {"num_sentences": len(tables), "max_lengths": torch.tensor(limits, dtype=torch.long), "alpha": alpha}
-    return {**sizes, "bos": BOS, "eos": EOS, "device": "cpu", "banned": BANNED}
-
-
-def search(model, tables, limits, *, beam, groups, diversity, alpha=1.0, **changes):
-    return diverse_beam_search(
-        model.step,
-        model.start(tables),
-        beam=beam,
-        groups=groups,
-        diversity=diversity,
-        **{**options(tables, limits, alpha), **changes},
+def request(limits, settings, n_best, rules=()):
+    return SearchRequest(
+        settings=settings,
+        bos=BOS,
+        eos=EOS,
+        max_lengths=limits,
+        device="cpu",
+        n_best=n_best,
+        banned=BANNED,
+        rules=rules,
     )
+
+
+def search(model, tables, limits, *, beam, groups, diversity, alpha=1.0, n_best=None, rules=()):
+    settings = SearchConfig(beam=beam, groups=groups, diversity=diversity, length_penalty=alpha)
+    wanted = request(limits, settings, beam if n_best is None else n_best, rules)
+    return DiverseBeamSearch(wanted).run(model.step, model.start(tables))
 
 
 def obvious_diverse_search(model, table, limit, beam, groups, diversity, alpha):
@@ -79,7 +84,7 @@ def test_groups_stop_early_once_none_can_find_better(table_model):
 def test_one_group_is_beam_search(table_model):
     model, tables, limits = table_model(8), [51, 52, 53], [5, 3, 4]
     diverse = search(model, tables, limits, beam=4, groups=1, diversity=3.0)
-    expected = beam_search(model.step, model.start(tables), beam=4, **options(tables, limits, 1.0))
+    expected = BeamSearch(request(limits, SearchConfig(beam=4), 4)).run(model.step, model.start(tables))
     for found, plain in zip(diverse, expected, strict=True):
         assert [one.ids for one in found] == [one.ids for one in plain]
         assert [one.score for one in found] == pytest.approx([one.score for one in plain])
@@ -127,11 +132,3 @@ def test_scores_that_are_no_numbers_give_no_hypothesis_and_no_endless_loop(table
 
 def test_nothing_to_search_gives_nothing(table_model):
     assert search(table_model(6), [], [], beam=4, groups=2, diversity=0.5) == []
-
-
-@pytest.mark.parametrize(
-    ("beam", "groups", "diversity"), [(5, 2, 0.5), (4, 0, 0.5), (4, 2, -1.0), (4, 2, math.inf), (0, 1, 0.5)]
-)
-def test_senseless_settings_are_refused(table_model, beam, groups, diversity):
-    with pytest.raises(ValueError, match=f"beam={beam} groups={groups} diversity={diversity} .*needs beam a multiple"):
-        search(table_model(6), [1], [3], beam=beam, groups=groups, diversity=diversity)

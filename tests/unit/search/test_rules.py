@@ -1,9 +1,11 @@
 import pytest
 import torch
 
-from seq2seq.search.beam import beam_search
-from seq2seq.search.greedy import greedy_search
+from seq2seq.search.beam import BeamSearch
+from seq2seq.search.driver import SearchRequest
+from seq2seq.search.greedy import GreedySearch
 from seq2seq.search.rules import BannedPhrases, ForcedPrefix, MinimumLength, NoRepeatNgram, RepetitionPenalty
+from seq2seq.settings.search import SearchConfig
 
 BOS, EOS = 2, 3
 BANNED = (0, BOS)
@@ -11,12 +13,21 @@ LIMIT = 5
 
 
 def search(model, tables, rules, *, beam, n_best=None):
-    limits = torch.full((len(tables),), LIMIT)
-    options = {"num_sentences": len(tables), "bos": BOS, "eos": EOS, "max_lengths": limits, "alpha": 1.0}
-    options |= {"device": "cpu", "banned": BANNED, "rules": rules}
-    if beam == 1:
-        return greedy_search(model.step, model.start(tables), **options)
-    return beam_search(model.step, model.start(tables), beam=beam, n_best=n_best, **options)
+    request = make_request([LIMIT] * len(tables), rules, beam, beam if n_best is None else n_best)
+    return (GreedySearch if beam == 1 else BeamSearch)(request).run(model.step, model.start(tables))
+
+
+def make_request(limits, rules, beam, n_best=1):
+    return SearchRequest(
+        settings=SearchConfig(beam=beam),
+        bos=BOS,
+        eos=EOS,
+        max_lengths=limits,
+        device="cpu",
+        n_best=n_best,
+        banned=BANNED,
+        rules=rules,
+    )
 
 
 def ngrams(ids, size):
@@ -95,11 +106,10 @@ def test_with_rules_sentences_together_come_out_as_alone(table_model, beam):
 
 
 def test_greedy_search_obeys_rules_as_a_beam_of_one_does(table_model):
-    model, limits = table_model(7), torch.full((4,), 6)
+    model = table_model(7)
     rules = [NoRepeatNgram(1), ForcedPrefix([[6], [], [5, 4], []]), MinimumLength(torch.tensor([3, 3, 3, 0]), EOS)]
-    options = {"num_sentences": 4, "bos": BOS, "eos": EOS, "max_lengths": limits, "alpha": 1.0, "device": "cpu"}
-    greedy = greedy_search(model.step, model.start([1, 2, 3, 4]), banned=BANNED, rules=rules, **options)
-    beam = beam_search(model.step, model.start([1, 2, 3, 4]), beam=1, banned=BANNED, rules=rules, **options)
+    greedy = GreedySearch(make_request([6] * 4, rules, 1)).run(model.step, model.start([1, 2, 3, 4]))
+    beam = BeamSearch(make_request([6] * 4, rules, 1)).run(model.step, model.start([1, 2, 3, 4]))
     assert greedy == beam
     assert greedy[0][0].ids[0] == 6
 

@@ -1,27 +1,22 @@
 """What a beam search shows to whoever watches it; how it is told as text is tested in explain."""
 
 import pytest
-import torch
 
-from seq2seq.search.beam import beam_search
+from seq2seq.search.beam import BeamSearch
+from seq2seq.search.driver import SearchRequest
 from seq2seq.search.step import Step
+from seq2seq.settings.search import SearchConfig
 
 BOS, EOS = 2, 3
 TABLES, LIMITS = [4, 7, 9], [3, 5, 4]
 
 
 def search(model, tables, limits, watcher=None):
-    return beam_search(
-        *(model.step, model.start(tables)),
-        num_sentences=len(tables),
-        beam=2,
-        bos=BOS,
-        eos=EOS,
-        max_lengths=torch.tensor(limits),
-        alpha=1.0,
-        device="cpu",
-        watcher=watcher,
+    settings = SearchConfig(beam=2)
+    request = SearchRequest(
+        settings=settings, bos=BOS, eos=EOS, max_lengths=limits, device="cpu", n_best=2, watcher=watcher
     )
+    return BeamSearch(request).run(model.step, model.start(tables))
 
 
 def shown(model, tables, limits):
