@@ -6,7 +6,6 @@ import numpy as np
 
 from seq2seq.config import DataConfig, TokenizerConfig
 from seq2seq.errors import UserError
-from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.text.batching import Batch, BatchLoader, TokenPairs
 from seq2seq.text.corpus import read_pairs
 from seq2seq.text.prepare import PreparedData, prepare
@@ -39,7 +38,7 @@ def read_folder(folder: Path, vocab_size: int) -> PreparedData:
         UserError: a file is missing or malformed.
     """
     data = DataConfig(root=str(folder), train=["train.tsv"], validation=["validation.tsv"], test=["test.tsv"])
-    return prepare(data, TokenizerConfig(vocab_size=vocab_size), 1, OverlapIndex)
+    return prepare(data, TokenizerConfig(vocab_size=vocab_size), 1)
 
 
 def read_test(folder: Path) -> list[tuple[str, str]]:

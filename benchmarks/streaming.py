@@ -21,7 +21,6 @@ from benchmarks.race import Spread
 from benchmarks.tables import Table
 from seq2seq.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainingConfig
 from seq2seq.errors import UserError
-from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.model.build import build_model
 from seq2seq.text.batching import Batch
 from seq2seq.text.blocks import BlockSource
@@ -126,8 +125,8 @@ def _feed(folder: Path, plan: Plan, vocab_size: int, *, streaming: bool) -> Any:
     config = Config(
         seed=plan.seed, data=data, tokenizer=vocabulary, training=TrainingConfig(max_tokens=plan.max_tokens)
     )
-    prepared = prepare(data, vocabulary, plan.seed, OverlapIndex)
-    return training_feed(config, prepared, OverlapIndex, rank=0, world_size=1, pin=False)
+    prepared = prepare(data, vocabulary, plan.seed)
+    return training_feed(config, prepared, rank=0, world_size=1, pin=False)
 
 
 def race_updates(

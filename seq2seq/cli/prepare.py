@@ -23,7 +23,6 @@ def prepare(overrides: options.Overrides = None, ray: bulk_translate.Ray = None,
     from rich.console import Console
 
     from seq2seq.compose import compose
-    from seq2seq.evaluation.overlap import OverlapIndex
     from seq2seq.text.filters import drop_table
     from seq2seq.text.prepare import load_prepared, prepare_folder
 
@@ -33,9 +32,7 @@ def prepare(overrides: options.Overrides = None, ray: bulk_translate.Ray = None,
 
         config = start_from_bundle(config, overrides or [])
     with _told():
-        folder = prepare_folder(
-            config.data, config.tokenizer, config.seed, OverlapIndex, bulk_translate.ray_workers(ray)
-        )
+        folder = prepare_folder(config.data, config.tokenizer, config.seed, bulk_translate.ray_workers(ray))
         prepared = load_prepared(folder)
     sizes = prepared.report["sizes"]
     tests = "".join(f", {name} {size:,}" for name, size in sizes["tests"].items())

@@ -11,9 +11,10 @@ from seq2seq.text.batching import BatchLoader
 from seq2seq.text.blocks import PreparedBlocks
 from seq2seq.text.loading import BlockLoader, Feed
 from seq2seq.text.mixing import Mixture, tempered_shares, weighted_shares
+from seq2seq.text.overlap import OverlapIndex
 from seq2seq.text.prepare import PreparedData, open_splits
 from seq2seq.text.reading import read_ahead
-from seq2seq.text.selecting import IndexOverlap, name_held_out
+from seq2seq.text.selecting import name_held_out
 from seq2seq.text.streaming import StreamBlocks
 
 
@@ -46,9 +47,7 @@ def _corpora(data: PreparedData) -> tuple[Sequence[str], Sequence[int]]:
     return [file["name"] for file in files], [file.get("kept", 0) for file in files]
 
 
-def training_feed(
-    config: Config, data: PreparedData, index_overlap: IndexOverlap, *, rank: int, world_size: int, pin: bool
-) -> Feed:
+def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: int, pin: bool) -> Feed:
     """Give this rank's training batches, without end; pin is for training on a GPU.
 
     Raises:
@@ -58,7 +57,7 @@ def training_feed(
     encoder = Encoder(data.tokenizer, settings.max_length, training.subword_sampling, training.noise)
     mixture = make_mixture(config, data)
     if settings.streaming:
-        overlap = index_overlap(name_held_out(data.validation_pairs, data.tests))
+        overlap = OverlapIndex(name_held_out(data.validation_pairs, data.tests))
         source = StreamBlocks(open_splits(settings)["train"], settings, encoder, overlap, config.seed)
     elif encoder.is_random:
         source = PreparedBlocks(data.train, encoder, settings.block, config.seed, mixture)

@@ -27,8 +27,9 @@ from seq2seq.text.corpus import Corpus, Pair
 from seq2seq.text.duplicates import find_repeats, repeats_of, repeats_tasks
 from seq2seq.text.filters import HELD_OUT, REASONS
 from seq2seq.text.normalise import normalise, one_line
+from seq2seq.text.overlap import OverlapIndex
 from seq2seq.text.pieces import piece, value_of
-from seq2seq.text.selecting import IndexOverlap, OverlapCounter, SelectingTask, read_held_out, read_overlaps, select
+from seq2seq.text.selecting import SelectingTask, read_held_out, read_overlaps, select
 from seq2seq.text.shards import Shard, clean_stripe, cleaning_tasks, list_shards, read_rows, read_shard
 from seq2seq.text.tokenizer import Tokenizer, VocabularySizeError, make_tokenizer
 from seq2seq.text.tokenizing import Slice, TokenizingTask, encode_in_chunks, tokenise
@@ -51,7 +52,6 @@ class Pipeline:
         self,
         tokenizer_config: TokenizerConfig,
         seed: int,
-        index_overlap: IndexOverlap,
     ) -> None:
         """Write all files that `_load` reads."""
         validation = self._read_validation()
@@ -64,7 +64,7 @@ class Pipeline:
         tests = {"held_out": held_out["test"]} if "test" in held_out else tests
         texts = {"validation": validation, "tests": tests}
         piece(self.work / "held_out", lambda draft: _write_json(draft / _HELD, texts))
-        chosen, overlap = self._select(shards, repeats, rows, index_overlap)
+        chosen, overlap = self._select(shards, repeats, rows)
         logger.info("%s the tokenizer", "training" if tokenizer_config.model is None else "loading")
         self._train_tokenizer(shards, chosen, tokenizer_config)
         self._tokenise(shards, chosen)
@@ -151,8 +151,7 @@ class Pipeline:
         shards: list[Shard],
         repeats: list[Path],
         held_out: dict[str, dict[int, list[int]]],
-        index_overlap: IndexOverlap,
-    ) -> tuple[list[Path], OverlapCounter]:
+    ) -> tuple[list[Path], OverlapIndex]:
         """Choose what is trained on: where the rows of each shard are noted, and what was found of held-out sets."""
         texts, remove = self.work / "held_out" / _HELD, self.data.remove_overlap
         tasks = (
@@ -162,12 +161,11 @@ class Pipeline:
                 tuple(repeats),
                 tuple(row for rows in held_out.values() for row in rows.get(number, ())),
                 texts,
-                index_overlap,
                 remove,
             )
             for number, shard in enumerate(shards)
         )
-        overlap, chosen = index_overlap(read_held_out(texts)), []
+        overlap, chosen = OverlapIndex(read_held_out(texts)), []
         for shard, folder in zip(shards, self.workers.map(select, tasks), strict=True):
             chosen.append(folder)
             shared = sum(overlap.shares(src, tgt) for src, tgt in read_overlaps(folder))
@@ -218,7 +216,7 @@ class Pipeline:
             total = sum(self.counts, Counter())
             raise UserError(f"no training pair is left after cleaning: {dict(total)}; see the limits under data")
 
-    def _report(self, overlap: OverlapCounter, validation_size: int, tests: dict[str, list[Pair]]) -> dict[str, Any]:
+    def _report(self, overlap: OverlapIndex, validation_size: int, tests: dict[str, list[Pair]]) -> dict[str, Any]:
         files = []
         for corpus, counts in zip(self.splits["train"], self.counts, strict=True):
             drops = {reason: counts[reason] for reason in (*REASONS, HELD_OUT) if counts[reason]}

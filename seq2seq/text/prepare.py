@@ -22,7 +22,6 @@ from seq2seq.text.hub import open_hub_split, stream_hub_split
 from seq2seq.text.language import identifier_version
 from seq2seq.text.lines import explain_os_error
 from seq2seq.text.pipeline import Pipeline
-from seq2seq.text.selecting import IndexOverlap
 from seq2seq.text.streaming import sample_corpora
 from seq2seq.text.tokenizer import Tokenizer, describe_tokenizer
 from seq2seq.text.workers import Workers, open_workers
@@ -51,7 +50,6 @@ def prepare(
     data: DataConfig,
     tokenizer: TokenizerConfig,
     seed: int,
-    index_overlap: IndexOverlap,
     workers: Workers | None = None,
 ) -> PreparedData:
     """Read, clean, check for overlap, learn the vocabulary, tokenise; or take all that from the cache.
@@ -67,14 +65,13 @@ def prepare(
             the cache cannot be written.
         UnfinishedError: a process that worked for it died.
     """
-    return load_prepared(prepare_folder(data, tokenizer, seed, index_overlap, workers))
+    return load_prepared(prepare_folder(data, tokenizer, seed, workers))
 
 
 def prepare_folder(
     data: DataConfig,
     tokenizer: TokenizerConfig,
     seed: int,
-    index_overlap: IndexOverlap,
     workers: Workers | None = None,
 ) -> Path:
     """Do the work of `prepare`; the folder in the cache."""
@@ -90,7 +87,7 @@ def prepare_folder(
 
     def build(folder: Path) -> None:
         with workers or open_workers(data.num_proc) as opened:
-            Pipeline(folder, data, splits, opened).run(tokenizer, seed, index_overlap)
+            Pipeline(folder, data, splits, opened).run(tokenizer, seed)
 
     folder = cached_folder(cache_root(data.cache), _cache_key(data, tokenizer, seed, splits), build)
     logger.info("prepared text: %s", folder)

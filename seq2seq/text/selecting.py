@@ -1,34 +1,19 @@
 """Which pairs of a cleaned shard are trained on: no repeats, none held out, none that gives a held-out set away."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from seq2seq.text.corpus import Pair
 from seq2seq.text.duplicates import repeats_of
+from seq2seq.text.overlap import OverlapIndex
 from seq2seq.text.pieces import piece
 from seq2seq.text.shards import Shard, read_drafts, read_shard, save_rows
 
 _SHARED = "overlap.tsv"
-
-
-@runtime_checkable
-class OverlapCounter(Protocol):
-    """Told every training pair, says whether it shares a side with a held-out set (evaluation's OverlapIndex)."""
-
-    def shares(self, src: str, tgt: str) -> bool:
-        """Check and count one training pair."""
-        ...
-
-    def report(self) -> dict[str, dict[str, Any]]:
-        """Give the counts per held-out set."""
-        ...
-
-
-IndexOverlap = Callable[[Mapping[str, Iterable[Pair]]], OverlapCounter]
 
 
 @dataclass(frozen=True)
@@ -40,7 +25,6 @@ class SelectingTask:
     repeats: tuple[Path, ...]
     held_out: tuple[int, ...]  # rows taken for validation or test
     texts: Path  # of the held-out sets
-    index_overlap: IndexOverlap
     remove_overlap: bool
 
 
@@ -52,7 +36,7 @@ def select(task: SelectingTask) -> Path:
 
     def build(draft: Path) -> dict[str, int]:
         out, kept = {*repeats_of(task.repeats, task.shard).tolist(), *task.held_out}, []
-        overlap = _overlap(task.index_overlap, task.texts)
+        overlap = _overlap(task.texts)
         with (draft / _SHARED).open("w", encoding="utf-8", newline="\n") as file:
             for row, (src, tgt) in enumerate(read_shard(task.shard.folder)):
                 if row not in out:
@@ -86,6 +70,6 @@ def name_held_out(validation: list[Pair], tests: Mapping[str, list[Pair]]) -> di
 
 
 @lru_cache(maxsize=1)
-def _overlap(index_overlap: IndexOverlap, texts: Path) -> OverlapCounter:
-    """One for all shards that a process is given; its counts, of some shards in any order, are not used."""
-    return index_overlap(read_held_out(texts))
+def _overlap(texts: Path) -> OverlapIndex:
+    """Index the held-out sets once per process; nobody reads the counts of this index."""
+    return OverlapIndex(read_held_out(texts))

@@ -19,7 +19,7 @@ from seq2seq.text.blocks import Block, Place
 from seq2seq.text.corpus import Corpus, Pair, Reader, open_records
 from seq2seq.text.filters import REASONS, Checks, Cleaner
 from seq2seq.text.mixing import cumulative_draws, weighted_shares
-from seq2seq.text.selecting import OverlapCounter
+from seq2seq.text.overlap import OverlapIndex
 
 _TURN = 1000  # pairs read at a time of all sources together, for the sample
 
@@ -47,7 +47,7 @@ class StreamBlocks:
     corpora: list[Corpus]
     data: DataConfig
     encoder: Encoder
-    overlap: OverlapCounter
+    overlap: OverlapIndex
     seed: int
 
     @property

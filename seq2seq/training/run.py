@@ -21,7 +21,6 @@ from seq2seq.config import Config
 from seq2seq.device import prepare
 from seq2seq.errors import UserError
 from seq2seq.evaluation.metrics import Scores, score
-from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.extras import resume_command
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
@@ -63,7 +62,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
         logging.getLogger("seq2seq").setLevel(logging.WARNING)  # the first process tells it all
     L.seed_everything(config.seed, verbose=False)
     console = Console(stderr=True, quiet=rank() > 0)
-    text = prepare_folder(config.data, config.tokenizer, config.seed, OverlapIndex)
+    text = prepare_folder(config.data, config.tokenizer, config.seed)
     note_run(text, folder)
     data = load_prepared(text)
     console.print(drop_table(data.report))
@@ -138,7 +137,7 @@ def fit(
     """
     place = {"rank": trainer.global_rank, "world_size": trainer.world_size}
     pin = trainer.strategy.root_device.type == "cuda"
-    training = training_feed(config, data, OverlapIndex, **place, pin=pin)
+    training = training_feed(config, data, **place, pin=pin)
     validation = validation_loader(config, data, **place)
     try:
         trainer.fit(module, training, validation, ckpt_path=checkpoint, weights_only=True)

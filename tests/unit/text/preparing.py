@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.config import DataConfig, TokenizerConfig
-from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.text.prepare import PreparedData, prepare
 
 Pair = tuple[str, str]
@@ -36,7 +35,7 @@ def config(root: Path, **changes: Any) -> DataConfig:
 
 
 def run(root: Path, vocabulary: TokenizerConfig = SMALL, seed: int = 7, **changes: Any) -> PreparedData:
-    return prepare(config(root, **changes), vocabulary, seed, OverlapIndex)
+    return prepare(config(root, **changes), vocabulary, seed)
 
 
 def files(cache: Path) -> dict[str, bytes]:

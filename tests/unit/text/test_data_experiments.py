@@ -8,7 +8,6 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from seq2seq.config import Config, from_hydra, register_schema
-from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.text import datamodule
 from seq2seq.text.batching import Batch
 from seq2seq.text.datamodule import training_feed, validation_loader
@@ -37,12 +36,12 @@ def load(corpus: Path, experiment: str, *overrides: str) -> tuple[Config, Prepar
     small = [f"data.root={corpus}", "tokenizer.vocab_size=400", "training.max_tokens=600", "data.remove_overlap=false"]
     with initialize_config_dir(str(REPOSITORY / "conf"), version_base=None):
         config = from_hydra(compose("config", overrides=[f"experiment={experiment}", *small, *overrides]))
-    return config, prepare(config.data, config.tokenizer, config.seed, OverlapIndex)
+    return config, prepare(config.data, config.tokenizer, config.seed)
 
 
 def draw(config: Config, data: PreparedData, pairs: int) -> list[Pair]:
     """The texts of the first training pairs, at least so many."""
-    feed, texts = iter(training_feed(config, data, OverlapIndex, rank=0, world_size=1, pin=False)), []
+    feed, texts = iter(training_feed(config, data, rank=0, world_size=1, pin=False)), []
     while len(texts) < pairs:
         texts += decode(data, next(feed))
     return texts
@@ -100,7 +99,7 @@ def test_noise_spoils_the_share_of_sources_that_it_tells_and_no_target(corpus: P
 def test_subword_sampling_splits_the_same_sentence_in_many_ways(corpus: Path, kind: str):
     config, data = load(corpus, "subword_sampling", f"tokenizer={kind}", "tokenizer.vocab_size=400")
     assert config.training.subword_sampling.alpha > 0
-    feed = iter(training_feed(config, data, OverlapIndex, rank=0, world_size=1, pin=False))
+    feed = iter(training_feed(config, data, rank=0, world_size=1, pin=False))
     seen: dict[str, Counter[tuple[int, ...]]] = {}
     for batch in itertools.islice(feed, 400):
         for text, row in zip(decode(data, batch), batch.tgt_out.tolist(), strict=True):

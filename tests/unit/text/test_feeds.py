@@ -11,7 +11,6 @@ import torch
 from preparing import SMALL, TEST, TRAIN, VALIDATION, write
 
 from seq2seq.config import Config, DataConfig, NoiseConfig, SubwordSamplingConfig, TrainingConfig
-from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.text import datamodule
 from seq2seq.text.batching import Batch
 from seq2seq.text.datamodule import training_feed
@@ -52,11 +51,11 @@ def settings(folder: Path, kind: str, accumulate: int = 4) -> Config:
 
 
 def prepared(config: Config) -> PreparedData:
-    return prepare(config.data, config.tokenizer, config.seed, OverlapIndex)
+    return prepare(config.data, config.tokenizer, config.seed)
 
 
 def feed(config: Config, data: PreparedData, rank: int = 0, ranks: int = 1) -> Feed:
-    return training_feed(config, data, OverlapIndex, rank=rank, world_size=ranks, pin=False)
+    return training_feed(config, data, rank=rank, world_size=ranks, pin=False)
 
 
 def through_a_file(state: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ import pytest
 from preparing import SMALL, TEST, TRAIN, config, files, run, texts, write
 
 from seq2seq.errors import UnfinishedError
-from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.text import cache, duplicates, pieces, pipeline, shards, tokenizing
 from seq2seq.text.prepare import prepare
 from seq2seq.text.workers import Here, Processes
@@ -199,7 +198,7 @@ def test_a_process_that_dies_is_one_line_and_nothing_done_is_lost(corpus: Path, 
             return map(function, tasks)
 
     with pytest.raises(UnfinishedError):
-        prepare(config(corpus), SMALL, 7, OverlapIndex, Broken())
+        prepare(config(corpus), SMALL, 7, Broken())
     assert list((corpus.parent / "cache").glob(".*.building/work/cleaned/*"))
 
 

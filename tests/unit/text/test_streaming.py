@@ -19,12 +19,12 @@ import torch
 
 from seq2seq.config import Config, DataConfig, NoiseConfig, SubwordSamplingConfig, TokenizerConfig, TrainingConfig
 from seq2seq.errors import UserError
-from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.text.augment import Encoder
 from seq2seq.text.batching import Batch
 from seq2seq.text.blocks import Block
 from seq2seq.text.datamodule import training_feed
 from seq2seq.text.loading import BlockLoader, Feed
+from seq2seq.text.overlap import OverlapIndex
 from seq2seq.text.prepare import PreparedData, open_splits, prepare
 from seq2seq.text.reading import read_ahead
 from seq2seq.text.streaming import StreamBlocks
@@ -71,7 +71,7 @@ def config(root: Path, **changes: Any) -> Config:
 
 
 def prepared(settings: Config) -> PreparedData:
-    return prepare(settings.data, settings.tokenizer, settings.seed, OverlapIndex)
+    return prepare(settings.data, settings.tokenizer, settings.seed)
 
 
 def stream(settings: Config, tokenizer: Tokenizer) -> StreamBlocks:
@@ -268,7 +268,7 @@ def test_the_vocabulary_is_learnt_from_a_sample_of_every_corpus(root: Path):
 def test_a_stream_read_ahead_by_a_process_is_the_same(root: Path):
     settings = config(root)
     data = prepared(settings)
-    feed = training_feed(settings, data, OverlapIndex, rank=0, world_size=1, pin=False)
+    feed = training_feed(settings, data, rank=0, world_size=1, pin=False)
     assert isinstance(feed.loader, BlockLoader)
     assert feed.loader.read is read_ahead
     ahead = iter(feed)
@@ -286,9 +286,9 @@ def test_a_budget_that_a_later_pair_could_exceed_is_refused_at_once(root: Path, 
     settings.training = TrainingConfig(max_tokens=80, subword_sampling=SubwordSamplingConfig(alpha=0.2))
     data = prepared(settings)
     with pytest.raises(UserError, match=r"max_tokens=80 .*data.max_length=80 tokens and an end mark.*: raise it, or"):
-        training_feed(settings, data, OverlapIndex, rank=0, world_size=1, pin=False)
+        training_feed(settings, data, rank=0, world_size=1, pin=False)
     settings.training.max_tokens = 81
-    training_feed(settings, data, OverlapIndex, rank=0, world_size=1, pin=False)
+    training_feed(settings, data, rank=0, world_size=1, pin=False)
 
 
 def test_an_error_of_the_reading_process_reaches_the_user(root: Path, tokenizer: Tokenizer):

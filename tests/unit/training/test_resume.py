@@ -15,7 +15,6 @@ import torch
 
 from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, TokenizerConfig, TrainerConfig, TrainingConfig
 from seq2seq.errors import UserError
-from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.model.transformer import Transformer
 from seq2seq.text.prepare import PreparedData, prepare
 from seq2seq.training.callbacks import Patience
@@ -65,7 +64,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
 
 @pytest.fixture(scope="module")
 def data(config: Config) -> PreparedData:
-    return prepare(config.data, config.tokenizer, config.seed, OverlapIndex)
+    return prepare(config.data, config.tokenizer, config.seed)
 
 
 class Diary(L.Callback):
