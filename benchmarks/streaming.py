@@ -175,7 +175,7 @@ def _to(batch: Batch, device: torch.device) -> Batch:
 def stream_all(feed: Any, plan: Plan) -> dict[str, Any]:
     """Stream the first pairs as fast as it goes: pairs and tokens a second and resident memory, at ten points."""
     source: BlockSource = feed.loader.source
-    loader = BlockLoader(source, max_tokens=plan.max_tokens, read=feed.loader.read)
+    loader = BlockLoader(source, max_tokens=plan.max_tokens)
     streamed = min(plan.streamed, plan.pairs)
     points: list[dict[str, float]] = []
     start, seen, tokens, since = time.perf_counter(), 0, 0, (0.0, 0, 0)

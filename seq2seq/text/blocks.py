@@ -1,19 +1,29 @@
-"""Training text in blocks of some ten thousand pairs, tokenised when they are read; knows no batches, loads no PyTorch.
+"""Training text in blocks of some ten thousand pairs, tokenised when they are read, here or in another process.
 
-Where a block begins is its place: plain integers from which the very same block can be read again.
+A block's place is a few plain integers, from which the same block can be read again. This module and its imports load
+no PyTorch: the reading process does not need it.
 """
 
-from collections.abc import Iterator
+import atexit
+import contextlib
+import multiprocessing
+import signal
+import traceback
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from seq2seq.errors import UserError
 from seq2seq.text.augment import Encoder, TokenBlock
 from seq2seq.text.mixing import Mixture
 from seq2seq.text.vocab import UNK
 
 Place = dict[str, Any]  # plain values
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # signals that end training in good order
 
 
 @runtime_checkable
@@ -36,14 +46,14 @@ class Block(NamedTuple):
 
 @runtime_checkable
 class BlockSource(Protocol):
-    """Whatever training text comes from in blocks, without end; can be sent to another process."""
+    """A source of training text in blocks, without end; pickles, so that another process can read it."""
 
     def start(self) -> Place:
-        """Tell where the first block begins."""
+        """Return the place of the first block."""
         ...
 
-    def blocks(self, place: Place) -> Iterator[Block]:
-        """Read blocks from a place on."""
+    def blocks(self, place: Place) -> Generator[Block, None, None]:
+        """Read blocks, beginning at a place."""
         ...
 
 
@@ -62,11 +72,11 @@ class PreparedBlocks:
     mixture: Mixture | None = None
 
     def start(self) -> Place:
-        """Tell where the first block begins."""
+        """Return the place of the first block."""
         return {"epoch": 0, "block": 0}
 
-    def blocks(self, place: Place) -> Iterator[Block]:
-        """Read blocks from a place on; every epoch has each pair once, or as the mixture says.
+    def blocks(self, place: Place) -> Generator[Block, None, None]:
+        """Read blocks, beginning at a place; every epoch has each pair once, or as the mixture says.
 
         The order of an epoch is the same as without blocks.
         """
@@ -90,3 +100,79 @@ class PreparedBlocks:
             if UNK in pair[0] or UNK in pair[1]:
                 src[i], tgt[i] = pair
         return TokenBlock(src, tgt)
+
+
+@dataclass(frozen=True)
+class ReadAhead:
+    """A source whose blocks are read by a process of its own, which prepares the next block while one is used.
+
+    The process ends with this one, at the latest after its current block. It ignores signals, because a terminal's
+    Ctrl-C and SLURM's warnings go to both processes and this one decides what to do about them.
+    """
+
+    source: BlockSource
+
+    def start(self) -> Place:
+        """Return the place of the first block."""
+        return self.source.start()
+
+    def blocks(self, place: Place) -> Generator[Block, None, None]:
+        """Read blocks, beginning at a place.
+
+        Raises:
+            UserError: the source raised it, or the process was killed.
+        """
+        context = multiprocessing.get_context("spawn")
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=_send_blocks, args=(self.source, place, sender), name="reading training text")
+        with _blocked_signals():
+            process.start()
+        sender.close()
+        atexit.register(process.kill)
+        try:
+            while True:
+                try:
+                    item = receiver.recv()
+                except (EOFError, OSError) as error:
+                    process.join(timeout=10)
+                    raise UserError(
+                        f"the process that reads the training text ended (exit code {process.exitcode}), perhaps for "
+                        "want of memory: resume=runs/NAME goes on from the last checkpoint; a new run may lower "
+                        "data.block"
+                    ) from error
+                if isinstance(item, Exception):
+                    raise item
+                yield item
+        finally:
+            receiver.close()
+            process.kill()
+            process.join()
+            atexit.unregister(process.kill)
+
+
+def _send_blocks(source: BlockSource, place: Place, sender: Connection) -> None:
+    for name in _STOPS:
+        signal.signal(name, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
+    with contextlib.suppress(BrokenPipeError):  # training is over
+        try:
+            for block in source.blocks(place):
+                sender.send(block)
+        except UserError as error:
+            sender.send(error)
+        except BrokenPipeError:
+            raise
+        except Exception:
+            sender.send(RuntimeError(f"reading training text failed:\n{traceback.format_exc()}"))
+
+
+@contextlib.contextmanager
+def _blocked_signals() -> Iterator[None]:
+    """Let a process that is started now, from whatever thread, not hear signals before it ignores them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    try:
+        resource_tracker.ensure_running()  # it unblocks some when it starts, so it has to run already
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -8,12 +8,11 @@ from seq2seq.config import Config
 from seq2seq.errors import UserError
 from seq2seq.text.augment import Encoder
 from seq2seq.text.batching import BatchLoader
-from seq2seq.text.blocks import PreparedBlocks
+from seq2seq.text.blocks import PreparedBlocks, ReadAhead
 from seq2seq.text.loading import BlockLoader, Feed
 from seq2seq.text.mixing import Mixture, tempered_shares, weighted_shares
 from seq2seq.text.overlap import OverlapIndex
 from seq2seq.text.prepare import PreparedData, open_splits
-from seq2seq.text.reading import read_ahead
 from seq2seq.text.selecting import name_held_out
 from seq2seq.text.streaming import StreamBlocks
 
@@ -78,12 +77,11 @@ def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: 
             "an end mark, and a pair of that length may come at any time: raise it, or lower data.max_length"
         )
     loader = BlockLoader(
-        source,
+        ReadAhead(source),
         max_tokens=training.max_tokens,
         rank=rank,
         world_size=world_size,
         accumulate=training.accumulate,
-        read=read_ahead,
     )
     return Feed(loader, pin=pin)
 

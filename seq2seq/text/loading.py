@@ -11,7 +11,6 @@ import numpy as np
 
 from seq2seq.text.batching import Batch, Share, collate, plan_batches
 from seq2seq.text.blocks import BlockSource
-from seq2seq.text.reading import ReadBlocks, read_here
 
 logger = logging.getLogger(__name__)
 ENDLESS = 1 << 40  # batches: to Lightning, training is one epoch that does not end
@@ -49,16 +48,14 @@ class BlockLoader:
         rank: int = 0,
         world_size: int = 1,
         accumulate: int = 1,
-        read: ReadBlocks = read_here,
     ) -> None:
-        self.source, self.max_tokens, self.read = source, max_tokens, read
+        self.source, self.max_tokens = source, max_tokens
         self.place, self._share = source.start(), Share(rank, world_size, accumulate)
         self._is_told = False
 
     def __iter__(self) -> Iterator[Batch]:
         """Go on from where it stands."""
-        blocks = self.read(self.source, self.place)
-        with contextlib.closing(blocks):  # type: ignore[type-var]  # they are generators
+        with contextlib.closing(self.source.blocks(self.place)) as blocks:
             for block in blocks:
                 rng = np.random.default_rng(block.seed)
                 order = rng.permutation(len(block.pairs))

@@ -5,7 +5,7 @@ integers when training goes on from a checkpoint.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -76,7 +76,7 @@ class StreamBlocks:
             "counts": [{} for _ in corpora],  # of what was read since the last table
         }
 
-    def blocks(self, place: Place) -> Iterator[Block]:
+    def blocks(self, place: Place) -> Generator[Block, None, None]:
         """Read blocks from a place on.
 
         Raises:
