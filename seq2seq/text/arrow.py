@@ -10,32 +10,52 @@ from jaxtyping import Int32
 from pyarrow import ipc
 
 _SCHEMA = pa.schema([("src", pa.list_(pa.int32())), ("tgt", pa.list_(pa.int32()))])
+ROWS = 10_000  # pairs a record batch
 
 
 class TokenWriter:
-    """Writes pairs of id lists to an Arrow file, one record batch per call; use as a context manager."""
+    """Writes pairs of id lists to an Arrow file; use as a context manager.
+
+    Every record batch but the last has ROWS pairs, so the file's bytes depend on the pairs alone, not on the calls.
+    """
 
     def __init__(self, path: Path) -> None:
         self._writer = ipc.new_file(str(path), _SCHEMA)
+        self._rest = _SCHEMA.empty_table()  # pairs that do not fill a record batch yet
 
     def __enter__(self) -> "TokenWriter":
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._write_batches(len(self._rest))
         self._writer.close()
 
     def write(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> None:
         """Append pairs: the i-th of src with the i-th of tgt."""
         assert len(src) == len(tgt)
-        if src:
-            arrays = [pa.array(side, type=pa.list_(pa.int32())) for side in (src, tgt)]
-            self._writer.write_batch(pa.record_batch(arrays, schema=_SCHEMA))
+        self._append(pa.table([pa.array(side, type=pa.list_(pa.int32())) for side in (src, tgt)], schema=_SCHEMA))
 
     def copy(self, path: Path) -> None:
-        """Append all pairs of another such file, in its record batches."""
-        file = ipc.open_file(pa.memory_map(str(path)))
-        for i in range(file.num_record_batches):
-            self._writer.write_batch(file.get_batch(i))
+        """Append all pairs of another such file."""
+        self._append(ipc.open_file(pa.memory_map(str(path))).read_all())
+
+    def _append(self, pairs: pa.Table) -> None:
+        self._rest = pa.concat_tables([self._rest, pairs])
+        self._write_batches(len(self._rest) // ROWS * ROWS)
+
+    def _write_batches(self, count: int) -> None:
+        """Write the first `count` waiting pairs."""
+        for start in range(0, count, ROWS):
+            columns = self._rest.slice(start, min(ROWS, count - start)).columns
+            self._writer.write_batch(pa.record_batch(list(map(_compact, columns)), schema=_SCHEMA))
+        self._rest = self._rest.slice(count)
+
+
+def _compact(column: pa.ChunkedArray) -> pa.ListArray:
+    """Join chunks into one array of their rows alone, so that equal rows give equal bytes."""
+    rows = pa.concat_arrays(column.chunks)
+    offsets = rows.offsets.to_numpy()
+    return pa.ListArray.from_arrays(pa.array(offsets - offsets[0]), rows.flatten())
 
 
 class TokenDataset:

@@ -11,9 +11,8 @@ from seq2seq.text.batching import BatchLoader
 from seq2seq.text.blocks import PreparedBlocks, ReadAhead
 from seq2seq.text.loading import BlockLoader, Feed
 from seq2seq.text.mixing import Mixture, tempered_shares, weighted_shares
-from seq2seq.text.overlap import OverlapIndex
+from seq2seq.text.overlap import OverlapIndex, name_held_out
 from seq2seq.text.prepare import PreparedData, open_splits
-from seq2seq.text.selecting import name_held_out
 from seq2seq.text.streaming import StreamBlocks
 
 

@@ -12,8 +12,8 @@ from seq2seq.config import DataConfig
 from seq2seq.text.language import LanguageCheck
 from seq2seq.text.normalise import normalise
 
-# In the order of the checks: a pair is counted under the first that it fails. Cleaner does all but the last two, which
-# follow in preparation, once test sets and tokenizer are known.
+# In the order of the checks: a pair is counted under the first check that it fails. Cleaner does all but the last two;
+# preparation does those, once test sets and tokenizer are known.
 REASONS = (
     "empty",
     "characters",
@@ -28,8 +28,8 @@ HELD_OUT = "held out"  # not dropped, but taken for validation or test
 _RATIO_FROM = 20  # characters of the longer side up to which any length ratio is fine ("No." ~ "De ninguna manera.")
 
 
-class Checks:
-    """The checks that need to see no other pair."""
+class Cleaner:
+    """Normalises pairs, drops those that fail a check, and counts every drop by its reason."""
 
     def __init__(self, config: DataConfig) -> None:
         """Take the limits of the settings.
@@ -40,8 +40,30 @@ class Checks:
         self._config = config
         self._languages = LanguageCheck(config) if config.language_filter else None
 
-    def reason(self, src: str, tgt: str) -> str | None:
-        """Tell why a normalised pair is to be dropped; None: it is not."""
+    def clean(
+        self, pairs: Iterable[tuple[str, str]], counts: Counter[str], seen: set[bytes] | None = None
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the pairs to train on, normalised.
+
+        Args:
+            pairs: source and target texts as written.
+            counts: updated for each pair under "read" and under "kept" or the reason for the drop.
+            seen: digests of earlier pairs, updated: a pair with the same digest is a duplicate. None: keep duplicates.
+        """
+        for raw_src, raw_tgt in pairs:
+            src, tgt = normalise(raw_src), normalise(raw_tgt)
+            reason = self._reason(src, tgt)
+            if reason is None and seen is not None:
+                digest = digest_pair(src, tgt)
+                reason = "duplicate" if digest in seen else None
+                seen.add(digest)
+            counts["read"] += 1
+            counts[reason or "kept"] += 1
+            if reason is None:
+                yield src, tgt
+
+    def _reason(self, src: str, tgt: str) -> str | None:
+        """Return the reason to drop a normalised pair, or None."""
         config = self._config
         shorter, longer = sorted((len(src), len(tgt)))
         if shorter == 0:
@@ -55,34 +77,6 @@ class Checks:
         if self._languages is not None and not self._languages.fit(src, tgt):
             return "language"
         return None
-
-
-class Cleaner:
-    """Normalises and drops pairs of all training corpora in turn; remembers what it has seen to find duplicates."""
-
-    def __init__(self, config: DataConfig, checks: Checks | None = None) -> None:
-        """Forget what other cleaners have seen; checks may be shared with them, since making some takes a while."""
-        self._checks, self._drop_duplicates = checks or Checks(config), config.drop_duplicates
-        self._seen: set[bytes] = set()
-
-    def clean(self, pairs: Iterable[tuple[str, str]], counts: Counter[str]) -> Iterator[tuple[str, str]]:
-        """Yield the pairs worth training on, normalised; add what happened to counts ("read", "kept", each reason)."""
-        for raw_src, raw_tgt in pairs:
-            src, tgt = normalise(raw_src), normalise(raw_tgt)
-            reason = self._checks.reason(src, tgt)
-            if reason is None and self._drop_duplicates and self._is_duplicate(src, tgt):
-                reason = "duplicate"
-            counts["read"] += 1
-            counts[reason or "kept"] += 1
-            if reason is None:
-                yield src, tgt
-
-    def _is_duplicate(self, src: str, tgt: str) -> bool:
-        digest = digest_pair(src, tgt)
-        if digest in self._seen:
-            return True
-        self._seen.add(digest)
-        return False
 
 
 def digest_pair(src: str, tgt: str) -> bytes:

@@ -27,7 +27,7 @@ from seq2seq.text.tokenizer import Tokenizer, describe_tokenizer
 from seq2seq.text.workers import Workers, open_workers
 
 logger = logging.getLogger(__name__)
-_FORMAT = 2  # of the cache: raise it whenever the same inputs give other files, or other pieces on the way
+_FORMAT = 3  # of the cache: raise it whenever the same inputs give other files, or other pieces on the way
 # Settings that say only where text is and who prepares it.
 _PLACES = ("cache", "root", "hub", "hub_splits", "train", "validation", "test", "num_proc")
 _SHOWN = 100  # characters of an example
