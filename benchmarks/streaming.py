@@ -24,8 +24,7 @@ from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.text.batching import Batch
 from seq2seq.text.blocks import BlockSource
-from seq2seq.text.datamodule import training_feed
-from seq2seq.text.loading import BlockLoader
+from seq2seq.text.loading import BlockLoader, training_feed
 from seq2seq.text.prepare import prepare
 from seq2seq.text.vocab import PAD
 

@@ -1,6 +1,8 @@
-"""Training pairs to ids as they are seen once: sources spoilt, texts split into subwords at random; knows no order."""
+"""Random variants of training pairs: noise in sources (case, typing errors, a missing final mark), sampled subwords."""
 
-from collections.abc import Sequence
+import random
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -8,9 +10,11 @@ import numpy as np
 from jaxtyping import Int32
 
 from seq2seq.config import NoiseConfig, SubwordSamplingConfig
-from seq2seq.text.noise import add_noise
 from seq2seq.text.tokenizer import Tokenizer
 
+_ROWS_OF_KEYS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+_FINAL_MARK = re.compile(r"\s*(?:[.?!…]+|[。？！]+)(?=[\"'”’»)\]]*$)")
+_WORDS_A_TYPO = 10  # a spoilt sentence has one typing error per so many words, at least one
 _PIECE = 2000  # pairs split at a time, so that no other thread waits for long
 
 Ids = list[list[int]]
@@ -93,3 +97,87 @@ class Encoder:
                 for piece, of_piece in zip(pieces, seeds, strict=True)
             )
         return list(chain.from_iterable(rows))
+
+
+def _neighbours() -> dict[str, str]:
+    """Tell the keys beside, above and below each letter of a QWERTY keyboard."""
+    found: dict[str, str] = {}
+    for number, row in enumerate(_ROWS_OF_KEYS):
+        around = _ROWS_OF_KEYS[max(number - 1, 0) : number + 2]
+        for place, key in enumerate(row):
+            found[key] = "".join(keys[max(place - 1, 0) : place + 2] for keys in around).replace(key, "")
+    return found
+
+
+_NEIGHBOURS = _neighbours()
+
+
+def add_noise(texts: Sequence[str], config: NoiseConfig, seed: int) -> list[str]:
+    """Spoil the shares of lines that config tells, each kind independently; the same seed spoils the same lines."""
+    rng = random.Random(seed)
+    kinds: list[tuple[float, Callable[[str, random.Random], str]]] = [
+        (config.punctuation, drop_final_mark),
+        (config.typos, mistype),
+        (config.case, change_case),
+    ]
+    result = list(texts)
+    for rate, spoil in kinds:
+        if rate > 0:
+            for i, text in enumerate(result):
+                if rng.random() < rate:
+                    result[i] = spoil(text, rng) or text
+    return result
+
+
+def change_case(text: str, rng: random.Random) -> str:
+    """Write all in lower case, all in capitals, or every word with one; tags such as <bt> stay as they are."""
+    change = rng.choice((str.lower, str.upper, _capitalise))
+    return " ".join(word if _is_tag(word) else change(word) for word in text.split(" "))
+
+
+def mistype(text: str, rng: random.Random) -> str:
+    """Mistype words of letters: two swapped, one left out, one doubled, or one from a neighbouring key."""
+    words = text.split(" ")
+    places = [i for i, word in enumerate(words) if sum(map(str.isalpha, word)) > 1 and not _is_tag(word)]
+    for i in rng.sample(places, min(len(places), 1 + len(words) // _WORDS_A_TYPO)):
+        words[i] = _mistype_word(words[i], rng)
+    return " ".join(words)
+
+
+def drop_final_mark(text: str, rng: random.Random) -> str:
+    """Leave out the final . ? ! or …, also before a closing quotation mark or bracket."""
+    return _FINAL_MARK.sub("", text)
+
+
+def _mistype_word(word: str, rng: random.Random) -> str:
+    letters = [i for i, character in enumerate(word) if character.isalpha()]
+    swaps = [i for i in letters if i + 1 in letters and word[i] != word[i + 1]]
+    near = [i for i in letters if word[i].lower() in _NEIGHBOURS]
+    kinds = [(_drop, letters), (_double, letters), (_swap, swaps), (_neighbour, near)]
+    change, places = rng.choice([kind for kind in kinds if kind[1]])
+    return change(word, rng.choice(places), rng)
+
+
+def _swap(word: str, i: int, rng: random.Random) -> str:
+    return word[:i] + word[i + 1] + word[i] + word[i + 2 :]
+
+
+def _drop(word: str, i: int, rng: random.Random) -> str:
+    return word[:i] + word[i + 1 :]
+
+
+def _double(word: str, i: int, rng: random.Random) -> str:
+    return word[: i + 1] + word[i:]
+
+
+def _neighbour(word: str, i: int, rng: random.Random) -> str:
+    key = rng.choice(_NEIGHBOURS[word[i].lower()])
+    return word[:i] + (key.upper() if word[i].isupper() else key) + word[i + 1 :]
+
+
+def _capitalise(word: str) -> str:
+    return word[:1].upper() + word[1:]
+
+
+def _is_tag(word: str) -> bool:
+    return word.startswith("<") and word.endswith(">")

@@ -17,9 +17,8 @@ from seq2seq.config import DataConfig, TokenizerConfig
 from seq2seq.errors import UserError
 from seq2seq.text.arrow import TokenDataset
 from seq2seq.text.cache import cache_root, cached_folder, digest_once
-from seq2seq.text.corpus import Corpus, Pair, open_corpora
-from seq2seq.text.hub import open_hub_split, stream_hub_split
-from seq2seq.text.language import identifier_version
+from seq2seq.text.corpus import Corpus, Pair, open_corpora, open_hub_split, stream_hub_split
+from seq2seq.text.filters import identifier_version
 from seq2seq.text.lines import explain_os_error
 from seq2seq.text.pipeline import Pipeline
 from seq2seq.text.streaming import sample_corpora

@@ -27,8 +27,8 @@ from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.choices import Origins
 from seq2seq.settings.rules import AUTO
 from seq2seq.text.cache import note_run
-from seq2seq.text.datamodule import mixture_table, training_feed, validation_loader
 from seq2seq.text.filters import drop_table
+from seq2seq.text.loading import mixture_table, training_feed, validation_loader
 from seq2seq.text.prepare import PreparedData, corpus_digests, load_prepared, prepare_folder, trained_length
 from seq2seq.training.automatic import settle_numbers
 from seq2seq.training.callbacks import Budget, Patience, StoppedError

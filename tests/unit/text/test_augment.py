@@ -14,8 +14,7 @@ from seq2seq.errors import UserError
 from seq2seq.text.augment import Encoder, TokenBlock
 from seq2seq.text.batching import Batch
 from seq2seq.text.blocks import PreparedBlocks
-from seq2seq.text.datamodule import training_feed, validation_loader
-from seq2seq.text.loading import BlockLoader
+from seq2seq.text.loading import BlockLoader, training_feed, validation_loader
 from seq2seq.text.mixing import Mixture
 from seq2seq.text.prepare import prepare
 from seq2seq.text.tokenizer import Tokenizer, train_tokenizer

@@ -8,9 +8,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from seq2seq.config import Config, from_hydra, register_schema
-from seq2seq.text import datamodule
+from seq2seq.text import loading
 from seq2seq.text.batching import Batch
-from seq2seq.text.datamodule import training_feed, validation_loader
+from seq2seq.text.loading import training_feed, validation_loader
 from seq2seq.text.prepare import PreparedData, prepare
 from seq2seq.text.vocab import PAD, SPECIAL_IDS
 
@@ -21,7 +21,7 @@ Pair = tuple[str, str]
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A part of the bundled corpus under its own names: 1,000 and 60 pairs."""
-    monkeypatch.setattr(datamodule, "ReadAhead", lambda source: source)
+    monkeypatch.setattr(loading, "ReadAhead", lambda source: source)
     monkeypatch.setenv("SEQ2SEQ_HOME", str(REPOSITORY))
     sizes = {"grammar.train": 1000, "everyday.train": 60, "grammar.validation": 40}
     for name, size in {**sizes, "grammar.test": 10, "everyday.test": 10}.items():

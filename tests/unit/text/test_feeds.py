@@ -11,10 +11,9 @@ import torch
 from preparing import SMALL, TEST, TRAIN, VALIDATION, write
 
 from seq2seq.config import Config, DataConfig, NoiseConfig, SubwordSamplingConfig, TrainingConfig
-from seq2seq.text import datamodule
+from seq2seq.text import loading
 from seq2seq.text.batching import Batch
-from seq2seq.text.datamodule import training_feed
-from seq2seq.text.loading import Feed
+from seq2seq.text.loading import Feed, training_feed
 from seq2seq.text.prepare import PreparedData, prepare
 from tests.thin import thin
 
@@ -83,7 +82,7 @@ def equal(first: list[Batch], second: list[Batch]) -> bool:
 def test_a_feed_stopped_anywhere_and_restored_gives_the_very_same_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, ranks: int
 ):
-    monkeypatch.setattr(datamodule, "ReadAhead", lambda source: source)
+    monkeypatch.setattr(loading, "ReadAhead", lambda source: source)
     config = settings(tmp_path, kind, accumulate=4 // ranks)
     data = prepared(config)
     straight = [take(feed(config, data, rank, ranks), STEPS) for rank in range(ranks)]
@@ -104,7 +103,7 @@ def test_a_feed_stopped_anywhere_and_restored_gives_the_very_same_batches(
 def test_two_ranks_and_one_see_the_same_updates_and_can_take_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ):
-    monkeypatch.setattr(datamodule, "ReadAhead", lambda source: source)
+    monkeypatch.setattr(loading, "ReadAhead", lambda source: source)
     one_config, two_config = settings(tmp_path, kind), settings(tmp_path, kind, accumulate=2)
     data = prepared(one_config)
     one = feed(one_config, data)
@@ -122,7 +121,7 @@ def test_two_ranks_and_one_see_the_same_updates_and_can_take_turns(
 def test_blocks_too_small_for_an_updates_batches_are_told_with_the_size_to_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(datamodule, "ReadAhead", lambda source: source)
+    monkeypatch.setattr(loading, "ReadAhead", lambda source: source)
     config = settings(tmp_path, "streamed", accumulate=16)
     data = prepared(config)
     caplog.clear()
