@@ -8,7 +8,8 @@ from seq2seq.config import DataConfig, TokenizerConfig
 from seq2seq.errors import UserError
 from seq2seq.text.batching import Batch, BatchLoader, TokenPairs
 from seq2seq.text.corpus import read_pairs
-from seq2seq.text.prepare import PreparedData, prepare
+from seq2seq.text.dataset import PreparedData
+from seq2seq.text.prepare import prepare
 
 
 class DrawnPairs:

@@ -27,7 +27,7 @@ from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.packed import can_pack
 from seq2seq.text.batching import BatchLoader
-from seq2seq.text.prepare import PreparedData
+from seq2seq.text.dataset import PreparedData
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.training.schedule import learning_rate
 from seq2seq.translator import MAX_SOURCE_TOKENS, Translator

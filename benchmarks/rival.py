@@ -21,7 +21,7 @@ from seq2seq.config import ModelConfig, SearchConfig, require_choice
 from seq2seq.evaluation.metrics import Scores, score
 from seq2seq.export.marian import from_marian, marian_config
 from seq2seq.text.batching import Batch, BatchLoader
-from seq2seq.text.prepare import PreparedData
+from seq2seq.text.dataset import PreparedData
 from seq2seq.text.vocab import PAD
 
 log = logging.getLogger(__name__)

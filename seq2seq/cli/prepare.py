@@ -23,8 +23,9 @@ def prepare(overrides: options.Overrides = None, ray: bulk_translate.Ray = None,
     from rich.console import Console
 
     from seq2seq.compose import compose
+    from seq2seq.text.dataset import load_prepared
     from seq2seq.text.filters import drop_table
-    from seq2seq.text.prepare import load_prepared, prepare_folder
+    from seq2seq.text.prepare import prepare_folder
 
     config = compose(overrides or [])
     if config.init is not None:  # its tokenizer is used

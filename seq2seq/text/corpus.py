@@ -153,6 +153,23 @@ def _uncompressed(path: Path) -> Path:
     return path.with_suffix("") if path.suffix in COMPRESSED else path
 
 
+def open_splits(data: DataConfig) -> dict[str, list[Corpus]]:
+    """Find the corpora of each split; validation and test may have none."""
+    if data.hub is not None and data.root is None:
+        splits = data.hub_splits or {"train": "train"}
+        opened = {ours: stream_hub_split if data.streaming and ours == "train" else open_hub_split for ours in splits}
+        corpora = {ours: [opened[ours](theirs, data)] for ours, theirs in splits.items()}
+    else:
+        specs = {"train": data.train, "validation": data.validation, "test": data.test}
+        corpora = {
+            split: [corpus for spec in of_split for corpus in open_corpora(spec, data.root, data)]
+            for split, of_split in specs.items()
+        }
+    if not corpora.get("train"):
+        raise UserError("data.train is empty: give training corpora, as in data=files data.train=[train.tsv]")
+    return {split: corpora.get(split, []) for split in ("train", "validation", "test")}
+
+
 def open_hub_split(split: str, data: DataConfig) -> Corpus:
     """Load one split of the set data.hub; the hub client downloads it once and keeps it as Arrow files.
 

@@ -12,12 +12,13 @@ from rich.table import Table
 
 from seq2seq.config import Config
 from seq2seq.errors import UserError
-from seq2seq.text.augment import Encoder
+from seq2seq.text.augment import Encoder, PreparedBlocks
 from seq2seq.text.batching import Batch, BatchLoader, Share, collate, plan_batches
-from seq2seq.text.blocks import BlockSource, PreparedBlocks, ReadAhead
+from seq2seq.text.blocks import BlockSource, ReadAhead
+from seq2seq.text.corpus import open_splits
+from seq2seq.text.dataset import PreparedData
 from seq2seq.text.mixing import Mixture, tempered_shares, weighted_shares
 from seq2seq.text.overlap import OverlapIndex, name_held_out
-from seq2seq.text.prepare import PreparedData, open_splits
 from seq2seq.text.streaming import StreamBlocks
 
 logger = logging.getLogger(__name__)

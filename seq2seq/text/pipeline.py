@@ -20,9 +20,9 @@ import numpy as np
 from seq2seq.config import DataConfig, TokenizerConfig
 from seq2seq.errors import UserError
 from seq2seq.settings import rules
-from seq2seq.text.arrow import TokenWriter
 from seq2seq.text.cache import WORK, piece, value_of
 from seq2seq.text.corpus import Corpus, Pair
+from seq2seq.text.dataset import TokenWriter
 from seq2seq.text.filters import HELD_OUT, REASONS
 from seq2seq.text.normalise import normalise, one_line
 from seq2seq.text.overlap import OverlapIndex

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from seq2seq.config import DataConfig
 from seq2seq.errors import UserError
-from seq2seq.text.augment import Encoder, Ids, TokenBlock
-from seq2seq.text.blocks import Block, Place
+from seq2seq.text.augment import Encoder, Ids
+from seq2seq.text.blocks import Block, Place, TokenBlock
 from seq2seq.text.corpus import Corpus
 from seq2seq.text.filters import REASONS, Cleaner
 from seq2seq.text.formats import Pair, Reader, open_records

@@ -27,9 +27,10 @@ from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.choices import Origins
 from seq2seq.settings.rules import AUTO
 from seq2seq.text.cache import note_run
+from seq2seq.text.dataset import PreparedData, load_prepared, trained_length
 from seq2seq.text.filters import drop_table
 from seq2seq.text.loading import mixture_table, training_feed, validation_loader
-from seq2seq.text.prepare import PreparedData, corpus_digests, load_prepared, prepare_folder, trained_length
+from seq2seq.text.prepare import corpus_digests, prepare_folder
 from seq2seq.training.automatic import settle_numbers
 from seq2seq.training.callbacks import Budget, Patience, StoppedError
 from seq2seq.training.checkpoints import Checkpoints

@@ -11,7 +11,7 @@ from lightning.pytorch.strategies import ModelParallelStrategy, Strategy
 from torch.distributed.fsdp import FSDPModule
 
 from seq2seq.config import Config, TrainerConfig
-from seq2seq.text.prepare import PreparedData
+from seq2seq.text.dataset import PreparedData
 from seq2seq.training.callbacks import make_callbacks
 from seq2seq.training.checkpoints import DurableIO
 from seq2seq.training.loggers import make_loggers

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.config import DataConfig, TokenizerConfig
-from seq2seq.text.prepare import PreparedData, prepare
+from seq2seq.text.dataset import PreparedData
+from seq2seq.text.prepare import prepare
 
 Pair = tuple[str, str]
 SMALL = TokenizerConfig(vocab_size=320)

@@ -11,9 +11,9 @@ import torch
 
 from seq2seq.config import Config, DataConfig, NoiseConfig, SubwordSamplingConfig, TokenizerConfig, TrainingConfig
 from seq2seq.errors import UserError
-from seq2seq.text.augment import Encoder, TokenBlock
+from seq2seq.text.augment import Encoder, PreparedBlocks
 from seq2seq.text.batching import Batch
-from seq2seq.text.blocks import PreparedBlocks
+from seq2seq.text.blocks import TokenBlock
 from seq2seq.text.loading import BlockLoader, training_feed, validation_loader
 from seq2seq.text.mixing import Mixture
 from seq2seq.text.prepare import prepare

@@ -10,8 +10,9 @@ from hydra import compose, initialize_config_dir
 from seq2seq.config import Config, from_hydra, register_schema
 from seq2seq.text import loading
 from seq2seq.text.batching import Batch
+from seq2seq.text.dataset import PreparedData
 from seq2seq.text.loading import training_feed, validation_loader
-from seq2seq.text.prepare import PreparedData, prepare
+from seq2seq.text.prepare import prepare
 from seq2seq.text.vocab import PAD, SPECIAL_IDS
 
 REPOSITORY = Path(__file__).parents[3]

@@ -13,8 +13,9 @@ from preparing import SMALL, TEST, TRAIN, VALIDATION, write
 from seq2seq.config import Config, DataConfig, NoiseConfig, SubwordSamplingConfig, TrainingConfig
 from seq2seq.text import loading
 from seq2seq.text.batching import Batch
+from seq2seq.text.dataset import PreparedData
 from seq2seq.text.loading import Feed, training_feed
-from seq2seq.text.prepare import PreparedData, prepare
+from seq2seq.text.prepare import prepare
 from tests.thin import thin
 
 SPOILT: dict[str, Any] = {

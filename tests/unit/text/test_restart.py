@@ -12,7 +12,7 @@ import pytest
 from preparing import SMALL, TEST, TRAIN, config, files, run, texts, write
 
 from seq2seq.errors import UnfinishedError
-from seq2seq.text import arrow, cache, pipeline, shards
+from seq2seq.text import cache, dataset, pipeline, shards
 from seq2seq.text.prepare import prepare
 from seq2seq.text.workers import Here, Processes
 from tests.thin import thin
@@ -57,7 +57,7 @@ class Several(Here):
 def test_pieces_of_any_size_for_any_number_of_workers_give_the_same_bytes(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest, splits: str
 ):
-    monkeypatch.setattr(arrow, "ROWS", 60)
+    monkeypatch.setattr(dataset, "ROWS", 60)
     whole = prepare_into(tmp_path / "whole", corpus, monkeypatch, **SPLITS[splits])
     request.getfixturevalue("small_pieces")
     in_pieces = prepare_into(tmp_path / "pieces", corpus, monkeypatch, **SPLITS[splits])

@@ -22,9 +22,11 @@ from seq2seq.errors import UserError
 from seq2seq.text.augment import Encoder
 from seq2seq.text.batching import Batch
 from seq2seq.text.blocks import Block, ReadAhead
+from seq2seq.text.corpus import open_splits
+from seq2seq.text.dataset import PreparedData
 from seq2seq.text.loading import BlockLoader, Feed, training_feed
 from seq2seq.text.overlap import OverlapIndex
-from seq2seq.text.prepare import PreparedData, open_splits, prepare
+from seq2seq.text.prepare import prepare
 from seq2seq.text.streaming import StreamBlocks
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocab import SPECIAL_IDS

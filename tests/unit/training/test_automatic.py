@@ -14,8 +14,7 @@ from seq2seq.config import Config, ModelConfig, TrainerConfig, load_config
 from seq2seq.errors import UserError
 from seq2seq.settings import rules
 from seq2seq.settings.choices import Origins
-from seq2seq.text.arrow import TokenDataset
-from seq2seq.text.prepare import PreparedData
+from seq2seq.text.dataset import PreparedData, TokenDataset
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.training.automatic import Plan, settle_numbers
 from seq2seq.training.summary import summary_table

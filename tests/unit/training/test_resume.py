@@ -16,7 +16,8 @@ import torch
 from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, TokenizerConfig, TrainerConfig, TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
-from seq2seq.text.prepare import PreparedData, prepare
+from seq2seq.text.dataset import PreparedData
+from seq2seq.text.prepare import prepare
 from seq2seq.training.callbacks import Patience
 from seq2seq.training.checkpoints import Checkpoints, DurableIO
 from seq2seq.training.module import TranslationModule

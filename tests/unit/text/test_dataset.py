@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq.text import arrow
-from seq2seq.text.arrow import TokenDataset, TokenWriter
+from seq2seq.text import dataset
+from seq2seq.text.dataset import TokenDataset, TokenWriter
 
 SRC = [[4, 5, 6], [], [7], [8, 9]]
 TGT = [[10], [11, 12], [], [13, 14, 15, 16]]
@@ -95,7 +95,7 @@ def test_the_bytes_depend_on_the_pairs_and_not_on_the_calls(
     folder = tmp_path_factory.mktemp("arrow")
     rows = [[number] * (number % 4) for number in range(50)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrow, "ROWS", 15)
+        patch.setattr(dataset, "ROWS", 15)
         with TokenWriter(folder / "at once") as writer:
             writer.write(rows, rows[::-1])
         with TokenWriter(folder / "in parts") as writer:

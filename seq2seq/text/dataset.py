@@ -1,14 +1,23 @@
-"""Tokenised pairs on disk: an Arrow file that is memory-mapped and read without copying; knows ids only."""
+"""Prepared text as training reads it: tokenised pairs in memory-mapped Arrow files, held-out texts and the report."""
 
+import json
+import logging
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from jaxtyping import Int32
 from pyarrow import ipc
 
+from seq2seq.text.formats import Pair
+from seq2seq.text.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
+_SHOWN = 100  # characters of an example
 _SCHEMA = pa.schema([("src", pa.list_(pa.int32())), ("tgt", pa.list_(pa.int32()))])
 ROWS = 10_000  # pairs a record batch
 
@@ -36,7 +45,7 @@ class TokenWriter:
         self._append(pa.table([pa.array(side, type=pa.list_(pa.int32())) for side in (src, tgt)], schema=_SCHEMA))
 
     def copy(self, path: Path) -> None:
-        """Append all pairs of another such file."""
+        """Append all pairs of another file of a TokenWriter."""
         self._append(ipc.open_file(pa.memory_map(str(path))).read_all())
 
     def _append(self, pairs: pa.Table) -> None:
@@ -94,3 +103,54 @@ class TokenDataset:
 
 def _flat(column: pa.ListArray) -> tuple[Int32[np.ndarray, " values"], Int32[np.ndarray, " offsets"]]:
     return column.values.to_numpy(), column.offsets.to_numpy()
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """All that training reads."""
+
+    tokenizer: Tokenizer
+    train: TokenDataset
+    validation: TokenDataset
+    validation_pairs: list[Pair]  # normalised text of the same rows
+    tests: dict[str, list[Pair]]  # name → text as written, but of one line
+    report: dict[str, Any]  # plain values: files (counts by reason), overlap, sizes
+
+
+def load_prepared(folder: Path) -> PreparedData:
+    """Open what was prepared."""
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    _log_overlap(report["overlap"])
+    texts = json.loads((folder / "texts.json").read_text(encoding="utf-8"))
+    return PreparedData(
+        tokenizer=Tokenizer.load(folder / "tokenizer.model"),
+        train=TokenDataset(folder / "train.arrow"),
+        validation=TokenDataset(folder / "validation.arrow"),
+        validation_pairs=[(src, tgt) for src, tgt in texts["validation"]],
+        tests={name: [(src, tgt) for src, tgt in pairs] for name, pairs in texts["tests"].items()},
+        report=report,
+    )
+
+
+def trained_length(prepared: PreparedData) -> int:
+    """Return how many source tokens 99 of 100 training pairs do not exceed (of streamed text, those of the sample)."""
+    return max(1, int(np.quantile(prepared.train.src_lengths, 0.99, method="higher")))
+
+
+def example(prepared: PreparedData) -> str:
+    """One training pair, "source → target", in which a wrong direction is seen."""
+    texts = prepared.tokenizer.decode([ids.tolist() for ids in prepared.train[0]])
+    return " → ".join(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…" for text in texts)
+
+
+def _log_overlap(overlap: dict[str, Any]) -> None:
+    """Say which held-out sets training text would give away; loudly if it stays in training."""
+    for name, found in overlap["sets"].items():
+        if found["pairs"]:
+            level, what = (logging.INFO, "removed") if overlap["removed"] else (logging.WARNING, "KEPT in training")
+            logger.log(
+                level,
+                "%d training pairs share a side with %s (%d the source, %d the target), such as %s: %s",
+                *(found["pairs"], name, found["source"], found["target"]),
+                *(" → ".join(found["examples"][0]), what),
+            )
