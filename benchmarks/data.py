@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 
 from seq2seq.errors import UserError
-from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.text.batching import Batch, BatchLoader, TokenPairs
 from seq2seq.text.corpus import read_pairs
-from seq2seq.text.prepare import PreparedData, prepare
+from seq2seq.text.dataset import PreparedData
+from seq2seq.text.prepare import prepare
 
 
 class DrawnPairs:
@@ -39,7 +39,7 @@ def read_folder(folder: Path, vocab_size: int) -> PreparedData:
         UserError: a file is missing or malformed.
     """
     data = DataConfig(root=str(folder), train=["train.tsv"], validation=["validation.tsv"], test=["test.tsv"])
-    return prepare(data, TokenizerConfig(vocab_size=vocab_size), 1, OverlapIndex)
+    return prepare(data, TokenizerConfig(vocab_size=vocab_size), 1)
 
 
 def read_test(folder: Path) -> list[tuple[str, str]]:

@@ -23,7 +23,7 @@ from seq2seq.settings.checks import require_choice
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.batching import Batch, BatchLoader
-from seq2seq.text.prepare import PreparedData
+from seq2seq.text.dataset import PreparedData
 from seq2seq.text.vocab import PAD
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,6 @@ from benchmarks.ours import Updates
 from benchmarks.race import Spread
 from benchmarks.tables import Table
 from seq2seq.errors import UserError
-from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.model.build import build_model
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig, TokenizerConfig
@@ -28,8 +27,7 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.text.blocks import BlockSource
-from seq2seq.text.datamodule import training_feed
-from seq2seq.text.loading import BlockLoader
+from seq2seq.text.loading import BlockLoader, training_feed
 from seq2seq.text.prepare import prepare
 from seq2seq.text.vocab import PAD
 
@@ -129,8 +127,8 @@ def _feed(folder: Path, plan: Plan, vocab_size: int, *, streaming: bool) -> Any:
     config = Config(
         seed=plan.seed, data=data, tokenizer=vocabulary, training=TrainingConfig(max_tokens=plan.max_tokens)
     )
-    prepared = prepare(data, vocabulary, plan.seed, OverlapIndex)
-    return training_feed(config, prepared, OverlapIndex, rank=0, world_size=1, pin=False)
+    prepared = prepare(data, vocabulary, plan.seed)
+    return training_feed(config, prepared, rank=0, world_size=1, pin=False)
 
 
 def race_updates(
@@ -179,7 +177,7 @@ def _to(batch: Batch, device: torch.device) -> Batch:
 def stream_all(feed: Any, plan: Plan) -> dict[str, Any]:
     """Stream the first pairs as fast as it goes: pairs and tokens a second and resident memory, at ten points."""
     source: BlockSource = feed.loader.source
-    loader = BlockLoader(source, max_tokens=plan.max_tokens, read=feed.loader.read)
+    loader = BlockLoader(source, max_tokens=plan.max_tokens)
     streamed = min(plan.streamed, plan.pairs)
     points: list[dict[str, float]] = []
     start, seen, tokens, since = time.perf_counter(), 0, 0, (0.0, 0, 0)

@@ -16,7 +16,7 @@ from seq2seq.cli.runs import Yes, confirm, print_table, size
 from seq2seq.errors import UserError
 
 if TYPE_CHECKING:
-    from seq2seq.text.cached import Entry
+    from seq2seq.text.cache import Entry
 
 HELP = "List or clear the cache of prepared text and exports."
 _SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
@@ -69,7 +69,7 @@ def clear(cache: Cache = None, older_than: OlderThan = None, yes: Yes = False, d
 
     Entries that a process is preparing or a running run reads are kept.
     """
-    from seq2seq.text.cached import remove_entry
+    from seq2seq.text.cache import remove_entry
 
     seconds = age(older_than) if older_than is not None else 0
     root, found = entries_of(cache)
@@ -90,8 +90,7 @@ def clear(cache: Cache = None, older_than: OlderThan = None, yes: Yes = False, d
 def entries_of(cache: Path | None) -> tuple[Path, Sequence["Entry"]]:
     """The cache's folder and what is in it."""
     from seq2seq.settings.data import DataConfig
-    from seq2seq.text.cache import cache_root
-    from seq2seq.text.cached import list_entries
+    from seq2seq.text.cache import cache_root, list_entries
 
     root = cache_root(DataConfig().cache) if cache is None else cache.expanduser()
     return root, list_entries(root)

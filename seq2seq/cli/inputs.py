@@ -142,7 +142,7 @@ def read_corpora(specs: Sequence[str], src_lang: str, tgt_lang: str, languages: 
 
 def warn_of_language(lines: Input, src_lang: str, tgt_lang: str, hint: str) -> Input:
     """Warn, with a hint, if the first texts are in the model's target language; the same lines come back."""
-    from seq2seq.text.language import seem_to_be
+    from seq2seq.text.filters import seem_to_be
 
     sources = iter(lines.sources)
     sample = list(itertools.islice(sources, _SAMPLE))

@@ -22,10 +22,10 @@ def prepare(overrides: options.Overrides = None, ray: bulk_translate.Ray = None,
     """
     from rich.console import Console
 
-    from seq2seq.evaluation.overlap import OverlapIndex
     from seq2seq.settings.compose import compose
+    from seq2seq.text.dataset import load_prepared
     from seq2seq.text.filters import drop_table
-    from seq2seq.text.prepare import load_prepared, prepare_folder
+    from seq2seq.text.prepare import prepare_folder
 
     config = compose(overrides or [])
     if config.init is not None:  # its tokenizer is used
@@ -33,9 +33,7 @@ def prepare(overrides: options.Overrides = None, ray: bulk_translate.Ray = None,
 
         config = start_from_bundle(config, overrides or [])
     with _told():
-        folder = prepare_folder(
-            config.data, config.tokenizer, config.seed, OverlapIndex, bulk_translate.ray_workers(ray)
-        )
+        folder = prepare_folder(config.data, config.tokenizer, config.seed, bulk_translate.ray_workers(ray))
         prepared = load_prepared(folder)
     sizes = prepared.report["sizes"]
     tests = "".join(f", {name} {size:,}" for name, size in sizes["tests"].items())

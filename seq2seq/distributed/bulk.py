@@ -22,8 +22,7 @@ from filelock import FileLock, Timeout
 
 from seq2seq.errors import UnfinishedError, UserError
 from seq2seq.files import read_lines
-from seq2seq.text.cache import digest_files
-from seq2seq.text.pieces import piece
+from seq2seq.text.cache import digest_files, piece
 from seq2seq.translator import CHUNK_LINES, Translator
 
 if TYPE_CHECKING:

@@ -1,52 +1,26 @@
-"""Training pairs to ids as they are seen once: sources spoilt, texts split into subwords at random; knows no order."""
+"""Random variants of training pairs: noise in sources (case, typing errors, a missing final mark), sampled subwords."""
 
-from collections.abc import Sequence
+import random
+import re
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Int32
 
 from seq2seq.settings.training import NoiseConfig, SubwordSamplingConfig
-from seq2seq.text.noise import add_noise
+from seq2seq.text.blocks import Block, Place, TokenBlock
+from seq2seq.text.mixing import Mixture
 from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocab import UNK
 
+_ROWS_OF_KEYS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+_FINAL_MARK = re.compile(r"\s*(?:[.?!…]+|[。？！]+)(?=[\"'”’»)\]]*$)")
+_WORDS_A_TYPO = 10  # a spoilt sentence has one typing error per so many words, at least one
 _PIECE = 2000  # pairs split at a time, so that no other thread waits for long
 
 Ids = list[list[int]]
-
-
-class TokenBlock:
-    """Tokenised pairs in memory, in two flat arrays."""
-
-    def __init__(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> None:
-        assert len(src) == len(tgt)
-        self._flat, self._starts, self._lengths = zip(*map(_flatten, (src, tgt)), strict=True)
-
-    @property
-    def src_lengths(self) -> Int32[np.ndarray, " n"]:
-        """Tokens of each source."""
-        return self._lengths[0]
-
-    @property
-    def tgt_lengths(self) -> Int32[np.ndarray, " n"]:
-        """Tokens of each target."""
-        return self._lengths[1]
-
-    def __len__(self) -> int:
-        return len(self._lengths[0])
-
-    def __getitem__(self, index: int | np.integer) -> tuple[Int32[np.ndarray, " s"], Int32[np.ndarray, " t"]]:
-        src, tgt = (
-            flat[starts[index] : starts[index + 1]] for flat, starts in zip(self._flat, self._starts, strict=True)
-        )
-        return src, tgt
-
-
-def _flatten(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-    starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    return np.fromiter(chain.from_iterable(rows), np.int32, int(starts[-1])), starts, lengths
 
 
 def is_random(sampling: SubwordSamplingConfig, noise: NoiseConfig) -> bool:
@@ -93,3 +67,141 @@ class Encoder:
                 for piece, of_piece in zip(pieces, seeds, strict=True)
             )
         return list(chain.from_iterable(rows))
+
+
+@runtime_checkable
+class IdPairs(Protocol):
+    """Tokenised sentence pairs, without special ids."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]: ...
+
+
+@dataclass(frozen=True)
+class PreparedBlocks:
+    """Prepared pairs, back to text and to other ids each time: an epoch's order is drawn, then cut into blocks.
+
+    Ids become text and text ids again without loss, since the tokenizer knows every byte; a pair with an unknown
+    token, of a tokenizer without byte fallback, stays as it is.
+    """
+
+    pairs: IdPairs
+    encoder: Encoder
+    size: int  # pairs a block, about
+    seed: int
+    mixture: Mixture | None = None
+
+    def start(self) -> Place:
+        """Return the place of the first block."""
+        return {"epoch": 0, "block": 0}
+
+    def blocks(self, place: Place) -> Generator[Block, None, None]:
+        """Read blocks, beginning at a place; every epoch has each pair once, or as the mixture says.
+
+        The order of an epoch is the same as without blocks.
+        """
+        epoch, first = place["epoch"], place["block"]
+        while True:
+            rng = np.random.default_rng([self.seed, epoch])
+            order = rng.permutation(len(self.pairs)) if self.mixture is None else self.mixture.draw(epoch, rng)
+            parts = np.array_split(order, max(1, round(len(order) / self.size)))
+            for number in range(first, len(parts)):
+                is_last = number + 1 == len(parts)
+                after = {"epoch": epoch + is_last, "block": 0 if is_last else number + 1}
+                seed = [self.seed, epoch, number]
+                yield Block(self._encode(parts[number], seed), seed, after, [])
+            epoch, first = epoch + 1, 0
+
+    def _encode(self, indices: np.ndarray, seed: list[int]) -> TokenBlock:
+        plain = [tuple(ids.tolist() for ids in self.pairs[int(index)]) for index in indices]
+        src_texts, tgt_texts = (self.encoder.tokenizer.decode([pair[side] for pair in plain]) for side in (0, 1))
+        src, tgt = self.encoder.encode(src_texts, tgt_texts, seed)
+        for i, pair in enumerate(plain):
+            if UNK in pair[0] or UNK in pair[1]:
+                src[i], tgt[i] = pair
+        return TokenBlock(src, tgt)
+
+
+def _neighbours() -> dict[str, str]:
+    """Tell the keys beside, above and below each letter of a QWERTY keyboard."""
+    found: dict[str, str] = {}
+    for number, row in enumerate(_ROWS_OF_KEYS):
+        around = _ROWS_OF_KEYS[max(number - 1, 0) : number + 2]
+        for place, key in enumerate(row):
+            found[key] = "".join(keys[max(place - 1, 0) : place + 2] for keys in around).replace(key, "")
+    return found
+
+
+_NEIGHBOURS = _neighbours()
+
+
+def add_noise(texts: Sequence[str], config: NoiseConfig, seed: int) -> list[str]:
+    """Spoil the shares of lines that config tells, each kind independently; the same seed spoils the same lines."""
+    rng = random.Random(seed)
+    kinds: list[tuple[float, Callable[[str, random.Random], str]]] = [
+        (config.punctuation, drop_final_mark),
+        (config.typos, mistype),
+        (config.case, change_case),
+    ]
+    result = list(texts)
+    for rate, spoil in kinds:
+        if rate > 0:
+            for i, text in enumerate(result):
+                if rng.random() < rate:
+                    result[i] = spoil(text, rng) or text
+    return result
+
+
+def change_case(text: str, rng: random.Random) -> str:
+    """Write all in lower case, all in capitals, or every word with one; tags such as <bt> stay as they are."""
+    change = rng.choice((str.lower, str.upper, _capitalise))
+    return " ".join(word if _is_tag(word) else change(word) for word in text.split(" "))
+
+
+def mistype(text: str, rng: random.Random) -> str:
+    """Mistype words of letters: two swapped, one left out, one doubled, or one from a neighbouring key."""
+    words = text.split(" ")
+    places = [i for i, word in enumerate(words) if sum(map(str.isalpha, word)) > 1 and not _is_tag(word)]
+    for i in rng.sample(places, min(len(places), 1 + len(words) // _WORDS_A_TYPO)):
+        words[i] = _mistype_word(words[i], rng)
+    return " ".join(words)
+
+
+def drop_final_mark(text: str, rng: random.Random) -> str:
+    """Leave out the final . ? ! or …, also before a closing quotation mark or bracket."""
+    return _FINAL_MARK.sub("", text)
+
+
+def _mistype_word(word: str, rng: random.Random) -> str:
+    letters = [i for i, character in enumerate(word) if character.isalpha()]
+    swaps = [i for i in letters if i + 1 in letters and word[i] != word[i + 1]]
+    near = [i for i in letters if word[i].lower() in _NEIGHBOURS]
+    kinds = [(_drop, letters), (_double, letters), (_swap, swaps), (_neighbour, near)]
+    change, places = rng.choice([kind for kind in kinds if kind[1]])
+    return change(word, rng.choice(places), rng)
+
+
+def _swap(word: str, i: int, rng: random.Random) -> str:
+    return word[:i] + word[i + 1] + word[i] + word[i + 2 :]
+
+
+def _drop(word: str, i: int, rng: random.Random) -> str:
+    return word[:i] + word[i + 1 :]
+
+
+def _double(word: str, i: int, rng: random.Random) -> str:
+    return word[: i + 1] + word[i:]
+
+
+def _neighbour(word: str, i: int, rng: random.Random) -> str:
+    key = rng.choice(_NEIGHBOURS[word[i].lower()])
+    return word[:i] + (key.upper() if word[i].isupper() else key) + word[i + 1 :]
+
+
+def _capitalise(word: str) -> str:
+    return word[:1].upper() + word[1:]
+
+
+def _is_tag(word: str) -> bool:
+    return word.startswith("<") and word.endswith(">")

@@ -1,28 +1,61 @@
-"""Training text in blocks of some ten thousand pairs, tokenised when they are read; knows no batches, loads no PyTorch.
+"""Blocks of some ten thousand tokenised training pairs, and the process that reads blocks ahead of training.
 
-Where a block begins is its place: plain integers from which the very same block can be read again.
+A block's place is a few plain integers, from which the same block can be read again. This module and its imports load
+no PyTorch: the reading process does not need it.
 """
 
-from collections.abc import Iterator
+import atexit
+import contextlib
+import multiprocessing
+import signal
+import traceback
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+from jaxtyping import Int32
 
-from seq2seq.text.augment import Encoder, TokenBlock
-from seq2seq.text.mixing import Mixture
-from seq2seq.text.vocab import UNK
+from seq2seq.errors import UserError
 
 Place = dict[str, Any]  # plain values
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # signals that end training in good order
 
 
-@runtime_checkable
-class IdPairs(Protocol):
-    """Tokenised sentence pairs, without special ids."""
+class TokenBlock:
+    """Tokenised pairs in memory, in two flat arrays."""
 
-    def __len__(self) -> int: ...
+    def __init__(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> None:
+        assert len(src) == len(tgt)
+        self._flat, self._starts, self._lengths = zip(*map(_flatten, (src, tgt)), strict=True)
 
-    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]: ...
+    @property
+    def src_lengths(self) -> Int32[np.ndarray, " n"]:
+        """Tokens of each source."""
+        return self._lengths[0]
+
+    @property
+    def tgt_lengths(self) -> Int32[np.ndarray, " n"]:
+        """Tokens of each target."""
+        return self._lengths[1]
+
+    def __len__(self) -> int:
+        return len(self._lengths[0])
+
+    def __getitem__(self, index: int | np.integer) -> tuple[Int32[np.ndarray, " s"], Int32[np.ndarray, " t"]]:
+        src, tgt = (
+            flat[starts[index] : starts[index + 1]] for flat, starts in zip(self._flat, self._starts, strict=True)
+        )
+        return src, tgt
+
+
+def _flatten(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    lengths = np.fromiter(map(len, rows), np.int32, len(rows))
+    starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    return np.fromiter(chain.from_iterable(rows), np.int32, int(starts[-1])), starts, lengths
 
 
 class Block(NamedTuple):
@@ -36,57 +69,88 @@ class Block(NamedTuple):
 
 @runtime_checkable
 class BlockSource(Protocol):
-    """Whatever training text comes from in blocks, without end; can be sent to another process."""
+    """A source of training text in blocks, without end; pickles, so that another process can read it."""
 
     def start(self) -> Place:
-        """Tell where the first block begins."""
+        """Return the place of the first block."""
         ...
 
-    def blocks(self, place: Place) -> Iterator[Block]:
-        """Read blocks from a place on."""
+    def blocks(self, place: Place) -> Generator[Block, None, None]:
+        """Read blocks, beginning at a place."""
         ...
 
 
 @dataclass(frozen=True)
-class PreparedBlocks:
-    """Prepared pairs, back to text and to other ids each time: an epoch's order is drawn, then cut into blocks.
+class ReadAhead:
+    """A source whose blocks are read by a process of its own, which prepares the next block while one is used.
 
-    Ids become text and text ids again without loss, since the tokenizer knows every byte; a pair with an unknown
-    token, of a tokenizer without byte fallback, stays as it is.
+    The process ends with this one, at the latest after its current block. It ignores signals, because a terminal's
+    Ctrl-C and SLURM's warnings go to both processes and this one decides what to do about them.
     """
 
-    pairs: IdPairs
-    encoder: Encoder
-    size: int  # pairs a block, about
-    seed: int
-    mixture: Mixture | None = None
+    source: BlockSource
 
     def start(self) -> Place:
-        """Tell where the first block begins."""
-        return {"epoch": 0, "block": 0}
+        """Return the place of the first block."""
+        return self.source.start()
 
-    def blocks(self, place: Place) -> Iterator[Block]:
-        """Read blocks from a place on; every epoch has each pair once, or as the mixture says.
+    def blocks(self, place: Place) -> Generator[Block, None, None]:
+        """Read blocks, beginning at a place.
 
-        The order of an epoch is the same as without blocks.
+        Raises:
+            UserError: the source raised it, or the process was killed.
         """
-        epoch, first = place["epoch"], place["block"]
-        while True:
-            rng = np.random.default_rng([self.seed, epoch])
-            order = rng.permutation(len(self.pairs)) if self.mixture is None else self.mixture.draw(epoch, rng)
-            parts = np.array_split(order, max(1, round(len(order) / self.size)))
-            for number in range(first, len(parts)):
-                is_last = number + 1 == len(parts)
-                after = {"epoch": epoch + is_last, "block": 0 if is_last else number + 1}
-                seed = [self.seed, epoch, number]
-                yield Block(self._encode(parts[number], seed), seed, after, [])
-            epoch, first = epoch + 1, 0
+        context = multiprocessing.get_context("spawn")
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=_send_blocks, args=(self.source, place, sender), name="reading training text")
+        with _blocked_signals():
+            process.start()
+        sender.close()
+        atexit.register(process.kill)
+        try:
+            while True:
+                try:
+                    item = receiver.recv()
+                except (EOFError, OSError) as error:
+                    process.join(timeout=10)
+                    raise UserError(
+                        f"the process that reads the training text ended (exit code {process.exitcode}), perhaps for "
+                        "want of memory: resume=runs/NAME goes on from the last checkpoint; a new run may lower "
+                        "data.block"
+                    ) from error
+                if isinstance(item, Exception):
+                    raise item
+                yield item
+        finally:
+            receiver.close()
+            process.kill()
+            process.join()
+            atexit.unregister(process.kill)
 
-    def _encode(self, indices: np.ndarray, seed: list[int]) -> TokenBlock:
-        plain = [tuple(ids.tolist() for ids in self.pairs[int(index)]) for index in indices]
-        src_texts, tgt_texts = (self.encoder.tokenizer.decode([pair[side] for pair in plain]) for side in (0, 1))
-        src, tgt = self.encoder.encode(src_texts, tgt_texts, seed)
-        for i, pair in enumerate(plain):
-            if UNK in pair[0] or UNK in pair[1]:
-                src[i], tgt[i] = pair
-        return TokenBlock(src, tgt)
+
+def _send_blocks(source: BlockSource, place: Place, sender: Connection) -> None:
+    for name in _STOPS:
+        signal.signal(name, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
+    with contextlib.suppress(BrokenPipeError):  # training is over
+        try:
+            for block in source.blocks(place):
+                sender.send(block)
+        except UserError as error:
+            sender.send(error)
+        except BrokenPipeError:
+            raise
+        except Exception:
+            sender.send(RuntimeError(f"reading training text failed:\n{traceback.format_exc()}"))
+
+
+@contextlib.contextmanager
+def _blocked_signals() -> Iterator[None]:
+    """Let a process that is started now, from whatever thread, not hear signals before it ignores them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    try:
+        resource_tracker.ensure_running()  # it unblocks some when it starts, so it has to run already
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,4 +1,4 @@
-"""Folders named by what went into them: written whole or not at all, and checked before use."""
+"""Cache folders, named by a hash of their inputs: complete or absent, checked before use, listed and removed by age."""
 
 import hashlib
 import json
@@ -6,12 +6,14 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from seq2seq.errors import UnfinishedError, UserError
 
@@ -19,6 +21,8 @@ logger = logging.getLogger(__name__)
 WORK = "work"  # sub-folder of a draft
 DRAFT, DRAFT_END = ".", ".building"  # around the name of a folder that is being built
 MANIFEST = "manifest.json"
+_VALUE = "value.json"
+_USERS = ".runs"  # end of the name of the list of runs beside a folder
 _TICK = 2 * 10**9  # ns: the coarsest times that file systems give
 
 
@@ -122,3 +126,100 @@ def is_whole(folder: Path) -> bool:
         return list(manifest.values()) == digest_files(folder / name for name in manifest)
     except (OSError, ValueError, AttributeError):
         return False
+
+
+def piece(folder: Path, build: Callable[[Path], Any]) -> Any:
+    """Make a piece, a folder of work that a killed job need not do again; return what its build returned.
+
+    An existing piece is kept if it is undamaged. build writes files into the folder that it is given and returns what
+    JSON can hold.
+    """
+    if not is_whole(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        whole_folder(folder, lambda draft: _write(draft / _VALUE, build(draft)))
+    return value_of(folder)
+
+
+def value_of(folder: Path) -> Any:
+    """Return what the build of an existing piece returned."""
+    return json.loads((folder / _VALUE).read_text(encoding="utf-8"))
+
+
+def _write(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A folder of the cache."""
+
+    folder: Path
+    kind: str
+    bytes: int
+    used: float  # seconds since 1970
+    runs: list[Path]  # that read it and are still there
+
+
+def note_run(folder: Path, run: Path) -> None:
+    """Write beside a folder of the cache that a run reads it; nothing happens where the cache is read-only."""
+    users, told = _users(folder), str(run.resolve())
+    with suppress(OSError):
+        if told not in _lines(users):
+            with users.open("a", encoding="utf-8") as file:
+                file.write(f"{told}\n")
+
+
+def list_entries(root: Path) -> list[Entry]:
+    """All folders of the cache, the last used first; also those whose preparation was broken off or is going on."""
+    return sorted(_entries(root), key=lambda entry: -entry.used)
+
+
+def _entries(root: Path) -> Iterator[Entry]:
+    for folder in root.iterdir() if root.is_dir() else ():
+        if not folder.is_dir() or folder.is_symlink():
+            continue
+        is_draft = folder.name.startswith(DRAFT) and folder.name.endswith(DRAFT_END)
+        names = _names(folder)
+        if is_draft or names:  # anything else is not the cache's
+            kind = "unfinished" if is_draft else "prepared text" if "train.arrow" in names else "CTranslate2 export"
+            files = [path.lstat() for path in folder.rglob("*") if path.is_file()]
+            used = max([folder.stat().st_mtime, *(s.st_mtime for s in files)] if is_draft else [folder.stat().st_mtime])
+            runs = [Path(line) for line in _lines(_users(folder)) if (Path(line) / "config.yaml").is_file()]
+            yield Entry(folder, kind, sum(s.st_size for s in files), used, runs)
+
+
+def remove_entry(entry: Entry) -> bool:
+    """Delete a folder of the cache; False if another process is making it at this moment.
+
+    Raises:
+        UserError: it cannot be deleted.
+    """
+    key = entry.folder.name.removeprefix(DRAFT).removesuffix(DRAFT_END)
+    try:
+        with FileLock(entry.folder.with_name(f"{key}.lock"), timeout=0):
+            shutil.rmtree(entry.folder)
+            _users(entry.folder).unlink(missing_ok=True)
+    except Timeout:
+        return False
+    except OSError as error:
+        raise UserError(f"{entry.folder} cannot be removed ({error.strerror}): check who owns its files") from error
+    return True
+
+
+def _users(folder: Path) -> Path:
+    return folder.with_name(folder.name + _USERS)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return []
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return list(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return []

@@ -1,43 +1,27 @@
-"""Sentence pairs from files of every supported format, lazily and as written; knows nothing of cleaning.
+"""Training corpora and test sets: files of every supported format, and sets of the Hugging Face hub.
 
 Formats go by a name's ending: `.tsv` (two fields), `.csv`, `.jsonl` and `.parquet` (named columns), `.tmx` (translation
 memories), or two files of parallel lines, `a.en+a.es`. All but Parquet may also end in `.gz` or `.xz`. Patterns such as
 `corpora/*.tsv.xz` expand.
 """
 
-import csv
 import glob
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice, zip_longest
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.lines import Lines, explain_os_error
-from seq2seq.text.tmx import read_tmx
+from seq2seq.text.formats import COMPRESSED, Open, Pair, find_columns, open_moses, open_records, open_table, pick
+from seq2seq.text.lines import explain_os_error
 
-Pair = tuple[str, str]
-_COMPRESSED = (".gz", ".xz")
+logger = logging.getLogger(__name__)
 _TABLES = (".tsv", ".csv", ".jsonl", ".tmx", ".parquet")
-_ROWS = 8192  # of a Parquet file, read at a time
-
-
-@dataclass(frozen=True)
-class Reader:
-    """Pairs from some place of a corpus on, and the place behind the last one given.
-
-    A place is a few integers, [] being the beginning: how many records came before, and in files of lines the byte
-    offsets of what follows, so that nothing needs to be read again to get there.
-    """
-
-    pairs: Iterator[Pair]
-    place: Callable[[], list[int]]
-
-
-Open = Callable[[list[int]], Reader]  # from a place on
+_ROWS = 1000  # of a hub set, converted to Python at a time
 
 
 @dataclass(frozen=True)
@@ -129,7 +113,7 @@ def _moses(src: Path, tgt: Path, folder: Path, data: DataConfig) -> Corpus:
     if (endings[0] == data.tgt_lang != data.src_lang) if by_endings else data.is_swapped:
         src, tgt = tgt, src
     name = f"{_shown(src, folder)}+{_shown(tgt, folder)}"
-    return Corpus(name, _uncompressed(src).stem, (src, tgt), partial(_open_moses, src, tgt))
+    return Corpus(name, _uncompressed(src).stem, (src, tgt), partial(open_moses, src, tgt))
 
 
 def _shown(path: Path, folder: Path) -> str:
@@ -139,16 +123,10 @@ def _shown(path: Path, folder: Path) -> str:
 
 def _table(path: Path, folder: Path, data: DataConfig) -> Corpus:
     plain = _uncompressed(path)
-    by_lines = {".tsv": _read_tsv, ".csv": _read_csv, ".jsonl": _read_jsonl}
-    by_records = {".tmx": _read_tmx, ".parquet": _read_parquet}
-    opened: Open | None = None
-    if plain.suffix in by_lines:
-        opened = partial(_open_lines, by_lines[plain.suffix], path, data)
-    elif plain.suffix in by_records:
-        opened = partial(open_records, partial(by_records[plain.suffix], path, data))
+    opened = open_table(path, plain.suffix, data)
     if path.is_dir():
         raise explain_os_error(path, IsADirectoryError())
-    if opened is None or (plain.suffix == ".parquet" and plain != path):
+    if opened is None:
         raise UserError(
             f"{path} has an unknown ending: "
             "expected .tsv, .csv, .jsonl or .tmx (also .gz, .xz), .parquet, or a pair a.en+a.es"
@@ -172,159 +150,88 @@ def _require_order(name: str, part: str, data: DataConfig) -> None:
 
 
 def _uncompressed(path: Path) -> Path:
-    return path.with_suffix("") if path.suffix in _COMPRESSED else path
+    return path.with_suffix("") if path.suffix in COMPRESSED else path
 
 
-def _open_moses(src_path: Path, tgt_path: Path, place: list[int]) -> Reader:
-    number, src_offset, tgt_offset = place or (0, 0, 0)
-    src, tgt = Lines(src_path, number, src_offset), Lines(tgt_path, number, tgt_offset)
-    return Reader(_read_moses(src, tgt), lambda: [src.number, src.offset, tgt.offset])
+def open_splits(data: DataConfig) -> dict[str, list[Corpus]]:
+    """Find the corpora of each split; validation and test may have none."""
+    if data.hub is not None and data.root is None:
+        splits = data.hub_splits or {"train": "train"}
+        opened = {ours: stream_hub_split if data.streaming and ours == "train" else open_hub_split for ours in splits}
+        corpora = {ours: [opened[ours](theirs, data)] for ours, theirs in splits.items()}
+    else:
+        specs = {"train": data.train, "validation": data.validation, "test": data.test}
+        corpora = {
+            split: [corpus for spec in of_split for corpus in open_corpora(spec, data.root, data)]
+            for split, of_split in specs.items()
+        }
+    if not corpora.get("train"):
+        raise UserError("data.train is empty: give training corpora, as in data=files data.train=[train.tsv]")
+    return {split: corpora.get(split, []) for split in ("train", "validation", "test")}
 
 
-def _read_moses(src: Lines, tgt: Lines) -> Iterator[Pair]:
-    for src_line, tgt_line in zip_longest(src, tgt):
-        if src_line is None or tgt_line is None:
-            for longer in (src, tgt):
-                longer.number += sum(1 for _ in Lines(longer.path, longer.number, longer.offset))
-            raise UserError(f"{src.path} has {src.number} lines but {tgt.path} has {tgt.number}: they must be parallel")
-        yield src_line, tgt_line
-
-
-def _open_lines(
-    read: Callable[[Lines, DataConfig], Iterator[Pair]], path: Path, data: DataConfig, place: list[int]
-) -> Reader:
-    number, offset = place or (0, 0)
-    lines = Lines(path, number, offset)
-    return Reader(read(lines, data), lambda: [lines.number, lines.offset])
-
-
-def _read_tsv(lines: Lines, data: DataConfig) -> Iterator[Pair]:
-    for line in lines:
-        src, tab, tgt = line.partition("\t")
-        if not tab or "\t" in tgt:
-            fields = line.count("\t") + 1
-            where = f"{lines.path}:{lines.number}"
-            raise UserError(f"{where} has {fields} tab-separated fields, expected 2: source<TAB>target")
-        yield (tgt, src) if data.is_swapped else (src, tgt)
-
-
-def _read_csv(lines: Lines, data: DataConfig) -> Iterator[Pair]:
-    resumed = lines.offset > 0
-    try:
-        header = next(
-            csv.reader((line + "\n" for line in (Lines(lines.path) if resumed else lines)), strict=True), None
-        )
-        if header is None:
-            return
-        columns = find_columns(header, data, str(lines.path))
-        for row in csv.reader((line + "\n" for line in lines), strict=True):
-            where = f"{lines.path}:{lines.number}"
-            if len(row) != len(header):
-                raise UserError(f"{where} has {len(row)} fields but the header has {len(header)}")
-            yield pick(dict(zip(header, row, strict=True)), columns, where)
-    except csv.Error as error:
-        raise UserError(f"{lines.path}:{lines.number} is not CSV: {error}") from error
-
-
-def _read_jsonl(lines: Lines, data: DataConfig) -> Iterator[Pair]:
-    for line in lines:
-        where = f"{lines.path}:{lines.number}"
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{where} is not JSON: {error}") from error
-        if not isinstance(row, dict):
-            raise UserError(f"{where} is no JSON object: expected one object a line, such as {{'en': …, 'es': …}}")
-        yield pick(row, find_columns(list(row), data, where), where)
-
-
-def open_records(read: Callable[[int], Iterator[Pair]], place: list[int]) -> Reader:
-    """Read what has no lines to go to from a record on, given a function that skips so many."""
-    done = [*place] or [0]
-
-    def count() -> Iterator[Pair]:
-        for pair in read(done[0]):
-            done[0] += 1
-            yield pair
-
-    return Reader(count(), lambda: [*done])
-
-
-def _read_tmx(path: Path, data: DataConfig, skipped: int) -> Iterator[Pair]:
-    return islice(read_tmx(path, data.src_lang, data.tgt_lang), skipped, None)
-
-
-def _read_parquet(path: Path, data: DataConfig, skipped: int) -> Iterator[Pair]:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    try:
-        with parquet.ParquetFile(path) as file:
-            columns = find_columns(file.schema_arrow.names, data, str(path))
-            group, row = 0, 0  # row group to begin with, and rows before it
-            while group < file.num_row_groups and row + file.metadata.row_group(group).num_rows <= skipped:
-                row += file.metadata.row_group(group).num_rows
-                group += 1
-            names = list(dict.fromkeys(keys[0] for keys in columns))
-            groups = range(group, file.num_row_groups)
-            for batch in file.iter_batches(_ROWS, row_groups=groups, columns=names) if groups else ():
-                begin = min(max(skipped - row, 0), batch.num_rows)
-                for number, values in enumerate(batch.slice(begin).to_pylist(), start=row + begin + 1):
-                    yield pick(values, columns, f"{path}, row {number}")
-                row += batch.num_rows
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        reason, *_ = str(error).split("\n")
-        raise UserError(f"{path} is damaged or no Parquet file: {reason}") from error
-    except OSError as error:
-        raise explain_os_error(path, error) from error
-
-
-def _listed(names: Iterable[object]) -> str:
-    """Name columns in one line."""
-    return ", ".join(" ".join(str(name).split()) for name in names)
-
-
-Columns = tuple[tuple[str, ...], tuple[str, ...]]  # the keys that lead to the source and to the target text
-
-
-def find_columns(names: Sequence[str], data: DataConfig, where: str) -> Columns:
-    """Tell which columns hold source and target: data.columns, else by language, else `translation` by language.
+def open_hub_split(split: str, data: DataConfig) -> Corpus:
+    """Load one split of the set data.hub; the hub client downloads it once and keeps it as Arrow files.
 
     Raises:
-        UserError: such columns are not among names.
+        UserError: there is no such set, configuration or split, or no connection to fetch it.
     """
-    by_language = [data.src_lang, data.tgt_lang]
-    if not data.columns and "translation" in names and not set(by_language) <= set(names):
-        return ("translation", data.src_lang), ("translation", data.tgt_lang)
-    src, tgt = reversed(data.columns) if data.columns and data.is_swapped else data.columns or by_language
-    for column in (src, tgt):
-        if column not in names:
-            found = _listed(names) or "none"
-            raise UserError(f"{where} has no column {column}; it has {found}: set data.columns=[SOURCE,TARGET]")
-    return (src,), (tgt,)
+    name = f"{data.hub}[{split}]"
+    rows = _load(name, split, data, streaming=False)
+    paths = tuple(Path(file["filename"]) for file in rows.cache_files)
+    return Corpus(name, split, paths, partial(open_records, partial(_read, rows, name, data)))
 
 
-def pick(row: Mapping[str, object], columns: Columns, where: str) -> Pair:
-    """Take source and target text out of a row; null becomes the empty text, which cleaning counts.
+def stream_hub_split(split: str, data: DataConfig) -> Corpus:
+    """Stream one split of the set data.hub: nothing is kept on disk, rows are fetched while they are read.
 
     Raises:
-        UserError: a value is missing or no text.
+        UserError: there is no such set, configuration or split, or no connection to fetch it.
     """
-    src, tgt = (_text(row, keys, where) for keys in columns)
-    return src, tgt
+    name = f"{data.hub}[{split}]"
+    return Corpus(name, split, (), partial(open_records, partial(_stream, name, split, data)))
 
 
-def _text(row: Mapping[str, object], keys: tuple[str, ...], where: str) -> str:
-    value: object = row
-    for key in keys:
-        if not isinstance(value, Mapping) or key not in value:
-            found = _listed(value) if isinstance(value, Mapping) else repr(value)
-            raise UserError(f"{where} has no {'.'.join(keys)}, found {found}: check data.columns and the languages")
-        value = value[key]
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise UserError(f"{where} has {type(value).__name__} {value!r:.40} in {'.'.join(keys)}, expected text")
-    return value
+def _stream(name: str, split: str, data: DataConfig, skipped: int) -> Iterator[Pair]:
+    rows = _load(name, split, data, streaming=True)
+    first = next(iter(rows), None)
+    if first is None:
+        return
+    columns = find_columns(list(first), data, name)
+    for number, row in enumerate(rows.skip(skipped), start=skipped + 1):
+        yield pick(row, columns, f"{name}, row {number}")
+
+
+def _load(name: str, split: str, data: DataConfig, *, streaming: bool) -> Any:
+    import datasets
+
+    assert data.hub is not None
+    path, config = _split_name(data.hub)
+    logger.info("loading %s", name)
+    try:
+        if streaming:
+            return datasets.load_dataset(path, config, split=split, streaming=True)
+        return datasets.load_dataset(path, config, split=split, keep_in_memory=False)
+    except Exception as error:  # whatever the hub client and its network stack raise, the way out is the same
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"data.hub={name} cannot be loaded ({type(error).__name__}: {reason}): "
+            "check name, configuration and split, and the connection; or give files with data.root"
+        ) from error
+
+
+def _split_name(hub: str) -> tuple[str, str | None]:
+    path, _, config = hub.rpartition(":")
+    return (path, config) if path else (config, None)
+
+
+def _read(rows: Any, name: str, data: DataConfig, skipped: int) -> Iterator[Pair]:
+    columns = find_columns(rows.column_names, data, name)
+    rows = rows.select_columns(list(dict.fromkeys(keys[0] for keys in columns)))
+    if skipped >= len(rows):
+        return
+    rows, number = rows.skip(skipped), skipped
+    for batch in rows.iter(batch_size=_ROWS):
+        for values in zip(*batch.values(), strict=True):
+            number += 1
+            yield pick(dict(zip(batch, values, strict=True)), columns, f"{name}, row {number}")

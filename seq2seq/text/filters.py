@@ -1,19 +1,25 @@
-"""What is kept of a training corpus: each pair is normalised, then checked, and every drop is counted by its reason."""
+"""Cleaning of training pairs: each pair is normalised, then checked, and every drop is counted by its reason.
 
+The check of languages needs the extra package py3langid, whose model comes with it.
+"""
+
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
+from importlib import metadata
 from typing import Any
 
 from rich import box
 from rich.table import Table
 
+from seq2seq.errors import UserError
+from seq2seq.extras import missing
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.language import LanguageCheck
 from seq2seq.text.normalise import normalise
 
-# In the order of the checks: a pair is counted under the first that it fails. Cleaner does all but the last two, which
-# follow in preparation, once test sets and tokenizer are known.
+# In the order of the checks: a pair is counted under the first check that it fails. Cleaner does all but the last two;
+# preparation does those, once test sets and tokenizer are known.
 REASONS = (
     "empty",
     "characters",
@@ -26,10 +32,16 @@ REASONS = (
 )
 HELD_OUT = "held out"  # not dropped, but taken for validation or test
 _RATIO_FROM = 20  # characters of the longer side up to which any length ratio is fine ("No." ~ "De ninguna manera.")
+_PACKAGE = "py3langid"
+_JUDGED = 200  # characters; a shorter sample is not judged
+_FUNCTION_WORDS = {  # frequent ones that the other language does not have
+    "en": r"the|of|and|to|is|was|with|that|this|it|you|they|are|not|have|my|your|what|for|she|his",
+    "es": r"el|la|los|las|de|que|en|un|una|con|por|para|del|es|su|se|lo|como|está|qué|le",
+}
 
 
-class Checks:
-    """The checks that need to see no other pair."""
+class Cleaner:
+    """Normalises pairs, drops those that fail a check, and counts every drop by its reason."""
 
     def __init__(self, config: DataConfig) -> None:
         """Take the limits of the settings.
@@ -40,8 +52,30 @@ class Checks:
         self._config = config
         self._languages = LanguageCheck(config) if config.language_filter else None
 
-    def reason(self, src: str, tgt: str) -> str | None:
-        """Tell why a normalised pair is to be dropped; None: it is not."""
+    def clean(
+        self, pairs: Iterable[tuple[str, str]], counts: Counter[str], seen: set[bytes] | None = None
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the pairs to train on, normalised.
+
+        Args:
+            pairs: source and target texts as written.
+            counts: updated for each pair under "read" and under "kept" or the reason for the drop.
+            seen: digests of earlier pairs, updated: a pair with the same digest is a duplicate. None: keep duplicates.
+        """
+        for raw_src, raw_tgt in pairs:
+            src, tgt = normalise(raw_src), normalise(raw_tgt)
+            reason = self._reason(src, tgt)
+            if reason is None and seen is not None:
+                digest = digest_pair(src, tgt)
+                reason = "duplicate" if digest in seen else None
+                seen.add(digest)
+            counts["read"] += 1
+            counts[reason or "kept"] += 1
+            if reason is None:
+                yield src, tgt
+
+    def _reason(self, src: str, tgt: str) -> str | None:
+        """Return the reason to drop a normalised pair, or None."""
         config = self._config
         shorter, longer = sorted((len(src), len(tgt)))
         if shorter == 0:
@@ -55,34 +89,6 @@ class Checks:
         if self._languages is not None and not self._languages.fit(src, tgt):
             return "language"
         return None
-
-
-class Cleaner:
-    """Normalises and drops pairs of all training corpora in turn; remembers what it has seen to find duplicates."""
-
-    def __init__(self, config: DataConfig, checks: Checks | None = None) -> None:
-        """Forget what other cleaners have seen; checks may be shared with them, since making some takes a while."""
-        self._checks, self._drop_duplicates = checks or Checks(config), config.drop_duplicates
-        self._seen: set[bytes] = set()
-
-    def clean(self, pairs: Iterable[tuple[str, str]], counts: Counter[str]) -> Iterator[tuple[str, str]]:
-        """Yield the pairs worth training on, normalised; add what happened to counts ("read", "kept", each reason)."""
-        for raw_src, raw_tgt in pairs:
-            src, tgt = normalise(raw_src), normalise(raw_tgt)
-            reason = self._checks.reason(src, tgt)
-            if reason is None and self._drop_duplicates and self._is_duplicate(src, tgt):
-                reason = "duplicate"
-            counts["read"] += 1
-            counts[reason or "kept"] += 1
-            if reason is None:
-                yield src, tgt
-
-    def _is_duplicate(self, src: str, tgt: str) -> bool:
-        digest = digest_pair(src, tgt)
-        if digest in self._seen:
-            return True
-        self._seen.add(digest)
-        return False
 
 
 def digest_pair(src: str, tgt: str) -> bytes:
@@ -104,3 +110,75 @@ def drop_table(report: Mapping[str, Any]) -> Table:
         table.add_section()
         table.add_row("total", *(f"{sum(file.get(column, 0) for file in files):,}" for column in columns))
     return table
+
+
+class LanguageCheck:
+    """Tells pairs of which a side is, with confidence, in another language than it should be."""
+
+    def __init__(self, config: DataConfig) -> None:
+        """Load the model.
+
+        Raises:
+            UserError: the package is missing, or does not know one of the languages.
+        """
+        identifier_version()
+        identifier = _load_identifier()
+        self._classify: Callable[[str], tuple[str, float]] = identifier.classify
+        self._languages = tuple(language.partition("-")[0] for language in (config.src_lang, config.tgt_lang))
+        self._shortest, self._confidence = config.language_characters, config.language_confidence
+        for key, language in zip(("src_lang", "tgt_lang"), self._languages, strict=True):
+            if language not in identifier.labels:
+                raise UserError(
+                    f"data.{key}={language} is no language that {_PACKAGE} knows: set data.language_filter=false"
+                )
+
+    def fit(self, src: str, tgt: str) -> bool:
+        """Say whether neither side is surely in another language; short sides are not judged."""
+        return not any(map(self._is_other, (src, tgt), self._languages))
+
+    def _is_other(self, text: str, language: str) -> bool:
+        if len(text) < self._shortest:
+            return False
+        found, confidence = self._classify(text)
+        return found != language and confidence >= self._confidence
+
+
+def seem_to_be(texts: Iterable[str], other: str, expected: str) -> bool:
+    """Say whether texts as a whole are in the language `other` rather than in the expected one.
+
+    English and Spanish are told apart by their function words, other pairs by py3langid. False where the texts are
+    short or in neither language, the package is missing, or does not know the languages: only a clear answer counts.
+    """
+    text = " ".join(texts)
+    languages = [language.partition("-")[0] for language in (other, expected)]
+    if len(text) < _JUDGED or languages[0] == languages[1]:
+        return False
+    if set(languages) <= set(_FUNCTION_WORDS):
+        found, wanted = (re.findall(rf"\b(?:{_FUNCTION_WORDS[one]})\b", text.lower()) for one in languages)
+        return len(set(found)) >= 3 and len(found) > 2 * len(wanted)
+    try:
+        identifier = _load_identifier()
+    except ModuleNotFoundError:
+        return False
+    if not set(languages) <= set(identifier.labels):
+        return False
+    identifier.set_languages(languages)
+    return identifier.classify(text)[0] == languages[0]
+
+
+def _load_identifier() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+def identifier_version() -> str:
+    """Name the package and its version, on which the judgement depends.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    try:
+        return f"{_PACKAGE} {metadata.version(_PACKAGE)}"
+    except metadata.PackageNotFoundError as error:
+        raise missing("langid", "data.language_filter=true", _PACKAGE) from error

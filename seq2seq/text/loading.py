@@ -1,37 +1,30 @@
-"""What training takes its batches from: an endless feed, read ahead where that pays, that resumes anywhere."""
+"""The batches of training and validation, from prepared or streamed text, as the settings say; they resume anywhere."""
 
 import contextlib
 import logging
 import queue
 import threading
-from collections.abc import Generator, Iterator
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
 
 import numpy as np
+from rich.table import Table
 
-from seq2seq.text.batching import Batch, Share, collate, plan_batches
-from seq2seq.text.blocks import BlockSource
-from seq2seq.text.reading import ReadBlocks, read_here
+from seq2seq.errors import UserError
+from seq2seq.settings.config import Config
+from seq2seq.text.augment import Encoder, PreparedBlocks
+from seq2seq.text.batching import Batch, BatchLoader, Share, collate, plan_batches
+from seq2seq.text.blocks import BlockSource, ReadAhead
+from seq2seq.text.corpus import open_splits
+from seq2seq.text.dataset import PreparedData
+from seq2seq.text.mixing import Mixture, tempered_shares, weighted_shares
+from seq2seq.text.overlap import OverlapIndex, name_held_out
+from seq2seq.text.streaming import StreamBlocks
 
 logger = logging.getLogger(__name__)
 ENDLESS = 1 << 40  # batches: to Lightning, training is one epoch that does not end
 _AHEAD = 4  # batches
 _FULL = 0.9  # of the token budget, on average
-
-
-@runtime_checkable
-class Loader(Protocol):
-    """Gives batches, from where it stands to an epoch's end or for ever."""
-
-    def __iter__(self) -> Iterator[Batch]: ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """Tell where it stands, as plain values."""
-        ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Stand there again."""
-        ...
 
 
 class BlockLoader:
@@ -49,16 +42,14 @@ class BlockLoader:
         rank: int = 0,
         world_size: int = 1,
         accumulate: int = 1,
-        read: ReadBlocks = read_here,
     ) -> None:
-        self.source, self.max_tokens, self.read = source, max_tokens, read
+        self.source, self.max_tokens = source, max_tokens
         self.place, self._share = source.start(), Share(rank, world_size, accumulate)
         self._is_told = False
 
     def __iter__(self) -> Iterator[Batch]:
         """Go on from where it stands."""
-        blocks = self.read(self.source, self.place)
-        with contextlib.closing(blocks):  # type: ignore[type-var]  # they are generators
+        with contextlib.closing(self.source.blocks(self.place)) as blocks:
             for block in blocks:
                 rng = np.random.default_rng(block.seed)
                 order = rng.permutation(len(block.pairs))
@@ -101,7 +92,7 @@ class Feed:
     state is that of the last batch given out, however many are ready.
     """
 
-    def __init__(self, loader: Loader, *, pin: bool = False) -> None:
+    def __init__(self, loader: BatchLoader | BlockLoader, *, pin: bool = False) -> None:
         self.loader, self.pin = loader, pin
         self._state = loader.state_dict()
 
@@ -166,3 +157,79 @@ def _in_thread(items: Generator[Any, None, None]) -> Iterator[Any]:
     finally:
         over.set()
         thread.join(timeout=10)
+
+
+def make_mixture(config: Config, data: PreparedData) -> Mixture | None:
+    """Give the mixture that data.weights or data.temperature ask for; None: every pair comes once an epoch.
+
+    Raises:
+        UserError: a weight names no corpus, or nothing would be drawn.
+    """
+    settings = config.data
+    if settings.streaming or (not settings.weights and settings.temperature == 1):
+        return None
+    names, sizes = _corpora(data)
+    assert sum(sizes) == len(data.train)
+    shares = weighted_shares(names, settings.weights)
+    if not settings.weights:
+        shares = tempered_shares(sizes, settings.temperature)
+    return Mixture(sizes, shares, config.seed)
+
+
+def mixture_table(config: Config, data: PreparedData) -> Table | None:
+    """Show what an epoch holds of each corpus, where that is not just all of it."""
+    mixture = make_mixture(config, data)
+    return None if mixture is None else mixture.table(_corpora(data)[0])
+
+
+def _corpora(data: PreparedData) -> tuple[Sequence[str], Sequence[int]]:
+    """Name the training corpora in the order of their pairs, and count those."""
+    files = data.report["files"]
+    return [file["name"] for file in files], [file.get("kept", 0) for file in files]
+
+
+def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: int, pin: bool) -> Feed:
+    """Give this rank's training batches, without end; pin is for training on a GPU.
+
+    Raises:
+        UserError: a corpus, a weight or the token budget does not fit.
+    """
+    settings, training = config.data, config.training
+    encoder = Encoder(data.tokenizer, settings.max_length, training.subword_sampling, training.noise)
+    mixture = make_mixture(config, data)
+    if settings.streaming:
+        overlap = OverlapIndex(name_held_out(data.validation_pairs, data.tests))
+        source = StreamBlocks(open_splits(settings)["train"], settings, encoder, overlap, config.seed)
+    elif encoder.is_random:
+        source = PreparedBlocks(data.train, encoder, settings.block, config.seed, mixture)
+    else:
+        loader = BatchLoader(
+            data.train,
+            max_tokens=training.max_tokens,
+            seed=config.seed,
+            rank=rank,
+            world_size=world_size,
+            accumulate=training.accumulate,
+            mixture=mixture,
+        )
+        return Feed(loader, pin=pin)
+    if training.max_tokens <= settings.max_length:
+        raise UserError(
+            f"training.max_tokens={training.max_tokens} cannot hold data.max_length={settings.max_length} tokens and "
+            "an end mark, and a pair of that length may come at any time: raise it, or lower data.max_length"
+        )
+    loader = BlockLoader(
+        ReadAhead(source),
+        max_tokens=training.max_tokens,
+        rank=rank,
+        world_size=world_size,
+        accumulate=training.accumulate,
+    )
+    return Feed(loader, pin=pin)
+
+
+def validation_loader(config: Config, data: PreparedData, *, rank: int, world_size: int) -> BatchLoader:
+    """Give this rank's validation batches, by length; their budget is at least the longest pair."""
+    longest = int(max(data.validation.src_lengths.max(), data.validation.tgt_lengths.max())) + 1
+    tokens = max(config.training.max_tokens, longest)
+    return BatchLoader(data.validation, max_tokens=tokens, shuffle=False, rank=rank, world_size=world_size)

@@ -1,8 +1,7 @@
-"""The way of training text from corpora to Arrow: clean, find duplicates, hold out, remove overlap, tokenise.
+"""The steps of preparation, from corpora to Arrow: clean, find repeats, hold out, remove overlap, tokenise.
 
 Training text goes through files in shards and is never held in memory; validation and test sets are. Every step leaves
-pieces in the folder's sub-folder WORK, so that a run that was killed goes on from them, and who did the work leaves no
-trace in the result. Knows no cache.
+pieces in the folder's sub-folder WORK, from which a killed run goes on. The result does not depend on the workers.
 """
 
 import json
@@ -10,9 +9,9 @@ import logging
 import random
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import accumulate, chain
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +20,34 @@ import numpy as np
 from seq2seq.errors import UserError
 from seq2seq.settings import rules
 from seq2seq.settings.data import DataConfig, TokenizerConfig
-from seq2seq.text.arrow import TokenWriter
-from seq2seq.text.cache import WORK
+from seq2seq.text.cache import WORK, piece, value_of
 from seq2seq.text.corpus import Corpus, Pair
-from seq2seq.text.duplicates import find_repeats, repeats_of, repeats_tasks
+from seq2seq.text.dataset import TokenWriter
 from seq2seq.text.filters import HELD_OUT, REASONS
 from seq2seq.text.normalise import normalise, one_line
-from seq2seq.text.pieces import piece, value_of
-from seq2seq.text.selecting import IndexOverlap, OverlapCounter, SelectingTask, read_held_out, read_overlaps, select
-from seq2seq.text.shards import Shard, clean_stripe, cleaning_tasks, list_shards, read_rows, read_shard
+from seq2seq.text.overlap import OverlapIndex
+from seq2seq.text.shards import (
+    SelectingTask,
+    Shard,
+    clean_stripe,
+    cleaning_tasks,
+    find_repeats,
+    list_shards,
+    read_held_out,
+    read_overlaps,
+    read_rows,
+    read_shard,
+    repeats_of,
+    repeats_tasks,
+    select,
+)
 from seq2seq.text.tokenizer import Tokenizer, VocabularySizeError, make_tokenizer
-from seq2seq.text.tokenizing import Slice, TokenizingTask, encode_in_chunks, tokenise
 from seq2seq.text.workers import Workers
 
 logger = logging.getLogger(__name__)
-_TOKENIZED = 50_000  # pairs a task, a multiple of the pairs that are tokenised at a time
-_HELD, _MODEL = "texts.json", "tokenizer.model"
+_CHUNK = 10_000  # pairs tokenised at a time
+_HELD, _MODEL, _TOKENS = "texts.json", "tokenizer.model", "tokens.arrow"
+Ids = list[list[int]]
 
 
 class Pipeline:
@@ -51,7 +62,6 @@ class Pipeline:
         self,
         tokenizer_config: TokenizerConfig,
         seed: int,
-        index_overlap: IndexOverlap,
     ) -> None:
         """Write all files that `_load` reads."""
         validation = self._read_validation()
@@ -64,7 +74,7 @@ class Pipeline:
         tests = {"held_out": held_out["test"]} if "test" in held_out else tests
         texts = {"validation": validation, "tests": tests}
         piece(self.work / "held_out", lambda draft: _write_json(draft / _HELD, texts))
-        chosen, overlap = self._select(shards, repeats, rows, index_overlap)
+        chosen, overlap = self._select(shards, repeats, rows)
         logger.info("%s the tokenizer", "training" if tokenizer_config.model is None else "loading")
         self._train_tokenizer(shards, chosen, tokenizer_config)
         self._tokenise(shards, chosen)
@@ -151,8 +161,7 @@ class Pipeline:
         shards: list[Shard],
         repeats: list[Path],
         held_out: dict[str, dict[int, list[int]]],
-        index_overlap: IndexOverlap,
-    ) -> tuple[list[Path], OverlapCounter]:
+    ) -> tuple[list[Path], OverlapIndex]:
         """Choose what is trained on: where the rows of each shard are noted, and what was found of held-out sets."""
         texts, remove = self.work / "held_out" / _HELD, self.data.remove_overlap
         tasks = (
@@ -162,12 +171,11 @@ class Pipeline:
                 tuple(repeats),
                 tuple(row for rows in held_out.values() for row in rows.get(number, ())),
                 texts,
-                index_overlap,
                 remove,
             )
             for number, shard in enumerate(shards)
         )
-        overlap, chosen = index_overlap(read_held_out(texts)), []
+        overlap, chosen = OverlapIndex(read_held_out(texts)), []
         for shard, folder in zip(shards, self.workers.map(select, tasks), strict=True):
             chosen.append(folder)
             shared = sum(overlap.shares(src, tgt) for src, tgt in read_overlaps(folder))
@@ -197,16 +205,14 @@ class Pipeline:
 
     def _tokenise(self, shards: list[Shard], chosen: list[Path]) -> None:
         model = self.work / "tokenizer" / _MODEL
-        slices = _cut(shards, chosen, _TOKENIZED)
         tasks = (
-            TokenizingTask(self.work / "tokens" / f"{number:06}", of_task, model, self.data.max_length)
-            for number, of_task in enumerate(slices)
+            TokenizingTask(self.work / "tokens" / shard.folder.name, shard, folder, model, self.data.max_length)
+            for shard, folder in zip(shards, chosen, strict=True)
         )
         with TokenWriter(self.folder / "train.arrow") as writer:
-            for tokens, dropped in self.workers.map(tokenise, tasks):
+            for shard, (tokens, dropped) in zip(shards, self.workers.map(tokenise, tasks), strict=True):
                 writer.copy(tokens)
-                for corpus, count in dropped:
-                    self._drop(corpus, "tokens", count)
+                self._drop(shard.corpus, "tokens", dropped)
         self._require_kept()
 
     def _drop(self, number: int, reason: str, count: int) -> None:
@@ -218,7 +224,7 @@ class Pipeline:
             total = sum(self.counts, Counter())
             raise UserError(f"no training pair is left after cleaning: {dict(total)}; see the limits under data")
 
-    def _report(self, overlap: OverlapCounter, validation_size: int, tests: dict[str, list[Pair]]) -> dict[str, Any]:
+    def _report(self, overlap: OverlapIndex, validation_size: int, tests: dict[str, list[Pair]]) -> dict[str, Any]:
         files = []
         for corpus, counts in zip(self.splits["train"], self.counts, strict=True):
             drops = {reason: counts[reason] for reason in (*REASONS, HELD_OUT) if counts[reason]}
@@ -234,22 +240,37 @@ class Pipeline:
         }
 
 
-def _cut(shards: Sequence[Shard], chosen: Sequence[Path], size: int) -> Iterator[tuple[Slice, ...]]:
-    """Cut what is trained on into runs of so many pairs, which may begin and end within shards."""
-    run: list[Slice] = []
-    room = size
-    for shard, folder in zip(shards, chosen, strict=True):
-        start, total = 0, value_of(folder)["kept"]
-        while start < total:
-            stop = min(total, start + room)
-            run.append(Slice(shard, folder, start, stop))
-            room -= stop - start
-            start = stop
-            if room == 0:
-                yield tuple(run)
-                run, room = [], size
-    if run:
-        yield tuple(run)
+@dataclass(frozen=True)
+class TokenizingTask:
+    """One shard whose chosen pairs are tokenised."""
+
+    piece: Path
+    shard: Shard
+    chosen: Path
+    model: Path
+    max_length: int  # tokens a side
+
+
+def tokenise(task: TokenizingTask) -> tuple[Path, int]:
+    """Write the tokens of pairs that are short enough; return the file and the number of dropped pairs."""
+
+    def build(draft: Path) -> int:
+        dropped = 0
+        with TokenWriter(draft / _TOKENS) as writer:
+            for sides in encode_in_chunks(task.model, read_rows(task.shard, task.chosen)):
+                kept = [pair for pair in zip(*sides, strict=True) if max(map(len, pair)) <= task.max_length]
+                dropped += len(sides[0]) - len(kept)
+                writer.write([src for src, _ in kept], [tgt for _, tgt in kept])
+        return dropped
+
+    return task.piece / _TOKENS, piece(task.piece, build)
+
+
+def encode_in_chunks(model: Path, pairs: Iterable[Pair]) -> Iterator[tuple[Ids, Ids]]:
+    """Tokenise both sides of pairs, some thousands at a time."""
+    tokenizer, iterator = Tokenizer.load(model), iter(pairs)
+    while chunk := list(islice(iterator, _CHUNK)):
+        yield tokenizer.encode([src for src, _ in chunk]), tokenizer.encode([tgt for _, tgt in chunk])
 
 
 def _write_json(path: Path, value: object) -> None:

@@ -1,4 +1,4 @@
-"""From the data settings to everything training needs: cleaned, tokenised, memory-mapped, cached by content."""
+"""Preparation of text as the data settings say, and the cache key: a hash of all that decides the prepared files."""
 
 import dataclasses
 import hashlib
@@ -6,54 +6,31 @@ import json
 import logging
 import os
 import unicodedata
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import sentencepiece
 
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig, TokenizerConfig
-from seq2seq.text.arrow import TokenDataset
 from seq2seq.text.cache import cache_root, cached_folder, digest_once
-from seq2seq.text.corpus import Corpus, Pair, open_corpora
-from seq2seq.text.hub import open_hub_split, stream_hub_split
-from seq2seq.text.language import identifier_version
+from seq2seq.text.corpus import Corpus, open_splits
+from seq2seq.text.dataset import PreparedData, load_prepared
+from seq2seq.text.filters import identifier_version
 from seq2seq.text.lines import explain_os_error
 from seq2seq.text.pipeline import Pipeline
-from seq2seq.text.selecting import IndexOverlap
 from seq2seq.text.streaming import sample_corpora
-from seq2seq.text.tokenizer import Tokenizer, describe_tokenizer
+from seq2seq.text.tokenizer import describe_tokenizer
 from seq2seq.text.workers import Workers, open_workers
 
 logger = logging.getLogger(__name__)
-_FORMAT = 2  # of the cache: raise it whenever the same inputs give other files, or other pieces on the way
+_FORMAT = 3  # of the cache: raise it whenever the same inputs give other files, or other pieces on the way
 # Settings that say only where text is and who prepares it.
 _PLACES = ("cache", "root", "hub", "hub_splits", "train", "validation", "test", "num_proc")
-_SHOWN = 100  # characters of an example
 _ORDER = ("weights", "temperature", "streaming", "block")  # settings that decide only in what order text comes
 
 
-@dataclass(frozen=True)
-class PreparedData:
-    """All that training reads."""
-
-    tokenizer: Tokenizer
-    train: TokenDataset
-    validation: TokenDataset
-    validation_pairs: list[Pair]  # normalised text of the same rows
-    tests: dict[str, list[Pair]]  # name → text as written, but of one line
-    report: dict[str, Any]  # plain values: files (counts by reason), overlap, sizes
-
-
-def prepare(
-    data: DataConfig,
-    tokenizer: TokenizerConfig,
-    seed: int,
-    index_overlap: IndexOverlap,
-    workers: Workers | None = None,
-) -> PreparedData:
+def prepare(data: DataConfig, tokenizer: TokenizerConfig, seed: int, workers: Workers | None = None) -> PreparedData:
     """Read, clean, check for overlap, learn the vocabulary, tokenise; or take all that from the cache.
 
     Training pairs pass the checks of `filters`; validation pairs are normalised and dropped only if a side is empty;
@@ -67,16 +44,10 @@ def prepare(
             the cache cannot be written.
         UnfinishedError: a process that worked for it died.
     """
-    return load_prepared(prepare_folder(data, tokenizer, seed, index_overlap, workers))
+    return load_prepared(prepare_folder(data, tokenizer, seed, workers))
 
 
-def prepare_folder(
-    data: DataConfig,
-    tokenizer: TokenizerConfig,
-    seed: int,
-    index_overlap: IndexOverlap,
-    workers: Workers | None = None,
-) -> Path:
+def prepare_folder(data: DataConfig, tokenizer: TokenizerConfig, seed: int, workers: Workers | None = None) -> Path:
     """Do the work of `prepare`; the folder in the cache."""
     splits = open_splits(data)
     if data.streaming:  # the training text itself is read while training
@@ -90,67 +61,11 @@ def prepare_folder(
 
     def build(folder: Path) -> None:
         with workers or open_workers(data.num_proc) as opened:
-            Pipeline(folder, data, splits, opened).run(tokenizer, seed, index_overlap)
+            Pipeline(folder, data, splits, opened).run(tokenizer, seed)
 
     folder = cached_folder(cache_root(data.cache), _cache_key(data, tokenizer, seed, splits), build)
     logger.info("prepared text: %s", folder)
     return folder
-
-
-def load_prepared(folder: Path) -> PreparedData:
-    """Open what was prepared."""
-    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    _log_overlap(report["overlap"])
-    texts = json.loads((folder / "texts.json").read_text(encoding="utf-8"))
-    return PreparedData(
-        tokenizer=Tokenizer.load(folder / "tokenizer.model"),
-        train=TokenDataset(folder / "train.arrow"),
-        validation=TokenDataset(folder / "validation.arrow"),
-        validation_pairs=[(src, tgt) for src, tgt in texts["validation"]],
-        tests={name: [(src, tgt) for src, tgt in pairs] for name, pairs in texts["tests"].items()},
-        report=report,
-    )
-
-
-def trained_length(prepared: PreparedData) -> int:
-    """Return how many source tokens 99 of 100 training pairs do not exceed (of streamed text, those of the sample)."""
-    return max(1, int(np.quantile(prepared.train.src_lengths, 0.99, method="higher")))
-
-
-def example(prepared: PreparedData) -> str:
-    """One training pair, "source → target", in which a wrong direction is seen."""
-    texts = prepared.tokenizer.decode([ids.tolist() for ids in prepared.train[0]])
-    return " → ".join(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…" for text in texts)
-
-
-def _log_overlap(overlap: dict[str, Any]) -> None:
-    """Say which held-out sets training text would give away; loudly if it stays in training."""
-    for name, found in overlap["sets"].items():
-        if found["pairs"]:
-            level, what = (logging.INFO, "removed") if overlap["removed"] else (logging.WARNING, "KEPT in training")
-            logger.log(
-                level,
-                "%d training pairs share a side with %s (%d the source, %d the target), such as %s: %s",
-                *(found["pairs"], name, found["source"], found["target"]),
-                *(" → ".join(found["examples"][0]), what),
-            )
-
-
-def open_splits(data: DataConfig) -> dict[str, list[Corpus]]:
-    """Find the corpora of each split; validation and test may have none."""
-    if data.hub is not None and data.root is None:
-        splits = data.hub_splits or {"train": "train"}
-        opened = {ours: stream_hub_split if data.streaming and ours == "train" else open_hub_split for ours in splits}
-        corpora = {ours: [opened[ours](theirs, data)] for ours, theirs in splits.items()}
-    else:
-        specs = {"train": data.train, "validation": data.validation, "test": data.test}
-        corpora = {
-            split: [corpus for spec in of_split for corpus in open_corpora(spec, data.root, data)]
-            for split, of_split in specs.items()
-        }
-    if not corpora.get("train"):
-        raise UserError("data.train is empty: give training corpora, as in data=files data.train=[train.tsv]")
-    return {split: corpora.get(split, []) for split in ("train", "validation", "test")}
 
 
 def _cache_key(data: DataConfig, tokenizer: TokenizerConfig, seed: int, splits: dict[str, list[Corpus]]) -> str:

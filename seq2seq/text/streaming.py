@@ -5,7 +5,7 @@ integers when training goes on from a checkpoint.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -14,12 +14,13 @@ from typing import NamedTuple
 
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.augment import Encoder, Ids, TokenBlock
-from seq2seq.text.blocks import Block, Place
-from seq2seq.text.corpus import Corpus, Pair, Reader, open_records
-from seq2seq.text.filters import REASONS, Checks, Cleaner
+from seq2seq.text.augment import Encoder, Ids
+from seq2seq.text.blocks import Block, Place, TokenBlock
+from seq2seq.text.corpus import Corpus
+from seq2seq.text.filters import REASONS, Cleaner
+from seq2seq.text.formats import Pair, Reader, open_records
 from seq2seq.text.mixing import cumulative_draws, weighted_shares
-from seq2seq.text.selecting import OverlapCounter
+from seq2seq.text.overlap import OverlapIndex
 
 _TURN = 1000  # pairs read at a time of all sources together, for the sample
 
@@ -47,7 +48,7 @@ class StreamBlocks:
     corpora: list[Corpus]
     data: DataConfig
     encoder: Encoder
-    overlap: OverlapCounter
+    overlap: OverlapIndex
     seed: int
 
     @property
@@ -76,7 +77,7 @@ class StreamBlocks:
             "counts": [{} for _ in corpora],  # of what was read since the last table
         }
 
-    def blocks(self, place: Place) -> Iterator[Block]:
+    def blocks(self, place: Place) -> Generator[Block, None, None]:
         """Read blocks from a place on.
 
         Raises:
@@ -108,7 +109,7 @@ class _Chunks:
 
     def __init__(self, stream: StreamBlocks, place: Place) -> None:
         self.stream, self.data, self.shares = stream, stream.data, stream.shares
-        self.place, self.checks = deepcopy(place), Checks(self.data)
+        self.place, self.cleaner = deepcopy(place), Cleaner(self.data)
         self.counts = [Counter(counts) for counts in place["counts"]]
         self.readers: dict[int, Reader] = {}
 
@@ -131,14 +132,14 @@ class _Chunks:
 
     def _go_on(self) -> list[tuple[int, str, str]]:
         """Take what comes next of every corpus that has not ended, in proportion to their sizes."""
-        cleaner, pairs, ended = Cleaner(self.data, self.checks), [], self.place["ended"]
+        seen, pairs, ended = self._no_digests(), [], self.place["ended"]
         while (room := self.data.block - len(pairs)) and not all(ended):
             live = [corpus for corpus, has_ended in enumerate(ended) if not has_ended]
             total = sum(self.stream.sizes[corpus] for corpus in live)
             for corpus in live:
                 share = max(1, round(room * self.stream.sizes[corpus] / total))
                 wanted = min(len(pairs) + share, self.data.block)
-                pairs += islice(self._kept(corpus, cleaner), wanted - len(pairs))
+                pairs += islice(self._kept(corpus, seen), wanted - len(pairs))
                 if len(pairs) < wanted:
                     self._rewind(corpus)
                     ended[corpus] = True
@@ -148,26 +149,29 @@ class _Chunks:
         """Take of each corpus what its share says, from its beginning again where it ends."""
         assert self.shares is not None
         before, after = number * self.data.block, (number + 1) * self.data.block
-        chunk_cleaner, pairs = Cleaner(self.data, self.checks), []
+        of_chunk, pairs = self._no_digests(), []
         for corpus, share in enumerate(self.shares):
             wanted = len(pairs) + cumulative_draws(share, after) - cumulative_draws(share, before)
-            cleaner = chunk_cleaner
+            seen = of_chunk
             while len(pairs) < wanted:
                 is_whole = not self._reader(corpus).place()[0]
                 start, repeated = len(pairs), self.counts[corpus]["duplicate"]
-                pairs += islice(self._kept(corpus, cleaner), wanted - start)
+                pairs += islice(self._kept(corpus, seen), wanted - start)
                 if len(pairs) < wanted:
                     if is_whole and len(pairs) == start and self.counts[corpus]["duplicate"] == repeated:
                         raise UserError(
                             f"nothing of {self._name(corpus)} is left after cleaning: {self._counted(corpus)}"
                         )
                     self._rewind(corpus)
-                    cleaner = Cleaner(self.data, self.checks)  # a second time is no duplicate, nor of another corpus
+                    seen = self._no_digests()  # a pair that comes again in a later pass is no duplicate
         return pairs
 
-    def _kept(self, corpus: int, cleaner: Cleaner) -> Iterator[tuple[int, str, str]]:
+    def _no_digests(self) -> set[bytes] | None:
+        return set() if self.data.drop_duplicates else None
+
+    def _kept(self, corpus: int, seen: set[bytes] | None) -> Iterator[tuple[int, str, str]]:
         counts, overlap = self.counts[corpus], self.stream.overlap
-        for src, tgt in cleaner.clean(self._reader(corpus).pairs, counts):
+        for src, tgt in self.cleaner.clean(self._reader(corpus).pairs, counts, seen):
             if self.data.remove_overlap and overlap.shares(src, tgt):
                 self._drop(corpus, "overlap")
             else:

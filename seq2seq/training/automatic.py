@@ -11,7 +11,7 @@ from seq2seq.settings import rules
 from seq2seq.settings.choices import flatten
 from seq2seq.settings.config import Config, to_plain
 from seq2seq.text.batching import plan_batches
-from seq2seq.text.prepare import PreparedData
+from seq2seq.text.dataset import PreparedData
 from seq2seq.training.capacity import resolve_max_tokens
 from seq2seq.training.folder import write_config
 from seq2seq.training.processes import rank

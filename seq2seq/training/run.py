@@ -20,17 +20,17 @@ from seq2seq.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.device import prepare
 from seq2seq.errors import UserError
 from seq2seq.evaluation.metrics import Scores, score
-from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.extras import resume_command
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.choices import Origins
 from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO
-from seq2seq.text.cached import note_run
-from seq2seq.text.datamodule import mixture_table, training_feed, validation_loader
+from seq2seq.text.cache import note_run
+from seq2seq.text.dataset import PreparedData, load_prepared, trained_length
 from seq2seq.text.filters import drop_table
-from seq2seq.text.prepare import PreparedData, corpus_digests, load_prepared, prepare_folder, trained_length
+from seq2seq.text.loading import mixture_table, training_feed, validation_loader
+from seq2seq.text.prepare import corpus_digests, prepare_folder
 from seq2seq.training.automatic import settle_numbers
 from seq2seq.training.callbacks import Budget, Patience, StoppedError
 from seq2seq.training.checkpoints import Checkpoints
@@ -63,7 +63,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
         logging.getLogger("seq2seq").setLevel(logging.WARNING)  # the first process tells it all
     L.seed_everything(config.seed, verbose=False)
     console = Console(stderr=True, quiet=rank() > 0)
-    text = prepare_folder(config.data, config.tokenizer, config.seed, OverlapIndex)
+    text = prepare_folder(config.data, config.tokenizer, config.seed)
     note_run(text, folder)
     data = load_prepared(text)
     console.print(drop_table(data.report))
@@ -138,7 +138,7 @@ def fit(
     """
     place = {"rank": trainer.global_rank, "world_size": trainer.world_size}
     pin = trainer.strategy.root_device.type == "cuda"
-    training = training_feed(config, data, OverlapIndex, **place, pin=pin)
+    training = training_feed(config, data, **place, pin=pin)
     validation = validation_loader(config, data, **place)
     try:
         trainer.fit(module, training, validation, ckpt_path=checkpoint, weights_only=True)

@@ -5,7 +5,7 @@ from rich.table import Table
 
 from seq2seq.settings.choices import Origins
 from seq2seq.settings.config import Config
-from seq2seq.text.prepare import PreparedData, example
+from seq2seq.text.dataset import PreparedData, example
 
 _TEXT = ("data.train", "data.hub", "data.root", "data.src_lang", "data.tgt_lang", "data.languages")
 _DEVICE = ("trainer.accelerator", "trainer.devices", "trainer.strategy", "trainer.precision")

@@ -12,7 +12,7 @@ from torch.distributed.fsdp import FSDPModule
 
 from seq2seq.settings.config import Config
 from seq2seq.settings.trainer import TrainerConfig
-from seq2seq.text.prepare import PreparedData
+from seq2seq.text.dataset import PreparedData
 from seq2seq.training.callbacks import make_callbacks
 from seq2seq.training.checkpoints import DurableIO
 from seq2seq.training.loggers import make_loggers

@@ -10,8 +10,7 @@ from filelock import FileLock
 from saved_runs import make_run
 
 from seq2seq.cli import app
-from seq2seq.text.cache import cached_folder
-from seq2seq.text.cached import note_run
+from seq2seq.text.cache import cached_folder, note_run
 from seq2seq.training.lock import lock_folder, release_folder
 
 DAY = 86_400

@@ -6,7 +6,6 @@ import pytest
 
 from seq2seq.bundle import TOKENIZER
 from seq2seq.cli import app
-from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.settings.compose import compose
 from seq2seq.text import pipeline
 from seq2seq.text.prepare import prepare
@@ -35,7 +34,7 @@ def test_prepare_tells_what_came_of_it_and_training_finds_it(run, settings: list
     assert (folder / "train.arrow").is_file()
     monkeypatch.setattr(pipeline.Pipeline, "run", None)  # nothing is to be prepared any more
     config = compose([*settings, "model=small", "trainer.max_steps=3", "data.num_proc=2"])
-    assert len(prepare(config.data, config.tokenizer, config.seed, OverlapIndex).train) == 159
+    assert len(prepare(config.data, config.tokenizer, config.seed).train) == 159
     assert run("prepare", *settings, command=(), application=app)[:2] == (0, out)
 
 

@@ -6,7 +6,6 @@ import pytest
 from seq2seq.bundle import Bundle, BundleConfig, load_bundle, save_bundle
 from seq2seq.cli import app, jobs
 from seq2seq.cli.corpora import TAG
-from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.settings.model import ModelConfig
@@ -190,7 +189,7 @@ def test_a_tag_is_one_id_of_synthetic_sources_and_of_nothing_else(tmp_path):
     (tmp_path / "synthetic.tsv").write_text("".join(f"{TAG} {tgt}\t{src}\n" for src, tgt in real))
     (tmp_path / "v.tsv").write_text("pan uno\tuno pan\n")
     data = DataConfig(root=str(tmp_path), train=["real.tsv", "synthetic.tsv"], validation=["v.tsv"], test=["v.tsv"])
-    prepared = prepare(data, TokenizerConfig(vocab_size=280, user_symbols=[TAG]), 1, OverlapIndex)
+    prepared = prepare(data, TokenizerConfig(vocab_size=280, user_symbols=[TAG]), 1)
     tag = prepared.tokenizer.user_symbols[TAG]
     rows = [prepared.train[i] for i in range(len(prepared.train))]
     assert [row[0].tolist().count(tag) for row in rows] == [0] * 27 + [1] * 27

@@ -13,7 +13,6 @@ from seq2seq.cli import app
 from seq2seq.cli.bulk_translate import ray_workers
 from seq2seq.distributed import bulk
 from seq2seq.errors import UnfinishedError, UserError
-from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.files import count_lines
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.text import shards
@@ -59,7 +58,7 @@ def test_preparation_gives_the_bytes_of_one_process(
     found = []
     for name, who in (("here", None), ("ray", workers)):
         monkeypatch.setenv("SEQ2SEQ_CACHE", str(tmp_path / name))
-        folder = prepare_folder(data, TokenizerConfig(vocab_size=300), 1, OverlapIndex, who)
+        folder = prepare_folder(data, TokenizerConfig(vocab_size=300), 1, who)
         found.append({path.name: path.read_bytes() for path in folder.iterdir()})
     assert found[0] == found[1]
     assert b'"duplicate": 50' in found[0]["report.json"]

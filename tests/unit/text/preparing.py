@@ -4,9 +4,9 @@ import random
 from pathlib import Path
 from typing import Any
 
-from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.settings.data import DataConfig, TokenizerConfig
-from seq2seq.text.prepare import PreparedData, prepare
+from seq2seq.text.dataset import PreparedData
+from seq2seq.text.prepare import prepare
 
 Pair = tuple[str, str]
 SMALL = TokenizerConfig(vocab_size=320)
@@ -36,7 +36,7 @@ def config(root: Path, **changes: Any) -> DataConfig:
 
 
 def run(root: Path, vocabulary: TokenizerConfig = SMALL, seed: int = 7, **changes: Any) -> PreparedData:
-    return prepare(config(root, **changes), vocabulary, seed, OverlapIndex)
+    return prepare(config(root, **changes), vocabulary, seed)
 
 
 def files(cache: Path) -> dict[str, bytes]:

@@ -10,15 +10,13 @@ import pytest
 import torch
 
 from seq2seq.errors import UserError
-from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.settings.training import NoiseConfig, SubwordSamplingConfig, TrainingConfig
-from seq2seq.text.augment import Encoder, TokenBlock
+from seq2seq.text.augment import Encoder, PreparedBlocks
 from seq2seq.text.batching import Batch
-from seq2seq.text.blocks import PreparedBlocks
-from seq2seq.text.datamodule import training_feed, validation_loader
-from seq2seq.text.loading import BlockLoader
+from seq2seq.text.blocks import TokenBlock
+from seq2seq.text.loading import BlockLoader, training_feed, validation_loader
 from seq2seq.text.mixing import Mixture
 from seq2seq.text.prepare import prepare
 from seq2seq.text.tokenizer import Tokenizer, train_tokenizer
@@ -189,8 +187,8 @@ def test_only_training_batches_are_sampled(tmp_path, tokenizer: Tokenizer):
     data = DataConfig(root=str(tmp_path), train=["t.tsv"], validation=["v.tsv"], test=["v.tsv"], remove_overlap=False)
     training = TrainingConfig(max_tokens=400, subword_sampling=SubwordSamplingConfig(alpha=0.2))
     config = Config(data=data, tokenizer=TokenizerConfig(vocab_size=300), training=training)
-    prepared = prepare(data, config.tokenizer, 1, OverlapIndex)
-    feed = iter(training_feed(config, prepared, OverlapIndex, rank=0, world_size=1, pin=False))
+    prepared = prepare(data, config.tokenizer, 1)
+    feed = iter(training_feed(config, prepared, rank=0, world_size=1, pin=False))
     tokens = sum(int((next(feed).tgt_out != 0).sum()) for _ in range(5))
     feed.close()  # type: ignore[attr-defined]  # it is a generator
     assert tokens > 0

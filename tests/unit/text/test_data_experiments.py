@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
-from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.settings.config import Config
 from seq2seq.settings.loading import from_hydra, register_schema
-from seq2seq.text import datamodule
+from seq2seq.text import loading
 from seq2seq.text.batching import Batch
-from seq2seq.text.datamodule import training_feed, validation_loader
-from seq2seq.text.prepare import PreparedData, prepare
-from seq2seq.text.reading import read_here
+from seq2seq.text.dataset import PreparedData
+from seq2seq.text.loading import training_feed, validation_loader
+from seq2seq.text.prepare import prepare
 from seq2seq.text.vocab import PAD, SPECIAL_IDS
 
 REPOSITORY = Path(__file__).parents[3]
@@ -24,7 +23,7 @@ Pair = tuple[str, str]
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A part of the bundled corpus under its own names: 1,000 and 60 pairs."""
-    monkeypatch.setattr(datamodule, "read_ahead", read_here)
+    monkeypatch.setattr(loading, "ReadAhead", lambda source: source)
     monkeypatch.setenv("SEQ2SEQ_HOME", str(REPOSITORY))
     sizes = {"grammar.train": 1000, "everyday.train": 60, "grammar.validation": 40}
     for name, size in {**sizes, "grammar.test": 10, "everyday.test": 10}.items():
@@ -38,12 +37,12 @@ def load(corpus: Path, experiment: str, *overrides: str) -> tuple[Config, Prepar
     small = [f"data.root={corpus}", "tokenizer.vocab_size=400", "training.max_tokens=600", "data.remove_overlap=false"]
     with initialize_config_dir(str(REPOSITORY / "conf"), version_base=None):
         config = from_hydra(compose("config", overrides=[f"experiment={experiment}", *small, *overrides]))
-    return config, prepare(config.data, config.tokenizer, config.seed, OverlapIndex)
+    return config, prepare(config.data, config.tokenizer, config.seed)
 
 
 def draw(config: Config, data: PreparedData, pairs: int) -> list[Pair]:
     """The texts of the first training pairs, at least so many."""
-    feed, texts = iter(training_feed(config, data, OverlapIndex, rank=0, world_size=1, pin=False)), []
+    feed, texts = iter(training_feed(config, data, rank=0, world_size=1, pin=False)), []
     while len(texts) < pairs:
         texts += decode(data, next(feed))
     return texts
@@ -101,7 +100,7 @@ def test_noise_spoils_the_share_of_sources_that_it_tells_and_no_target(corpus: P
 def test_subword_sampling_splits_the_same_sentence_in_many_ways(corpus: Path, kind: str):
     config, data = load(corpus, "subword_sampling", f"tokenizer={kind}", "tokenizer.vocab_size=400")
     assert config.training.subword_sampling.alpha > 0
-    feed = iter(training_feed(config, data, OverlapIndex, rank=0, world_size=1, pin=False))
+    feed = iter(training_feed(config, data, rank=0, world_size=1, pin=False))
     seen: dict[str, Counter[tuple[int, ...]]] = {}
     for batch in itertools.islice(feed, 400):
         for text, row in zip(decode(data, batch), batch.tgt_out.tolist(), strict=True):

@@ -10,16 +10,14 @@ import pytest
 import torch
 from preparing import SMALL, TEST, TRAIN, VALIDATION, write
 
-from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.training import NoiseConfig, SubwordSamplingConfig, TrainingConfig
-from seq2seq.text import datamodule
+from seq2seq.text import loading
 from seq2seq.text.batching import Batch
-from seq2seq.text.datamodule import training_feed
-from seq2seq.text.loading import Feed
-from seq2seq.text.prepare import PreparedData, prepare
-from seq2seq.text.reading import read_here
+from seq2seq.text.dataset import PreparedData
+from seq2seq.text.loading import Feed, training_feed
+from seq2seq.text.prepare import prepare
 from tests.thin import thin
 
 SPOILT: dict[str, Any] = {
@@ -54,11 +52,11 @@ def settings(folder: Path, kind: str, accumulate: int = 4) -> Config:
 
 
 def prepared(config: Config) -> PreparedData:
-    return prepare(config.data, config.tokenizer, config.seed, OverlapIndex)
+    return prepare(config.data, config.tokenizer, config.seed)
 
 
 def feed(config: Config, data: PreparedData, rank: int = 0, ranks: int = 1) -> Feed:
-    return training_feed(config, data, OverlapIndex, rank=rank, world_size=ranks, pin=False)
+    return training_feed(config, data, rank=rank, world_size=ranks, pin=False)
 
 
 def through_a_file(state: dict[str, Any]) -> dict[str, Any]:
@@ -87,7 +85,7 @@ def equal(first: list[Batch], second: list[Batch]) -> bool:
 def test_a_feed_stopped_anywhere_and_restored_gives_the_very_same_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, ranks: int
 ):
-    monkeypatch.setattr(datamodule, "read_ahead", read_here)
+    monkeypatch.setattr(loading, "ReadAhead", lambda source: source)
     config = settings(tmp_path, kind, accumulate=4 // ranks)
     data = prepared(config)
     straight = [take(feed(config, data, rank, ranks), STEPS) for rank in range(ranks)]
@@ -108,7 +106,7 @@ def test_a_feed_stopped_anywhere_and_restored_gives_the_very_same_batches(
 def test_two_ranks_and_one_see_the_same_updates_and_can_take_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ):
-    monkeypatch.setattr(datamodule, "read_ahead", read_here)
+    monkeypatch.setattr(loading, "ReadAhead", lambda source: source)
     one_config, two_config = settings(tmp_path, kind), settings(tmp_path, kind, accumulate=2)
     data = prepared(one_config)
     one = feed(one_config, data)
@@ -126,7 +124,7 @@ def test_two_ranks_and_one_see_the_same_updates_and_can_take_turns(
 def test_blocks_too_small_for_an_updates_batches_are_told_with_the_size_to_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(datamodule, "read_ahead", read_here)
+    monkeypatch.setattr(loading, "ReadAhead", lambda source: source)
     config = settings(tmp_path, "streamed", accumulate=16)
     data = prepared(config)
     caplog.clear()

@@ -16,7 +16,7 @@ LIMITS = DataConfig(max_characters=40, max_ratio=2.0)
 
 def clean(pairs: list[tuple[str, str]], config: DataConfig = LIMITS) -> tuple[list[tuple[str, str]], Counter[str]]:
     counts: Counter[str] = Counter()
-    return list(Cleaner(config).clean(pairs, counts)), counts
+    return list(Cleaner(config).clean(pairs, counts, set() if config.drop_duplicates else None)), counts
 
 
 DROPPED = {
@@ -63,9 +63,9 @@ def test_moving_the_border_between_the_sides_makes_no_duplicate():
 
 
 def test_duplicates_are_found_across_corpora_and_counted_in_the_later_one():
-    cleaner, first, second = Cleaner(LIMITS), Counter(), Counter()
-    assert len(list(cleaner.clean([("a", "b")], first))) == 1
-    assert list(cleaner.clean([("a", "b")], second)) == []
+    cleaner, seen, first, second = Cleaner(LIMITS), set(), Counter(), Counter()
+    assert len(list(cleaner.clean([("a", "b")], first, seen))) == 1
+    assert list(cleaner.clean([("a", "b")], second, seen)) == []
     assert (first["duplicate"], second["duplicate"]) == (0, 1)
 
 

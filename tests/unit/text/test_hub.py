@@ -9,7 +9,7 @@ from pyarrow import parquet
 
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.hub import open_hub_split
+from seq2seq.text.corpus import open_hub_split
 
 TRAIN = [("Who is it?", "¿Quién es?"), ("It is blue.", "Es azul.")]
 DEV = [("Yes.", "Sí.")]

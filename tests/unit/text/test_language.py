@@ -9,7 +9,7 @@ from preparing import run
 
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.language import LanguageCheck, seem_to_be
+from seq2seq.text.filters import LanguageCheck, seem_to_be
 
 EN = "The weather was so bad yesterday that nobody wanted to leave the house."
 ES = "Ayer hacía tan mal tiempo que nadie quería salir de la casa."

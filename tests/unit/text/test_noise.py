@@ -7,7 +7,7 @@ import pytest
 
 from seq2seq.errors import UserError
 from seq2seq.settings.training import NoiseConfig
-from seq2seq.text.noise import _NEIGHBOURS, add_noise, change_case, drop_final_mark, mistype
+from seq2seq.text.augment import _NEIGHBOURS, add_noise, change_case, drop_final_mark, mistype
 
 TEXTS = [f"The cat number {i} drank all the milk{mark}" for i in range(1500) for mark in ".?"]
 

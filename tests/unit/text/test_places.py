@@ -13,9 +13,8 @@ import pytest
 from pyarrow import parquet
 
 from seq2seq.settings.data import DataConfig
-from seq2seq.text import corpus as corpora
-from seq2seq.text.corpus import open_corpora
-from seq2seq.text.hub import open_hub_split, stream_hub_split
+from seq2seq.text import formats
+from seq2seq.text.corpus import open_corpora, open_hub_split, stream_hub_split
 
 PAIRS = [(f"source {i} ñ", f'objetivo "{i}", sí') for i in range(23)]
 DATA = DataConfig()
@@ -46,7 +45,7 @@ def write_all(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("number", range(8))
 def test_every_format_is_read_on_from_every_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int):
-    monkeypatch.setattr(corpora, "_ROWS", 4)
+    monkeypatch.setattr(formats, "_ROWS", 4)
     spec = write_all(tmp_path)[number]
     (corpus,) = open_corpora(spec, str(tmp_path), DATA)
     assert list(corpus.open([]).pairs) == PAIRS

@@ -9,7 +9,7 @@ from preparing import TEST, TRAIN, VALIDATION, run, texts, write
 
 from seq2seq.errors import UserError
 from seq2seq.settings.data import TokenizerConfig
-from seq2seq.text.prepare import example
+from seq2seq.text.dataset import example
 from seq2seq.text.vocab import SPECIAL_IDS
 
 

@@ -12,8 +12,7 @@ import pytest
 from preparing import SMALL, TEST, TRAIN, config, files, run, texts, write
 
 from seq2seq.errors import UnfinishedError
-from seq2seq.evaluation.overlap import OverlapIndex
-from seq2seq.text import cache, duplicates, pieces, pipeline, shards, tokenizing
+from seq2seq.text import cache, dataset, pipeline, shards
 from seq2seq.text.prepare import prepare
 from seq2seq.text.workers import Here, Processes
 from tests.thin import thin
@@ -31,9 +30,8 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make many pieces of little text."""
     monkeypatch.setattr(shards, "SHARD", 50)
     monkeypatch.setattr(shards, "_STRIPE", 4000)
-    monkeypatch.setattr(duplicates, "PART", 100)
-    monkeypatch.setattr(pipeline, "_TOKENIZED", 40)
-    monkeypatch.setattr(tokenizing, "_CHUNK", 40)
+    monkeypatch.setattr(shards, "PART", 100)
+    monkeypatch.setattr(pipeline, "_CHUNK", 40)
 
 
 @pytest.fixture
@@ -59,7 +57,7 @@ class Several(Here):
 def test_pieces_of_any_size_for_any_number_of_workers_give_the_same_bytes(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest, splits: str
 ):
-    monkeypatch.setattr(tokenizing, "_CHUNK", 40)
+    monkeypatch.setattr(dataset, "ROWS", 60)
     whole = prepare_into(tmp_path / "whole", corpus, monkeypatch, **SPLITS[splits])
     request.getfixturevalue("small_pieces")
     in_pieces = prepare_into(tmp_path / "pieces", corpus, monkeypatch, **SPLITS[splits])
@@ -83,9 +81,10 @@ def count_pieces(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def counting(folder: Path, build: Callable[[Path], None]) -> None:
         make(folder, build)
-        made.append(folder.name)
+        if cache.WORK in folder.parts:
+            made.append(f"{folder.parent.name}/{folder.name}")
 
-    monkeypatch.setattr(pieces, "whole_folder", counting)
+    monkeypatch.setattr(cache, "whole_folder", counting)
     return made
 
 
@@ -97,14 +96,14 @@ def test_a_preparation_killed_at_every_piece_gives_the_same_bytes_and_makes_no_p
     expected = prepare_into(tmp_path / "straight", corpus, monkeypatch, validation=[])
     straight = list(count_pieces)
     count_pieces.clear()
-    counting = pieces.whole_folder
+    counting = cache.whole_folder
 
     def killing(folder: Path, build: Callable[[Path], None]) -> None:
         def half(draft: Path) -> None:
             build(draft)
             raise Killed
 
-        if folder not in killed:
+        if cache.WORK in folder.parts and folder not in killed:
             killed.append(folder)
             if len(killed) % 2:
                 counting(folder, half)
@@ -113,7 +112,7 @@ def test_a_preparation_killed_at_every_piece_gives_the_same_bytes_and_makes_no_p
         counting(folder, build)
 
     killed: list[Path] = []
-    monkeypatch.setattr(pieces, "whole_folder", killing)
+    monkeypatch.setattr(cache, "whole_folder", killing)
     kills = 0
     while True:
         try:
@@ -143,7 +142,7 @@ def test_a_damaged_piece_is_made_again(
     damaged.write_bytes(damaged.read_bytes()[:-1])
     count_pieces.clear()
     assert prepare_into(tmp_path / "killed", corpus, monkeypatch) == expected
-    assert [name for name in count_pieces if name.startswith("00000-")] == [damaged.parent.name]
+    assert [name for name in count_pieces if name.startswith("cleaned/")] == [f"cleaned/{damaged.parent.name}"]
 
 
 PROGRAM = """
@@ -151,19 +150,19 @@ import os, signal, sys
 sys.path[:0] = sys.argv[1:3]
 from pathlib import Path
 from preparing import run
-from seq2seq.text import pieces, shards
+from seq2seq.text import cache, shards
 shards.SHARD = 50
-make = pieces.whole_folder
+make = cache.whole_folder
 def killing(folder, build):
     if sys.argv[4] in str(folder):
         make(folder, lambda draft: (build(draft), os.kill(os.getpid(), signal.SIGKILL)))
     make(folder, build)
-pieces.whole_folder = killing
+cache.whole_folder = killing
 run(Path(sys.argv[3]), train=["train.tsv", "more.tsv"], max_length=20)
 """
 
 
-@pytest.mark.parametrize("inside", thin(["cleaned/00000-000003", "tokens/000000"], ["tokens/000000"]))
+@pytest.mark.parametrize("inside", thin(["cleaned/00000-000003", "tokens/00000-000000"], ["tokens/00000-000000"]))
 def test_a_killed_process_is_gone_on_from(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, count_pieces: list[str], inside: str
 ):
@@ -199,7 +198,7 @@ def test_a_process_that_dies_is_one_line_and_nothing_done_is_lost(corpus: Path, 
             return map(function, tasks)
 
     with pytest.raises(UnfinishedError):
-        prepare(config(corpus), SMALL, 7, OverlapIndex, Broken())
+        prepare(config(corpus), SMALL, 7, Broken())
     assert list((corpus.parent / "cache").glob(".*.building/work/cleaned/*"))
 
 

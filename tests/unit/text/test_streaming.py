@@ -18,17 +18,17 @@ import pytest
 import torch
 
 from seq2seq.errors import UserError
-from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.settings.training import NoiseConfig, SubwordSamplingConfig, TrainingConfig
 from seq2seq.text.augment import Encoder
 from seq2seq.text.batching import Batch
-from seq2seq.text.blocks import Block
-from seq2seq.text.datamodule import training_feed
-from seq2seq.text.loading import BlockLoader, Feed
-from seq2seq.text.prepare import PreparedData, open_splits, prepare
-from seq2seq.text.reading import read_ahead
+from seq2seq.text.blocks import Block, ReadAhead
+from seq2seq.text.corpus import open_splits
+from seq2seq.text.dataset import PreparedData
+from seq2seq.text.loading import BlockLoader, Feed, training_feed
+from seq2seq.text.overlap import OverlapIndex
+from seq2seq.text.prepare import prepare
 from seq2seq.text.streaming import StreamBlocks
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocab import SPECIAL_IDS
@@ -73,7 +73,7 @@ def config(root: Path, **changes: Any) -> Config:
 
 
 def prepared(settings: Config) -> PreparedData:
-    return prepare(settings.data, settings.tokenizer, settings.seed, OverlapIndex)
+    return prepare(settings.data, settings.tokenizer, settings.seed)
 
 
 def stream(settings: Config, tokenizer: Tokenizer) -> StreamBlocks:
@@ -270,13 +270,13 @@ def test_the_vocabulary_is_learnt_from_a_sample_of_every_corpus(root: Path):
 def test_a_stream_read_ahead_by_a_process_is_the_same(root: Path):
     settings = config(root)
     data = prepared(settings)
-    feed = training_feed(settings, data, OverlapIndex, rank=0, world_size=1, pin=False)
+    feed = training_feed(settings, data, rank=0, world_size=1, pin=False)
     assert isinstance(feed.loader, BlockLoader)
-    assert feed.loader.read is read_ahead
+    assert isinstance(feed.loader.source, ReadAhead)
     ahead = iter(feed)
     result = list(itertools.islice(ahead, 40))
     ahead.close()  # type: ignore[attr-defined]  # it is a generator
-    here = Feed(BlockLoader(feed.loader.source, max_tokens=200))
+    here = Feed(BlockLoader(feed.loader.source.source, max_tokens=200))
     assert equal(result, list(itertools.islice(here, 40)))
     assert feed.state_dict() == here.state_dict()
 
@@ -288,9 +288,9 @@ def test_a_budget_that_a_later_pair_could_exceed_is_refused_at_once(root: Path, 
     settings.training = TrainingConfig(max_tokens=80, subword_sampling=SubwordSamplingConfig(alpha=0.2))
     data = prepared(settings)
     with pytest.raises(UserError, match=r"max_tokens=80 .*data.max_length=80 tokens and an end mark.*: raise it, or"):
-        training_feed(settings, data, OverlapIndex, rank=0, world_size=1, pin=False)
+        training_feed(settings, data, rank=0, world_size=1, pin=False)
     settings.training.max_tokens = 81
-    training_feed(settings, data, OverlapIndex, rank=0, world_size=1, pin=False)
+    training_feed(settings, data, rank=0, world_size=1, pin=False)
 
 
 def test_an_error_of_the_reading_process_reaches_the_user(root: Path, tokenizer: Tokenizer):
@@ -298,11 +298,11 @@ def test_an_error_of_the_reading_process_reaches_the_user(root: Path, tokenizer:
     with (root / "c.jsonl").open("a") as file:
         file.write("{")
     with pytest.raises(UserError, match=r"c.jsonl:41 is not JSON"):
-        list(itertools.islice(BlockLoader(source, max_tokens=200, read=read_ahead), 100))
+        list(itertools.islice(BlockLoader(ReadAhead(source), max_tokens=200), 100))
 
 
 def test_a_killed_reading_process_is_told_in_one_line(streamed: StreamBlocks):
-    batches = iter(BlockLoader(streamed, max_tokens=200, read=read_ahead))
+    batches = iter(BlockLoader(ReadAhead(streamed), max_tokens=200))
     next(batches)
     (process,) = multiprocessing.active_children()
     process.kill()
@@ -313,7 +313,7 @@ def test_a_killed_reading_process_is_told_in_one_line(streamed: StreamBlocks):
 
 def test_the_reading_process_leaves_signals_to_training(streamed: StreamBlocks):
     """SLURM sends its warning to every process, a terminal its Ctrl-C; the feeding thread starts this one for a GPU."""
-    batches = iter(BlockLoader(streamed, max_tokens=200, read=read_ahead))
+    batches = iter(BlockLoader(ReadAhead(streamed), max_tokens=200))
     first: list[Batch] = []
     thread = threading.Thread(target=lambda: first.append(next(batches)))
     thread.start()

@@ -17,8 +17,7 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.trainer import TrainerConfig
-from seq2seq.text.arrow import TokenDataset
-from seq2seq.text.prepare import PreparedData
+from seq2seq.text.dataset import PreparedData, TokenDataset
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.training.automatic import Plan, settle_numbers
 from seq2seq.training.summary import summary_table

@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from seq2seq.errors import UserError
-from seq2seq.evaluation.overlap import OverlapIndex
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig, TokenizerConfig
@@ -22,7 +21,8 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.text.prepare import PreparedData, prepare
+from seq2seq.text.dataset import PreparedData
+from seq2seq.text.prepare import prepare
 from seq2seq.training.callbacks import Patience
 from seq2seq.training.checkpoints import Checkpoints, DurableIO
 from seq2seq.training.module import TranslationModule
@@ -70,7 +70,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
 
 @pytest.fixture(scope="module")
 def data(config: Config) -> PreparedData:
-    return prepare(config.data, config.tokenizer, config.seed, OverlapIndex)
+    return prepare(config.data, config.tokenizer, config.seed)
 
 
 class Diary(L.Callback):

@@ -8,7 +8,7 @@ import pytest
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
-from seq2seq.text import cache, hub
+from seq2seq.text import cache, corpus
 from seq2seq.text.prepare import corpus_digests
 from seq2seq.training.restore import describe_run, require_same_run
 
@@ -55,7 +55,7 @@ def test_texts_in_another_order_or_number_are_refused(root: Path) -> None:
 
 
 def test_another_streamed_hub_set_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "_load", lambda *_, **__: pytest.fail("nothing is fetched for this"))
+    monkeypatch.setattr(corpus, "_load", lambda *_, **__: pytest.fail("nothing is fetched for this"))
     then, now = (
         describe_run(config, corpus_digests(config.data))
         for config in (Config(data=DataConfig(hub=name, streaming=True)) for name in ("one:en-es", "two:en-es"))

@@ -1,6 +1,7 @@
 """Tokens come back from disk as they went in, without being copied or loaded."""
 
 import pickle
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq.text.arrow import TokenDataset, TokenWriter
+from seq2seq.text import dataset
+from seq2seq.text.dataset import TokenDataset, TokenWriter
 
 SRC = [[4, 5, 6], [], [7], [8, 9]]
 TGT = [[10], [11, 12], [], [13, 14, 15, 16]]
@@ -84,3 +86,25 @@ def test_any_batches_of_any_pairs_survive(tmp_path_factory: pytest.TempPathFacto
         for batch in batches:
             writer.write([src for src, _ in batch], [tgt for _, tgt in batch])
     assert as_lists(TokenDataset(path)) == [pair for batch in batches for pair in batch]
+
+
+@given(st.lists(st.integers(0, 50), max_size=6), st.booleans())
+def test_the_bytes_depend_on_the_pairs_and_not_on_the_calls(
+    tmp_path_factory: pytest.TempPathFactory, cuts: list[int], copied: bool
+):
+    folder = tmp_path_factory.mktemp("arrow")
+    rows = [[number] * (number % 4) for number in range(50)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dataset, "ROWS", 15)
+        with TokenWriter(folder / "at once") as writer:
+            writer.write(rows, rows[::-1])
+        with TokenWriter(folder / "in parts") as writer:
+            for number, (start, stop) in enumerate(pairwise([0, *sorted(cuts), 50])):
+                part = folder / str(number)
+                with TokenWriter(part) as of_part:
+                    of_part.write(rows[start:stop], rows[::-1][start:stop])
+                if copied:
+                    writer.copy(part)
+                else:
+                    writer.write(rows[start:stop], rows[::-1][start:stop])
+    assert (folder / "in parts").read_bytes() == (folder / "at once").read_bytes()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seq2seq.evaluation.overlap import OverlapIndex, fold
+from seq2seq.text.overlap import OverlapIndex, fold
 
 HELD_OUT = {
     "validation": [("Who is it?", "¿Quién es?")],

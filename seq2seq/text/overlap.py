@@ -60,3 +60,10 @@ class OverlapIndex:
     def report(self) -> dict[str, dict[str, Any]]:
         """Tell per held-out set how many training pairs share a side, the source, the target, and the first few."""
         return self._report
+
+
+def name_held_out(
+    validation: list[tuple[str, str]], tests: Mapping[str, list[tuple[str, str]]]
+) -> dict[str, list[tuple[str, str]]]:
+    """Put the validation set before the test sets, under a name that none of them has."""
+    return {"the validation set" if "validation" in tests else "validation": validation, **tests}

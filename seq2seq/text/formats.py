@@ -1,0 +1,285 @@
+"""Readers of every supported file format, from any place in a file on; pairs come as written, not cleaned."""
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import NoReturn
+from xml.parsers import expat
+
+from seq2seq.errors import UserError
+from seq2seq.settings.data import DataConfig
+from seq2seq.text.lines import DAMAGED, Lines, explain_os_error, open_bytes
+
+Pair = tuple[str, str]
+COMPRESSED = (".gz", ".xz")
+_ROWS = 8192  # of a Parquet file, read at a time
+_CHUNK = 1 << 16  # bytes of a TMX file, parsed at a time
+_CODE = frozenset(("bpt", "ept", "it", "ph", "ut"))  # TMX elements that hold markup of the original document
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Pairs from some place of a corpus on, and the place behind the last one given.
+
+    A place is a few integers, [] being the beginning: how many records came before, and in files of lines the byte
+    offsets of what follows, so that nothing needs to be read again to get there.
+    """
+
+    pairs: Iterator[Pair]
+    place: Callable[[], list[int]]
+
+
+Open = Callable[[list[int]], Reader]  # from a place on
+
+
+def open_table(path: Path, ending: str, data: DataConfig) -> Open | None:
+    """Return what opens a file of pairs, by its ending without compression; None: the format is unknown."""
+    by_lines = {".tsv": _read_tsv, ".csv": _read_csv, ".jsonl": _read_jsonl}
+    by_records = {".tmx": _read_tmx, ".parquet": _read_parquet}
+    if ending in by_lines:
+        return partial(_open_lines, by_lines[ending], path, data)
+    if ending in by_records and (ending != ".parquet" or path.suffix == ending):
+        return partial(open_records, partial(by_records[ending], path, data))
+    return None
+
+
+def open_moses(src_path: Path, tgt_path: Path, place: list[int]) -> Reader:
+    """Read two files of parallel lines."""
+    number, src_offset, tgt_offset = place or (0, 0, 0)
+    src, tgt = Lines(src_path, number, src_offset), Lines(tgt_path, number, tgt_offset)
+    return Reader(_read_moses(src, tgt), lambda: [src.number, src.offset, tgt.offset])
+
+
+def _read_moses(src: Lines, tgt: Lines) -> Iterator[Pair]:
+    for src_line, tgt_line in zip_longest(src, tgt):
+        if src_line is None or tgt_line is None:
+            for longer in (src, tgt):
+                longer.number += sum(1 for _ in Lines(longer.path, longer.number, longer.offset))
+            raise UserError(f"{src.path} has {src.number} lines but {tgt.path} has {tgt.number}: they must be parallel")
+        yield src_line, tgt_line
+
+
+def _open_lines(
+    read: Callable[[Lines, DataConfig], Iterator[Pair]], path: Path, data: DataConfig, place: list[int]
+) -> Reader:
+    number, offset = place or (0, 0)
+    lines = Lines(path, number, offset)
+    return Reader(read(lines, data), lambda: [lines.number, lines.offset])
+
+
+def _read_tsv(lines: Lines, data: DataConfig) -> Iterator[Pair]:
+    for line in lines:
+        src, tab, tgt = line.partition("\t")
+        if not tab or "\t" in tgt:
+            fields = line.count("\t") + 1
+            where = f"{lines.path}:{lines.number}"
+            raise UserError(f"{where} has {fields} tab-separated fields, expected 2: source<TAB>target")
+        yield (tgt, src) if data.is_swapped else (src, tgt)
+
+
+def _read_csv(lines: Lines, data: DataConfig) -> Iterator[Pair]:
+    resumed = lines.offset > 0
+    try:
+        header = next(
+            csv.reader((line + "\n" for line in (Lines(lines.path) if resumed else lines)), strict=True), None
+        )
+        if header is None:
+            return
+        columns = find_columns(header, data, str(lines.path))
+        for row in csv.reader((line + "\n" for line in lines), strict=True):
+            where = f"{lines.path}:{lines.number}"
+            if len(row) != len(header):
+                raise UserError(f"{where} has {len(row)} fields but the header has {len(header)}")
+            yield pick(dict(zip(header, row, strict=True)), columns, where)
+    except csv.Error as error:
+        raise UserError(f"{lines.path}:{lines.number} is not CSV: {error}") from error
+
+
+def _read_jsonl(lines: Lines, data: DataConfig) -> Iterator[Pair]:
+    for line in lines:
+        where = f"{lines.path}:{lines.number}"
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{where} is not JSON: {error}") from error
+        if not isinstance(row, dict):
+            raise UserError(f"{where} is no JSON object: expected one object a line, such as {{'en': …, 'es': …}}")
+        yield pick(row, find_columns(list(row), data, where), where)
+
+
+def open_records(read: Callable[[int], Iterator[Pair]], place: list[int]) -> Reader:
+    """Read records, given a function that reads them after skipping the number that it is given."""
+    done = [*place] or [0]
+
+    def count() -> Iterator[Pair]:
+        for pair in read(done[0]):
+            done[0] += 1
+            yield pair
+
+    return Reader(count(), lambda: [*done])
+
+
+def _read_tmx(path: Path, data: DataConfig, skipped: int) -> Iterator[Pair]:
+    return islice(read_tmx(path, data.src_lang, data.tgt_lang), skipped, None)
+
+
+def _read_parquet(path: Path, data: DataConfig, skipped: int) -> Iterator[Pair]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            columns = find_columns(file.schema_arrow.names, data, str(path))
+            group, row = 0, 0  # row group to begin with, and rows before it
+            while group < file.num_row_groups and row + file.metadata.row_group(group).num_rows <= skipped:
+                row += file.metadata.row_group(group).num_rows
+                group += 1
+            names = list(dict.fromkeys(keys[0] for keys in columns))
+            groups = range(group, file.num_row_groups)
+            for batch in file.iter_batches(_ROWS, row_groups=groups, columns=names) if groups else ():
+                begin = min(max(skipped - row, 0), batch.num_rows)
+                for number, values in enumerate(batch.slice(begin).to_pylist(), start=row + begin + 1):
+                    yield pick(values, columns, f"{path}, row {number}")
+                row += batch.num_rows
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        reason, *_ = str(error).split("\n")
+        raise UserError(f"{path} is damaged or no Parquet file: {reason}") from error
+    except OSError as error:
+        raise explain_os_error(path, error) from error
+
+
+def _listed(names: Iterable[object]) -> str:
+    """Name columns in one line."""
+    return ", ".join(" ".join(str(name).split()) for name in names)
+
+
+Columns = tuple[tuple[str, ...], tuple[str, ...]]  # the keys that lead to the source and to the target text
+
+
+def find_columns(names: Sequence[str], data: DataConfig, where: str) -> Columns:
+    """Tell which columns hold source and target: data.columns, else by language, else `translation` by language.
+
+    Raises:
+        UserError: such columns are not among names.
+    """
+    by_language = [data.src_lang, data.tgt_lang]
+    if not data.columns and "translation" in names and not set(by_language) <= set(names):
+        return ("translation", data.src_lang), ("translation", data.tgt_lang)
+    src, tgt = reversed(data.columns) if data.columns and data.is_swapped else data.columns or by_language
+    for column in (src, tgt):
+        if column not in names:
+            found = _listed(names) or "none"
+            raise UserError(f"{where} has no column {column}; it has {found}: set data.columns=[SOURCE,TARGET]")
+    return (src,), (tgt,)
+
+
+def pick(row: Mapping[str, object], columns: Columns, where: str) -> Pair:
+    """Take source and target text out of a row; null becomes the empty text, which cleaning counts.
+
+    Raises:
+        UserError: a value is missing or no text.
+    """
+    src, tgt = (_text(row, keys, where) for keys in columns)
+    return src, tgt
+
+
+def _text(row: Mapping[str, object], keys: tuple[str, ...], where: str) -> str:
+    value: object = row
+    for key in keys:
+        if not isinstance(value, Mapping) or key not in value:
+            found = _listed(value) if isinstance(value, Mapping) else repr(value)
+            raise UserError(f"{where} has no {'.'.join(keys)}, found {found}: check data.columns and the languages")
+        value = value[key]
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise UserError(f"{where} has {type(value).__name__} {value!r:.40} in {'.'.join(keys)}, expected text")
+    return value
+
+
+def read_tmx(path: Path, src_lang: str, tgt_lang: str) -> Iterator[tuple[str, str]]:
+    """Yield every unit's source and target text, inline markup left out; en stands for en-US and all its kind.
+
+    Units that lack one of the languages are passed over; of several variants in one language the first counts.
+
+    Raises:
+        UserError: the file cannot be read, is no TMX or damaged, or declares entities.
+    """
+    units = _Units()
+    try:
+        with open_bytes(path) as file:
+            while chunk := file.read(_CHUNK):
+                units.parser.Parse(chunk)
+                yield from units.take(src_lang, tgt_lang)
+            units.parser.Parse(b"", True)
+            yield from units.take(src_lang, tgt_lang)
+    except UserError as error:
+        raise UserError(f"{path}:{units.parser.CurrentLineNumber} {error}") from error
+    except expat.ExpatError as error:
+        raise UserError(f"{path}:{error.lineno} is damaged or no XML: {expat.ErrorString(error.code)}") from error
+    except (LookupError, ValueError) as error:
+        raise UserError(f"{path} declares an encoding that cannot be read ({error}): convert it to UTF-8") from error
+    except DAMAGED as error:
+        kind = path.suffix.removeprefix(".")
+        raise UserError(f"{path} is damaged or no {kind} data ({error}): fetch it again or rename it") from error
+    except OSError as error:
+        raise explain_os_error(path, error) from error
+
+
+class _Units:
+    """Collects the units of a TMX file while its bytes are parsed."""
+
+    def __init__(self) -> None:
+        self.parser = expat.ParserCreate()
+        self.parser.buffer_text = True
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self._text
+        self.parser.EntityDeclHandler = self._refuse_entity
+        self._units: list[dict[str, str]] = []  # complete ones: text by language
+        self._open: list[str] = []  # names of the elements around the parser's place
+        self._language = ""
+        self._parts: list[str] = []  # of the segment
+
+    def take(self, src_lang: str, tgt_lang: str) -> Iterator[tuple[str, str]]:
+        """Give the pairs of the units that are complete, once."""
+        units, self._units = self._units, []
+        for unit in units:
+            src, tgt = unit.get(_base_language(src_lang)), unit.get(_base_language(tgt_lang))
+            if src is not None and tgt is not None:
+                yield src, tgt
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        if not self._open and name != "tmx":
+            raise UserError(f"begins with <{name}>, expected <tmx>: it is no TMX")
+        self._open.append(name)
+        if name == "tu":
+            self._unit: dict[str, str] = {}
+        elif name == "tuv":
+            self._language = _base_language(attributes.get("xml:lang") or attributes.get("lang") or "")
+        elif name == "seg":
+            self._parts = []
+
+    def _end(self, name: str) -> None:
+        self._open.pop()
+        if name == "seg" and "tu" in self._open:
+            self._unit.setdefault(self._language, " ".join("".join(self._parts).split()))
+        elif name == "tu":
+            self._units.append(self._unit)
+
+    def _text(self, text: str) -> None:
+        if "seg" in self._open and not _CODE.intersection(self._open):
+            self._parts.append(text)
+
+    def _refuse_entity(self, name: str, *_: object) -> NoReturn:
+        raise UserError(f"declares the entity {name}, which could make a small file huge: take it out")
+
+
+def _base_language(language: str) -> str:
+    return language.lower().replace("_", "-").split("-")[0]
