@@ -1,5 +1,5 @@
 import random
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from seq2seq.text.vocab import BOS, EOS, PAD, UNK
 pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
 
 from seq2seq.exchange.ctranslate2 import export_ctranslate2
-from seq2seq.exchange.ctranslate2_engine import load_export
+from seq2seq.exchange.ctranslate2_engine import UNSUPPORTED, load_export
 from seq2seq.exchange.folder import is_export
 from tests.thin import thin
 
@@ -195,3 +195,12 @@ def test_damaged_weights_are_told(random_model, save_model, tokenizer, sources, 
     export_ctranslate2(save_model(model), tmp_path / "broken")
     with pytest.raises(UserError, match=r"scores are not numbers \(NaN\)"):
         search(load_export(tmp_path / "broken", CPU).engine, sources[:3], GREEDY)
+
+
+def test_every_search_setting_is_refused_or_known():
+    """A new setting must not be ignored in silence."""
+    known = {"beam", "length_penalty", "no_repeat_ngram", "early_stopping", "batch_tokens", "mbr"}
+    known |= {"min_length", "min_length_ratio", "max_length_ratio", "max_length_offset"}
+    of_sampling_and_groups = {"diversity", "temperature", "top_k", "top_p", "seed"}
+    settings = {field.name for field in fields(SearchConfig)}
+    assert settings - {*UNSUPPORTED} == known | of_sampling_and_groups
