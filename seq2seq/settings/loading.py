@@ -136,7 +136,7 @@ def _plain_yaml(path: Path) -> dict[str, Any]:
     if any(isinstance(token, yaml.AliasToken | yaml.AnchorToken | yaml.TagToken) for token in yaml.scan(text)):
         raise UserError(f"{path} has tags or anchors, which train.py never writes: it is forged")
     settings = yaml.safe_load(text)
-    if not isinstance(settings, dict) or "${" in text:
+    if not isinstance(settings, dict) or not all(isinstance(key, str) for key in settings) or "${" in text:
         raise UserError(f"{path} holds no plain settings: it is forged or damaged")
     return settings
 

@@ -178,6 +178,9 @@ def test_a_checkpoint_cannot_have_other_files_deleted(tmp_path: Path, name: str)
         "model: {{d_model: 1000000000, num_heads: 1}}",
         "model: {{num_encoder_layers: 1000000000}}",
         "\x00",
+        "?",
+        "1: 2",
+        "data: {{null: 1}}",
     ],
 )
 def test_a_forged_config_is_refused_unrun(tmp_path: Path, trace: Path, text: str) -> None:
