@@ -97,6 +97,7 @@ def _send_when_logged(words: str, number: int) -> None:
 
 
 def _become_train(job: dict[str, Any], output: int) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (output, 1), (output, 2)):
         os.dup2(source, target)
