@@ -107,9 +107,11 @@ def test_what_left_each_attention_is_its_mixture_projected(model: Transformer) -
 
 def test_the_trace_holds_the_attention_that_search_can_watch(model: Transformer) -> None:
     src, tgt_in = pair()
+    model.double()  # these random weights amplify float32's last digits, which differ between processors
     for layer in range(3):
         _, state = model.decode(tgt_in, model.encode(src).watching(layer))
-        assert_close(state.attention, model.traced(src, tgt_in).cross[layer].mean(1))
+        traced = model.traced(src, tgt_in).cross[layer].mean(1)
+        assert_close(state.attention, traced, atol=1e-6, rtol=1e-6, check_dtype=False)
 
 
 def test_packed_weights_change_no_trace(model: Transformer) -> None:
