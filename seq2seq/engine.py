@@ -81,6 +81,7 @@ class Engine:
         """Wrap a model that is on device; dtype is that of its matrix products."""
         self.model, self.device, self.dtype = model, device, dtype
         prepare(device)
+        self._computing = 0  # batches at work, one inside another; see `search`
         self._fits: dict[str, int] = {}  # batch_tokens to which "search" and "force" came down when memory ran out
 
     def search(
@@ -167,29 +168,35 @@ class Engine:
         work is "search" or "force", and rows is how many rows each text takes.
         """
         waiting = sorted(range(len(lengths)), key=lambda index: lengths[index], reverse=True)
+        fits = batch_tokens  # beside the search that this one is made in
         while waiting:
             longest = lengths[waiting[0]]
-            tokens = min(batch_tokens, self._fits.get(work, batch_tokens))
+            tokens = min(batch_tokens, self._fits.get(work, batch_tokens), fits)
             batch = waiting[: max(1, tokens // rows // longest)]
             found = self._or_none(compute, batch)
             if found is not None:
                 yield batch, found
                 waiting = waiting[len(batch) :]
             elif len(batch) == 1:
-                way_out = _WAYS_OUT[work]
+                way_out = "try again when the other search is over" if self._computing else _WAYS_OUT[work]
                 raise UserError(f"a text of {longest} tokens does not fit into the memory of {self.device}: {way_out}")
             else:
-                self._fits[work] = len(batch) // 2 * longest * rows
+                fits = len(batch) // 2 * longest * rows
+                if not self._computing:
+                    self._fits[work] = fits
                 log.warning("out of memory: going on with batches of %d texts (batch_tokens)", len(batch) // 2)
 
     def _or_none(self, compute: Callable[[list[int]], list[R]], batch: list[int]) -> list[R] | None:
         """Compute one batch; None when the memory does not suffice."""
         try:
+            self._computing += 1
             with self.inference():
                 return compute(batch)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
+        finally:
+            self._computing -= 1
         if self.device.type == "cuda":
             torch.cuda.empty_cache()  # only now: the exception held the tensors
         return None

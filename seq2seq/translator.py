@@ -56,7 +56,10 @@ class SearchEngine(Protocol):
         *,
         on_step: Callable[[], object] | None = None,
     ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
-        """Search the n best of every source; yields (source index, hypotheses) by batch; see `Engine.search`."""
+        """Search the n best of every source; yields (source index, hypotheses) by batch; see `Engine.search`.
+
+        An engine whose steps cannot be interrupted calls on_step before every batch.
+        """
         ...
 
 

@@ -88,7 +88,7 @@ class Batcher(Generic[K, T, R]):
             max_items: items in the queue, beyond which requests are refused.
             max_size: likewise their size; one request alone may exceed both.
             size: of an item, in characters.
-            is_costly: whether other work goes first; see `Worker`.
+            is_costly: whether its calls are costly; see `Worker`.
             on_batch: called with the number of items and the seconds of every batch.
         """
         self._compute, self._worker, self._size, self.on_batch = compute, worker, size, on_batch
@@ -217,10 +217,14 @@ class Batcher(Generic[K, T, R]):
         start = time.perf_counter()
         items = [job.items[index] for job, index in batch]
 
-        def check() -> None:
-            self._worker.pause()
+        def require_wanted() -> None:
             if all(job.future.done() for job, _ in batch):
                 raise TooLateError("nobody waits any more", 1)
+
+        def check() -> None:
+            require_wanted()
+            self._worker.pause()
+            require_wanted()
 
         key = batch[0][0].key
         results = await self._worker.run(self._compute, key, items, check, is_costly=self._is_costly)

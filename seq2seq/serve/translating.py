@@ -163,8 +163,8 @@ class TextTranslator:
         """Translate sentences, none of them twice; when one batcher refuses, the other's work is given up."""
         usual = [one for one in sentences if len(one) <= _USUAL]
         long = [one for one in sentences if len(one) > _USUAL]
-        work = [asyncio.ensure_future(self.batcher.submit(usual, wanted))]
-        work += [asyncio.ensure_future(self.long_batcher.submit(long, wanted))]
+        parts = ((self.batcher, usual), (self.long_batcher, long))
+        work = [asyncio.ensure_future(batcher.submit(part, wanted)) for batcher, part in parts if part]
         try:
             done = await asyncio.gather(*work)
         finally:

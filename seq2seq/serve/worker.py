@@ -10,17 +10,16 @@ from typing import Any, TypeVar
 R = TypeVar("R")
 _Task = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[..., Any], tuple[Any, ...]]
 
-_SHARE = 0.2  # of the thread's time that costly calls have while others wait
-_COSTLY = (1 - _SHARE) / _SHARE  # seconds that others may have for each of a costly call
-_MEMORY = 2.0  # seconds of work that are balanced; what was owed before is forgotten
+_CREDIT = 4.0  # seconds of ordinary calls for each second of a costly one, while both are wanted
+_GRACE = 0.02  # seconds in which the next ordinary call may come, for as long as ordinary calls have credit
 
 
 class Worker:
     """Calls functions in a thread of its own, one after the other, in the order in which they came.
 
-    Costly calls have an order of their own, and a fifth of the time while others wait: those are called within a costly
-    one, wherever it pauses. The thread does not keep the program from ending: what hangs in it is given up with the
-    process.
+    Costly calls have an order of their own, and a fifth of the time while ordinary calls are wanted, too. When a costly
+    call pauses, the worker makes ordinary calls inside it. The thread does not keep the program from ending: a call
+    that hangs is given up with the process.
     """
 
     def __init__(self, name: str = "model") -> None:
@@ -31,7 +30,7 @@ class Worker:
         self._is_closed = False
         self._began: float | None = None
         self._costly_since: float | None = None  # when the present costly call began, or went on after others
-        self._owed = 0.0  # seconds that ordinary calls may have before costly ones; negative: costly ones are owed
+        self._owed = 0.0  # seconds that ordinary calls may have before costly ones; 0: nobody competes
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
@@ -45,12 +44,12 @@ class Worker:
         return await future
 
     def pause(self) -> None:
-        """Note that the present call is not stuck, and let others go first where it is costly; called by the call."""
+        """Note that the present call makes progress; a costly call lets ordinary ones go first."""
         if self._costly_since is not None:
-            self._charge(self._costly_since, _COSTLY)
-            self._costly_since = None  # what is called now is ordinary
-            while self._owed > 0 and self._ordinary:
-                self._call(self._ordinary.popleft())
+            self._charge_costly()
+            self._costly_since = None  # the calls made here are ordinary
+            while self._ordinary_is_due():
+                self._owed -= self._call(self._ordinary.popleft())
             self._costly_since = time.monotonic()
         self._began = time.monotonic()
 
@@ -74,25 +73,38 @@ class Worker:
         while True:
             with self._some:
                 self._some.wait_for(lambda: self._ordinary or self._costly or self._is_closed)
-                if not (self._ordinary or self._costly):
-                    return
-                is_costly = bool(self._costly) and (self._owed <= 0 or not self._ordinary)
-                task = (self._costly if is_costly else self._ordinary).popleft()
-            self._costly_since = time.monotonic() if is_costly else None
-            self._call(task)
-            if self._costly_since is not None:
-                self._charge(self._costly_since, _COSTLY)
+            if not (self._ordinary or self._costly):
+                return
+            if self._costly and not self._ordinary_is_due():
+                self._costly_since = time.monotonic()
+                self._call(self._costly.popleft())
+                self._charge_costly()
                 self._costly_since = None
-            del task  # hold nothing while waiting
+            else:
+                seconds = self._call(self._ordinary.popleft())
+                self._owed = self._owed - seconds if self._costly else 0.0
 
-    def _charge(self, since: float, weight: float) -> None:
-        owed = self._owed + weight * (time.monotonic() - since)
-        self._owed = min(max(owed, -_MEMORY), _MEMORY)
+    def _ordinary_is_due(self) -> bool:
+        """Whether an ordinary call goes before costly ones; waits a little for one that has credit."""
+        if self._owed <= 0:
+            return False
+        with self._some:
+            if self._some.wait_for(lambda: self._ordinary or self._is_closed, _GRACE) and self._ordinary:
+                return True
+        self._owed = 0.0
+        return False
 
-    def _call(self, task: _Task) -> None:
+    def _charge_costly(self) -> None:
+        """Give ordinary calls credit for the time since the costly call went on, if any compete with it."""
+        assert self._costly_since is not None
+        if self._ordinary or self._owed:
+            self._owed += _CREDIT * (time.monotonic() - self._costly_since)
+
+    def _call(self, task: _Task) -> float:
+        """Make a call and pass on its result; return how many seconds it took."""
         loop, future, function, arguments = task
         if future.cancelled():
-            return
+            return 0.0
         self._began = began = time.monotonic()
         result, error = None, None
         try:
@@ -101,14 +113,14 @@ class Worker:
             told = f"the thread {self.name} met {raised!r}"
             error = raised if isinstance(raised, Exception) else RuntimeError(told)
         self._began = None
-        if self._costly_since is None:
-            self._charge(began, -1.0)
+        seconds = time.monotonic() - began
         try:
             loop.call_soon_threadsafe(_settle, future, result, error)
         except RuntimeError:  # the loop is closed: nobody waits any more
             self._ordinary.clear()
             self._costly.clear()
             self.close()
+        return seconds
 
 
 def _settle(future: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:

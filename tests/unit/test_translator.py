@@ -2,6 +2,7 @@ import itertools
 import logging
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 import torch
@@ -157,6 +158,24 @@ def test_what_on_progress_raises_ends_the_work(echo: Translator):
     with pytest.raises(InterruptedError):
         echo.translate_nbest(["a b c"] * 4, 1, on_progress=leave, batch_tokens=8)
     assert len(calls) == 2
+
+
+def test_memory_that_runs_out_beside_another_search_is_there_again_after_it(echo: Translator):
+    model: Any = echo._engine.model  # type: ignore[union-attr]
+    texts = ["la leche"] * 6
+    found: list[list[str]] = []
+
+    def search_inside(count: int) -> None:
+        if not found and model.shapes:  # between two steps
+            model.room = 20  # what the outer search leaves
+            found.append(echo.translate(texts))
+            model.room = 10**9
+
+    echo.translate_nbest(["la leche"], 1, on_progress=search_inside)
+    assert found == [texts]
+    before = len(model.shapes)
+    echo.translate(texts)
+    assert len(model.shapes) == before + 1  # one batch again
 
 
 def test_a_batch_holds_at_most_batch_tokens_with_padding_times_beam(echo):
