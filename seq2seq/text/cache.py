@@ -137,7 +137,7 @@ def piece(folder: Path, build: Callable[[Path], Any]) -> Any:
     if not is_whole(folder):
         shutil.rmtree(folder, ignore_errors=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
-        whole_folder(folder, lambda draft: _write(draft / _VALUE, build(draft)))
+        whole_folder(folder, lambda draft: write_json(draft / _VALUE, build(draft)))
     return value_of(folder)
 
 
@@ -146,7 +146,8 @@ def value_of(folder: Path) -> Any:
     return json.loads((folder / _VALUE).read_text(encoding="utf-8"))
 
 
-def _write(path: Path, value: object) -> None:
+def write_json(path: Path, value: object) -> None:
+    """Write a value as JSON."""
     path.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
 
 

@@ -16,11 +16,20 @@ from typing import Any
 
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.formats import COMPRESSED, Open, Pair, find_columns, open_moses, open_records, open_table, pick
+from seq2seq.text.formats import (
+    COMPRESSED,
+    TABLES,
+    Open,
+    Pair,
+    find_columns,
+    open_moses,
+    open_records,
+    open_table,
+    pick,
+)
 from seq2seq.text.lines import explain_os_error
 
 logger = logging.getLogger(__name__)
-_TABLES = (".tsv", ".csv", ".jsonl", ".tmx", ".parquet")
 _ROWS = 1000  # of a hub set, converted to Python at a time
 
 
@@ -78,7 +87,7 @@ def open_corpora(spec: str, root: str | None, data: DataConfig) -> list[Corpus]:
 
 def has_two_sides(path: Path) -> bool:
     """Whether a file's ending says that it holds pairs, not one text a line."""
-    return _uncompressed(path).suffix in _TABLES
+    return _uncompressed(path).suffix in TABLES
 
 
 def _moses_splits(spec: str) -> Iterator[tuple[str, str]]:
@@ -128,8 +137,8 @@ def _table(path: Path, folder: Path, data: DataConfig) -> Corpus:
         raise explain_os_error(path, IsADirectoryError())
     if opened is None:
         raise UserError(
-            f"{path} has an unknown ending: "
-            "expected .tsv, .csv, .jsonl or .tmx (also .gz, .xz), .parquet, or a pair a.en+a.es"
+            f"{path} has an unknown ending: expected {', '.join(TABLES)}, also {' or '.join(COMPRESSED)} of all but "
+            ".parquet, or a pair a.en+a.es"
         )
     if plain.suffix == ".tsv":
         _require_order(str(path), "column", data)

@@ -38,12 +38,10 @@ Open = Callable[[list[int]], Reader]  # from a place on
 
 def open_table(path: Path, ending: str, data: DataConfig) -> Open | None:
     """Return what opens a file of pairs, by its ending without compression; None: the format is unknown."""
-    by_lines = {".tsv": _read_tsv, ".csv": _read_csv, ".jsonl": _read_jsonl}
-    by_records = {".tmx": _read_tmx, ".parquet": _read_parquet}
-    if ending in by_lines:
-        return partial(_open_lines, by_lines[ending], path, data)
-    if ending in by_records and (ending != ".parquet" or path.suffix == ending):
-        return partial(open_records, partial(by_records[ending], path, data))
+    if ending in _LINES:
+        return partial(_open_lines, _LINES[ending], path, data)
+    if ending in _RECORDS and (ending != ".parquet" or path.suffix == ending):
+        return partial(open_records, partial(_RECORDS[ending], path, data))
     return None
 
 
@@ -283,3 +281,8 @@ class _Units:
 
 def _base_language(language: str) -> str:
     return language.lower().replace("_", "-").split("-")[0]
+
+
+_LINES = {".tsv": _read_tsv, ".csv": _read_csv, ".jsonl": _read_jsonl}
+_RECORDS = {".tmx": _read_tmx, ".parquet": _read_parquet}
+TABLES = (*_LINES, *_RECORDS)  # endings of files that hold pairs

@@ -4,7 +4,6 @@ Training text goes through files in shards and is never held in memory; validati
 pieces in the folder's sub-folder WORK, from which a killed run goes on. The result does not depend on the workers.
 """
 
-import json
 import logging
 import random
 from bisect import bisect_right
@@ -20,7 +19,7 @@ import numpy as np
 from seq2seq.errors import UserError
 from seq2seq.settings import rules
 from seq2seq.settings.data import DataConfig, TokenizerConfig
-from seq2seq.text.cache import WORK, piece, value_of
+from seq2seq.text.cache import WORK, piece, value_of, write_json
 from seq2seq.text.corpus import Corpus, Pair
 from seq2seq.text.dataset import TokenWriter
 from seq2seq.text.filters import HELD_OUT, REASONS
@@ -63,7 +62,7 @@ class Pipeline:
         tokenizer_config: TokenizerConfig,
         seed: int,
     ) -> None:
-        """Write all files that `_load` reads."""
+        """Write all files that `load_prepared` reads."""
         validation = self._read_validation()
         tests = self._read_tests()
         shards = self._clean()
@@ -73,7 +72,7 @@ class Pipeline:
         validation = held_out.get("validation", validation) or []
         tests = {"held_out": held_out["test"]} if "test" in held_out else tests
         texts = {"validation": validation, "tests": tests}
-        piece(self.work / "held_out", lambda draft: _write_json(draft / _HELD, texts))
+        piece(self.work / "held_out", lambda draft: write_json(draft / _HELD, texts))
         chosen, overlap = self._select(shards, repeats, rows)
         logger.info("%s the tokenizer", "training" if tokenizer_config.model is None else "loading")
         self._train_tokenizer(shards, chosen, tokenizer_config)
@@ -81,8 +80,8 @@ class Pipeline:
         with TokenWriter(self.folder / "validation.arrow") as writer:
             for src, tgt in encode_in_chunks(self.folder / _MODEL, validation):
                 writer.write(src, tgt)
-        _write_json(self.folder / _HELD, texts)
-        _write_json(self.folder / "report.json", self._report(overlap, len(validation), tests))
+        write_json(self.folder / _HELD, texts)
+        write_json(self.folder / "report.json", self._report(overlap, len(validation), tests))
 
     def _read_validation(self) -> list[Pair] | None:
         corpora = self.splits["validation"]
@@ -271,7 +270,3 @@ def encode_in_chunks(model: Path, pairs: Iterable[Pair]) -> Iterator[tuple[Ids, 
     tokenizer, iterator = Tokenizer.load(model), iter(pairs)
     while chunk := list(islice(iterator, _CHUNK)):
         yield tokenizer.encode([src for src, _ in chunk]), tokenizer.encode([tgt for _, tgt in chunk])
-
-
-def _write_json(path: Path, value: object) -> None:
-    path.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")

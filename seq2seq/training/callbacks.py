@@ -44,8 +44,9 @@ class Budget(Timer):
     def __init__(self, max_steps: int, max_time: timedelta | None) -> None:
         super().__init__(duration=max_time, interval="step", verbose=False)
         self.max_steps, self.max_time = max_steps, max_time
-        self.received: str | None = None  # the signal
-        self.seconds = 0.0  # of training until the last update, the same on all ranks
+        self.received = 0  # the signal that this process has received; 0: none
+        self.stopped_by: str | None = None  # the name of a signal that any process has received
+        self.seconds = 0.0  # of training and validation until the processes agreed last, the same on all ranks
         self._hosts: Any = None  # the process group that exchanges between updates; None: the default one
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
@@ -54,23 +55,24 @@ class Budget(Timer):
             self._hosts = torch.distributed.new_group(backend="gloo")
 
     def on_train_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Start the clock, and take the signals over."""
+        """Start the clock, and handle the signals before waiting for the other processes."""
         super().on_train_start(trainer, *args, **kwargs)
-        self._agree(trainer)
 
         def stop(number: int, frame: FrameType | None) -> None:
             if self.received:
                 raise KeyboardInterrupt
-            self.received = signal.Signals(number).name
-            log.warning("%s: stopping after this update; once more to stop at once", self.received)
+            self.received = number
+            told = "%s: stopping after this update; once more to stop at once"
+            log.warning(told, signal.Signals(number).name)
 
         for name in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(name, stop)
+        self._agree(trainer)
 
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Batch, batch_idx: int
     ) -> None:
-        """Tell the module what share of its updates or time is spent; one learning rate for all ranks follows."""
+        """Tell the module what share of its updates or time is spent; several processes use the time they agreed on."""
         seconds = self.seconds if trainer.world_size > 1 else self.time_elapsed()
         time_share = seconds / self.max_time.total_seconds() if self.max_time else 0.0
         cast(TranslationModule, pl_module).progress = max(trainer.global_step / self.max_steps, time_share)
@@ -103,14 +105,15 @@ class Budget(Timer):
         trainer.should_stop = self._agree(trainer) or trainer.should_stop
 
     def _agree(self, trainer: L.Trainer) -> bool:
-        """Set all ranks' `seconds` to the most of any; return whether any has received a signal."""
-        self.seconds, is_wanted = self.time_elapsed(), self.received is not None
+        """Set all ranks' `seconds` to the most of any, and `stopped_by`; return whether any has received a signal."""
+        self.seconds, number = self.time_elapsed(), self.received
         if trainer.world_size > 1:
             device = "cpu" if self._hosts else trainer.strategy.root_device
-            told = torch.tensor([self.seconds, is_wanted], dtype=torch.float64, device=device)
+            told = torch.tensor([self.seconds, number], dtype=torch.float64, device=device)
             torch.distributed.all_reduce(told, torch.distributed.ReduceOp.MAX, group=self._hosts)
-            self.seconds, is_wanted = told.tolist()
-        return bool(is_wanted)
+            self.seconds, number = told.tolist()
+        self.stopped_by = signal.Signals(int(number)).name if number else None
+        return bool(number)
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
         """Say what is left after the second signal, or when another process is gone.

@@ -200,8 +200,9 @@ class Checkpoints(Checkpoint):
     def _remove_others(self) -> None:
         """Delete the checkpoints that neither the run nor a kept checkpoint needs."""
         wanted = {*self._named, *self._scores, *(name for names in self._named.values() for name in names)}
+        last = set(list_checkpoints(self.folder))
         for path in self.folder.glob("*.ckpt"):
-            ours = path in list_checkpoints(self.folder) or _BEST.fullmatch(path.name)
+            ours = path in last or _BEST.fullmatch(path.name)
             if ours and path.name not in wanted:
                 path.unlink(missing_ok=True)
 
@@ -272,12 +273,19 @@ def shares(trainer: L.Trainer) -> dict[str, int]:
 
 
 def _link(path: Path, name: Path) -> None:
-    """Give a file a second name, or where the file system has no such thing, a copy."""
+    """Give a file a second name, or make a copy on a file system without hard links."""
+    if name.exists() and name.samefile(path):
+        return
     draft = name.with_name("best.tmp")
-    draft.unlink(missing_ok=True)
     try:
-        os.link(path, draft)
-    except OSError:
-        shutil.copyfile(path, draft)
-    draft.replace(name)
+        draft.unlink(missing_ok=True)
+        try:
+            os.link(path, draft)
+        except OSError:
+            shutil.copyfile(path, draft)
+            with draft.open("rb") as file:
+                os.fsync(file.fileno())
+        draft.replace(name)
+    finally:
+        draft.unlink(missing_ok=True)
     _sync_folder(name.parent)

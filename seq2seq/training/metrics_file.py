@@ -27,18 +27,23 @@ def forget_after(path: Path, step: int, *, validated: bool) -> None:
         return
     with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
         reader = csv.DictReader(file)
-        rows = [row for row in reader if (row.get("step") or "").isdecimal()]  # the last row may be truncated
+        names = reader.fieldnames or ()
+        rows = []
+        with contextlib.suppress(csv.Error):  # rows before a damaged one stay
+            for row in reader:
+                if None not in row and (row.get("step") or "").isdecimal():
+                    rows.append(row)
     kept = [
         row for row in rows if int(row["step"]) < step or (int(row["step"]) == step and (validated or row.get("loss")))
     ]
-    rewrite(path, reader.fieldnames or (), kept)
+    rewrite(path, names, kept)
 
 
 def rewrite(path: Path, names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
     """Replace a table's columns and rows; the file is complete at every moment."""
     draft = path.with_suffix(".tmp")
     with draft.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
-        writer = csv.DictWriter(file, names)
+        writer = csv.DictWriter(file, names, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)
     draft.replace(path)

@@ -87,7 +87,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
     best = best_value(config, trainer)
     if not trainer.is_global_zero:
         return best
-    interrupted = next(c.received for c in callbacks_of(trainer) if isinstance(c, Budget))
+    interrupted = next(c.stopped_by for c in callbacks_of(trainer) if isinstance(c, Budget))
     model = build_model(config.model, data.tokenizer.vocab_size)  # the module's own may be spread over devices
     choose_weights(config, folder, trainer, model)
     bundle = Bundle(model.cpu().eval(), data.tokenizer, bundle_config(config, data))
