@@ -15,6 +15,7 @@ from benchmarks.tables import Table
 from seq2seq.errors import UserError
 
 LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)  # positions
+PICTURES = (".png", ".svg", ".pdf")
 FIT_FROM = 1024  # positions; in shorter texts the work around attention counts as well
 
 
@@ -44,6 +45,8 @@ def run(
     Raises:
         UserError: a peak cannot be measured, or the picture cannot be written.
     """
+    if picture is not None and picture.suffix not in PICTURES:
+        raise UserError(f"--picture {picture}: let its name end in {', '.join(PICTURES)}")
     costs = measure(rounds, device, lengths)
     if picture is not None:
         draw_costs(costs, picture)

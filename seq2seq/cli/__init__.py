@@ -1,4 +1,4 @@
-"""The command line `seq2seq`: a file for each command. What is slow to import is imported where it is needed."""
+"""The command line `seq2seq`. Commands import slow modules only when they run."""
 
 import itertools
 import logging

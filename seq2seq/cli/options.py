@@ -26,7 +26,7 @@ ALL_SEARCH = (
     *("no_repeat_ngram", "repetition_penalty", "coverage_penalty", "early_stopping", "groups", "diversity"),
     *("batch_tokens", *SAMPLING, "mbr"),
 )
-_MAX_LENGTH = "at most this many tokens of a translation, whatever the source's length"
+_MAX_LENGTH = "at most this many tokens of a translation; otherwise the source's length decides"
 
 
 class EngineName(StrEnum):
@@ -186,7 +186,9 @@ def options_of(
         for name in names:
             kind, comment = (more or {}).get(name) or (fields[name].type, comments[name])
             flags = [f"--{name}/--no-{name}".replace("_", "-")] if kind is bool else []
-            told = f"{comment[0].upper() if comment[0].isascii() else comment[0]}{comment[1:]}.".replace("[", "\\[")
+            by_default = "" if has_defaults else " [dim]default: the model's[/dim]"
+            first = comment[0].upper() if comment[0].isascii() else comment[0]
+            told = f"{first}{comment[1:]}.".replace("[", "\\[") + by_default
             option = typer.Option(*flags, help=told, rich_help_panel=panel, show_default=has_defaults)
             made[name] = inspect.Parameter(
                 name,

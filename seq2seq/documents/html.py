@@ -142,7 +142,7 @@ def _tokenize(text: str) -> list[Token]:
     """Cut a document into its tokens, in one pass whatever it holds.
 
     As in a browser, a comment or declaration without an end goes on to the end of the document, and so does a script
-    or a style sheet. A tag without an end is text.
+    or a style sheet; as in XHTML, a CDATA section ends at ]]>. A tag without an end is text.
     """
     tokens: list[Token] = []
     start = 0

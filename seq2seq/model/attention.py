@@ -57,7 +57,8 @@ def attend(
 
     By PyTorch's fused kernel, except for gradients over short memories on the CPU, where the open computation is up to
     six times faster (docs/performance.md). dropout is the share of weights dropped. For the fused kernel the mask may
-    be an additive one. is_causal says that it is the causal mask: a GPU's kernel then reads none.
+    be an additive one. is_causal says that the mask is the causal one: devices other than the CPU then use the
+    kernel's own causal mask instead.
     """
     if queries.device.type not in OPEN_ON:
         mask = None if is_causal else mask

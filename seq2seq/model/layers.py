@@ -181,12 +181,16 @@ def cast_for_products(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
 
 
-def for_attention(mask: Bool[Tensor, "#b 1 #q s"], x: Float[Tensor, "n t d"]) -> Shaped[Tensor, "#b 1 #q s"]:
-    """A mask as the layers that read x want it: additive, made once for all of them; boolean for the open computation.
+def for_attention(
+    mask: Bool[Tensor, "#b 1 #q s"], x: Float[Tensor, "n t d"], *, is_causal: bool = False
+) -> Shaped[Tensor, "#b 1 #q s"]:
+    """Make a mask additive once for all layers that read x, in the precision of products, as the fused kernel wants it.
 
-    The additive one is in the precision of products, as the fused kernel wants it.
+    It stays boolean for gradients on the CPU, where the computation may be the open one, and elsewhere if it is the
+    causal mask, which kernels do not read.
     """
-    return mask if torch.is_grad_enabled() and x.device.type in OPEN_ON else cast_for_products(additive(mask, x.dtype))
+    stays = torch.is_grad_enabled() if x.device.type in OPEN_ON else is_causal
+    return mask if stays else cast_for_products(additive(mask, x.dtype))
 
 
 def make_norm(config: ModelConfig) -> nn.Module:

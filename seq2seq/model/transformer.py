@@ -69,11 +69,12 @@ class Transformer(EncoderDecoder):
         state = state.for_rows(tgt_in.shape[0])
         x, rotation = self._embed(tgt_in, start=state.length)
         mask = self._mask(tgt_in, state)
-        masks = [one if one is None else for_attention(one, x) for one in (mask, state.memory_mask)]
         is_causal = mask is not None and self.config.decoder_mask == "causal" and state.is_fresh
+        own_mask = None if mask is None else for_attention(mask, x, is_causal=is_causal)
+        memory_mask = for_attention(state.memory_mask, x)
         past, watched = [], None
         for index, layer in enumerate(self._decoder_layers()):
-            x, slots, attention = layer(x, *masks, rotation, state, index, is_causal)
+            x, slots, attention = layer(x, own_mask, memory_mask, rotation, state, index, is_causal)
             past.append(slots)
             watched = attention if index == state.watched else watched
         return self.decoder_norm(x), state.advanced(tgt_in.shape[1], tuple(past), mask, watched)

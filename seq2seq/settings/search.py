@@ -21,18 +21,18 @@ class SearchConfig:
     max_length_ratio: float = 2.0  # at most ratio · source tokens + max_length_offset target tokens
     max_length_offset: int = 20  # target tokens that are added to max_length_ratio · source tokens
     min_length_ratio: float = 0.0  # at least ratio · source tokens + min_length target tokens
-    min_length: int = 0  # at least so many target tokens, added to min_length_ratio · source tokens
+    min_length: int = 0  # target tokens that are added to min_length_ratio · source tokens
     no_repeat_ngram: int = 0  # no n-gram of this length twice; 0 = off
-    repetition_penalty: float = 1.0  # factor on log-probabilities of tokens that were there before
-    coverage_penalty: float = 0.0  # β of Wu et al. 2016, for source tokens attended to too little
+    repetition_penalty: float = 1.0  # factor on log-probabilities of tokens that were there before; 1 = off
+    coverage_penalty: float = 0.0  # β of Wu et al. 2016, for source tokens attended to too little; 0 = off
     early_stopping: bool = False  # end when nothing is better at its present length; quicker, and no longer exact
-    groups: int = 1  # of diverse beam search, beam / groups hypotheses each
+    groups: int = 1  # groups of diverse beam search, beam / groups hypotheses each; 1 = off
     diversity: float = 0.5  # penalty (nats) per earlier group that chose the token
-    sampling: bool = False  # draw tokens instead of searching
-    temperature: float = 1.0  # of the drawn distribution
+    sampling: bool = False  # draw tokens by temperature, top_k, top_p and seed instead of searching
+    temperature: float = 1.0  # divides log-probabilities before drawing; below 1, likely tokens get likelier
     top_k: int = 0  # draw from the k likeliest tokens; 0 = all
     top_p: float = 1.0  # nucleus: draw from the likeliest tokens that sum to top_p
-    seed: int = 1  # of the drawn tokens
+    seed: int = 1  # number that all draws follow from
     mbr: int = 0  # hypotheses for minimum Bayes risk decoding (by chrF); 0 = off
     batch_tokens: int = 4096  # beam × source tokens of a batch, padding included
 

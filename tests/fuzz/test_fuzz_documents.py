@@ -3,9 +3,9 @@
 For an hour, on new inputs each time:
 
     export HYPOTHESIS_PROFILE=fuzz FUZZ_EXAMPLES=500
-    until [ $SECONDS -gt 3600 ]; do pytest -q -n 0 -m slow tests/fuzz; done
+    SECONDS=0; while [ $SECONDS -lt 3600 ] && pytest -q -n 0 -m slow tests/fuzz; do :; done
 
-An input that fails is shown, and `--hypothesis-seed` or the printed decorator repeats it.
+It ends with the first input that fails; `--hypothesis-seed` or the printed decorator repeats it.
 """
 
 import re

@@ -88,3 +88,12 @@ def test_a_picture_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         draw_costs(COSTS, tmp_path / "file" / "cost.png")
     with pytest.raises(UserError, match="cannot write --picture"):
         draw_costs(COSTS, tmp_path / "cost.odd")
+
+
+def test_a_picture_of_an_unknown_kind_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cost, "measure", lambda *arguments: pytest.fail("measured"))
+    with pytest.raises(UserError, match=r"cost.xyz: let its name end in .png, .svg, .pdf"):
+        cost.run(1, CPU, tmp_path / "new" / "cost.xyz")
+    assert not (tmp_path / "new").exists()

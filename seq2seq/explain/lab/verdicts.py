@@ -75,13 +75,13 @@ def compare(ours: Sequence[float], theirs: Sequence[float]) -> Difference | None
     Raises:
         UserError: SciPy is not installed (extra `lab`).
     """
-    with needing("lab", "the lab's report"):
-        from scipy.stats import ttest_ind
     if min(len(ours), len(theirs)) < 2:
         return None
     value = fmean(ours) - fmean(theirs)
     if len(set(ours)) == len(set(theirs)) == 1:  # SciPy divides by the variances
         return Difference(value, value, value)
+    with needing("lab", "the lab's report"):
+        from scipy.stats import ttest_ind
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)  # where one side's values are all equal
         interval = ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.95)
