@@ -13,7 +13,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from seq2seq.errors import UserError
+from seq2seq.errors import UserError, in_short
 from seq2seq.settings.choices import Origins, let_choices_win, with_preset
 from seq2seq.settings.config import Config
 from seq2seq.settings.loading import from_hydra, register_schema
@@ -104,7 +104,7 @@ def _config_dirs(arguments: Sequence[str]) -> list[str]:
 
 def _expanded(argument: str, folders: Sequence[Path]) -> str:
     if re.search(rf"\d{{{_MAX_DIGITS}}}", argument):
-        raise UserError(f"{argument:.80}…: no setting is a number of more than {_MAX_DIGITS} digits")
+        raise UserError(f"{in_short(argument[:80])}…: no setting is a number of more than {_MAX_DIGITS} digits")
     if argument.startswith("logger="):
         return _loggers(argument, folders)
     key, equals, value = argument.partition("=")

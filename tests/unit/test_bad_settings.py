@@ -9,6 +9,8 @@ import pytest
 import torch
 from saved_runs import make_run
 
+from seq2seq.errors import UserError
+from seq2seq.settings.compose import expand_globs
 from tests.toy import FILES, TINY, write_corpus
 
 REPOSITORY = Path(__file__).parents[2]
@@ -73,3 +75,8 @@ def test_a_broken_preset_gets_one_line(
     assert told.startswith("error: ")
     assert message in told
     assert "\n" not in told
+
+
+def test_a_huge_number_behind_a_line_end_is_refused_in_one_line() -> None:
+    with pytest.raises(UserError, match=r"name= 9+…: no setting is a number of more than 1000 digits"):
+        expand_globs(["name=\n" + "9" * 1001])
