@@ -42,7 +42,7 @@ class Budget(Timer):
     """
 
     def __init__(self, max_steps: int, max_time: timedelta | None) -> None:
-        super().__init__(duration=max_time, interval="step", verbose=False)
+        super().__init__()  # Lightning's own limit would skip a validation that is due when the run is resumed
         self.max_steps, self.max_time = max_steps, max_time
         self.received = 0  # the signal that this process has received; 0: none
         self.stopped_by: str | None = None  # the name of a signal that any process has received
@@ -68,6 +68,7 @@ class Budget(Timer):
         for name in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(name, stop)
         self._agree(trainer)
+        trainer.should_stop = trainer.should_stop or self._is_spent(trainer)
 
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Batch, batch_idx: int
@@ -87,8 +88,11 @@ class Budget(Timer):
         if self._agree(trainer):
             trainer.should_stop = True
             trainer.limit_val_batches = 0
+        trainer.should_stop = trainer.should_stop or self._is_spent(trainer)
+
+    def _is_spent(self, trainer: L.Trainer) -> bool:
         is_late = self.max_time is not None and self.seconds >= self.max_time.total_seconds()
-        trainer.should_stop = trainer.should_stop or is_late or trainer.global_step >= self.max_steps
+        return is_late or trainer.global_step >= self.max_steps
 
     def on_validation_batch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
         """Leave the validation; the checkpoint from before it is there.

@@ -53,8 +53,7 @@ def make_trainer(
         num_nodes=settings.num_nodes,
         strategy=make_strategy(settings),
         precision=settings.precision,  # type: ignore[arg-type]
-        max_steps=settings.max_steps,
-        max_epochs=-1,
+        max_epochs=-1,  # `Budget` ends training
         accumulate_grad_batches=config.training.accumulate,
         val_check_interval=settings.validate_every * config.training.accumulate,
         check_val_every_n_epoch=None,

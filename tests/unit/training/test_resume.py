@@ -23,7 +23,7 @@ from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.prepare import prepare
-from seq2seq.training.callbacks import Patience
+from seq2seq.training.callbacks import Budget, Patience
 from seq2seq.training.checkpoints import Checkpoints, DurableIO
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.restore import describe_run, read_checkpoint
@@ -348,7 +348,7 @@ def test_a_run_killed_in_its_last_validation_can_be_given_more_updates(
 ) -> None:
     monkeypatch.setattr(config.trainer, "max_steps", UPDATES + 2)
     events = resume(config, data, straight, straight[1][10], tmp_path / "run")
-    assert [event[:2] for event in events if event[0] == "validation"] == [("validation", 12), ("validation", 13)]
+    assert [step for kind, step, _ in events if kind == "validation"] == [11, 12, 13]
     assert [step for kind, step, _ in events if kind == "train"][::2] == [12, 13]
 
 
@@ -474,6 +474,42 @@ def test_what_a_validation_decided_is_decided_again_after_a_kill_before_the_next
     assert {path.name for path in folder.iterdir()} == {
         path.name for path in (tmp_path / "straight/checkpoints").iterdir()
     }
+
+
+class KillInValidation(L.Callback):
+    """Ends a run as a kill in the middle of a validation would."""
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        raise RuntimeError("killed")
+
+
+def test_a_due_validation_is_made_although_validate_every_was_changed(
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after the checkpoint that precedes a validation, or after the validation: its result is not lost."""
+    monkeypatch.setattr(config.trainer, "validate_every", 5)
+    events = resume(config, data, straight, straight[1][7], tmp_path / "run")  # after update 8, validation pending
+    assert events[0] == next(event for event in straight[2] if event[:2] == ("validation", 8))
+    assert [step for kind, step, _ in events if kind == "validation"] == [8, 10, 11]
+
+
+def test_a_run_that_ended_by_its_time_and_was_killed_in_its_last_validation_makes_the_validation_on_resume(
+    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class HourPasses(KillInValidation):
+        def on_train_batch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
+            if trainer.global_step == 2:
+                budget = next(c for c in trainer.callbacks if isinstance(c, Budget))  # type: ignore[attr-defined]
+                budget.load_state_dict({"time_elapsed": {"train": 3600.0}})
+
+    monkeypatch.setattr(config.trainer, "max_time", "00:01:00:00")
+    with pytest.raises(RuntimeError, match="killed"):
+        run(config, data, tmp_path, None, HourPasses())
+    newest = list_checkpoints(tmp_path / "checkpoints")[-1]
+    trainer, events = run(config, data, tmp_path, newest)
+    assert [event[:2] for event in events] == [("validation", 3)]
+    assert trainer.global_step == 3
+    assert not torch.load(newest, weights_only=True)["run"]["validation_pending"]
 
 
 def test_another_product_of_ranks_and_accumulation_is_refused(
