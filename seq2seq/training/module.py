@@ -104,16 +104,17 @@ class TranslationModule(L.LightningModule):
         return loss, nll, tokens
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep what the weights are worth nothing without."""
+        """Save what the weights belong to: the model's sizes, the vocabulary's hash, the trained parts."""
         checkpoint["belongs_to"] = self._identity()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse another model's or vocabulary's weights; without a running average now, take the weights themselves.
+        """Refuse the weights of another model or vocabulary; drop a running average that is switched off now.
 
-        Of a run that had one, those are what the optimizer's state belongs to, and what a run that never had one has.
+        The optimizer's state belongs to the weights themselves, and a run that never had an average has only these.
 
         Raises:
             UserError: the checkpoint was written with other sizes or another tokenizer.
+            ValueError: the optimizer's state does not fit the parameters.
         """
         theirs = asdict(ModelConfig()) | checkpoint.get("belongs_to", {})  # older ones lack settings that came later
         identity = self._identity()
@@ -124,9 +125,28 @@ class TranslationModule(L.LightningModule):
                     f"the checkpoint was written with another {key} ({theirs.get(key)}, now {ours}): "
                     "restore the settings and the training texts of that time, or start a new run"
                 )
+        if "optimizer_states" in checkpoint:  # with weights spread over devices, they are loaded already
+            self._check_optimizer(checkpoint["optimizer_states"], checkpoint["global_step"])
         if self.config.ema_decay == 0 and "current_model_state" in checkpoint:
             log.warning("training.ema_decay=0: going on from the weights themselves, without their running average")
             checkpoint["state_dict"] = checkpoint["current_model_state"]
+
+    def _check_optimizer(self, states: list[dict[str, Any]], updates: int) -> None:
+        """Check what PyTorch's optimizer would accept and fail on in a later update, or train wrongly with."""
+        (saved,) = states
+        ids = [number for group in saved["param_groups"] for number in group["params"]]
+        parameters = [p for group in self.configure_optimizers().param_groups for p in group["params"]]
+        if len(ids) != len(parameters) or saved["state"].keys() != set(ids):
+            raise ValueError(f"the optimizer has {len(saved['state'])} states for {len(parameters)} parameters")
+        for number, parameter in zip(ids, parameters, strict=True):
+            step, mean, square = (saved["state"][number][key] for key in ("step", "exp_avg", "exp_avg_sq"))
+            if not (step.ndim == 0 and 0 <= step.item() <= updates and step.item() % 1 == 0):
+                raise ValueError(f"the optimizer's step is {step} after {updates} updates")
+            for moment in (mean, square):
+                if moment.shape != parameter.shape or moment.dtype != parameter.dtype:
+                    raise ValueError(f"the optimizer has {moment.dtype} moments of shape {list(moment.shape)}")
+                if not (moment.isfinite().all() and (square >= 0).all()):
+                    raise ValueError("the optimizer's moments are no finite numbers")
 
     def _identity(self) -> dict[str, Any]:
         config = self.config
@@ -149,10 +169,10 @@ class TranslationModule(L.LightningModule):
         return torch.optim.AdamW(groups, lr=config.learning_rate, betas=betas, eps=config.eps, fused=True)
 
     def on_train_start(self) -> None:
-        """Let the optimizer of a resumed run, which has come with its settings of then, follow those of now."""
+        """Let the optimizer of a resumed run, whose settings come from the checkpoint, follow the settings of now."""
         groups = [group for optimizer in self.trainer.optimizers for group in optimizer.param_groups]
         for group, now in zip(groups, self.configure_optimizers().param_groups, strict=True):
-            group |= {key: now[key] for key in ("betas", "eps", "weight_decay")}
+            group |= {key: value for key, value in now.items() if key not in ("params", "lr")}
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Set the learning rate of the update that this batch belongs to, and the random numbers of its dropout.

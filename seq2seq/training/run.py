@@ -17,8 +17,8 @@ from sacrebleu.metrics.chrf import CHRF
 
 from seq2seq import __version__
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
-from seq2seq.device import prepare
-from seq2seq.errors import UserError
+from seq2seq.device import is_out_of_memory, prepare
+from seq2seq.errors import UserError, in_short
 from seq2seq.evaluation.metrics import Scores, score
 from seq2seq.extras import resume_command
 from seq2seq.model.build import build_model
@@ -144,7 +144,16 @@ def fit(
         trainer.fit(module, training, validation, ckpt_path=checkpoint, weights_only=True)
     except StoppedError:
         return
-    except OSError as error:
+    except UserError:
+        raise
+    except Exception as error:
+        if trainer._checkpoint_connector._loaded_checkpoint and not is_out_of_memory(error):  # it is not yet restored
+            raise UserError(
+                f"{checkpoint} cannot be resumed from ({type(error).__name__}: {in_short(error)}): it is forged, or "
+                "of another version; restore it from a copy, or move it away to resume from the one before"
+            ) from error
+        if not isinstance(error, OSError):
+            raise
         raise UserError(
             f"cannot write to {trainer.default_root_dir} at update {trainer.global_step}: {error.strerror or error}; "
             f"the last checkpoint is whole: make room, then `{resume_command(trainer.default_root_dir)}`"
