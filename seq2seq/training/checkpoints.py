@@ -1,4 +1,4 @@
-"""Checkpoints: written whole or not at all, the latest and the best kept, each with all that decides the future."""
+"""Checkpoints: complete or absent, the latest and the best kept, each with all that a resumed run needs."""
 
 import io
 import math
@@ -22,19 +22,19 @@ from seq2seq.text.batching import Batch
 from seq2seq.training.processes import rank
 from seq2seq.training.saved import checkpoint_name, list_checkpoints, step_of
 
-RECORD = "run"  # the key of what a checkpoint tells about its run, besides Lightning's own keys
+RECORD = "run"  # the key of our own values in a checkpoint, besides Lightning's keys
 _BEST = re.compile(r"best-step=(\d{7,})-[a-z_]+=-?[0-9a-z.]+\.ckpt")
 
 
 def ends_update(trainer: L.Trainer, batch_idx: int) -> bool:
-    """Whether an update follows this batch: epochs are whole numbers of updates."""
+    """Whether this batch completes an update; every epoch has a whole number of updates."""
     return (batch_idx + 1) % trainer.accumulate_grad_batches == 0
 
 
 def validates_now(trainer: L.Trainer, every: int) -> bool:
     """Whether a validation follows this update: after every so many, and after the last.
 
-    A signal's stop leaves no time for a validation.
+    A stop by a signal leaves no time for a validation.
     """
     ends = trainer.should_stop and trainer.limit_val_batches != 0
     return ends or trainer.global_step % every == 0
@@ -172,7 +172,7 @@ class Checkpoints(Checkpoint):
         return self.minutes is not None and self._clock() - self._last_save >= 60 * self.minutes
 
     def _enter(self, value: float, step: int) -> str | None:
-        """Count the weights as they are among the best, if they are; returns their name then."""
+        """Enter the current weights among the best; return their name if they belong there."""
         if math.isnan(value):
             return None
         name = f"best-step={step:07d}-{self.monitor}={value:.2f}.ckpt"
@@ -200,23 +200,25 @@ class Checkpoints(Checkpoint):
                 path.unlink(missing_ok=True)
 
     def state_dict(self) -> dict[str, Any]:
-        """Which are the best."""
+        """The best checkpoints."""
         return {"scores": dict(self._scores), "named": {name: list(best) for name, best in self._named.items()}}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Know the best again; their names are held against a pattern, since files of these names will be deleted.
+        """Restore the best. Files of these names will be deleted, so the names must match the pattern.
 
         Raises:
-            UserError: a name is none that this class gives.
+            UserError: a name does not match.
         """
         scores, named = state_dict["scores"], state_dict["named"]
         for name in (*scores, *(name for names in named.values() for name in names)):
             if not _BEST.fullmatch(name):
                 raise UserError(f"{self.folder} has a checkpoint that names {name!r} as one of the best: it is forged")
-        scores = {name: value for name, value in scores.items() if f"-{self.monitor}=" in name}  # else not comparable
+        scores = {
+            name: value for name, value in scores.items() if f"-{self.monitor}=" in name
+        }  # by another measure: not comparable
         self._scores = {str(name): float(value) for name, value in scores.items()}
         self._named = {str(name): [str(one) for one in names] for name, names in named.items()}
-        for path in self.best():  # a name may be missing if the run was killed before it was given
+        for path in self.best():  # a name is missing if the run was killed before it was given
             source = self.folder / checkpoint_name(int(cast(re.Match[str], _BEST.fullmatch(path.name))[1]))
             if rank() == 0 and source.exists() and not path.exists():
                 _link(source, path)
@@ -226,10 +228,10 @@ class Checkpoints(Checkpoint):
         checkpoint[RECORD] = {**self.record, **shares(trainer), "validation_pending": self._pending}
 
     def on_load_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Make Lightning's counters fit: to another number of ranks, and to a validation that is still due.
+        """Convert Lightning's counters to another number of ranks; note a validation that is still due.
 
         Raises:
-            UserError: an update is not made of as many batches as before.
+            UserError: an update has another number of batches than before.
         """
         record, now = checkpoint[RECORD], shares(trainer)
         if record["ranks"] * record["accumulate"] != now["ranks"] * now["accumulate"]:
@@ -254,7 +256,7 @@ class Checkpoints(Checkpoint):
 
 
 def shares(trainer: L.Trainer) -> dict[str, int]:
-    """How an update's batches are shared out."""
+    """How an update's batches are distributed."""
     return {"ranks": trainer.world_size, "accumulate": cast(int, trainer.accumulate_grad_batches)}
 
 

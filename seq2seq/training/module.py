@@ -1,6 +1,7 @@
-"""What happens in one update: loss, global normalisation, clipping, optimizer. Knows no files and no search."""
+"""One update: loss, global normalisation, clipping, learning rate, optimizer. Knows no files and no search."""
 
 import logging
+import math
 from dataclasses import asdict
 from typing import Any
 
@@ -8,6 +9,7 @@ import lightning as L
 import numpy as np
 import torch
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 
 from seq2seq.errors import UserError
 from seq2seq.model.encoder_decoder import EncoderDecoder
@@ -15,14 +17,11 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.text.vocab import PAD
-from seq2seq.training.compiled import compile_forward, widen
-from seq2seq.training.loss import cross_entropy
-from seq2seq.training.r_drop import r_drop_loss
-from seq2seq.training.schedule import learning_rate
-from seq2seq.training.sharding import full, own_part
+from seq2seq.training.execution import compile_forward, full, own_part, shard, widen
+from seq2seq.training.loss import cross_entropy, r_drop_loss
 
 log = logging.getLogger(__name__)
-KEEPS_WIDTHS = ("cpu",)  # elsewhere the kernels of attention want widths that 8 divides
+KEEPS_WIDTHS = ("cpu",)  # on other devices the kernels of attention want multiples of 8
 
 
 class TranslationModule(L.LightningModule):
@@ -41,12 +40,12 @@ class TranslationModule(L.LightningModule):
         vocabulary: str = "",
         is_compiled: bool = False,
     ) -> None:
-        """Train model; seed decides dropout, vocabulary is the tokenizer's hash, which a checkpoint must share.
+        """Train model; seed decides dropout, vocabulary is the tokenizer's hash, equal in all checkpoints of a run.
 
         With is_compiled, training's forward passes run as compiled kernels.
 
         Raises:
-            UserError: R-Drop is asked for and there is no dropout.
+            UserError: R-Drop is on and there is no dropout.
         """
         super().__init__()
         if config.r_drop and not any((model.config.dropout, model.config.attention_dropout, model.config.ffn_dropout)):
@@ -65,7 +64,7 @@ class TranslationModule(L.LightningModule):
         self.grad_norm: Tensor | None = None  # of the last update's gradient per token, before clipping
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """The micro-batch's summed smoothed loss, over a constant that `configure_gradient_clipping` undoes."""
+        """The micro-batch's summed smoothed loss, divided by a constant that `configure_gradient_clipping` removes."""
         compute = self._r_drop_loss if self.config.r_drop else self._loss
         loss, self.last_nll, self.last_tokens = compute(batch, self.config.label_smoothing)
         self._tokens = self.last_tokens if self._tokens is None else self._tokens + self.last_tokens
@@ -96,7 +95,7 @@ class TranslationModule(L.LightningModule):
         return Batch(*map(widen, batch))
 
     def _r_drop_loss(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-        """As `_loss`, with both passes as one batch: dropout draws for each of its rows."""
+        """As `_loss`, with both passes in one batch: dropout differs between its rows."""
         batch = self._widened(batch)
         hidden = self._hidden_states(batch.src.repeat(2, 1), batch.tgt_in.repeat(2, 1))
         weight, alpha = self.model.embedding.weight, self.config.r_drop
@@ -177,8 +176,8 @@ class TranslationModule(L.LightningModule):
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Set the learning rate of the update that this batch belongs to, and the random numbers of its dropout.
 
-        Both follow from the batch's place among those of all ranks alone, so that a resumed run needs no state of them
-        and another number of ranks draws the same.
+        Both depend only on the batch's place among the batches of all ranks: a resumed run needs no state for them, and
+        another number of ranks draws the same numbers.
         """
         place = [self.seed, self.global_step, batch_idx * self.trainer.world_size + self.global_rank]
         torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1)[0]))
@@ -193,13 +192,13 @@ class TranslationModule(L.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Make the summed gradient one per target token and clip its norm, in one pass over it."""
+        """Divide the summed gradient by the number of target tokens and clip its norm, in one pass."""
         assert self._tokens is not None
         tokens, ranks = self._tokens.clone(), self.trainer.world_size
         if ranks > 1:
             torch.distributed.all_reduce(tokens)
         self._tokens = None
-        # Undoes training_step's constant, Lightning's mean over micro-batches and DDP's mean over ranks.
+        # Removes training_step's constant, Lightning's mean over micro-batches and DDP's mean over ranks.
         per_token = self.config.max_tokens * self.trainer.accumulate_grad_batches * ranks / tokens
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         norm = full(torch.nn.utils.get_total_norm(gradients)) * per_token
@@ -219,3 +218,37 @@ class TranslationModule(L.LightningModule):
                 f"the loss is not a number at update {self.global_step}: training stops, the last checkpoint is good. "
                 "Lower training.learning_rate, raise training.warmup_steps, or use trainer.precision=32-true"
             )
+
+
+class ShardedModule(TranslationModule):
+    """Trains a model whose weights are spread over the devices of its trainer."""
+
+    def configure_model(self) -> None:
+        """Spread the weights over the devices, once."""
+        if not isinstance(self.model, FSDPModule):
+            assert self.device_mesh is not None
+            shard(self.model, self.device_mesh["data_parallel"])
+
+
+def learning_rate(config: TrainingConfig, step: int, progress: float) -> float:
+    """The learning rate for update number `step` (from 0): a function without state, so nothing has to be restored.
+
+    It rises linearly over warmup_steps updates to its peak, and then falls: with 1/√step (Vaswani et al. 2017, §5.3),
+    or along half a cosine (Loshchilov & Hutter 2017, eq. 5) or a line to final_rate · peak at progress 1. progress is
+    the share of the run's budget that is spent, of updates or of time, whichever is larger.
+    """
+    if step < config.warmup_steps:
+        return config.learning_rate * (step + 1) / config.warmup_steps
+    return config.learning_rate * _decay(config, step, min(1.0, progress))
+
+
+def _decay(config: TrainingConfig, step: int, progress: float) -> float:
+    """Return the share of the peak after the warm-up; it begins at 1."""
+    if config.schedule == "inverse_sqrt":
+        return math.sqrt(max(config.warmup_steps, 1) / (step + 1))
+    if config.schedule == "constant":
+        return 1.0
+    warmup = progress * config.warmup_steps / max(step, 1)  # its share of the budget, if updates take equally long
+    fallen = (progress - warmup) / (1 - warmup) if warmup < 1 else 1.0
+    fall = (1 - math.cos(math.pi * fallen)) / 2 if config.schedule == "cosine" else fallen
+    return 1 - (1 - config.final_rate) * fall

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.training.metrics_file import forget_after, read_metrics
+from seq2seq.training.saved import forget_after, read_metrics
 
 
 @pytest.mark.parametrize(
