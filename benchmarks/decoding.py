@@ -32,7 +32,7 @@ from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import BatchLoader
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.tokenizer import Tokenizer
-from seq2seq.training.schedule import learning_rate
+from seq2seq.training.module import learning_rate
 from seq2seq.translator import MAX_SOURCE_TOKENS, Translator
 
 log = logging.getLogger(__name__)

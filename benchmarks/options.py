@@ -10,7 +10,7 @@ from seq2seq.device import choose_device
 from seq2seq.settings.checks import require_choice
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.trainer import TrainerConfig
-from seq2seq.training.precision import choose_precision
+from seq2seq.training.processes import choose_precision
 
 MODELS, MEASURING, RECIPE = "Models", "Measuring", "Training of the rival"
 SIZES = {  # d_model, heads, d_ff, layers of encoder and of decoder: as in conf/model

@@ -118,11 +118,10 @@ def train_one(cfg: DictConfig) -> float | None:
     own = HydraConfig.get()
     config, origins, overrides = settle_one(cfg)
     refuse_early(config)  # before the slow imports
-    from seq2seq.training.existing import take_up
     from seq2seq.training.finetune import start_from_bundle
     from seq2seq.training.folder import prepare_folder
-    from seq2seq.training.precision import choose_precision
-    from seq2seq.training.processes import check_processes, choose_devices, rank
+    from seq2seq.training.processes import check_processes, choose_devices, choose_precision, rank
+    from seq2seq.training.refusals import take_up
     from seq2seq.training.run import train
 
     choose_devices(config.trainer)

@@ -1,48 +1,46 @@
 """Numbers for settings that say `auto`, once the text is prepared: the rules of `seq2seq.settings.rules` applied."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
+from seq2seq.device import is_out_of_memory
 from seq2seq.errors import UserError
+from seq2seq.model.build import build_model
 from seq2seq.settings import rules
 from seq2seq.settings.choices import flatten
 from seq2seq.settings.config import Config, to_plain
-from seq2seq.text.batching import plan_batches
+from seq2seq.text.augment import is_random
+from seq2seq.text.batching import Batch, TokenPairs, collate, plan_batches
 from seq2seq.text.dataset import PreparedData
-from seq2seq.training.capacity import resolve_max_tokens
+from seq2seq.training.execution import recompute_layers
 from seq2seq.training.folder import write_config
-from seq2seq.training.processes import rank
+from seq2seq.training.module import TranslationModule
+from seq2seq.training.processes import agree, rank
 
-_NUMBERS = frozenset(
-    f"{group}.{key}"
-    for group, keys in {
-        "tokenizer": ("vocab_size",),
-        "model": ("dropout",),
-        "training": ("max_tokens", "learning_rate", "warmup_steps"),
-        "trainer": ("max_steps", "validate_every"),
-    }.items()
-    for key in keys
-)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What the rules gave.
-
-    Attributes:
-        ruled: keys of the settings that said `auto`.
-        updates_per_epoch: about how many updates read the text once; None for streamed text.
-    """
-
-    ruled: frozenset[str]
-    updates_per_epoch: float | None
+ON_CPU = 1024  # positions a batch: memory is no limit on a CPU, and small batches train better in the same time
+SMALLEST, LARGEST = 512, 131_072  # positions a batch on a GPU; larger ones make updates rarer, not quicker
+UPDATES_AN_EPOCH = 50  # at least, however large the memory is
+MARGIN = 0.9  # of the free memory; the rest is for the allocator's gaps, which differ from batch to batch, and NCCL
+_NUMBERS = {
+    "tokenizer.vocab_size",
+    "model.dropout",
+    "training.max_tokens",
+    "training.learning_rate",
+    "training.warmup_steps",
+    "trainer.max_steps",
+    "trainer.validate_every",
+}
 
 
-def settle_numbers(config: Config, folder: Path, data: PreparedData) -> Plan:
-    """Put numbers where config says `auto`, in the run's config.yaml too.
+def settle_numbers(config: Config, folder: Path, data: PreparedData) -> tuple[frozenset[str], float | None]:
+    """Replace `auto` by numbers in config and in the run's config.yaml.
+
+    Returns the keys that said `auto`, and about how many updates read the text once (None for streamed text).
 
     data.held_out and tokenizer.vocab_size stay as they are: the prepared text has their numbers, and `auto` is part of
     its key in the cache. training.final_weights is decided at the end.
@@ -51,14 +49,18 @@ def settle_numbers(config: Config, folder: Path, data: PreparedData) -> Plan:
         UserError: trainer.max_epochs is given for streamed text, or no batch fits into the device's memory.
     """
     training, trainer = config.training, config.trainer
-    ruled = frozenset(key for key, value in flatten(to_plain(config)).items() if value == rules.AUTO) & _NUMBERS
+    ruled = frozenset(
+        key for key, value in flatten(to_plain(config)).items() if value == rules.AUTO and key in _NUMBERS
+    )
     if config.model.dropout == rules.AUTO:
         config.model.dropout = rules.dropout(None if config.data.streaming else len(data.train))
     if training.learning_rate == rules.AUTO:
         training.learning_rate = rules.learning_rate(config.model.d_model)
     resolve_max_tokens(config, data.train, data.tokenizer.vocab_size)
-    batches = training.accumulate * trainer.devices * trainer.num_nodes  # of an update
-    epoch = None if config.data.streaming else count_batches(data, training.max_tokens) / batches
+    epoch = None
+    if not config.data.streaming:
+        batches = plan_batches(data.train, np.arange(len(data.train)), training.max_tokens, None)
+        epoch = len(batches) / _batches_an_update(config)
     trainer.max_steps = _max_steps(config, data, epoch)
     if training.warmup_steps == rules.AUTO:
         training.warmup_steps = rules.warmup_steps(trainer.max_steps)
@@ -66,7 +68,11 @@ def settle_numbers(config: Config, folder: Path, data: PreparedData) -> Plan:
         trainer.validate_every = rules.validate_every(trainer.max_steps)
     if ruled and rank() == 0:
         write_config(config, folder)
-    return Plan(ruled, epoch)
+    return ruled, epoch
+
+
+def _batches_an_update(config: Config) -> int:
+    return config.training.accumulate * config.trainer.devices * config.trainer.num_nodes
 
 
 def _max_steps(config: Config, data: PreparedData, epoch: float | None) -> int:
@@ -84,11 +90,105 @@ def _max_steps(config: Config, data: PreparedData, epoch: float | None) -> int:
         return min(limits)
     if epoch is None:
         return rules.STREAMED_UPDATES
-    positions = int((np.maximum(data.train.src_lengths, data.train.tgt_lengths) + 1).sum())
-    batches = config.training.accumulate * trainer.devices * trainer.num_nodes
-    return rules.max_steps(positions, config.training.max_tokens * batches)
+    positions = int(_widths(data.train).sum())
+    return rules.max_steps(positions, config.training.max_tokens * _batches_an_update(config))
 
 
-def count_batches(data: PreparedData, max_tokens: int) -> int:
-    """Return the number of batches that hold every training pair once."""
-    return len(plan_batches(data.train, np.arange(len(data.train)), max_tokens, None))
+def _widths(pairs: TokenPairs) -> np.ndarray:
+    """Positions that each pair takes on either side, special ids included."""
+    return np.maximum(pairs.src_lengths, pairs.tgt_lengths) + 1
+
+
+def resolve_max_tokens(config: Config, pairs: TokenPairs, vocab_size: int) -> None:
+    """Replace training.max_tokens=auto by the largest batch that the device's memory holds, found by trying.
+
+    Raises:
+        UserError: not even the longest sentence pair fits.
+    """
+    if config.training.max_tokens == rules.AUTO:
+        config.training.max_tokens = int(agree("max_tokens", lambda: str(_choose(config, pairs, vocab_size))))
+
+
+def _choose(config: Config, pairs: TokenPairs, vocab_size: int) -> int:
+    widths, training = _widths(pairs), config.training
+    if config.data.streaming or is_random(training.subword_sampling, training.noise):
+        longest = config.data.max_length + 1  # a pair of this length may come yet
+    else:
+        longest = int(widths.max())
+    if config.trainer.accelerator == "cpu" or not torch.cuda.is_available():
+        return max(ON_CPU, longest)
+    highest = min(LARGEST, int(widths.sum()) // (UPDATES_AN_EPOCH * _batches_an_update(config)))
+    device = torch.device("cuda", 0)
+    available = torch.cuda.mem_get_info(device)[0] * MARGIN
+    with torch.random.fork_rng([device]):
+        trial = Trial(config, vocab_size, device, widths=(longest, int(np.median(widths))), available=available)
+        return largest(trial.fits, max(SMALLEST, longest), max(highest, longest))
+
+
+def largest(fits: Callable[[int], bool], lowest: int, highest: int) -> int:
+    """The largest number that fits, of lowest · 1, 1.5, 2, 3, 4, 6, 8 … up to highest.
+
+    Raises:
+        UserError: the lowest does not fit.
+    """
+    found = 0
+    candidate, following = lowest, lowest * 3 // 2
+    while candidate <= max(lowest, highest) and fits(candidate):
+        found, candidate, following = candidate, following, candidate * 2
+    if not found:
+        raise UserError(
+            f"not even {lowest} positions a batch fit into the device's memory: take a smaller model or "
+            "data.max_length, or set training.activation_checkpointing=true"
+        )
+    return found
+
+
+class Trial:
+    """Trains a throw-away model on random batches of the longest and of the typical sentences."""
+
+    def __init__(
+        self, config: Config, vocab_size: int, device: torch.device, *, widths: tuple[int, ...], available: float
+    ) -> None:
+        """Take widths in tokens, special ids included, and the available memory in bytes."""
+        self.device, self.widths, self.vocab_size = device, widths, vocab_size
+        model = build_model(config.model, vocab_size).to(device)
+        if config.training.activation_checkpointing:
+            recompute_layers(model)
+        self.module = TranslationModule(model.train(), replace(config.training, max_tokens=ON_CPU))
+        self.optimizer = self.module.configure_optimizers()
+        copies = (config.training.ema_decay > 0) + (config.trainer.devices * config.trainer.num_nodes > 1)
+        self.available = available - 4 * copies * sum(p.numel() for p in model.parameters())
+        self.dtype = torch.bfloat16 if config.trainer.precision == "bf16-mixed" else None
+
+    def fits(self, max_tokens: int) -> bool:
+        """Whether updates on batches of so many positions a side stay within the memory."""
+        try:
+            for width in self.widths:
+                self.update(self.draw(max(1, max_tokens // width), width))
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            return False
+        finally:
+            self.optimizer.zero_grad(set_to_none=True)
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)
+                torch.cuda.empty_cache()
+        return self.peak() <= self.available
+
+    def draw(self, rows: int, width: int) -> Batch:
+        """A batch of random ids, of so many positions on either side."""
+        ids = np.random.default_rng(0).integers(4, max(5, self.vocab_size), (2, rows, width - 1))
+        return Batch(*(side.to(self.device) for side in collate(list(zip(*ids, strict=True)))))
+
+    def update(self, batch: Batch) -> None:
+        """Make an update as in training; gradients stay until the next one."""
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not None):
+            loss = self.module.training_step(batch, 0)
+        loss.backward()
+        self.optimizer.step()
+
+    def peak(self) -> int:
+        """The most bytes that were taken from the device so far."""
+        return torch.cuda.max_memory_reserved(self.device) if self.device.type == "cuda" else 0

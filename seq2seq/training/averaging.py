@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,42 +21,28 @@ from seq2seq.training.restore import DamagedError, read_checkpoint
 _STEP = re.compile(r"step=(\d+)")
 
 
-@dataclass(frozen=True)
-class Ingredient:
-    """One set of weights and where it is from."""
-
-    name: str
-    sizes: Mapping[str, Any]  # of the model, as plain values; dropout left out
-    vocabulary: str  # the tokenizer's hash
-    weights: dict[str, Tensor]
-
-
 def average_bundles(folders: Sequence[Path], output: Path) -> list[str]:
-    """Write the mean of bundles as a bundle with the first one's settings; the names of what went in.
+    """Write the mean of bundles as a bundle with the first one's settings; return the folders' names.
 
     Raises:
         UserError: there are fewer than two, one is missing or damaged, or sizes, vocabularies or languages differ.
     """
     if len(folders) < 2:
         raise UserError(f"{len(folders)} model: give --model at least twice, or --run with --last")
-    bundles = [load_bundle(folder) for folder in folders]
-    first = bundles[0].config
-    for folder, bundle in zip(folders, bundles, strict=True):
-        theirs, ours = (f"{one.src_lang}→{one.tgt_lang}" for one in (bundle.config, first))
+    bundles, names = [load_bundle(folder) for folder in folders], [str(folder) for folder in folders]
+    for name, bundle in zip(names, bundles, strict=True):
+        theirs, ours = (f"{one.src_lang}→{one.tgt_lang}" for one in (bundle.config, bundles[0].config))
         if theirs != ours:
-            raise UserError(f"{folder} translates {theirs}, but {folders[0]} {ours}: only like models have a mean")
-    parts = [
-        Ingredient(str(folder), _sizes(asdict(bundle.config.model)), _hash(bundle), bundle.model.state_dict())
-        for folder, bundle in zip(folders, bundles, strict=True)
-    ]
-    return _write(parts, bundles[0], str(folders[0]), output)
+            raise UserError(f"{name} translates {theirs}, but {names[0]} {ours}: only like models have a mean")
+        _require_like(name, asdict(bundle.config.model), _hash(bundle), bundles[0], names[0])
+    return _write([bundle.model.state_dict() for bundle in bundles], names, bundles[0], output)
 
 
 def average_checkpoints(run: Path, last: int, output: Path) -> list[str]:
-    """Write the mean of a run's checkpoints of its last so many updates as a bundle; the names of what went in.
+    """Write the mean of a run's last checkpoints as a bundle; return the checkpoints' names.
 
-    Settings and tokenizer are those of the run's bundle. Of a run with a running average, checkpoints hold that; of
-    one with adapters, they are merged first.
+    Settings and tokenizer are those of the run's bundle. With a running average, checkpoints hold the average; adapters
+    are merged first.
 
     Raises:
         UserError: the run has no bundle or fewer checkpoints, one is damaged, or belongs to another model.
@@ -73,7 +59,7 @@ def average_checkpoints(run: Path, last: int, output: Path) -> list[str]:
             f"{run / 'checkpoints'} has checkpoints of {len(by_update)} updates, --last asks for {last}: "
             f"lower it, or let a run keep so many, with trainer.keep_last={last} or training.keep_best={last}"
         )
-    parts = []
+    states, names = [], []
     for update in sorted(by_update)[-last:]:
         path = by_update[update]
         try:
@@ -83,42 +69,38 @@ def average_checkpoints(run: Path, last: int, output: Path) -> list[str]:
         except DamagedError as error:
             raise UserError(f"{path} cannot be averaged ({error}): restore it from a copy, or remove it") from error
         belongs = found["belongs_to"]
-        weights = {name.removeprefix("model."): tensor for name, tensor in found["state_dict"].items()}
-        merged = merge_adapters(weights, config.training)
         sizes = {name: belongs.get(name, default) for name, default in asdict(ModelConfig()).items()}
-        parts.append(Ingredient(str(path), _sizes(sizes), str(belongs.get("vocabulary")), merged))
-    return _write(parts, bundle, str(run / "model"), output)
+        _require_like(str(path), sizes, str(belongs.get("vocabulary")), bundle, str(run / "model"))
+        weights = {name.removeprefix("model."): tensor for name, tensor in found["state_dict"].items()}
+        states.append(merge_adapters(weights, config.training))
+        names.append(str(path))
+    return _write(states, names, bundle, output)
 
 
-def _sizes(model: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in model.items() if name not in NO_SIZES}
+def _require_like(name: str, sizes: Mapping[str, Any], vocabulary: str, like: Bundle, like_name: str) -> None:
+    """Refuse weights of other sizes or of another vocabulary than a bundle's."""
+    for key, value in asdict(like.config.model).items():
+        if key not in NO_SIZES and sizes[key] != value:
+            raise UserError(
+                f"{name} has {key}={sizes[key]}, but {like_name} has {value}: only models of the same sizes have a mean"
+            )
+    if vocabulary != _hash(like):
+        raise UserError(f"{name} has another vocabulary than {like_name}: a mean needs the same tokenizer")
 
 
 def _hash(bundle: Bundle) -> str:
-    """As in a checkpoint's `belongs_to`."""
+    """The tokenizer's hash, as checkpoints hold it in `belongs_to`."""
     return hashlib.sha256(bundle.tokenizer.model_bytes).hexdigest()[:16]
 
 
-def _write(parts: Sequence[Ingredient], like: Bundle, its_name: str, output: Path) -> list[str]:
-    """Put the mean into the bundle that it has to be like, which gives settings and tokenizer, and save that."""
-    sizes, vocabulary = _sizes(asdict(like.config.model)), _hash(like)
-    for part in parts:
-        for name, value in sizes.items():
-            if part.sizes[name] != value:
-                raise UserError(
-                    f"{part.name} has {name}={part.sizes[name]}, but {its_name} has {value}: "
-                    "only models of the same sizes have a mean"
-                )
-        if part.vocabulary != vocabulary:
-            raise UserError(f"{part.name} has another vocabulary than {its_name}: a mean needs the same tokenizer")
-    like.model.load_state_dict(mean_weights([part.weights for part in parts]))
-    names = [part.name for part in parts]
+def _write(states: Sequence[Mapping[str, Tensor]], names: list[str], like: Bundle, output: Path) -> list[str]:
+    like.model.load_state_dict(mean_weights(states))
     save_bundle(output, like, average_card(names, like))
     return names
 
 
 def average_card(names: Sequence[str], bundle: Bundle) -> str:
-    """The model card of a mean: what it was made of."""
+    """The model card of a mean: the names of its models."""
     config = bundle.config
     parameters = sum(weights.numel() for weights in bundle.model.parameters())
     listed = "\n".join(f"- `{name}`" for name in names)

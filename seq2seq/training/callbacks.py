@@ -1,4 +1,4 @@
-"""What happens around updates: the budget and what else ends it, broken numbers, averages."""
+"""What happens around updates: budget, signals, early stopping, checks for broken numbers, running average."""
 
 import logging
 import math
@@ -29,33 +29,33 @@ _LOST = re.compile(r"[Cc]onnection (closed|reset|refused)|Broken pipe|Socket Tim
 
 
 class StoppedError(Exception):
-    """A signal ended the training in the middle of a validation; all is saved."""
+    """A signal ended the training during a validation; the last update is saved."""
 
 
 class Budget(Timer):
-    """Lightning's Timer, which ends training on all ranks together when updates or time are spent or a signal comes.
+    """Lightning's Timer, which ends training on all ranks together when updates or time are spent or a signal arrives.
 
-    The first Ctrl-C, SIGTERM or SIGUSR1 is an orderly stop after the current update. SLURM sends SIGTERM before it
-    takes a node away, and the signal that `--signal` names, SIGUSR1 by custom, so long before the time is up. The
-    update is saved and not validated, since the time that is left is short; a validation under way is given up and made
-    again on resume. A second signal interrupts. Lightning puts the former handlers back when training ends.
+    The first Ctrl-C, SIGTERM or SIGUSR1 stops training after the current update. SLURM sends SIGTERM before it takes a
+    node away, and the signal of `--signal`, usually SIGUSR1, some time earlier. The update is saved and not validated,
+    since little time is left; a running validation is given up and made again on resume. A second signal interrupts.
+    Lightning restores the former handlers when training ends.
     """
 
     def __init__(self, max_steps: int, max_time: timedelta | None) -> None:
-        super().__init__(duration=max_time, interval="step", verbose=False)
+        super().__init__()  # Lightning's own limit would skip a validation that is due when the run is resumed
         self.max_steps, self.max_time = max_steps, max_time
         self.received = 0  # the signal that this process has received; 0: none
         self.stopped_by: str | None = None  # the name of a signal that any process has received
-        self.seconds = 0.0  # of training and validation until the processes agreed last, the same on all ranks
-        self._hosts: Any = None  # the process group that exchanges between updates; None: the default one
+        self.seconds = 0.0  # of training and validation when the ranks last exchanged them, the same on all ranks
+        self._hosts: Any = None  # the process group for exchanges between updates; None: the default group
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Connect the hosts, so that none has to wait for its GPU; several nodes may have no network but the GPUs'."""
+        """Connect one node's processes by gloo: no exchange waits for a GPU. Nodes may share only the GPUs' network."""
         if trainer.world_size > 1 and trainer.num_nodes == 1:
             self._hosts = torch.distributed.new_group(backend="gloo")
 
     def on_train_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Start the clock, and handle the signals before waiting for the other processes."""
+        """Start the clock and handle signals, before any wait for other processes; stop if the budget is spent."""
         super().on_train_start(trainer, *args, **kwargs)
 
         def stop(number: int, frame: FrameType | None) -> None:
@@ -68,17 +68,18 @@ class Budget(Timer):
         for name in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(name, stop)
         self._agree(trainer)
+        trainer.should_stop = trainer.should_stop or self._is_spent(trainer)
 
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Batch, batch_idx: int
     ) -> None:
-        """Tell the module what share of its updates or time is spent; several processes use the time they agreed on."""
+        """Set the module's progress: the spent share of updates or time. Several processes use the exchanged time."""
         seconds = self.seconds if trainer.world_size > 1 else self.time_elapsed()
         time_share = seconds / self.max_time.total_seconds() if self.max_time else 0.0
         cast(TranslationModule, pl_module).progress = max(trainer.global_step / self.max_steps, time_share)
 
     def on_train_batch_end(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Stop when time or updates are used up or a signal came, but never between the batches of one update.
+        """Stop when time or updates are spent or a signal arrived, but never between the batches of one update.
 
         Lightning validates after the last update because `should_stop` is set, but not after a signal.
         """
@@ -87,20 +88,23 @@ class Budget(Timer):
         if self._agree(trainer):
             trainer.should_stop = True
             trainer.limit_val_batches = 0
+        trainer.should_stop = trainer.should_stop or self._is_spent(trainer)
+
+    def _is_spent(self, trainer: L.Trainer) -> bool:
         is_late = self.max_time is not None and self.seconds >= self.max_time.total_seconds()
-        trainer.should_stop = trainer.should_stop or is_late or trainer.global_step >= self.max_steps
+        return is_late or trainer.global_step >= self.max_steps
 
     def on_validation_batch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Leave the validation; the checkpoint from before it is there.
+        """Give up the validation after a signal; the checkpoint from before the validation exists.
 
         Raises:
-            StoppedError: a signal came.
+            StoppedError: a signal arrived.
         """
         if self._agree(trainer):
             raise StoppedError
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Make no further update after a signal that came while translating."""
+        """Make no further update after a signal that arrived during the validation."""
         super().on_validation_end(trainer, pl_module)
         trainer.should_stop = self._agree(trainer) or trainer.should_stop
 
@@ -116,10 +120,10 @@ class Budget(Timer):
         return bool(number)
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        """Say what is left after the second signal, or when another process is gone.
+        """Log what is left after the second signal; name the cause if another process died.
 
         Raises:
-            UserError: the connection to another process broke; Lightning's own end would wait for that process.
+            UserError: the connection to another process broke; Lightning itself would wait for that process.
         """
         if trainer.world_size > 1 and isinstance(exception, RuntimeError) and _LOST.search(str(exception)):
             raise UserError(
@@ -131,10 +135,10 @@ class Budget(Timer):
 
 
 class Patience(EarlyStopping):
-    """Early stopping after validations in which neither the monitored figure nor the loss got better.
+    """Early stopping after validations that improve neither the monitored value nor the loss.
 
-    The BLEU of the first validations is about zero, while the loss already falls. A resumed run remembers its count,
-    and stops at once if it had run out of patience.
+    In the first validations BLEU is about zero while the loss already falls. A resumed run keeps its count, and stops
+    at once if it had run out of patience.
     """
 
     def __init__(self, monitor: str, patience: int, mode: str) -> None:
@@ -142,35 +146,35 @@ class Patience(EarlyStopping):
         self.best_loss = math.inf  # nats per target token
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Count from the start if the loss is the lowest so far, else as the monitored figure says."""
+        """Restart the count if the loss is the lowest so far; else count by the monitored value."""
         loss = float(trainer.callback_metrics.get("val_loss", math.nan))
         if loss < self.best_loss:
             self.best_loss, self.wait_count = loss, -1  # the count goes to 0 below
         super().on_validation_end(trainer, pl_module)
 
     def state_dict(self) -> dict[str, Any]:
-        """Remember the lowest loss too."""
+        """Save the lowest loss too."""
         return {**super().state_dict(), "best_loss": self.best_loss}
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Stop at once if the run had ended here."""
+        """Stop at once if patience had run out."""
         trainer.should_stop = trainer.should_stop or self.is_out
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up the count, but be as patient as the settings say now."""
+        """Restore the count; the patience is that of the settings."""
         self.best_loss = state_dict.get("best_loss", math.inf)
         super().load_state_dict({**state_dict, "patience": self.patience})
 
     @property
     def is_out(self) -> bool:
-        """Whether there were too many validations without improvement."""
+        """Whether too many validations brought no improvement."""
         return self.wait_count >= self.patience
 
 
 class FiniteGuard(Callback):
-    """Stops training when the loss is no number any more: at once on the CPU, at each log entry and save on a GPU.
+    """Stops training when the loss is not a number: at once on the CPU, at each log entry and save on a GPU.
 
-    It comes before the checkpoint callbacks, so that a broken state is never saved.
+    It runs before the checkpoint callback, so that a broken state is never saved.
     """
 
     def __init__(self, every: int) -> None:
@@ -194,9 +198,9 @@ class FiniteGuard(Callback):
 
 
 class RunningAverage(WeightAveraging):
-    """Exponential moving average of the weights, which remembers less while there is little to remember.
+    """Exponential moving average of the weights, with a decay that rises over the first updates.
 
-    The share kept in update n is min(decay, (1 + n) / (10 + n)), so that a short run's average is not its beginning.
+    The share kept in update n is min(decay, (1 + n) / (10 + n)), so that the first weights do not dominate a short run.
     Validation, checkpoints' `state_dict` and the final model use the average.
     """
 
@@ -205,18 +209,18 @@ class RunningAverage(WeightAveraging):
         self.decay = decay
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Make the average, and keep its count of updates on the host, which asks for it at every update."""
+        """Make the average; its count of updates stays on the host, which reads the count at every update."""
         super().setup(trainer, pl_module, stage)
         if self._average_model is not None:
             self._average_model.n_averaged = self._average_model.n_averaged.cpu()
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *args: Any, **kwargs: Any) -> None:
-        """Draw the average towards the new weights, all of them at once, without waiting for the device."""
+        """Move the average towards the new weights, without waiting for the device."""
         average = self._average_model
         if average is None or trainer.global_step <= self._latest_update_step:
             return
         number = int(average.n_averaged)
-        share = min(self.decay, (1 + number) / (10 + number)) if number else 0.0  # at first it is the weights
+        share = min(self.decay, (1 + number) / (10 + number)) if number else 0.0  # at first the average is the weights
         kept, new = ([*of.parameters(), *of.buffers()] for of in (average.module, pl_module))
         with torch.no_grad():
             torch._foreach_lerp_(kept, new, 1 - share)  # pyright: ignore[reportPrivateImportUsage]
@@ -231,7 +235,7 @@ def make_callbacks(
     record: Mapping[str, Any],
     updates_per_epoch: float | None = None,
 ) -> list[Callback]:
-    """All callbacks of a run, in the order in which they have to act; record is what checkpoints tell about it."""
+    """All callbacks of a run, in the order in which they act; checkpoints hold the record."""
     training, trainer = config.training, config.trainer
     budget = Budget(trainer.max_steps, trainer.duration())
     callbacks: list[Callback] = [

@@ -1,4 +1,4 @@
-"""Checkpoints: written whole or not at all, the latest and the best kept, each with all that decides the future."""
+"""Checkpoints: complete or absent, the latest and the best kept, each with all that a resumed run needs."""
 
 import io
 import math
@@ -22,44 +22,45 @@ from seq2seq.text.batching import Batch
 from seq2seq.training.processes import rank
 from seq2seq.training.saved import checkpoint_name, list_checkpoints, step_of
 
-RECORD = "run"  # the key of what a checkpoint tells about its run, besides Lightning's own keys
+RECORD = "run"  # the key of our own values in a checkpoint, besides Lightning's keys
 _BEST = re.compile(r"best-step=(\d{7,})-[a-z_]+=-?[0-9a-z.]+\.ckpt")
 
 
 def ends_update(trainer: L.Trainer, batch_idx: int) -> bool:
-    """Whether an update follows this batch: epochs are whole numbers of updates."""
+    """Whether this batch completes an update; every epoch has a whole number of updates."""
     return (batch_idx + 1) % trainer.accumulate_grad_batches == 0
 
 
 def validates_now(trainer: L.Trainer, every: int) -> bool:
     """Whether a validation follows this update: after every so many, and after the last.
 
-    A signal's stop leaves no time for a validation.
+    A stop by a signal leaves no time for a validation.
     """
     ends = trainer.should_stop and trainer.limit_val_batches != 0
     return ends or trainer.global_step % every == 0
 
 
 class DurableIO(TorchCheckpointIO):
-    """Writes a checkpoint under another name, forces it to the disk, and renames it: it is whole or not there."""
+    """Writes a checkpoint under another name, forces it to the disk, and renames it: it is complete or absent."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
         """Write one file.
 
         Raises:
-            UserError: it cannot be written; what was there before still is.
+            UserError: the file cannot be written; a file that was there before stays.
         """
         path = Path(path)
         draft = path.with_name("saving.tmp")
         file = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with _WholeWrites(draft, "w") as file:
+            with _RecordingFile(draft.open("wb", buffering=0)) as file:
                 torch.save(checkpoint, file)
+                file.flush()
                 os.fsync(file.fileno())
             draft.replace(path)
             _sync_folder(path.parent)
-        except (OSError, RuntimeError) as error:  # torch.save makes a RuntimeError of what its file raised
+        except (OSError, RuntimeError) as error:  # torch.save turns its file's errors into RuntimeErrors
             reason = error if isinstance(error, OSError) else file.error if file is not None else None
             if reason is None:
                 raise
@@ -70,26 +71,19 @@ class DurableIO(TorchCheckpointIO):
             ) from error
 
 
-class _WholeWrites(io.FileIO):
-    """A file that writes all it is given, and remembers why it could not."""
-
-    error: OSError | None = None
+class _RecordingFile(io.BufferedWriter):
+    error: OSError | None = None  # the error of the last write that failed
 
     def write(self, data: Any, /) -> int:
-        """Write all bytes."""
-        rest = memoryview(data).cast("B")
-        size = len(rest)
         try:
-            while len(rest):
-                rest = rest[super().write(rest) or 0 :]
+            return super().write(data)
         except OSError as error:
-            self.error = self.error or error
+            self.error = error
             raise
-        return size
 
 
 def _sync_folder(folder: Path) -> None:
-    """Force new and changed names in it to the disk."""
+    """Force new and changed names in a folder to the disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -98,33 +92,34 @@ def _sync_folder(folder: Path) -> None:
 
 
 class Checkpoints(Checkpoint):
-    """Saves all that a run needs to go on as if it had never stopped, and keeps the last k and the best k.
+    """Saves all that a run needs to continue as if it had never stopped; keeps the last k and the best k checkpoints.
 
     It saves after every so many updates or minutes, before each validation, and after the last update and its
-    validation. A checkpoint from before a due validation says so, and a run that resumes from it validates first: so
-    only the last validation is followed by a save of its own. The best are further names (hard links) of files saved
-    before a validation; one is deleted only when neither the run nor a kept checkpoint counts it among the best.
+    validation. A checkpoint from before a validation records that the validation is due, and a run that resumes from
+    the checkpoint validates first: so only the last validation is followed by a save. The best checkpoints are further
+    names (hard links) of files that were saved before a validation; one is deleted only when neither the run nor a kept
+    checkpoint counts it among the best.
     """
 
     def __init__(
         self, folder: Path, config: Config, record: Mapping[str, Any], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Save to folder, and with each checkpoint the record: plain values that a resumed run is compared with.
+        """Save to folder; each checkpoint holds the record, plain values that a resumed run is compared with.
 
-        clock tells the time in seconds, the same on all ranks.
+        clock returns the time in seconds, the same on all ranks.
         """
         self.folder, self.record, self._clock = folder, dict(record), clock
         trainer, training = config.trainer, config.training
-        self.every, self.minutes, self.keep_last = (
-            trainer.checkpoint_every,
-            trainer.checkpoint_minutes,
+        self.every, self.minutes = trainer.checkpoint_every, trainer.checkpoint_minutes
+        self.validate_every, self.keep_last, self.keep_best = (
+            trainer.validate_every,
             trainer.keep_last,
+            training.keep_best,
         )
-        self.validate_every, self.max_steps = trainer.validate_every, trainer.max_steps
-        self.monitor, self.keep_best = f"val_{training.monitor}", training.keep_best
-        self._sign = 1.0 if training.monitor == "bleu" else -1.0  # of what is better
-        self._scores: dict[str, float] = {}  # the best checkpoints' names → monitored value
-        self._named: dict[str, list[str]] = {}  # the last checkpoints' names → the best ones that each counts
+        self.monitor = f"val_{training.monitor}"
+        self._sign = 1.0 if training.monitor == "bleu" else -1.0  # times the monitored value: larger is better
+        self._scores: dict[str, float] = {}  # names of the best checkpoints → monitored value
+        self._named: dict[str, list[str]] = {}  # names of the last checkpoints → the best ones that each one counts
         self._pending = False  # whether a validation is due before the next update
         self._last_save = self._clock()
 
@@ -138,10 +133,14 @@ class Checkpoints(Checkpoint):
         return self._scores[self.best()[0].name] if self._scores else None
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Begin to count minutes; make the validation that a finished run was killed in."""
+        """Start to count minutes; make the validation that was due when the run was interrupted."""
         self._last_save = self._clock()
-        if trainer.fit_loop.epoch_loop.max_steps > self.max_steps:
-            trainer.val_check_batch = 1  # type: ignore[attr-defined]
+        if self._pending:
+            loop = trainer.fit_loop.epoch_loop.val_loop
+            loop.restarting = False
+            trainer.validating = True
+            loop.run()
+            trainer.training = True
 
     def on_train_batch_end(
         self,
@@ -151,24 +150,18 @@ class Checkpoints(Checkpoint):
         batch: Batch,
         batch_idx: int,
     ) -> None:
-        """Save if it is time, or if a validation follows, or nothing."""
+        """Save after an update if a save is due, if a validation follows, or if the run ends."""
         if not ends_update(trainer, batch_idx):
             return
-        step = trainer.global_step
         self._pending = validates_now(trainer, self.validate_every)
-        ends = trainer.should_stop or step >= self.max_steps
-        if self._pending or ends or step % self.every == 0 or self._minutes_are_up():
+        if self._pending or trainer.should_stop or trainer.global_step % self.every == 0 or self._minutes_are_up():
             self._save(trainer)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Name the weights if they are among the best; save what the last validation decided.
-
-        A run that was resumed for this validation alone may end now.
-        """
+        """Name the weights if they are among the best; save what the last validation decided."""
         self._pending = False
-        trainer.fit_loop.epoch_loop.max_steps = self.max_steps
         best = self._enter(float(trainer.callback_metrics.get(self.monitor, math.nan)), trainer.global_step)
-        if trainer.should_stop or trainer.global_step >= self.max_steps:
+        if trainer.should_stop:
             self._save(trainer)
         if trainer.is_global_zero:
             if best is not None:
@@ -179,7 +172,7 @@ class Checkpoints(Checkpoint):
         return self.minutes is not None and self._clock() - self._last_save >= 60 * self.minutes
 
     def _enter(self, value: float, step: int) -> str | None:
-        """Count the weights as they are among the best, if they are; returns their name then."""
+        """Enter the current weights among the best; return their name if they belong there."""
         if math.isnan(value):
             return None
         name = f"best-step={step:07d}-{self.monitor}={value:.2f}.ckpt"
@@ -207,23 +200,25 @@ class Checkpoints(Checkpoint):
                 path.unlink(missing_ok=True)
 
     def state_dict(self) -> dict[str, Any]:
-        """Which are the best."""
+        """The best checkpoints."""
         return {"scores": dict(self._scores), "named": {name: list(best) for name, best in self._named.items()}}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Know the best again; their names are held against a pattern, since files of these names will be deleted.
+        """Restore the best. Files of these names will be deleted, so the names must match the pattern.
 
         Raises:
-            UserError: a name is none that this class gives.
+            UserError: a name does not match.
         """
         scores, named = state_dict["scores"], state_dict["named"]
         for name in (*scores, *(name for names in named.values() for name in names)):
             if not _BEST.fullmatch(name):
                 raise UserError(f"{self.folder} has a checkpoint that names {name!r} as one of the best: it is forged")
-        scores = {name: value for name, value in scores.items() if f"-{self.monitor}=" in name}  # else not comparable
+        scores = {
+            name: value for name, value in scores.items() if f"-{self.monitor}=" in name
+        }  # by another measure: not comparable
         self._scores = {str(name): float(value) for name, value in scores.items()}
         self._named = {str(name): [str(one) for one in names] for name, names in named.items()}
-        for path in self.best():  # a name may be missing if the run was killed before it was given
+        for path in self.best():  # a name is missing if the run was killed before it was given
             source = self.folder / checkpoint_name(int(cast(re.Match[str], _BEST.fullmatch(path.name))[1]))
             if rank() == 0 and source.exists() and not path.exists():
                 _link(source, path)
@@ -233,10 +228,10 @@ class Checkpoints(Checkpoint):
         checkpoint[RECORD] = {**self.record, **shares(trainer), "validation_pending": self._pending}
 
     def on_load_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Make Lightning's counters fit: to another number of ranks, and to a validation that is still due.
+        """Convert Lightning's counters to another number of ranks; note a validation that is still due.
 
         Raises:
-            UserError: an update is not made of as many batches as before.
+            UserError: an update has another number of batches than before.
         """
         record, now = checkpoint[RECORD], shares(trainer)
         if record["ranks"] * record["accumulate"] != now["ranks"] * now["accumulate"]:
@@ -257,18 +252,11 @@ class Checkpoints(Checkpoint):
                 for key in ("ready", "started", "processed"):
                     count[key] = count[key] * now["accumulate"] // record["accumulate"]
                 count["completed"] = count["ready"] - lag
-        step = checkpoint["global_step"]
-        if record["validation_pending"] and (step % self.validate_every == 0 or step >= self.max_steps):
-            for count in ("total", "current"):  # as if interrupted in the first batch of the validation
-                loops["epoch_loop.val_loop.batch_progress"][count] |= {
-                    "ready": 1, "started": 1, "processed": 0, "completed": 0,
-                }  # fmt: skip
-            if step >= self.max_steps:  # else Lightning would not even look at the epoch
-                trainer.fit_loop.epoch_loop.max_steps = step + 1
+        self._pending = record["validation_pending"]
 
 
 def shares(trainer: L.Trainer) -> dict[str, int]:
-    """How an update's batches are shared out."""
+    """How an update's batches are distributed."""
     return {"ranks": trainer.world_size, "accumulate": cast(int, trainer.accumulate_grad_batches)}
 
 

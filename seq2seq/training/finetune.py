@@ -22,18 +22,18 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
 
 log = logging.getLogger(__name__)
-NO_SIZES = ("dropout", "attention_dropout", "ffn_dropout")  # settings of a model that its weights do not depend on
+NO_SIZES = ("dropout", "attention_dropout", "ffn_dropout")  # settings that the weights do not depend on
 _NEW_VOCABULARY = tuple(
     f"tokenizer.{key}="
     for key in ("type", "vocab_size", "byte_fallback", "character_coverage", "input_sentence_size", "model")
 )
-_ADAPTER = "default"  # PEFT's name for the only one
+_ADAPTER = "default"  # PEFT's name of the only adapter
 
 
 def start_from_bundle(config: Config, overrides: Sequence[str]) -> Config:
     """Take model settings and tokenizer from the bundle that config.init names; its dropout may be overridden.
 
-    overrides are the command line's `key=value`; what is set elsewhere gives way without a word.
+    overrides are the command line's `key=value`; settings from other places are replaced silently.
 
     Raises:
         UserError: there is no such bundle, or an override contradicts it.
@@ -42,16 +42,17 @@ def start_from_bundle(config: Config, overrides: Sequence[str]) -> Config:
     folder = find_model(Path(config.init), option="init=").resolve()
     values, bundle = read_config(folder / CONFIG)
     overrides = [override.lstrip("+") for override in overrides]
+    sizes = [field.name for field in dataclasses.fields(ModelConfig) if field.name not in NO_SIZES]
     for override in overrides:
         key = override.partition("=")[0]
         if key == "tokenizer" or override.startswith(_NEW_VOCABULARY):
             raise UserError(f"init={config.init} brings its own tokenizer: leave out {override}")
-        if key in ("model", "model/style"):
-            _require_sizes(config.model, bundle.model, override, config.init)
-        if key.startswith("model.") and (name := key.removeprefix("model.")) not in NO_SIZES:
+        for name in sizes if key in ("model", "model/style") else set(sizes) & {key.removeprefix("model.")}:
             ours, theirs = getattr(config.model, name), getattr(bundle.model, name)
             if ours != theirs:
-                raise UserError(f"{override} contradicts init={config.init}, which has {name}={theirs}: leave it out")
+                raise UserError(
+                    f"{override} gives {name}={ours}, but init={config.init} has {name}={theirs}: leave out {override}"
+                )
     ours, theirs = (f"{one.src_lang}→{one.tgt_lang}" for one in (config.data, bundle))
     if ours != theirs:
         log.warning(
@@ -68,20 +69,10 @@ def start_from_bundle(config: Config, overrides: Sequence[str]) -> Config:
     )
 
 
-def _require_sizes(ours: ModelConfig, theirs: ModelConfig, override: str, init: str) -> None:
-    for field in dataclasses.fields(ModelConfig):
-        mine, its = getattr(ours, field.name), getattr(theirs, field.name)
-        if field.name not in NO_SIZES and mine != its:
-            raise UserError(
-                f"{override} has {field.name}={mine}, which contradicts init={init} with {field.name}={its}: "
-                f"leave {override} out"
-            )
-
-
 def make_model(config: Config, vocab_size: int, *, resumed: bool) -> EncoderDecoder:
-    """The model to train: drawn at random or as config.init has it, with adapters, its frozen parts frozen.
+    """The model to train: random weights or those of config.init, with adapters and frozen parts.
 
-    A resumed run's weights come from its checkpoint, so they are not read again.
+    A resumed run's weights come from its checkpoint, so config.init is not read again.
 
     Raises:
         UserError: the bundle does not fit, a frozen part is unknown, nothing is left to train, or PEFT is missing.
@@ -100,7 +91,7 @@ def make_model(config: Config, vocab_size: int, *, resumed: bool) -> EncoderDeco
 
 
 def parts(model: EncoderDecoder) -> dict[str, tuple[str, ...]]:
-    """What can be frozen: names, and the beginnings of their parameters' names."""
+    """The parts that can be frozen, each with the beginnings of its parameters' names."""
     found: dict[str, tuple[str, ...]] = {"embedding": ("embedding.",)}
     for side, layers in (("encoder", model.encoder_layers), ("decoder", model.decoder_layers)):
         found[side] = (f"{side}_",)
@@ -133,9 +124,9 @@ def count_trained(model: nn.Module) -> int:
 
 
 def add_adapters(model: EncoderDecoder, config: TrainingConfig) -> None:
-    """Put LoRA (Hu et al. 2022) beside linear layers, by PEFT: W x + α/r · B A x; only A and B are trained.
+    """Add LoRA (Hu et al. 2022) to linear layers, by PEFT: W x + α/r · B A x; only A and B are trained.
 
-    B begins at zero, so that the model begins as it was.
+    B begins at zero, so that the model at first computes what it computed without adapters.
 
     Raises:
         UserError: PEFT is not installed, or a target is no linear layer's name.
@@ -158,9 +149,9 @@ def add_adapters(model: EncoderDecoder, config: TrainingConfig) -> None:
 
 
 def merge_adapters(state: Mapping[str, Tensor], config: TrainingConfig) -> dict[str, Tensor]:
-    """The plain model's weights out of those of a model with adapters: W + α/r · B A; plain ones come back as they are.
+    """The plain model's weights from those of a model with adapters: W + α/r · B A; plain weights stay as they are.
 
-    Each state is merged by itself: a mean of several is that of the merged weights, not of their factors.
+    Merge before taking a mean: the mean of the factors differs from the mean of the products.
     """
     merged = {}
     for name, weights in state.items():
@@ -176,7 +167,7 @@ def merge_adapters(state: Mapping[str, Tensor], config: TrainingConfig) -> dict[
 
 
 def remove_adapters(model: EncoderDecoder) -> None:
-    """Make the model a plain one again, with its weights as they were without adapters."""
+    """Remove the adapters; the other weights stay."""
     for name, module in list(model.named_modules()):
         if isinstance(base := getattr(module, "base_layer", None), nn.Linear):
             parent, _, attribute = name.rpartition(".")
@@ -187,7 +178,7 @@ def remove_adapters(model: EncoderDecoder) -> None:
 
 
 def mean_weights(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of each weight; computed in float64, so that the mean of equal ones is the same to the last bit."""
+    """The mean of each weight, computed in float64: the mean of equal weights is the same to the last bit."""
     return {
         name: torch.stack([state[name].double() for state in states]).mean(0).to(first.dtype)
         for name, first in states[0].items()

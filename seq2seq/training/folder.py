@@ -1,7 +1,9 @@
 """A run's folder: made once however many processes train, found again to resume."""
 
+import contextlib
 import itertools
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
@@ -11,11 +13,10 @@ from seq2seq.settings.config import Config, to_plain
 from seq2seq.text.prepare import corpus_digests
 from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.lock import lock_folder
-from seq2seq.training.metrics_file import forget_after
 from seq2seq.training.processes import agree
 from seq2seq.training.refusals import refuse_spent
 from seq2seq.training.restore import describe_run, newest_checkpoint, require_same_run
-from seq2seq.training.saved import is_untouched, point, step_of
+from seq2seq.training.saved import forget_after, is_untouched, point, step_of
 
 
 def prepare_folder(config: Config, runs: Path, stem: str = "run") -> tuple[Config, Path, Path | None]:
@@ -37,8 +38,7 @@ def resume_folder(config: Config, folder: Path) -> tuple[Config, Path, Path]:
     """Open the folder at its newest whole checkpoint; drop rows that were logged later.
 
     Raises:
-        UserError: there is no checkpoint, the run is complete or still going on, or its texts or settings are not what
-            they were.
+        UserError: there is no checkpoint, the run is complete or still running, or its texts or settings have changed.
     """
     checkpoint = Path(agree("checkpoint", lambda: str(_reopen(config, folder))))
     config.name = folder.name
@@ -46,7 +46,7 @@ def resume_folder(config: Config, folder: Path) -> tuple[Config, Path, Path]:
 
 
 def _reopen(config: Config, folder: Path) -> Path:
-    """Prepare a run's folder for resuming; return the checkpoint for all processes."""
+    """Prepare a run's folder for resuming; return its checkpoint."""
     if not (folder / "checkpoints").is_dir():
         raise UserError(f"resume={folder}: there is no run (no {folder / 'checkpoints'})")
     _take(folder)
@@ -59,83 +59,71 @@ def _reopen(config: Config, folder: Path) -> Path:
     for draft in (folder / "checkpoints").glob("*.tmp"):
         draft.unlink()
     forget_after(folder / "metrics.csv", step, validated=not record["validation_pending"])
-    _describe(config, folder)
+    write_config(config, folder)
     return checkpoint
 
 
 def _begin(config: Config, runs: Path, stem: str) -> str:
-    """Make the run's folder; the path that all processes are to know."""
-    folder = _new_folder(config, runs, stem)
-    config.name = folder.name
+    """Make the folder of a new run; return its path."""
+    folder = _unused_folder(runs, stem) if config.name is None else runs / config.name
+    _require_untouched(folder)
     _take(folder)
-    if not is_untouched(folder):
-        raise UserError(f"{folder} is a run already: choose another name=, or go on with resume={folder}")
-    _describe(config, folder)
+    _require_untouched(folder)  # no other process began a run in between
+    config.name = folder.name
+    write_config(config, folder)
     return str(folder)
 
 
-def _take(folder: Path) -> None:
-    """Make the folder and lock it.
+def _require_untouched(folder: Path) -> None:
+    if folder.exists() and not is_untouched(folder):
+        raise UserError(f"{folder} is a run already: choose another name=, or go on with resume={folder}")
 
-    Raises:
-        UserError: it cannot be written, or another process trains there.
-    """
-    try:
+
+def _unused_folder(runs: Path, stem: str) -> Path:
+    """Make a folder that no other process makes at this moment."""
+    name = stem + time.strftime("-%Y%m%d-%H%M%S")
+    for suffix in itertools.count(1):
+        folder = runs / (f"{name}-{suffix}" if suffix > 1 else name)
+        with _writing(folder), contextlib.suppress(FileExistsError):
+            folder.mkdir(parents=True)
+            return folder
+    raise AssertionError
+
+
+def _take(folder: Path) -> None:
+    """Make the folder and lock it; refuse one in which another process trains."""
+    with _writing(folder):
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
         lock_folder(folder)
-    except OSError as error:
-        raise UserError(f"cannot write {folder}: {error.strerror}; choose a folder that you may write to") from error
 
 
 def write_config(config: Config, folder: Path) -> None:
-    """Write all settings to config.yaml."""
-    text = yaml.safe_dump(to_plain(config), sort_keys=False, allow_unicode=True)
-    draft = folder / "config.yaml.tmp"
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(folder / "config.yaml")
-
-
-def _describe(config: Config, folder: Path) -> None:
-    """Write config.yaml.
+    """Write all settings to config.yaml.
 
     Raises:
-        UserError: it cannot be written.
+        UserError: the file cannot be written.
     """
-    try:
-        write_config(config, folder)
-    except OSError as error:
-        raise UserError(f"cannot write {folder}: {error.strerror}; choose a folder that you may write to") from error
+    text = yaml.safe_dump(to_plain(config), sort_keys=False, allow_unicode=True)
+    draft = folder / "config.yaml.tmp"
+    with _writing(folder):
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(folder / "config.yaml")
 
 
 def point_latest(folder: Path) -> None:
     """Point runs/latest at a run that is about to train.
 
     Raises:
-        UserError: it cannot be written.
+        UserError: the link cannot be written.
     """
     link = folder.parent / "latest"
-    try:
+    with _writing(link):
         point(link, folder.name)
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        raise UserError(f"cannot write {link}: {error.strerror}; choose a folder that you may write to") from error
-
-
-def _new_folder(config: Config, runs: Path, stem: str) -> Path:
-    if config.name is not None:
-        folder = runs / config.name
-        if folder.exists() and not is_untouched(folder):
-            raise UserError(f"{folder} is a run already: choose another name=, or go on with resume={folder}")
-        return folder
-    name = stem + time.strftime("-%Y%m%d-%H%M%S")
-    for suffix in itertools.count(1):
-        folder = runs / (f"{name}-{suffix}" if suffix > 1 else name)
-        try:
-            folder.mkdir(parents=True)  # not one that another process makes at this moment
-            return folder
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise UserError(
-                f"cannot write {folder}: {error.strerror}; choose a folder that you may write to"
-            ) from error
-    raise AssertionError
+        raise UserError(f"cannot write {path}: {error.strerror}; choose a folder that you may write to") from error

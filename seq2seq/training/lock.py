@@ -1,4 +1,4 @@
-"""One run at a time in a folder, on whatever machine: a lock that ends with its process, killed or not."""
+"""One run at a time in a folder, across machines: a lock that ends with its process."""
 
 import errno
 import fcntl
@@ -17,7 +17,7 @@ def lock_folder(folder: Path) -> None:
     """Take the folder for this process, until `release_folder` or the end of the process.
 
     Raises:
-        UserError: another process has it; its number and machine are named.
+        UserError: another process has the folder; the message names its number and machine.
     """
     if folder.resolve() in _held:
         return
@@ -40,19 +40,19 @@ def lock_folder(folder: Path) -> None:
 
 
 def release_folder(folder: Path) -> None:
-    """Give the folder back, if this process has it: a sweep's process goes on with its other runs."""
+    """Release the folder if this process has it."""
     handle = _held.pop(folder.resolve(), None)
     if handle is not None:
         os.close(handle)
 
 
 def is_held(folder: Path) -> bool:
-    """Whether this process has the folder."""
+    """Whether this process has locked the folder."""
     return folder.resolve() in _held
 
 
 def holder_of(folder: Path) -> str | None:
-    """The process that trains in a folder, as "NUMBER on MACHINE"; None if there is none, or no lock to ask."""
+    """The process that trains in a folder, as "NUMBER on MACHINE"; None without such a process or without a lock."""
     try:
         handle = os.open(folder / "lock", os.O_RDONLY)
     except OSError:

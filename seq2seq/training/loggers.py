@@ -1,7 +1,7 @@
-"""Loggers of a run: metrics.csv always, TensorBoard, Weights & Biases and MLflow if wanted.
+"""Loggers of a run: metrics.csv always, TensorBoard, Weights & Biases and MLflow on request.
 
-What they write lies in the run's folder, unless the user has configured a server. `loggers.json` there holds the ids of
-the logged runs, so that a resumed run goes on in them.
+They write to the run's folder unless the user has configured a server. The folder's `loggers.json` holds the ids of the
+logged runs, in which a resumed run continues.
 """
 
 import csv
@@ -18,11 +18,11 @@ from urllib.parse import urlsplit
 from lightning.pytorch.loggers import CSVLogger, Logger, MLFlowLogger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 
-from seq2seq.errors import UserError
+from seq2seq.errors import UserError, in_short
 from seq2seq.settings.choices import flatten
 from seq2seq.settings.config import Config, to_plain
-from seq2seq.training.metrics_file import rewrite
 from seq2seq.training.processes import rank
+from seq2seq.training.saved import rewrite
 
 IDS = "loggers.json"
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def make_loggers(config: Config, folder: Path) -> list[Logger]:
 
 
 class Wandb(WandbLogger):
-    """Lightning's logger, which would leave the logged run open for the next run of a sweep."""
+    """Lightning's logger; that one would leave the logged run open for the next run of a sweep."""
 
     def finalize(self, status: str) -> None:
         """Close the logged run."""
@@ -58,16 +58,16 @@ class Wandb(WandbLogger):
 
 
 def _wandb(config: Config, folder: Path, known: str | None) -> WandbLogger:
-    """Weights & Biases: as WANDB_MODE says, else online with an account and offline without.
+    """Weights & Biases in the mode of WANDB_MODE; by default online with an account, offline without one.
 
     Raises:
-        UserError: it is to be online and cannot be.
+        UserError: the server cannot be used.
     """
     from wandb import Error, Settings
 
     mode = os.environ.get("WANDB_MODE") or ("online" if _has_wandb_account() else "offline")
     if mode == "offline":
-        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # crash reports to the makers of wandb
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # it would send crash reports
     run_id = known or secrets.token_hex(4)
     logger = Wandb(
         save_dir=folder,
@@ -80,10 +80,10 @@ def _wandb(config: Config, folder: Path, known: str | None) -> WandbLogger:
     )
     logger._wandb_init.pop("anonymous", None)  # wandb warns of this option, which Lightning always gives
     try:
-        _ = logger.experiment  # begins the logged run, or goes on in it
+        _ = logger.experiment  # starts or continues the logged run
     except Error as error:
         raise UserError(
-            f"logger=wandb: Weights & Biases cannot be used ({_first_line(error)}): run `wandb login`, or set the "
+            f"logger=wandb: Weights & Biases cannot be used ({in_short(error)}): run `wandb login`, or set the "
             "environment's WANDB_MODE=offline"
         ) from error
     _write_id(folder, "wandb", run_id)
@@ -105,7 +105,7 @@ def _has_wandb_account() -> bool:
 
 
 def _mlflow(config: Config, folder: Path, known: str | None) -> MLFlowLogger:
-    """MLflow, on the server that MLFLOW_TRACKING_URI names or else in the run's folder.
+    """MLflow, on the server of MLFLOW_TRACKING_URI or by default in the run's folder.
 
     Raises:
         UserError: the server cannot be reached, or does not know the run.
@@ -127,17 +127,13 @@ def _mlflow(config: Config, folder: Path, known: str | None) -> MLFlowLogger:
         else:
             logger.log_hyperparams(flatten(to_plain(config)))
     except (MlflowException, OSError) as error:
-        raise UserError(f"logger=mlflow: {uri} cannot be used ({_first_line(error)})") from error
+        raise UserError(f"logger=mlflow: {uri} cannot be used ({in_short(error)})") from error
     _write_id(folder, "mlflow", run_id)
     return logger
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-
-
 def _read_ids(folder: Path) -> Mapping[str, Any]:
-    """The ids of the logged runs by the loggers' names.
+    """The ids of the logged runs, by logger.
 
     Raises:
         UserError: the file is damaged.
@@ -159,23 +155,23 @@ def _write_id(folder: Path, name: str, run_id: str) -> None:
 
 
 class Table(ExperimentWriter):
-    """Lightning's writer, which would remove the file of the run so far, and rewrite it in place for a new column."""
+    """Lightning's writer; that one would delete the file on resume, and rewrite it in place for a new column."""
 
     def _check_log_dir_exists(self) -> None:
-        """Go on in the file that is there, under its columns."""
+        """Continue an existing file with its columns."""
         path = Path(self.metrics_file_path)
         lines = path.read_text().splitlines() if path.exists() else []
         self.metrics_keys = [name for name in lines[0].split(",") if name] if lines else []
 
     def _rewrite_with_new_header(self, fieldnames: list[str]) -> None:
-        """Add columns: in a draft, which then takes the file's name."""
+        """Add columns in a draft, which then replaces the file."""
         path = Path(self.metrics_file_path)
         with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
             rewrite(path, fieldnames, csv.DictReader(file))
 
 
 def continued_table(folder: Path) -> CSVLogger:
-    """A logger that goes on in the folder's metrics.csv, or begins it."""
+    """A logger that continues or starts the folder's metrics.csv."""
     logger = CSVLogger(folder, name="", version="", flush_logs_every_n_steps=1)
     logger._experiment = Table(logger.log_dir)
     return logger

@@ -1,4 +1,4 @@
-"""Label-smoothed cross-entropy straight from hidden states, without ever holding a batch's logits."""
+"""Label-smoothed cross-entropy and R-Drop from hidden states, without ever holding a batch's logits."""
 
 from typing import Any
 
@@ -7,23 +7,23 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-CHUNK = 256  # rows of logits alive at once: at 8,000 pieces and 4 bytes they about fit a CPU core's caches
-CHUNK_ELSEWHERE = 4096  # a GPU wants few large products: 131 MB of logits at 8,000 pieces
+CHUNK = 256  # rows of logits held at once: with 8,000 subwords of 4 bytes they about fit a CPU core's caches
+CHUNK_ELSEWHERE = 4096  # a GPU wants few large products: 131 MB of logits with 8,000 subwords
 LEAVES_OUT_PADDING = ("cpu",)  # elsewhere the host would have to wait for the device to learn how many rows are left
 
 
 def chunk_of(device: torch.device) -> int:
-    """Rows of logits that are alive at once on a device."""
+    """Rows of logits that are held at once on a device."""
     return CHUNK if device.type == "cpu" else CHUNK_ELSEWHERE
 
 
-def scaled(x: Tensor, factor: Tensor) -> Tensor:
+def _scaled(x: Tensor, factor: Tensor) -> Tensor:
     """Multiply in float32: rounded to bf16, a factor such as 1/768 would be 0.2 % too large."""
     return x.mul(factor) if x.dtype == factor.dtype else x.float().mul_(factor).to(x.dtype)
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
-    """Computes gradients along with the loss, chunk by chunk, while a chunk's logits are there anyway."""
+    """Computes the gradients together with the loss, while a chunk's logits are in memory."""
 
     @staticmethod
     def forward(
@@ -69,7 +69,16 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] (decorated)
         grad_loss = grad_outputs[0]
         grad_hidden, grad_weight = ctx.saved_tensors
-        return scaled(grad_hidden, grad_loss), grad_weight * grad_loss, None, None, None, None
+        return _scaled(grad_hidden, grad_loss), grad_weight * grad_loss, None, None, None, None
+
+
+def _real_rows(hidden: Tensor, targets: Tensor, pad: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Flatten to rows; without padding on the CPU, elsewhere with 1 for each real token and 0 for padding."""
+    is_real, device = targets != pad, hidden.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+    if device in LEAVES_OUT_PADDING:
+        return hidden[..., is_real, :].to(dtype), targets[is_real], None
+    return hidden.flatten(-3, -2).to(dtype), targets.flatten(), is_real.flatten().float()
 
 
 def cross_entropy(
@@ -80,21 +89,95 @@ def cross_entropy(
     pad: int,
     smoothing: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Sums over all real target tokens of the smoothed loss and of the plain one, and the number of those tokens.
+    """Sums over all real target tokens of the smoothed loss and of the plain loss, and the number of tokens.
 
     With smoothing ε the target distribution is 1 - ε on the wanted token plus ε spread evenly over the vocabulary
-    (Szegedy et al. 2016, §7). Both sums are in nats; gradients flow through the first. Padding rows count nothing; on
-    the CPU they are left out before the projection onto the vocabulary. Logits exist for some rows at a time, and
+    (Szegedy et al. 2016, §7). Both sums are in nats; gradients flow through the first. Padding counts nothing; on the
+    CPU it is left out before the projection onto the vocabulary. Logits exist for some rows at a time, and
     products run in the hidden states' precision (or autocast's) with the softmax in float32.
     """
-    is_real = targets != pad
-    device = hidden.device.type
-    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-    with torch.autocast(device, enabled=False):
-        if device in LEAVES_OUT_PADDING:
-            rows, wanted, counts = hidden[is_real], targets[is_real], None
-        else:
-            rows, wanted, counts = hidden.flatten(0, 1), targets.flatten(), is_real.flatten().float()
-        with_gradients = torch.is_grad_enabled()
-        loss, nll = _ChunkedCrossEntropy.apply(rows.to(dtype), weight, wanted, counts, smoothing, with_gradients)
-    return loss, nll, is_real.sum()
+    rows, wanted, counts = _real_rows(hidden, targets, pad)
+    with torch.autocast(hidden.device.type, enabled=False):
+        loss, nll = _ChunkedCrossEntropy.apply(rows, weight, wanted, counts, smoothing, torch.is_grad_enabled())
+    return loss, nll, (targets != pad).sum()
+
+
+class _ChunkedRDrop(torch.autograd.Function):
+    """Computes gradients along with the loss, in closed form.
+
+    With p and q the two passes' probabilities and J = KL(p‖q) + KL(q‖p) = Σ (p - q)(log p - log q):
+    ∂J/∂logits of p = p · (log p - log q - KL(p‖q)) + p - q, and likewise with p and q exchanged.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        targets: Tensor,
+        counts: Tensor | None,
+        smoothing: float,
+        alpha: float,
+        with_gradients: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        exact = torch.promote_types(hidden.dtype, torch.float32)
+        grad_hidden = torch.empty_like(hidden)
+        grad_weight = torch.zeros(weight.shape, dtype=exact, device=weight.device)
+        weight = weight.to(hidden.dtype)
+        loss, nll, divergence = (hidden.new_zeros((), dtype=exact) for _ in range(3))
+        size = chunk_of(hidden.device) // 2  # target tokens whose logits are held at once, of both passes
+        for start in range(0, len(targets), size):
+            rows, wanted = hidden[:, start : start + size], targets[start : start + size, None].expand(2, -1, 1)
+            share = 1 if counts is None else counts[start : start + size, None]  # 1 for a real token, 0 for padding
+            log_probs = (rows @ weight.T).to(exact).log_softmax(-1)  # (2, rows, v)
+            probs = log_probs.exp()
+            other = log_probs.flip(0).neg_().add_(log_probs)  # log p - log q, log q - log p
+            kl = (probs * other).sum(-1, keepdim=True)  # KL(p‖q), KL(q‖p)
+            of_wanted = (log_probs.gather(-1, wanted) * share).sum()
+            of_all = (log_probs.mean(-1, keepdim=True) * share).sum()
+            nll -= of_wanted / 2
+            divergence += (kl * share).sum() / 2
+            loss -= (1 - smoothing) * of_wanted / 2 + smoothing * of_all / 2
+            if not with_gradients:
+                continue
+            # half of: softmax - smoothed target + α/2 · ∂J/∂logits
+            grad = other.sub_(kl).mul_(probs).add_(probs).sub_(probs.flip(0)).mul_(alpha / 2)
+            grad.add_(probs).sub_(smoothing / weight.shape[0])
+            grad.scatter_add_(-1, wanted, grad.new_full((1, 1, 1), smoothing - 1).expand_as(wanted))
+            grad = grad.mul_(share / 2).to(hidden.dtype)
+            grad_hidden[:, start : start + size] = grad @ weight
+            grad_weight += grad.flatten(0, 1).T @ rows.flatten(0, 1)
+        ctx.save_for_backward(grad_hidden, grad_weight)
+        ctx.mark_non_differentiable(nll, divergence)
+        return loss + alpha / 2 * divergence, nll, divergence
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] (decorated)
+        grad_loss = grad_outputs[0]
+        grad_hidden, grad_weight = ctx.saved_tensors
+        return _scaled(grad_hidden, grad_loss), grad_weight * grad_loss, None, None, None, None, None
+
+
+def r_drop_loss(
+    hidden: Float[Tensor, "n2 t d"],
+    weight: Float[Tensor, "v d"],
+    targets: Int[Tensor, "n t"],
+    *,
+    pad: int,
+    alpha: float,
+    smoothing: float = 0.0,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """R-Drop: sums over all real target tokens of the loss, the plain loss and the divergence; the number of tokens.
+
+    The batch has passed twice: rows n… of hidden are the rows …n under another dropout. The loss is half of Liang et
+    al. 2021, eq. 4, ½ (CE₁ + CE₂) + α/2 · ½ (KL₁₂ + KL₂₁), so that α is the paper's (5 for translation) and α = 0 gives
+    the loss of a single pass. Both cross-entropies are smoothed as in `cross_entropy`; the plain loss is the mean of
+    both passes', the divergence ½ (KL₁₂ + KL₂₁), all in nats. Gradients flow through the first sum.
+    """
+    rows, wanted, counts = _real_rows(hidden.unflatten(0, (2, -1)), targets, pad)
+    with torch.autocast(hidden.device.type, enabled=False):
+        loss, nll, divergence = _ChunkedRDrop.apply(
+            rows, weight, wanted, counts, smoothing, alpha, torch.is_grad_enabled()
+        )
+    return loss, nll, divergence, (targets != pad).sum()

@@ -1,6 +1,7 @@
-"""What happens in one update: loss, global normalisation, clipping, optimizer. Knows no files and no search."""
+"""One update: loss, global normalisation, clipping, learning rate, optimizer. Knows no files and no search."""
 
 import logging
+import math
 from dataclasses import asdict
 from typing import Any
 
@@ -8,6 +9,7 @@ import lightning as L
 import numpy as np
 import torch
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 
 from seq2seq.errors import UserError
 from seq2seq.model.encoder_decoder import EncoderDecoder
@@ -15,14 +17,11 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.text.vocab import PAD
-from seq2seq.training.compiled import compile_forward, widen
-from seq2seq.training.loss import cross_entropy
-from seq2seq.training.r_drop import r_drop_loss
-from seq2seq.training.schedule import learning_rate
-from seq2seq.training.sharding import full, own_part
+from seq2seq.training.execution import compile_forward, full, own_part, shard, widen
+from seq2seq.training.loss import cross_entropy, r_drop_loss
 
 log = logging.getLogger(__name__)
-KEEPS_WIDTHS = ("cpu",)  # elsewhere the kernels of attention want widths that 8 divides
+KEEPS_WIDTHS = ("cpu",)  # on other devices the kernels of attention want multiples of 8
 
 
 class TranslationModule(L.LightningModule):
@@ -41,12 +40,12 @@ class TranslationModule(L.LightningModule):
         vocabulary: str = "",
         is_compiled: bool = False,
     ) -> None:
-        """Train model; seed decides dropout, vocabulary is the tokenizer's hash, which a checkpoint must share.
+        """Train model; seed decides dropout, vocabulary is the tokenizer's hash, equal in all checkpoints of a run.
 
         With is_compiled, training's forward passes run as compiled kernels.
 
         Raises:
-            UserError: R-Drop is asked for and there is no dropout.
+            UserError: R-Drop is on and there is no dropout.
         """
         super().__init__()
         if config.r_drop and not any((model.config.dropout, model.config.attention_dropout, model.config.ffn_dropout)):
@@ -65,7 +64,7 @@ class TranslationModule(L.LightningModule):
         self.grad_norm: Tensor | None = None  # of the last update's gradient per token, before clipping
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """The micro-batch's summed smoothed loss, over a constant that `configure_gradient_clipping` undoes."""
+        """The micro-batch's summed smoothed loss, divided by a constant that `configure_gradient_clipping` removes."""
         compute = self._r_drop_loss if self.config.r_drop else self._loss
         loss, self.last_nll, self.last_tokens = compute(batch, self.config.label_smoothing)
         self._tokens = self.last_tokens if self._tokens is None else self._tokens + self.last_tokens
@@ -96,7 +95,7 @@ class TranslationModule(L.LightningModule):
         return Batch(*map(widen, batch))
 
     def _r_drop_loss(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-        """As `_loss`, with both passes as one batch: dropout draws for each of its rows."""
+        """As `_loss`, with both passes in one batch: dropout differs between its rows."""
         batch = self._widened(batch)
         hidden = self._hidden_states(batch.src.repeat(2, 1), batch.tgt_in.repeat(2, 1))
         weight, alpha = self.model.embedding.weight, self.config.r_drop
@@ -104,16 +103,17 @@ class TranslationModule(L.LightningModule):
         return loss, nll, tokens
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep what the weights are worth nothing without."""
+        """Save what the weights belong to: the model's sizes, the vocabulary's hash, the trained parts."""
         checkpoint["belongs_to"] = self._identity()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse another model's or vocabulary's weights; without a running average now, take the weights themselves.
+        """Refuse the weights of another model or vocabulary; drop a running average that is switched off now.
 
-        Of a run that had one, those are what the optimizer's state belongs to, and what a run that never had one has.
+        The optimizer's state belongs to the weights themselves, and a run that never had an average has only these.
 
         Raises:
             UserError: the checkpoint was written with other sizes or another tokenizer.
+            ValueError: the optimizer's state does not fit the parameters.
         """
         theirs = asdict(ModelConfig()) | checkpoint.get("belongs_to", {})  # older ones lack settings that came later
         identity = self._identity()
@@ -124,9 +124,28 @@ class TranslationModule(L.LightningModule):
                     f"the checkpoint was written with another {key} ({theirs.get(key)}, now {ours}): "
                     "restore the settings and the training texts of that time, or start a new run"
                 )
+        if "optimizer_states" in checkpoint:  # with weights spread over devices, they are loaded already
+            self._check_optimizer(checkpoint["optimizer_states"], checkpoint["global_step"])
         if self.config.ema_decay == 0 and "current_model_state" in checkpoint:
             log.warning("training.ema_decay=0: going on from the weights themselves, without their running average")
             checkpoint["state_dict"] = checkpoint["current_model_state"]
+
+    def _check_optimizer(self, states: list[dict[str, Any]], updates: int) -> None:
+        """Check what PyTorch's optimizer would accept and fail on in a later update, or train wrongly with."""
+        (saved,) = states
+        ids = [number for group in saved["param_groups"] for number in group["params"]]
+        parameters = [p for group in self.configure_optimizers().param_groups for p in group["params"]]
+        if len(ids) != len(parameters) or saved["state"].keys() != set(ids):
+            raise ValueError(f"the optimizer has {len(saved['state'])} states for {len(parameters)} parameters")
+        for number, parameter in zip(ids, parameters, strict=True):
+            step, mean, square = (saved["state"][number][key] for key in ("step", "exp_avg", "exp_avg_sq"))
+            if not (step.ndim == 0 and 0 <= step.item() <= updates and step.item() % 1 == 0):
+                raise ValueError(f"the optimizer's step is {step} after {updates} updates")
+            for moment in (mean, square):
+                if moment.shape != parameter.shape or moment.dtype != parameter.dtype:
+                    raise ValueError(f"the optimizer has {moment.dtype} moments of shape {list(moment.shape)}")
+                if not (moment.isfinite().all() and (square >= 0).all()):
+                    raise ValueError("the optimizer's moments are no finite numbers")
 
     def _identity(self) -> dict[str, Any]:
         config = self.config
@@ -149,16 +168,16 @@ class TranslationModule(L.LightningModule):
         return torch.optim.AdamW(groups, lr=config.learning_rate, betas=betas, eps=config.eps, fused=True)
 
     def on_train_start(self) -> None:
-        """Let the optimizer of a resumed run, which has come with its settings of then, follow those of now."""
+        """Let the optimizer of a resumed run, whose settings come from the checkpoint, follow the settings of now."""
         groups = [group for optimizer in self.trainer.optimizers for group in optimizer.param_groups]
         for group, now in zip(groups, self.configure_optimizers().param_groups, strict=True):
-            group |= {key: now[key] for key in ("betas", "eps", "weight_decay")}
+            group |= {key: value for key, value in now.items() if key not in ("params", "lr")}
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Set the learning rate of the update that this batch belongs to, and the random numbers of its dropout.
 
-        Both follow from the batch's place among those of all ranks alone, so that a resumed run needs no state of them
-        and another number of ranks draws the same.
+        Both depend only on the batch's place among the batches of all ranks: a resumed run needs no state for them, and
+        another number of ranks draws the same numbers.
         """
         place = [self.seed, self.global_step, batch_idx * self.trainer.world_size + self.global_rank]
         torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1)[0]))
@@ -173,13 +192,13 @@ class TranslationModule(L.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Make the summed gradient one per target token and clip its norm, in one pass over it."""
+        """Divide the summed gradient by the number of target tokens and clip its norm, in one pass."""
         assert self._tokens is not None
         tokens, ranks = self._tokens.clone(), self.trainer.world_size
         if ranks > 1:
             torch.distributed.all_reduce(tokens)
         self._tokens = None
-        # Undoes training_step's constant, Lightning's mean over micro-batches and DDP's mean over ranks.
+        # Removes training_step's constant, Lightning's mean over micro-batches and DDP's mean over ranks.
         per_token = self.config.max_tokens * self.trainer.accumulate_grad_batches * ranks / tokens
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         norm = full(torch.nn.utils.get_total_norm(gradients)) * per_token
@@ -199,3 +218,37 @@ class TranslationModule(L.LightningModule):
                 f"the loss is not a number at update {self.global_step}: training stops, the last checkpoint is good. "
                 "Lower training.learning_rate, raise training.warmup_steps, or use trainer.precision=32-true"
             )
+
+
+class ShardedModule(TranslationModule):
+    """Trains a model whose weights are spread over the devices of its trainer."""
+
+    def configure_model(self) -> None:
+        """Spread the weights over the devices, once."""
+        if not isinstance(self.model, FSDPModule):
+            assert self.device_mesh is not None
+            shard(self.model, self.device_mesh["data_parallel"])
+
+
+def learning_rate(config: TrainingConfig, step: int, progress: float) -> float:
+    """The learning rate for update number `step` (from 0): a function without state, so nothing has to be restored.
+
+    It rises linearly over warmup_steps updates to its peak, and then falls: with 1/√step (Vaswani et al. 2017, §5.3),
+    or along half a cosine (Loshchilov & Hutter 2017, eq. 5) or a line to final_rate · peak at progress 1. progress is
+    the share of the run's budget that is spent, of updates or of time, whichever is larger.
+    """
+    if step < config.warmup_steps:
+        return config.learning_rate * (step + 1) / config.warmup_steps
+    return config.learning_rate * _decay(config, step, min(1.0, progress))
+
+
+def _decay(config: TrainingConfig, step: int, progress: float) -> float:
+    """Return the share of the peak after the warm-up; it begins at 1."""
+    if config.schedule == "inverse_sqrt":
+        return math.sqrt(max(config.warmup_steps, 1) / (step + 1))
+    if config.schedule == "constant":
+        return 1.0
+    warmup = progress * config.warmup_steps / max(step, 1)  # its share of the budget, if updates take equally long
+    fallen = (progress - warmup) / (1 - warmup) if warmup < 1 else 1.0
+    fall = (1 - math.cos(math.pi * fallen)) / 2 if config.schedule == "cosine" else fallen
+    return 1 - (1 - config.final_rate) * fall

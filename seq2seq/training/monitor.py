@@ -1,4 +1,4 @@
-"""What a person watches during training: loss, speed, time left, and translations of the validation set."""
+"""What training shows and logs: loss, speed, time left, and translations of the validation set."""
 
 import logging
 import math
@@ -11,7 +11,7 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback, Timer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
 
 from seq2seq.evaluation.metrics import bleu
@@ -20,8 +20,8 @@ from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.training.checkpoints import ends_update, validates_now
+from seq2seq.training.execution import whole
 from seq2seq.training.module import TranslationModule
-from seq2seq.training.sharding import whole
 from seq2seq.translator import Translator
 
 log = logging.getLogger(__name__)
@@ -44,15 +44,8 @@ class Meter(Callback):
         self.every, self.validate_every, self.budget = every, validate_every, budget
         self.updates_per_epoch = updates_per_epoch
         console = Console(stderr=True)
-        columns = (
-            "{task.description}",
-            BarColumn(bar_width=12),
-            "{task.percentage:>5.1f}%",
-            TimeElapsedColumn(),
-            "ETA",
-        )
-        texts = [TextColumn(column) if isinstance(column, str) else column for column in columns]
-        self.bar = Progress(*texts, TimeRemainingColumn(), TextColumn("{task.fields[text]}"), console=console)
+        columns = ("{task.description}", BarColumn(bar_width=12), "{task.percentage:>5.1f}%", TimeElapsedColumn())
+        self.bar = Progress(*columns, "ETA", TimeRemainingColumn(), "{task.fields[text]}", console=console)
         self.show_bar = show_bar and console.is_terminal
         self.task: TaskID | None = None
         self._nll, self._tokens = torch.zeros(()), torch.zeros(())
@@ -60,18 +53,18 @@ class Meter(Callback):
         self._restored: tuple[Tensor, Tensor] | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """What was counted since the last log entry, on all ranks together."""
+        """Loss and tokens since the last log entry, summed over all ranks."""
         totals = torch.stack((self._nll, self._tokens))
         if torch.distributed.is_initialized():
             torch.distributed.all_reduce(totals)
         return {"nll": totals[0].clone(), "tokens": totals[1].clone()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Let the next log entry tell of all updates since the last one, before the interruption too."""
+        """Count the updates before the interruption in the next log entry."""
         self._restored = state_dict["nll"], state_dict["tokens"]
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Start counting, or go on."""
+        """Start to count, or continue."""
         self._reset(pl_module)
         if self._restored is not None and trainer.is_global_zero:
             self._nll, self._tokens = (total.to(pl_module.device) for total in self._restored)
@@ -128,7 +121,7 @@ class Meter(Callback):
         self._since = time.monotonic()
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Leave validation's time out of the speed."""
+        """Exclude the validation's time from the speed."""
         self._reset(pl_module)
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
@@ -141,7 +134,7 @@ class Meter(Callback):
 
 
 class TranslationValidation(Callback):
-    """Translates a sample of the validation set with the very Translator that users call, and logs its BLEU."""
+    """Translates a sample of the validation set with the Translator that users call, and logs BLEU."""
 
     def __init__(
         self,

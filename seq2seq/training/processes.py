@@ -1,4 +1,4 @@
-"""The processes of a run: how many there are, and what they must know alike before Lightning connects them."""
+"""The devices and processes of a run, and decisions that they share before Lightning connects them."""
 
 import os
 from collections.abc import Callable
@@ -18,20 +18,20 @@ from seq2seq.settings.rules import AUTO
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.training.refusals import NO_GPU
 
-PATIENCE = timedelta(minutes=10)  # the first process may have to measure its device's memory meanwhile
+PATIENCE = timedelta(minutes=10)  # meanwhile the first process may measure its device's memory
 _rounds: dict[str, int] = {}  # how often each key was agreed on: a sweep has several runs in one process
 
 
 def rank() -> int:
-    """This process's number among all of the run; 0 decides and writes."""
+    """This process's number within the run; process 0 decides and writes."""
     return rank_zero_only.rank or 0  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def choose_devices(config: TrainerConfig) -> None:
-    """Put the number of devices where trainer.devices says auto: all GPUs, or as many processes as were started.
+    """Replace trainer.devices=auto by a number: all GPUs, or the number of started processes.
 
     Raises:
-        UserError: there are fewer GPUs than asked for, or none.
+        UserError: there are fewer GPUs than trainer.devices, or none.
     """
     gpus = 0 if config.accelerator == "cpu" else torch.cuda.device_count()
     if config.accelerator == "gpu" and gpus == 0:
@@ -45,11 +45,33 @@ def choose_devices(config: TrainerConfig) -> None:
         )
 
 
+def choose_precision(config: TrainerConfig) -> str:
+    """`trainer.precision`; for `auto`, `bf16-mixed` where the device multiplies bf16 matrices, else `32-true`.
+
+    GPUs do since compute capability 8.0 (Ampere). Other CPUs emulate bf16, a hundred times slower than float32.
+    """
+    if config.precision != AUTO:
+        return config.precision
+    if config.accelerator != "cpu" and torch.cuda.is_available():
+        has_bf16 = torch.cuda.get_device_capability() >= (8, 0)
+    else:
+        has_bf16 = config.accelerator == "gpu" or _cpu_has_bf16()  # `choose_devices` refuses a GPU that is missing
+    return "bf16-mixed" if has_bf16 else "32-true"
+
+
+def _cpu_has_bf16() -> bool:
+    capabilities = getattr(torch.cpu, "get_capabilities", None)
+    if capabilities is None:  # PyTorch 2.9
+        return torch.cpu._is_avx512_bf16_supported()
+    found = capabilities()
+    return any(found.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+
+
 def check_processes(config: TrainerConfig, is_sweep: bool = False) -> None:
-    """Hold the processes that someone started against the devices that the settings ask for.
+    """Compare the processes that were started with the devices in the settings.
 
     Raises:
-        UserError: they differ, or a sweep's runs would each start processes out of the same one.
+        UserError: the numbers differ, or each run of a sweep would start further processes.
     """
     found, wanted = _started_together(), config.devices * config.num_nodes
     if found > 1 and found != wanted:
@@ -65,13 +87,13 @@ def check_processes(config: TrainerConfig, is_sweep: bool = False) -> None:
 
 
 def agree(key: str, decide: Callable[[], str]) -> str:
-    """The first process's decision, in every process.
+    """Return the first process's decision in every process.
 
-    Processes that Lightning starts find it in their environment. Those that torchrun or SLURM started all at once ask
-    at the address where they are to meet for training anyway.
+    Processes that Lightning starts read the decision from their environment. Processes that torchrun or SLURM started
+    ask at the address where they meet for training.
 
     Raises:
-        UserError: the first process could not decide, or is not to be found.
+        UserError: the first process could not decide, or cannot be reached.
     """
     ranks = _started_together()
     if ranks == 1:
@@ -93,7 +115,7 @@ def agree(key: str, decide: Callable[[], str]) -> str:
         value = store.get(name).decode()
         if store.add(f"{name}/heard", 1) == ranks:
             store.set(f"{name}/done", "")
-        store.wait([f"{name}/done"])  # the table goes with the first process: not before all have read it
+        store.wait([f"{name}/done"])  # the store ends with the first process: all must have read it
     except DistError as error:
         raise UserError(
             f"the {ranks} processes did not find each other at {os.environ['MASTER_ADDR']}, port "
@@ -107,13 +129,13 @@ def agree(key: str, decide: Callable[[], str]) -> str:
 
 
 def _unused(key: str) -> str:
-    """A name that no other run of these processes agreed under."""
+    """A name that no other run of these processes has used."""
     _rounds[key] = _rounds.get(key, 0) + 1
     return f"seq2seq/{key}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}/{_rounds[key]}"
 
 
 def _started_together() -> int:
-    """How many processes torchrun, SLURM or a script started at once; 1 if Lightning starts those that are missing."""
+    """How many processes torchrun, SLURM or a script started; 1 if Lightning starts the others."""
     if not TorchElasticEnvironment.detect() and SLURMEnvironment.detect():
         slurm = SLURMEnvironment(auto_requeue=False)
         os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = slurm.main_address, str(slurm.main_port)
@@ -124,7 +146,7 @@ def _started_together() -> int:
 
 
 def _store(ranks: int) -> TCPStore:
-    """A table that all processes read and write: torchrun's own, or one that the first process opens."""
+    """A store that all processes read and write: torchrun's own, or one that the first process opens."""
     is_open = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True)
     return TCPStore(
         os.environ["MASTER_ADDR"],

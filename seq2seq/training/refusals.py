@@ -1,23 +1,41 @@
-"""What makes a run impossible, found before PyTorch is imported and before any text is read."""
+"""What is decided about a run before PyTorch is imported: a missing package, a spent budget, an existing name."""
 
 import ctypes
+import dataclasses
 import importlib.util
 import json
+import logging
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from seq2seq.errors import UserError
 from seq2seq.extras import missing
-from seq2seq.settings.config import Config
+from seq2seq.settings.choices import flatten
+from seq2seq.settings.config import Config, to_plain
+from seq2seq.settings.loading import load_config
 from seq2seq.settings.rules import AUTO
-from seq2seq.training.saved import list_checkpoints, step_of
+from seq2seq.training.saved import best_validation, list_checkpoints, read_metrics, step_of
 
 NO_GPU = "trainer.accelerator=gpu but there is no CUDA device: use trainer=cpu or a CUDA PyTorch"
+
+log = logging.getLogger(__name__)
+_MAY_DIFFER = {
+    "existing",
+    "resume",
+    "data.root",
+    "trainer.progress_bar",
+    "logger.tensorboard",
+    "logger.wandb",
+    "logger.mlflow",
+    "logger.project",
+}  # settings that may differ: the run is still the same
 
 
 def refuse_early(config: Config) -> None:
     """Refuse a run that cannot begin or has nothing left to do.
 
-    What only PyTorch or a whole checkpoint can tell is checked later.
+    Later checks need PyTorch or a complete checkpoint.
 
     Raises:
         UserError: a package or a GPU is missing, or the run to resume has spent its budget.
@@ -34,7 +52,7 @@ def refuse_early(config: Config) -> None:
 
 
 def has_gpu_driver() -> bool:
-    """Whether this machine has a driver that PyTorch could use a GPU by; without one there is no CUDA device."""
+    """Whether this machine has a driver for a GPU that PyTorch could use."""
     if Path("/dev/kfd").exists():  # AMD's, for PyTorch's ROCm builds
         return True
     try:
@@ -70,16 +88,67 @@ def refuse_spent(config: Config, folder: Path, step: int) -> None:
 
 
 def _is_spent(config: Config, results: Path, step: int) -> bool:
-    """Whether the budget leaves nothing to be done: the results are of this very update, and no more are wanted."""
+    """Whether the results are those of this update, and the budget leaves nothing to do."""
     duration, patience = config.trainer.duration(), config.training.patience
     try:
         facts = json.loads(results.read_text(encoding="utf-8"))
         seconds, was_patient = float(facts["training_seconds"]), int(facts["training"]["patience"])
-        if int(facts["updates"]) != step:  # it was given more, and killed before the new results
+        if int(facts["updates"]) != step:  # the run was given more updates, and killed before the new results
             return False
         out_of_patience = bool(facts["out_of_patience"]) and 0 < patience <= was_patient
     except (OSError, ValueError, KeyError, TypeError):
-        return False  # damaged: it is made again
+        return False  # damaged: the results are made again
     is_over = duration is not None and seconds >= duration.total_seconds()
     is_last = config.trainer.max_steps != AUTO and step >= config.trainer.max_steps
     return is_last or is_over or out_of_patience
+
+
+@dataclass(frozen=True)
+class Complete:
+    """A run that needs nothing more; best is the validation figure by which a sweep compares runs."""
+
+    best: float | None
+
+
+def take_up(config: Config, runs: Path) -> Complete | None:
+    """Return the run of config's name if it is complete; if it was interrupted, make config resume it.
+
+    So a sweep that is started again keeps its complete runs.
+
+    Raises:
+        UserError: the run has other settings, or ended before its first checkpoint.
+    """
+    assert config.name is not None
+    folder = runs / config.name
+    is_complete = (folder / "results.json").is_file()
+    if not is_complete and not list_checkpoints(folder / "checkpoints"):
+        if (folder / "metrics.csv").exists():
+            raise UserError(f"{folder} ended before its first checkpoint: delete it, or choose another name=")
+        return None
+    _require_same(config, folder)
+    if is_complete:
+        log.info("%s is complete: kept, not run again", folder)
+        best = best_validation(read_metrics(folder), config.training.monitor)
+        return Complete(best and (best.bleu if config.training.monitor == "bleu" else best.loss))
+    _take_numbers(config, to_plain(load_config(str(folder), [])))
+    config.resume = str(folder)
+    log.info("%s was interrupted: resuming it", folder)
+    return None
+
+
+def _require_same(config: Config, folder: Path) -> None:
+    then, now = flatten(to_plain(load_config(str(folder), []))), flatten(to_plain(config))
+    for key in now:
+        if key not in _MAY_DIFFER and now[key] not in (then.get(key), AUTO):
+            raise UserError(
+                f"{folder} is a run with {key}={then.get(key)}, not {now[key]}: choose another name=, or delete it"
+            )
+
+
+def _take_numbers(settings: Any, saved: dict[str, Any]) -> None:
+    """Replace every `auto` by the number that the run has."""
+    for name, value in vars(settings).items():
+        if dataclasses.is_dataclass(value):
+            _take_numbers(value, saved[name])
+        elif value == AUTO:
+            setattr(settings, name, saved[name])

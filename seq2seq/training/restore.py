@@ -1,4 +1,4 @@
-"""Which checkpoint a run goes on from, and whether it may: nothing in a file is executed or believed unseen."""
+"""Which checkpoint a run resumes from, and whether it may; files are checked, and nothing in them is executed."""
 
 import logging
 import pickletools
@@ -18,7 +18,7 @@ from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.saved import list_checkpoints
 
 log = logging.getLogger(__name__)
-_PLAIN = {  # what torch.save writes for tensors in dictionaries, lists and numbers
+_PLAIN = {  # the names in a pickle of tensors, dictionaries, lists and numbers by torch.save
     "collections.OrderedDict",
     "torch._utils._rebuild_tensor_v2",
     "torch._utils._rebuild_parameter",
@@ -31,16 +31,16 @@ _MAX_VALUES, _MAX_DEPTH = 10**6, 50  # a checkpoint has about a hundred values a
 
 
 class DamagedError(Exception):
-    """A checkpoint is not what was written; the text says why."""
+    """A checkpoint's bytes are not those that were written; the text says why."""
 
 
 def newest_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """The newest whole checkpoint of a run's folder, and its values, tensors without their numbers.
+    """The newest complete checkpoint of a run's folder, and its values, with tensors on the meta device.
 
-    A damaged one is passed over with a warning and keeps its bytes under another name.
+    A damaged checkpoint is skipped with a warning and keeps its bytes under another name.
 
     Raises:
-        UserError: there is none, all are damaged, or one holds more than plain values.
+        UserError: there is no checkpoint, all are damaged, or one holds more than plain values.
     """
     paths = list_checkpoints(folder / "checkpoints")
     if not paths:
@@ -87,7 +87,7 @@ def read_checkpoint(path: Path, device: str = "meta") -> dict[str, Any]:
         values = torch.load(path, map_location=device, weights_only=True)
     except UserError:
         raise
-    except Exception as error:  # there is no end of how a broken pickle fails
+    except Exception as error:  # a broken pickle may raise anything
         raise DamagedError(in_short(error) or type(error).__name__) from error
     if not isinstance(values, dict) or RECORD not in values:
         raise UserError(f"{path} is no checkpoint of this program: start a new run")
@@ -96,7 +96,7 @@ def read_checkpoint(path: Path, device: str = "meta") -> dict[str, Any]:
 
 
 def _check_archive(archive: zipfile.ZipFile, path: Path) -> None:
-    """Hold each record against its checksum and look for code in the pickled one, without running it."""
+    """Check each record's checksum, and look for code in the pickled record without running it."""
     size = path.stat().st_size
     for entry in archive.infolist():
         if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > size:
@@ -115,7 +115,7 @@ def _check_archive(archive: zipfile.ZipFile, path: Path) -> None:
 
 
 def _check_values(values: dict[str, Any], path: Path) -> None:
-    """Refuse what is small in the file and boundless in use: repeated tensors, lists of the same lists."""
+    """Refuse values that are small in the file and huge in memory: repeated tensors, lists of the same lists."""
     size, count, waiting = path.stat().st_size, 0, [(values, 0)]
     while waiting:
         value, depth = waiting.pop()
@@ -129,7 +129,7 @@ def _check_values(values: dict[str, Any], path: Path) -> None:
 
 
 def _named_code(data: bytes) -> Iterator[str]:
-    """The functions and classes that a pickle would look up."""
+    """The names of the functions and classes that a pickle would load."""
     try:
         for opcode, argument, _ in pickletools.genops(data):
             if opcode.name in ("GLOBAL", "INST"):
@@ -141,9 +141,9 @@ def _named_code(data: bytes) -> Iterator[str]:
 
 
 def describe_run(config: Config, corpora: Mapping[str, str]) -> dict[str, Any]:
-    """What a checkpoint says about its run, as plain values: the settings and texts that make the batches.
+    """The settings and texts that make a run's batches, as plain values for its checkpoints.
 
-    corpora are the content digests of the texts.
+    corpora are the texts' digests.
     """
     return {
         "corpora": dict(corpora),
@@ -159,10 +159,10 @@ def describe_run(config: Config, corpora: Mapping[str, str]) -> dict[str, Any]:
 
 
 def require_same_run(folder: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to go on with other texts or with settings that would make other batches.
+    """Refuse to resume with other texts or with settings that would make other batches.
 
     Raises:
-        UserError: a text or a setting is not what it was; it is named.
+        UserError: a text or a setting has changed; the message names it.
     """
     for name in sorted(then["corpora"].keys() | now["corpora"].keys()):
         was, found = then["corpora"].get(name), now["corpora"].get(name)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import lightning as L
 import torch
@@ -17,8 +17,8 @@ from sacrebleu.metrics.chrf import CHRF
 
 from seq2seq import __version__
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
-from seq2seq.device import prepare
-from seq2seq.errors import UserError
+from seq2seq.device import is_out_of_memory, prepare
+from seq2seq.errors import UserError, in_short
 from seq2seq.evaluation.metrics import Scores, score
 from seq2seq.extras import resume_command
 from seq2seq.model.build import build_model
@@ -34,33 +34,33 @@ from seq2seq.text.prepare import corpus_digests, prepare_folder
 from seq2seq.training.automatic import settle_numbers
 from seq2seq.training.callbacks import Budget, Patience, StoppedError
 from seq2seq.training.checkpoints import Checkpoints
+from seq2seq.training.execution import recompute_layers
 from seq2seq.training.finetune import count_trained, make_model, mean_weights, merge_adapters, remove_adapters
 from seq2seq.training.folder import point_latest
-from seq2seq.training.module import TranslationModule
+from seq2seq.training.module import ShardedModule, TranslationModule
 from seq2seq.training.processes import rank
-from seq2seq.training.recompute import recompute_layers
 from seq2seq.training.refusals import refuse_spent
-from seq2seq.training.report import draw_curves, model_card, scores_table, write_json
+from seq2seq.training.report import draw_curves, model_card, scores_table, summary_table, write_json
 from seq2seq.training.restore import describe_run
 from seq2seq.training.saved import list_checkpoints, step_of
-from seq2seq.training.summary import summary_table
-from seq2seq.training.trainer import ShardedModule, make_trainer
+from seq2seq.training.trainer import make_trainer
 from seq2seq.translator import Translator
 
 log = logging.getLogger(__name__)
+_Kind = TypeVar("_Kind", bound=L.Callback)
 
 
 def train(config: Config, folder: Path, checkpoint: Path | None = None, origins: Origins | None = None) -> float | None:
-    """Train, or go on training from a checkpoint, and leave the run folder complete.
+    """Train, or continue from a checkpoint, and complete the run's folder.
 
-    origins say who chose the settings, for the table that is shown first. Returns the best value of what
-    training.monitor names (None if nothing was validated), for a sweep to compare.
+    origins say who chose the settings, for the table that is shown first. Returns the best validation's value of
+    training.monitor (None if nothing was validated), by which a sweep compares runs.
 
     Raises:
-        UserError: a setting, the data or the disk stands against it.
+        UserError: the settings, the data, the checkpoint or the disk do not allow the run, or a signal stopped it.
     """
     if rank() > 0:
-        logging.getLogger("seq2seq").setLevel(logging.WARNING)  # the first process tells it all
+        logging.getLogger("seq2seq").setLevel(logging.WARNING)  # the first process logs
     L.seed_everything(config.seed, verbose=False)
     console = Console(stderr=True, quiet=rank() > 0)
     text = prepare_folder(config.data, config.tokenizer, config.seed)
@@ -69,32 +69,33 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
     console.print(drop_table(data.report))
     if (table := mixture_table(config, data)) is not None:
         console.print(table)
-    plan = settle_numbers(config, folder, data)
+    ruled, updates_per_epoch = settle_numbers(config, folder, data)
     if checkpoint is not None:
         refuse_spent(config, folder, step_of(checkpoint))  # now that epochs are counted in updates
     record = describe_run(config, corpus_digests(config.data))
     module = make_module(config, data, resumed=checkpoint is not None)
     trained = count_trained(module)
-    trainer = make_trainer(config, folder, data, record, plan.updates_per_epoch)
+    trainer = make_trainer(config, folder, data, record, updates_per_epoch)
     prepare(trainer.strategy.root_device)
-    origins = replace(origins or Origins(), ruled=plan.ruled)
-    console.print(
-        summary_table(config, data, origins, plan.updates_per_epoch, (count(module), trained), hardware(trainer))
-    )
+    origins = replace(origins or Origins(), ruled=ruled)
+    console.print(summary_table(config, data, origins, updates_per_epoch, (count(module), trained), hardware(trainer)))
     if rank() == 0:
         point_latest(folder)
     fit(trainer, module, config, data, checkpoint)
     best = best_value(config, trainer)
     if not trainer.is_global_zero:
         return best
-    interrupted = next(c.stopped_by for c in callbacks_of(trainer) if isinstance(c, Budget))
-    model = build_model(config.model, data.tokenizer.vocab_size)  # the module's own may be spread over devices
+    interrupted = callback_of(trainer, Budget).stopped_by
+    model = build_model(config.model, data.tokenizer.vocab_size)  # the module's model may be spread over devices
     choose_weights(config, folder, trainer, model)
-    bundle = Bundle(model.cpu().eval(), data.tokenizer, bundle_config(config, data))
+    settings = BundleConfig(
+        config.model, config.search, config.data.src_lang, config.data.tgt_lang, trained_length(data)
+    )
+    bundle = Bundle(model.cpu().eval(), data.tokenizer, settings)
     facts = gather_facts(config, trainer, data, model) | {"trained_parameters": trained}
-    facts["epochs"] = round(trainer.global_step / plan.updates_per_epoch, 2) if plan.updates_per_epoch else None
+    facts["epochs"] = round(trainer.global_step / updates_per_epoch, 2) if updates_per_epoch else None
     save_bundle(folder / "model", bundle, model_card(config, facts, {}, []))  # testing takes long and may be killed
-    draw_curves(folder / "metrics.csv", folder / "curves.png")
+    draw_curves(folder)
     if interrupted:
         raise UserError(
             f"stopped by {interrupted} after update {trainer.global_step}: a usable model is in {folder / 'model'}; "
@@ -111,14 +112,14 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
 
 
 def best_value(config: Config, trainer: L.Trainer) -> float | None:
-    """The best validation's BLEU or loss, of the last if no checkpoint of the best is kept."""
-    kept = next(c for c in callbacks_of(trainer) if isinstance(c, Checkpoints)).best_value()
+    """The best validation's BLEU or loss; the last validation's if no best checkpoint is kept."""
+    kept = callback_of(trainer, Checkpoints).best_value()
     value = trainer.callback_metrics.get(f"val_{config.training.monitor}") if kept is None else kept
     return None if value is None else float(value)
 
 
 def make_module(config: Config, data: PreparedData, *, resumed: bool) -> TranslationModule:
-    """The model to train and what trains it."""
+    """The Lightning module that trains the model."""
     model = make_model(config, data.tokenizer.vocab_size, resumed=resumed)
     if config.training.activation_checkpointing:
         recompute_layers(model)
@@ -144,7 +145,16 @@ def fit(
         trainer.fit(module, training, validation, ckpt_path=checkpoint, weights_only=True)
     except StoppedError:
         return
-    except OSError as error:
+    except UserError:
+        raise
+    except Exception as error:
+        if trainer._checkpoint_connector._loaded_checkpoint and not is_out_of_memory(error):  # it is not yet restored
+            raise UserError(
+                f"{checkpoint} cannot be resumed from ({type(error).__name__}: {in_short(error)}): it is forged, or "
+                "of another version; restore it from a copy, or move it away to resume from the one before"
+            ) from error
+        if not isinstance(error, OSError):
+            raise
         raise UserError(
             f"cannot write to {trainer.default_root_dir} at update {trainer.global_step}: {error.strerror or error}; "
             f"the last checkpoint is whole: make room, then `{resume_command(trainer.default_root_dir)}`"
@@ -154,16 +164,15 @@ def fit(
 def choose_weights(config: Config, folder: Path, trainer: L.Trainer, model: EncoderDecoder) -> None:
     """Put the final weights into the model, from the checkpoints: the latest, the best, or the mean of the kept best.
 
-    `auto` is the best if training ran out of patience, since the latest is past it, else the latest. With a running
-    average, every checkpoint's `state_dict` is the average.
+    `auto` takes the best if training ran out of patience, else the latest. With a running average, every checkpoint's
+    `state_dict` is the average.
     """
     paths = list_checkpoints(folder / "checkpoints")[-1:]
     wanted = config.training.final_weights
-    if wanted == AUTO and any(c.is_out for c in callbacks_of(trainer) if isinstance(c, Patience)):
+    if wanted == AUTO and is_out_of_patience(trainer):
         wanted = "best"
     if wanted in ("best", "average"):
-        best = next(c for c in callbacks_of(trainer) if isinstance(c, Checkpoints)).best()
-        kept = [path for path in best if path.exists()]
+        kept = [path for path in callback_of(trainer, Checkpoints).best() if path.exists()]
         if kept:
             paths = kept[:1] if wanted == "best" else kept
         else:
@@ -174,9 +183,14 @@ def choose_weights(config: Config, folder: Path, trainer: L.Trainer, model: Enco
     model.load_state_dict(mean_weights([merge_adapters(state, config.training) for state in states]))
 
 
-def callbacks_of(trainer: L.Trainer) -> list[L.Callback]:
-    """The trainer's callbacks (an attribute that Lightning's types do not tell)."""
-    return trainer.callbacks  # type: ignore[attr-defined]
+def callback_of(trainer: L.Trainer, kind: type[_Kind]) -> _Kind:
+    """The trainer's callback of a kind."""
+    return next(c for c in trainer.callbacks if isinstance(c, kind))  # type: ignore[attr-defined]
+
+
+def is_out_of_patience(trainer: L.Trainer) -> bool:
+    """Whether early stopping is on and ended the training."""
+    return any(c.is_out for c in trainer.callbacks if isinstance(c, Patience))  # type: ignore[attr-defined]
 
 
 def test(
@@ -211,16 +225,15 @@ def test(
 
 
 def gather_facts(config: Config, trainer: L.Trainer, data: PreparedData, model: EncoderDecoder) -> dict[str, Any]:
-    """What results.json and the model card tell of the run besides scores."""
+    """The facts for results.json and the model card, besides scores."""
     metrics: Mapping[str, Any] = trainer.callback_metrics
-    timer = next(c for c in callbacks_of(trainer) if isinstance(c, Budget))
     return {
         "name": config.name,
         "version": __version__,
         "parameters": count(model),
         "updates": trainer.global_step,
-        "training_seconds": round(timer.time_elapsed(), 1),
-        "out_of_patience": any(c.is_out for c in callbacks_of(trainer) if isinstance(c, Patience)),
+        "training_seconds": round(callback_of(trainer, Budget).time_elapsed(), 1),
+        "out_of_patience": is_out_of_patience(trainer),
         "validation_loss": round(float(metrics["val_loss"]), 4) if "val_loss" in metrics else None,
         "hardware": hardware(trainer),
         "finished": time.strftime("%Y-%m-%d %H:%M"),
@@ -229,11 +242,6 @@ def gather_facts(config: Config, trainer: L.Trainer, data: PreparedData, model: 
         "training": asdict(config.training),
         "search": asdict(config.search),
     }
-
-
-def bundle_config(config: Config, data: PreparedData) -> BundleConfig:
-    """The part of the settings that translating needs, and how long the texts trained on are."""
-    return BundleConfig(config.model, config.search, config.data.src_lang, config.data.tgt_lang, trained_length(data))
 
 
 def count(model: torch.nn.Module) -> int:

@@ -1,10 +1,12 @@
-"""What run folders hold, read without PyTorch: checkpoints, progress, scores, size."""
+"""What run folders hold, read without PyTorch: checkpoints, metrics, scores, size; and their removal."""
 
 import contextlib
+import csv
 import json
+import math
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,9 @@ from seq2seq.errors import UserError
 from seq2seq.extras import resume_command
 from seq2seq.settings.loading import load_config
 from seq2seq.training.lock import holder_of, is_held, lock_folder, release_folder
-from seq2seq.training.metrics_file import read_metrics
 
 COMPLETE, STOPPED, RUNNING, NOTHING = "complete", "stopped", "running", "nothing saved"
-_LINKS = ("latest", "best")
+_NUMBERS = ("loss", "seconds", "val_loss", "val_bleu")  # columns of metrics.csv
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def step_of(path: Path) -> int:
 
 
 def interruption(folder: Path | None) -> str:
-    """What Ctrl-C left of a run (None: it had no folder yet), and how to go on."""
+    """The message after Ctrl-C: what is left of a run (None: it had no folder yet), and how to resume it."""
     if folder is not None and list_checkpoints(folder / "checkpoints"):
         return f"interrupted; `{resume_command(folder)}` goes on from its last checkpoint"
     return "interrupted before the first update: nothing was saved; start again with the same command"
@@ -70,10 +71,10 @@ def interruption(folder: Path | None) -> str:
 
 @contextlib.contextmanager
 def running(folder: Path) -> Iterator[None]:
-    """Release the run's folder at the end, and make Ctrl-C an error that says what is left of the run.
+    """Release the run's folder at the end; turn Ctrl-C into an error that says what is left of the run.
 
-    A run that is refused or interrupted before it has saved anything leaves no folder, except in a sweep, whose table
-    shows it.
+    A run that is refused or interrupted before it saves anything leaves no folder, except in a sweep, whose table shows
+    the run.
 
     Raises:
         UserError: Ctrl-C.
@@ -92,7 +93,7 @@ def running(folder: Path) -> Iterator[None]:
 
 
 def is_untouched(folder: Path) -> bool:
-    """Whether a run stopped there before its first update, over its settings or data: the name is still free."""
+    """Whether no run saved anything there, so that the name is still free."""
     names = {path.name for path in folder.iterdir()}
     return names <= {"config.yaml", "config.yaml.tmp", "checkpoints", "lock", "sweep.json"} and not any(
         (folder / "checkpoints").glob("*")
@@ -102,12 +103,64 @@ def is_untouched(folder: Path) -> bool:
 def _remove_untouched(folder: Path) -> None:
     if is_held(folder) and is_untouched(folder) and not (folder / "sweep.json").exists():
         shutil.rmtree(folder, ignore_errors=True)
-        with contextlib.suppress(OSError):  # something else is there
+        with contextlib.suppress(OSError):  # the folder holds something else
             folder.parent.rmdir()
 
 
+def read_metrics(folder: Path) -> list[dict[str, str]]:
+    """The rows of a run's metrics.csv without truncated and damaged ones; none if there is no file."""
+    return [row for row in _read_table(folder / "metrics.csv")[1] if _step_of(row) is not None and _has_numbers(row)]
+
+
+def forget_after(path: Path, step: int, *, validated: bool) -> None:
+    """Drop the rows of updates after a step, and of its validation unless validated: training makes them again."""
+    if path.exists():
+        names, rows = _read_table(path)
+        steps = [(row, found) for row in rows if (found := _step_of(row)) is not None]
+        rewrite(
+            path, names, [r for r, found in steps if found < step or (found == step and (validated or r.get("loss")))]
+        )
+
+
+def _read_table(path: Path) -> tuple[Sequence[str], list[dict[str, str]]]:
+    """The columns, and the rows before the first damaged place; bytes that are no UTF-8 are kept."""
+    names: Sequence[str] = ()
+    rows: list[dict[str, str]] = []
+    with (
+        contextlib.suppress(FileNotFoundError, csv.Error),
+        path.open(newline="", encoding="utf-8", errors="surrogateescape") as file,
+    ):
+        reader = csv.DictReader(file, restval="")
+        names = reader.fieldnames or ()
+        rows.extend(row for row in reader if None not in row)
+    return names, rows
+
+
+def _step_of(row: Mapping[str, str]) -> int | None:
+    with contextlib.suppress(ValueError):  # no digits, or too many
+        return int(row["step"]) if row.get("step", "").isdecimal() else None
+    return None
+
+
+def _has_numbers(row: Mapping[str, str]) -> bool:
+    try:
+        return all(math.isfinite(float(row[key])) for key in _NUMBERS if row.get(key))
+    except ValueError:
+        return False
+
+
+def rewrite(path: Path, names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Replace a table's columns and rows; the file is complete at every moment."""
+    draft = path.with_suffix(".tmp")
+    with draft.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
+        writer = csv.DictWriter(file, names, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
+    draft.replace(path)
+
+
 def best_validation(rows: Sequence[Mapping[str, str]], monitor: str) -> Validation | None:
-    """The validation with the highest BLEU or the lowest loss, as monitor says; of equals the first."""
+    """The validation with the highest BLEU or the lowest loss, by monitor; of equals the first."""
     found = [row for row in rows if row.get(f"val_{monitor}")]
     if not found:
         return None
@@ -156,13 +209,13 @@ def read_run(folder: Path, name: str) -> SavedRun:
         parameters=facts.get("parameters"),
         validation=best_validation(rows, monitor_of(folder)),
         tests=facts.get("tests", {}),
-        bytes=sum({(s.st_dev, s.st_ino): s.st_size for s in files}.values()),  # further names of a file take no room
+        bytes=sum({(s.st_dev, s.st_ino): s.st_size for s in files}.values()),  # hard links take no room
         changed=max((s.st_mtime for s in files), default=0.0),
     )
 
 
 def _read_results(folder: Path) -> dict[str, Any]:
-    """What a table needs of results.json; nothing if the file is absent or damaged."""
+    """The values of results.json for a table; none if the file is absent or damaged."""
     try:
         facts = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         return {
@@ -179,17 +232,17 @@ def monitor_of(folder: Path) -> str:
     """What a run's validations are compared by: bleu or loss."""
     try:
         return load_config(str(folder), [], option="--runs ").training.monitor
-    except UserError:  # settings of another version, say: the run is listed all the same
+    except UserError:  # such as settings of another version: the run is listed nevertheless
         return "bleu"
 
 
 def _files_in(folder: Path) -> list[os.stat_result]:
     paths = [Path(parent) / name for parent, _, names in os.walk(folder) for name in names]
-    return [path.lstat() for path in paths if path.exists()]  # a running run may just have removed one
+    return [path.lstat() for path in paths if path.exists()]  # a running run may have removed a file just now
 
 
 def require_idle(run: SavedRun) -> None:
-    """Refuse a run that is going on.
+    """Refuse a run in which a process trains.
 
     Raises:
         UserError: a process trains in its folder.
@@ -199,14 +252,13 @@ def require_idle(run: SavedRun) -> None:
 
 
 def remove_run(run: SavedRun) -> None:
-    """Delete a run's folder, and let `latest` and `best` beside it point at no missing run.
+    """Delete a run's folder, and repair the links `latest` and `best` beside it.
 
     Raises:
-        UserError: it is being trained in, or cannot be deleted.
+        UserError: a process trains in it, or it cannot be deleted.
     """
-    require_idle(run)
     try:
-        lock_folder(run.folder)  # against a run that begins at this moment
+        lock_folder(run.folder)
         shutil.rmtree(run.folder)
         for folder in {run.folder.parent, run.folder.parents[run.name.count("/")]}:
             _repair_links(folder)
@@ -215,8 +267,8 @@ def remove_run(run: SavedRun) -> None:
 
 
 def _repair_links(runs: Path) -> None:
-    """Point a `latest` that leads nowhere at the newest run that is left; remove a `best` that does."""
-    for link in (runs / name for name in _LINKS):
+    """Point a broken `latest` at the newest run that is left; remove a broken `best`."""
+    for link in (runs / "latest", runs / "best"):
         if link.is_symlink() and not link.exists():
             link.unlink()
             left = [run for run in list_runs(runs) if run.folder.parent == runs]
@@ -228,7 +280,7 @@ def point(link: Path, name: str) -> None:
     """Make a link to the folder of this name beside it, in place of an earlier one.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the link cannot be written.
     """
     draft = link.with_name(f".{link.name}-{os.getpid()}")
     draft.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""A sweep's end: a table of what each run changed and scored, and `runs/best`. Reads the run folders alone.
+"""The end of a sweep: a table of what each run changed and scored, and the link `runs/best`.
 
-So it does not matter which processes or machines the runs were made by.
+It reads only the runs' folders, so any process or machine may have made the runs.
 """
 
 import contextlib
@@ -18,19 +18,19 @@ from rich.table import Table
 from seq2seq.errors import UserError
 from seq2seq.training.saved import COMPLETE, SavedRun, Validation, list_runs, monitor_of, point
 
-VARIABLE = "SEQ2SEQ_SWEEP"  # of the environment of a sweep's runs: what tells this sweep from others
+VARIABLE = "SEQ2SEQ_SWEEP"  # environment variable of a sweep's runs: the sweep's id
 FILE = "sweep.json"
 
 
 @contextlib.contextmanager
 def sweep_table(arguments: Sequence[str], runs: Path) -> Iterator[list[str]]:
-    """Yield Hydra's arguments; in a sweep add its id, and print its table at the end, even after an error."""
+    """Yield Hydra's arguments; in a sweep add the sweep's id, and print its table at the end, even after an error."""
     if not {"--multirun", "-m"} & set(arguments):
         yield list(arguments)
         return
     sweep = uuid.uuid4().hex
     try:
-        yield [*arguments, f"+hydra.job.env_set.{VARIABLE}={sweep}"]  # wherever a launcher runs the jobs
+        yield [*arguments, f"+hydra.job.env_set.{VARIABLE}={sweep}"]  # reaches the jobs of every launcher
     finally:
         is_first = all(os.environ.get(variable, "0") == "0" for variable in ("RANK", "SLURM_PROCID"))
         found = finish_sweep(runs, sweep) if is_first else None
@@ -43,7 +43,7 @@ def sweep_table(arguments: Sequence[str], runs: Path) -> Iterator[list[str]]:
 
 
 def note_run(folder: Path, overrides: Sequence[str]) -> None:
-    """Write into a run's folder which sweep it belongs to and what the command line set; nothing outside a sweep."""
+    """In a sweep, write the sweep's id and the command line's overrides into a run's folder."""
     sweep = os.environ.get(VARIABLE)
     if sweep:
         record = {"sweep": sweep, "overrides": list(overrides)}
@@ -51,7 +51,7 @@ def note_run(folder: Path, overrides: Sequence[str]) -> None:
 
 
 def finish_sweep(runs: Path, sweep: str) -> tuple[Table, SavedRun | None] | None:
-    """A sweep's table, its best run first, and this run, which `runs/best` points at from now on; None without runs.
+    """Point `runs/best` at a sweep's best run; return the table, best run first, and this run. None without runs.
 
     Raises:
         UserError: the link cannot be written.
@@ -73,7 +73,7 @@ def finish_sweep(runs: Path, sweep: str) -> tuple[Table, SavedRun | None] | None
 
 
 def _overrides_of(folder: Path, sweep: str) -> list[str] | None:
-    """What the command line set for a run of this sweep; None for any other run."""
+    """The command line's overrides of a run of this sweep; None for any other run."""
     try:
         record = json.loads((folder / FILE).read_text(encoding="utf-8"))
         return [str(one) for one in record["overrides"]] if record["sweep"] == sweep else None
@@ -82,7 +82,7 @@ def _overrides_of(folder: Path, sweep: str) -> list[str] | None:
 
 
 def _rank(validation: Validation | None, monitor: str) -> tuple[float, float]:
-    """What sorts better runs first: by what is monitored, and where it is equal by the loss."""
+    """A key that sorts better runs first: by the monitored value, then by the loss."""
     bleu, loss = (None, None) if validation is None else (validation.bleu, validation.loss)
     loss = math.inf if loss is None else loss
     return (math.inf if bleu is None else -bleu) if monitor == "bleu" else loss, loss

@@ -8,7 +8,6 @@ from typing import Any
 
 import lightning as L
 from lightning.pytorch.strategies import ModelParallelStrategy, Strategy
-from torch.distributed.fsdp import FSDPModule
 
 from seq2seq.settings.config import Config
 from seq2seq.settings.trainer import TrainerConfig
@@ -16,8 +15,6 @@ from seq2seq.text.dataset import PreparedData
 from seq2seq.training.callbacks import make_callbacks
 from seq2seq.training.checkpoints import DurableIO
 from seq2seq.training.loggers import make_loggers
-from seq2seq.training.module import TranslationModule
-from seq2seq.training.sharding import shard
 
 
 def make_trainer(
@@ -27,9 +24,9 @@ def make_trainer(
     record: Mapping[str, Any],
     updates_per_epoch: float | None = None,
 ) -> L.Trainer:
-    """Lightning's Trainer, with this run's callbacks and loggers; record is what its checkpoints tell about it.
+    """Lightning's Trainer with this run's callbacks and loggers; its checkpoints hold the record.
 
-    updates_per_epoch lets the log count epochs.
+    With updates_per_epoch the log counts epochs.
 
     Raises:
         UserError: a logger cannot be used.
@@ -45,7 +42,7 @@ def make_trainer(
         warnings.filterwarnings("ignore", message)
     for name in ("lightning.pytorch", "lightning.fabric", "lightning"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    # says that a process has died before it kills the others, if those did not notice themselves
+    # this logger says that a process has died, before it kills the others
     logging.getLogger("lightning.fabric.strategies.launchers.subprocess_script").setLevel(logging.INFO)
     trainer = L.Trainer(
         accelerator=settings.accelerator,
@@ -53,8 +50,7 @@ def make_trainer(
         num_nodes=settings.num_nodes,
         strategy=make_strategy(settings),
         precision=settings.precision,  # type: ignore[arg-type]
-        max_steps=settings.max_steps,
-        max_epochs=-1,
+        max_epochs=-1,  # `Budget` ends training
         accumulate_grad_batches=config.training.accumulate,
         val_check_interval=settings.validate_every * config.training.accumulate,
         check_val_every_n_epoch=None,
@@ -68,7 +64,7 @@ def make_trainer(
         enable_model_summary=False,
         default_root_dir=folder,
     )
-    # Lightning asks all ranks in each batch, and waits for the device, whether one has had a SIGTERM: `Budget` does
+    # In each batch Lightning asks all ranks for a SIGTERM, and waits for the device; `Budget` asks without waiting
     trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]
     return trainer
 
@@ -82,13 +78,3 @@ def make_strategy(settings: TrainerConfig) -> Strategy | str:
         tensor_parallel_size=1,
         save_distributed_checkpoint=False,
     )
-
-
-class ShardedModule(TranslationModule):
-    """Trains a model whose weights are spread over the devices of its trainer."""
-
-    def configure_model(self) -> None:
-        """Spread the weights, once."""
-        if not isinstance(self.model, FSDPModule):
-            assert self.device_mesh is not None
-            shard(self.model, self.device_mesh["data_parallel"])

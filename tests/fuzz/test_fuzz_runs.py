@@ -17,7 +17,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
+from seq2seq.text.dataset import PreparedData
+from seq2seq.text.prepare import prepare
 from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.folder import resume_folder
 from seq2seq.training.lock import release_folder
@@ -26,6 +29,8 @@ from seq2seq.training.saved import list_runs, read_run
 from tests.fuzz.mutating import PLACE, SECRET, arbitrary, mutated, mutated_bytes, refusal_of, with_place
 from tests.unit.saved_runs import METRICS, make_run
 from tests.unit.saved_runs import settings as settings_of_run
+from tests.unit.training.resuming import run as train
+from tests.unit.training.resuming import small_config
 
 pytestmark = pytest.mark.slow
 LASTING = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -120,6 +125,62 @@ def test_a_forged_record_is_resumed_or_refused(
         release_folder(run)
     assert "\n" not in (refusal or "")
     assert len(refusal or "") < 900
+
+
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, PreparedData, Path]:
+    """A small run's settings, its text, and the folder in which it was stopped."""
+    config = small_config(tmp_path_factory.mktemp("corpus"))
+    config.trainer.max_steps = 3
+    data = prepare(config.data, config.tokenizer, config.seed)
+    folder = tmp_path_factory.mktemp("run")
+    train(config, data, folder)
+    return config, data, folder
+
+
+NO_MOMENTS = st.sampled_from(
+    [
+        *(torch.full((), step) for step in (-1.0, 1e30, float("nan"), float("inf"), 2.5)),
+        *(torch.zeros(0), torch.zeros(3, 5), torch.zeros(2, 2, 2, 2), torch.full((8,), float("nan"))),
+        *(torch.zeros(8, dtype=torch.int64), torch.ones(8, dtype=torch.bool), torch.tensor(-7)),
+    ]
+)
+MOMENTS = [("state", 0, key) for key in ("step", "exp_avg", "exp_avg_sq")]
+PLACES = [*MOMENTS, (), ("state",), ("state", 0), ("param_groups",), ("param_groups", 0), ("param_groups", 0, "params")]
+
+
+@pytest.mark.filterwarnings("ignore:.*")
+@COSTLY
+@given(place=st.sampled_from(PLACES), value=ODD | NO_MOMENTS, is_left_out=st.booleans(), number=st.integers(0, 9))
+def test_a_forged_optimizer_is_refused_and_nothing_is_lost(
+    place: tuple[Any, ...],
+    value: Any,
+    is_left_out: bool,
+    number: int,
+    small_run: tuple[Config, PreparedData, Path],
+    folder: Path,
+) -> None:
+    config, data, stopped = small_run
+    shutil.rmtree(folder / "run", ignore_errors=True)
+    shutil.copytree(stopped, folder / "run")
+    path = folder / "run/checkpoints/step=0000002.ckpt"
+    values = torch.load(path, weights_only=True)
+    inner: Any = values
+    *keys, last = ("optimizer_states", 0, *(number if key == 0 and place[0] == "state" else key for key in place))
+    for key in keys:
+        inner = inner[key]
+    if is_left_out:
+        del inner[last]
+    else:
+        inner[last] = value
+    torch.save(values, path)
+    before = {one: one.read_bytes() for one in (folder / "run/checkpoints").iterdir()}
+    refusal = refusal_of(lambda: train(config, data, folder / "run", path))
+    assert refusal is not None
+    assert "step=0000002.ckpt" in refusal
+    assert "\n" not in refusal
+    assert len(refusal) < 900
+    assert {one: one.read_bytes() for one in (folder / "run/checkpoints").iterdir()} == before
 
 
 IN_METRICS = (",", "\n", '"', "\r", "\0", "nan", "inf", "1e999", "²", "-1", "step", "9" * 5000, "x")

@@ -33,7 +33,7 @@ def before(function, number):
 OLD, NEW = "step=0000003.ckpt", "step=0000006.ckpt"
 MOMENTS = {  # each in the save of update 6, counted from when the checkpoint of update 3 is there; then what is left
     "in the middle of the file": (
-        "checkpoints._WholeWrites.write = before(checkpoints._WholeWrites.write, 20)",
+        "checkpoints._RecordingFile.write = before(checkpoints._RecordingFile.write, 20)",
         ["saving.tmp", OLD],
     ),
     "before the file is on the disk": ("checkpoints.os.fsync = before(os.fsync, 2)", ["saving.tmp", OLD]),

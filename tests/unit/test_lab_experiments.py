@@ -10,7 +10,7 @@ from torch import Tensor
 from seq2seq.model.build import build_model
 from seq2seq.settings.compose import compose
 from seq2seq.settings.config import Config
-from seq2seq.training.schedule import learning_rate
+from seq2seq.training.module import learning_rate
 
 REPOSITORY = Path(__file__).parents[2]
 NAMES = sorted(path.stem for path in (REPOSITORY / "conf" / "experiment" / "lab").glob("*.yaml"))

@@ -19,8 +19,8 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.text.dataset import PreparedData, TokenDataset
 from seq2seq.text.tokenizer import Tokenizer
-from seq2seq.training.automatic import Plan, settle_numbers
-from seq2seq.training.summary import summary_table
+from seq2seq.training.automatic import settle_numbers
+from seq2seq.training.report import summary_table
 
 
 def pairs(count: int) -> MagicMock:
@@ -38,36 +38,36 @@ def prepared(count: int) -> PreparedData:
     return PreparedData(vocabulary, pairs(count), pairs(5), [], {"t": []}, report)
 
 
-def settled(folder: Path, count: int = 20_480, **trainer: object) -> tuple[Config, Plan]:
+def settled(folder: Path, count: int = 20_480, **trainer: object) -> tuple[Config, frozenset[str], float | None]:
     config = general_defaults()
     config.model = ModelConfig(d_model=256, num_heads=4, dropout=rules.AUTO)
     config.trainer = TrainerConfig(accelerator="cpu", precision="32-true", **trainer)  # type: ignore[arg-type]
-    return config, settle_numbers(config, folder, prepared(count))
+    return config, *settle_numbers(config, folder, prepared(count))
 
 
 def test_a_run_that_names_nothing_gets_numbers_by_its_text_and_model(tmp_path: Path) -> None:
-    config, plan = settled(tmp_path)
+    config, ruled, epoch = settled(tmp_path)
     # 204,800 positions are 201 batches of 1,024 (ten positions a pair, so that a batch has 4 places left)
-    assert plan.updates_per_epoch == 201
+    assert epoch == 201
     assert (config.model.dropout, config.training.max_tokens, config.training.learning_rate) == (0.3, 1024, 1e-3)
     assert (config.trainer.max_steps, config.training.warmup_steps, config.trainer.validate_every) == (4100, 410, 164)
-    assert plan.ruled == {
+    assert ruled == {
         *("training.max_tokens", "training.learning_rate", "training.warmup_steps"),
         *("trainer.max_steps", "trainer.validate_every", "tokenizer.vocab_size", "model.dropout"),
     }
 
 
 def test_the_numbers_are_in_the_runs_config_for_resuming(tmp_path: Path) -> None:
-    config, _ = settled(tmp_path)
+    config, *_ = settled(tmp_path)
     again = load_config(str(tmp_path), [])
     assert (again.training, again.trainer) == (config.training, config.trainer)
     assert yaml.safe_load((tmp_path / "config.yaml").read_text())["tokenizer"]["vocab_size"] == "auto"
 
 
 def test_what_is_named_stays(tmp_path: Path) -> None:
-    config, plan = settled(tmp_path, max_steps=77, validate_every=7)
+    config, ruled, _ = settled(tmp_path, max_steps=77, validate_every=7)
     assert (config.trainer.max_steps, config.trainer.validate_every, config.training.warmup_steps) == (77, 7, 7)
-    assert "trainer.max_steps" not in plan.ruled
+    assert "trainer.max_steps" not in ruled
 
 
 def test_epochs_are_counted_in_updates_and_whatever_ends_first_counts(tmp_path: Path) -> None:
@@ -79,8 +79,8 @@ def test_epochs_are_counted_in_updates_and_whatever_ends_first_counts(tmp_path: 
 def test_streamed_text_has_no_epochs(tmp_path: Path) -> None:
     config = general_defaults()
     config.data.streaming, config.trainer.accelerator = True, "cpu"
-    plan = settle_numbers(config, tmp_path, prepared(50))
-    assert (plan.updates_per_epoch, config.trainer.max_steps) == (None, rules.STREAMED_UPDATES)
+    _, epoch = settle_numbers(config, tmp_path, prepared(50))
+    assert (epoch, config.trainer.max_steps) == (None, rules.STREAMED_UPDATES)
     assert config.model.dropout == 0.1
     config.trainer.max_epochs = 2
     with pytest.raises(UserError, match=r"trainer.max_epochs=2 counts passes.*give trainer.max_steps"):
@@ -109,17 +109,17 @@ def test_rates_fall_with_the_width_and_runs_grow_with_the_text() -> None:
     assert [rules.warmup_steps(updates) for updates in (3, 4000, 10**6)] == [1, 400, 4000]
 
 
-def shown(config: Config, plan: Plan, origins: Origins) -> str:
-    table = summary_table(config, prepared(20_480), origins, plan.updates_per_epoch, (1_000, 10), "2 CPU cores")
+def shown(config: Config, epoch: float | None, origins: Origins) -> str:
+    table = summary_table(config, prepared(20_480), origins, epoch, (1_000, 10), "2 CPU cores")
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(table)
     return console.export_text()
 
 
 def test_one_table_says_what_the_run_is_and_who_decided(tmp_path: Path) -> None:
-    config, plan = settled(tmp_path)
-    origins = Origins(frozenset({"data", "data.train"}), frozenset({"search.beam"}), "tatoeba_cpu", plan.ruled)
-    lines = {line.split("│")[1].strip(): line for line in shown(config, plan, origins).splitlines() if "│" in line}
+    config, ruled, epoch = settled(tmp_path)
+    origins = Origins(frozenset({"data", "data.train"}), frozenset({"search.beam"}), "tatoeba_cpu", ruled)
+    lines = {line.split("│")[1].strip(): line for line in shown(config, epoch, origins).splitlines() if "│" in line}
     for name, told, who in (
         ("text", "mine.tsv", "chosen"),
         ("pairs", "en→es: 20,480 to train on, 5 to validate, t 0", "chosen"),

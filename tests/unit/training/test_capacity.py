@@ -9,7 +9,7 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import NoiseConfig, TrainingConfig
 from seq2seq.text.batching import Batch
-from seq2seq.training.capacity import ON_CPU, Trial, largest, resolve_max_tokens
+from seq2seq.training.automatic import ON_CPU, Trial, largest, resolve_max_tokens
 
 MODEL = ModelConfig(d_model=8, num_heads=2, d_ff=16, num_encoder_layers=1, num_decoder_layers=1)
 

@@ -173,12 +173,9 @@ def test_dropout_may_differ_from_the_bundles(bundle_folder: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("model.d_model=64", r"model.d_model=64 contradicts init=.*, which has d_model=24: leave it out"),
-        (
-            "model=small",
-            r"model=small has d_model=64, which contradicts init=.* with d_model=24: leave model=small out",
-        ),
-        ("model/style=modern", r"model/style=modern has d_model=64"),
+        ("model.d_model=64", r"d_model=64 gives d_model=64, but init=.* has d_model=24: leave out model.d_model=64"),
+        ("model=small", r"model=small gives d_model=64, but init=.* has d_model=24: leave out model=small"),
+        ("model/style=modern", r"model/style=modern gives d_model=64"),
         ("tokenizer.vocab_size=99", r"brings its own tokenizer: leave out tokenizer.vocab_size=99"),
         ("tokenizer=bpe", r"brings its own tokenizer: leave out tokenizer=bpe"),
     ],

@@ -9,7 +9,7 @@ from torch import nn
 from seq2seq.bundle import load_bundle
 from seq2seq.settings.config import Config
 from seq2seq.settings.trainer import TrainerConfig
-from seq2seq.training.precision import choose_precision
+from seq2seq.training.processes import choose_precision
 from seq2seq.training.run import test as run_tests
 
 

@@ -12,10 +12,8 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.training import loss as loss_module
-from seq2seq.training import r_drop as r_drop_module
-from seq2seq.training.loss import cross_entropy
+from seq2seq.training.loss import cross_entropy, r_drop_loss
 from seq2seq.training.module import TranslationModule
-from seq2seq.training.r_drop import r_drop_loss
 
 N, T, D, V, PAD = 3, 5, 8, 21, 0
 
@@ -37,7 +35,7 @@ def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
 @pytest.fixture(params=["left out", "counted as nothing"])
 def padding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "counted as nothing":  # as on a GPU
-        monkeypatch.setattr(r_drop_module, "LEAVES_OUT_PADDING", ())
+        monkeypatch.setattr(loss_module, "LEAVES_OUT_PADDING", ())
 
 
 @pytest.mark.usefixtures("padding")

@@ -22,10 +22,10 @@ from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch, collate
 from seq2seq.training import loss
-from seq2seq.training.capacity import Trial
+from seq2seq.training.automatic import Trial
+from seq2seq.training.execution import recompute_layers
 from seq2seq.training.finetune import add_adapters, count_trained, freeze, merge_adapters, remove_adapters
 from seq2seq.training.module import TranslationModule
-from seq2seq.training.recompute import recompute_layers
 
 V = 23
 KINDS = ["additive", "none"]

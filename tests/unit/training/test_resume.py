@@ -1,155 +1,23 @@
 """Every checkpoint of a run leads to the run's own end; and each part of a checkpoint is needed for that."""
 
-import csv
-import shutil
-import signal
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import lightning as L
 import pytest
 import torch
 
 from seq2seq.errors import UserError
-from seq2seq.model.transformer import Transformer
 from seq2seq.settings.config import Config
-from seq2seq.settings.data import DataConfig, TokenizerConfig
-from seq2seq.settings.model import ModelConfig
-from seq2seq.settings.search import SearchConfig
-from seq2seq.settings.trainer import TrainerConfig
-from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.dataset import PreparedData
-from seq2seq.text.prepare import prepare
 from seq2seq.training.callbacks import Patience
-from seq2seq.training.checkpoints import Checkpoints, DurableIO
-from seq2seq.training.module import TranslationModule
-from seq2seq.training.restore import describe_run, read_checkpoint
-from seq2seq.training.run import fit
-from seq2seq.training.saved import list_checkpoints, step_of
-from seq2seq.training.trainer import make_trainer
+from seq2seq.training.restore import read_checkpoint
+from seq2seq.training.saved import list_checkpoints
 from tests.thin import thin
+from tests.unit.training.resuming import UPDATES, end_of, is_same, losses, resume, run
 
-WORDS = {"red": "rojo", "old": "viejo", "new": "nuevo", "big": "gran", "bad": "malo", "mad": "loco"}
-NOUNS = {"cat": "gato", "dog": "perro", "boy": "niño", "bread": "pan", "sun": "sol", "sea": "mar"}
-UPDATES, VALIDATE = 11, 4
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> None:
-    warnings.filterwarnings("ignore", ".*")
-
-
-@pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
-    folder = tmp_path_factory.mktemp("corpus")
-    lines = [f"The {n} is {a}.\tEl {NOUNS[n]} es {WORDS[a]}.\n" for n in NOUNS for a in WORDS]
-    (folder / "train.tsv").write_text("".join(lines[:28]), encoding="utf-8")
-    (folder / "held.tsv").write_text("".join(lines[28:]), encoding="utf-8")
-    return Config(
-        name="x",
-        data=DataConfig(
-            root=str(folder), train=["train.tsv"], validation=["held.tsv"], test=["held.tsv"], remove_overlap=False
-        ),
-        tokenizer=TokenizerConfig(vocab_size=290),
-        model=ModelConfig(d_model=8, num_heads=2, d_ff=12, num_encoder_layers=1, num_decoder_layers=1, dropout=0.2),
-        training=TrainingConfig(
-            max_tokens=64, learning_rate=7e-4, schedule="inverse_sqrt", warmup_steps=2, accumulate=2, ema_decay=0.9,
-            final_weights="ema", bleu_sentences=2,
-            monitor="loss", keep_best=2, patience=5, sample_translations=0,
-        ),
-        search=SearchConfig(beam=1, max_length_ratio=1.0, max_length_offset=1),
-        trainer=TrainerConfig(
-            accelerator="cpu", precision="32-true", max_steps=UPDATES, validate_every=VALIDATE, checkpoint_every=1,
-            keep_last=99, log_every=3,
-        ),
-    )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def data(config: Config) -> PreparedData:
-    return prepare(config.data, config.tokenizer, config.seed)
-
-
-class Diary(L.Callback):
-    """What happened: (update, loss) and (update, validation loss)."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, int, float]] = []
-
-    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, *args: Any, **kwargs: Any) -> None:
-        update = trainer.fit_loop.total_batch_idx // trainer.accumulate_grad_batches + 1
-        self.events.append(("train", update, float(pl_module.last_nll)))
-
-    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self.events.append(("validation", trainer.global_step, float(trainer.callback_metrics["val_loss"])))
-
-
-def run(
-    config: Config, data: PreparedData, folder: Path, checkpoint: Path | None = None, *more: L.Callback
-) -> tuple[L.Trainer, list[tuple[str, int, float]]]:
-    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-    L.seed_everything(config.seed if checkpoint is None else 77, verbose=False)
-    module = TranslationModule(Transformer(config.model, data.tokenizer.vocab_size), config.training, seed=config.seed)
-    trainer = make_trainer(config, folder, data, describe_run(config, {}))
-    diary = Diary()
-    trainer.callbacks += [diary, *more]  # type: ignore[attr-defined]
-    fit(trainer, module, config, data, checkpoint)
-    return trainer, diary.events
-
-
-@pytest.fixture(scope="module")
-def straight(config: Config, data: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
-    """A run without interruption: its folder with a copy of every file it ever saved, and its events."""
-    folder = tmp_path_factory.mktemp("straight")
-    saved: list[Path] = []
-    save = Checkpoints._save
-
-    def keep(self: Checkpoints, trainer: L.Trainer) -> None:
-        save(self, trainer)
-        copy = folder / f"{len(saved):02d}-{trainer.global_step}{'-pending' * self._pending}.ckpt"
-        saved.append(Path(shutil.copy(list_checkpoints(self.folder)[-1], copy)))
-
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        patch.setattr(Checkpoints, "_save", keep)
-        _, events = run(config, data, folder / "run")
-    return folder / "run", saved, events
-
-
-def resume(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], checkpoint: Path, folder: Path
-) -> list[tuple[str, int, float]]:
-    """Go on from a checkpoint in a folder as it was then."""
-    (folder / "checkpoints").mkdir(parents=True)
-    for path in (straight[0] / "checkpoints").iterdir():
-        shutil.copy(path, folder / "checkpoints")
-    return run(config, data, folder, checkpoint)[1]
-
-
-def end_of(folder: Path) -> dict[str, Any]:
-    """The last checkpoint, without clocks, and without counters that say how often it was resumed."""
-    values = torch.load(list_checkpoints(folder / "checkpoints")[-1], weights_only=True)
-    del values["loops"]
-    del values["callbacks"]["Budget"]
-    return values
-
-
-def is_same(a: Any, b: Any) -> bool:
-    if isinstance(a, torch.Tensor):
-        return torch.equal(a, b)
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(is_same(a[key], b[key]) for key in a)
-    if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(is_same, a, b))
-    return a == b
-
-
-def losses(folder: Path) -> dict[str, str]:
-    with (folder / "metrics.csv").open() as file:
-        return {row["step"]: row["loss"] for row in csv.DictReader(file) if row["loss"]}
+pytestmark = pytest.mark.filterwarnings("ignore:.*")
 
 
 def test_the_straight_run_has_what_the_others_are_held_against(straight: tuple[Any, ...]) -> None:
@@ -306,76 +174,6 @@ def test_patience_is_remembered_and_a_run_out_of_it_does_not_train_on(
     assert run(config, data, tmp_path / "more", paths[5])[0].global_step == 8
 
 
-def test_a_run_shorter_than_every_interval_logs_and_validates_at_its_end(
-    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for key, value in (("max_steps", 3), ("log_every", 50), ("validate_every", 1000), ("checkpoint_every", 1000)):
-        monkeypatch.setattr(config.trainer, key, value)
-    _, events = run(config, data, tmp_path)
-    assert [event[:2] for event in events if event[0] == "validation"] == [("validation", 3)]
-    assert list(losses(tmp_path)) == ["3"]
-    with (tmp_path / "metrics.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [row["step"] for row in rows if row["val_loss"]] == ["3"]
-    assert float(rows[0]["seconds"]) > 0
-
-
-def test_losses_between_the_last_log_entry_and_a_validation_are_logged_before_it(
-    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(config.trainer, "log_every", 6)
-    run(config, data, tmp_path)
-    assert list(losses(tmp_path)) == ["4", "6", "8", "11"]
-
-
-def test_a_run_that_a_signal_stops_is_saved_and_not_validated(
-    config: Config, data: PreparedData, tmp_path: Path
-) -> None:
-    class Interrupt(L.Callback):
-        def on_train_batch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
-            if trainer.fit_loop.total_batch_idx == 1:
-                signal.raise_signal(signal.SIGINT)
-
-    trainer, events = run(config, data, tmp_path, None, Interrupt())
-    assert trainer.global_step == step_of(list_checkpoints(tmp_path / "checkpoints")[-1]) == 1
-    assert {kind for kind, _, _ in events} == {"train"}
-    newest = list_checkpoints(tmp_path / "checkpoints")[-1]
-    assert not torch.load(newest, weights_only=True)["run"]["validation_pending"]
-
-
-def test_a_run_killed_in_its_last_validation_can_be_given_more_updates(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(config.trainer, "max_steps", UPDATES + 2)
-    events = resume(config, data, straight, straight[1][10], tmp_path / "run")
-    assert [event[:2] for event in events if event[0] == "validation"] == [("validation", 12), ("validation", 13)]
-    assert [step for kind, step, _ in events if kind == "train"][::2] == [12, 13]
-
-
-def test_only_the_last_k_and_the_best_are_kept(
-    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(config.trainer, "keep_last", 2)
-    monkeypatch.setattr(config.trainer, "checkpoint_every", 5)
-    monkeypatch.setattr(config.training, "keep_best", 1)
-    run(config, data, tmp_path)
-    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
-    assert names[-2:] == ["step=0000010.ckpt", "step=0000011.ckpt"]
-    assert [name.partition("-val_loss=")[0] for name in names[:-2]] == ["best-step=0000008", "best-step=0000011"]
-
-
-def test_checkpoints_by_the_clock(
-    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(config.trainer, "checkpoint_every", 1000)
-    monkeypatch.setattr(config.trainer, "validate_every", 1000)
-    run(config, data, tmp_path / "never")
-    assert [path.name for path in list_checkpoints(tmp_path / "never/checkpoints")] == ["step=0000011.ckpt"]
-    monkeypatch.setattr(config.trainer, "checkpoint_minutes", 1e-9)
-    run(config, data, tmp_path / "always")
-    assert len(list_checkpoints(tmp_path / "always/checkpoints")) == UPDATES
-
-
 def test_without_its_running_average_a_run_goes_on_as_if_it_had_never_had_one(
     config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -400,80 +198,6 @@ def test_the_optimizer_follows_settings_that_were_changed_on_purpose(
     decayed, others = end_of(tmp_path / "run")["optimizer_states"][0]["param_groups"]
     assert (decayed["weight_decay"], others["weight_decay"]) == (0.25, 0.0)
     assert all((tuple(group["betas"]), group["eps"]) == ((0.8, 0.9), 1e-7) for group in (decayed, others))
-
-
-def test_fewer_best_checkpoints_or_those_by_another_measure_can_be_asked_for(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Losses and BLEU cannot be told apart by their numbers."""
-    newest = straight[1][8]  # of update 9; two are the best
-    monkeypatch.setattr(config.trainer, "keep_last", 1)
-    monkeypatch.setattr(config.trainer, "validate_every", 10)
-    monkeypatch.setattr(config.training, "keep_best", 1)
-    resume(config, data, straight, newest, tmp_path / "fewer")
-    assert len(list((tmp_path / "fewer/checkpoints").glob("best-*"))) == 1
-    monkeypatch.setattr(config.training, "keep_best", 2)
-    monkeypatch.setattr(config.training, "monitor", "bleu")
-    resume(config, data, straight, newest, tmp_path / "other")
-    best = sorted(path.name for path in (tmp_path / "other/checkpoints").glob("best-*"))
-    assert [name.partition("=0")[0] for name in best] == ["best-step", "best-step"]
-    assert all("-val_bleu=" in name for name in best)
-
-
-def test_a_half_finished_set_of_names_is_made_whole(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Killed after the last checkpoint was written and before it got its second name as one of the best."""
-    (tmp_path / "run/checkpoints").mkdir(parents=True)
-    newest = Path(shutil.copy(straight[1][11], tmp_path / "run/checkpoints/step=0000011.ckpt"))
-    monkeypatch.setattr(config.trainer, "max_steps", UPDATES + 1)
-    trainer, _ = run(config, data, tmp_path / "run", newest)
-    best = next(c for c in trainer.callbacks if isinstance(c, Checkpoints)).best()  # type: ignore[attr-defined]
-    assert [path.exists() for path in best if "step=0000011" in path.name] == [True]
-
-
-def test_a_validation_writes_one_file_and_gives_it_a_second_name(
-    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only the last validation is followed by a second write, of what it decided."""
-    written: list[str] = []
-    write = DurableIO.save_checkpoint
-
-    def note(self: DurableIO, checkpoint: dict[str, Any], path: Path, storage_options: Any = None) -> None:
-        written.append(Path(path).name)
-        write(self, checkpoint, path, storage_options)
-
-    monkeypatch.setattr(DurableIO, "save_checkpoint", note)
-    monkeypatch.setattr(config.trainer, "checkpoint_every", 1000)
-    run(config, data, tmp_path)
-    assert written == [f"step={step:07d}.ckpt" for step in (4, 8, 11, 11)]
-    best = list((tmp_path / "checkpoints").glob("best-*"))
-    assert len(best) == 3  # two at a time
-    assert all(path.samefile(tmp_path / "checkpoints" / f"{path.name[5:17]}.ckpt") for path in best)
-
-
-def test_what_a_validation_decided_is_decided_again_after_a_kill_before_the_next_save(
-    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(config.trainer, "checkpoint_every", 1000)
-    monkeypatch.setattr(config.trainer, "keep_last", 1)
-
-    class Kill(L.Callback):
-        def on_train_batch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
-            if trainer.global_step == 9:
-                raise RuntimeError("killed")
-
-    with pytest.raises(RuntimeError, match="killed"):
-        run(config, data, tmp_path / "run", None, Kill())
-    folder = tmp_path / "run/checkpoints"
-    names = sorted(path.name for path in folder.iterdir())
-    assert [name[:17] for name in names] == ["best-step=0000004", "best-step=0000008", "step=0000008.ckpt"]
-    run(config, data, tmp_path / "run", folder / "step=0000008.ckpt")
-    run(config, data, tmp_path / "straight")
-    assert is_same(end_of(tmp_path / "run"), end_of(tmp_path / "straight"))
-    assert {path.name for path in folder.iterdir()} == {
-        path.name for path in (tmp_path / "straight/checkpoints").iterdir()
-    }
 
 
 def test_another_product_of_ranks_and_accumulation_is_refused(

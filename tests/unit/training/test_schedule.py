@@ -3,7 +3,7 @@ import math
 import pytest
 
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.training.schedule import learning_rate
+from seq2seq.training.module import learning_rate
 
 
 def config(**changes: object) -> TrainingConfig:

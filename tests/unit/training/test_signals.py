@@ -15,7 +15,9 @@ from seq2seq.training.callbacks import Budget
 def trainer() -> Any:
     """One of two processes."""
     strategy = mock.Mock(root_device=torch.device("cpu"))
-    return mock.MagicMock(spec=L.Trainer, world_size=2, num_nodes=2, strategy=strategy)
+    return mock.MagicMock(
+        spec=L.Trainer, world_size=2, num_nodes=2, strategy=strategy, should_stop=False, global_step=0
+    )
 
 
 @pytest.fixture

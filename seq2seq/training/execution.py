@@ -1,0 +1,108 @@
+"""How a model computes in training, with the same results: recomputed layers, compiled kernels, spread weights."""
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor
+from torch.utils.checkpoint import checkpoint
+
+from seq2seq.errors import UserError
+from seq2seq.model.build import build_model
+from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.model.layers import DecoderLayer
+from seq2seq.text.vocab import PAD
+
+BACKEND = "inductor"
+WIDTH = 8  # positions: kernels want sources and targets that are padded to multiples of it
+
+
+def recompute_layers(model: EncoderDecoder) -> None:
+    """Keep only each layer's input for the backward pass, which computes the layer again (Chen et al. 2016).
+
+    The same dropout is drawn again, so gradients are the same; validation and search stay as they were.
+    """
+    for layer in model.layers():
+        layer.forward = functools.partial(_forward, layer.forward)
+
+
+def _forward(forward: Callable[..., Any], *arguments: Any) -> Any:
+    if not torch.is_grad_enabled():
+        return forward(*arguments)
+    return checkpoint(forward, *arguments, use_reentrant=False)
+
+
+def compile_forward(model: EncoderDecoder) -> Callable[[Tensor, Tensor], Tensor]:
+    """The model's forward pass as compiled kernels (torch.compile), compiled once for batches of all sizes.
+
+    The model itself stays as it is, for validation, search and checkpoints. The returned function raises a UserError
+    where kernels cannot be made, as without a C++ compiler.
+    """
+    from torch._dynamo.exc import BackendCompilerFailed  # here: it imports the compiler, which few runs use
+
+    warnings.filterwarnings("ignore", "Dynamo detected a call to a `functools.lru_cache`")  # positions: made inside
+    compute = torch.compile(model.forward, backend=BACKEND, dynamic=True)
+
+    def forward(src: Tensor, tgt_in: Tensor) -> Tensor:
+        try:
+            return compute(widen(src), widen(tgt_in))[:, : tgt_in.shape[1]]
+        except BackendCompilerFailed as error:
+            lines = [line.strip() for line in str(error.inner_exception).splitlines() if line.strip()]
+            reason = next((line for line in lines if "error:" in line), lines[0] if lines else str(error))
+            raise UserError(
+                f"trainer.compile=true cannot make its kernels here ({reason:.200}): it needs a working C++ compiler, "
+                "such as g++; install one, or leave trainer.compile out"
+            ) from error
+
+    return forward
+
+
+def widen(ids: Tensor) -> Tensor:
+    """Token ids, padded on the right to a multiple of WIDTH positions."""
+    return F.pad(ids, (0, -ids.shape[1] % WIDTH), value=PAD)
+
+
+def shard(model: EncoderDecoder, mesh: DeviceMesh) -> None:
+    """Spread weights, gradients and optimizer state over devices (FSDP2; Zhao et al. 2023).
+
+    Each layer gathers its weights before it computes and releases them afterwards, forward and backward. The whole
+    model keeps the embedding, which is the output projection too, gathered until the backward pass ends. The decoder
+    layers' keys and values of the encoder's output are computed outside the layers, so these projections gather alone.
+    """
+    layers: list[nn.Module] = [*model.encoder_layers, *model.decoder_layers]
+    for layer in layers:
+        if isinstance(layer, DecoderLayer):
+            fully_shard([layer.cross_attention.k_proj, layer.cross_attention.v_proj], mesh=mesh)
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+
+
+def whole(model: EncoderDecoder) -> EncoderDecoder:
+    """The model to translate with: itself, or a copy with all weights on this device if they are spread.
+
+    All ranks have to call it together.
+    """
+    if not isinstance(model, FSDPModule):
+        return model
+    weights = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+    with torch.device("meta"):
+        copied = build_model(model.config, model.vocab_size)
+    copied.load_state_dict(weights, assign=True)
+    return copied
+
+
+def own_part(tensor: Tensor) -> Tensor:
+    """This rank's share of a spread tensor, or the whole of another; changing it in place changes the tensor."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def full(tensor: Tensor) -> Tensor:
+    """The whole of a spread tensor, on every rank."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

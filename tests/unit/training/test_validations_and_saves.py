@@ -1,0 +1,200 @@
+"""When a run saves, validates and logs; which checkpoints stay; and no validation is lost by a kill."""
+
+import csv
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+
+from seq2seq.settings.config import Config
+from seq2seq.text.dataset import PreparedData
+from seq2seq.training.callbacks import Budget
+from seq2seq.training.checkpoints import Checkpoints, DurableIO
+from seq2seq.training.saved import list_checkpoints, step_of
+from tests.unit.training.resuming import UPDATES, end_of, is_same, losses, resume, run
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*")
+
+
+def test_a_run_shorter_than_every_interval_logs_and_validates_at_its_end(
+    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key, value in (("max_steps", 3), ("log_every", 50), ("validate_every", 1000), ("checkpoint_every", 1000)):
+        monkeypatch.setattr(config.trainer, key, value)
+    _, events = run(config, data, tmp_path)
+    assert [event[:2] for event in events if event[0] == "validation"] == [("validation", 3)]
+    assert list(losses(tmp_path)) == ["3"]
+    with (tmp_path / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["step"] for row in rows if row["val_loss"]] == ["3"]
+    assert float(rows[0]["seconds"]) > 0
+
+
+def test_losses_between_the_last_log_entry_and_a_validation_are_logged_before_it(
+    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config.trainer, "log_every", 6)
+    run(config, data, tmp_path)
+    assert list(losses(tmp_path)) == ["4", "6", "8", "11"]
+
+
+def test_a_run_that_a_signal_stops_is_saved_and_not_validated(
+    config: Config, data: PreparedData, tmp_path: Path
+) -> None:
+    class Interrupt(L.Callback):
+        def on_train_batch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
+            if trainer.fit_loop.total_batch_idx == 1:
+                signal.raise_signal(signal.SIGINT)
+
+    trainer, events = run(config, data, tmp_path, None, Interrupt())
+    assert trainer.global_step == step_of(list_checkpoints(tmp_path / "checkpoints")[-1]) == 1
+    assert {kind for kind, _, _ in events} == {"train"}
+    newest = list_checkpoints(tmp_path / "checkpoints")[-1]
+    assert not torch.load(newest, weights_only=True)["run"]["validation_pending"]
+
+
+def test_only_the_last_k_and_the_best_are_kept(
+    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config.trainer, "keep_last", 2)
+    monkeypatch.setattr(config.trainer, "checkpoint_every", 5)
+    monkeypatch.setattr(config.training, "keep_best", 1)
+    run(config, data, tmp_path)
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert names[-2:] == ["step=0000010.ckpt", "step=0000011.ckpt"]
+    assert [name.partition("-val_loss=")[0] for name in names[:-2]] == ["best-step=0000008", "best-step=0000011"]
+
+
+def test_checkpoints_by_the_clock(
+    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config.trainer, "checkpoint_every", 1000)
+    monkeypatch.setattr(config.trainer, "validate_every", 1000)
+    run(config, data, tmp_path / "never")
+    assert [path.name for path in list_checkpoints(tmp_path / "never/checkpoints")] == ["step=0000011.ckpt"]
+    monkeypatch.setattr(config.trainer, "checkpoint_minutes", 1e-9)
+    run(config, data, tmp_path / "always")
+    assert len(list_checkpoints(tmp_path / "always/checkpoints")) == UPDATES
+
+
+def test_fewer_best_checkpoints_or_those_by_another_measure_can_be_asked_for(
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Losses and BLEU cannot be told apart by their numbers."""
+    newest = straight[1][8]  # of update 9; two are the best
+    monkeypatch.setattr(config.trainer, "keep_last", 1)
+    monkeypatch.setattr(config.trainer, "validate_every", 10)
+    monkeypatch.setattr(config.training, "keep_best", 1)
+    resume(config, data, straight, newest, tmp_path / "fewer")
+    assert len(list((tmp_path / "fewer/checkpoints").glob("best-*"))) == 1
+    monkeypatch.setattr(config.training, "keep_best", 2)
+    monkeypatch.setattr(config.training, "monitor", "bleu")
+    resume(config, data, straight, newest, tmp_path / "other")
+    best = sorted(path.name for path in (tmp_path / "other/checkpoints").glob("best-*"))
+    assert [name.partition("=0")[0] for name in best] == ["best-step", "best-step"]
+    assert all("-val_bleu=" in name for name in best)
+
+
+def test_a_half_finished_set_of_names_is_made_whole(
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after the last checkpoint was written and before it got its second name as one of the best."""
+    (tmp_path / "run/checkpoints").mkdir(parents=True)
+    newest = Path(shutil.copy(straight[1][11], tmp_path / "run/checkpoints/step=0000011.ckpt"))
+    monkeypatch.setattr(config.trainer, "max_steps", UPDATES + 1)
+    trainer, _ = run(config, data, tmp_path / "run", newest)
+    best = next(c for c in trainer.callbacks if isinstance(c, Checkpoints)).best()  # type: ignore[attr-defined]
+    assert [path.exists() for path in best if "step=0000011" in path.name] == [True]
+
+
+def test_a_validation_writes_one_file_and_gives_it_a_second_name(
+    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the last validation is followed by a second write, of what it decided."""
+    written: list[str] = []
+    write = DurableIO.save_checkpoint
+
+    def note(self: DurableIO, checkpoint: dict[str, Any], path: Path, storage_options: Any = None) -> None:
+        written.append(Path(path).name)
+        write(self, checkpoint, path, storage_options)
+
+    monkeypatch.setattr(DurableIO, "save_checkpoint", note)
+    monkeypatch.setattr(config.trainer, "checkpoint_every", 1000)
+    run(config, data, tmp_path)
+    assert written == [f"step={step:07d}.ckpt" for step in (4, 8, 11, 11)]
+    best = list((tmp_path / "checkpoints").glob("best-*"))
+    assert len(best) == 3  # two at a time
+    assert all(path.samefile(tmp_path / "checkpoints" / f"{path.name[5:17]}.ckpt") for path in best)
+
+
+def test_what_a_validation_decided_is_decided_again_after_a_kill_before_the_next_save(
+    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config.trainer, "checkpoint_every", 1000)
+    monkeypatch.setattr(config.trainer, "keep_last", 1)
+
+    class Kill(L.Callback):
+        def on_train_batch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
+            if trainer.global_step == 9:
+                raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        run(config, data, tmp_path / "run", None, Kill())
+    folder = tmp_path / "run/checkpoints"
+    names = sorted(path.name for path in folder.iterdir())
+    assert [name[:17] for name in names] == ["best-step=0000004", "best-step=0000008", "step=0000008.ckpt"]
+    run(config, data, tmp_path / "run", folder / "step=0000008.ckpt")
+    run(config, data, tmp_path / "straight")
+    assert is_same(end_of(tmp_path / "run"), end_of(tmp_path / "straight"))
+    assert {path.name for path in folder.iterdir()} == {
+        path.name for path in (tmp_path / "straight/checkpoints").iterdir()
+    }
+
+
+def test_a_run_killed_in_its_last_validation_can_be_given_more_updates(
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config.trainer, "max_steps", UPDATES + 2)
+    events = resume(config, data, straight, straight[1][10], tmp_path / "run")
+    assert [step for kind, step, _ in events if kind == "validation"] == [11, 12, 13]
+    assert [step for kind, step, _ in events if kind == "train"][::2] == [12, 13]
+
+
+class KillInValidation(L.Callback):
+    """Ends a run as a kill in the middle of a validation would."""
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        raise RuntimeError("killed")
+
+
+def test_a_due_validation_is_made_although_validate_every_was_changed(
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after the checkpoint that precedes a validation, or after the validation: its result is not lost."""
+    monkeypatch.setattr(config.trainer, "validate_every", 5)
+    events = resume(config, data, straight, straight[1][7], tmp_path / "run")  # after update 8, validation pending
+    assert events[0] == next(event for event in straight[2] if event[:2] == ("validation", 8))
+    assert [step for kind, step, _ in events if kind == "validation"] == [8, 10, 11]
+
+
+def test_a_run_that_ended_by_its_time_and_was_killed_in_its_last_validation_makes_the_validation_on_resume(
+    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class HourPasses(KillInValidation):
+        def on_train_batch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
+            if trainer.global_step == 2:
+                budget = next(c for c in trainer.callbacks if isinstance(c, Budget))  # type: ignore[attr-defined]
+                budget.load_state_dict({"time_elapsed": {"train": 3600.0}})
+
+    monkeypatch.setattr(config.trainer, "max_time", "00:01:00:00")
+    with pytest.raises(RuntimeError, match="killed"):
+        run(config, data, tmp_path, None, HourPasses())
+    newest = list_checkpoints(tmp_path / "checkpoints")[-1]
+    trainer, events = run(config, data, tmp_path, newest)
+    assert [event[:2] for event in events] == [("validation", 3)]
+    assert trainer.global_step == 3
+    assert not torch.load(newest, weights_only=True)["run"]["validation_pending"]
