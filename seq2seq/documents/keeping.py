@@ -5,18 +5,15 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from seq2seq.documents.aligning import Alignment, find_words
-from seq2seq.documents.kept import KEPT
 from seq2seq.documents.lifting import Lifted
-from seq2seq.documents.marked import OBJECT, Marked, join
-from seq2seq.documents.placing import place
+from seq2seq.documents.marked import KEPT, OBJECT, Marked, join
+from seq2seq.documents.placing import Alignment, find_words, place
 from seq2seq.errors import UserError
 
 log = logging.getLogger(__name__)
 
 Translated = tuple[str, Alignment | None]  # with the alignment of words, as texts split at spaces
 Translate = Callable[[Sequence[str], bool], Sequence[Translated]]  # the flag: whether alignments are of use
-TranslateMarked = Callable[[Sequence[Marked]], list[Marked]]
 
 _GAP = r"""(?P<gap>
     (?<![^\S\n])[^\S\n]*\n\s*                                       # line ends, and space between sentences

@@ -6,16 +6,13 @@ Kept as they are: code, HTML, images, front matter, link targets and link defini
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from seq2seq.documents.keeping import TranslateMarked
-from seq2seq.documents.kept import KEPT
-from seq2seq.documents.lifting import BREAKS, VOID
-from seq2seq.documents.marked import Kind, Segment
+from seq2seq.documents.marked import BREAKS, KEPT, VOID, Document, Kind, Marked, Segment, with_space
 from seq2seq.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -48,34 +45,35 @@ _OPAQUE = ("fence", "code_block", "html_block", "code_inline", "html_inline", "i
 Span = tuple[int, int]
 
 
-def translate_document(text: str, translate: TranslateMarked, src_lang: str, tgt_lang: str) -> str:
-    """Translate paragraphs, headings, list items and table cells, each written in one line.
+def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
+    """Read paragraphs, headings, list items and table cells; each translation is written in one line.
 
     A text whose translation would have other markup stays as it is, with a warning.
 
     Raises:
-        UserError: the place of a text cannot be found, or the translation would have other markup.
+        UserError: the place of a text cannot be found; or, when writing, the translation would have other markup.
     """
     front, tokens, environment = _parse(text)
     spans = [_behind_box(text, *span) for span in _find_texts(text, front, tokens)]
     found = [_read(text, *span) for span in spans]
-    parts, end = [], 0
-    for (start, next_end), segment, translated in zip(
-        spans, found, translate([segment.marked for segment in found]), strict=True
-    ):
-        source = text[start:next_end]
-        written = "".join(
-            _escape(part, segment.marked.text) + (markup or "") for part, markup in segment.fill(translated)
-        )
-        if _inline_skeleton(written, environment) != _inline_skeleton(source, environment):
-            log.warning("not translated, since its translation %r has other markup: %r", written, source)
-            written = source
-        parts += [text[end:start], written]
-        end = next_end
-    translated = "".join([*parts, text[end:]])
-    if _skeleton(_parse(translated)[1]) != _skeleton(_parse(text)[1]):
-        raise UserError("its translation would have other markup than it has: simplify its inline markup")
-    return translated
+
+    def write(translations: Sequence[Marked]) -> str:
+        parts, end = [], 0
+        for (start, next_end), segment, translated in zip(spans, found, translations, strict=True):
+            filled = segment.fill(translated)
+            written = "".join(_escape(part, segment.marked.text) + (markup or "") for part, markup in filled)
+            source = text[start:next_end]
+            if _inline_skeleton(written, environment) != _inline_skeleton(source, environment):
+                log.warning("not translated, since its translation %r has other markup: %r", written, source)
+                written = source
+            parts += [text[end:start], written]
+            end = next_end
+        whole = "".join([*parts, text[end:]])
+        if _skeleton(_parse(whole)[1]) != _skeleton(tokens):
+            raise UserError("its translation would have other markup than it has: simplify its inline markup")
+        return whole
+
+    return Document([segment.marked for segment in found], write)
 
 
 def _parse(text: str) -> tuple[int, list[Token], dict[str, Any]]:
@@ -135,7 +133,7 @@ def _read(text: str, start: int, end: int) -> Segment[str]:
         begin, finish = match.span()
         kind = _find_kind(match, opened)
         if kind is Kind.POINT:
-            begin, finish = _with_space(text, begin, finish, start, end)
+            begin, finish = with_space(text, begin, finish, start, end)
         segment.add_text(_as_line(text[start:begin]))
         markup = text[begin:finish]
         if kind is None:
@@ -147,15 +145,6 @@ def _read(text: str, start: int, end: int) -> Segment[str]:
         start = finish
     segment.add_text(_as_line(text[start:end]))
     return segment
-
-
-def _with_space(text: str, begin: int, finish: int, start: int, end: int) -> Span:
-    """Add the blanks on both sides, as far as they are between start and end."""
-    while begin > start and text[begin - 1] in " \t":
-        begin -= 1
-    while finish < end and text[finish] in " \t":
-        finish += 1
-    return begin, finish
 
 
 def _find_kind(match: re.Match[str], opened: Counter[str]) -> Kind | None:

@@ -3,12 +3,11 @@
 import copy
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # has no stubs
 
-from seq2seq.documents.keeping import TranslateMarked
-from seq2seq.documents.marked import Kind, Marked, Segment
+from seq2seq.documents.marked import Document, Kind, Marked, Segment
 from seq2seq.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -23,52 +22,51 @@ _OPEN_STATES = ("new", "initial", "needs-translation")  # of a target that is no
 Markup = tuple[etree._Element, bool]  # an element, and whether what it encloses begins or ends here
 
 
-def translate_xliff(data: bytes, translate: TranslateMarked, src_lang: str, tgt_lang: str) -> bytes:
-    """Translate the units without a target; those marked translate="no" stay as they are.
+def read_xliff(data: bytes, src_lang: str, tgt_lang: str) -> Document[bytes]:
+    """Read the units without a target; those marked translate="no" stay as they are.
 
     Raises:
         UserError: it is damaged, no XLIFF, or of other languages.
     """
-    return _translate(data, translate, src_lang, tgt_lang, "xliff", _new_xliff_targets)
+    root = _parse(data, "xliff")
+    return _document(data, root, _new_xliff_targets(root, src_lang, tgt_lang))
 
 
-def translate_tmx(data: bytes, translate: TranslateMarked, src_lang: str, tgt_lang: str) -> bytes:
-    """Add the target language to every unit of a translation memory that has the source language only.
+def read_tmx(data: bytes, src_lang: str, tgt_lang: str) -> Document[bytes]:
+    """Read the units of a translation memory that have the source language only.
 
     Raises:
         UserError: it is damaged or no TMX.
     """
-    return _translate(data, translate, src_lang, tgt_lang, "tmx", _new_tmx_targets)
+    root = _parse(data, "tmx")
+    return _document(data, root, _new_tmx_targets(root, src_lang, tgt_lang))
 
 
-def _translate(
-    data: bytes,
-    translate: TranslateMarked,
-    src_lang: str,
-    tgt_lang: str,
-    root_name: str,
-    new_targets: Callable[[etree._Element, str, str], Iterator[etree._Element]],
-) -> bytes:
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, strip_cdata=False)
+def _parse(data: bytes, root_name: str) -> etree._Element:
     try:
-        root = etree.fromstring(data, parser)
+        root = etree.fromstring(data, etree.XMLParser(resolve_entities=False, no_network=True, strip_cdata=False))
     except etree.XMLSyntaxError as error:
         told = " ".join(str(error).split())
         raise UserError(f"it is damaged or no XML: {told:.200}") from error
     if _name(root) != root_name:
         raise UserError(f"its outermost element is {_name(root)}, expected {root_name}: check the name's ending")
-    targets = list(new_targets(root, src_lang, tgt_lang))
+    return root
+
+
+def _document(data: bytes, root: etree._Element, new_targets: Iterator[etree._Element]) -> Document[bytes]:
+    targets = list(new_targets)
     segments = [_read(target) for target in targets]
-    translations = translate([segment.marked for segment in segments])
-    num_forbidden = sum(
-        _write(target, segment, translated)
-        for target, segment, translated in zip(targets, segments, translations, strict=True)
-    )
-    if num_forbidden:
-        log.warning("%d control characters were left out of translations: XML has no way to write them", num_forbidden)
-    document = root.getroottree()
-    declared = data.lstrip(b"\xef\xbb\xbf").startswith(b"<?xml")
-    return etree.tostring(document, encoding=document.docinfo.encoding or "UTF-8", xml_declaration=declared)
+
+    def write(translations: Sequence[Marked]) -> bytes:
+        num_forbidden = sum(map(_write, targets, segments, translations))
+        if num_forbidden:
+            told = "%d control characters were left out of translations: XML has no way to write them"
+            log.warning(told, num_forbidden)
+        document = root.getroottree()
+        declared = data.lstrip(b"\xef\xbb\xbf").startswith(b"<?xml")
+        return etree.tostring(document, encoding=document.docinfo.encoding or "UTF-8", xml_declaration=declared)
+
+    return Document([segment.marked for segment in segments], write)
 
 
 def _new_xliff_targets(root: etree._Element, src_lang: str, tgt_lang: str) -> Iterator[etree._Element]:

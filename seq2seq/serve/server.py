@@ -114,10 +114,9 @@ class Connection(H11Protocol):
 class Server(uvicorn.Server):
     """Ends at SIGTERM or Ctrl-C when what it has taken on is done, refusing all else; a second signal ends it now."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, grace: float, on_start: Callable[[], object]) -> None:
-        """Wrap a service; grace is the time for what it has taken on, in seconds."""
+    def __init__(self, config: uvicorn.Config, service: Service, on_start: Callable[[], object]) -> None:
         super().__init__(config)
-        self._service, self._grace, self._on_start = service, grace, on_start
+        self._service, self._on_start = service, on_start
         self._closed_at: float | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -128,28 +127,24 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Close the gate at the first signal, end at the second."""
         if self._closed_at is None:
-            self._service.gate.is_closed, self._closed_at = True, time.monotonic()
+            self._service.is_closing, self._closed_at = True, time.monotonic()
         else:
             self.should_exit = self.force_exit = True
 
     async def on_tick(self, counter: int) -> bool:
         """Look, ten times a second, whether it is time to end."""
         if self._closed_at is not None:
-            is_over = time.monotonic() - self._closed_at > self._grace
-            self.should_exit = self.should_exit or is_over or not self._service.gate.inside
+            is_over = time.monotonic() - self._closed_at > self._service.limits.timeout
+            self.should_exit = self.should_exit or is_over or not self._service.inside
         return await super().on_tick(counter)
 
 
-def run(app: FastAPI, taken: socket.socket, *, grace: float, connections: int, on_start: Callable[[], object]) -> None:
-    """Serve until a signal comes, and then for at most `grace` seconds what has been taken on.
+def run(app: FastAPI, taken: socket.socket, on_start: Callable[[], object]) -> None:
+    """Serve on the socket of `listen` until a signal; then finish the present requests within the limit of time.
 
-    Args:
-        app: what `create_app` made.
-        taken: what `listen` gave.
-        grace: seconds.
-        connections: open at a time, beyond which a request gets status 503.
-        on_start: called when connections are accepted.
+    on_start is called when connections are accepted.
     """
+    service: Service = app.state.service
     config = uvicorn.Config(
         app,
         http=Connection,
@@ -160,13 +155,13 @@ def run(app: FastAPI, taken: socket.socket, *, grace: float, connections: int, o
         ws="none",
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=connections,
+        limit_concurrency=service.limits.connections,
         timeout_keep_alive=_SILENCE,
         timeout_graceful_shutdown=_CLOSING,
     )
     previous = signal.getsignal(signal.SIGTERM)
     try:
-        Server(config, app.state.service, grace, on_start).run(sockets=[taken])
+        Server(config, service, on_start).run(sockets=[taken])
     finally:
         signal.signal(signal.SIGTERM, previous)
         taken.close()
