@@ -1,4 +1,4 @@
-"""Translates a document file into a file of the same format, by its name's ending; knows no model."""
+"""Translates a document file into a file of the same format, which its name's ending tells; knows no model."""
 
 import importlib
 from pathlib import Path
@@ -24,19 +24,19 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def is_document(path: Path) -> bool:
-    """Tell by its ending whether a file is translated as a document, not line by line."""
+    """Return whether a file, by its ending, is translated as a document instead of line by line."""
     return path.suffix.lower() in _READERS
 
 
 def translate_document(path_in: Path, path_out: Path, translate: Translate, src_lang: str, tgt_lang: str) -> int:
-    """Translate the text of a document and leave all else as it is; the new file appears when it is whole.
+    """Translate the text of a document and leave all else unchanged; the new file appears when it is complete.
 
-    Every line keeps its line end. A new file gets the permissions of path_in, one that was there keeps its own.
+    Every line keeps its line end. A new file gets the permissions of path_in, a replaced file keeps its own.
 
     Args:
         path_in: an .srt, .po, .xliff, .xlf, .tmx, .html or .md file.
         path_out: the file to write, of the same format; may be path_in.
-        translate: gives every text's translation and, if asked for, the alignment of their words.
+        translate: returns every text's translation and, if asked for, the alignment of their words.
         src_lang: language of the document, such as "en".
         tgt_lang: language of the translations.
 

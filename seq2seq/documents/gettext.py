@@ -8,11 +8,11 @@ import polib
 from seq2seq.documents.marked import Document, Marked
 from seq2seq.errors import UserError
 
-_FAR = 50  # most lines that a translation has less between two lines that stayed
+_FAR = 50  # a line's original is searched in so many lines
 
 
 def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
-    """Read what is not translated yet; singular and plural each, the plural standing for all further forms.
+    """Read entries without a translation; the plural's translation fills all further forms.
 
     Raises:
         UserError: it is no PO catalogue, not in UTF-8, or has plurals but does not tell how many forms they have.
@@ -47,7 +47,7 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
 
 
 def _with_line_ends(translated: str, text: str) -> str:
-    """Give every line the end that it has in the text, new lines that of the line before."""
+    """Give every line its line end in the text, and a new line that of the line before."""
     ends = re.findall(r"([^\n]*?)(\r?\n)", text)
     parts, at, end = [], 0, ends[0][1] if ends else "\n"
     for line in translated.split("\n")[:-1]:

@@ -12,10 +12,10 @@ _INLINE = re.compile(
     "span|strike|strong|sub|sup|time|tt|u|var|wbr"
 )
 _UNTRANSLATED = re.compile("code|kbd|math|pre|samp|script|style|svg|template|textarea|tt|var")
-_ENTITY = "wbr"  # the tag that entities without words are treated as
+_ENTITY = "wbr"  # entities without words are treated as this tag
 _RAW = {tag: re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE) for tag in ("script", "style")}
 _CHARSET = re.compile(r"<meta\b[^<>]*\bcharset\s*=\s*[\"']?\s*([\w-]+)", re.IGNORECASE)
-# Every alternative either fails at once or takes all that it has read, so that reading takes linear time.
+# Every alternative either fails at once or consumes all that it has read, so that reading takes linear time.
 _MARKUP = re.compile(
     r"""<!--(?:-?>|.*?(?:--!?>|\Z))
     | <!\[CDATA\[.*?(?:\]\]>|\Z)
@@ -54,7 +54,7 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
 
 
 def _find_segments(text: str) -> list[list[Token]]:
-    """Find the texts of an HTML document, each as its tokens; an untranslated inline element is one, of kind object."""
+    """Find a document's texts, each as its tokens; an untranslated inline element is one token, of kind object."""
     segments: list[list[Token]] = [[]]
     skipped, depth = "", 0  # the outermost open element that is not translated, and how many of its name are open
     for kind, tag, start, end in _tokenize(text):
@@ -79,7 +79,7 @@ def _find_segments(text: str) -> list[list[Token]]:
 
 
 def _trim(segment: list[Token], text: str) -> list[Token]:
-    """Leave out white space and comments at both ends."""
+    """Remove white space and comments at both ends."""
     shown = [
         index
         for index, (kind, _, start, end) in enumerate(segment)
@@ -89,9 +89,9 @@ def _trim(segment: list[Token], text: str) -> list[Token]:
 
 
 def _read(text: str, tokens: list[Token]) -> tuple[Segment[str], int, int]:
-    """Read a text and its markup; return them with where they begin and end.
+    """Read a text and its markup; return them, and the positions where they begin and end.
 
-    A tag that encloses nothing takes the white space around it along, and is then read as that space.
+    The markup of a tag that encloses nothing includes the white space around it, and is then read as a space.
     """
     start, end = tokens[0][2], tokens[-1][3]
     start += len(text[start:end]) - len(text[start:end].lstrip())
@@ -120,10 +120,10 @@ def _read(text: str, tokens: list[Token]) -> tuple[Segment[str], int, int]:
 
 
 def _tokenize(text: str) -> list[Token]:
-    """Cut a document into its tokens, in one pass whatever it holds.
+    """Cut a document into its tokens, in one pass.
 
-    As in a browser, a comment or declaration without an end goes on to the end of the document, and so does a script
-    or a style sheet; as in XHTML, a CDATA section ends at ]]>. A tag without an end is text.
+    As in a browser, a comment, declaration, script or style sheet without an end reaches to the end of the document; as
+    in XHTML, a CDATA section ends at ]]>. A tag without an end is text.
     """
     tokens: list[Token] = []
     start = 0

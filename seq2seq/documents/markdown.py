@@ -77,7 +77,7 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
 
 
 def _parse(text: str) -> tuple[int, list[Token], dict[str, Any]]:
-    """Give the length of the front matter, the tokens of what follows it, and the link definitions there."""
+    """Return the length of the front matter, and the tokens and link definitions of the rest."""
     front = _FRONT_MATTER.match(text)
     start = front.end() if front else 0
     environment: dict[str, Any] = {}
@@ -85,7 +85,7 @@ def _parse(text: str) -> tuple[int, list[Token], dict[str, Any]]:
 
 
 def _find_texts(text: str, end: int, tokens: list[Token]) -> Iterator[Span]:
-    """Find every text that blocks hold, from one hard line break to the next; tokens are of what is behind end."""
+    """Find every text of the blocks, from one hard line break to the next; tokens are of the text behind end."""
     offsets = [end, *(match.end() for match in re.compile(_LINE_END).finditer(text, end)), len(text)]
     for before, token in zip([None, *tokens], tokens, strict=False):
         if token.type == "tr_open" and token.map:
@@ -100,7 +100,7 @@ def _find_texts(text: str, end: int, tokens: list[Token]) -> Iterator[Span]:
 
 
 def _find_lines(text: str, lines: list[str], offsets: list[int]) -> Iterator[Span]:
-    """Find lines, each the last thing in its line of the document, and join what no hard break divides."""
+    """Find lines, each at the end of its line of the document, and join those without a hard break between them."""
     begin = None
     for number, line in enumerate(lines):
         content = line.strip()
@@ -123,9 +123,9 @@ def _found(position: int, content: str) -> int:
 
 
 def _read(text: str, start: int, end: int) -> Segment[str]:
-    """Read a text and its markup as one line, without the marks of a quotation in its further lines.
+    """Read a text and its markup as one line, without the quotation marks `>` of its further lines.
 
-    Markup that encloses nothing takes the space around it along, and is then read as that space.
+    Markup that encloses nothing includes the blanks around it, and is then read as a space.
     """
     segment: Segment[str] = Segment()
     opened: Counter[str] = Counter()  # emphasis, by its character
@@ -148,7 +148,7 @@ def _read(text: str, start: int, end: int) -> Segment[str]:
 
 
 def _find_kind(match: re.Match[str], opened: Counter[str]) -> Kind | None:
-    """Tell what markup does; None: it is read like a word. opened counts the emphasis that has begun."""
+    """Return what markup does; None: it is read like a word. opened counts the emphasis that has begun."""
     markup, text = match[0], match.string
     if match["html"]:
         name = re.match("</?([A-Za-z][A-Za-z0-9]*)", markup)
@@ -175,7 +175,7 @@ def _as_line(text: str) -> str:
 
 
 def _escape(text: str, source: str) -> str:
-    """Escape what would be markup and was none in the source."""
+    """Escape characters that would be markup, unless the source has them as text."""
     parts = KEPT.split(text)
     parts[::2] = [
         _SPECIAL.sub(lambda match: match[0] if match[0] in source else f"\\{match[0]}", p) for p in parts[::2]
@@ -188,12 +188,12 @@ def _escape(text: str, source: str) -> str:
 
 
 def _skeleton(tokens: list[Token]) -> list[tuple]:
-    """List all markup: everything but text and where its lines end; within a block, in any order."""
+    """List all markup, without text and line ends; the order within a block does not matter."""
     return [(*_describe(token), _inline(token.children or [])) for token in tokens if token.type != "text"]
 
 
 def _inline(tokens: list[Token]) -> str:
-    """Describe the markup of a block, that within the same tags in alphabetical order."""
+    """Describe the markup of a block; the markup within each tag is sorted."""
     levels: list[list[str]] = [[]]
     for token in tokens:
         if token.type in ("text", "softbreak"):

@@ -1,9 +1,8 @@
 """Places the marks of a text into its translation by which words are aligned; knows no file format and no model.
 
-A pair of tags goes around the words that are aligned with the words it encloses: around the longest run of them, since
-a pair cannot enclose words that are apart. A pair whose words have no aligned word goes around the word at the same
-relative position if that is in no other tag, or encloses nothing. A tag without text goes before the word that is
-aligned with the next word. Every tag stays within the tags that enclose it.
+A pair of tags goes around the longest run of the words that are aligned with the words it encloses. A pair whose words
+have no aligned word goes around the word at the same relative position if no other tag does, or encloses nothing. A tag
+without text goes before the word that is aligned with the next word. Every tag stays within the tags that enclose it.
 """
 
 import bisect
@@ -42,9 +41,9 @@ class _Node:
 
 
 def place(source: Marked, translation: str, alignment: Alignment | None) -> Marked:
-    """Give a translation the marks of its source, each of them once and nested as they were.
+    """Return a translation with the marks of its source, each of them once and nested as they were.
 
-    alignment is of words as `find_words` finds them; where it is None or empty, words correspond by their position.
+    alignment is of the words of `find_words`; without any, words correspond by their relative position.
     """
     if not source.marks or translation == source.text:
         return Marked(translation, source.marks)
@@ -57,7 +56,7 @@ def place(source: Marked, translation: str, alignment: Alignment | None) -> Mark
 
 
 def find_words(text: str) -> list[Span]:
-    """Find where words begin and end: as the text splits at spaces, but never within what is kept."""
+    """Find where words begin and end: spaces part words, but not within a kept string."""
     return [match.span() for match in _WORD.finditer(text)]
 
 
@@ -98,11 +97,11 @@ def _list_marks(root: _Node) -> Iterator[Mark]:
 
 
 class _Parts:
-    """The words of a text; one that holds objects is in parts: the objects, and what is between them.
+    """The words of a text, cut into parts at the objects that they hold.
 
     Attributes:
         spans: where the parts begin and end.
-        words: of each word, the numbers of its first part, of that which counts as the word, and of its last.
+        words: of each word, the numbers of its first part, of its first part with a letter, and of its last part.
         objects: numbers of the parts that are objects.
     """
 
@@ -119,7 +118,7 @@ class _Parts:
 
 
 def _align_parts(src: _Parts, tgt: _Parts, alignment: Alignment | None) -> list[tuple[int, int]]:
-    """Align parts as the words that they belong to, and every object with itself; ordered by the translation."""
+    """Align parts as their words are aligned, and every object with itself; sorted by the translation."""
     sizes = len(src.words), len(tgt.words)
     pairs = [pair for pair in alignment or () if pair[0] < sizes[0] and pair[1] < sizes[1]]
     if not pairs and src.words:
@@ -135,7 +134,7 @@ def _align_parts(src: _Parts, tgt: _Parts, alignment: Alignment | None) -> list[
 
 
 class _Placing:
-    """The words of a text and of its translation, and to which node each of them belongs."""
+    """The words of a text and of its translation, and the node of each word."""
 
     def __init__(self, source: str, translation: str, nodes: list[_Node], alignment: Alignment | None) -> None:
         self.source, self.translation = source, translation
@@ -153,9 +152,9 @@ class _Placing:
             self.origins[other] = anchors[one]
 
     def _find_anchors(self, nodes: list[_Node]) -> list[int]:
-        """Find the character of every source word by which the word belongs to the nodes around that character.
+        """Find, in every source word, the character whose innermost node the word belongs to.
 
-        This is the first letter, but a letter in a node that encloses no other word, such as Bl<b>ack</b>.
+        This is the first letter, or a letter in a node that encloses no other word, such as Bl<b>ack</b>.
         """
         letters = [match.start() for match in _LETTER.finditer(self.source)]
         anchors = []
@@ -181,7 +180,7 @@ class _Placing:
         return anchors
 
     def place_children(self, node: _Node) -> None:
-        """Find the places of all that a placed node encloses, and put them into the order that they have there."""
+        """Find the places of a placed node's children, and sort the children by them."""
         (low, high), children = node.place, node.children
         if node.depth >= _MAX_DEPTH:
             widest = next((index for index, child in enumerate(children) if not child.is_point), len(children))
@@ -242,7 +241,7 @@ class _Placing:
         return place, place
 
     def _find_bounds(self, node: _Node, child: _Node) -> Span:
-        """Turn a place into characters within those of the node around; punctuation stays within as in the source."""
+        """Turn a child's place into characters within its node's; punctuation is inside or outside as in the source."""
         (first, last), (low, high) = child.place, node.bounds
         if first < last:
             keeps_before, keeps_after = self._keeps_punctuation(child.start, child.end)
@@ -260,7 +259,7 @@ class _Placing:
         return start, max(start, end)
 
     def _keeps_punctuation(self, start: int, end: int) -> tuple[bool, bool]:
-        """Tell whether punctuation before and after the words that a node encloses stands within the node."""
+        """Return whether punctuation before, and after, the words between the characters stands between them, too."""
         text, before = self.source, self.source[start - 1] if start else " "
         index = bisect.bisect_right(self.starts, start) - 1
         if index < 0 or self.src[index][1] <= start:
@@ -284,10 +283,7 @@ class _Placing:
 
 
 def _longest_runs(belonging: Iterable[tuple[int, _Node | None]]) -> dict[_Node, Span]:
-    """Find for every node the run with most words of its own; an aligned word of no node in it counts against it.
-
-    A run ends where a word of another node stands. belonging is of the aligned words.
-    """
+    """Find every node's run of aligned words with most of its own, less those of no node; other nodes' end a run."""
     best: dict[_Node, tuple[int, Span]] = {}
     previous: _Node | None = None
     begin = weight = 0

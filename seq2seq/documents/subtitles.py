@@ -41,7 +41,7 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
 
 
 def _cut_speakers(start: int, body: str) -> list[tuple[int, int]]:
-    """Find where speakers' words begin, behind their dash, and end; lines without a dash go on those before."""
+    """Find where each speaker's words begin, behind the dash, and end; a line without a dash continues them."""
     groups: list[tuple[int, int]] = []
     for line in _LINE.finditer(body):
         words = line[0].strip()
@@ -58,7 +58,7 @@ def _cut_speakers(start: int, body: str) -> list[tuple[int, int]]:
 
 
 def _read(text: str, start: int, end: int) -> Segment[str]:
-    """Read words in several lines as one line, with their tags."""
+    """Read several lines and their tags as one line."""
     segment: Segment[str] = Segment()
     line = " ".join(text[start:end].split())
     at = 0
@@ -72,7 +72,7 @@ def _read(text: str, start: int, end: int) -> Segment[str]:
 
 
 def _wrap(text: str, line_ends: list[str]) -> str:
-    """Break text at most at so many places, so that its longest line is as short as can be."""
+    """Break text into at most one line more than line_ends, with the longest line as short as possible."""
     words = re.findall(r"(?:<[^<>]*>|\{[^{}]*\}|\S)+", text)
     low, high = max((len(word) for word in words), default=0), len(text)
     while low < high:  # the least width that suffices

@@ -70,7 +70,7 @@ def _document(data: bytes, root: etree._Element, new_targets: Iterator[etree._El
 
 
 def _new_xliff_targets(root: etree._Element, src_lang: str, tgt_lang: str) -> Iterator[etree._Element]:
-    """Put a copy of its source into every unit that needs a target."""
+    """Add a copy of the source to every unit that needs a target, and yield the copies."""
     is_version_2 = root.get("version", "").startswith("2")
     names = ("srcLang", "trgLang") if is_version_2 else ("source-language", "target-language")
     for holder in [root] if is_version_2 else root.iterfind("{*}file"):
@@ -96,7 +96,7 @@ def _new_xliff_targets(root: etree._Element, src_lang: str, tgt_lang: str) -> It
 
 
 def _new_tmx_targets(root: etree._Element, src_lang: str, tgt_lang: str) -> Iterator[etree._Element]:
-    """Put a copy of its source into every unit that lacks the target language."""
+    """Add a copy of the source to every unit that lacks the target language, and yield the copies."""
     for unit in root.iter("tu"):
         variants = [(variant.get(_LANG) or variant.get("lang") or "", variant) for variant in unit.iterfind("tuv")]
         source = next((variant for language, variant in variants if _is_language(language, src_lang)), None)
@@ -112,7 +112,7 @@ def _new_tmx_targets(root: etree._Element, src_lang: str, tgt_lang: str) -> Iter
 
 
 def _read(target: etree._Element) -> Segment[Markup]:
-    """Read a text and its inline elements, and take them out of it."""
+    """Read an element's text and inline elements, and remove them from it."""
     segment: Segment[Markup] = Segment()
     marks = (at.get(_SPACE) for at in (target, *target.iterancestors()))
     _take(target, segment, is_preserved=next((mark for mark in marks if mark), "default") == "preserve")
@@ -120,7 +120,7 @@ def _read(target: etree._Element) -> Segment[Markup]:
 
 
 def _take(element: etree._Element, segment: Segment[Markup], *, is_preserved: bool) -> None:
-    """Move what an element encloses to a segment; line ends mean something only if the document says so."""
+    """Move an element's content to a segment; line ends stay only if the document preserves space."""
     is_preserved = element.get(_SPACE, "preserve" if is_preserved else "default") == "preserve"
 
     def add_text(text: str | None) -> None:
@@ -144,10 +144,10 @@ def _take(element: etree._Element, segment: Segment[Markup], *, is_preserved: bo
 
 
 def _write(target: etree._Element, segment: Segment[Markup], translated: Marked) -> int:
-    """Put a translation and its inline elements into an element that holds nothing.
+    """Put a translation and its inline elements into an empty element.
 
     Returns:
-        The number of characters that XML forbids, which are left out.
+        The number of characters left out because XML forbids them.
     """
     num_forbidden = 0
     path, last = [target], None  # last: what the next text stands behind; None: the beginning of path's last
@@ -173,7 +173,7 @@ def _write(target: etree._Element, segment: Segment[Markup], translated: Marked)
 
 
 def _is_untranslated(element: etree._Element) -> bool:
-    """Tell whether the element or what encloses it is marked as not to be translated."""
+    """Return whether the element, or one around it, is marked as not to be translated."""
     if element.get("mtype") == "protected":
         return True
     marks = (at.get("translate") for at in (element, *element.iterancestors()))

@@ -98,7 +98,7 @@ def _add_errors(app: FastAPI, service: Service) -> None:
 
     @app.exception_handler(StarletteHTTPException)
     async def http(_: Request, error: StarletteHTTPException) -> Response:
-        if isinstance(error, HTTPException):  # not of an unknown path or method
+        if isinstance(error, HTTPException):  # a refusal; an unknown path raises Starlette's own
             rejected.labels(f"{error.status_code}").inc()
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
@@ -267,13 +267,13 @@ def _add_facts(app: FastAPI, service: Service) -> None:
     @app.get("/health", response_model=HealthAnswer, responses=errors(*_FACT_ERRORS))
     async def health() -> dict[str, str]:
         if trouble := service.trouble:
-            raise HTTPException(503, trouble)
+            raise StarletteHTTPException(503, trouble)  # no request was refused
         return {"status": "ok"}
 
     @app.get("/ready", response_model=HealthAnswer, responses=errors(*_FACT_ERRORS))
     async def ready() -> dict[str, str]:
         if service.is_closing:
-            raise HTTPException(503, "the server is being stopped")
+            raise StarletteHTTPException(503, "the server is being stopped")
         return await health()
 
     @app.get("/metrics", response_class=Response, responses=errors(400, 403, 500, text="text/plain"))

@@ -22,7 +22,7 @@ PIECE = 65_536  # bytes that the server writes at a time
 
 
 class ImpatientConnection(Connection):
-    write_timeout = 0.5
+    write_timeout = 1.5
 
 
 def big_app(**limits: int) -> FastAPI:
