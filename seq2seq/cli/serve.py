@@ -14,8 +14,7 @@ from seq2seq.extras import needing
 from seq2seq.serve.limits import Limits
 
 if TYPE_CHECKING:
-    from seq2seq.serve.languages import Detect, Detection
-    from seq2seq.serve.service import Explain
+    from seq2seq.serve.service import Detect, Explain
     from seq2seq.translator import Translator
 
 NETWORK, LIMITS = "Network", "Limits"
@@ -83,6 +82,7 @@ def serve(
     with needing("serve"):
         from seq2seq.serve.app import create_app
         from seq2seq.serve.server import listen, run, url_of
+        from seq2seq.serve.service import Service
     bounds["waiting_chars"] = max(bounds["waiting_chars"], bounds["char_limit"])
     limits = Limits(**bounds)
     folders = jobs.choose_models(model)
@@ -92,23 +92,22 @@ def serve(
 
         torch.set_num_threads(threads)
     translator = jobs.load(folders, device, engine, quantization)
-    app = create_app(
+    service = Service(
         translator,
-        limits=limits,
+        limits,
         most_alternatives=min(translator.search.beam - 1, 9),
         explain=explainer(translator) if engine is options.EngineName.pytorch and len(folders) == 1 else None,
         detect=detector(),
         api_key=api_key,
-        allowed_hosts=[host, *(allowed_host or ())],
-        allow_origins=allow_origin or (),
-        viewer=viewer(),
     )
+    hosts = [host, *(allowed_host or ())]
+    app = create_app(service, allowed_hosts=hosts, allow_origins=allow_origin or (), viewer=viewer())
     if not is_loopback(taken.getsockname()[0]) and not api_key:
         print(f"warning: {host} is open to the network and no --api-key is set: anybody can translate", file=sys.stderr)
     told = f"serving {' '.join(map(str, folders))} at {url_of(taken)} (Ctrl-C ends)"
     say = lambda: print(told, file=sys.stderr, flush=True)  # noqa: E731
     with _discreet():
-        run(app, taken, grace=limits.timeout, connections=limits.connections, on_start=say)
+        run(app, taken, say)
 
 
 @contextmanager
@@ -136,11 +135,13 @@ def detector() -> "Detect | None":
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ModuleNotFoundError:
         return None
+    from seq2seq.serve.messages import Detection
+
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
-    def detect(text: str) -> "list[Detection]":
+    def detect(text: str) -> list[Detection]:
         language, confidence = identifier.classify(text)
-        return [{"confidence": round(100 * float(confidence), 1), "language": language}]
+        return [Detection(confidence=round(100 * float(confidence), 1), language=language)]
 
     return detect
 
@@ -150,7 +151,7 @@ def explainer(translator: "Translator") -> "Explain":
     from seq2seq.errors import UserError
     from seq2seq.explain.explanation import explain
     from seq2seq.explain.steps import take_walk, watch_beams
-    from seq2seq.serve.requests import ExplainRequest
+    from seq2seq.serve.messages import ExplainRequest
 
     def explained(wanted: ExplainRequest) -> dict[str, Any]:
         found = explain(translator, wanted.source, wanted.target)

@@ -1,18 +1,18 @@
 """PO catalogues of gettext, through polib: entries without a translation, or with a fuzzy one, get one."""
 
 import re
+from collections.abc import Sequence
 
 import polib
 
-from seq2seq.documents.keeping import TranslateMarked
-from seq2seq.documents.marked import Marked
+from seq2seq.documents.marked import Document, Marked
 from seq2seq.errors import UserError
 
-_FAR = 50  # most lines that a translation has less between two lines that stayed
+_FAR = 50  # a line's original is searched in so many lines
 
 
-def translate_document(text: str, translate: TranslateMarked, src_lang: str, tgt_lang: str) -> str:
-    """Translate what is not translated yet; singular and plural each, the plural standing for all further forms.
+def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
+    """Read entries without a translation; the plural's translation fills all further forms.
 
     Raises:
         UserError: it is no PO catalogue, not in UTF-8, or has plurals but does not tell how many forms they have.
@@ -28,22 +28,26 @@ def translate_document(text: str, translate: TranslateMarked, src_lang: str, tgt
     if charset:
         raise UserError(f"it declares charset={charset[1]}, expected UTF-8: convert it with msgconv -t UTF-8")
     entries = [entry for entry in catalogue if not (entry.obsolete or entry.translated())]
-    found = iter(translate([Marked(text) for entry in entries for text in _sources(entry)]))
-    for entry in entries:
-        forms = [next(found).text for _ in _sources(entry)]
-        if entry.msgid_plural:
-            count = _num_forms(catalogue)
-            entry.msgstr_plural = {form: forms[0] if form == 0 and count > 1 else forms[1] for form in range(count)}
-        else:
-            entry.msgstr = forms[0]
-        entry.flags = [flag for flag in entry.flags if flag != "fuzzy"]
-        entry.previous_msgctxt = entry.previous_msgid = entry.previous_msgid_plural = None
-    catalogue.metadata["Language"] = tgt_lang
-    return _with_line_ends(f"{catalogue}", text)
+    count = _num_forms(catalogue) if any(entry.msgid_plural for entry in entries) else 0
+
+    def write(translations: Sequence[Marked]) -> str:
+        found = iter(translations)
+        for entry in entries:
+            forms = [next(found).text for _ in _sources(entry)]
+            if entry.msgid_plural:
+                entry.msgstr_plural = {form: forms[0] if form == 0 and count > 1 else forms[1] for form in range(count)}
+            else:
+                entry.msgstr = forms[0]
+            entry.flags = [flag for flag in entry.flags if flag != "fuzzy"]
+            entry.previous_msgctxt = entry.previous_msgid = entry.previous_msgid_plural = None
+        catalogue.metadata["Language"] = tgt_lang
+        return _with_line_ends(f"{catalogue}", text)
+
+    return Document([Marked(source) for entry in entries for source in _sources(entry)], write)
 
 
 def _with_line_ends(translated: str, text: str) -> str:
-    """Give every line the end that it has in the text, new lines that of the line before."""
+    """Give every line its line end in the text, and a new line that of the line before."""
     ends = re.findall(r"([^\n]*?)(\r?\n)", text)
     parts, at, end = [], 0, ends[0][1] if ends else "\n"
     for line in translated.split("\n")[:-1]:

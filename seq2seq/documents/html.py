@@ -2,10 +2,9 @@
 
 import html
 import re
+from collections.abc import Sequence
 
-from seq2seq.documents.keeping import TranslateMarked
-from seq2seq.documents.lifting import BREAKS, VOID
-from seq2seq.documents.marked import Kind, Segment
+from seq2seq.documents.marked import BREAKS, VOID, Document, Kind, Marked, Segment, with_space
 from seq2seq.errors import UserError
 
 _INLINE = re.compile(
@@ -13,10 +12,10 @@ _INLINE = re.compile(
     "span|strike|strong|sub|sup|time|tt|u|var|wbr"
 )
 _UNTRANSLATED = re.compile("code|kbd|math|pre|samp|script|style|svg|template|textarea|tt|var")
-_ENTITY = "wbr"  # the tag that entities without words are treated as
+_ENTITY = "wbr"  # entities without words are treated as this tag
 _RAW = {tag: re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE) for tag in ("script", "style")}
 _CHARSET = re.compile(r"<meta\b[^<>]*\bcharset\s*=\s*[\"']?\s*([\w-]+)", re.IGNORECASE)
-# Every alternative either fails at once or takes all that it has read, so that reading takes linear time.
+# Every alternative either fails at once or consumes all that it has read, so that reading takes linear time.
 _MARKUP = re.compile(
     r"""<!--(?:-?>|.*?(?:--!?>|\Z))
     | <!\[CDATA\[.*?(?:\]\]>|\Z)
@@ -31,8 +30,8 @@ _MARKUP = re.compile(
 Token = tuple[str, str, int, int]  # kind (text, start, end, empty, other), tag, where it begins and ends
 
 
-def translate_document(text: str, translate: TranslateMarked, src_lang: str, tgt_lang: str) -> str:
-    """Translate an HTML document and the language that its `<html lang>` tells.
+def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
+    """Read an HTML document; its translation also changes the language of `<html lang>`.
 
     Raises:
         UserError: it declares another encoding than UTF-8.
@@ -41,19 +40,21 @@ def translate_document(text: str, translate: TranslateMarked, src_lang: str, tgt
     if charset and charset[1].lower().replace("-", "") != "utf8":
         raise UserError(f"it declares charset={charset[1]}, expected utf-8: convert it and its <meta charset>")
     found = [_read(text, tokens) for tokens in _find_segments(text)]
-    parts, end = [], 0
-    for (segment, start, next_end), translated in zip(
-        found, translate([segment.marked for segment, _, _ in found]), strict=True
-    ):
-        parts.append(text[end:start])
-        parts += [html.escape(part, quote=False) + (markup or "") for part, markup in segment.fill(translated)]
-        end = next_end
-    language = re.compile(rf"(<html\b[^<>]*\blang\s*=\s*[\"']?){re.escape(src_lang)}\b(?:-\w+)?", re.IGNORECASE)
-    return language.sub(rf"\g<1>{tgt_lang}", "".join([*parts, text[end:]]), count=1)
+
+    def write(translations: Sequence[Marked]) -> str:
+        parts, end = [], 0
+        for (segment, start, next_end), translated in zip(found, translations, strict=True):
+            parts.append(text[end:start])
+            parts += [html.escape(part, quote=False) + (markup or "") for part, markup in segment.fill(translated)]
+            end = next_end
+        language = re.compile(rf"(<html\b[^<>]*\blang\s*=\s*[\"']?){re.escape(src_lang)}\b(?:-\w+)?", re.IGNORECASE)
+        return language.sub(rf"\g<1>{tgt_lang}", "".join([*parts, text[end:]]), count=1)
+
+    return Document([segment.marked for segment, _, _ in found], write)
 
 
 def _find_segments(text: str) -> list[list[Token]]:
-    """Find the texts of an HTML document, each as its tokens; an untranslated inline element is one, of kind object."""
+    """Find a document's texts, each as its tokens; an untranslated inline element is one token, of kind object."""
     segments: list[list[Token]] = [[]]
     skipped, depth = "", 0  # the outermost open element that is not translated, and how many of its name are open
     for kind, tag, start, end in _tokenize(text):
@@ -78,71 +79,51 @@ def _find_segments(text: str) -> list[list[Token]]:
 
 
 def _trim(segment: list[Token], text: str) -> list[Token]:
-    """Leave out white space and comments at both ends."""
-
-    def is_shown(token: Token) -> bool:
-        kind, _, start, end = token
-        return kind != "other" and (kind != "text" or bool(text[start:end].strip()))
-
-    shown = [index for index, token in enumerate(segment) if is_shown(token)]
+    """Remove white space and comments at both ends."""
+    shown = [
+        index
+        for index, (kind, _, start, end) in enumerate(segment)
+        if kind != "other" and (kind != "text" or text[start:end].strip())
+    ]
     return segment[shown[0] : shown[-1] + 1] if shown else []
 
 
 def _read(text: str, tokens: list[Token]) -> tuple[Segment[str], int, int]:
-    """Read a text and its markup; gives it with where it begins and ends.
+    """Read a text and its markup; return them, and the positions where they begin and end.
 
-    A tag that encloses nothing takes the white space around it along, and is then read as that space.
+    The markup of a tag that encloses nothing includes the white space around it, and is then read as a space.
     """
-    pieces = _join_texts(tokens)
-    spans = [(start, end) for _, _, start, end in pieces]
-    is_text = [kind == "text" for kind, *_ in pieces]
-    is_alone = [
-        kind in ("empty", "other") or (kind in ("start", "end") and bool(VOID.fullmatch(tag)))
-        for kind, tag, *_ in pieces
-    ]
-    for i, (start, end) in enumerate(spans):
-        if is_text[i]:
-            body = text[start:end]
-            if i == 0 or is_alone[i - 1]:
-                start += len(body) - len(body.lstrip())
-            if i == len(spans) - 1 or is_alone[i + 1]:
-                end = max(start, end - len(body) + len(body.rstrip()))
-            spans[i] = start, end
+    start, end = tokens[0][2], tokens[-1][3]
+    start += len(text[start:end]) - len(text[start:end].lstrip())
+    end = start + len(text[start:end].rstrip())
     segment: Segment[str] = Segment()
-    for i, (kind, tag, start, end) in enumerate(pieces):
-        first = spans[i - 1][1] if i > 0 and is_text[i - 1] else start
-        last = spans[i + 1][0] if i + 1 < len(spans) and is_text[i + 1] else end
-        is_cut_short = text[start] == "&" and text[end - 1] != ";"  # an entity that what comes behind it could change
-        markup = text[first:end] + ";" * is_cut_short + text[end:last]
-        if is_text[i]:
-            segment.add_text(re.sub(r"\s+", " ", html.unescape(text[slice(*spans[i])])))
-        elif kind == "object":
+    at = start
+    for kind, tag, first, last in tokens:
+        if kind == "text":
+            continue
+        is_alone = kind in ("empty", "other") or (kind != "object" and VOID.fullmatch(tag))
+        is_cut_short = text[first] == "&" and text[last - 1] != ";"  # an entity that what comes behind it could change
+        begin, finish = with_space(text, first, last, at, end, str.isspace) if is_alone else (first, last)
+        segment.add_text(re.sub(r"\s+", " ", html.unescape(text[at:begin])))
+        markup = text[begin:last] + ";" * is_cut_short + text[last:finish]
+        at = finish
+        if kind == "object":
             segment.add_object(markup)
-        elif not is_alone[i]:
+        elif not is_alone:
             segment.add_mark(Kind.OPEN if kind == "start" else Kind.CLOSE, markup)
         elif tag in BREAKS or html.unescape(markup) != html.unescape(markup).strip():
             segment.add_break(markup)
         else:
             segment.add_mark(Kind.POINT, markup)
-    return segment, spans[0][0], spans[-1][1]
-
-
-def _join_texts(tokens: list[Token]) -> list[Token]:
-    """Join texts that touch."""
-    joined: list[Token] = []
-    for token in tokens:
-        if joined and joined[-1][0] == token[0] == "text":
-            joined[-1] = *joined[-1][:3], token[3]
-        else:
-            joined.append(token)
-    return joined
+    segment.add_text(re.sub(r"\s+", " ", html.unescape(text[at:end])))
+    return segment, start, end
 
 
 def _tokenize(text: str) -> list[Token]:
-    """Cut a document into its tokens, in one pass whatever it holds.
+    """Cut a document into its tokens, in one pass.
 
-    As in a browser, a comment or declaration without an end goes on to the end of the document, and so does a script
-    or a style sheet; as in XHTML, a CDATA section ends at ]]>. A tag without an end is text.
+    As in a browser, a comment, declaration, script or style sheet without an end reaches to the end of the document; as
+    in XHTML, a CDATA section ends at ]]>. A tag without an end is text.
     """
     tokens: list[Token] = []
     start = 0

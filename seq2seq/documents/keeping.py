@@ -1,22 +1,21 @@
 """Translates texts around what must not change: placeholders, tags, URLs, code; knows no file format and no model."""
 
+import bisect
 import itertools
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from seq2seq.documents.aligning import Alignment, find_words
-from seq2seq.documents.kept import KEPT
-from seq2seq.documents.lifting import Lifted
-from seq2seq.documents.marked import OBJECT, Marked, join
-from seq2seq.documents.placing import place
+from seq2seq.documents.marked import BREAKS, KEPT, OBJECT, VOID, Kind, Mark, Marked, Segment, join, with_space
+from seq2seq.documents.placing import Alignment, find_words, place
 from seq2seq.errors import UserError
 
 log = logging.getLogger(__name__)
 
 Translated = tuple[str, Alignment | None]  # with the alignment of words, as texts split at spaces
 Translate = Callable[[Sequence[str], bool], Sequence[Translated]]  # the flag: whether alignments are of use
-TranslateMarked = Callable[[Sequence[Marked]], list[Marked]]
 
 _GAP = r"""(?P<gap>
     (?<![^\S\n])[^\S\n]*\n\s*                                       # line ends, and space between sentences
@@ -24,6 +23,7 @@ _GAP = r"""(?P<gap>
     (?:(?<=[.?!…]) | (?<=[.?!…]["”’»)])) \s+ (?=["“«(\[¿¡]?[^\W\d_a-zà-ÿ])
     )"""
 _TOKEN = re.compile(f"{KEPT.pattern}|{_GAP}", re.VERBOSE)
+_TAG = re.compile(r"<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*)[^<>]*?(?P<empty>/?)>|<!--[\s\S]*")
 _CHANGED = "not translated, since its translation %r has other placeholders: %r"
 _ICU = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
 
@@ -63,9 +63,13 @@ def cut_sentences(text: str) -> list[str]:
 
 
 def cut_marked(text: Marked) -> list[Marked]:
-    """As `cut_sentences`, of a text with marks."""
-    gaps = [match.span() for match in _TOKEN.finditer(text.text) if match["gap"]]
-    return text.cut([*itertools.chain.from_iterable(gaps), len(text.text)])
+    """Cut a text with marks as `cut_sentences` does."""
+    return _cut(text, (match.span() for match in _TOKEN.finditer(text.text) if match["gap"]))
+
+
+def _cut(text: Marked, spans: Iterable[tuple[int, int]]) -> list[Marked]:
+    """Cut a text into what is between the spans (even places) and the spans (odd places)."""
+    return text.cut([*itertools.chain.from_iterable(spans), len(text.text)])
 
 
 def _translate_keeping(
@@ -87,7 +91,7 @@ def _translate_keeping(
         translation, alignment = found[masked]
         done[sentence] = place(sentence, _unmask(translation, kept), alignment)
     failed = [one for one in failed if not _is_kept(one, done[one])]
-    pieces = {one: one.cut(_ends_of_pieces(one.text)) for one in failed}
+    pieces = {one: _cut(one, (match.span() for match in KEPT.finditer(one.text))) for one in failed}
     found = _translate_words([piece.text for parts in pieces.values() for piece in parts[::2]], translate)
     for sentence, parts in pieces.items():
         joined = join(part if i % 2 else place(part, *found[part.text]) for i, part in enumerate(parts))
@@ -98,7 +102,7 @@ def _translate_keeping(
 
 
 def _or_source(text: Marked, translation: Marked) -> Marked:
-    """Give the text where tags that were written out in it make something kept of what is beside them."""
+    """Return the text itself if a tag, put back, makes something kept of the characters beside it."""
     if sorted(KEPT.findall(text.text)) == sorted(KEPT.findall(translation.text)):
         return translation
     log.warning(_CHANGED, translation.text, text.text)
@@ -109,13 +113,8 @@ def _is_kept(source: Marked, translation: Marked | None) -> bool:
     return translation is not None and KEPT.findall(source.text) == KEPT.findall(translation.text)
 
 
-def _ends_of_pieces(text: str) -> list[int]:
-    """Where pieces (even places) and what is kept between them (odd places) end."""
-    return [*itertools.chain.from_iterable(match.span() for match in KEPT.finditer(text)), len(text)]
-
-
 def _between_kept(source: str, translation: str, alignment: Alignment | None) -> Alignment | None:
-    """Turn an alignment of words as texts split at spaces into one of words that what is kept does not part."""
+    """Turn an alignment of words that spaces part into an alignment of `find_words`' words."""
     if alignment is None:
         return None
     of_source, of_translation = _numbers(source), _numbers(translation)
@@ -127,7 +126,7 @@ def _between_kept(source: str, translation: str, alignment: Alignment | None) ->
 
 
 def _numbers(text: str) -> list[int]:
-    """Number, for every word as the text splits at spaces, of the word that it is in."""
+    """Return, for every word that spaces part, the number of the `find_words` word around it."""
     numbers = []
     for number, (start, end) in enumerate(find_words(text)):
         numbers += [number] * len(text[start:end].split())
@@ -135,7 +134,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _mask(sentence: str) -> tuple[str, dict[str, str]]:
-    """Replace what is kept by numbers that the sentence does not have; gives them with what they stand for."""
+    """Replace kept strings by numbers that the sentence does not have; return also the string of each number."""
     used = set(re.findall(r"\d+", sentence))
     numbers = (str(number) for number in itertools.count(21) if str(number) not in used)
     kept = dict(zip(numbers, KEPT.findall(sentence), strict=False))
@@ -144,7 +143,7 @@ def _mask(sentence: str) -> tuple[str, dict[str, str]]:
 
 
 def _unmask(translation: str, kept: dict[str, str]) -> str:
-    """Put back what numbers stand for; gives nothing unless each is there once and in order."""
+    """Put back the strings of the numbers; return an empty text unless each number is there once, in order."""
     parts = re.split(r"(\d+)", translation)
     numbers = [part for part in parts[1::2] if part in kept]
     return "".join(kept.get(part, part) for part in parts) if numbers == list(kept) else ""
@@ -153,7 +152,7 @@ def _unmask(translation: str, kept: dict[str, str]) -> str:
 def _translate_words(
     texts: Iterable[str], translate: Callable[[Sequence[str]], Sequence[Translated]]
 ) -> dict[str, Translated]:
-    """Translate every different text that has words besides what is kept; the others stand for themselves."""
+    """Translate every different text that has words besides kept strings; leave the others as they are."""
     done: dict[str, Translated] = {text: (text, None) for text in texts}
     worded = [text for text in done if re.search(r"[^\W\d_]", KEPT.sub("", text))]
     found = translate([text.strip() for text in worded]) if worded else []
@@ -163,7 +162,112 @@ def _translate_words(
 
 
 def _with_space_of(source: str, text: str) -> str:
-    """Give text the white space around source."""
+    """Put the white space around source around text."""
     body = source.strip()
     leading, _, trailing = source.partition(body) if body else (source, "", "")
     return leading + text.strip() + trailing if text.strip() else leading
+
+
+@dataclass(frozen=True)
+class _Tag:
+    kind: Kind
+    name: str
+    start: int
+    end: int
+
+
+class Lifted:
+    """A text whose pairs of tags, tags that enclose nothing, and comments have become marks.
+
+    A tag without its partner stays: it is something that the text is about. So do tags between what would otherwise be
+    kept as one.
+    """
+
+    def __init__(self, source: Marked) -> None:
+        text, positions = source.text, [mark.position for mark in source.marks]
+        tags = _find_tags(text, positions)
+        if not _is_kept_without(tags, text):
+            tags = []
+        self._segment: Segment[str | Mark] = Segment()
+        items = [*((mark.position, mark) for mark in source.marks), *((tag.start, tag) for tag in tags)]
+        at = 0
+        for position, item in sorted(items, key=lambda item: item[0]):  # a mark goes before a tag at the same place
+            if isinstance(item, Mark):
+                self._add_text(text[at:position])
+                self._segment.add_mark(item.kind, item)
+                at = max(at, position)
+                continue
+            start, end = with_space(text, item.start, item.end, at, len(text))
+            is_within_line = start > 0 and end < len(text) and "\n" not in (text[start - 1], text[end])
+            parts_words = item.name in BREAKS or end - start > item.end - item.start
+            mark = bisect.bisect_left(positions, start)
+            has_marks = mark < len(positions) and positions[mark] <= end
+            if item.kind is Kind.POINT and is_within_line and parts_words and not has_marks:
+                self._add_text(text[at:start])
+                self._segment.add_break(text[start:end])
+                at = end
+            else:
+                self._add_text(text[at : item.start])
+                self._segment.add_mark(item.kind, text[item.start : item.end])
+                at = item.end
+        self._add_text(text[at:])
+        self.marked = self._segment.marked
+
+    def _add_text(self, text: str) -> None:
+        first, *others = text.split(OBJECT)
+        self._segment.add_text(first)
+        for other in others:
+            self._segment.add_object(OBJECT)
+            self._segment.add_text(other)
+
+    def put_back(self, translated: Marked) -> Marked:
+        """Write the tags out in a translation of `marked`."""
+        parts: list[str] = []
+        marks: list[Mark] = []
+        length = 0
+        for text, markup in self._segment.fill(translated):
+            part = text + markup if isinstance(markup, str) else text
+            parts.append(part)
+            length += len(part)
+            if isinstance(markup, Mark):
+                marks.append(replace(markup, position=length))
+        return Marked("".join(parts), tuple(marks))
+
+
+def _find_tags(text: str, positions: list[int]) -> list[_Tag]:
+    """Find the tags that have or need no partner and no mark within, outside of code and placeholders."""
+    found: list[_Tag] = []
+    unpaired: set[int] = set()  # indices of found
+    opened: list[int] = []
+    names: Counter[str] = Counter()  # of the open tags
+    for match in KEPT.finditer(text):
+        tag = _TAG.fullmatch(match[0])
+        mark = bisect.bisect_right(positions, match.start())
+        if tag is None or (mark < len(positions) and positions[mark] < match.end()):
+            continue
+        name = (tag["name"] or "").lower()
+        is_point = not name or tag["empty"] or VOID.fullmatch(name)
+        kind = Kind.POINT if is_point else Kind.CLOSE if tag["end"] else Kind.OPEN
+        index = len(found)
+        found.append(_Tag(kind, name, match.start(), match.end()))
+        if kind is Kind.OPEN:
+            opened.append(index)
+            names[name] += 1
+        elif kind is Kind.CLOSE and names[name]:
+            while found[opened[-1]].name != name:  # tags still open within have no partner
+                unpaired.add(opened[-1])
+                names[found[opened.pop()].name] -= 1
+            names[found[opened.pop()].name] -= 1
+        elif kind is Kind.CLOSE:
+            unpaired.add(index)
+    unpaired.update(opened)
+    return [tag for index, tag in enumerate(found) if index not in unpaired]
+
+
+def _is_kept_without(tags: list[_Tag], text: str) -> bool:
+    """Tell whether the same is kept if the text around the tags is joined: `{<b>x</b>}` is no placeholder."""
+    starts = {tag.start for tag in tags}
+    kept = [match[0] for match in KEPT.finditer(text) if match.start() not in starts]
+    ends = [0, *(tag.end for tag in tags)]
+    joined = "".join(text[end:start] for end, start in zip(ends, [*(tag.start for tag in tags), None], strict=True))
+    return KEPT.findall(joined) == kept

@@ -6,16 +6,13 @@ Kept as they are: code, HTML, images, front matter, link targets and link defini
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from seq2seq.documents.keeping import TranslateMarked
-from seq2seq.documents.kept import KEPT
-from seq2seq.documents.lifting import BREAKS, VOID
-from seq2seq.documents.marked import Kind, Segment
+from seq2seq.documents.marked import BREAKS, KEPT, VOID, Document, Kind, Marked, Segment, with_space
 from seq2seq.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -48,38 +45,39 @@ _OPAQUE = ("fence", "code_block", "html_block", "code_inline", "html_inline", "i
 Span = tuple[int, int]
 
 
-def translate_document(text: str, translate: TranslateMarked, src_lang: str, tgt_lang: str) -> str:
-    """Translate paragraphs, headings, list items and table cells, each written in one line.
+def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
+    """Read paragraphs, headings, list items and table cells; each translation is written in one line.
 
     A text whose translation would have other markup stays as it is, with a warning.
 
     Raises:
-        UserError: the place of a text cannot be found, or the translation would have other markup.
+        UserError: the place of a text cannot be found; or, when writing, the translation would have other markup.
     """
     front, tokens, environment = _parse(text)
     spans = [_behind_box(text, *span) for span in _find_texts(text, front, tokens)]
     found = [_read(text, *span) for span in spans]
-    parts, end = [], 0
-    for (start, next_end), segment, translated in zip(
-        spans, found, translate([segment.marked for segment in found]), strict=True
-    ):
-        source = text[start:next_end]
-        written = "".join(
-            _escape(part, segment.marked.text) + (markup or "") for part, markup in segment.fill(translated)
-        )
-        if _inline_skeleton(written, environment) != _inline_skeleton(source, environment):
-            log.warning("not translated, since its translation %r has other markup: %r", written, source)
-            written = source
-        parts += [text[end:start], written]
-        end = next_end
-    translated = "".join([*parts, text[end:]])
-    if _skeleton(_parse(translated)[1]) != _skeleton(_parse(text)[1]):
-        raise UserError("its translation would have other markup than it has: simplify its inline markup")
-    return translated
+
+    def write(translations: Sequence[Marked]) -> str:
+        parts, end = [], 0
+        for (start, next_end), segment, translated in zip(spans, found, translations, strict=True):
+            filled = segment.fill(translated)
+            written = "".join(_escape(part, segment.marked.text) + (markup or "") for part, markup in filled)
+            source = text[start:next_end]
+            if _inline_skeleton(written, environment) != _inline_skeleton(source, environment):
+                log.warning("not translated, since its translation %r has other markup: %r", written, source)
+                written = source
+            parts += [text[end:start], written]
+            end = next_end
+        whole = "".join([*parts, text[end:]])
+        if _skeleton(_parse(whole)[1]) != _skeleton(tokens):
+            raise UserError("its translation would have other markup than it has: simplify its inline markup")
+        return whole
+
+    return Document([segment.marked for segment in found], write)
 
 
 def _parse(text: str) -> tuple[int, list[Token], dict[str, Any]]:
-    """Give the length of the front matter, the tokens of what follows it, and the link definitions there."""
+    """Return the length of the front matter, and the tokens and link definitions of the rest."""
     front = _FRONT_MATTER.match(text)
     start = front.end() if front else 0
     environment: dict[str, Any] = {}
@@ -87,7 +85,7 @@ def _parse(text: str) -> tuple[int, list[Token], dict[str, Any]]:
 
 
 def _find_texts(text: str, end: int, tokens: list[Token]) -> Iterator[Span]:
-    """Find every text that blocks hold, from one hard line break to the next; tokens are of what is behind end."""
+    """Find every text of the blocks, from one hard line break to the next; tokens are of the text behind end."""
     offsets = [end, *(match.end() for match in re.compile(_LINE_END).finditer(text, end)), len(text)]
     for before, token in zip([None, *tokens], tokens, strict=False):
         if token.type == "tr_open" and token.map:
@@ -102,7 +100,7 @@ def _find_texts(text: str, end: int, tokens: list[Token]) -> Iterator[Span]:
 
 
 def _find_lines(text: str, lines: list[str], offsets: list[int]) -> Iterator[Span]:
-    """Find lines, each the last thing in its line of the document, and join what no hard break divides."""
+    """Find lines, each at the end of its line of the document, and join those without a hard break between them."""
     begin = None
     for number, line in enumerate(lines):
         content = line.strip()
@@ -125,9 +123,9 @@ def _found(position: int, content: str) -> int:
 
 
 def _read(text: str, start: int, end: int) -> Segment[str]:
-    """Read a text and its markup as one line, without the marks of a quotation in its further lines.
+    """Read a text and its markup as one line, without the quotation marks `>` of its further lines.
 
-    Markup that encloses nothing takes the space around it along, and is then read as that space.
+    Markup that encloses nothing includes the blanks around it, and is then read as a space.
     """
     segment: Segment[str] = Segment()
     opened: Counter[str] = Counter()  # emphasis, by its character
@@ -135,7 +133,7 @@ def _read(text: str, start: int, end: int) -> Segment[str]:
         begin, finish = match.span()
         kind = _find_kind(match, opened)
         if kind is Kind.POINT:
-            begin, finish = _with_space(text, begin, finish, start, end)
+            begin, finish = with_space(text, begin, finish, start, end)
         segment.add_text(_as_line(text[start:begin]))
         markup = text[begin:finish]
         if kind is None:
@@ -149,17 +147,8 @@ def _read(text: str, start: int, end: int) -> Segment[str]:
     return segment
 
 
-def _with_space(text: str, begin: int, finish: int, start: int, end: int) -> Span:
-    """Add the blanks on both sides, as far as they are between start and end."""
-    while begin > start and text[begin - 1] in " \t":
-        begin -= 1
-    while finish < end and text[finish] in " \t":
-        finish += 1
-    return begin, finish
-
-
 def _find_kind(match: re.Match[str], opened: Counter[str]) -> Kind | None:
-    """Tell what markup does; None: it is read like a word. opened counts the emphasis that has begun."""
+    """Return what markup does; None: it is read like a word. opened counts the emphasis that has begun."""
     markup, text = match[0], match.string
     if match["html"]:
         name = re.match("</?([A-Za-z][A-Za-z0-9]*)", markup)
@@ -186,7 +175,7 @@ def _as_line(text: str) -> str:
 
 
 def _escape(text: str, source: str) -> str:
-    """Escape what would be markup and was none in the source."""
+    """Escape characters that would be markup, unless the source has them as text."""
     parts = KEPT.split(text)
     parts[::2] = [
         _SPECIAL.sub(lambda match: match[0] if match[0] in source else f"\\{match[0]}", p) for p in parts[::2]
@@ -199,12 +188,12 @@ def _escape(text: str, source: str) -> str:
 
 
 def _skeleton(tokens: list[Token]) -> list[tuple]:
-    """List all markup: everything but text and where its lines end; within a block, in any order."""
+    """List all markup, without text and line ends; the order within a block does not matter."""
     return [(*_describe(token), _inline(token.children or [])) for token in tokens if token.type != "text"]
 
 
 def _inline(tokens: list[Token]) -> str:
-    """Describe the markup of a block, that within the same tags in alphabetical order."""
+    """Describe the markup of a block; the markup within each tag is sorted."""
     levels: list[list[str]] = [[]]
     for token in tokens:
         if token.type in ("text", "softbreak"):

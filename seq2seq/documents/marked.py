@@ -1,11 +1,31 @@
 """Texts with markup beside them: where tags open, close and stand alone; knows no file format and no model."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import AnyStr, Generic, TypeVar
 
-OBJECT = "\1"  # stands in a text for what is read like a word, as code; no document contains it
+OBJECT = "\1"  # stands in a text for markup that is read like a word, such as code; no document contains it
+KEPT = re.compile(  # what a translation has exactly as its source
+    r"""(
+    \x01                                                            # OBJECT
+  | </?[A-Za-z][^<>]*> | <!--(?:(?!<!--)[\s\S])*?-->                # tags; comments in linear time
+  | &(?:[A-Za-z]\w*|\#\d+|\#[xX][\dA-Fa-f]+);                       # entities
+  | (?:https?|ftp)://[^\s<>"']*[\w/] | www\.[\w-]+\.[^\s<>"']*[\w/]
+  | [\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+                               # mail addresses; 64: RFC 5321, and linear time
+  | ``[\s\S]+?`` | `[^`]+`                                          # code
+  | [$\#%@]?\{\{[^{}]*\}\} | [$\#%@]?\{[^{}]*\}                     # {name}, ${name}, {{ name }}
+  | %(?:\(\w+\)|\d+\$)?[-+\#]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh?|ll?|[jztL])?[diouxXeEfFgGaAcrs@]
+  | %% | %\d+ | %[A-Za-z_]\w*% | \$[A-Za-z_]\w*                     # %1, %NAME%, $name
+  | \\[A-Za-z]                                                      # a line end written \n
+  | \b[A-Za-z]\w*_\w+\b                                             # names_in_programs
+    )""",
+    re.VERBOSE,
+)
+VOID = re.compile("area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr")  # tags that enclose nothing
+BREAKS = ("br", "hr")  # tags that part words as white space does
+
 T = TypeVar("T")
 
 
@@ -19,11 +39,11 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Mark:
-    """A tag of a text. Tags pair like brackets; a text that was cut has tags without a partner, too."""
+    """A tag of a text. Tags pair like brackets; a text that was cut also has tags without a partner."""
 
     position: int  # number of characters of the text before it
     kind: Kind
-    number: int  # tells the tags of a text apart
+    number: int  # identifies the tag within its text
 
 
 @dataclass(frozen=True)
@@ -36,7 +56,7 @@ class Marked:
     def cut(self, ends: Sequence[int]) -> list["Marked"]:
         """Cut into parts that end at the given positions, the last at the end of the text.
 
-        A mark between two parts goes to the one before if it closes, else to the one after.
+        A mark between two parts goes to the first if it closes, else to the second.
         """
         starts = [0, *ends[:-1]]
         marks: list[list[Mark]] = [[] for _ in ends]
@@ -51,7 +71,7 @@ class Marked:
 
 
 def join(parts: Iterable[Marked]) -> Marked:
-    """Join what was cut."""
+    """Join what `Marked.cut` cut."""
     texts: list[str] = []
     marks: list[Mark] = []
     length = 0
@@ -62,10 +82,18 @@ def join(parts: Iterable[Marked]) -> Marked:
     return Marked("".join(texts), tuple(marks))
 
 
+@dataclass(frozen=True)
+class Document(Generic[AnyStr]):
+    """A document's texts, and the function that writes the document with their translations."""
+
+    segments: Sequence[Marked]
+    write: Callable[[Sequence[Marked]], AnyStr]
+
+
 class Segment(Generic[T]):
     """Collects a text and its markup from a document, and puts the markup back into the text's translation.
 
-    Markup is of any type T; it is not looked at.
+    Markup is of any type T.
     """
 
     def __init__(self) -> None:
@@ -77,7 +105,7 @@ class Segment(Generic[T]):
         self._spaced: set[int] = set()
 
     def add_text(self, text: str) -> None:
-        """Add text that is to be translated."""
+        """Add text to translate."""
         self._texts.append(text)
         self._length += len(text)
 
@@ -87,7 +115,7 @@ class Segment(Generic[T]):
         self._of_marks.append(markup)
 
     def add_break(self, markup: T) -> None:
-        """Add markup that is read as white space, such as a line break; markup stands in the place of that space."""
+        """Add markup that is read as a space, such as a line break, and replaces that space again."""
         self.add_text(" ")
         self._spaced.add(len(self._of_marks))
         self.add_mark(Kind.POINT, markup)
@@ -103,10 +131,9 @@ class Segment(Generic[T]):
         return Marked("".join(self._texts), tuple(self._marks))
 
     def fill(self, translated: Marked) -> Iterator[tuple[str, T | None]]:
-        """Yield the translation in order: a text, then the markup after it; None after the last text.
+        """Yield the translation in order: a text and the markup after it; None after the last text.
 
-        translated has the same marks and as many objects as `marked`; objects come in the order in which they were
-        added.
+        translated has the same marks and as many objects as `marked`; objects come in the order of `add_object`.
         """
         objects, start, is_spaced = iter(self._objects), 0, False
         for mark in [*translated.marks, None]:
@@ -116,3 +143,14 @@ class Segment(Generic[T]):
             is_spaced = mark is not None and mark.number in self._spaced
             yield last.rstrip() if is_spaced else last, None if mark is None else self._of_marks[mark.number]
             start = start if mark is None else mark.position
+
+
+def with_space(
+    text: str, start: int, end: int, low: int, high: int, is_space: Callable[[str], bool] = " \t".__contains__
+) -> tuple[int, int]:
+    """Extend a span by the white space around it, between low and high."""
+    while start > low and is_space(text[start - 1]):
+        start -= 1
+    while end < high and is_space(text[end]):
+        end += 1
+    return start, end

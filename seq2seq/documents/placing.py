@@ -1,204 +1,220 @@
 """Places the marks of a text into its translation by which words are aligned; knows no file format and no model.
 
-A pair of tags goes around the words that are aligned with the words it encloses: around the longest run of them, since
-a pair cannot enclose words that are apart. A pair whose words have no aligned word goes around the word at the same
-relative position if that is in no other tag, or encloses nothing. A tag without text goes before the word that is
-aligned with the next word. Every tag stays within the tags that enclose it.
+A pair of tags goes around the longest run of the words that are aligned with the words it encloses. A pair whose words
+have no aligned word goes around the word at the same relative position if no other tag does, or encloses nothing. A tag
+without text goes before the word that is aligned with the next word. Every tag stays within the tags that enclose it.
 """
 
 import bisect
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
-from seq2seq.documents.aligning import LETTER, Alignment, Parts, Span, align_parts
-from seq2seq.documents.marked import Kind, Mark, Marked
+from seq2seq.documents.marked import KEPT, OBJECT, Kind, Mark, Marked
+
+Alignment = Sequence[tuple[int, int]]  # word of the text, word of its translation, from 0
+Span = tuple[int, int]
 
 _MAX_DEPTH = 16  # what is nested deeper encloses what the tag around it does; keeps the time linear in the words
+_LETTER = re.compile(rf"[^\W_]|{OBJECT}")
+_WORD = re.compile(rf"(?:{KEPT.pattern}|\S)+", re.VERBOSE)
+_PART = re.compile(f"{OBJECT}|[^{OBJECT}]+")
 _BEFORE = re.compile(r"[\"'“«‘(\[¿¡]*")  # punctuation that a word begins with
 _AFTER = ".,;:!?…\"'”»’)]"  # and ends with
 
 
 @dataclass(eq=False)
 class _Node:
-    """A pair of tags, a tag without a partner, which reaches to that end of the text, or a tag that stands alone."""
+    """A pair of tags, a tag that stands alone, or a tag without a partner, which reaches to that end of the text."""
 
-    span: Span  # characters of the source
+    start: int  # characters of the source
+    end: int
+    depth: int
     open: Mark | None = None
     close: Mark | None = None
     is_point: bool = False
     children: list["_Node"] = field(default_factory=list)
-    parent: "_Node | None" = None
-    depth: int = 0
-    number: int = 0  # in the order in which nodes begin
-    end: int = 0  # number after that of the last node within
     words: Span = (0, 0)  # of the source
     place: Span = (0, 0)  # words of the translation
     bounds: Span = (0, 0)  # characters of the translation
 
 
 def place(source: Marked, translation: str, alignment: Alignment | None) -> Marked:
-    """Give a translation the marks of its source, each of them once and nested as they were.
+    """Return a translation with the marks of its source, each of them once and nested as they were.
 
-    alignment is of words as `find_words` finds them; where it is None or empty, words correspond by their position.
+    alignment is of the words of `find_words`; without any, words correspond by their relative position.
     """
     if not source.marks or translation == source.text:
         return Marked(translation, source.marks)
-    root = _parse(source)
-    placing = _Placing(source.text, translation, _number(root), alignment)
-    for node in placing.nodes:
+    nodes = _parse(source)
+    placing = _Placing(source.text, translation, nodes, alignment)
+    for node in nodes:
         if node.children:
             placing.place_children(node)
-    return Marked(translation, tuple(_list_marks(root)))
+    return Marked(translation, tuple(_list_marks(nodes[0])))
 
 
-def _parse(source: Marked) -> _Node:
-    """Pair the marks like brackets; what one without a partner encloses reaches to the beginning or the end."""
-    length = len(source.text)
-    root = _Node((0, length))
-    stack = [root]
+def find_words(text: str) -> list[Span]:
+    """Find where words begin and end: spaces part words, but not within a kept string."""
+    return [match.span() for match in _WORD.finditer(text)]
+
+
+def _parse(source: Marked) -> list[_Node]:
+    """Pair the marks like brackets; return the root and all nodes in it, in the order in which they begin."""
+    length, num_open, num_stray = len(source.text), 0, 0
     for mark in source.marks:
-        if mark.kind is Kind.CLOSE and len(stack) == 1:
-            root.children = [_Node((0, mark.position), close=mark, children=root.children)]
-        elif mark.kind is Kind.CLOSE:
+        num_stray += mark.kind is Kind.CLOSE and not num_open
+        num_open = max(num_open + {Kind.OPEN: 1, Kind.CLOSE: -1, Kind.POINT: 0}[mark.kind], 0)
+    nodes = [_Node(0, length, depth) for depth in range(num_stray + 1)]  # the root, and tags that only close
+    for outer, inner in pairwise(nodes):
+        outer.children.append(inner)
+    stack = [*nodes]
+    for mark in source.marks:
+        if mark.kind is Kind.CLOSE:
             node = stack.pop()
-            node.close, node.span = mark, (node.span[0], mark.position)
-        else:
-            is_point = mark.kind is Kind.POINT
-            node = _Node((mark.position, mark.position if is_point else length), open=mark, is_point=is_point)
-            stack[-1].children.append(node)
-            stack += [] if is_point else [node]
-    return root
+            node.close, node.end = mark, mark.position
+            continue
+        is_point = mark.kind is Kind.POINT
+        node = _Node(mark.position, mark.position if is_point else length, len(stack), open=mark, is_point=is_point)
+        stack[-1].children.append(node)
+        nodes.append(node)
+        stack += [] if is_point else [node]
+    return nodes
 
 
-def _walk(root: _Node) -> Iterator[tuple[_Node, bool]]:
-    """Yield every node twice: with True before what is within it, with False after that."""
-    stack = [(root, True)]
+def _list_marks(root: _Node) -> Iterator[Mark]:
+    position, stack = 0, [(root, True)]
     while stack:
         node, is_beginning = stack.pop()
-        yield node, is_beginning
+        mark = node.open if is_beginning else node.close
+        if mark is not None:
+            position = max(position, node.bounds[0 if is_beginning else 1])
+            yield Mark(position, mark.kind, mark.number)
         if is_beginning:
             stack.append((node, False))
             stack += [(child, True) for child in reversed(node.children)]
 
 
-def _number(root: _Node) -> list[_Node]:
-    """Number all nodes; gives them in that order."""
-    nodes: list[_Node] = []
-    path: list[_Node] = []
-    for node, is_beginning in _walk(root):
-        if is_beginning:
-            node.parent, node.depth, node.number = path[-1] if path else None, len(path), len(nodes)
-            nodes.append(node)
-            path.append(node)
-        else:
-            path.pop()
-            node.end = len(nodes)
-    return nodes
+class _Parts:
+    """The words of a text, cut into parts at the objects that they hold.
+
+    Attributes:
+        spans: where the parts begin and end.
+        words: of each word, the numbers of its first part, of its first part with a letter, and of its last part.
+        objects: numbers of the parts that are objects.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.spans: list[Span] = []
+        self.words: list[tuple[int, int, int]] = []
+        for start, end in find_words(text):
+            first = len(self.spans)
+            self.spans += [match.span() for match in _PART.finditer(text, start, end)]
+            numbers = range(first, len(self.spans))
+            head = next((part for part in numbers if _LETTER.search(text, *self.spans[part])), first)
+            self.words.append((first, head, numbers[-1]))
+        self.objects = [part for part, (start, _) in enumerate(self.spans) if text[start] == OBJECT]
 
 
-def _list_marks(root: _Node) -> Iterator[Mark]:
-    position = 0
-    for node, is_beginning in _walk(root):
-        mark = node.open if is_beginning else node.close
-        if mark is not None:
-            position = max(position, node.bounds[0 if is_beginning else 1])
-            yield Mark(position, mark.kind, mark.number)
+def _align_parts(src: _Parts, tgt: _Parts, alignment: Alignment | None) -> list[tuple[int, int]]:
+    """Align parts as their words are aligned, and every object with itself; sorted by the translation."""
+    sizes = len(src.words), len(tgt.words)
+    pairs = [pair for pair in alignment or () if pair[0] < sizes[0] and pair[1] < sizes[1]]
+    if not pairs and src.words:
+        pairs = [((2 * word + 1) * sizes[0] // (2 * sizes[1]), word) for word in range(sizes[1])]
+    found: dict[int, int] = {}
+    for word, other in pairs:
+        first, head, last = src.words[word]
+        other_first, other_head, other_last = tgt.words[other]
+        for part in range(other_first, other_last + 1):
+            found[part] = first if part < other_head else head if part == other_head else last
+    found |= zip(tgt.objects, src.objects, strict=False)
+    return [(found[part], part) for part in sorted(found)]
 
 
 class _Placing:
-    """The words of a text and of its translation, and to which node each of them belongs."""
+    """The words of a text and of its translation, and the node of each word."""
 
     def __init__(self, source: str, translation: str, nodes: list[_Node], alignment: Alignment | None) -> None:
-        self.nodes, self.source, self.translation = nodes, source, translation
-        src, tgt = Parts(source), Parts(translation)
+        self.source, self.translation = source, translation
+        src, tgt = _Parts(source), _Parts(translation)
         self.src, self.tgt = src.spans, tgt.spans
         self.starts = [start for start, _ in self.src]
-        owners = self._find_owners()
-        root, size = nodes[0], len(self.tgt)
-        root.place, root.bounds = (0, size), (0, len(translation))
+        anchors = self._find_anchors(nodes)
+        for node in nodes:
+            node.words = bisect.bisect_left(anchors, node.start), bisect.bisect_left(anchors, node.end)
+        nodes[0].place, nodes[0].bounds = (0, len(self.tgt)), (0, len(translation))
         self.aligned: list[list[int]] = [[] for _ in self.src]  # words of the translation by those of the source
-        self.owners: list[int | None] = [None] * size  # numbers of the nodes that words of the translation belong to
-        for one, other in align_parts(src, tgt, alignment):
+        self.origins: dict[int, int] = {}  # words of the translation: the anchors of their source words
+        for one, other in _align_parts(src, tgt, alignment):
             self.aligned[one].append(other)
-            self.owners[other] = owners[one].number
+            self.origins[other] = anchors[one]
 
-    def _find_owners(self) -> list[_Node]:
-        """Find the innermost node of every source word, and the words of every node.
+    def _find_anchors(self, nodes: list[_Node]) -> list[int]:
+        """Find, in every source word, the character whose innermost node the word belongs to.
 
-        A word belongs to what encloses its first letter, or to what encloses no other word but letters of this one.
+        This is the first letter, or a letter in a node that encloses no other word, such as Bl<b>ack</b>.
         """
-        letters = [match.start() for match in LETTER.finditer(self.source)]
+        letters = [match.start() for match in _LETTER.finditer(self.source)]
         anchors = []
         for start, end in self.src:
             index = bisect.bisect_left(letters, start)
             anchors.append(letters[index] if index < len(letters) and letters[index] < end else start)
-        events = [
-            (node.span[0], node) if is_first else (node.span[1], node.parent) for node, is_first in _walk(self.nodes[0])
-        ]
-        owners, current, index = [], self.nodes[0], 0
+        owners, stack, rest = [], [nodes[0]], nodes[:0:-1]  # the innermost node of every word
         for anchor in anchors:
-            while index < len(events) and events[index][0] <= anchor:
-                current = events[index][1] or current
-                index += 1
-            owners.append(current)
-        for node in reversed(self.nodes):
-            start, end = node.span
-            node.words = bisect.bisect_left(anchors, start), bisect.bisect_left(anchors, end)
-            index = bisect.bisect_left(letters, start)
-            if node.words[0] == node.words[1] and index < len(letters) and letters[index] < end:
+            while rest and rest[-1].start <= anchor:
+                stack.append(rest.pop())
+                while stack[-1].end <= anchor and len(stack) > 1:
+                    stack.pop()
+            while stack[-1].end <= anchor:
+                stack.pop()
+            owners.append(stack[-1])
+        for node in reversed(nodes):
+            is_empty = bisect.bisect_left(anchors, node.start) == bisect.bisect_left(anchors, node.end)
+            index = bisect.bisect_left(letters, node.start)
+            if is_empty and index < len(letters) and letters[index] < node.end:
                 word = bisect.bisect_right(self.starts, letters[index]) - 1
-                if owners[word].number <= node.number < owners[word].end:
-                    owners[word] = node
-                if node.number <= owners[word].number < node.end:
-                    node.words = word, word + 1
-        return owners
+                if anchors[word] < node.start and owners[word].end >= node.end:
+                    anchors[word], owners[word] = letters[index], node
+        return anchors
 
     def place_children(self, node: _Node) -> None:
-        """Find the places of all that a placed node encloses, and put them into the order that they have there."""
+        """Find the places of a placed node's children, and sort the children by them."""
         (low, high), children = node.place, node.children
         if node.depth >= _MAX_DEPTH:
-            widest = next((child for child in children if not child.is_point), None)
-            for child in children:
-                is_before = widest is None or child.number <= widest.number
-                child.place = low if is_before else high, high if child is widest or not is_before else low
+            widest = next((index for index, child in enumerate(children) if not child.is_point), len(children))
+            for index, child in enumerate(children):
+                child.place = low if index <= widest else high, high if index >= widest else low
         else:
             self._place_by_words(node, low, high)
-        children.sort(key=lambda child: (child.place, child.number))
+        children.sort(key=lambda child: child.place)
         for child in children:
             child.bounds = self._find_bounds(node, child)
 
     def _place_by_words(self, node: _Node, low: int, high: int) -> None:
-        numbers = [child.number for child in node.children]
-
-        def child_of(word: int) -> _Node | None:
-            owner = self.owners[word]
-            index = -1 if owner is None else bisect.bisect_right(numbers, owner) - 1
-            return (
-                node.children[index] if index >= 0 and owner is not None and owner < node.children[index].end else None
-            )
-
-        belongs = {word: child_of(word) for word in range(low, high)}
+        starts = [child.start for child in node.children]
+        belonging: list[tuple[int, _Node | None]] = []  # aligned words, and the child that each belongs to
+        for word in range(low, high):
+            if word in self.origins:
+                index = bisect.bisect_right(starts, self.origins[word]) - 1
+                child = node.children[index] if index >= 0 else None
+                belonging.append((word, child if child and self.origins[word] < child.end else None))
+        runs = _longest_runs(belonging)
         waiting = list(node.children)
         if waiting[0].open is None:
             first = waiting.pop(0)
-            end = low + _best_cuts([belongs[word] is first for word in range(low, high)])[-1]
-            first.place, low = (low, end), end
+            first.place = low, runs.get(first, (low, low))[1]
+            low = first.place[1]
         if waiting and waiting[-1].close is None and not waiting[-1].is_point:
             last = waiting.pop()
-            start = low + _best_cuts([belongs[word] is not last for word in range(low, high)])[0]
-            last.place, high = (start, high), start
-        aligned = (word for word in range(low, high) if self.owners[word] is not None)
-        runs = _longest_runs((word, belongs[word]) for word in aligned)
+            last.place = max(low, runs.get(last, (high, high))[0]), high
+            high = last.place[0]
+        runs = _longest_runs((word, child) for word, child in belonging if low <= word < high)
         taken: dict[int, Span] = {}
-        for child in waiting:
-            if child in runs:
-                child.place = runs[child]
-                taken |= dict.fromkeys(range(*child.place), child.place)
-        for child in waiting:
-            if child not in runs:
-                child.place = self._place_between(node, child, low, high, taken)
-                taken |= dict.fromkeys(range(*child.place), child.place)
+        for child in sorted(waiting, key=lambda child: child not in runs):
+            child.place = runs[child] if child in runs else self._place_between(node, child, low, high, taken)
+            taken |= dict.fromkeys(range(*child.place), child.place)
 
     def _place_between(self, node: _Node, child: _Node, low: int, high: int, taken: dict[int, Span]) -> Span:
         """Find a place from low to high for a node that has no aligned word."""
@@ -225,15 +241,15 @@ class _Placing:
         return place, place
 
     def _find_bounds(self, node: _Node, child: _Node) -> Span:
-        """Turn a place into characters within those of the node around; punctuation stays within as in the source."""
+        """Turn a child's place into characters within its node's; punctuation is inside or outside as in the source."""
         (first, last), (low, high) = child.place, node.bounds
         if first < last:
-            keeps_before, keeps_after = self._keeps_punctuation(child.span)
+            keeps_before, keeps_after = self._keeps_punctuation(child.start, child.end)
             start = self.tgt[first][0] if keeps_before else self._core(first)[0]
             end = self.tgt[last - 1][1] if keeps_after else self._core(last - 1)[1]
         else:
-            before = self.source[max(child.span[0] - 1, 0) : child.span[0]].strip()
-            after = self.source[child.span[1] : child.span[1] + 1].strip()
+            before = self.source[max(child.start - 1, 0) : child.start].strip()
+            after = self.source[child.end : child.end + 1].strip()
             if first < len(self.tgt) and (first == node.place[0] or after or not before):
                 start = end = self.tgt[first][0]
             else:  # right behind a word, or at the end
@@ -242,10 +258,10 @@ class _Placing:
         end = high if child.close is None and not child.is_point else min(max(end, start), high)
         return start, max(start, end)
 
-    def _keeps_punctuation(self, span: Span) -> tuple[bool, bool]:
-        """Tell whether punctuation before and after the words that a node encloses stands within the node."""
-        start, end = span
-        text, index = self.source, bisect.bisect_right(self.starts, start) - 1
+    def _keeps_punctuation(self, start: int, end: int) -> tuple[bool, bool]:
+        """Return whether punctuation before, and after, the words between the characters stands between them, too."""
+        text, before = self.source, self.source[start - 1] if start else " "
+        index = bisect.bisect_right(self.starts, start) - 1
         if index < 0 or self.src[index][1] <= start:
             start = self.src[index + 1][0] if index + 1 < len(self.src) else start
         index = bisect.bisect_left(self.starts, end) - 1
@@ -253,7 +269,6 @@ class _Placing:
         if start >= end:
             return False, False
         begins, ends = not text[start].isalnum(), not text[end - 1].isalnum()
-        before = text[span[0] - 1] if span[0] else " "
         return begins or (ends and (before.isspace() or before.isalnum())), ends  # as ¿ and ¡, which English lacks
 
     def _core(self, word: int) -> Span:
@@ -267,20 +282,8 @@ class _Placing:
         return start + before.end(), start + len(core)
 
 
-def _best_cuts(flags: list[bool]) -> list[int]:
-    """Find the cuts with the fewest False before and True after them."""
-    costs = [sum(flags)]
-    for flag in flags:
-        costs.append(costs[-1] + (-1 if flag else 1))
-    least = min(costs)
-    return [cut for cut, cost in enumerate(costs) if cost == least]
-
-
 def _longest_runs(belonging: Iterable[tuple[int, _Node | None]]) -> dict[_Node, Span]:
-    """Find for every node the run with most words of its own; an aligned word of no node in it counts against it.
-
-    A run ends where a word of another node stands. belonging is of the aligned words.
-    """
+    """Find every node's run of aligned words with most of its own, less those of no node; other nodes' end a run."""
     best: dict[_Node, tuple[int, Span]] = {}
     previous: _Node | None = None
     begin = weight = 0

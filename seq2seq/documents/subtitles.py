@@ -1,9 +1,9 @@
 """SubRip subtitles: their text, spliced in place; numbers, times, positions, tags and the number of lines stay."""
 
 import re
+from collections.abc import Sequence
 
-from seq2seq.documents.keeping import TranslateMarked
-from seq2seq.documents.marked import Kind, Segment
+from seq2seq.documents.marked import Document, Kind, Marked, Segment
 from seq2seq.errors import UserError
 
 _TIME = r"\d+:\d\d:\d\d[,.]\d{1,3}"
@@ -13,8 +13,8 @@ _TAG = re.compile(r"</?[A-Za-z][^<>]*>|\{\\[^{}]*\}")
 _DASH = re.compile(r"(?:<[^<>]*>|\{[^{}]*\}|\s)*[-–—]\s*")  # before a speaker's words, with the tags before it
 
 
-def translate_document(text: str, translate: TranslateMarked, src_lang: str, tgt_lang: str) -> str:
-    """Translate every subtitle by itself, each speaker's words (lines that begin with a dash) by themselves.
+def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
+    """Read every subtitle by itself, each speaker's words (lines that begin with a dash) by themselves.
 
     Raises:
         UserError: there is no subtitle, or a time does not have SubRip's form.
@@ -26,21 +26,22 @@ def translate_document(text: str, translate: TranslateMarked, src_lang: str, tgt
     if "-->" in unread:
         line = unread.count("\n", 0, unread.index("-->")) + 1
         raise UserError(f"line {line} is not as expected: an empty line, a number, then 00:00:01,000 --> 00:00:02,500")
-    cuts = [_cut_speakers(cue.start(1), cue[1]) for cue in cues]
-    groups = [group for of_cue in cuts for group in of_cue]
+    groups = [group for cue in cues for group in _cut_speakers(cue.start(1), cue[1])]
     segments = [_read(text, *group) for group in groups]
-    parts, end = [], 0
-    for (start, next_end), segment, translated in zip(
-        groups, segments, translate([segment.marked for segment in segments]), strict=True
-    ):
-        written = "".join(part + (tag or "") for part, tag in segment.fill(translated))
-        parts += [text[end:start], _wrap(written, re.findall(r"\r?\n", text[start:next_end]))]
-        end = next_end
-    return "".join([*parts, text[end:]])
+
+    def write(translations: Sequence[Marked]) -> str:
+        parts, end = [], 0
+        for (start, next_end), segment, translated in zip(groups, segments, translations, strict=True):
+            written = "".join(part + (tag or "") for part, tag in segment.fill(translated))
+            parts += [text[end:start], _wrap(written, re.findall(r"\r?\n", text[start:next_end]))]
+            end = next_end
+        return "".join([*parts, text[end:]])
+
+    return Document([segment.marked for segment in segments], write)
 
 
 def _cut_speakers(start: int, body: str) -> list[tuple[int, int]]:
-    """Find where speakers' words begin, behind their dash, and end; lines without a dash go on those before."""
+    """Find where each speaker's words begin, behind the dash, and end; a line without a dash continues them."""
     groups: list[tuple[int, int]] = []
     for line in _LINE.finditer(body):
         words = line[0].strip()
@@ -57,7 +58,7 @@ def _cut_speakers(start: int, body: str) -> list[tuple[int, int]]:
 
 
 def _read(text: str, start: int, end: int) -> Segment[str]:
-    """Read words in several lines as one line, with their tags."""
+    """Read several lines and their tags as one line."""
     segment: Segment[str] = Segment()
     line = " ".join(text[start:end].split())
     at = 0
@@ -71,7 +72,7 @@ def _read(text: str, start: int, end: int) -> Segment[str]:
 
 
 def _wrap(text: str, line_ends: list[str]) -> str:
-    """Break text at most at so many places, so that its longest line is as short as can be."""
+    """Break text into at most one line more than line_ends, with the longest line as short as possible."""
     words = re.findall(r"(?:<[^<>]*>|\{[^{}]*\}|\S)+", text)
     low, high = max((len(word) for word in words), default=0), len(text)
     while low < high:  # the least width that suffices

@@ -3,12 +3,11 @@
 import copy
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # has no stubs
 
-from seq2seq.documents.keeping import TranslateMarked
-from seq2seq.documents.marked import Kind, Marked, Segment
+from seq2seq.documents.marked import Document, Kind, Marked, Segment
 from seq2seq.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -23,56 +22,55 @@ _OPEN_STATES = ("new", "initial", "needs-translation")  # of a target that is no
 Markup = tuple[etree._Element, bool]  # an element, and whether what it encloses begins or ends here
 
 
-def translate_xliff(data: bytes, translate: TranslateMarked, src_lang: str, tgt_lang: str) -> bytes:
-    """Translate the units without a target; those marked translate="no" stay as they are.
+def read_xliff(data: bytes, src_lang: str, tgt_lang: str) -> Document[bytes]:
+    """Read the units without a target; those marked translate="no" stay as they are.
 
     Raises:
         UserError: it is damaged, no XLIFF, or of other languages.
     """
-    return _translate(data, translate, src_lang, tgt_lang, "xliff", _new_xliff_targets)
+    root = _parse(data, "xliff")
+    return _document(data, root, _new_xliff_targets(root, src_lang, tgt_lang))
 
 
-def translate_tmx(data: bytes, translate: TranslateMarked, src_lang: str, tgt_lang: str) -> bytes:
-    """Add the target language to every unit of a translation memory that has the source language only.
+def read_tmx(data: bytes, src_lang: str, tgt_lang: str) -> Document[bytes]:
+    """Read the units of a translation memory that have the source language only.
 
     Raises:
         UserError: it is damaged or no TMX.
     """
-    return _translate(data, translate, src_lang, tgt_lang, "tmx", _new_tmx_targets)
+    root = _parse(data, "tmx")
+    return _document(data, root, _new_tmx_targets(root, src_lang, tgt_lang))
 
 
-def _translate(
-    data: bytes,
-    translate: TranslateMarked,
-    src_lang: str,
-    tgt_lang: str,
-    root_name: str,
-    new_targets: Callable[[etree._Element, str, str], Iterator[etree._Element]],
-) -> bytes:
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, strip_cdata=False)
+def _parse(data: bytes, root_name: str) -> etree._Element:
     try:
-        root = etree.fromstring(data, parser)
+        root = etree.fromstring(data, etree.XMLParser(resolve_entities=False, no_network=True, strip_cdata=False))
     except etree.XMLSyntaxError as error:
         told = " ".join(str(error).split())
         raise UserError(f"it is damaged or no XML: {told:.200}") from error
     if _name(root) != root_name:
         raise UserError(f"its outermost element is {_name(root)}, expected {root_name}: check the name's ending")
-    targets = list(new_targets(root, src_lang, tgt_lang))
+    return root
+
+
+def _document(data: bytes, root: etree._Element, new_targets: Iterator[etree._Element]) -> Document[bytes]:
+    targets = list(new_targets)
     segments = [_read(target) for target in targets]
-    translations = translate([segment.marked for segment in segments])
-    num_forbidden = sum(
-        _write(target, segment, translated)
-        for target, segment, translated in zip(targets, segments, translations, strict=True)
-    )
-    if num_forbidden:
-        log.warning("%d control characters were left out of translations: XML has no way to write them", num_forbidden)
-    document = root.getroottree()
-    declared = data.lstrip(b"\xef\xbb\xbf").startswith(b"<?xml")
-    return etree.tostring(document, encoding=document.docinfo.encoding or "UTF-8", xml_declaration=declared)
+
+    def write(translations: Sequence[Marked]) -> bytes:
+        num_forbidden = sum(map(_write, targets, segments, translations))
+        if num_forbidden:
+            told = "%d control characters were left out of translations: XML has no way to write them"
+            log.warning(told, num_forbidden)
+        document = root.getroottree()
+        declared = data.lstrip(b"\xef\xbb\xbf").startswith(b"<?xml")
+        return etree.tostring(document, encoding=document.docinfo.encoding or "UTF-8", xml_declaration=declared)
+
+    return Document([segment.marked for segment in segments], write)
 
 
 def _new_xliff_targets(root: etree._Element, src_lang: str, tgt_lang: str) -> Iterator[etree._Element]:
-    """Put a copy of its source into every unit that needs a target."""
+    """Add a copy of the source to every unit that needs a target, and yield the copies."""
     is_version_2 = root.get("version", "").startswith("2")
     names = ("srcLang", "trgLang") if is_version_2 else ("source-language", "target-language")
     for holder in [root] if is_version_2 else root.iterfind("{*}file"):
@@ -98,7 +96,7 @@ def _new_xliff_targets(root: etree._Element, src_lang: str, tgt_lang: str) -> It
 
 
 def _new_tmx_targets(root: etree._Element, src_lang: str, tgt_lang: str) -> Iterator[etree._Element]:
-    """Put a copy of its source into every unit that lacks the target language."""
+    """Add a copy of the source to every unit that lacks the target language, and yield the copies."""
     for unit in root.iter("tu"):
         variants = [(variant.get(_LANG) or variant.get("lang") or "", variant) for variant in unit.iterfind("tuv")]
         source = next((variant for language, variant in variants if _is_language(language, src_lang)), None)
@@ -114,7 +112,7 @@ def _new_tmx_targets(root: etree._Element, src_lang: str, tgt_lang: str) -> Iter
 
 
 def _read(target: etree._Element) -> Segment[Markup]:
-    """Read a text and its inline elements, and take them out of it."""
+    """Read an element's text and inline elements, and remove them from it."""
     segment: Segment[Markup] = Segment()
     marks = (at.get(_SPACE) for at in (target, *target.iterancestors()))
     _take(target, segment, is_preserved=next((mark for mark in marks if mark), "default") == "preserve")
@@ -122,7 +120,7 @@ def _read(target: etree._Element) -> Segment[Markup]:
 
 
 def _take(element: etree._Element, segment: Segment[Markup], *, is_preserved: bool) -> None:
-    """Move what an element encloses to a segment; line ends mean something only if the document says so."""
+    """Move an element's content to a segment; line ends stay only if the document preserves space."""
     is_preserved = element.get(_SPACE, "preserve" if is_preserved else "default") == "preserve"
 
     def add_text(text: str | None) -> None:
@@ -146,10 +144,10 @@ def _take(element: etree._Element, segment: Segment[Markup], *, is_preserved: bo
 
 
 def _write(target: etree._Element, segment: Segment[Markup], translated: Marked) -> int:
-    """Put a translation and its inline elements into an element that holds nothing.
+    """Put a translation and its inline elements into an empty element.
 
     Returns:
-        The number of characters that XML forbids, which are left out.
+        The number of characters left out because XML forbids them.
     """
     num_forbidden = 0
     path, last = [target], None  # last: what the next text stands behind; None: the beginning of path's last
@@ -175,7 +173,7 @@ def _write(target: etree._Element, segment: Segment[Markup], translated: Marked)
 
 
 def _is_untranslated(element: etree._Element) -> bool:
-    """Tell whether the element or what encloses it is marked as not to be translated."""
+    """Return whether the element, or one around it, is marked as not to be translated."""
     if element.get("mtype") == "protected":
         return True
     marks = (at.get("translate") for at in (element, *element.iterancestors()))

@@ -1,72 +1,70 @@
-"""The ASGI application: an API as LibreTranslate's, facts about the server, and the page; loads no model."""
+"""The ASGI application: LibreTranslate's API, explanations, facts about the server, and the page."""
 
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import hashlib
+import hmac
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
-from starlette.exceptions import HTTPException
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 from seq2seq.errors import UserError
-from seq2seq.serve.answers import HealthAnswer, LanguagesAnswer, SettingsAnswer, described
 from seq2seq.serve.batching import OverloadedError, RefusedError
-from seq2seq.serve.callers import Callers
 from seq2seq.serve.front import CLIENT_GONE, Front
-from seq2seq.serve.languages import Detect, language_name
-from seq2seq.serve.limits import Limits
-from seq2seq.serve.metrics import CONTENT_TYPE
-from seq2seq.serve.requests import ApiError
-from seq2seq.serve.routes import add_work
-from seq2seq.serve.service import Explain, Service
-from seq2seq.serve.translating import Translates
+from seq2seq.serve.messages import (
+    Detection,
+    DetectRequest,
+    ExplainAnswer,
+    ExplainRequest,
+    HealthAnswer,
+    SettingsAnswer,
+    TranslateAnswer,
+    TranslatedLanguage,
+    TranslateRequest,
+    body_of,
+    errors,
+    read_request,
+)
+from seq2seq.serve.service import Service
 
-PAGE = Path(__file__).parent / "page"
-_ANY_ERRORS = (403, 500, 503)  # statuses that any route may answer with
-_TYPING_PAUSE = 300  # milliseconds after which a page translates what was typed
-
-log = logging.getLogger(__name__)
+_PAGE = Path(__file__).parent / "page"
+_FACT_ERRORS = (403, 500, 503)  # statuses that any route may answer with
+_WORK_ERRORS = (400, 403, 408, 413, 415, 429, 500, 503)  # and any route that needs the model
+_TYPING_PAUSE = 300  # milliseconds after which the page translates what was typed
+_NAMES = {
+    **{"ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German"},
+    **{"el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian", "eu": "Basque"},
+    **{"fi": "Finnish", "fr": "French", "ga": "Irish", "gl": "Galician", "he": "Hebrew", "hi": "Hindi"},
+    **{"hu": "Hungarian", "id": "Indonesian", "it": "Italian", "ja": "Japanese", "ko": "Korean", "lt": "Lithuanian"},
+    **{"lv": "Latvian", "nb": "Norwegian", "nl": "Dutch", "pl": "Polish", "pt": "Portuguese", "ro": "Romanian"},
+    **{"ru": "Russian", "sk": "Slovak", "sl": "Slovenian", "sv": "Swedish", "th": "Thai", "tr": "Turkish"},
+    **{"uk": "Ukrainian", "vi": "Vietnamese", "zh": "Chinese"},
+}
 
 
 def create_app(
-    translator: Translates,
+    service: Service,
     *,
-    limits: Limits | None = None,
-    most_alternatives: int = 4,
-    explain: Explain | None = None,
-    detect: Detect | None = None,
-    api_key: str | None = None,
     allowed_hosts: Sequence[str] = (),
     allow_origins: Sequence[str] = (),
     viewer: Path | None = None,
 ) -> FastAPI:
-    """Make the ASGI application; its `state.service` has the gate, the queues and the counts.
+    """Make the ASGI application around a service, which its `state.service` names.
 
     Args:
-        translator: what translates.
-        limits: of requests, batches and waiting.
-        most_alternatives: further translations that a request may want; at most the translator's beam - 1.
-        explain: gives an explanation as plain values; None: there are none.
-        detect: tells a text's language; None: it cannot be told.
-        api_key: that requests must have; None: anybody may ask.
+        service: translates and explains.
         allowed_hosts: names by which the server is reached, besides localhost and addresses.
         allow_origins: of pages on other hosts that may ask.
         viewer: folder of the modules that draw explanations.
     """
-    limits = limits or Limits()
-    service = Service(
-        translator,
-        limits,
-        most_alternatives=most_alternatives,
-        explain=explain,
-        detect=detect,
-        api_key=api_key,
-    )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -77,7 +75,7 @@ def create_app(
     app = FastAPI(title="seq2seq", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.service = service
     _add_errors(app, service)
-    add_work(app, service)
+    _add_work(app, service)
     _add_facts(app, service)
     if allow_origins:
         app.add_middleware(
@@ -87,90 +85,206 @@ def create_app(
             allow_headers=["Authorization", "Content-Type"],
             expose_headers=["Retry-After"],
         )
-    callers = Callers(allowed_hosts, allow_origins)
-    app.add_middleware(Front, gate=service.gate, metrics=service.metrics, callers=callers)
-    _add_page(app, viewer)
+    app.add_middleware(Front, service=service, allowed_hosts=allowed_hosts, allow_origins=allow_origins)
+    app.mount("/page", _Files(directory=_PAGE), "page")
+    if viewer is not None:
+        app.mount("/viewer", _Files(directory=viewer), "viewer")
     return app
 
 
 def _add_errors(app: FastAPI, service: Service) -> None:
-    """Tell what goes wrong as LibreTranslate does: a status and {"error": words}; what nobody foresaw `Front` tells."""
+    """Answer errors as LibreTranslate does, with a status and {"error": words}; `Front` answers unforeseen ones."""
     rejected = service.metrics.rejected
 
-    async def told(_: Request, error: Exception) -> Response:
-        assert isinstance(error, ApiError)
-        rejected.labels(f"{error.status}").inc()
-        return JSONResponse({"error": error.message}, error.status, error.headers)
+    @app.exception_handler(StarletteHTTPException)
+    async def http(_: Request, error: StarletteHTTPException) -> Response:
+        if isinstance(error, HTTPException):  # a refusal; an unknown path raises Starlette's own
+            rejected.labels(f"{error.status_code}").inc()
+        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
-    async def refused(_: Request, error: Exception) -> Response:
-        assert isinstance(error, RefusedError)
+    @app.exception_handler(RefusedError)
+    async def refused(_: Request, error: RefusedError) -> Response:
         is_full = isinstance(error, OverloadedError)
         rejected.labels("full" if is_full else "late").inc()
         message = f"Slowdown: {error}" if is_full else str(error)
         return JSONResponse({"error": message}, 429 if is_full else 503, {"Retry-After": str(error.retry_after)})
 
-    async def mistaken(_: Request, error: Exception) -> Response:
+    @app.exception_handler(UserError)
+    async def mistaken(_: Request, error: UserError) -> Response:
         rejected.labels("400").inc()
         return JSONResponse({"error": " ".join(str(error).split())}, 400)
 
-    async def gone(_: Request, error: Exception) -> Response:
+    @app.exception_handler(ClientDisconnect)
+    async def gone(_: Request, error: ClientDisconnect) -> Response:
         rejected.labels("gone").inc()
         return Response(status_code=CLIENT_GONE)
 
-    async def http(_: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
-    handlers: list[tuple[type[Exception], Callable[[Request, Exception], Awaitable[Response]]]] = [
-        *((ApiError, told), (RefusedError, refused), (UserError, mistaken), (ClientDisconnect, gone)),
-        (HTTPException, http),
-    ]
-    for kind, handler in handlers:
-        app.add_exception_handler(kind, handler)
+def _add_work(app: FastAPI, service: Service) -> None:
+    """Add the routes that need the model, and /detect."""
+    limits = service.limits
+
+    @app.post(
+        "/translate",
+        response_model=TranslateAnswer,
+        response_model_exclude_unset=True,
+        openapi_extra=body_of(TranslateRequest),
+        responses=errors(*_WORK_ERRORS),
+    )
+    async def translate(request: Request) -> dict[str, Any]:
+        deadline = service.deadline()
+        wanted = await read_request(request, TranslateRequest, limits)
+        _check_key(wanted.api_key, request, service)
+        _check(wanted, service)
+        answer = await service.in_time(request, deadline, _translate(wanted, service))
+        return {key: value[0] for key, value in answer.items()} if isinstance(wanted.q, str) else answer
+
+    @app.post("/detect", openapi_extra=body_of(DetectRequest), responses=errors(*_WORK_ERRORS, 501))
+    async def detect(request: Request) -> list[Detection]:
+        deadline = service.deadline()
+        wanted = await read_request(request, DetectRequest, limits)
+        _check_key(wanted.api_key, request, service)
+        if service.detect is None:
+            raise HTTPException(501, "this server cannot detect languages: the extra langid is not installed there")
+        _check_length(wanted.q, limits.char_limit)
+        return await service.in_time(request, deadline, service.markup_worker.run(service.detect, wanted.q))
+
+    @app.post(
+        "/explain",
+        response_model=ExplainAnswer,
+        openapi_extra=body_of(ExplainRequest),
+        responses=errors(*_WORK_ERRORS, 501),
+    )
+    async def explain(request: Request) -> Response:
+        deadline = service.deadline()
+        wanted = await read_request(request, ExplainRequest, limits)
+        _check_key(wanted.api_key, request, service)
+        if service.explain is None:
+            raise HTTPException(501, "this server's engine cannot explain: serve with --engine pytorch")
+        for text in (wanted.source, wanted.target or ""):
+            _check_length(text, limits.explain_chars)
+        service.begin_explanation()
+        try:
+            return _Explanation(await service.in_time(request, deadline, service.explained(wanted)), service)
+        except BaseException:
+            service.end_explanation()
+            raise
+
+
+class _Explanation(Response):
+    """An explanation, which may be large: it counts until its client has taken it."""
+
+    media_type = "application/json"
+
+    def __init__(self, content: bytes, service: Service) -> None:
+        super().__init__(content)
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._service.end_explanation()
+
+
+def _check_key(key: str | None, request: Request, service: Service) -> None:
+    """Refuse a request without the key, which comes as api_key or in the header Authorization: Bearer."""
+    if service.api_key is None:
+        return
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    key = key or (token.strip() if scheme.lower() == "bearer" else "")
+    if not key:
+        raise HTTPException(400, "an API key is needed: ask whoever runs this server")
+    digests = (hashlib.sha256(one.encode(errors="replace")).digest() for one in (key, service.api_key))
+    if not hmac.compare_digest(*digests):
+        raise HTTPException(403, "Invalid API key")
+
+
+def _check(wanted: TranslateRequest, service: Service) -> None:
+    """Refuse what is too much, or in another language."""
+    limits, translator = service.limits, service.translator
+    if not wanted.q:
+        raise HTTPException(400, "Invalid request: missing q parameter")
+    if (count := len(wanted.texts)) > limits.batch_limit:
+        raise HTTPException(400, f"Invalid request: request ({count}) exceeds text limit ({limits.batch_limit})")
+    _check_length("".join(wanted.texts), limits.char_limit)
+    if wanted.alternatives > service.most_alternatives:
+        raise HTTPException(400, f"Invalid request: alternatives must be at most {service.most_alternatives}")
+    if wanted.source not in (translator.src_lang, "auto"):
+        raise HTTPException(400, f"{wanted.source:.20} is not supported: the source is {translator.src_lang}")
+    if wanted.target != translator.tgt_lang:
+        raise HTTPException(400, f"{wanted.target:.20} is not supported: the target is {translator.tgt_lang}")
+
+
+def _check_length(text: str, limit: int) -> None:
+    if len(text) > limit:
+        raise HTTPException(400, f"Invalid request: request ({len(text)}) exceeds text limit ({limit})")
+
+
+async def _translate(wanted: TranslateRequest, service: Service) -> dict[str, list[Any]]:
+    """Return the fields of the answer, each with an item for every text."""
+    ranked = await service.texts.translate(wanted.texts, 1 + wanted.alternatives, is_html=wanted.format == "html")
+    answer: dict[str, list[Any]] = {"translatedText": [best[0] for best in ranked]}
+    if wanted.alternatives:
+        answer["alternatives"] = [best[1:] for best in ranked]
+    if wanted.source == "auto":
+        answer["detectedLanguage"] = [await _detected(text, service) for text in wanted.texts]
+    return answer
+
+
+async def _detected(text: str, service: Service) -> Detection:
+    """Return the likeliest language, or the model's own without confidence if none can be detected."""
+    if service.detect is not None and (found := await service.markup_worker.run(service.detect, text)):
+        return found[0]
+    return Detection(confidence=0.0, language=service.translator.src_lang)
 
 
 def _add_facts(app: FastAPI, service: Service) -> None:
-    """Add what is answered without the model."""
+    """Add the page, and what is answered without the model."""
     translator, limits = service.translator, service.limits
-    src, tgt = ({"code": one, "name": language_name(one)} for one in (translator.src_lang, translator.tgt_lang))
+    codes = (translator.src_lang, translator.tgt_lang)
+    src, tgt = ({"code": code, "name": _NAMES.get(code.partition("-")[0], code)} for code in codes)
 
-    @app.get("/languages", responses=described(LanguagesAnswer, *_ANY_ERRORS))
-    async def languages() -> Response:
-        return JSONResponse([{**src, "targets": [tgt["code"]]}, {**tgt, "targets": []}])
+    @app.get("/languages", response_model=list[TranslatedLanguage], responses=errors(*_FACT_ERRORS))
+    async def languages() -> list[dict[str, Any]]:
+        return [{**src, "targets": [tgt["code"]]}, {**tgt, "targets": []}]
 
-    @app.get("/frontend/settings", responses=described(SettingsAnswer, *_ANY_ERRORS))
-    async def settings() -> Response:
-        return JSONResponse(
-            {
-                "charLimit": limits.char_limit,
-                "frontendTimeout": _TYPING_PAUSE,
-                "apiKeys": service.has_key,
-                "keyRequired": service.has_key,
-                "suggestions": False,
-                "filesTranslation": False,
-                "supportedFilesFormat": [],
-                "language": {"source": src, "target": tgt},
-                "alternatives": service.most_alternatives,
-                "explainLimit": limits.explain_chars if service.can_explain else 0,
-            }
-        )
+    @app.get("/frontend/settings", response_model=SettingsAnswer, responses=errors(*_FACT_ERRORS))
+    async def settings() -> dict[str, Any]:
+        return {
+            "charLimit": limits.char_limit,
+            "frontendTimeout": _TYPING_PAUSE,
+            "apiKeys": service.api_key is not None,
+            "keyRequired": service.api_key is not None,
+            "suggestions": False,
+            "filesTranslation": False,
+            "supportedFilesFormat": [],
+            "language": {"source": src, "target": tgt},
+            "alternatives": service.most_alternatives,
+            "explainLimit": limits.explain_chars if service.explain is not None else 0,
+        }
 
-    @app.get("/health", responses=described(HealthAnswer, *_ANY_ERRORS))
-    async def health() -> Response:
+    @app.get("/health", response_model=HealthAnswer, responses=errors(*_FACT_ERRORS))
+    async def health() -> dict[str, str]:
         if trouble := service.trouble:
-            return JSONResponse({"error": trouble}, 503)
-        return JSONResponse({"status": "ok"})
+            raise StarletteHTTPException(503, trouble)  # no request was refused
+        return {"status": "ok"}
 
-    @app.get("/ready", responses=described(HealthAnswer, *_ANY_ERRORS))
-    async def ready() -> Response:
-        if service.gate.is_closed:
-            return JSONResponse({"error": "the server is being stopped"}, 503)
+    @app.get("/ready", response_model=HealthAnswer, responses=errors(*_FACT_ERRORS))
+    async def ready() -> dict[str, str]:
+        if service.is_closing:
+            raise StarletteHTTPException(503, "the server is being stopped")
         return await health()
 
-    @app.get("/metrics", response_class=Response, responses=described("text/plain", 400, 403, 500))
+    @app.get("/metrics", response_class=Response, responses=errors(400, 403, 500, text="text/plain"))
     async def metrics(request: Request) -> Response:
-        service.check_key(None, request)
-        return Response(service.metrics.text(), media_type=CONTENT_TYPE)
+        _check_key(None, request, service)
+        return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    @app.get("/", response_class=Response, responses=errors(*_FACT_ERRORS, text="text/html"))
+    async def page() -> Response:
+        text = (_PAGE / "index.html").read_text(encoding="utf-8")  # not FileResponse, which may answer with a part
+        return HTMLResponse(text, headers={"Cache-Control": "no-cache"})
 
 
 class _Files(StaticFiles):
@@ -180,14 +294,3 @@ class _Files(StaticFiles):
         response = await super().get_response(path, scope)
         response.headers["Cache-Control"] = "no-cache"
         return response
-
-
-def _add_page(app: FastAPI, viewer: Path | None) -> None:
-    @app.get("/", response_class=Response, responses=described("text/html", *_ANY_ERRORS))
-    async def page() -> Response:
-        text = (PAGE / "index.html").read_text(encoding="utf-8")  # not FileResponse, which may answer with a part
-        return HTMLResponse(text, headers={"Cache-Control": "no-cache"})
-
-    app.mount("/page", _Files(directory=PAGE), "page")
-    if viewer is not None:
-        app.mount("/viewer", _Files(directory=viewer), "viewer")

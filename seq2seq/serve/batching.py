@@ -1,7 +1,7 @@
-"""Gathers what many requests ask for into batches; knows neither texts nor models nor HTTP.
+"""Gathers the sentences of many requests into batches; knows neither texts nor models nor HTTP.
 
-A batch is gathered for a few milliseconds, or for as long as the model is busy. Requests take turns, an item each, so
-that nobody waits for the end of another's long list.
+A batch is gathered for a few milliseconds, or for as long as the model is busy. Requests take turns, one sentence each,
+so that no request waits for the end of another's long list.
 """
 
 import asyncio
@@ -9,25 +9,24 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
 
 from seq2seq.errors import UserError
+from seq2seq.serve.limits import Limits
 from seq2seq.serve.worker import Worker
 
-K = TypeVar("K", bound=Hashable)
-T = TypeVar("T")
-R = TypeVar("R")
+_BATCH_CHARS = 8192  # a batch takes no further sentence beyond so many characters
+_LONGEST_WAIT = 60  # seconds that a refused client is asked to wait, at most
 
-_BATCH_SIZE = 8192  # characters in a batch, beyond which nothing is added
-_LONGEST_WAIT = 60  # seconds that a refused client is told to wait, at most
+Alignment = Sequence[tuple[int, int]]
+Ranked = list[tuple[str, Alignment | None]]  # the translations of a sentence and their word alignments, best first
 
 log = logging.getLogger(__name__)
 
 
 class RefusedError(Exception):
-    """A request is not taken on, or given up; retry_after says when to try again (seconds)."""
+    """A request is refused or given up; the client may try again after `retry_after` seconds."""
 
     def __init__(self, message: str, retry_after: int) -> None:
         super().__init__(message)
@@ -39,64 +38,63 @@ class OverloadedError(RefusedError):
 
 
 class TooLateError(RefusedError):
-    """A request has waited for as long as it may."""
+    """The request was not answered in time, or the server stops."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a batch is asked for: sentences share a batch only if all of this is equal."""
+
+    n_best: int  # translations of each sentence
+    align: bool = False  # whether translations need their word alignments
 
 
 @dataclass(eq=False)
-class _Job(Generic[K, T, R]):
-    """A request's items: those before `begun` are at work or done."""
+class _Job:
+    """A request's sentences; those before `begun` are being computed or done."""
 
-    key: K
-    items: list[T]
-    sizes: list[int]
-    future: "asyncio.Future[list[R]]"
+    wanted: Wanted
+    sentences: list[str]
+    future: "asyncio.Future[list[Ranked]]"
     begun: int = 0
-    results: dict[int, R] = field(default_factory=dict)
+    results: dict[int, Ranked] = field(default_factory=dict)
+
+    def fail(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
 
 
-Place = tuple[_Job[Any, Any, Any], int]  # an item of a job
+Place = tuple[_Job, int]  # a job and the number of one of its sentences
 
 
-class Batcher(Generic[K, T, R]):
-    """Computes items of many requests together, in batches of equal key.
-
-    Attributes:
-        on_batch: called with the number of items and the seconds of every batch.
-    """
+class Batcher:
+    """Translates the sentences of many requests together."""
 
     def __init__(
         self,
-        compute: Callable[[K, list[T], Callable[[], None]], Sequence[R]],
+        compute: Callable[[Wanted, list[str], Callable[[], None]], Sequence[Ranked]],
         worker: Worker,
+        limits: Limits,
         *,
-        max_batch: int,
-        max_delay: float,
-        max_items: int,
-        max_size: int,
-        size: Callable[[T], int],
         is_costly: bool = False,
         on_batch: Callable[[int, float], object] = lambda count, seconds: None,
     ) -> None:
-        """Wrap what computes; `start` begins.
+        """Wrap the function that computes a batch; `start` begins.
 
         Args:
-            compute: gives a result for every item; called in the worker's thread. Its last argument is to be called
-                now and then: that raises where nobody waits for the results any more.
-            worker: where.
-            max_batch: most items at once.
-            max_delay: seconds for which a batch is gathered when the model is idle.
-            max_items: items in the queue, beyond which requests are refused.
-            max_size: likewise their size; one request alone may exceed both.
-            size: of an item, in characters.
-            is_costly: whether its calls are costly; see `Worker`.
-            on_batch: called with the number of items and the seconds of every batch.
+            compute: returns a result for every sentence. It runs in the worker's thread, and calls its last argument
+                often, which raises once no request waits for the batch any more.
+            worker: runs `compute`.
+            limits: of a batch and of the queue. A single request may exceed those of an empty queue.
+            is_costly: whether `compute` is a costly call of the worker.
+            on_batch: called with the number of sentences and the computing seconds of every batch.
         """
-        self._compute, self._worker, self._size, self.on_batch = compute, worker, size, on_batch
-        self._max_batch, self._max_delay, self._is_costly = max_batch, max_delay, is_costly
-        self._max_items, self._max_size = max_items, max_size
-        self._waiting: deque[_Job[K, T, R]] = deque()
-        self.waiting_items, self.waiting_size = 0, 0
-        self._rate = 0.0  # characters a second, of late
+        self._compute, self._worker, self._limits = compute, worker, limits
+        self._is_costly, self.on_batch = is_costly, on_batch
+        self._jobs: set[_Job] = set()  # all that are waited for
+        self._waiting: deque[_Job] = deque()  # those with sentences that no batch has taken yet
+        self.waiting_sentences, self.waiting_chars = 0, 0
+        self._rate = 0.0  # running average of characters per second
         self._some, self._full = asyncio.Event(), asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -105,66 +103,71 @@ class Batcher(Generic[K, T, R]):
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Compute no more; who waits still is told that it is too late."""
+        """Compute no more; every job that waits or is being computed fails with `TooLateError`."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        for job in list(self._waiting):
-            _fail(job, TooLateError("the server is being stopped", 1))
+        for job in self._jobs:
+            job.fail(TooLateError("the server is being stopped", 1))
 
-    async def submit(self, items: Sequence[T], key: K) -> list[R]:
-        """Have items computed; whoever is cancelled while waiting leaves the queue.
+    async def submit(self, sentences: Sequence[str], wanted: Wanted) -> list[Ranked]:
+        """Compute sentences; a caller that is cancelled while waiting leaves the queue.
 
         Raises:
             OverloadedError: the queue is full.
             TooLateError: the batcher was stopped.
-            Exception: what computing one of the items raises.
+            Exception: as computing one of the sentences raises.
         """
-        if not items:
+        if not sentences:
             return []
-        sizes = [self._size(item) for item in items]
-        self._admit(len(items), sum(sizes))
-        job = _Job[K, T, R](key, list(items), sizes, asyncio.get_running_loop().create_future())
+        count, chars = len(sentences), sum(map(len, sentences))
+        limits = self._limits
+        is_full = self.waiting_sentences + count > limits.waiting_texts or (
+            self.waiting_chars + chars > limits.waiting_chars
+        )
+        if is_full and self._waiting:
+            raise OverloadedError("too many texts are waiting", self.retry_after)
+        job = _Job(wanted, list(sentences), asyncio.get_running_loop().create_future())
+        self._jobs.add(job)
         self._waiting.append(job)
-        self._count(len(items), sum(sizes))
+        self._count(count, chars)
         try:
             return await job.future
         finally:
+            self._jobs.discard(job)
             self._leave(job)
 
     @property
     def is_running(self) -> bool:
-        """Whether anything that is submitted will be computed."""
+        """Whether submitted sentences will be computed."""
         return self._task is not None and not self._task.done()
 
     @property
     def retry_after(self) -> int:
-        """Seconds in which what waits now should be done, as far as the last batches tell."""
-        seconds = math.ceil(self.waiting_size / self._rate) if self._rate else 1
+        """Seconds in which the queue should be done, estimated from the last batches."""
+        seconds = math.ceil(self.waiting_chars / self._rate) if self._rate else 1
         return min(max(seconds, 1), _LONGEST_WAIT)
 
-    def _admit(self, count: int, size: int) -> None:
-        is_full = self.waiting_items + count > self._max_items or self.waiting_size + size > self._max_size
-        if is_full and self._waiting:
-            raise OverloadedError("too many texts are waiting", self.retry_after)
-
-    def _leave(self, job: _Job[K, T, R]) -> None:
-        """Take what is not begun of a job out of the queue."""
+    def _leave(self, job: _Job) -> None:
+        """Take the sentences of a job that have not begun out of the queue."""
         if job in self._waiting:
             self._waiting.remove(job)
-            self._count(job.begun - len(job.items), -sum(job.sizes[job.begun :]))
+            left = job.sentences[job.begun :]
+            self._count(-len(left), -sum(map(len, left)))
 
-    def _count(self, items: int, size: int) -> None:
-        self.waiting_items += items
-        self.waiting_size += size
-        for event, is_set in ((self._some, self._waiting), (self._full, self.waiting_items >= self._max_batch)):
+    def _count(self, sentences: int, chars: int) -> None:
+        self.waiting_sentences += sentences
+        self.waiting_chars += chars
+        is_full = self.waiting_sentences >= self._limits.max_batch
+        for event, is_set in ((self._some, self._waiting), (self._full, is_full)):
             event.set() if is_set else event.clear()
 
     async def _run(self) -> None:
+        max_delay = self._limits.max_delay if self._limits.max_batch > 1 else 0.0
         while True:
             await self._some.wait()
             try:
-                async with asyncio.timeout(self._max_delay):
+                async with asyncio.timeout(max_delay):
                     await self._full.wait()
             except TimeoutError:
                 pass
@@ -172,27 +175,27 @@ class Batcher(Generic[K, T, R]):
                 await self._answer(batch)
 
     def _take(self) -> list[Place]:
-        """Take the next batch from the queue: items of the first job's key, from every job in turn."""
-        for job in [job for job in self._waiting if job.future.done()]:  # failed or given up: nobody waits for the rest
+        """Take the next batch from the queue: sentences of all jobs in turn that want the same as the first job."""
+        for job in [job for job in self._waiting if job.future.done()]:  # failed or cancelled
             self._leave(job)
-        turns = deque(job for job in self._waiting if job.key == self._waiting[0].key)
+        turns = deque(job for job in self._waiting if job.wanted == self._waiting[0].wanted)
         batch: list[Place] = []
-        size = 0
-        while turns and len(batch) < self._max_batch and size < _BATCH_SIZE:
+        chars = 0
+        while turns and len(batch) < self._limits.max_batch and chars < _BATCH_CHARS:
             job = turns.popleft()
             batch.append((job, job.begun))
-            size += job.sizes[job.begun]
+            chars += len(job.sentences[job.begun])
             job.begun += 1
-            if job.begun < len(job.items):
+            if job.begun < len(job.sentences):
                 turns.append(job)
         served = dict.fromkeys(job for job, _ in batch)
-        unfinished = [job for job in served if job.begun < len(job.items)]
+        unfinished = [job for job in served if job.begun < len(job.sentences)]
         self._waiting = deque([job for job in self._waiting if job not in served] + unfinished)
-        self._count(-len(batch), -size)
+        self._count(-len(batch), -chars)
         return batch
 
     async def _answer(self, batch: list[Place]) -> None:
-        """Compute a batch; where that fails, its halves, so that each request fails only by its own items."""
+        """Compute a batch; if that fails, compute its halves, so that a request fails only by its own sentences."""
         batch = [(job, index) for job, index in batch if not job.future.done()]
         if not batch:
             return
@@ -200,7 +203,7 @@ class Batcher(Generic[K, T, R]):
             results = await self._computed(batch)
         except Exception as error:
             if len(batch) == 1:
-                _fail(batch[0][0], error)
+                batch[0][0].fail(error)
                 return
             if not isinstance(error, UserError | RefusedError):
                 log.warning("a batch of %d failed (%r): computing its halves", len(batch), error)
@@ -210,33 +213,33 @@ class Batcher(Generic[K, T, R]):
             return
         for (job, index), result in zip(batch, results, strict=True):
             job.results[index] = result
-            if len(job.results) == len(job.items) and not job.future.done():
-                job.future.set_result([job.results[place] for place in range(len(job.items))])
+            if len(job.results) == len(job.sentences) and not job.future.done():
+                job.future.set_result([job.results[place] for place in range(len(job.sentences))])
 
-    async def _computed(self, batch: list[Place]) -> Sequence[R]:
-        start = time.perf_counter()
-        items = [job.items[index] for job, index in batch]
+    async def _computed(self, batch: list[Place]) -> Sequence[Ranked]:
+        sentences = [job.sentences[index] for job, index in batch]
+        paused = 0.0
 
         def require_wanted() -> None:
             if all(job.future.done() for job, _ in batch):
                 raise TooLateError("nobody waits any more", 1)
 
         def check() -> None:
+            nonlocal paused
             require_wanted()
-            self._worker.pause()
+            paused += self._worker.pause()
             require_wanted()
 
-        key = batch[0][0].key
-        results = await self._worker.run(self._compute, key, items, check, is_costly=self._is_costly)
+        def compute() -> tuple[Sequence[Ranked], float]:
+            start = time.monotonic()
+            results = self._compute(batch[0][0].wanted, sentences, check)
+            return results, time.monotonic() - start - paused
+
+        start = time.monotonic()
+        results, seconds = await self._worker.run(compute, is_costly=self._is_costly)
         if len(results) != len(batch):
-            raise RuntimeError(f"{len(results)} results for {len(batch)} items")
-        seconds = time.perf_counter() - start
-        rate = sum(job.sizes[index] for job, index in batch) / max(seconds, 1e-6)
+            raise RuntimeError(f"{len(results)} results for {len(batch)} sentences")
+        rate = sum(map(len, sentences)) / max(time.monotonic() - start, 1e-6)  # as clients see it, pauses included
         self._rate = rate if not self._rate else 0.8 * self._rate + 0.2 * rate
         self.on_batch(len(batch), seconds)
         return results
-
-
-def _fail(job: _Job[Any, Any, Any], error: Exception) -> None:
-    if not job.future.done():
-        job.future.set_exception(error)

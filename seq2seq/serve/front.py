@@ -1,13 +1,15 @@
-"""What every request meets first: counting, security headers, no pages of strangers, and a closed door at the end."""
+"""Middleware that every request meets first: it counts, refuses strangers' pages, and sets security headers."""
 
 import time
+from collections.abc import Sequence
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from seq2seq.serve.callers import Callers, StrangerError
-from seq2seq.serve.metrics import Metrics
+from seq2seq.serve.service import Service
 
 _HEADERS = {
     "Content-Security-Policy": (
@@ -19,32 +21,32 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
 }
-CLIENT_GONE = 499  # nginx's number
-_CHUNK = 65_536  # bytes of an answer that wait for its client, at most
+CLIENT_GONE = 499  # nginx's status for a client that disconnects
+_CHUNK = 65_536  # bytes of an answer that wait for the client, at most
 _ALWAYS_OPEN = ("/health", "/ready", "/metrics")
-
-
-class Gate:
-    """Who is inside, and whether anybody else is let in."""
-
-    def __init__(self) -> None:
-        self.is_closed = False
-        self.inside = 0  # requests at work
+_ANY = "*"
+_LONGEST = 100  # characters of a header that an error repeats
 
 
 class Front:
     """Middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, gate: Gate, metrics: Metrics, callers: Callers) -> None:
-        self.app, self.gate, self.metrics, self.callers = app, gate, metrics, callers
+    def __init__(
+        self, app: ASGIApp, service: Service, allowed_hosts: Sequence[str], allow_origins: Sequence[str]
+    ) -> None:
+        """Take the names by which the server is reached, and the origins whose pages may ask; '*' is any."""
+        self._app, self._service, self._metrics = app, service, service.metrics
+        self._hosts = {_name_of(host) for host in allowed_hosts}
+        self._origins = set(allow_origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on; count it and complete its answer."""
         if scope["type"] != "http":
-            await self.app(scope, receive, send)
+            await self._app(scope, receive, send)
             return
-        start, status = time.perf_counter(), 0
+        start, status, method = time.perf_counter(), 0, scope["method"]
 
         async def complete(message: Message) -> None:
             nonlocal status
@@ -53,40 +55,85 @@ class Front:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
-                headers.setdefault("Cache-Control", "no-store")
                 await send(message)
             else:
                 await _send_in_chunks({**message, "body": b""} if method == "HEAD" else message, send)
 
-        method = scope["method"]
-        if method == "HEAD":  # a GET without the body; FastAPI's routes do not know it
+        if method == "HEAD":  # answered as GET, without the body; FastAPI's routes do not do so
             scope = {**scope, "method": "GET"}
         is_open = scope["path"] in _ALWAYS_OPEN
-        if self.gate.is_closed and not is_open:
-            self.metrics.rejected.labels("stopping").inc()
-            headers = {"Retry-After": "5", "Connection": "close"}
-            await JSONResponse({"error": "the server is being stopped"}, 503, headers)(scope, receive, complete)
-            return
+        refusal = self._refusal(scope, is_open)
+        is_inside = refusal is None and not is_open
+        self._service.inside += is_inside
         try:
-            self.callers.check(scope["method"], Headers(scope=scope))
-        except StrangerError as error:
-            self.metrics.rejected.labels(error.reason).inc()
-            await JSONResponse({"error": str(error)}, 403)(scope, receive, complete)
-            return
-        self.gate.inside += not is_open
-        try:
-            await self.app(scope, receive, complete)
+            await (refusal or self._app)(scope, receive, complete)
         except Exception:
             if not status:
                 answer = {"error": "something went wrong on the server: its log says what"}
                 await JSONResponse(answer, 500)(scope, receive, complete)
             raise
         finally:
-            self.gate.inside -= not is_open
+            self._service.inside -= is_inside
             path = getattr(scope.get("route"), "path", "other")
             method = method if method in ("GET", "HEAD", "POST") else "other"
-            self.metrics.requests.labels(method, path, str(status or CLIENT_GONE)).inc()
-            self.metrics.seconds.labels(path).observe(time.perf_counter() - start)
+            self._metrics.requests.labels(method, path, str(status or CLIENT_GONE)).inc()
+            self._metrics.seconds.labels(path).observe(time.perf_counter() - start)
+
+    def _refusal(self, scope: Scope, is_open: bool) -> JSONResponse | None:
+        """Return the answer to a request that comes while the server ends, by an unknown name, or from a stranger."""
+        headers = Headers(scope=scope)
+        if self._service.is_closing and not is_open:
+            self._metrics.rejected.labels("stopping").inc()
+            closing = {"Retry-After": "5", "Connection": "close"}
+            return JSONResponse({"error": "the server is being stopped"}, 503, closing)
+        host = headers.get("host")
+        if host is not None and not self._is_known(name := _name_of(host)):
+            self._metrics.rejected.labels("host").inc()
+            name = name[:_LONGEST] or "NAME"
+            told = f"the server is not known as {name}: start it with --allowed-host {name}"
+            return JSONResponse({"error": told}, 403)
+        origin = headers.get("origin")
+        if scope["method"] == "POST" and _is_across(headers) and not {origin, _ANY} & self._origins:
+            self._metrics.rejected.labels("origin").inc()
+            shown = "ORIGIN" if origin is None else origin[:_LONGEST]
+            way = f"start the server with --allow-origin {shown}, or let the proxy before it pass on the header Host"
+            return JSONResponse({"error": f"pages of other origins may not ask: {way}"}, 403)
+        return None
+
+    def _is_known(self, name: str) -> bool:
+        """Return whether a name is no stranger's that was pointed at this machine (DNS rebinding); no address is."""
+        if name == "localhost" or name.endswith(".localhost") or {name, _ANY} & self._hosts:
+            return True
+        try:
+            ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+
+def _is_across(headers: Headers) -> bool:
+    """Return whether a browser posts for another origin's page: it hides the answer, but the work would be done.
+
+    Browsers say so in Sec-Fetch-Site (W3C, Fetch Metadata Request Headers), but over plain HTTP only to this machine;
+    Origin comes with every post. Other clients send neither.
+    """
+    if site := headers.get("sec-fetch-site"):
+        return site in ("cross-site", "same-site")
+    origin = headers.get("origin")
+    if origin is None:
+        return False
+    try:
+        return urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+    except ValueError:
+        return True
+
+
+def _name_of(host: str) -> str:
+    """Return the name or address of a host that may have a port; empty: there is none."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").removesuffix(".")
+    except ValueError:
+        return ""
 
 
 async def _send_in_chunks(message: Message, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""What a server takes on: sizes of requests, of batches and of the queue, and times; knows nothing else."""
+"""Limits of a server: sizes of requests, batches and queues, and times."""
 
 from dataclasses import dataclass, fields
 
@@ -10,7 +10,7 @@ _BYTES_A_TEXT, _BYTES_OF_FIELDS = 256, 4096
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Bounds within which memory and waiting stay, whatever clients do."""
+    """Limits that bound memory and waiting time, whatever clients do."""
 
     char_limit: int = 5_000  # characters of all texts of a request
     batch_limit: int = 100  # texts of a request
@@ -36,5 +36,5 @@ class Limits:
 
     @property
     def body_limit(self) -> int:
-        """Most bytes of a request's body: enough for the texts, however they are written."""
+        """Bytes of a request's body at most: enough for the texts in any encoding."""
         return _BYTES_A_CHARACTER * self.char_limit + _BYTES_A_TEXT * self.batch_limit + _BYTES_OF_FIELDS

@@ -1,4 +1,4 @@
-"""Runs the application on a socket until a signal ends it in order; knows no routes and no model."""
+"""Runs the application on a socket until a signal ends it; knows no routes and no model."""
 
 import asyncio
 import signal
@@ -14,13 +14,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from seq2seq.errors import UserError
 from seq2seq.serve.service import Service
 
-_SILENCE = 30  # seconds for which a connection may be silent between requests, or take for a request's head
-_UNREAD = 10  # seconds in which a client has to take a piece of its answer
-_CLOSING = 5  # seconds for connections to close once all answers are given
+_SILENCE = 30  # seconds that a connection may be silent between requests, or take to send a request's head
+_UNREAD = 10  # seconds in which a client must take a piece of its answer
+_CLOSING = 5  # seconds in which connections close after the last answer
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Take a port; nothing is accepted yet. Port 0 takes any that is free.
+    """Bind a socket to a port, without accepting connections yet. Port 0 takes a free port.
 
     Raises:
         UserError: host is no address of this machine, or the port is taken or not allowed.
@@ -41,21 +41,20 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def url_of(taken: socket.socket) -> str:
-    """Where a browser on this machine finds the server."""
+    """Return the URL by which a browser on this machine reaches the server."""
     host, port = taken.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(str(host), str(host))
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class Connection(H11Protocol):
-    """Closed when the head of a request does not come for a while, or when the client does not take its answer.
+    """Closes when a request's head does not arrive in time, or when the client does not take its answer.
 
-    uvicorn waits for ever for the first head, for the rest of any, and for a client that does not read, so that a few
-    hundred such connections would lock all others out. It is h11 that reads, since heads are bounded there, which
-    httptools has not.
+    uvicorn waits forever for a connection's first head, for the rest of any head, and for a client that does not read,
+    so that a few hundred such connections would lock out all others. h11 bounds the size of a head; httptools does not.
 
     Attributes:
-        write_timeout: seconds in which a client has to take what was written; the server writes in small pieces.
+        write_timeout: seconds in which a client must take what was written; the server writes in small pieces.
     """
 
     write_timeout: float = _UNREAD
@@ -63,29 +62,29 @@ class Connection(H11Protocol):
     _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait."""
+        """Start the timer of the first head."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=0)  # so that `pause_writing` tells of every byte that waits
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Wait on, from the first byte of a head to its last."""
+        """Let the timer run from the first byte of a head to the last."""
         super().data_received(data)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
+        """Stop both timers."""
         super().connection_lost(exc)
         self._stop()
         self._stop_writing_timer()
 
     def pause_writing(self) -> None:
-        """Begin to wait for the client to take what was written; without it the connection ends, unsent bytes too."""
+        """Start the timer for the client to take what was written; in the end it drops the connection."""
         super().pause_writing()
         self._unread = self.loop.call_later(self.write_timeout, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Wait no more: all that was written is taken."""
+        """Stop that timer: the client has taken all that was written."""
         super().resume_writing()
         self._stop_writing_timer()
 
@@ -112,44 +111,39 @@ class Connection(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """Ends at SIGTERM or Ctrl-C when what it has taken on is done, refusing all else; a second signal ends it now."""
+    """Ends at SIGTERM or Ctrl-C after the present requests, and refuses new ones; ends at once at a second signal."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, grace: float, on_start: Callable[[], object]) -> None:
-        """Wrap a service; grace is the time for what it has taken on, in seconds."""
+    def __init__(self, config: uvicorn.Config, service: Service, on_start: Callable[[], object]) -> None:
         super().__init__(config)
-        self._service, self._grace, self._on_start = service, grace, on_start
+        self._service, self._on_start = service, on_start
         self._closed_at: float | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept connections, and say so."""
+        """Accept connections, and call `on_start`."""
         await super().startup(sockets)
         self._on_start()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Close the gate at the first signal, end at the second."""
+        """Refuse new requests at the first signal, end at the second."""
         if self._closed_at is None:
-            self._service.gate.is_closed, self._closed_at = True, time.monotonic()
+            self._service.is_closing, self._closed_at = True, time.monotonic()
         else:
             self.should_exit = self.force_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Look, ten times a second, whether it is time to end."""
+        """Check, ten times a second, whether to end."""
         if self._closed_at is not None:
-            is_over = time.monotonic() - self._closed_at > self._grace
-            self.should_exit = self.should_exit or is_over or not self._service.gate.inside
+            is_over = time.monotonic() - self._closed_at > self._service.limits.timeout
+            self.should_exit = self.should_exit or is_over or not self._service.inside
         return await super().on_tick(counter)
 
 
-def run(app: FastAPI, taken: socket.socket, *, grace: float, connections: int, on_start: Callable[[], object]) -> None:
-    """Serve until a signal comes, and then for at most `grace` seconds what has been taken on.
+def run(app: FastAPI, taken: socket.socket, on_start: Callable[[], object]) -> None:
+    """Serve on the socket of `listen` until a signal; then finish the present requests within the limit of time.
 
-    Args:
-        app: what `create_app` made.
-        taken: what `listen` gave.
-        grace: seconds.
-        connections: open at a time, beyond which a request gets status 503.
-        on_start: called when connections are accepted.
+    on_start is called when connections are accepted.
     """
+    service: Service = app.state.service
     config = uvicorn.Config(
         app,
         http=Connection,
@@ -160,13 +154,13 @@ def run(app: FastAPI, taken: socket.socket, *, grace: float, connections: int, o
         ws="none",
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=connections,
+        limit_concurrency=service.limits.connections,
         timeout_keep_alive=_SILENCE,
         timeout_graceful_shutdown=_CLOSING,
     )
     previous = signal.getsignal(signal.SIGTERM)
     try:
-        Server(config, app.state.service, grace, on_start).run(sockets=[taken])
+        Server(config, service, on_start).run(sockets=[taken])
     finally:
         signal.signal(signal.SIGTERM, previous)
         taken.close()

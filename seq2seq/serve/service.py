@@ -1,103 +1,120 @@
-"""What answers requests: limits, the queues, the model's thread, the key, the counts; knows no routes."""
+"""What answers requests: the model's thread, the queues, and the counts for Prometheus; knows no routes."""
 
 import asyncio
-import hashlib
-import hmac
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
-from fastapi import Request
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from starlette.requests import ClientDisconnect, Request
 
 from seq2seq.errors import UserError
-from seq2seq.serve.batching import Batcher, OverloadedError
-from seq2seq.serve.front import Gate
-from seq2seq.serve.languages import Detect
+from seq2seq.serve.batching import Batcher, OverloadedError, TooLateError
 from seq2seq.serve.limits import Limits
-from seq2seq.serve.metrics import Metrics
-from seq2seq.serve.requests import ApiError, ExplainRequest
-from seq2seq.serve.translating import TextTranslator, Translates, compute_with
+from seq2seq.serve.messages import Detection, ExplainRequest
+from seq2seq.serve.translating import TextTranslator, compute_with
 from seq2seq.serve.worker import Worker
+from seq2seq.translator import Translator
 
-_ENDING = 5.0  # seconds for a step of the model that nobody waits for any more
+R = TypeVar("R")
 Explain = Callable[[ExplainRequest], dict[str, Any]]
+Detect = Callable[[str], list[Detection]]  # likeliest first
+
+_ENDING = 5.0  # seconds to wait at the end for the present step of the model
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+class Metrics:
+    """Counts of one server; those of several servers in a process do not mix."""
+
+    def __init__(self) -> None:
+        self.registry = one = CollectorRegistry()
+        ProcessCollector(registry=one)
+        self.requests = Counter("seq2seq_requests", "Requests answered.", ["method", "path", "status"], registry=one)
+        self.seconds = Histogram(
+            "seq2seq_request_seconds", "Time to the whole answer.", ["path"], buckets=_SECONDS, registry=one
+        )
+        self.rejected = Counter("seq2seq_rejected", "Requests refused or given up.", ["reason"], registry=one)
+        self.sentences = Counter("seq2seq_sentences", "Sentences translated.", registry=one)
+        self.batch = Histogram("seq2seq_batch_sentences", "Sentences of a batch.", buckets=_SIZES, registry=one)
+        self.batch_seconds = Histogram(
+            "seq2seq_batch_seconds", "Time to translate a batch, without pauses.", buckets=_SECONDS, registry=one
+        )
+
+    def on_batch(self, count: int, seconds: float) -> None:
+        """Count a batch that was translated."""
+        self.sentences.inc(count)
+        self.batch.observe(count)
+        self.batch_seconds.observe(seconds)
 
 
 class Service:
-    """What answers requests: limits, the queues, the model's thread, and the counts of it all."""
+    """Translates and explains for requests.
+
+    Attributes:
+        inside: number of requests that are being answered.
+        is_closing: whether new requests are refused, since the server ends.
+        explanations: number of explanations that wait, are computed or are being sent.
+    """
 
     def __init__(
         self,
-        translator: Translates,
-        limits: Limits,
+        translator: Translator,
+        limits: Limits | None = None,
         *,
-        most_alternatives: int,
-        explain: Explain | None,
-        detect: Detect | None,
-        api_key: str | None,
+        most_alternatives: int = 4,
+        explain: Explain | None = None,
+        detect: Detect | None = None,
+        api_key: str | None = None,
     ) -> None:
-        """Wrap a translator; nothing runs before `start`."""
-        self.translator, self.limits, self.most_alternatives = translator, limits, most_alternatives
-        self.can_explain, self.detect, self.has_key = explain is not None, detect, api_key is not None
-        self._key = hashlib.sha256((api_key or "").encode()).digest()
-        self.gate, self.metrics = Gate(), Metrics()
+        """Wrap a translator; `start` begins.
+
+        Args:
+            translator: what translates.
+            limits: of requests, batches and waiting.
+            most_alternatives: further translations that a request may want; at most the translator's beam - 1.
+            explain: returns an explanation as plain values; None: there are none.
+            detect: returns a text's likeliest languages; None: they cannot be detected.
+            api_key: that requests must have; None: no request needs a key.
+        """
+        self.limits = limits = limits or Limits()
+        self.translator, self.most_alternatives = translator, most_alternatives
+        self.explain, self.detect, self.api_key = explain, detect, api_key
+        self.metrics = Metrics()
+        self.inside, self.is_closing, self.explanations = 0, False, 0
         self.worker, self.markup_worker = Worker("model"), Worker("markup")
         self.batcher, self.long_batcher = (
-            Batcher(
-                compute_with(translator),
-                self.worker,
-                max_batch=limits.max_batch,
-                max_delay=limits.max_delay if limits.max_batch > 1 else 0.0,
-                max_items=limits.waiting_texts,
-                max_size=limits.waiting_chars,
-                size=len,
-                is_costly=is_long,
-                on_batch=self.metrics.on_batch,
-            )
+            Batcher(compute_with(translator), self.worker, limits, is_costly=is_long, on_batch=self.metrics.on_batch)
             for is_long in (False, True)
         )
-        self._batchers = self.batcher, self.long_batcher
+        self._batchers = both = self.batcher, self.long_batcher
         languages = translator.src_lang, translator.tgt_lang
-        self.texts = TextTranslator(self.batcher, self.long_batcher, self.markup_worker, languages, limits)
-        self.explainer: Batcher[str, ExplainRequest, bytes] = Batcher(
-            lambda _, wanted, check: [self._to_json(explain(one)) for one in wanted] if explain else [],
-            self.worker,
-            max_batch=1,
-            max_delay=0.0,
-            max_items=limits.explanations,
-            max_size=limits.explanations * limits.explain_chars * 2,
-            size=lambda wanted: len(wanted.source) + len(wanted.target or ""),
-            is_costly=True,
-        )
-        self._explaining = 0
-        watch, both = self.metrics.watch, self._batchers
-        watch(
-            "seq2seq_waiting_sentences",
-            "Sentences in the queue.",
-            lambda: sum(one.waiting_items for one in both),
-        )
-        watch("seq2seq_waiting_characters", "Their characters.", lambda: sum(one.waiting_size for one in both))
-        watch("seq2seq_waiting_explanations", "Explanations in the queue.", lambda: self.explainer.waiting_items)
-        watch("seq2seq_requests_inside", "Requests at work.", lambda: self.gate.inside)
+        self.texts = TextTranslator(*both, self.markup_worker, languages, limits)
+        self._one_explanation = asyncio.Lock()  # long sentences and explanations take turns
+        for name, text, value in (
+            ("waiting_sentences", "Sentences in the queues.", lambda: sum(one.waiting_sentences for one in both)),
+            ("waiting_characters", "Characters in the queues.", lambda: sum(one.waiting_chars for one in both)),
+            ("waiting_explanations", "Explanations waiting, at work or being sent.", lambda: self.explanations),
+            ("requests_inside", "Requests being answered.", lambda: self.inside),
+        ):
+            Gauge(f"seq2seq_{name}", text, registry=self.metrics.registry).set_function(value)
 
     def start(self) -> None:
         """Begin to work, in the running event loop."""
-        for batcher in (*self._batchers, self.explainer):
+        for batcher in self._batchers:
             batcher.start()
 
     async def stop(self) -> None:
-        """Work no more; wait a little for what is at work, since Python cannot end well while PyTorch computes."""
-        await asyncio.gather(*(batcher.stop() for batcher in (*self._batchers, self.explainer)))
+        """Work no more; wait a little for the present step, since Python cannot end well while PyTorch computes."""
+        await asyncio.gather(*(batcher.stop() for batcher in self._batchers))
         for worker in (self.worker, self.markup_worker):
             worker.close()
             await asyncio.to_thread(worker.join, _ENDING)
 
     @property
     def trouble(self) -> str:
-        """Why requests are not being answered; empty: they are.
-
-        A thread is stuck when one step of its work takes longer than any answer may.
-        """
+        """Why requests are not answered, such as a step that takes longer than any answer may; empty: no trouble."""
         if not all(batcher.is_running for batcher in self._batchers):
             return "the queue has stopped"
         for worker in (self.worker, self.markup_worker):
@@ -107,44 +124,67 @@ class Service:
 
     @property
     def retry_after(self) -> int:
-        """Seconds in which all sentences that wait now should be done, as far as the last batches tell."""
+        """Seconds in which the queues should be done, estimated from the last batches."""
         return max(batcher.retry_after for batcher in self._batchers)
 
-    def deadline(self) -> float:
-        """When a request that comes now has to be answered, by the event loop's clock."""
-        return asyncio.get_running_loop().time() + self.limits.timeout
-
     def begin_explanation(self) -> None:
-        """Count an explanation as at work until `end_explanation`, which is due once it is sent.
+        """Count an explanation until `end_explanation`, which is due when the client has taken the answer.
 
         Raises:
-            OverloadedError: there are as many as may be.
+            OverloadedError: there are as many explanations as the limits allow.
         """
-        if self._explaining >= self.limits.explanations:
-            raise OverloadedError("too many explanations are wanted or being sent", self.explainer.retry_after)
-        self._explaining += 1
+        if self.explanations >= self.limits.explanations:
+            raise OverloadedError("too many explanations are wanted or being sent", self.retry_after)
+        self.explanations += 1
 
     def end_explanation(self) -> None:
         """Make room for another explanation."""
-        self._explaining -= 1
+        self.explanations -= 1
 
-    def check_key(self, key: str | None, request: Request) -> None:
-        """Refuse a request without the key, told as api_key or in the header Authorization: Bearer.
+    async def explained(self, wanted: ExplainRequest) -> bytes:
+        """Return an explanation as JSON.
 
         Raises:
-            ApiError: the key is missing or wrong.
+            UserError: the explanation is not possible, or too large.
         """
-        if not self.has_key:
-            return
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        key = key or (token.strip() if scheme.lower() == "bearer" else "")
-        if not key:
-            raise ApiError(400, "an API key is needed: ask whoever runs this server")
-        if not hmac.compare_digest(hashlib.sha256(key.encode(errors="replace")).digest(), self._key):
-            raise ApiError(403, "Invalid API key")
+        async with self._one_explanation:
+            return await self.worker.run(self._to_json, wanted, is_costly=True)
 
-    def _to_json(self, values: dict[str, Any]) -> bytes:
+    def _to_json(self, wanted: ExplainRequest) -> bytes:
+        assert self.explain is not None
+        values = self.explain(wanted)
         found = json.dumps(values, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
         if len(found) > (most := self.limits.explanation_bytes):
             raise UserError(f"the explanation has {len(found)} bytes, at most {most} are sent: give a shorter sentence")
         return found
+
+    def deadline(self) -> float:
+        """Return when a request that comes now has to be answered, by the event loop's clock."""
+        return asyncio.get_running_loop().time() + self.limits.timeout
+
+    async def in_time(self, request: Request, deadline: float, work: Coroutine[Any, Any, R]) -> R:
+        """Wait for work until the deadline, but no longer than the client does; then cancel the work.
+
+        Raises:
+            ClientDisconnect: the client is gone.
+            TooLateError: the deadline has passed.
+            Exception: as the work raises.
+        """
+
+        async def leave() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+
+        working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(leave())
+        try:
+            seconds = deadline - asyncio.get_running_loop().time()
+            done, _ = await asyncio.wait((working, leaving), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if working in done:
+                return working.result()
+            if leaving in done:
+                raise ClientDisconnect
+            raise TooLateError("the server could not answer in time", self.retry_after)
+        finally:
+            for task in (working, leaving):
+                task.cancel()
+            await asyncio.gather(working, leaving, return_exceptions=True)

@@ -24,7 +24,7 @@ from markdown_it import MarkdownIt
 from seq2seq.documents.document import translate_document
 from seq2seq.documents.html import _tokenize
 from seq2seq.documents.keeping import Translate, translate_texts
-from seq2seq.documents.kept import KEPT
+from seq2seq.documents.marked import KEPT
 from tests.fuzz import seeds
 from tests.fuzz.mutating import PLACE, SECRET, arbitrary, mutated, refusal_of, with_place
 

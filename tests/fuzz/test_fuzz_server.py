@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 from seq2seq.cli import serve as cli_serve
 from seq2seq.serve.app import create_app
 from seq2seq.serve.limits import Limits
+from seq2seq.serve.messages import Detection
+from seq2seq.serve.service import Service
 from seq2seq.translator import Translator
 from tests.fuzz import seeds
 from tests.fuzz.mutating import SECRET, arbitrary, mutated
@@ -39,16 +41,15 @@ def ask(bundle_folder: Path) -> Iterator[Ask]:
     """Sends a request to a server with a small model, not through an HTTP client, which would mend it."""
     translator = Translator.load(bundle_folder, "cpu")
     limits = Limits(char_limit=200, batch_limit=4, waiting_chars=200, sentence_limit=40, tag_limit=20, explain_chars=60)
-    app = create_app(
+    service = Service(
         translator,
-        limits=limits,
+        limits,
         most_alternatives=2,
         explain=cli_serve.explainer(translator),
-        detect=lambda text: [{"language": "en", "confidence": float(len(text))}],
+        detect=lambda text: [Detection(language="en", confidence=float(len(text)))],
         api_key=KEY,
-        allow_origins=["http://a.example"],
-        viewer=cli_serve.viewer(),
     )
+    app = create_app(service, allow_origins=["http://a.example"], viewer=cli_serve.viewer())
     api = app.openapi()
 
     async def send_one(method: str, path: str, headers: Headers, chunks: Sequence[bytes], query: bytes) -> Any:

@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 from seq2seq.cli import serve as cli_serve
 from seq2seq.explain.explanation import explain
 from seq2seq.serve.app import create_app
+from seq2seq.serve.service import Service
 from seq2seq.translator import Translator
 
 
@@ -22,7 +23,7 @@ def translator(bundle_folder: Path) -> Translator:
 
 def ask(translator: Translator, **sent: Any) -> httpx.Response:
     async def scenario() -> httpx.Response:
-        app = create_app(translator, explain=cli_serve.explainer(translator), viewer=cli_serve.viewer())
+        app = create_app(Service(translator, explain=cli_serve.explainer(translator)), viewer=cli_serve.viewer())
         transport = httpx.ASGITransport(app)
         async with (
             app.router.lifespan_context(app),
@@ -48,7 +49,7 @@ def test_an_answer_is_the_explanation_with_walks_and_beams(translator: Translato
 
 
 def test_answers_are_as_openapi_tells(translator: Translator):
-    api = create_app(translator, explain=cli_serve.explainer(translator)).openapi()
+    api = create_app(Service(translator, explain=cli_serve.explainer(translator))).openapi()
     told = api["paths"]["/explain"]["post"]["responses"]
     for status, sent in ((200, {"source": "The cat drank."}), (400, {"source": "The cat.", "layer": 2})):
         answer = ask(translator, **sent)

@@ -1,15 +1,19 @@
 import logging
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from fastapi import FastAPI
 
 from seq2seq.cli import app, main
 from seq2seq.cli import serve as cli_serve
 from seq2seq.documents.keeping import translate_texts
 from seq2seq.extras import install_command
+from seq2seq.serve.app import create_app
+from seq2seq.serve.service import Service
 
 
 @pytest.fixture
@@ -17,10 +21,10 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
     """Nothing runs; the application's service, and where it would listen, land here."""
     runs: list[tuple[Any, Any]] = []
 
-    def run(application: Any, taken: Any, **options: Any) -> None:
+    def run(application: Any, taken: Any, on_start: Callable[[], None]) -> None:
         runs.append((application.state.service, taken.getsockname()))
         taken.close()
-        options["on_start"]()
+        on_start()
 
     monkeypatch.setattr("seq2seq.serve.server.run", run)
     return runs
@@ -45,14 +49,14 @@ def test_it_listens_on_this_machine_only_unless_told(serve: Any, served: Any):
     assert address[0] == "127.0.0.1"
     assert "warning" not in told
     assert f"at http://127.0.0.1:{address[1]} (" in told
-    assert not service.has_key
+    assert service.api_key is None
 
 
 def test_an_open_address_without_a_key_gets_a_warning(serve: Any, served: Any, monkeypatch: pytest.MonkeyPatch):
     assert "warning: 0.0.0.0 is open to the network and no --api-key is set" in serve("--host", "0.0.0.0")[1]
     monkeypatch.setenv("SEQ2SEQ_API_KEY", "k")
     assert "warning" not in serve("--host", "0.0.0.0")[1]
-    assert served[1][0].has_key
+    assert served[1][0].api_key == "k"
 
 
 def test_options_become_limits(serve: Any, served: Any):
@@ -68,7 +72,12 @@ def test_the_names_that_it_is_known_by_are_its_host_s_and_those_that_are_named(
     serve: Any, served: Any, monkeypatch: pytest.MonkeyPatch
 ):
     known: list[Any] = []
-    monkeypatch.setattr("seq2seq.serve.app.Callers", lambda hosts, origins: known.append((list(hosts), list(origins))))
+
+    def create(service: Service, *, allowed_hosts: list[str], allow_origins: list[str], viewer: Path) -> FastAPI:
+        known.append((list(allowed_hosts), list(allow_origins)))
+        return create_app(service)
+
+    monkeypatch.setattr("seq2seq.serve.app.create_app", create)
     serve("--host", "localhost", "--allowed-host", "a.example", "--allowed-host", "b.example")
     assert known == [(["localhost", "a.example", "b.example"], [])]
 
@@ -79,7 +88,7 @@ def test_no_text_of_a_user_is_logged(serve: Any, monkeypatch: pytest.MonkeyPatch
     def keep(text: str) -> None:
         translate_texts([text], lambda texts, _: [(f"{one} {{added}}", None) for one in texts])
 
-    def run(application: Any, taken: Any, **options: Any) -> None:
+    def run(application: Any, taken: Any, on_start: Any) -> None:
         taken.close()
         keep("my secret {name}")
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq.documents.keeping import cut_sentences, translate_marked, translate_texts
-from seq2seq.documents.kept import KEPT
-from seq2seq.documents.marked import OBJECT, Kind, Mark, Marked
+from seq2seq.documents.marked import KEPT, OBJECT, Kind, Mark, Marked
 from seq2seq.errors import UserError
 
 

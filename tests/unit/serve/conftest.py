@@ -8,6 +8,7 @@ import pytest
 from serving import FakeTranslator, served
 
 from seq2seq.serve.app import create_app
+from seq2seq.serve.service import Service
 
 
 @pytest.fixture
@@ -21,7 +22,9 @@ def ask(translator: FakeTranslator) -> Callable[..., Any]:
 
     def run(scenario: Callable[[Any], Awaitable[Any]], **options: Any) -> Any:
         async def all_of_it() -> Any:
-            async with served(create_app(translator, **options)) as client:
+            names = ("allowed_hosts", "allow_origins", "viewer")
+            of_app = {name: options.pop(name) for name in names if name in options}
+            async with served(create_app(Service(translator, **options), **of_app)) as client:
                 return await scenario(client)
 
         return asyncio.run(all_of_it())

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,28 +11,36 @@ from fastapi import FastAPI
 
 from seq2seq.errors import UserError
 from seq2seq.translation import Translation
+from seq2seq.translator import Translator
 
 
-class FakeTranslator:
+class FakeTranslator(Translator):
     """Answers in capitals; the n-th best has n - 1 marks behind it. Records its batches, waits and fails when told."""
 
-    src_lang, tgt_lang, can_align = "en", "es", False
+    src_lang, tgt_lang = "en", "es"
 
     def __init__(self) -> None:
+        self.aligns = False
         self.batches: list[list[str]] = []
         self.finished = 0
         self.may_go = threading.Event()
         self.may_go.set()
 
+    @property
+    def can_align(self) -> bool:
+        return self.aligns
+
     def translate_nbest(
         self,
-        texts: Sequence[str],
+        texts: Iterable[Any],
         n_best: int,
         *,
         align: bool = False,
         on_progress: Callable[[int], object] | None = None,
+        **changes: Any,
     ) -> list[list[Translation]]:
-        self.batches.append(list(texts))
+        texts = list(texts)
+        self.batches.append(texts)
         assert self.may_go.wait(20)
         if on_progress is not None:
             on_progress(len(texts))

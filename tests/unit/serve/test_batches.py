@@ -7,12 +7,21 @@ import pytest
 from serving import until
 
 from seq2seq.errors import UserError
-from seq2seq.serve.batching import Batcher, OverloadedError, TooLateError
+from seq2seq.serve import worker as worker_module
+from seq2seq.serve.batching import Batcher, OverloadedError, Ranked, TooLateError, Wanted
+from seq2seq.serve.limits import Limits
 from seq2seq.serve.worker import Worker
+
+KEYS = {"a": Wanted(1), "b": Wanted(2)}
+
+
+async def submit(batcher: Batcher, numbers: list[int], key: str) -> list[int]:
+    """Submit sentences of so many characters; return how many characters their translations have."""
+    return [len(best[0][0]) for best in await batcher.submit(["x" * number for number in numbers], KEYS[key])]
 
 
 class Computer:
-    """Doubles numbers; records its batches, waits and fails when told."""
+    """Doubles sentences; records the lengths in its batches, waits and fails when told."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[str, list[int]]] = []
@@ -20,8 +29,9 @@ class Computer:
         self.may_go.set()
         self.finished = 0
 
-    def __call__(self, key: str, items: list[int], check: Callable[[], None]) -> list[int]:
-        self.batches.append((key, items))
+    def __call__(self, wanted: Wanted, sentences: list[str], check: Callable[[], None]) -> list[Ranked]:
+        items = [len(one) for one in sentences]
+        self.batches.append(("a" if wanted == KEYS["a"] else "b", items))
         assert self.may_go.wait(20)
         check()
         self.finished += len(items)
@@ -29,7 +39,7 @@ class Computer:
             raise RuntimeError("unlucky")
         if 17 in items:
             raise UserError("17 is refused")
-        return [2 * item for item in items]
+        return [[(2 * one, None)] for one in sentences]
 
 
 @pytest.fixture
@@ -44,8 +54,8 @@ def run(computer: Computer) -> Callable[..., Any]:
     def start(scenario: Callable[[Any], Coroutine[Any, Any, Any]], **options: Any) -> Any:
         async def all_of_it() -> Any:
             worker = Worker()
-            bounds = {"max_batch": 8, "max_delay": 0.002, "max_items": 20, "max_size": 1000, **options}
-            batcher = Batcher(computer, worker, size=lambda item: item, **bounds)
+            bounds = {"max_batch": 8, "max_delay": 0.002, "waiting_texts": 20, "waiting_chars": 1000, **options}
+            batcher = Batcher(computer, worker, Limits(char_limit=1, **bounds))
             batcher.start()
             try:
                 return await scenario(batcher)
@@ -62,14 +72,14 @@ def run(computer: Computer) -> Callable[..., Any]:
 async def while_busy(batcher: Any, computer: Computer) -> Any:
     """Keep the model at work on one item until `may_go` is set."""
     computer.may_go.clear()
-    first = asyncio.create_task(batcher.submit([1], "a"))
+    first = asyncio.create_task(submit(batcher, [1], "a"))
     await until(lambda: bool(computer.batches))
     return first
 
 
 def test_what_comes_within_the_delay_is_computed_together(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
-        return await asyncio.gather(*(batcher.submit([one], "a") for one in (1, 2, 3)))
+        return await asyncio.gather(*(submit(batcher, [one], "a") for one in (1, 2, 3)))
 
     assert run(scenario, max_delay=0.2) == [[2], [4], [6]]
     assert computer.batches == [("a", [1, 2, 3])]
@@ -77,7 +87,7 @@ def test_what_comes_within_the_delay_is_computed_together(run: Any, computer: Co
 
 def test_a_full_batch_does_not_wait(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
-        return await asyncio.gather(*(batcher.submit([one], "a") for one in range(2, 10)))
+        return await asyncio.gather(*(submit(batcher, [one], "a") for one in range(2, 10)))
 
     assert run(scenario, max_delay=100.0) == [[2 * one] for one in range(2, 10)]
     assert len(computer.batches) == 1
@@ -86,8 +96,8 @@ def test_a_full_batch_does_not_wait(run: Any, computer: Computer):
 def test_what_comes_while_the_model_is_busy_is_gathered(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
         first = await while_busy(batcher, computer)
-        others = [asyncio.create_task(batcher.submit([one], "a")) for one in range(2, 14) if one != 13]
-        await until(lambda: batcher.waiting_items == 11)
+        others = [asyncio.create_task(submit(batcher, [one], "a")) for one in range(2, 14) if one != 13]
+        await until(lambda: batcher.waiting_sentences == 11)
         computer.may_go.set()
         return await asyncio.gather(first, *others)
 
@@ -98,7 +108,7 @@ def test_what_comes_while_the_model_is_busy_is_gathered(run: Any, computer: Comp
 def test_only_equal_keys_are_computed_together(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
         keys = ("a", "b", "a", "b")
-        return await asyncio.gather(*(batcher.submit([i], keys[i]) for i in range(4)))
+        return await asyncio.gather(*(submit(batcher, [i], keys[i]) for i in range(4)))
 
     assert run(scenario) == [[0], [2], [4], [6]]
     assert computer.batches == [("a", [0, 2]), ("b", [1, 3])]
@@ -107,10 +117,10 @@ def test_only_equal_keys_are_computed_together(run: Any, computer: Computer):
 def test_nobody_waits_for_the_end_of_another_s_long_list(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
         first = await while_busy(batcher, computer)
-        long = asyncio.create_task(batcher.submit(list(range(20, 34)), "a"))
-        await until(lambda: batcher.waiting_items == 14)
-        short = asyncio.create_task(batcher.submit([5], "a"))
-        await until(lambda: batcher.waiting_items == 15)
+        long = asyncio.create_task(submit(batcher, list(range(20, 34)), "a"))
+        await until(lambda: batcher.waiting_sentences == 14)
+        short = asyncio.create_task(submit(batcher, [5], "a"))
+        await until(lambda: batcher.waiting_sentences == 15)
         computer.may_go.set()
         return await asyncio.gather(first, long, short)
 
@@ -121,7 +131,7 @@ def test_nobody_waits_for_the_end_of_another_s_long_list(run: Any, computer: Com
 def test_a_failure_is_only_theirs_who_caused_it(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
         asked = ([3], [13], [4, 5], [6, 17])
-        return await asyncio.gather(*(batcher.submit(one, "a") for one in asked), return_exceptions=True)
+        return await asyncio.gather(*(submit(batcher, one, "a") for one in asked), return_exceptions=True)
 
     good, broken, also_good, refused = run(scenario)
     assert (good, also_good) == ([6], [8, 10])
@@ -132,7 +142,7 @@ def test_a_failure_is_only_theirs_who_caused_it(run: Any, computer: Computer):
 def test_a_failure_is_found_in_few_batches(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
         asked = [*range(20, 35), 13]
-        return await asyncio.gather(*(batcher.submit([one], "a") for one in asked), return_exceptions=True)
+        return await asyncio.gather(*(submit(batcher, [one], "a") for one in asked), return_exceptions=True)
 
     *good, broken = run(scenario, max_batch=16)
     assert good == [[2 * one] for one in range(20, 35)]
@@ -145,9 +155,9 @@ def test_a_failure_before_the_last_item_stops_nobody(run: Any, computer: Compute
     """The rest of a failed job, a full batch of it, once let the loop spin for ever, without a pause for anything."""
 
     async def scenario(batcher: Any) -> Any:
-        failed = await asyncio.gather(batcher.submit([13, 2, 4, 6], "a"), return_exceptions=True)
-        assert (batcher.waiting_items, batcher.waiting_size) == (0, 0)
-        return [*failed, await batcher.submit([5], "a")]
+        failed = await asyncio.gather(submit(batcher, [13, 2, 4, 6], "a"), return_exceptions=True)
+        assert (batcher.waiting_sentences, batcher.waiting_chars) == (0, 0)
+        return [*failed, await submit(batcher, [5], "a")]
 
     broken, other = run(scenario, max_batch=max_batch)
     assert isinstance(broken, RuntimeError)
@@ -158,11 +168,11 @@ def test_a_failure_before_the_last_item_stops_nobody(run: Any, computer: Compute
 def test_who_leaves_while_a_batch_ends_stops_nobody(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
         first = await while_busy(batcher, computer)
-        leaving = asyncio.create_task(batcher.submit([2, 3], "a"))
-        await until(lambda: batcher.waiting_items == 2)
+        leaving = asyncio.create_task(submit(batcher, [2, 3], "a"))
+        await until(lambda: batcher.waiting_sentences == 2)
         batcher._waiting[0].future.cancel()  # as when the client goes, before the one who waits hears of it
         assert batcher._take() == []
-        assert batcher.waiting_items == 0
+        assert batcher.waiting_sentences == 0
         computer.may_go.set()
         return await asyncio.gather(first, leaving, return_exceptions=True)
 
@@ -173,18 +183,10 @@ def test_who_leaves_while_a_batch_ends_stops_nobody(run: Any, computer: Computer
 
 def test_a_wrong_number_of_results_fails_and_hangs_nobody():
     async def scenario() -> Any:
-        batcher = Batcher(
-            lambda key, items, check: [],
-            Worker(),
-            max_batch=2,
-            max_delay=0.0,
-            max_items=9,
-            max_size=9,
-            size=lambda item: 1,
-        )
+        batcher = Batcher(lambda wanted, sentences, check: [], Worker(), Limits())
         batcher.start()
-        with pytest.raises(RuntimeError, match="0 results for 1 items"):
-            await batcher.submit(["x"], "a")
+        with pytest.raises(RuntimeError, match="0 results for 1 sentences"):
+            await submit(batcher, [1], "a")
         await batcher.stop()
 
     asyncio.run(scenario())
@@ -194,30 +196,30 @@ def test_a_wrong_number_of_results_fails_and_hangs_nobody():
 def test_a_full_queue_refuses_and_says_for_how_long(run: Any, computer: Computer, too_many: list[int]):
     async def scenario(batcher: Any) -> Any:
         first = await while_busy(batcher, computer)
-        waiting = asyncio.create_task(batcher.submit([200] * 3, "a"))
-        await until(lambda: batcher.waiting_items == 3)
+        waiting = asyncio.create_task(submit(batcher, [200] * 3, "a"))
+        await until(lambda: batcher.waiting_sentences == 3)
         with pytest.raises(OverloadedError) as refused:
-            await batcher.submit(too_many, "a")
+            await submit(batcher, too_many, "a")
         assert 1 <= refused.value.retry_after <= 60
         computer.may_go.set()
         await asyncio.gather(first, waiting)
-        assert (batcher.waiting_items, batcher.waiting_size) == (0, 0)
-        return await batcher.submit([7], "a")
+        assert (batcher.waiting_sentences, batcher.waiting_chars) == (0, 0)
+        return await submit(batcher, [7], "a")
 
-    assert run(scenario, max_items=6, max_size=1000) == [14]
+    assert run(scenario, waiting_texts=6, waiting_chars=1000) == [14]
 
 
 def test_one_request_may_exceed_an_empty_queue(run: Any):
     async def scenario(batcher: Any) -> Any:
-        return await batcher.submit([1] * 50, "a")
+        return await submit(batcher, [1] * 50, "a")
 
-    assert run(scenario, max_items=6) == [2] * 50
+    assert run(scenario, waiting_texts=6) == [2] * 50
 
 
 def test_the_time_to_wait_follows_from_what_waits_and_how_fast_it_went(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
         assert batcher.retry_after == 1
-        batcher._rate, batcher.waiting_size = 100.0, 1234
+        batcher._rate, batcher.waiting_chars = 100.0, 1234
         return batcher.retry_after
 
     assert run(scenario) == 13
@@ -226,11 +228,11 @@ def test_the_time_to_wait_follows_from_what_waits_and_how_fast_it_went(run: Any,
 def test_who_is_cancelled_leaves_the_queue(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
         first = await while_busy(batcher, computer)
-        leaving = asyncio.create_task(batcher.submit([2, 3], "a"))
-        staying = asyncio.create_task(batcher.submit([4], "a"))
-        await until(lambda: batcher.waiting_items == 3)
+        leaving = asyncio.create_task(submit(batcher, [2, 3], "a"))
+        staying = asyncio.create_task(submit(batcher, [4], "a"))
+        await until(lambda: batcher.waiting_sentences == 3)
         leaving.cancel()
-        await until(lambda: batcher.waiting_items == 1)
+        await until(lambda: batcher.waiting_sentences == 1)
         computer.may_go.set()
         return await asyncio.gather(first, staying)
 
@@ -242,8 +244,8 @@ def test_who_waited_too_long_is_dropped_uncomputed(run: Any, computer: Computer)
     async def scenario(batcher: Any) -> Any:
         first = await while_busy(batcher, computer)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(batcher.submit([2], "a"), 0.01)
-        assert batcher.waiting_items == 0
+            await asyncio.wait_for(submit(batcher, [2], "a"), 0.01)
+        assert batcher.waiting_sentences == 0
         computer.may_go.set()
         return await first
 
@@ -256,12 +258,12 @@ def test_what_nobody_waits_for_any_more_is_given_up_half_done(
 ):
     async def scenario(batcher: Any) -> Any:
         computer.may_go.clear()
-        leaving = asyncio.create_task(batcher.submit([2, 3], "a"))
+        leaving = asyncio.create_task(submit(batcher, [2, 3], "a"))
         await until(lambda: bool(computer.batches))
         leaving.cancel()
         await asyncio.gather(leaving, return_exceptions=True)
         computer.may_go.set()
-        return await batcher.submit([5], "a")
+        return await submit(batcher, [5], "a")
 
     assert run(scenario) == [10]
     assert [items for _, items in computer.batches] == [[2, 3], [5]]
@@ -269,18 +271,49 @@ def test_what_nobody_waits_for_any_more_is_given_up_half_done(
     assert not caplog.records
 
 
-def test_stopping_tells_who_waits(run: Any, computer: Computer):
+def test_stopping_answers_jobs_that_wait_and_jobs_at_work(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
         first = await while_busy(batcher, computer)
-        waiting = asyncio.create_task(batcher.submit([2], "a"))
-        await until(lambda: batcher.waiting_items == 1)
+        waiting = asyncio.create_task(submit(batcher, [2], "a"))
+        await until(lambda: batcher.waiting_sentences == 1)
         await batcher.stop()
         assert not batcher.is_running
-        first.cancel()
-        return await asyncio.gather(waiting, return_exceptions=True)
+        async with asyncio.timeout(20):
+            return await asyncio.gather(first, waiting, return_exceptions=True)
 
-    (told,) = run(scenario)
-    assert isinstance(told, TooLateError)
+    assert [type(answer) for answer in run(scenario)] == [TooLateError, TooLateError]
+
+
+def test_a_batch_is_charged_for_its_own_seconds_only(monkeypatch: pytest.MonkeyPatch):
+    now = [0.0]
+    monkeypatch.setattr(worker_module.time, "monotonic", lambda: now[0])  # the event loop's clock, too: nothing sleeps
+    told: list[float] = []
+
+    async def scenario() -> None:
+        worker, may_go = Worker(), threading.Event()
+
+        def compute(wanted: Wanted, sentences: list[str], check: Callable[[], None]) -> list[Ranked]:
+            assert may_go.wait(20)
+            now[0] += 0.25
+            check()
+            now[0] += 0.25
+            return [[(one, None)] for one in sentences]
+
+        limits = Limits(max_batch=1)
+        batcher = Batcher(compute, worker, limits, is_costly=True, on_batch=lambda _, seconds: told.append(seconds))
+        batcher.start()
+        suspended = asyncio.create_task(batcher.submit(["long"], Wanted(1)))
+        while worker._costly_since is None:
+            await asyncio.sleep(0)
+        other = asyncio.create_task(worker.run(now.__setitem__, 0, 8.25))  # eight seconds of another's work
+        await asyncio.sleep(0)
+        may_go.set()
+        await asyncio.gather(suspended, other)
+        await batcher.stop()
+        worker.close()
+
+    asyncio.run(scenario())
+    assert told == [0.5]
 
 
 def test_batches_are_told(run: Any):
@@ -288,7 +321,7 @@ def test_batches_are_told(run: Any):
 
     async def scenario(batcher: Any) -> Any:
         batcher.on_batch = lambda count, seconds: told.append((count, seconds))
-        return await batcher.submit([1, 2, 3], "a")
+        return await submit(batcher, [1, 2, 3], "a")
 
     run(scenario)
     assert [count for count, _ in told] == [3]

@@ -8,7 +8,7 @@ from serving import FakeTranslator, question, until
 
 from seq2seq.errors import UserError
 from seq2seq.serve.limits import Limits
-from seq2seq.serve.requests import ExplainRequest
+from seq2seq.serve.messages import ExplainRequest
 
 Ask = Callable[..., Any]
 

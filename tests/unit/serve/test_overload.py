@@ -9,6 +9,7 @@ from serving import FakeTranslator, question, served, until
 from seq2seq.documents import html
 from seq2seq.serve.app import create_app
 from seq2seq.serve.limits import Limits
+from seq2seq.serve.service import Service
 from seq2seq.translation import Translation
 
 Ask = Callable[..., Any]
@@ -167,7 +168,7 @@ async def health_of(client: Any, status: int) -> Any:
 
 def test_markup_that_takes_too_long_stops_nobody_else_and_is_told(ask: Ask, monkeypatch: pytest.MonkeyPatch):
     may_go = threading.Event()
-    monkeypatch.setattr(html, "translate_document", lambda *_: may_go.wait(20))
+    monkeypatch.setattr(html, "read", lambda *_: may_go.wait(20))
 
     async def scenario(client: Any) -> Any:
         slow = asyncio.create_task(client.post("/translate", json=question("<p>slow</p>", format="html")))
@@ -188,7 +189,7 @@ def test_markup_that_takes_too_long_stops_nobody_else_and_is_told(ask: Ask, monk
 
 def test_a_client_that_is_gone_leaves_the_queue(translator: FakeTranslator):
     async def scenario() -> Any:
-        app = create_app(translator)
+        app = create_app(Service(translator))
         service = app.state.service
         gone = asyncio.Event()
 
@@ -211,10 +212,10 @@ def test_a_client_that_is_gone_leaves_the_queue(translator: FakeTranslator):
             headers = [(b"content-type", b"application/json")]
             scope = {"type": "http", "method": "POST", "path": "/translate", "headers": headers, "query_string": b""}
             leaving = asyncio.create_task(app(scope, receive, send))
-            await until(lambda: service.batcher.waiting_items == 1)
+            await until(lambda: service.batcher.waiting_sentences == 1)
             gone.set()
             await leaving
-            assert service.batcher.waiting_items == 0
+            assert service.batcher.waiting_sentences == 0
             translator.may_go.set()
             await first
             metrics = (await client.get("/metrics")).text
@@ -227,7 +228,7 @@ def test_a_client_that_is_gone_leaves_the_queue(translator: FakeTranslator):
 
 def test_a_model_that_hangs_is_no_healthy_server(translator: FakeTranslator, monkeypatch: pytest.MonkeyPatch):
     async def scenario() -> Any:
-        app = create_app(translator)
+        app = create_app(Service(translator))
         async with served(app) as client:
             monkeypatch.setattr(type(app.state.service.worker), "busy_seconds", 31.0)
             hanging = await client.get("/health")
@@ -244,7 +245,7 @@ def test_the_end_waits_for_the_model_s_present_step(translator: FakeTranslator):
     """A process that ended while PyTorch computed was aborted, with another exit status than 0."""
 
     async def scenario() -> int:
-        async with served(create_app(translator)) as client:
+        async with served(create_app(Service(translator))) as client:
             translator.may_go.clear()
             leaving = asyncio.create_task(client.post("/translate", json=question("one")))
             await until(lambda: bool(translator.batches))
@@ -259,18 +260,18 @@ def test_the_end_waits_for_the_model_s_present_step(translator: FakeTranslator):
 
 def test_a_closed_gate_lets_nobody_in_and_says_so(translator: FakeTranslator):
     async def scenario() -> Any:
-        app = create_app(translator)
+        app = create_app(Service(translator))
         async with served(app) as client:
             translator.may_go.clear()
             inside = asyncio.create_task(client.post("/translate", json=question("one")))
             await until(lambda: bool(translator.batches))
-            app.state.service.gate.is_closed = True
-            assert app.state.service.gate.inside == 1
+            app.state.service.is_closing = True
+            assert app.state.service.inside == 1
             late = await client.post("/translate", json=question("two"))
             facts = [(await client.get(path)).status_code for path in ("/health", "/ready", "/metrics")]
             translator.may_go.set()
             answered = await inside
-            assert app.state.service.gate.inside == 0
+            assert app.state.service.inside == 0
             return late, facts, answered
 
     late, facts, answered = asyncio.run(scenario())

@@ -17,13 +17,12 @@ def translate(
 ) -> list[Any]:
     async def all_of_it() -> list[list[str]]:
         worker, markup_worker = Worker(), Worker("markup")
-        bounds: dict[str, Any] = {"max_batch": 64, "max_delay": 0.001, "max_items": 100, "max_size": 10_000}
-        compute = compute_with(translator)
-        batcher, long_batcher = (Batcher(compute, worker, size=len, **bounds) for _ in range(2))
+        bounds = Limits(**{"max_delay": 0.001, "waiting_texts": 100, "waiting_chars": 10_000, **limits})
+        batcher, long_batcher = (Batcher(compute_with(translator), worker, bounds) for _ in range(2))
         batcher.start()
         long_batcher.start()
         try:
-            whole = TextTranslator(batcher, long_batcher, markup_worker, ("en", "es"), Limits(**limits))
+            whole = TextTranslator(batcher, long_batcher, markup_worker, ("en", "es"), bounds)
             return await asyncio.wait_for(whole.translate(texts, n_best, is_html=is_html), 20)
         finally:
             await asyncio.gather(batcher.stop(), long_batcher.stop())
@@ -121,7 +120,7 @@ def test_every_alternative_has_its_markup_by_its_own_alignment(
         return [[Translation(text, 0.0, 0.0, [], alignment) for text, alignment in ranked] for _ in texts]
 
     monkeypatch.setattr(translator, "translate_nbest", translate_nbest)
-    monkeypatch.setattr(translator, "can_align", True)
+    translator.aligns = True
     assert translate(translator, ["<p>a <b>b</b></p>"], 2, is_html=True) == [["<p><b>x</b> y</p>", "<p>z <b>w</b></p>"]]
     assert translate(translator, ["a <b>b</b>"], 2) == [["<b>x</b> y", "z <b>w</b>"]]
     assert calls == [True, True]  # once a request, not once an alternative

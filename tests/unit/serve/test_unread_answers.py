@@ -15,17 +15,18 @@ from uvicorn.server import ServerState
 from seq2seq.serve.app import create_app
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.server import Connection
+from seq2seq.serve.service import Service
 
 SIZE = 15_000_000  # bytes of an answer: more than the system keeps for a socket
 PIECE = 65_536  # bytes that the server writes at a time
 
 
 class ImpatientConnection(Connection):
-    write_timeout = 0.5
+    write_timeout = 1.5
 
 
 def big_app(**limits: int) -> FastAPI:
-    return create_app(FakeTranslator(), explain=lambda wanted: {"big": "x" * SIZE}, limits=Limits(**limits))
+    return create_app(Service(FakeTranslator(), Limits(**limits), explain=lambda wanted: {"big": "x" * SIZE}))
 
 
 async def with_server(app: FastAPI, scenario: Any, **options: int) -> Any:
@@ -62,16 +63,16 @@ def test_clients_that_never_read_hold_little_and_are_let_go():
 
     async def scenario(address: Any, state: ServerState) -> tuple[int, int]:
         with askers(address, 8):
-            inside = app.state.service.gate
-            await until(lambda: len(state.connections) == 8 and inside.inside == 8)
+            service = app.state.service
+            await until(lambda: len(state.connections) == 8 and service.inside == 8)
             most = 0
             async with asyncio.timeout(40):
                 while state.connections:
                     waiting = [one.transport.get_write_buffer_size() for one in state.connections]
                     most = max(most, *waiting)
                     await asyncio.sleep(0.01)
-            await until(lambda: inside.inside == 0)
-            return most, app.state.service.explainer.waiting_items
+            await until(lambda: service.inside == 0)
+            return most, service.explanations
 
     most, waiting = asyncio.run(with_server(app, scenario))
     assert 0 < most <= 2 * PIECE
@@ -86,7 +87,7 @@ def test_explanations_that_are_not_taken_leave_no_room_for_more_until_they_are_l
             await until(lambda: is_writing(state, 2))
             with askers(address, 3) as clients:
                 refused = [await asyncio.to_thread(one.recv, 12) for one in clients]
-            await until(lambda: app.state.service.gate.inside == 0)
+            await until(lambda: app.state.service.inside == 0)
         with askers(address, 1) as (reading,):
             reading.setblocking(False)
             loop = asyncio.get_running_loop()

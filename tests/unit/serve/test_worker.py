@@ -7,7 +7,8 @@ import pytest
 from serving import until
 
 from seq2seq.serve import worker as worker_module
-from seq2seq.serve.batching import Batcher
+from seq2seq.serve.batching import Batcher, Ranked, Wanted
+from seq2seq.serve.limits import Limits
 from seq2seq.serve.worker import Worker
 
 
@@ -16,17 +17,17 @@ def test_a_batch_that_progresses_is_not_stuck():
         worker, may_go = Worker(), threading.Event()
         began = threading.Event()
 
-        def compute(key: str, items: list[int], check: Callable[[], None]) -> list[int]:
+        def compute(wanted: Wanted, sentences: list[str], check: Callable[[], None]) -> list[Ranked]:
             began.set()
             assert may_go.wait(20)
             check()
             progressed.append(worker.busy_seconds)
-            return items
+            return [[(one, None)] for one in sentences]
 
         progressed: list[float] = []
-        batcher = Batcher(compute, worker, max_batch=2, max_delay=0.0, max_items=9, max_size=9, size=lambda item: 1)
+        batcher = Batcher(compute, worker, Limits())
         batcher.start()
-        work = asyncio.create_task(batcher.submit([1], "a"))
+        work = asyncio.create_task(batcher.submit(["a"], Wanted(1)))
         await until(lambda: began.is_set() and worker.busy_seconds > 0.2)
         before = worker.busy_seconds
         may_go.set()

@@ -1,0 +1,242 @@
+"""What requests ask and answers say, as OpenAPI describes them, and how a body becomes a request; knows no model."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from typing import Any, Literal, TypeVar
+from urllib.parse import parse_qsl
+
+from fastapi import HTTPException, Request
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import ClientDisconnect
+
+from seq2seq.serve.limits import Limits
+
+_DRAIN = 1.0  # seconds for which a too large body is still read, so that its sender gets the answer
+_MAX_FIELDS = 16  # of a form, besides its texts
+_MEANINGS = {
+    400: "The request is wrong.",
+    403: "The key is wrong, or the page or the server's name is not known.",
+    408: "The request did not arrive in time.",
+    413: "The request is too large.",
+    415: "The request is neither JSON nor a form.",
+    429: "Too much is waiting: try again after Retry-After seconds.",
+    500: "Something went wrong on the server.",
+    501: "This server cannot do it.",
+    503: "The server could not answer in time, or is being stopped.",
+}
+Part = Literal["encoder", "decoder", "cross"]
+AnyRequest = TypeVar("AnyRequest", bound=BaseModel)
+
+
+class DetectRequest(BaseModel):
+    """Asks for the language of a text."""
+
+    q: str = Field(min_length=1, description="Text")
+    api_key: str | None = None
+
+
+class TranslateRequest(BaseModel):
+    """Asks for translations; the fields are LibreTranslate's."""
+
+    q: str | list[str] = Field(description="Text or texts to translate")
+    source: str = Field(min_length=1, description="Language of the text, or auto")
+    target: str = Field(min_length=1, description="Language of the translation")
+    format: Literal["text", "html"] = "text"
+    alternatives: int = Field(default=0, ge=0, description="Further translations wanted")
+    api_key: str | None = None
+
+    @property
+    def texts(self) -> list[str]:
+        """All texts."""
+        return [self.q] if isinstance(self.q, str) else self.q
+
+
+class ExplainRequest(BaseModel):
+    """Asks what the model attends to while it translates a sentence."""
+
+    source: str = Field(min_length=1, description="A sentence")
+    target: str | None = Field(default=None, description="Its translation; none: the model's own")
+    layer: int = Field(default=0, ge=0, description="Layer to walk through, from 0")
+    head: int = Field(default=0, ge=0, description="Its head, from 0")
+    api_key: str | None = None
+
+
+class _Answer(BaseModel):
+    """An answer without any further fields."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ErrorAnswer(_Answer):
+    """What went wrong, in words."""
+
+    error: str
+
+
+class Detection(_Answer):
+    """A language that a text may be in."""
+
+    confidence: float  # percent
+    language: str  # code
+
+
+class TranslateAnswer(_Answer):
+    """A text's translation, or a list for a list of texts; the other fields are there if the request asks for them."""
+
+    translatedText: str | list[str]  # noqa: N815
+    alternatives: list[str] | list[list[str]] = []
+    detectedLanguage: Detection | list[Detection] = []  # noqa: N815
+
+
+class ExplainedWord(_Answer):
+    """A word and the numbers of its pieces."""
+
+    text: str
+    pieces: list[int]
+
+
+class ExplainAnswer(_Answer):
+    """What the model attends to; docs/attention.md describes every field."""
+
+    version: int
+    source: str
+    target: str
+    translated: bool
+    architecture: Literal["transformer", "recurrent"]
+    pieces: dict[Literal["source", "target_in", "target_out"], list[str]]
+    words: dict[Literal["source", "target"], list[ExplainedWord]]
+    attention: dict[Part, list[list[list[list[float]]]]]
+    by_word: dict[Part, list[list[list[list[float]]]]]
+    heads: dict[Part, list[list[dict[str, float]]]]
+    alignment: list[tuple[int, int]]
+    log_probs: list[float]
+    walks: list[dict[str, Any]]
+    beams: dict[str, Any]
+
+
+class Language(_Answer):
+    """A language by its code and its English name."""
+
+    code: str
+    name: str
+
+
+class TranslatedLanguage(Language):
+    """A language and the codes of the languages that it is translated into."""
+
+    targets: list[str]
+
+
+class SettingsAnswer(_Answer):
+    """What a page needs to know about the server."""
+
+    charLimit: int  # noqa: N815
+    frontendTimeout: int  # noqa: N815
+    apiKeys: bool  # noqa: N815
+    keyRequired: bool  # noqa: N815
+    suggestions: bool
+    filesTranslation: bool  # noqa: N815
+    supportedFilesFormat: list[str]  # noqa: N815
+    language: dict[Literal["source", "target"], Language]
+    alternatives: int
+    explainLimit: int  # noqa: N815
+
+
+class HealthAnswer(_Answer):
+    """The server works."""
+
+    status: Literal["ok"]
+
+
+def errors(*statuses: int, text: str | None = None) -> dict[int | str, dict[str, Any]]:
+    """Describe a route's errors to OpenAPI, and the media type of its answer if the answer is text."""
+    told: dict[int | str, dict[str, Any]] = {
+        status: {"description": _MEANINGS[status], "model": ErrorAnswer} for status in statuses
+    }
+    return told if text is None else told | {200: {"content": {text: {"schema": {"type": "string"}}}}}
+
+
+def body_of(shape: type[BaseModel]) -> dict[str, Any]:
+    """Describe to OpenAPI the body of a route that calls `read_request`."""
+    schema = shape.model_json_schema()
+    kinds = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
+    return {"requestBody": {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}}
+
+
+async def read_request(request: Request, shape: type[AnyRequest], limits: Limits) -> AnyRequest:
+    """Read a request's body within the limits of size and time, and check its fields.
+
+    Raises:
+        HTTPException: the body is too large, too slow or malformed.
+        ClientDisconnect: the client is gone.
+    """
+    try:
+        async with asyncio.timeout(limits.timeout):
+            body = await _read_body(request, limits.body_limit)
+    except TimeoutError:
+        raise HTTPException(408, "the request's body did not arrive in time", {"Connection": "close"}) from None
+    values = await _parse(request, body, limits.batch_limit + _MAX_FIELDS)
+    try:
+        json.dumps(values, ensure_ascii=False).encode()  # JSON can spell half a surrogate pair, which is no text
+        return shape.model_validate(values)
+    except UnicodeEncodeError:
+        raise HTTPException(400, "Invalid request: the body has half a surrogate pair") from None
+    except ValidationError as error:
+        raise HTTPException(400, _in_words(error)) from None
+
+
+async def _read_body(request: Request, max_bytes: int) -> bytes:
+    body = bytearray()
+    stream = request.stream()
+    async for chunk in stream:
+        body += chunk
+        if len(body) > max_bytes:
+            body.clear()
+            with suppress(TimeoutError, ClientDisconnect):
+                async with asyncio.timeout(_DRAIN):
+                    async for _ in stream:
+                        pass
+            raise HTTPException(413, f"the request is larger than {max_bytes} bytes", {"Connection": "close"})
+    return bytes(body)
+
+
+async def _parse(request: Request, body: bytes, max_fields: int) -> dict[str, Any]:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    try:
+        if kind == "application/json":
+            values = json.loads(body)
+            if not isinstance(values, dict):
+                raise HTTPException(400, "Invalid JSON format")
+            return values
+        if kind == "application/x-www-form-urlencoded":
+            return _fields(parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=max_fields))
+        if kind == "multipart/form-data":
+
+            async def stream() -> AsyncGenerator[bytes, None]:
+                yield body
+
+            limits = {"max_files": 0, "max_fields": max_fields, "max_part_size": len(body) + 1}
+            form = await MultiPartParser(request.headers, stream(), **limits).parse()
+            return _fields([(name, value) for name, value in form.multi_items() if str(value)])
+    except (ValueError, RecursionError, MultiPartException):
+        raise HTTPException(400, f"Invalid request: the body is not {kind} in UTF-8") from None
+    raise HTTPException(415, "Invalid request: send application/json or a form")
+
+
+def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a form's values: q given several times is a list; of other fields the first counts."""
+    values = {name: value for name, value in reversed(pairs) if name != "q"}
+    texts = [value.replace("\r\n", "\n") for name, value in pairs if name == "q"]  # as forms write line ends
+    return {**values, "q": texts[0] if len(texts) == 1 else texts} if texts else values
+
+
+def _in_words(error: ValidationError) -> str:
+    """Describe the first fault, without what was sent."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    name = str(first["loc"][0]) if first["loc"] else "body"
+    if first["type"] in ("missing", "string_too_short"):
+        return f"Invalid request: missing {name} parameter"
+    return f"Invalid request: {name}: {first['msg']}"
