@@ -67,11 +67,14 @@ class Transformer(EncoderDecoder):
         self, tgt_in: Int[Tensor, "n t"], state: DecoderState
     ) -> tuple[Float[Tensor, "n t d"], DecoderState]:
         """Advance the target by t tokens; return the last layer's states, which `logits` turns into predictions."""
-        layers = self._decoder_layers()
-        watched = [] if state.watched is None else [layers[state.watched].cross_attention]
-        with watch(watched) as mixed:
+        attention = None
+        if state.watched is None:
             hidden, past = self._decoder(tgt_in, state)
-        attention = mixed[watched[0]].weights().mean(1) if watched else None
+        else:
+            watched = self._decoder_layers()[state.watched].cross_attention
+            with watch([watched]) as mixed:
+                hidden, past = self._decoder(tgt_in, state)
+            attention = mixed[watched].weights().mean(1)
         return hidden, replace(state, past=past, length=state.length + tgt_in.shape[1], attention=attention)
 
     def _decoder(
