@@ -25,7 +25,7 @@ from seq2seq.evaluation.metrics import bleu
 from seq2seq.exchange.marian import to_marian
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.model.packed import can_pack
+from seq2seq.model.products import has_packed_products
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig
@@ -200,15 +200,14 @@ def line_up(model: EncoderDecoder, tokenizer: Tokenizer, plan: Plan, device: tor
 
     bf16 is raced where the device computes in it: not on a CPU that would only imitate it, ten times slower.
     """
-    has_bf16 = device.type != "cpu" or can_pack(torch.bfloat16)
+    has_bf16 = device.type != "cpu" or has_packed_products(torch.bfloat16)
     dtypes = {"ours": torch.float32, "ours-early": torch.float32}
     dtypes |= {"ours-bf16": torch.bfloat16} if has_bf16 else {}
-    models = {name: copy.deepcopy(model) for name in dtypes}
-    if device.type == "cpu":  # as `Translator.load` does
-        models = {name: one.pack(dtypes[name]) for name, one in models.items()}
     early = replace(LIMIT, early_stopping=True)
     translators = {
-        name: Translator(models[name], tokenizer, search=LIMIT if name == "ours" else early, device=device, dtype=dtype)
+        name: Translator(
+            model, tokenizer, search=LIMIT if name == "ours" else early, device=device, dtype=dtype, is_frozen=True
+        )
         for name, dtype in dtypes.items()
     }
     exports = export_all(model, tokenizer, LIMIT, folder)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from seq2seq.device import is_out_of_memory, prepare
 from seq2seq.errors import UserError
+from seq2seq.model.decoding import Decoder, for_search
 from seq2seq.search.constraints import tokens_needed
 from seq2seq.search.driver import SearchRequest
 from seq2seq.search.kinds import make_rules, make_search, require_one_kind, require_steps
@@ -77,9 +78,15 @@ class Engine:
 
     can_force = True
 
-    def __init__(self, model: EncoderDecoder, device: torch.device, dtype: torch.dtype) -> None:
-        """Wrap a model that is on device; dtype is that of its matrix products."""
-        self.model, self.device, self.dtype = model, device, dtype
+    def __init__(
+        self, model: EncoderDecoder, device: torch.device, dtype: torch.dtype, *, is_frozen: bool = False
+    ) -> None:
+        """Wrap a model that is on device; dtype is that of its matrix products.
+
+        Weights of a frozen model never change: they are laid out for search once, instead of once a search.
+        """
+        self.model, self.device, self.dtype, self.is_frozen = model, device, dtype, is_frozen
+        self._decoder: Decoder | None = None  # of a frozen model
         prepare(device)
         self._computing = 0  # batches at work, one inside another; see `search`
         self._fits: dict[str, int] = {}  # batch_tokens to which "search" and "force" came down when memory ran out
@@ -108,12 +115,13 @@ class Engine:
             UserError: one source alone exceeds the memory, no translation is as it has to be, or the model gives NaN.
         """
         rows = n_best if settings.sampling else settings.beam
+        decoder = self._decoder_for_search()
         lengths = [len(source.ids) + 1 for source in sources]
         for batch, found in self._batches(
             "search",
             lengths,
             settings.batch_tokens,
-            lambda batch: self._search([sources[i] for i in batch], settings, n_best, banned, on_step=on_step),
+            lambda batch: self._search(decoder, [sources[i] for i in batch], settings, n_best, banned, on_step=on_step),
             rows=rows,
         ):
             yield list(zip(batch, found, strict=True))
@@ -125,9 +133,9 @@ class Engine:
             UserError: as `search`, or the settings ask for no plain beam search.
         """
         require_steps(settings)
-        length = len(source.ids) + 1
+        length, decoder = len(source.ids) + 1, self._decoder_for_search()
         ((_, (found,)),) = self._batches(
-            "search", [length], length, lambda _: self._search([source], settings, 1, banned, watcher)
+            "search", [length], length, lambda _: self._search(decoder, [source], settings, 1, banned, watcher)
         )
         return found
 
@@ -201,8 +209,16 @@ class Engine:
             torch.cuda.empty_cache()  # only now: the exception held the tensors
         return None
 
+    def _decoder_for_search(self) -> Decoder:
+        if self._decoder is not None:
+            return self._decoder
+        decoder = for_search(self.model, self.dtype)
+        self._decoder = decoder if self.is_frozen else None
+        return decoder
+
     def _search(
         self,
+        decoder: Decoder,
         sources: list[Source],
         settings: SearchConfig,
         n_best: int,
@@ -224,7 +240,7 @@ class Engine:
                     f"phrases of {needed} tokens do not fit into {limit}: raise max_length, or ask for fewer"
                 )
         src = self._padded([[*source.ids, EOS] for source in sources])
-        state = self.model.encode(src)
+        state = decoder.encode(src)
         coverage = None
         if settings.coverage_penalty:
             state = state.watching()
@@ -250,8 +266,8 @@ class Engine:
         def step(last: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
             if on_step is not None:
                 on_step()
-            logits, state = self.model.decode(last[:, None], state)
-            return logits[:, -1].float(), state
+            logits, state = decoder.step(last, state)
+            return logits.float(), state
 
         found = make_search(request).run(step, state)
         if not all(found):

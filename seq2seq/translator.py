@@ -90,19 +90,23 @@ class Translator:
         dtype: torch.dtype | None = None,
         num_parameters: int | None = None,
         trained_length: int | None = None,
+        is_frozen: bool = False,
     ) -> None:
         """Wrap a model that is on device already; its mode (training or not) is as before after every call.
 
         Texts of more than trained_length source tokens are translated sentence by sentence; None: of more than 200.
-        dtype is that of matrix products: None means bfloat16 on a GPU and float32 elsewhere. Instead of a model, an
-        engine of another kind can do the search; device and dtype are then its own matter.
+        dtype is that of matrix products: None means bfloat16 on a GPU and float32 elsewhere. The weights of a frozen
+        model never change any more, which makes short searches faster. Instead of a model, an engine of another kind
+        can do the search; device and dtype are then its own matter.
         """
         self.tokenizer, self.src_lang, self.tgt_lang = tokenizer, src_lang, tgt_lang
         self.num_parameters, self.trained_length = num_parameters, trained_length
         self.search = SearchConfig() if search is None else search
         self.device = torch.device(device)
         is_engine = isinstance(model, SearchEngine)
-        self._engine = model if is_engine else Engine(model, self.device, dtype or default_dtype(self.device))
+        self._engine = (
+            model if is_engine else Engine(model, self.device, dtype or default_dtype(self.device), is_frozen=is_frozen)
+        )
 
     @classmethod
     def load(
@@ -127,13 +131,11 @@ class Translator:
         size = sum(parameter.numel() for bundle in bundles for parameter in bundle.model.parameters())
         dtype = dtype or default_dtype(chosen)
         models = [bundle.model.to(chosen).eval() for bundle in bundles]
-        if chosen.type == "cpu":
-            models = [model.pack(dtype) for model in models]
         config = bundles[0].config
         model = models[0] if len(models) == 1 else Ensemble(models)
         return cls(
             *(model, bundles[0].tokenizer), search=config.search, src_lang=config.src_lang, tgt_lang=config.tgt_lang,
-            device=chosen, dtype=dtype, num_parameters=size, trained_length=config.trained_length,
+            device=chosen, dtype=dtype, num_parameters=size, trained_length=config.trained_length, is_frozen=True,
         )  # fmt: skip
 
     def __repr__(self) -> str:

@@ -191,8 +191,7 @@ def _around(attention: MultiHeadAttention) -> Iterator[dict[str, Tensor]]:
         if get_ident() == thread:
             seen["joined"], seen["output"] = given[0].float().cpu(), output.float().cpu()
 
-    asks = attention.q_proj if attention.packed_qkv is None else attention.packed_qkv
-    handles = (asks.register_forward_pre_hook(before), attention.out_proj.register_forward_hook(after))
+    handles = (attention.q_proj.register_forward_pre_hook(before), attention.out_proj.register_forward_hook(after))
     try:
         yield seen
     finally:

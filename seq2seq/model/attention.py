@@ -16,14 +16,18 @@ OPEN_ON = ("cpu",)  # elsewhere the fused kernel is always the faster
 
 
 class KeysValues(NamedTuple):
-    """What can be attended to: one key and one value a position and head."""
+    """What can be attended to: one key and one value of each position and head."""
 
     keys: Float[Tensor, "n h s c"]
     values: Float[Tensor, "n h s c"]
 
     def select(self, rows: Int[Tensor, " m"]) -> "KeysValues":
-        """The memory of the given rows, in their order."""
+        """Return the memory of the given rows, in their order."""
         return KeysValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
+
+    def followed_by(self, other: "KeysValues") -> "KeysValues":
+        """Return this memory with another one's positions after it."""
+        return KeysValues(torch.cat((self.keys, other.keys), 2), torch.cat((self.values, other.values), 2))
 
 
 def by_head(keys: Float[Tensor, "n s h c"], values: Float[Tensor, "n s h c"]) -> KeysValues:
@@ -90,25 +94,21 @@ class MultiHeadAttention(nn.Module):
         self.k_proj = self.q_proj if relevance == "shared" else nn.Linear(d_model, d_model, bias=bias)
         self.v_proj = nn.Linear(d_model, d_model, bias=bias)
         self.out_proj = nn.Linear(d_model, d_model, bias=bias)
-        self.packed_qkv: nn.Module | None = None  # q_proj, k_proj and v_proj in one, for translation on the CPU
         self.watcher: Callable[..., object] | None = None  # is shown what is mixed (`trace.watch`)
 
     def queries_keys_values(
         self, x: Float[Tensor, "n t d"], rotation: Float[Tensor, "2 t 1 c"] | None = None
     ) -> tuple[Float[Tensor, "n t h c"], Float[Tensor, "n t h c"], Float[Tensor, "n t h c"]]:
         """What each position looks for, is found by, and gives: all that self-attention needs."""
-        if self.packed_qkv is None:
-            queries, keys, values = self.queries(x), self._split(self.k_proj(x)), self._split(self.v_proj(x))
-        else:
-            queries, keys, values = self.packed_qkv(x).view(*x.shape[:2], 3, self.num_heads, -1).unbind(2)
-            queries = self._stretched(queries)
+        queries, keys, values = self.queries(x), self._split(self.k_proj(x)), self._split(self.v_proj(x))
         if rotation is not None:
             queries, keys = rotate(queries, rotation), rotate(keys, rotation)
         return queries, keys, values
 
     def queries(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t h c"]:
         """What each position looks for."""
-        return self._stretched(self._split(self.q_proj(x)))
+        queries = self._split(self.q_proj(x))
+        return queries if self.stretch == 1 else queries * self.stretch
 
     def keys_values(self, memory: Float[Tensor, "n s d"]) -> KeysValues:
         """What each position of the memory is found by, and what it gives."""
@@ -119,9 +119,11 @@ class MultiHeadAttention(nn.Module):
         queries: Float[Tensor, "n t h c"],
         memory: KeysValues,
         mask: Bool[Tensor, "#n 1 #t s"] | Float[Tensor, "#n 1 #t s"] | None = None,
+        *,
+        is_causal: bool = False,
     ) -> Float[Tensor, "n t d"]:
-        """Mix the memory's values by relevance to each query, join the heads and project."""
-        return self.out_proj(self.mix(queries, memory, mask))
+        """Mix the memory's values by relevance to each query, join the heads and project; see `attend`."""
+        return self.out_proj(self.mix(queries, memory, mask, is_causal=is_causal))
 
     def mix(
         self,
@@ -143,9 +145,6 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "n h t s"]:
         """How much each query takes of each position: what `mix` mixes by, computed in the open."""
         return attention_weights(queries.transpose(1, 2), memory.keys, mask)
-
-    def _stretched(self, queries: Float[Tensor, "n t h c"]) -> Float[Tensor, "n t h c"]:
-        return queries if self.stretch == 1 else queries * self.stretch
 
     def _split(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t h c"]:
         return x.unflatten(-1, (self.num_heads, -1))

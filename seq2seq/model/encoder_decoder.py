@@ -5,12 +5,10 @@ Knows no text, no loss, no search, and of the network only what training and tra
 
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from seq2seq.model.packed import PackedLinear
 from seq2seq.model.trace import Trace
 from seq2seq.settings.model import ModelConfig
 
@@ -31,7 +29,6 @@ class EncoderDecoder(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(vocab_size, config.d_model, padding_idx=PAD)
-        self.packed_output: PackedLinear | None = None  # the embedding, laid out for the output projection
 
     @property
     def vocab_size(self) -> int:
@@ -48,15 +45,7 @@ class EncoderDecoder(nn.Module):
         raise NotImplementedError
 
     def hidden_states(self, tgt_in: Int[Tensor, "n t"], state: Any) -> tuple[Float[Tensor, "n t d"], Any]:
-        """Advance the target by t tokens; the states that `logits` turns into predictions, and the state after them.
-
-        Before the first token, n may be a multiple of the state's b sentences: row r then belongs to sentence
-        r // (n / b). Later the rows are the state's own.
-        """
-        raise NotImplementedError
-
-    def pack(self, dtype: torch.dtype) -> "EncoderDecoder":
-        """Make search on the CPU quicker, products in dtype; after it the weights must not change any more."""
+        """Advance the target by t tokens; return what `logits` turns into predictions, and the state after them."""
         raise NotImplementedError
 
     def traced(self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]) -> Trace:
@@ -65,9 +54,7 @@ class EncoderDecoder(nn.Module):
 
     def logits(self, hidden: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows v"]:
         """Unnormalised log-probabilities of the next token."""
-        if self.packed_output is None or hidden.ndim != 3:
-            return F.linear(hidden, self.embedding.weight)
-        return self.packed_output(hidden)
+        return F.linear(hidden, self.embedding.weight)
 
     def decode(self, tgt_in: Int[Tensor, "n t"], state: Any) -> tuple[Float[Tensor, "n t v"], Any]:
         """Predict the token that follows each of tgt_in's, given the source and all tokens before."""

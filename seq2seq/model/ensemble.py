@@ -3,21 +3,20 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.model.recurrent_state import RecurrentState
-from seq2seq.model.state import DecoderState
 
 
 @dataclass(frozen=True)
 class EnsembleState:
     """Every member's own state."""
 
-    states: tuple[DecoderState | RecurrentState, ...]
+    states: tuple[Any, ...]
 
     def reorder(self, rows: Int[Tensor, " n"], counts: Sequence[int]) -> "EnsembleState":
         """The state in which new row i continues old row rows[i], for every member."""
@@ -59,6 +58,9 @@ class Ensemble:
     def decode(self, tgt_in: Int[Tensor, "n t"], state: EnsembleState) -> tuple[Float[Tensor, "n t v"], EnsembleState]:
         """Predict the token that follows each of tgt_in's: log of the mean probability (nats)."""
         steps = [member.decode(tgt_in, own) for member, own in zip(self.members, state.states, strict=True)]
-        log_probs = torch.stack([logits.float().log_softmax(-1) for logits, _ in steps])
-        mean = log_probs.logsumexp(0) - math.log(len(steps))
-        return mean, EnsembleState(tuple(own for _, own in steps))
+        return mean_log_probs([logits for logits, _ in steps]), EnsembleState(tuple(own for _, own in steps))
+
+
+def mean_log_probs(logits: Sequence[Float[Tensor, "*rows v"]]) -> Float[Tensor, "*rows v"]:
+    """Return the log of the members' mean probability (nats)."""
+    return torch.stack([one.float().log_softmax(-1) for one in logits]).logsumexp(0) - math.log(len(logits))

@@ -5,10 +5,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
-from seq2seq.model.attention import OPEN_ON, MultiHeadAttention, by_head
+from seq2seq.model.attention import OPEN_ON, KeysValues, MultiHeadAttention, by_head
 from seq2seq.model.masks import additive
-from seq2seq.model.packed import pack
-from seq2seq.model.state import DecoderState, Slots
 from seq2seq.settings.model import ModelConfig
 
 
@@ -129,50 +127,36 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "n t d"],
-        mask: Tensor | None,
-        memory_mask: Tensor,
-        rotation: Float[Tensor, "2 t 1 c"] | None,
-        state: DecoderState,
-        layer: int,
+        mask: Shaped[Tensor, "#n 1 #t p_and_t"] | None,
+        memory: KeysValues,
+        memory_mask: Shaped[Tensor, "n 1 1 s"],
+        rotation: Float[Tensor, "2 t 1 c"] | None = None,
+        past: KeysValues | None = None,
+        *,
         is_causal: bool = False,
-    ) -> tuple[Float[Tensor, "n t d"], Slots, Float[Tensor, "n t s"] | None]:
-        """Advance the target by t positions; state is that of the whole decoder, whose layer number `layer` this is.
+    ) -> tuple[Float[Tensor, "n t d"], KeysValues]:
+        """Advance the target by t positions.
 
-        mask is (#b, 1, w·t, slots + w·t) and memory_mask (b, 1, 1, s), both as `for_attention` gives them; is_causal
-        says that mask is the causal one.
-        Also returns the self-attention's memory including the new positions, and the cross-attention's weights, mean
-        of the heads, if the state watches this layer.
+        Args:
+            x: what enters the layer.
+            mask: which of the p past and t new positions each position may attend to; None: all.
+            memory: keys and values of the source, by this layer's cross-attention.
+            memory_mask: where the source has a real token. Both masks are as `for_attention` gives them.
+            rotation: of the new positions, where positions are rotary.
+            past: keys and values of the p positions before.
+            is_causal: whether mask is the causal one.
+
+        Returns:
+            What leaves the layer, and the keys and values of all p + t positions.
         """
         y = self.self_residual.enter(x)
-        places = state.places
-        queries, keys, values = map(places.spread, self.self_attention.queries_keys_values(y, rotation))
-        new = by_head(keys, values)
-        past = state.past[layer].write(state.slots, new) if state.past else Slots(new)
-        context = self.self_attention.mix(queries, past.first(state.slots + keys.shape[1]), mask, is_causal=is_causal)
-        x = self.self_residual.leave(x, self.self_attention.out_proj(places.collect(context)))
-        queries = places.spread(self.cross_attention.queries(self.cross_residual.enter(x)))
-        context = self.cross_attention.mix(queries, state.memory[layer], memory_mask)
-        x = self.cross_residual.leave(x, self.cross_attention.out_proj(places.collect(context)))
-        attention = None
-        if state.watched == layer:
-            weights = self.cross_attention.weights(queries, state.memory[layer], state.memory_mask)
-            attention = places.collect(weights.mean(1))
+        queries, keys, values = self.self_attention.queries_keys_values(y, rotation)
+        own = by_head(keys, values) if past is None else past.followed_by(by_head(keys, values))
+        x = self.self_residual.leave(x, self.self_attention(queries, own, mask, is_causal=is_causal))
+        queries = self.cross_attention.queries(self.cross_residual.enter(x))
+        x = self.cross_residual.leave(x, self.cross_attention(queries, memory, memory_mask))
         y = self.feed_forward_residual.enter(x)
-        return self.feed_forward_residual.leave(x, self.feed_forward(y)), past, attention
-
-    def pack(self, dtype: torch.dtype) -> None:
-        """Lay out the weights for products with single positions; the encoded sentence's keys and values need none."""
-        attention = self.self_attention
-        attention.packed_qkv = pack([attention.q_proj, attention.k_proj, attention.v_proj], dtype)
-        _pack(attention, ("out_proj",), dtype)
-        _pack(self.cross_attention, ("q_proj", "out_proj"), dtype)
-        _pack(self.feed_forward, ("gate", "up", "down"), dtype)
-
-
-def _pack(model: nn.Module, names: tuple[str, ...], dtype: torch.dtype) -> None:
-    for name in names:
-        if isinstance(linear := getattr(model, name, None), nn.Linear):
-            setattr(model, name, pack([linear], dtype))
+        return self.feed_forward_residual.leave(x, self.feed_forward(y)), own
 
 
 def cast_for_products(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:

@@ -21,30 +21,6 @@ def causal_mask(length: int, past: int, device: torch.device) -> Bool[Tensor, "1
     return (keys[None, :] <= queries[:, None])[None, None]
 
 
-def own_past_mask(length: int, own: Bool[Tensor, "b w z"]) -> Bool[Tensor, "b 1 wt z_and_wt"]:
-    """Let the w hypotheses of a sentence, t = `length` new positions each, attend to their own past and themselves.
-
-    The keys are z slots written before, of which `own` tells each hypothesis' past, then all hypotheses' new positions.
-    """
-    sentences, width, _ = own.shape
-    apart = torch.eye(width, dtype=torch.bool, device=own.device)
-    if length > 1:
-        apart = torch.kron(apart, causal_mask(length, 0, own.device)[0, 0])
-        own = own.repeat_interleave(length, 1)
-    return torch.cat((own, apart.expand(sentences, -1, -1)), 2)[:, None]
-
-
-def whole_target_mask(real: Bool[Tensor, "b wt"], width: int) -> Bool[Tensor, "b 1 wt wt"]:
-    """Let every position of the w targets of a sentence attend to all of its own target, the future included.
-
-    real tells tokens from padding. For an ablation: it is what the causal mask is there against.
-    """
-    length = real.shape[1] // width
-    one = torch.ones(length, length, dtype=torch.bool, device=real.device)
-    apart = torch.kron(torch.eye(width, dtype=torch.bool, device=real.device), one)
-    return apart & real[:, None, None, :]
-
-
 def additive(mask: Bool[Tensor, "#b 1 #t s"], dtype: torch.dtype) -> Float[Tensor, "#b 1 #t s"]:
     """The same mask as what fused attention adds to its scores: made once, where many layers would each make it."""
     return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, -torch.inf)

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from seq2seq.model.additive import AdditiveAttention
 from seq2seq.model.encoder_decoder import PAD, EncoderDecoder
 from seq2seq.model.layers import Dropout
-from seq2seq.model.packed import PackedLinear, can_pack
+from seq2seq.model.places import Places
 from seq2seq.model.recurrent_state import Annotations, RecurrentState
-from seq2seq.model.state import Places
 from seq2seq.model.trace import Trace
 from seq2seq.settings.model import ModelConfig
 
@@ -125,13 +124,12 @@ class Recurrent(EncoderDecoder):
         past = self.decoder_start(summary).unflatten(-1, (-1, 2, self.config.d_model)).tanh()
         attention = self.decoder_attention
         memory = None if attention is None else Annotations(attention.keys(x), x)
-        return RecurrentState(memory, mask[:, None], Places(len(src), src.device), past)
+        return RecurrentState(memory, mask[:, None], Places(len(src)), past)
 
     def hidden_states(
         self, tgt_in: Int[Tensor, "n t"], state: RecurrentState
     ) -> tuple[Float[Tensor, "n t d"], RecurrentState]:
         """Advance the target by t tokens; what `logits` turns into predictions."""
-        state = state.for_rows(tgt_in.shape[0])
         x = self._embed(tgt_in)
         past: list[LSTMState] = [(one[:, 0], one[:, 1]) for one in state.past.unbind(1)]
         weights = None
@@ -162,15 +160,15 @@ class Recurrent(EncoderDecoder):
         """One position: look back, then advance; the last layer's output, what was seen, and by what weights."""
         assert self.decoder_attention is not None
         assert state.memory is not None
-        queries = state.places.spread(past[-1][0][:, None])
+        queries = state.places.spread(past[-1][0])
         weights = self.decoder_attention(queries, state.memory.keys, state.memory_mask)  # (b, w, s)
-        context = state.places.collect(self.attention_dropout(weights) @ state.memory.values)[:, 0]
+        context = state.places.collect(self.attention_dropout(weights) @ state.memory.values)
         inputs, after = torch.cat((token, context), -1), []
         for index, layer in enumerate(self._decoder_layers()):
             inputs = inputs if index == 0 else self.dropout(inputs)
             after.append(torch.lstm_cell(inputs, past[index], *layer.all_weights[0]))
             inputs = after[-1][0]
-        return (inputs, context, state.places.collect(weights)[:, 0]), after
+        return (inputs, context, state.places.collect(weights)), after
 
     def _run(self, x: Float[Tensor, "n t d"], past: list[LSTMState]) -> tuple[Float[Tensor, "n t d"], list[LSTMState]]:
         """All positions at once, layer by layer, as nothing but the past decides."""
@@ -194,15 +192,6 @@ class Recurrent(EncoderDecoder):
         """See `EncoderDecoder`; of the decoder, only attention holds much: t · s · d numbers."""
         attention = self.decoder_attention
         return [*self.encoder_layers, *([] if attention is None else [attention])]
-
-    def pack(self, dtype: torch.dtype) -> "Recurrent":
-        """See `EncoderDecoder`. Weights still ask for gradients: only such does autocast convert once a batch."""
-        if can_pack(dtype):
-            self.packed_output = PackedLinear(self.embedding.weight, None, dtype)
-            for name, weight in self.named_parameters():
-                if name.startswith("decoder_") and weight.ndim == 2:
-                    weight.data = weight.data.t().contiguous().t()  # few rows' products want it so
-        return self
 
     def _decoder_layers(self) -> list[nn.LSTM]:
         return [layer for layer in self.decoder_layers if isinstance(layer, nn.LSTM)]

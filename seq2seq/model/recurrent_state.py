@@ -8,7 +8,7 @@ from torch import Tensor
 
 from seq2seq.device import tensor_on
 from seq2seq.errors import UserError
-from seq2seq.model.state import SHARE_TO_KEEP, Places
+from seq2seq.model.places import SHARE_TO_KEEP, Places, still_searched
 
 
 @dataclass(frozen=True)
@@ -46,17 +46,6 @@ class RecurrentState:
     is_watched: bool = False
     attention: Float[Tensor, "n t s"] | None = None
 
-    def for_rows(self, rows: int) -> "RecurrentState":
-        """This state, or before the first token the same for a multiple of as many rows.
-
-        Raises:
-            ValueError: so many rows cannot go on from it.
-        """
-        places = self.places.for_rows(rows, self.length)
-        if places is self.places:
-            return self
-        return replace(self, places=places, past=self.past.repeat_interleave(places.width, 0))
-
     def watching(self) -> "RecurrentState":
         """The same state, from now on with `attention`.
 
@@ -78,18 +67,17 @@ class RecurrentState:
             counts: new rows of each sentence that is still here; a sentence without any leaves.
         """
         before = range(self.places.sentences) if self.numbers is None else self.numbers
-        kept = [(number, count) for number, count in zip(before, counts, strict=True) if count]
-        numbers: Sequence[int] = [number for number, _ in kept]
+        numbers, counts = still_searched(before, counts)
         memory, memory_mask = self.memory, self.memory_mask
-        if len(kept) <= SHARE_TO_KEEP * self.places.sentences:
+        if len(numbers) <= SHARE_TO_KEEP * self.places.sentences:
             index = tensor_on(rows.device, numbers)
             memory = None if memory is None else memory.select(index)
-            memory_mask, numbers = memory_mask.index_select(0, index), range(len(kept))
+            memory_mask, numbers = memory_mask.index_select(0, index), list(range(len(numbers)))
         return replace(
             self,
             memory=memory,
             memory_mask=memory_mask,
-            places=Places.of(numbers, [count for _, count in kept], len(memory_mask), rows.device),
+            places=Places.of(numbers, counts, len(memory_mask), rows.device),
             past=self.past.index_select(0, rows),
             numbers=numbers,
             attention=None,

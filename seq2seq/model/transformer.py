@@ -1,15 +1,16 @@
 """The encoder-decoder Transformer: token ids to logits. Knows no text, no loss and no search."""
 
 import math
+from dataclasses import replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from seq2seq.model.attention import KeysValues
 from seq2seq.model.encoder_decoder import PAD, EncoderDecoder
 from seq2seq.model.layers import DecoderLayer, Dropout, EncoderLayer, cast_for_products, for_attention, make_norm
-from seq2seq.model.masks import padding_mask, whole_target_mask
-from seq2seq.model.packed import PackedLinear, can_pack
+from seq2seq.model.masks import causal_mask, padding_mask
 from seq2seq.model.positions import rotations, sinusoidal
 from seq2seq.model.state import DecoderState
 from seq2seq.model.trace import Trace, watch
@@ -60,33 +61,36 @@ class Transformer(EncoderDecoder):
         x = cast_for_products(self.encoder_norm(x))
         memory = tuple(layer.cross_attention.keys_values(x) for layer in self._decoder_layers())
         sees_source = self.config.cross_attention == "source"
-        return DecoderState.start(memory, mask if sees_source else torch.zeros_like(mask))
+        return DecoderState(memory, mask if sees_source else torch.zeros_like(mask))
 
     def hidden_states(
         self, tgt_in: Int[Tensor, "n t"], state: DecoderState
     ) -> tuple[Float[Tensor, "n t d"], DecoderState]:
-        """Advance the target by t tokens; the last layer's states, which `logits` turns into predictions."""
-        state = state.for_rows(tgt_in.shape[0])
+        """Advance the target by t tokens; return the last layer's states, which `logits` turns into predictions."""
+        attention = None
+        if state.watched is None:
+            hidden, past = self._decoder(tgt_in, state)
+        else:
+            watched = self._decoder_layers()[state.watched].cross_attention
+            with watch([watched]) as mixed:
+                hidden, past = self._decoder(tgt_in, state)
+            attention = mixed[watched].weights().mean(1)
+        return hidden, replace(state, past=past, length=state.length + tgt_in.shape[1], attention=attention)
+
+    def _decoder(
+        self, tgt_in: Int[Tensor, "n t"], state: DecoderState
+    ) -> tuple[Float[Tensor, "n t d"], tuple[KeysValues, ...]]:
         x, rotation = self._embed(tgt_in, start=state.length)
-        mask = self._mask(tgt_in, state)
-        is_causal = mask is not None and self.config.decoder_mask == "causal" and state.is_fresh
+        mask = self._target_mask(tgt_in, state.length)
+        is_causal = mask is not None and state.length == 0 and self.config.decoder_mask == "causal"
         own_mask = None if mask is None else for_attention(mask, x, is_causal=is_causal)
         memory_mask = for_attention(state.memory_mask, x)
-        past, watched = [], None
-        for index, layer in enumerate(self._decoder_layers()):
-            x, slots, attention = layer(x, own_mask, memory_mask, rotation, state, index, is_causal)
-            past.append(slots)
-            watched = attention if index == state.watched else watched
-        return self.decoder_norm(x), state.advanced(tgt_in.shape[1], tuple(past), mask, watched)
-
-    def pack(self, dtype: torch.dtype) -> "Transformer":
-        """Make search on the CPU quicker, products in dtype; after it the weights must not change any more."""
-        if can_pack(dtype):
-            self.requires_grad_(False)
-            for layer in self._decoder_layers():
-                layer.pack(dtype)
-            self.packed_output = PackedLinear(self.embedding.weight, None, dtype)
-        return self
+        past = []
+        for index, (layer, memory) in enumerate(zip(self._decoder_layers(), state.memory, strict=True)):
+            before = state.past[index] if state.past else None
+            x, own = layer(x, own_mask, memory, memory_mask, rotation, before, is_causal=is_causal)
+            past.append(own)
+        return self.decoder_norm(x), tuple(past)
 
     @torch.no_grad()
     def traced(self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]) -> Trace:
@@ -114,11 +118,11 @@ class Transformer(EncoderDecoder):
     def _decoder_layers(self) -> list[DecoderLayer]:
         return [layer for layer in self.decoder_layers if isinstance(layer, DecoderLayer)]
 
-    def _mask(self, tgt_in: Int[Tensor, "n t"], state: DecoderState) -> Bool[Tensor, "#b 1 wt slots_and_wt"] | None:
-        """Which target positions may attend to which; with no causal mask, a whole target to all of itself."""
-        if self.config.decoder_mask == "causal" or state.length:
-            return state.mask(tgt_in.shape[1])
-        return whole_target_mask(state.places.spread(tgt_in != PAD), state.places.width)
+    def _target_mask(self, tgt_in: Int[Tensor, "n t"], past: int) -> Bool[Tensor, "#n 1 #t p_and_t"] | None:
+        """Which target positions may attend to which; None: all. With no causal mask, to all of a whole target."""
+        if self.config.decoder_mask == "none" and past == 0:
+            return padding_mask(tgt_in, PAD)
+        return causal_mask(tgt_in.shape[1], past, tgt_in.device) if tgt_in.shape[1] > 1 else None
 
     def _embed(
         self, ids: Int[Tensor, "n t"], start: int

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from seq2seq.engine import Engine
 from seq2seq.errors import UserError
-from seq2seq.model.packed import PackedLinear
+from seq2seq.model.decoding import FlatDecoder
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
@@ -338,14 +338,22 @@ def test_the_nbest_of_a_split_text_join_those_of_its_pieces(translator):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_matrix_products_have_the_precision_asked_for(bundle_folder, dtype):
+def test_matrix_products_have_the_precision_asked_for(bundle_folder, dtype, monkeypatch):
     translator = Translator.load(bundle_folder, "cpu", dtype=dtype)
     found = set()
+    step = FlatDecoder.step
+
+    def watched(decoder, last, state):
+        logits, state = step(decoder, last, state)
+        found.update((logits.dtype, state.slots.dtype))
+        return logits, state
+
+    monkeypatch.setattr(FlatDecoder, "step", watched)
     assert isinstance(translator._engine, Engine)
     model = translator._engine.model
     assert isinstance(model, Transformer)
     for module in model.modules():
-        if isinstance(module, nn.Linear | PackedLinear):
+        if isinstance(module, nn.Linear):
             module.register_forward_hook(lambda module, inputs, output: found.add(output.dtype))
     translator.translate(TEXTS)
     assert found == {dtype}

@@ -105,15 +105,6 @@ def test_token_by_token_equals_all_at_once(model: Recurrent, steps: list[int]) -
     assert state.length == 5
 
 
-def test_beams_share_their_sentences_encoder_states(model: Recurrent) -> None:
-    src, tgt_in = token_ids(2, 7), token_ids(6, 5)
-    src[1, 5:] = PAD
-    shared, state = model.decode(tgt_in, model.encode(src))
-    copied, _ = model.decode(tgt_in, model.encode(src.repeat_interleave(3, 0)))
-    assert_close(shared, copied)
-    assert state.memory is None or state.memory.keys.shape[0] == 2
-
-
 def test_rows_go_on_from_the_rows_they_continue_whatever_their_number(model: Recurrent) -> None:
     src, prefixes = token_ids(4, 7), token_ids(4, 1)
     src[1, 5:], src[3, 2:] = PAD, PAD
@@ -146,19 +137,6 @@ def test_a_state_stays_as_it_was_when_others_go_on_from_it(model: Recurrent) -> 
         logits, _ = model.decode(next_tokens, state)
         whole, _ = model.decode(torch.cat((prefix, next_tokens), 1), model.encode(src))
         assert_close(logits[:, 0], whole[:, -1])
-
-
-def test_rows_that_belong_to_no_sentence_are_refused(model: Recurrent) -> None:
-    _, state = model.decode(token_ids(2, 1), model.encode(token_ids(2, 7)))
-    with pytest.raises(ValueError, match="4 rows cannot go on from a state of 2"):
-        model.decode(token_ids(4, 1), state)
-
-
-def test_packed_weights_give_the_same_predictions(model: Recurrent) -> None:
-    src, tgt_in = token_ids(2, 7), token_ids(2, 1)
-    before, _ = model.decode(tgt_in, model.encode(src))
-    packed, _ = model.pack(torch.float32).decode(tgt_in, model.encode(src))
-    assert_close(packed, before)
 
 
 def test_bf16_agrees_with_float32_to_its_precision(model: Recurrent) -> None:

@@ -114,14 +114,6 @@ def test_the_trace_holds_the_attention_that_search_can_watch(model: Transformer)
         assert_close(state.attention, traced, atol=1e-6, rtol=1e-6, check_dtype=False)
 
 
-def test_packed_weights_change_no_trace(model: Transformer) -> None:
-    src, tgt_in = pair()
-    before = model.traced(src, tgt_in)
-    after = model.pack(torch.float32).traced(src, tgt_in)
-    for one, other in zip(all_of(before), all_of(after), strict=True):
-        assert_close(one, other)
-
-
 def test_a_trace_in_bfloat16_has_float32_rows_that_sum_to_one() -> None:
     src, tgt_in = pair()
     model = make_model()

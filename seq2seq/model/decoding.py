@@ -1,0 +1,297 @@
+"""The decoder for search: the same network as `Transformer`, one token a row and call, made for speed.
+
+The textbook (`layers.py`, `transformer.py`) is the specification; tests hold the two equal for every model and every
+search. What differs is how the computation is laid out:
+
+- Rows are (n, d). Weights are laid out once for products of few rows; the embedding's scale, the positions and the
+  stretch of the queries are folded into tables and weights.
+- The k hypotheses of a sentence are k queries over one set of keys and values: the sentence's in cross-attention, and
+  in self-attention those of every token that any of its hypotheses ever had. These *slots* are written once and never
+  move; a mask tells each hypothesis which slots are its own past.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from seq2seq.device import tensor_on
+from seq2seq.model.attention import KeysValues
+from seq2seq.model.ensemble import Ensemble, EnsembleState, mean_log_probs
+from seq2seq.model.layers import DecoderLayer, FeedForward, GatedFeedForward
+from seq2seq.model.masks import additive
+from seq2seq.model.places import SHARE_TO_KEEP, Places, still_searched
+from seq2seq.model.positions import rotate, rotations, sinusoidal
+from seq2seq.model.products import product, product_with
+from seq2seq.model.state import aligning_layer
+from seq2seq.model.transformer import Transformer
+
+SPARE_SLOTS = 64  # slots that are allotted at first, and written before dead ones are cleared
+
+Rows = Float[Tensor, "n d"]
+
+
+@runtime_checkable
+class Decoder(Protocol):
+    """What a search advances: reads sources into a state, and continues rows by one token each."""
+
+    def encode(self, src: Int[Tensor, "b s"]) -> Any:
+        """Read the source ids; return the state before the first target token, one row a sentence."""
+        ...
+
+    def step(self, last: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
+        """Continue every row by its last token; return the logits of the next tokens, and the state after the step."""
+        ...
+
+
+class FlatState:
+    """Everything that a `FlatDecoder` remembers of one search; steps and `reorder` change it in place.
+
+    Attributes:
+        memory: keys and values of the b encoded sentences, one pair a layer.
+        memory_mask: additive mask of the source's padding, (b, 1, 1, s).
+        slots: keys and values of the target tokens, (layers, 2, b, h, capacity, c); the first `used` are written.
+        mask: additive mask of each place's own past and next slot among all, (b, 1, w, used + w); None: every slot
+            belongs to the sentence's only row.
+        places: where the rows stand among the sentences.
+        numbers: of the sentences that are still searched, their index in `memory`.
+        length: target tokens so far.
+        cleared: slots in use after the last clearing.
+        watched: the layer whose cross-attention is kept, or None; attention: that of the last step.
+    """
+
+    def __init__(self, memory: list[KeysValues], memory_mask: Float[Tensor, "b 1 1 s"]) -> None:
+        keys = memory[0].keys
+        sentences, heads, _, channels = keys.shape
+        self.memory, self.memory_mask = memory, memory_mask
+        self.slots = keys.new_zeros(
+            len(memory), 2, sentences, heads, SPARE_SLOTS, channels
+        )  # zeros: a NaN would spread
+        self.mask: Float[Tensor, "b w z"] | None = None
+        self.places, self.numbers = Places(sentences), list(range(sentences))
+        self.length = self.used = self.cleared = 0
+        self.watched: int | None = None
+        self.attention: Float[Tensor, "n 1 s"] | None = None
+
+    def watching(self) -> "FlatState":
+        """Keep the attention of the layer that aligns best from now on."""
+        self.watched = aligning_layer(len(self.memory))
+        return self
+
+    def reorder(self, rows: Int[Tensor, " n"], counts: Sequence[int]) -> "FlatState":
+        """Let new row i continue old row rows[i]; no key and no value moves.
+
+        Args:
+            rows: the old rows that each sentence's new rows continue, sentence by sentence.
+            counts: new rows of each sentence that is still here; a sentence without any leaves.
+        """
+        own_past = self._own_past(rows, max(counts))
+        numbers, counts = still_searched(self.numbers, counts)
+        if len(numbers) <= SHARE_TO_KEEP * self.places.sentences:
+            self._keep_sentences(tensor_on(rows.device, numbers))
+            numbers = list(range(len(numbers)))
+        self.numbers, self.mask = numbers, None
+        self.places = Places.of(numbers, counts, len(self.memory_mask), rows.device)
+        is_due = self.used > 2 * self.cleared + SPARE_SLOTS
+        if is_due:
+            self.cleared = self.used
+        if own_past is not None:
+            past = self.places.spread(own_past)  # (b, w, used)
+            past = self._clear_dead_slots(past) if is_due else past
+            width = self.places.width
+            next_slots = past.new_full((width, width), -torch.inf).fill_diagonal_(0)
+            self.mask = torch.cat((past, next_slots.expand(len(past), -1, -1)), 2)[:, None]
+        return self
+
+    def make_room(self) -> None:
+        """Allot slots for the next token of every place."""
+        end = self.used + self.places.width
+        if end > self.slots.shape[4]:
+            wider = self.slots.new_zeros(*self.slots.shape[:4], 2 * end, self.slots.shape[5])
+            wider[:, :, :, :, : self.used] = self.slots[:, :, :, :, : self.used]
+            self.slots = wider
+
+    def advance(self) -> None:
+        """Count the token that every place has written."""
+        self.length, self.used = self.length + 1, self.used + self.places.width
+
+    def _own_past(self, rows: Int[Tensor, " n"], width: int) -> Float[Tensor, "n z"] | None:
+        """Return an additive mask of each new row's past; None: no sentence has ever had two rows."""
+        if self.mask is None:
+            return None if width == 1 else self.memory_mask.new_zeros(1, 1).expand(len(rows), self.used)
+        places = rows if self.places.of_row is None else self.places.of_row.index_select(0, rows)
+        return self.mask.flatten(0, 2).index_select(0, places)
+
+    def _keep_sentences(self, index: Int[Tensor, " i"]) -> None:
+        self.memory = [memory.select(index) for memory in self.memory]
+        self.memory_mask = self.memory_mask.index_select(0, index)
+        self.slots = self.slots.index_select(2, index)
+
+    def _clear_dead_slots(self, past: Float[Tensor, "b w z"]) -> Float[Tensor, "b w y"]:
+        """Forget the slots that are no row's past; return the mask of the others."""
+        is_alive = (past == 0).any(1)  # (b, used)
+        self.used = self.cleared = count = int(is_alive.sum(1).max())
+        index = is_alive.byte().sort(dim=1, descending=True, stable=True).indices[:, :count]  # the living ones first
+        layers, _, _, heads, _, channels = self.slots.shape
+        living = self.slots.gather(4, index[:, None, :, None].expand(layers, 2, -1, heads, -1, channels))
+        self.slots = F.pad(living, (0, 0, 0, count + SPARE_SLOTS))
+        return past.gather(2, index[:, None].expand(-1, past.shape[1], -1))
+
+
+class FlatLayer:
+    """A `DecoderLayer` with its weights laid out for single positions."""
+
+    def __init__(self, layer: DecoderLayer, dtype: torch.dtype) -> None:
+        own, cross = layer.self_attention, layer.cross_attention
+        residuals = layer.self_residual, layer.cross_residual, layer.feed_forward_residual
+        self.heads, self.is_pre_norm = own.num_heads, residuals[0].is_pre_norm
+        self.norms = [_norm(residual.norm) for residual in residuals]
+        self.queries_keys_values = product([own.q_proj, own.k_proj, own.v_proj], dtype, [own.stretch, 1.0, 1.0])
+        self.own_out = product([own.out_proj], dtype)
+        self.cross_queries = product([cross.q_proj], dtype, [cross.stretch])
+        self.cross_out = product([cross.out_proj], dtype)
+        self.feed_forward = _feed_forward(layer.feed_forward, dtype)
+
+    def advance(self, x: Rows, state: FlatState, index: int, rotation: Float[Tensor, "2 1 1 c"] | None) -> Rows:
+        """Advance every row by one position through this layer, which is number `index` of the decoder."""
+        y = self._enter(0, x)
+        x = self._leave(0, x, self.own_out(self._attend_to_target(y, state, index, rotation)))
+        y = self._enter(1, x)
+        x = self._leave(1, x, self.cross_out(self._attend_to_source(y, state, index)))
+        y = self._enter(2, x)
+        return self._leave(2, x, self.feed_forward(y))
+
+    def _enter(self, number: int, x: Rows) -> Rows:
+        return self.norms[number](x) if self.is_pre_norm else x
+
+    def _leave(self, number: int, x: Rows, output: Rows) -> Rows:
+        return x + output if self.is_pre_norm else self.norms[number](x + output)
+
+    def _attend_to_target(
+        self, y: Rows, state: FlatState, index: int, rotation: Float[Tensor, "2 1 1 c"] | None
+    ) -> Rows:
+        """Write every row's key and value behind the used slots; return what each row's past gives."""
+        heads, places, used = self.heads, state.places, state.used
+        end = used + places.width
+        rows = self.queries_keys_values(y)
+        if rotation is not None:
+            by_head = rows.unflatten(1, (1, 3 * heads, -1))
+            rows = torch.cat((rotate(by_head[:, :, : 2 * heads], rotation), by_head[:, :, 2 * heads :]), 2).flatten(1)
+        in_places = places.spread(rows)
+        in_places = in_places.view(*in_places.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)  # (3, b, h, w, c)
+        state.slots[index, :, :, :, used:end] = in_places[1:]
+        keys, values = state.slots[index, :, :, :, :end].unbind(0)
+        context = F.scaled_dot_product_attention(in_places[0], keys, values, state.mask)
+        return places.collect(context.transpose(1, 2)).flatten(1)
+
+    def _attend_to_source(self, y: Rows, state: FlatState, index: int) -> Rows:
+        places, memory = state.places, state.memory[index]
+        queries = places.spread(self.cross_queries(y))
+        queries = queries.view(*queries.shape[:2], self.heads, -1).transpose(1, 2)  # (b, h, w, c)
+        if state.watched == index:
+            relevance = (queries / math.sqrt(queries.shape[-1])) @ memory.keys.transpose(-2, -1)
+            weights = (relevance.float() + state.memory_mask).softmax(-1).nan_to_num(0.0)  # NaN: nothing to attend to
+            state.attention = places.collect(weights.mean(1))[:, None]
+        context = F.scaled_dot_product_attention(queries, *memory, state.memory_mask)
+        return places.collect(context.transpose(1, 2)).flatten(1)
+
+
+class FlatDecoder:
+    """A Transformer's decoder for search, from a copy of its present weights."""
+
+    def __init__(self, model: Transformer, dtype: torch.dtype) -> None:
+        """Lay out the weights for products in dtype."""
+        config = model.config
+        self.model, self.dtype, self.positions = model, dtype, config.positions
+        self.scale, self.channels = math.sqrt(config.d_model), config.d_model // config.num_heads
+        self.embedding = model.embedding.weight.detach()
+        self.layers = [FlatLayer(layer, dtype) for layer in model.decoder_layers if isinstance(layer, DecoderLayer)]
+        self.norm, self.output = _norm(model.decoder_norm), product_with(self.embedding, None, dtype)
+
+    def encode(self, src: Int[Tensor, "b s"]) -> FlatState:
+        """Read the source by the textbook encoder; return the state before the first target token."""
+        state = self.model.encode(src)
+        memory = [KeysValues(*(one.to(self.dtype).contiguous() for one in layer)) for layer in state.memory]
+        return FlatState(memory, additive(state.memory_mask, self.dtype))
+
+    def step(self, last: Int[Tensor, " n"], state: FlatState) -> tuple[Float[Tensor, "n v"], FlatState]:
+        """Continue every row by its last token; return the logits of the next tokens, and the same state."""
+        with torch.autocast(last.device.type, enabled=False):
+            x, rotation = self.embedding.index_select(0, last), None
+            if self.positions == "sinusoidal":
+                x = torch.add(sinusoidal(state.length, 1, x.shape[1], x.device), x, alpha=self.scale)
+            else:
+                x = x * self.scale
+            if self.positions == "rotary":
+                rotation = rotations(state.length, 1, self.channels, x.device)
+            state.make_room()
+            for index, layer in enumerate(self.layers):
+                x = layer.advance(x, state, index, rotation)
+            state.advance()
+            return self.output(self.norm(x)), state
+
+
+class TextbookDecoder:
+    """The decoder for search of a model that has no faster one, such as the LSTM: the model's own `decode`."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def encode(self, src: Int[Tensor, "b s"]) -> Any:
+        """Read the source; return the state before the first target token."""
+        return self.model.encode(src)
+
+    def step(self, last: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
+        """Continue every row by its last token; return the logits of the next tokens, and the state after the step."""
+        logits, state = self.model.decode(last[:, None], state)
+        return logits[:, -1], state
+
+
+class EnsembleDecoder:
+    """The decoders of several models, which predict the mean of their probabilities."""
+
+    def __init__(self, members: Sequence[Decoder]) -> None:
+        self.members = members
+
+    def encode(self, src: Int[Tensor, "b s"]) -> EnsembleState:
+        """Let every member read the source."""
+        return EnsembleState(tuple(member.encode(src) for member in self.members))
+
+    def step(self, last: Int[Tensor, " n"], state: EnsembleState) -> tuple[Float[Tensor, "n v"], EnsembleState]:
+        """Continue every row in every member; return the logs of the mean probabilities (nats)."""
+        steps = [member.step(last, own) for member, own in zip(self.members, state.states, strict=True)]
+        return mean_log_probs([logits for logits, _ in steps]), EnsembleState(tuple(own for _, own in steps))
+
+
+def for_search(model: Any, dtype: torch.dtype) -> Decoder:
+    """Return a model's decoder for search, products in dtype; later changes of the weights do not reach it."""
+    if isinstance(model, Ensemble):
+        return EnsembleDecoder([for_search(member, dtype) for member in model.members])
+    return FlatDecoder(model, dtype) if isinstance(model, Transformer) else TextbookDecoder(model)
+
+
+def _norm(module: nn.Module) -> Callable[[Rows], Rows]:
+    """Return a normalisation as a function of rows, without the costs of a module's call."""
+    if isinstance(module, nn.LayerNorm):
+        return lambda x: F.layer_norm(x, module.normalized_shape, module.weight, module.bias, module.eps)
+    if isinstance(module, nn.RMSNorm):
+        return lambda x: F.rms_norm(x, module.normalized_shape, module.weight, module.eps)
+    return lambda x: x
+
+
+def _feed_forward(module: nn.Module, dtype: torch.dtype) -> Callable[[Rows], Rows]:
+    if isinstance(module, GatedFeedForward):
+        gate_and_up, down = product([module.gate, module.up], dtype, [1.0, 1.0]), product([module.down], dtype)
+
+        def gated(y: Rows) -> Rows:
+            gate, up = gate_and_up(y).chunk(2, 1)
+            return down(F.silu(gate) * up)
+
+        return gated
+    assert isinstance(module, FeedForward)
+    up, down = product([module.up], dtype), product([module.down], dtype)
+    return lambda y: down(F.relu_(up(y)))

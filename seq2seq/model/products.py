@@ -1,0 +1,76 @@
+"""Products of a search's few rows with weights that are laid out for them once.
+
+On the CPU in float32, few rows are multiplied fastest with a weight that lies input by output; but the many outputs of
+a vocabulary, and all products in bf16, gain from oneDNN's own blocked layout (docs/performance.md). oneDNN makes a
+kernel for every number of rows, which costs more than a small product, so rows are padded to one of few numbers there.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+FEW, SMALL_STEP, STEP = 16, 4, 16  # rows are padded to a multiple of 4 up to 16 rows, else of 16
+MANY_OUTPUTS = 4096  # from so many outputs on, float32 gains from oneDNN's layout, too
+
+Product = Callable[[Float[Tensor, "n i"]], Float[Tensor, "n o"]]
+
+
+def product(maps: Sequence[nn.Module], dtype: torch.dtype, stretches: Sequence[float] = (1.0,)) -> Product:
+    """Make one product in dtype of several maps of the same input, their outputs side by side, each times a stretch."""
+    matrices = [weight_and_bias(one) for one in maps]
+    scaled = list(zip(matrices, stretches, strict=True))
+    weight = torch.cat([weight * stretch for (weight, _), stretch in scaled])
+    biases = [bias * stretch for (_, bias), stretch in scaled if bias is not None]
+    return product_with(weight, torch.cat(biases) if biases else None, dtype)
+
+
+@torch.no_grad()
+def weight_and_bias(linear: nn.Module) -> tuple[Float[Tensor, "o i"], Float[Tensor, " o"] | None]:
+    """Return W and b of x Wᵀ + b; of a map that only computes it, such as one with adapters, from its values."""
+    if isinstance(linear, nn.Linear):
+        return linear.weight.detach(), None if linear.bias is None else linear.bias.detach()
+    width, device = linear.in_features, next(linear.parameters()).device
+    assert isinstance(width, int)
+    bias = linear(torch.zeros(1, width, device=device))
+    return (linear(torch.eye(width, device=device)) - bias).t(), bias[0]
+
+
+def product_with(weight: Float[Tensor, "o i"], bias: Float[Tensor, " o"] | None, dtype: torch.dtype) -> Product:
+    """Make x Wᵀ + b in dtype; the weight must not change afterwards."""
+    weight, bias = weight.detach().to(dtype), None if bias is None else bias.to(dtype)
+    if weight.device.type != "cpu":
+        return lambda x: F.linear(x.to(dtype), weight, bias)
+    if (dtype != torch.float32 or len(weight) >= MANY_OUTPUTS) and has_packed_products(dtype):
+        return partial(_packed_product, torch.ops.mkldnn._reorder_linear_weight(weight), bias, dtype)
+    turned = weight.t().contiguous()
+    if bias is None:
+        return lambda x: torch.mm(x.to(dtype), turned)
+    return lambda x: torch.addmm(bias, x.to(dtype), turned)
+
+
+def missing_rows(rows: int) -> int:
+    """Return how many rows padding adds."""
+    return -rows % (SMALL_STEP if rows <= FEW else STEP)
+
+
+def _packed_product(
+    weight: Tensor, bias: Float[Tensor, " o"] | None, dtype: torch.dtype, x: Float[Tensor, "n i"]
+) -> Float[Tensor, "n o"]:
+    rows, missing = len(x), missing_rows(len(x))
+    padded = F.pad(x, (0, 0, 0, missing)) if missing else x
+    return torch.ops.mkldnn._linear_pointwise(padded.to(dtype), weight, bias, "none", [], "")[:rows]
+
+
+@cache
+def has_packed_products(dtype: torch.dtype) -> bool:
+    """Return whether this PyTorch has oneDNN's operators, which no documentation promises, and the processor dtype."""
+    try:
+        weight = torch.ops.mkldnn._reorder_linear_weight(torch.zeros(16, 16, dtype=dtype))
+        _packed_product(weight, None, dtype, torch.zeros(4, 16))
+    except (AttributeError, RuntimeError):
+        return False
+    return True
