@@ -96,7 +96,7 @@ def test_words_are_those_of_the_text_and_hold_every_piece_once(translator):
 
 
 def test_letters_spelt_in_bytes_come_out_whole(translator):
-    (word, _) = explain(translator, "日本", "x").subject.source_words()
+    (word, _) = explain(translator, "日本", "x").subject.words()["encoder"][0]
     assert word.text == "日本"
     assert len(word.pieces) > 5
 

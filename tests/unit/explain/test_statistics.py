@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from seq2seq.explain.statistics import HeadStatistics, head_statistics
+from seq2seq.explain.explanation import HeadStatistics, head_statistics
 
 
 def test_a_head_that_looks_at_itself_is_sharp_near_and_straight():

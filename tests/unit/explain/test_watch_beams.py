@@ -1,7 +1,7 @@
 import pytest
 
 from seq2seq.errors import UserError
-from seq2seq.explain.search import watch_beams
+from seq2seq.explain.steps import watch_beams
 from seq2seq.settings.search import SearchConfig
 from seq2seq.translator import Translator
 from tests.thin import thin
