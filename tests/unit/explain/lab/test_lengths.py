@@ -14,7 +14,7 @@ SHORT, LONG = [f"A cat sees dog {i}." for i in range(30)], [f"{'the old cat ' * 
 def test_sources_are_grouped_by_their_words() -> None:
     found = buckets([*SHORT, *LONG, "one two three four five six"])
     assert [(one.name, len(one.lines)) for one in found] == [("1–5", 30), ("11–15", 25)]
-    assert found[1].lines == tuple(range(30, 55))
+    assert found[1].lines == list(range(30, 55))
     assert [one.name for one in buckets(["word " * 50] * FEWEST)] == ["41+"]
 
 

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq.errors import UserError
-from seq2seq.explain.lab.claims import CLAIMS
 from seq2seq.explain.lab.report import to_markdown
 from seq2seq.explain.lab.runs import Lab, Run
-from seq2seq.explain.lab.verdicts import Difference, compare, judge
+from seq2seq.explain.lab.verdicts import Difference, compare, judge, read_claims
 
 DOCS = Path(__file__).parents[4] / "docs"
 
@@ -49,7 +48,7 @@ def test_the_documented_tables_follow_from_the_documented_runs(series: str) -> N
     """To every printed digit; the settings below an experiment's name are not among the values."""
     plain = json.loads((DOCS / series / "lab.json").read_text(encoding="utf-8"))
     lab = Lab([Run(**{**run, "losses": [], "validation_losses": []}) for run in plain["runs"]], [])
-    verdicts = [verdict for claim in CLAIMS if (verdict := judge(claim, lab)) is not None]
+    verdicts = [verdict for claim in read_claims() if (verdict := judge(claim, lab)) is not None]
     page = re.sub(r"(<br>`[^`]*`)+", "", (DOCS / "lab.md").read_text(encoding="utf-8"))
     rows = [line for line in to_markdown(lab, verdicts, series).splitlines() if line.startswith("| ")]
     assert len(rows) > 5
