@@ -8,8 +8,7 @@ from saved_runs import make_run
 from seq2seq.errors import UserError
 from seq2seq.settings.compose import compose
 from seq2seq.settings.config import Config
-from seq2seq.settings.loading import load_config
-from seq2seq.settings.suggest import setting_keys, suggest, unknown_setting
+from seq2seq.settings.loading import load_config, setting_keys, suggest, unknown_setting
 
 KNOWN = [*setting_keys(Config), "data", "experiment", "model", "model/style", "trainer", "training"]
 
