@@ -1,4 +1,4 @@
-"""Every attention mask of the project: boolean, True = may attend. Knows nothing of what is attended to."""
+"""All attention masks of the project: boolean, True = may attend."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -6,12 +6,12 @@ from torch import Tensor
 
 
 def padding_mask(ids: Int[Tensor, "b s"], pad: int) -> Bool[Tensor, "b 1 1 s"]:
-    """Let every query attend to real tokens only, never to padding."""
+    """Let every query attend to tokens, not to padding."""
     return (ids != pad)[:, None, None, :]
 
 
 def causal_mask(length: int, past: int, device: torch.device) -> Bool[Tensor, "1 1 t s"]:
-    """Let position i attend to positions 0…i only: the decoder may not look ahead.
+    """Let position i attend to positions 0…i: the decoder may not look ahead.
 
     The queries are `length` new positions that follow `past` cached ones (both in tokens), so the mask has `length`
     rows and `past + length` columns.
@@ -24,7 +24,7 @@ def causal_mask(length: int, past: int, device: torch.device) -> Bool[Tensor, "1
 def own_past_mask(length: int, own: Bool[Tensor, "b w z"]) -> Bool[Tensor, "b 1 wt z_and_wt"]:
     """Let the w hypotheses of a sentence, t = `length` new positions each, attend to their own past and themselves.
 
-    The keys are z slots written before, of which `own` tells each hypothesis' past, then all hypotheses' new positions.
+    The keys are z slots written before, where `own` marks each hypothesis' past, then all hypotheses' new positions.
     """
     sentences, width, _ = own.shape
     apart = torch.eye(width, dtype=torch.bool, device=own.device)
@@ -35,9 +35,9 @@ def own_past_mask(length: int, own: Bool[Tensor, "b w z"]) -> Bool[Tensor, "b 1 
 
 
 def whole_target_mask(real: Bool[Tensor, "b wt"], width: int) -> Bool[Tensor, "b 1 wt wt"]:
-    """Let every position of the w targets of a sentence attend to all of its own target, the future included.
+    """Let every position attend to all of its own target, future positions included; a sentence has w targets.
 
-    real tells tokens from padding. For an ablation: it is what the causal mask is there against.
+    real is True for tokens, False for padding. Only the ablation of the causal mask uses this mask.
     """
     length = real.shape[1] // width
     one = torch.ones(length, length, dtype=torch.bool, device=real.device)
@@ -46,5 +46,5 @@ def whole_target_mask(real: Bool[Tensor, "b wt"], width: int) -> Bool[Tensor, "b
 
 
 def additive(mask: Bool[Tensor, "#b 1 #t s"], dtype: torch.dtype) -> Float[Tensor, "#b 1 #t s"]:
-    """The same mask as what fused attention adds to its scores: made once, where many layers would each make it."""
+    """Return a boolean mask as the numbers that fused attention adds to its scores, made once for all layers."""
     return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, -torch.inf)

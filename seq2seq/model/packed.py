@@ -1,9 +1,9 @@
-"""Linear maps whose weights lie in memory as a search's few rows want them, on the CPU.
+"""Linear maps with a memory layout that is fast for the few rows of a search on the CPU.
 
-In float32 the matrix product of a few rows is quickest with a weight that lies input by output, through the usual
-`F.linear`; but the many outputs of a vocabulary, and all maps in bf16, gain from oneDNN's own blocked layout
-(docs/performance.md). oneDNN makes a kernel for every number of rows, which costs more than a small product, so rows
-are padded to one of few numbers there; products of other shapes (encoding, forced decoding) go the usual way.
+In float32 the product of a few rows is fastest with a weight stored as input by output, through `F.linear`. The many
+outputs of a vocabulary, and all maps in bf16, are faster with oneDNN's blocked layout (docs/performance.md). oneDNN
+compiles a kernel for every number of rows, which costs more than a small product, so rows are padded to one of few
+numbers. Products of other shapes (encoding, forced decoding) use `F.linear`.
 """
 
 from functools import cache
@@ -13,16 +13,16 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-FEW, SMALL_STEP, STEP = 16, 4, 16  # up to so many rows a multiple of 4, else of 16
+FEW, SMALL_STEP, STEP = 16, 4, 16  # up to FEW rows are padded to a multiple of 4, more to one of 16
 
 
 def missing_rows(rows: int) -> int:
-    """How many rows padding adds."""
+    """Return how many rows padding adds."""
     return -rows % (SMALL_STEP if rows <= FEW else STEP)
 
 
 class PackedLinear(nn.Module):
-    """x Wᵀ + b for single positions, with a copy of the weight that oneDNN laid out once and for all."""
+    """x Wᵀ + b for single positions, with a copy of the weight in oneDNN's layout."""
 
     def __init__(self, weight: Float[Tensor, "o i"], bias: Float[Tensor, " o"] | None, dtype: torch.dtype) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class PackedLinear(nn.Module):
 
 @cache
 def can_pack(dtype: torch.dtype) -> bool:
-    """Whether this PyTorch has the operators, which no documentation promises, and this processor the instructions."""
+    """Return whether this PyTorch has the undocumented operators, and this processor the instructions."""
     try:
         PackedLinear(torch.zeros(16, 16), None, dtype)(torch.zeros(4, 1, 16))
     except (AttributeError, RuntimeError):
@@ -51,7 +51,7 @@ def can_pack(dtype: torch.dtype) -> bool:
 
 
 def pack(maps: list[nn.Linear], dtype: torch.dtype) -> nn.Module:
-    """Several maps of the same input as one, their outputs side by side."""
+    """Join maps of the same input into one map with their outputs side by side."""
     weight = torch.cat([one.weight.detach() for one in maps])
     biases: list[Tensor] = [one.bias.detach() for one in maps if one.bias is not None]
     bias = torch.cat(biases) if biases else None

@@ -1,4 +1,4 @@
-"""The encoder-decoder Transformer: token ids to logits. Knows no text, no loss and no search."""
+"""The encoder-decoder Transformer: token ids to logits."""
 
 import math
 
@@ -30,7 +30,7 @@ class Transformer(EncoderDecoder):
         self.dropout = Dropout(config.dropout)
         self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
         self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
-        is_pre_norm = config.norm_position == "pre"  # whose streams nothing has normalised at the end of the stack
+        is_pre_norm = config.norm_position == "pre"  # nothing else normalises the output of a pre-norm stack
         self.encoder_norm = make_norm(config) if is_pre_norm else nn.Identity()
         self.decoder_norm = make_norm(config) if is_pre_norm else nn.Identity()
         self.reset_parameters()
@@ -38,8 +38,8 @@ class Transformer(EncoderDecoder):
     def reset_parameters(self) -> None:
         """Draw all matrices from a normal distribution of standard deviation 0.02, as BERT does; biases are zero.
 
-        In the first 600 updates on everyday text it gains 0.4 nats a token over Glorot-uniform matrices and embeddings
-        of standard deviation 1/√d (docs/results.md): small sublayers let the post-norm stacks learn at once.
+        In the first 600 updates on everyday text this gains 0.4 nats per token over Glorot-uniform matrices and
+        embeddings of standard deviation 1/√d (docs/results.md): small sublayers let post-norm stacks learn at once.
         """
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -51,7 +51,7 @@ class Transformer(EncoderDecoder):
             self.embedding.weight[PAD].zero_()
 
     def encode(self, src: Int[Tensor, "b s"]) -> DecoderState:
-        """Read the source; the result is the state before the first target token."""
+        """Encode the source; return the state before the first target token."""
         mask = padding_mask(src, PAD)
         x, rotation = self._embed(src, start=0)
         layer_mask = for_attention(mask, x)
@@ -65,7 +65,7 @@ class Transformer(EncoderDecoder):
     def hidden_states(
         self, tgt_in: Int[Tensor, "n t"], state: DecoderState
     ) -> tuple[Float[Tensor, "n t d"], DecoderState]:
-        """Advance the target by t tokens; the last layer's states, which `logits` turns into predictions."""
+        """Advance the target by t tokens; return hidden states for `logits`, and the next state."""
         state = state.for_rows(tgt_in.shape[0])
         x, rotation = self._embed(tgt_in, start=state.length)
         mask = self._mask(tgt_in, state)
@@ -80,7 +80,7 @@ class Transformer(EncoderDecoder):
         return self.decoder_norm(x), state.advanced(tgt_in.shape[1], tuple(past), mask, watched)
 
     def pack(self, dtype: torch.dtype) -> "Transformer":
-        """Make search on the CPU quicker, products in dtype; after it the weights must not change any more."""
+        """Speed up search on the CPU, with products in dtype; the weights must not change afterwards."""
         if can_pack(dtype):
             self.requires_grad_(False)
             for layer in self._decoder_layers():
@@ -90,7 +90,7 @@ class Transformer(EncoderDecoder):
 
     @torch.no_grad()
     def traced(self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]) -> Trace:
-        """The weights of every attention in `forward`; in training mode, those that dropout has not touched yet."""
+        """Return the weights of every attention in `forward`; in training mode, those before dropout."""
         with watch(self.modules()) as mixed:
             self(src, tgt_in)
         return Trace(
@@ -102,7 +102,7 @@ class Transformer(EncoderDecoder):
     def embedded(
         self, ids: Int[Tensor, "n t"], start: int = 0
     ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "t d"] | None]:
-        """Scaled embeddings, and what is added to them for the positions from start on; None: nothing is."""
+        """Return scaled embeddings, and the vectors to add for positions from start on; None: add nothing."""
         x = self.embedding(ids) * math.sqrt(self.config.d_model)
         if self.config.positions != "sinusoidal":
             return x, None
@@ -115,7 +115,7 @@ class Transformer(EncoderDecoder):
         return [layer for layer in self.decoder_layers if isinstance(layer, DecoderLayer)]
 
     def _mask(self, tgt_in: Int[Tensor, "n t"], state: DecoderState) -> Bool[Tensor, "#b 1 wt slots_and_wt"] | None:
-        """Which target positions may attend to which; with no causal mask, a whole target to all of itself."""
+        """Return which target positions may attend to which; without the causal mask, all of a target to all of it."""
         if self.config.decoder_mask == "causal" or state.length:
             return state.mask(tgt_in.shape[1])
         return whole_target_mask(state.places.spread(tgt_in != PAD), state.places.width)
@@ -123,7 +123,7 @@ class Transformer(EncoderDecoder):
     def _embed(
         self, ids: Int[Tensor, "n t"], start: int
     ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "2 t 1 c"] | None]:
-        """Scaled embeddings with positions added, or with the rotation that attention is to apply, or neither."""
+        """Return scaled embeddings with positions added, or with the rotation for attention to apply, or neither."""
         embeddings, positions = self.embedded(ids, start)
         if positions is not None:
             return self.dropout(embeddings + positions), None

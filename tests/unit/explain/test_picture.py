@@ -127,7 +127,7 @@ def test_nothing_is_clipped_at_the_edges(golden, tmp_path, texts: tuple[str, str
     assert (pixels < 0.5).any()
 
 
-def test_lightness_falls_in_even_steps_so_that_hues_need_not_be_seen():
+def test_lightness_falls_in_even_steps_for_colour_blind_readers():
     def lightness(share: float) -> float:
         linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in colour_map()(share)[:3]]
         return 116 * sum(weight * x for weight, x in zip((0.2126, 0.7152, 0.0722), linear, strict=True)) ** (1 / 3) - 16
@@ -139,7 +139,7 @@ def test_lightness_falls_in_even_steps_so_that_hues_need_not_be_seen():
 
 
 @pytest.mark.parametrize("text", ["The $5 ball_x^2 costs $6.", "日本 ball", "a" * 60, "<b>&amp;</b>"])
-def test_text_is_drawn_as_it_stands(golden, tmp_path, text):
+def test_special_characters_are_drawn_unchanged(golden, tmp_path, text):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         draw(explain(golden, text, "x"), tmp_path / "a.png")

@@ -18,7 +18,7 @@ Make = Callable[..., Path]
 
 @pytest.fixture
 def runs(make_run: Make) -> Path:
-    """Three seeds: one ablation that costs much, one that costs nothing, one whose loss lies, one that surprises."""
+    """Three seeds of: a harmful ablation, a harmless one, one with a misleading loss, and one that helps."""
     for seed, noise in ((1, 0.0), (2, 1.0), (3, -1.0)):
         make_run("baseline", seed, 80 + noise)
         make_run("no_positions", seed, 40 + 2 * noise, (3.5, 3.0, 2.5))
@@ -65,7 +65,7 @@ def test_one_run_each_gives_a_difference_and_no_verdict(make_run: Make) -> None:
     assert (verdict.word, verdict.difference) == ("no verdict", None)
 
 
-def test_the_report_tells_all_there_is(runs: Path, tmp_path: Path) -> None:
+def test_the_report_has_all_tables_values_and_the_picture(runs: Path, tmp_path: Path) -> None:
     lab = write_report(runs, tmp_path / "docs")
     page = (tmp_path / "docs" / "lab.md").read_text(encoding="utf-8")
     assert page.startswith("# The ablation lab\n\n<!-- begin lab -->\n15 runs of 5 experiments, seeds 1, 2, 3: 300 ")
@@ -87,7 +87,7 @@ def test_the_report_tells_all_there_is(runs: Path, tmp_path: Path) -> None:
     assert width > height > 300
 
 
-def test_only_the_page_s_own_part_is_replaced(runs: Path, tmp_path: Path) -> None:
+def test_only_the_reports_section_of_the_page_is_replaced(runs: Path, tmp_path: Path) -> None:
     page = tmp_path / "docs" / "lab.md"
     page.parent.mkdir()
     page.write_text("# Mine\n\nBefore.\n\n<!-- begin lab -->\nwhat was there\n<!-- end lab -->\n\nAfter.\n")
@@ -125,8 +125,8 @@ def test_partial_and_absent_runs_are_named(make_run: Make) -> None:
     ]
 
 
-def test_what_the_runs_own_settings_differ_in_is_told(make_run: Make, tmp_path: Path) -> None:
-    """Whatever a config file claims: a run with another learning rate, too, would show it here."""
+def test_the_report_names_the_settings_in_which_runs_differ(make_run: Make, tmp_path: Path) -> None:
+    """The settings come from the runs, not from the experiments' files."""
     make_run("baseline", 1, 80.0)
     make_run("no_positions", 1, 40.0, positions="none", dropout=0.3)
     make_run("no_positions", 2, 40.0, positions="none")
@@ -141,7 +141,7 @@ def test_what_the_runs_own_settings_differ_in_is_told(make_run: Make, tmp_path: 
     assert values["differences"]["baseline"] == {}
 
 
-def test_no_runs_are_told_in_one_line(tmp_path: Path, make_run: Make) -> None:
+def test_a_folder_without_runs_is_an_error_of_one_line(tmp_path: Path, make_run: Make) -> None:
     with pytest.raises(UserError, match=r"--runs .*nowhere is no folder: make the runs first"):
         read_lab(tmp_path / "nowhere", [])
     folder = make_run("baseline", 1, 80.0, complete=False)
@@ -149,7 +149,7 @@ def test_no_runs_are_told_in_one_line(tmp_path: Path, make_run: Make) -> None:
         read_lab(folder.parent, [])
 
 
-def test_a_mean_curve_has_the_updates_that_all_have(make_run: Make) -> None:
+def test_a_mean_curve_has_the_updates_of_all_runs(make_run: Make) -> None:
     whole, part = make_run("baseline", 1, 80.0, (3.0, 2.0, 1.0)), make_run("baseline", 2, 80.0, (4.0, 3.0))
     assert mean_curve([read_run(whole), read_run(part)]) == [(100, 3.5), (200, 2.5)]
 
