@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+from seq2seq.errors import UserError
 from seq2seq.explain.lab.runs import Lab
 from seq2seq.extras import needing
 from seq2seq.settings.compose import home
@@ -96,10 +97,16 @@ class Verdict:
 
 
 def read_claims() -> list[Claim]:
-    """Return the claims in the order of the report, with their texts from conf/experiment/lab/."""
-    claims = []
+    """Return the claims in the order of the report, with their texts from conf/experiment/lab/.
+
+    Raises:
+        UserError: there is no such folder.
+    """
+    folder, claims = home() / "conf" / "experiment" / "lab", []
+    if not folder.is_dir():
+        raise UserError(f"there is no {folder}: set the environment's SEQ2SEQ_HOME to the project's folder")
     for experiment, *rest in _CLAIMS:
-        header = (home() / "conf" / "experiment" / "lab" / f"{experiment}.yaml").read_text(encoding="utf-8")
+        header = (folder / f"{experiment}.yaml").read_text(encoding="utf-8")
         (text,) = re.findall(r"^# Claim: (.*)$", header, re.MULTILINE)
         claims.append(Claim(experiment, text, *rest))
     return claims

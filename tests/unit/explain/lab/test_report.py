@@ -163,3 +163,9 @@ def test_the_command_reports_and_warns(run, runs: Path, tmp_path: Path) -> None:
     status, _, err = run("report", "--runs", tmp_path / "x", command=("lab",), application=app)
     assert status == 1
     assert err.count("\n") == 1
+
+
+def test_a_home_without_the_labs_experiments_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEQ2SEQ_HOME", str(tmp_path))
+    with pytest.raises(UserError, match=r"there is no .*lab: set the environment's SEQ2SEQ_HOME"):
+        read_claims()
