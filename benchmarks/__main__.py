@@ -1,4 +1,4 @@
-"""The command `python -m benchmarks`: reads options and runs what they name."""
+"""The command `python -m benchmarks`: reads options and runs a measurement."""
 
 import logging
 import os
@@ -25,7 +25,7 @@ app = typer.Typer(
 
 @app.callback()
 def quieten() -> None:
-    """Log what goes on, and let transformers neither chat nor look anything up on the net."""
+    """Log progress; silence transformers and keep it offline."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
@@ -44,7 +44,7 @@ def training(
     vocab_size: options.VocabSize = 8000,
     precision: options.Precision = "auto",
 ) -> dict[str, Any]:
-    """Target tokens a second of updates: ours and Hugging Face's, in turns on identical batches."""
+    """Measure target tokens per second of updates: ours and Hugging Face's, in turns on identical batches."""
     from benchmarks.training import Plan, run_on
 
     plan = Plan(rounds=rounds, batches=batches, max_tokens=max_tokens, precision=options.precision(precision, where))
@@ -63,7 +63,7 @@ def profile(
     vocab_size: options.VocabSize = 8000,
     precision: options.Precision = "auto",
 ) -> dict[str, Any]:
-    """Where an update's time goes, part by part, beside the time of its matrix products alone."""
+    """Measure the time of each part of an update, and of its matrix products alone."""
     from benchmarks.data import DrawnPairs, read_folder
     from benchmarks.profile import Plan, run
     from seq2seq.text.batching import BatchLoader
@@ -90,7 +90,7 @@ def decoding(
     size: options.Size = "small",
     vocab_size: options.VocabSize = 8000,
 ) -> dict[str, Any]:
-    """Sentences a second of beam search: ours and Hugging Face's generate, in turns with the same weights."""
+    """Measure sentences per second of beam search: ours and Hugging Face's generate, in turns, same weights."""
     from benchmarks.decoding import Plan, run_with
 
     plan = Plan(rounds=rounds, sentences=sentences, batch=batch, beam=beam, train_seconds=train_seconds)
@@ -105,7 +105,7 @@ def equality(
     model: options.Bundle,
     sentences: options.Sentences = 500,
 ) -> dict[str, Any]:
-    """Ours, CTranslate2's and Hugging Face's translations with the same weights, token for token: who finds better."""
+    """Compare our translations with CTranslate2's and Hugging Face's, token for token, with the same weights."""
     from benchmarks.data import read_test
     from benchmarks.equality import run
     from seq2seq.bundle import load_bundle
@@ -123,7 +123,7 @@ def attention(
     rounds: options.Rounds = 5,
     precision: options.Precision = "auto",
 ) -> dict[str, Any]:
-    """Attention by PyTorch's fused kernel and in the open, at several lengths: which this machine wants where."""
+    """Compare attention by PyTorch's fused kernel and by separate operations, at several lengths."""
     from benchmarks.attention import run
 
     return {"attention": run(rounds, where, options.precision(precision, where))}
@@ -132,7 +132,7 @@ def attention(
 @app.command()
 @measuring
 def cost(where: torch.device, rounds: options.Rounds = 20, picture: options.Picture = None) -> dict[str, Any]:
-    """Attention's time and memory against the length of a text, fused and in the open, with the fitted exponents.
+    """Measure attention's time and memory by the length of a text, fused and not, with the fitted exponents.
 
     Each peak of memory is measured in its own process. Lengths go up to 4,096 positions, for which the open
     computation takes half a gigabyte.
@@ -145,7 +145,7 @@ def cost(where: torch.device, rounds: options.Rounds = 20, picture: options.Pict
 @app.command()
 @measuring
 def transfers(where: torch.device) -> dict[str, Any]:
-    """How often an update, and a step of a search, makes the host wait for a GPU: rehearsed, so none is needed."""
+    """Count how often an update or a step of a search makes the host wait for a GPU; needs no GPU."""
     from benchmarks.rehearsal import run
 
     return {"transfers": run()}
@@ -166,7 +166,7 @@ def streaming(
     size: options.Size = "small",
     vocab_size: options.VocabSize = 8000,
 ) -> dict[str, Any]:
-    """Updates fed by a streamed corpus and by one in memory, in turns; then a long stream's rate and memory."""
+    """Measure updates on a streamed corpus and on a prepared one, in turns; then a long stream's rate and memory."""
     from benchmarks.streaming import Plan, run
 
     amounts = {"pairs": pairs, "streamed": streamed, "part": part, "block": block}
@@ -185,7 +185,7 @@ def serving(
     seconds: options.Seconds = 60.0,
     sentences: options.Sentences = 2000,
 ) -> dict[str, Any]:
-    """A server process asked by many clients at a time: batches against one sentence at a time, and its memory."""
+    """Measure a server with many clients, with and without batches, and its memory."""
     from benchmarks.data import read_test
     from benchmarks.serving import Plan, run
 
@@ -204,7 +204,7 @@ def hostile(
     seconds: options.Seconds = 60.0,
     sentences: options.Sentences = 2000,
 ) -> dict[str, Any]:
-    """A server's ordinary clients without and with hostile ones, and its memory."""
+    """Measure a server's ordinary clients without and with hostile clients, and its memory."""
     from benchmarks.data import read_test
     from benchmarks.hostile import Plan, run
 
@@ -225,7 +225,7 @@ def everything(
     vocab_size: options.VocabSize = 8000,
     precision: options.Precision = "auto",
 ) -> dict[str, Any]:
-    """Training, decoding and attention at their usual sizes; the rival, half an hour, is a command of its own."""
+    """Run training, decoding and attention at their usual sizes; `rival`, half an hour, is separate."""
     from benchmarks import attention, decoding, training
 
     chosen = options.precision(precision, where)
@@ -256,7 +256,7 @@ def rival(
     device: options.Device = "auto",
     threads: options.Threads = 0,
 ) -> None:
-    """Train a plain Hugging Face loop for some minutes and score it: the quality to beat in the same time."""
+    """Train by a plain Hugging Face loop for some minutes and score the model: the quality to beat in this time."""
     from benchmarks import rival as module
 
     where = options.place(device, threads)
@@ -277,7 +277,7 @@ def rival(
 
 
 def main() -> None:
-    """Run the command; what a user can cause is told in one line."""
+    """Run the command; a user's mistake is reported in one line."""
     try:
         app()
     except UserError as error:

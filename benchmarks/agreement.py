@@ -1,4 +1,4 @@
-"""Whether two searches with the same weights find the same translations, at the same scores; knows no model."""
+"""Compares the translations and scores of two searches with the same weights."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 from benchmarks.tables import Table
 from seq2seq.errors import UserError
 
-TOLERANCE = 1e-3  # nats a token; rounding in float32 stays far below it
+TOLERANCE = 1e-3  # nats per token; rounding in float32 stays far below
 
 
 class Scored(NamedTuple):
-    """A translation and what the model thinks of it."""
+    """A translation and its score."""
 
     text: str
     score: float  # sum of log-probabilities / length, both with EOS (nats)
-    has_ended: bool  # else transformers cut it off at the limit, and its score lacks EOS; ours always end
+    has_ended: bool  # False: transformers stopped at the limit, and the score lacks EOS; ours always end
 
 
 def agreement(pairs: Sequence[tuple[Scored, Scored]]) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def agreement(pairs: Sequence[tuple[Scored, Scored]]) -> dict[str, Any]:
 
 
 def agreement_table(found: dict[str, Any]) -> Table:
-    """The comparison for people."""
+    """Return the comparison as a table."""
     whole = found["sentences"] - found["cut_off_at_the_limit"]
     better, worse = found["different_ours_better"], found["different_theirs_better"]
     rows = [

@@ -1,4 +1,4 @@
-"""Race of attention's two forms: PyTorch's fused kernel and the open computation, for `model.attention.OPEN_UP_TO`."""
+"""Compares attention by PyTorch's fused kernel and by separate operations, to choose `model.attention.OPEN_UP_TO`."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -21,12 +21,12 @@ Form = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]  # queries, key
 
 
 def fused(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    """PyTorch's kernel, which never holds the N × N weights."""
+    """Attend by PyTorch's kernel, which never stores the N × N weights."""
     return F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
 
 
 def in_the_open(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    """softmax(Q Kᵀ / √c) V, step by step."""
+    """Compute softmax(Q Kᵀ / √c) V step by step."""
     return attention_weights(queries, keys, mask) @ values
 
 
@@ -34,24 +34,24 @@ FORMS: dict[str, Form] = {"fused": fused, "open": in_the_open}
 
 
 def random_text(length: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, None]:
-    """Queries, keys and values (1, HEADS, length, CHANNELS) of one text, and no mask."""
+    """Return queries, keys and values (1, HEADS, length, CHANNELS) of one text, and no mask."""
     queries, keys, values = (torch.randn(1, HEADS, length, CHANNELS, device=device) for _ in range(3))
     return queries, keys, values, None
 
 
 @dataclass(frozen=True)
 class Case:
-    """Inputs of one attention; those of training ask for gradients."""
+    """Inputs of one attention; in training they require gradients."""
 
     name: str
     length: int  # keys
     inputs: tuple[Tensor, Tensor, Tensor]
     mask: Tensor  # True = may attend
-    grad: Tensor | None  # of the result; None: forward only
+    grad: Tensor | None  # gradient of the result; None: forward only
 
 
 def run(rounds: int, device: torch.device, precision: str) -> dict[str, Any]:
-    """Race over all lengths: a training batch in the precision, backward too, and a step of beam search in float32."""
+    """Measure all lengths: forward and backward of a training batch, and a step of beam search in float32."""
     torch.manual_seed(1)
     found: list[tuple[int, str, Race]] = []
     for length in LENGTHS:
@@ -64,7 +64,7 @@ def run(rounds: int, device: torch.device, precision: str) -> dict[str, Any]:
 
 
 def compute(form: Form, case: Case) -> None:
-    """Forward, and backward if it is training's case."""
+    """Run forward, and backward for a training batch."""
     if case.grad is None:
         with torch.no_grad():
             form(*case.inputs, case.mask)
@@ -73,7 +73,7 @@ def compute(form: Form, case: Case) -> None:
 
 
 def training_case(length: int, device: torch.device, precision: str) -> Case:
-    """A batch of sentences that attend to themselves: 2,048 positions."""
+    """Return self-attention over a batch of 2,048 positions."""
     dtype = torch.bfloat16 if precision == "bf16-mixed" else torch.float32
     shape = (TOKENS // length, length, HEADS, CHANNELS)
     draws = [torch.randn(shape, device=device, dtype=dtype).transpose(1, 2) for _ in range(4)]
@@ -83,7 +83,7 @@ def training_case(length: int, device: torch.device, precision: str) -> Case:
 
 
 def search_case(length: int, device: torch.device) -> Case:
-    """One step of beam search: the five beams of 32 sentences look at their source, in float32."""
+    """Return cross-attention of one step of beam search: 32 sentences with five beams each, in float32."""
     queries = torch.randn(SENTENCES, HEADS, BEAM, CHANNELS, device=device)
     keys, values = (torch.randn(SENTENCES, HEADS, length, CHANNELS, device=device) for _ in range(2))
     mask = torch.ones(SENTENCES, 1, 1, length, dtype=torch.bool, device=device)
@@ -91,7 +91,7 @@ def search_case(length: int, device: torch.device) -> Case:
 
 
 def table(found: list[tuple[int, str, Race]]) -> Table:
-    """One line a length."""
+    """Return a table with one row per length."""
     rows = []
     for length in LENGTHS:
         row = [str(length)]

@@ -1,4 +1,4 @@
-"""Time and memory of attention against the length of a text, with the exponents of the fitted power laws."""
+"""Time and memory of attention by the length of a text, with the exponents of fitted power laws."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -16,7 +16,7 @@ from seq2seq.errors import UserError
 
 LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)  # positions
 PICTURES = (".png", ".svg", ".pdf")
-FIT_FROM = 1024  # positions; in shorter texts the work around attention counts as well
+FIT_FROM = 1024  # positions; in shorter texts other work than attention counts, too
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class Cost:
 
     form: str  # fused | open
     lengths: list[int]  # positions
-    seconds: list[float]  # of one text, forward: the shortest of all rounds, which other programs disturb least
-    bytes: list[int]  # at the peak, without the inputs
+    seconds: list[float]  # of one text, forward; the shortest of all rounds
+    bytes: list[int]  # at the peak, inputs excluded
 
     def exponent(self, values: Sequence[float | int]) -> float:
-        """The b of a · N^b by least squares on logarithmic scales, from FIT_FROM positions on; NaN: too few values."""
+        """Return b of a · N^b by least squares on logarithmic scales, from FIT_FROM positions; NaN: too few values."""
         points = [(n, value) for n, value in zip(self.lengths, values, strict=True) if n >= FIT_FROM and value > 0]
         if len(points) < 2:
             return float("nan")
@@ -40,7 +40,7 @@ class Cost:
 def run(
     rounds: int, device: torch.device, picture: Path | None = None, lengths: Sequence[int] = LENGTHS
 ) -> dict[str, Any]:
-    """Measure both forms at all lengths; results as plain values, and the picture if its file is named.
+    """Measure both forms at all lengths; return plain values, and draw the picture if a file is given.
 
     Raises:
         UserError: a peak cannot be measured, or the picture cannot be written.
@@ -54,7 +54,7 @@ def run(
 
 
 def measure(rounds: int, device: torch.device, lengths: Sequence[int]) -> list[Cost]:
-    """Time the forms in turns, and measure the memory of each in its own process."""
+    """Time the forms in turns, and measure the memory of each in a separate process."""
     seconds: dict[str, list[float]] = {form: [] for form in FORMS}
     contestants = {form: lambda inputs, f=compute: f(*inputs) for form, compute in FORMS.items()}
     for length in lengths:
@@ -69,7 +69,7 @@ def measure(rounds: int, device: torch.device, lengths: Sequence[int]) -> list[C
 
 
 def table(costs: Sequence[Cost]) -> Table:
-    """One line a length, then the exponents."""
+    """Return a table with one row per length, then the exponents."""
     rows = []
     for index, length in enumerate(costs[0].lengths):
         cells = [(f"{cost.seconds[index] * 1e3:,.2f}", f"{cost.bytes[index] / 1e6:,.1f}") for cost in costs]
@@ -81,7 +81,7 @@ def table(costs: Sequence[Cost]) -> Table:
 
 
 def draw_costs(costs: Sequence[Cost], picture: Path) -> None:
-    """Draw time and memory on logarithmic scales beside the lines ∝ N and ∝ N².
+    """Draw time and memory on logarithmic scales, with lines ∝ N and ∝ N².
 
     Raises:
         UserError: the picture cannot be written.

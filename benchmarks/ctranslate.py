@@ -1,4 +1,4 @@
-"""The contestant: CTranslate2 as its own users call it, on an export of the same weights; knows no timing."""
+"""The contestant CTranslate2, called as by its users, on an export of the same weights."""
 
 import multiprocessing
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from seq2seq.text.tokenizer import Tokenizer
 
 
 def export_all(model: EncoderDecoder, tokenizer: Tokenizer, search: SearchConfig, folder: Path) -> dict[str, Path]:
-    """Write the model in float32 and int8; the exports' folders by precision."""
+    """Export the model in float32 and int8; return the folders by precision."""
     bundle = Bundle(model, tokenizer, BundleConfig(model.config, search))
     save_bundle(folder / "bundle", bundle, "Exported for a benchmark.\n")
     found = {}
@@ -30,7 +30,7 @@ def export_all(model: EncoderDecoder, tokenizer: Tokenizer, search: SearchConfig
 
 
 class Contestant:
-    """CTranslate2 in a process of its own: in ours it would change how many threads PyTorch computes with.
+    """CTranslate2 in a separate process, because it changes the number of PyTorch's threads in its process.
 
     Two ways to use t threads are its users' own, within a batch or a part of the batch each; the third is this
     project's engine around it.
@@ -45,7 +45,7 @@ class Contestant:
         self._pipe.recv()  # it is ready
 
     def search(self, texts: Sequence[str], *, beam: int, max_length: int) -> list[list[int]]:
-        """Ids of one batch's translations by beam search with length penalty 1; all else as CTranslate2 has it."""
+        """Return ids of one batch's translations by beam search with length penalty 1 and CTranslate2's defaults."""
         self._pipe.send((list(texts), beam, max_length))
         return self._pipe.recv()
 

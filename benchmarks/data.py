@@ -1,4 +1,4 @@
-"""The sentence pairs that contestants share: a folder's, prepared as for training, or drawn ones of like lengths."""
+"""The sentence pairs that contestants share: prepared from a folder as for training, or random ids."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from seq2seq.text.prepare import prepare
 
 
 class DrawnPairs:
-    """Seeded random ids, about as long as everyday sentences: what stands in for text where only time is measured."""
+    """Seeded random ids, about as long as everyday sentences, for measurements of time only."""
 
     def __init__(self, count: int, vocab_size: int, seed: int) -> None:
         rng = np.random.default_rng(seed)
@@ -43,7 +43,7 @@ def read_folder(folder: Path, vocab_size: int) -> PreparedData:
 
 
 def read_test(folder: Path) -> list[tuple[str, str]]:
-    """Read test.tsv as it is written.
+    """Read test.tsv without cleaning.
 
     Raises:
         UserError: it is missing or malformed.
@@ -64,5 +64,5 @@ def draw_batches(pairs: TokenPairs, count: int, max_tokens: int, seed: int) -> l
 
 
 def to_device(batch: Batch, device: str) -> Batch:
-    """Move a batch to where the model is."""
+    """Move a batch to the device."""
     return Batch(*(side.to(device) for side in batch))

@@ -1,4 +1,4 @@
-"""Race of translations: sentences a second of `Translator` and of Hugging Face's `generate`, with the same weights."""
+"""Compares sentences per second of `Translator`, CTranslate2 and Hugging Face's `generate`, with the same weights."""
 
 import copy
 import logging
@@ -36,9 +36,9 @@ from seq2seq.training.module import learning_rate
 from seq2seq.translator import MAX_SOURCE_TOKENS, Translator
 
 log = logging.getLogger(__name__)
-LIMIT = SearchConfig(max_length_ratio=1.3, max_length_offset=8)  # that of conf/experiment/tatoeba_cpu.yaml
+LIMIT = SearchConfig(max_length_ratio=1.3, max_length_offset=8)  # as in conf/experiment/tatoeba_cpu.yaml
 Pairs = Sequence[tuple[str, str]]
-OPPONENTS = {  # whoever stops by the same kind of rule
+OPPONENTS = {  # the contestant with the same stopping rule
     "hf": "ours-early",
     "hf-eager": "ours-early",
     "hf-exact": "ours",
@@ -62,18 +62,18 @@ TOLD = {
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How much is raced."""
+    """The size of the measurement."""
 
     rounds: int = 3
     sentences: int = 320  # of test.tsv, from its beginning
     batch: int = 32  # sentences
     beam: int = 5
-    train_seconds: float = 60.0  # where no trained model is given
+    train_seconds: float = 60.0  # if no trained model is given
 
 
 @dataclass(frozen=True)
 class Block:
-    """One batch of source sentences of like lengths."""
+    """One batch of source sentences of similar lengths."""
 
     indices: list[int]  # of the sentences
     texts: list[str]
@@ -82,7 +82,7 @@ class Block:
 
 @dataclass
 class Field:
-    """Everyone's models and what they translated."""
+    """The models of all contestants and their translations."""
 
     tokenizer: Tokenizer
     translators: dict[str, Translator]
@@ -92,7 +92,7 @@ class Field:
     outputs: dict[str, dict[int, str]] = field(default_factory=dict)  # by contestant and sentence
 
     def runs(self) -> dict[str, Callable[[Block], object]]:
-        """Everyone's way of translating a block, in the order of the table."""
+        """Return each contestant's function that translates a block, in the order of the table."""
         entered = self.translators.keys() | self.ctranslates.keys() | self.marians.keys()
         return {name: lambda block, n=name: self._translate(n, block) for name in TOLD if name in entered}
 
@@ -119,7 +119,7 @@ class Field:
         self.outputs.setdefault(name, {}).update(zip(block.indices, found, strict=True))
 
     def scored(self, block: Block) -> list[tuple[Scored, Scored]]:
-        """Our and transformers' exact float32 translations of a block, with what they score."""
+        """Return our and transformers' exact float32 translations of a block, with scores."""
         found = self.translators["ours"].translate_nbest(
             block.texts,
             1,
@@ -137,7 +137,7 @@ class Field:
 def run_with(
     data: Path, model: Path | None, plan: Plan, size: str, vocab_size: int, device: torch.device
 ) -> dict[str, Any]:
-    """Load a model, or without one train it, and race with it on the folder's test set."""
+    """Load or train a model, and measure it on the folder's test set."""
     if model is None:
         prepared = read_folder(data, vocab_size)
         trained = train_briefly(prepared, options.model_config(size), plan.train_seconds, device)
@@ -150,7 +150,7 @@ def run_with(
 
 
 def run(model: EncoderDecoder, tokenizer: Tokenizer, pairs: Pairs, plan: Plan, device: torch.device) -> dict[str, Any]:
-    """Race, score the translations and compare scores; all that was measured, as plain values.
+    """Measure, score the translations and compare scores; return plain values.
 
     Raises:
         UserError: the model is not of the published style, or the scores of the same translations differ.
@@ -180,7 +180,7 @@ def run(model: EncoderDecoder, tokenizer: Tokenizer, pairs: Pairs, plan: Plan, d
 
 
 def cut(pairs: Pairs, tokenizer: Tokenizer, plan: Plan) -> list[Block]:
-    """Batches of the first sentences, longest first; those that `Translator` would split are left out.
+    """Return batches of the first sentences, longest first, without texts that `Translator` would split.
 
     Raises:
         UserError: there is none.
@@ -196,7 +196,7 @@ def cut(pairs: Pairs, tokenizer: Tokenizer, plan: Plan) -> list[Block]:
 
 
 def line_up(model: EncoderDecoder, tokenizer: Tokenizer, plan: Plan, device: torch.device, folder: Path) -> Field:
-    """All contestants, with the model's weights, which are exported to the folder.
+    """Return all contestants, with the model's weights, which are exported to the folder.
 
     bf16 is raced where the device computes in it: not on a CPU that would only imitate it, ten times slower.
     """
@@ -226,12 +226,12 @@ def line_up(model: EncoderDecoder, tokenizer: Tokenizer, plan: Plan, device: tor
 
 
 def share_equal(first: Sequence[str], second: Sequence[str]) -> float:
-    """Share of the places at which two lists hold the same."""
+    """Return the share of positions at which two lists are equal."""
     return sum(a == b for a, b in zip(first, second, strict=True)) / len(first)
 
 
 def table(result: Race, bleus: dict[str, float], same: dict[str, float]) -> Table:
-    """One line a contestant."""
+    """Return a table with one row per contestant."""
     rows = []
     for name in result.seconds:
         ratio = result.ratio(OPPONENTS[name], name).show(2) if name in OPPONENTS else ""
@@ -241,7 +241,7 @@ def table(result: Race, bleus: dict[str, float], same: dict[str, float]) -> Tabl
 
 
 def train_briefly(data: PreparedData, config: ModelConfig, seconds: float, device: torch.device) -> EncoderDecoder:
-    """A model trained just long enough that its translations end as a real one's do.
+    """Train a model just long enough that its translations end like those of a real model.
 
     Raises:
         UserError: the data has no sentence pair.

@@ -1,4 +1,4 @@
-"""Ours, CTranslate2's and Hugging Face's translations with the same weights, token for token."""
+"""Compares our translations with CTranslate2's and Hugging Face's, token for token, with the same weights."""
 
 import tempfile
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ RIVALS = {"ct2": "CTranslate2, float32", "hf": "Hugging Face, float32"}
 
 @dataclass(frozen=True)
 class Difference:
-    """A sentence that came out differently, and what our model gives both for it (score / length, nats)."""
+    """A sentence with two different translations, and our model's scores of both (score / length, nats)."""
 
     source: str
     ours: str
@@ -34,7 +34,7 @@ class Difference:
 
 
 def run(model: EncoderDecoder, tokenizer: Tokenizer, sources: Sequence[str], device: torch.device) -> dict[str, Any]:
-    """Translate greedily and with beam 5, and list every difference; all of it as plain values."""
+    """Translate greedily and with beam 5; return every difference as plain values."""
     model = model.to(device).eval()
     engine = Engine(model, device, torch.float32)
     ids = tokenizer.encode(sources)
@@ -71,7 +71,7 @@ def run(model: EncoderDecoder, tokenizer: Tokenizer, sources: Sequence[str], dev
 
 
 def without_special(row: list[int], limit: int) -> list[int]:
-    """What lies between BOS and EOS, or the limit, behind which transformers has one token more."""
+    """Return the tokens between BOS and EOS, or up to the limit, which transformers exceeds by one token."""
     row = row[1:]
     return row[: row.index(EOS)] if EOS in row else row[:limit]
 

@@ -1,4 +1,4 @@
-"""Ordinary clients of a server, first alone, then beside one that sends costly documents and many that never read."""
+"""Measures a server's ordinary clients, alone and beside clients with costly documents or that never read."""
 
 import asyncio
 import json
@@ -18,26 +18,26 @@ from seq2seq.errors import UserError
 
 _CHARACTERS = 5_000  # of a request, at most
 _TAGS = 200  # of a sentence, at most
-_PAUSE = 0.5  # seconds after which a client that never reads looks whether it was disconnected
+_PAUSE = 0.5  # seconds between checks whether a client that never reads was disconnected
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(serving.Plan):
-    """How it is asked."""
+    """The size of the load."""
 
     unread: int = 40  # clients that ask for an explanation and never read it
 
 
 @dataclass
 class Hostility:
-    """What the hostile clients met."""
+    """The results of the hostile clients."""
 
     documents: serving.Tally = field(default_factory=serving.Tally)  # a refused document is an error here
     disconnected: int = 0  # clients that never read
 
 
 def run(plan: Plan, model: Path, sentences: Sequence[str], device: str, threads: int) -> dict[str, Any]:
-    """Ask a new server process without hostile clients, then another one with them, both with default limits.
+    """Measure a new server process without hostile clients, then another one with them, both with default limits.
 
     Raises:
         UserError: there are no sentences, model is no bundle, or this is not Linux.
@@ -65,13 +65,13 @@ def run(plan: Plan, model: Path, sentences: Sequence[str], device: str, threads:
 
 
 def hostile_documents() -> list[str]:
-    """HTML that costs most: one sentence with 1,250 tags, which is refused, and sentences with as many as may be."""
+    """Return the costliest HTML: a refused sentence with 1,250 tags, and sentences with the most tags allowed."""
     sentence = "".join(f"<b>W{number}</b> " for number in range(_TAGS // 2)) + "end. "
     return ["<b>w" * (_CHARACTERS // 4), ("<p>" + sentence * (_CHARACTERS // len(sentence) + 1))[:_CHARACTERS]]
 
 
 def memory_over_time(memory: Sequence[float]) -> dict[str, float]:
-    """Memory (megabytes) at the start, in the middle and at the end; 0 where it was never measured."""
+    """Return memory (megabytes) at the start, in the middle and at the end; 0: not measured."""
     seen = list(memory) or [0.0]
     return {"start": round(seen[0], 1), "middle": round(seen[len(seen) // 2], 1), "end": round(seen[-1], 1)}
 
@@ -88,7 +88,7 @@ def _hostile_clients(
 
 
 async def never_read(url: str, hostility: Hostility) -> None:
-    """Ask for an explanation and do not read it; begin anew when the server disconnects."""
+    """Ask for an explanation and do not read it; reconnect when the server disconnects."""
     place = urlsplit(url)
     body = json.dumps({"source": "The big dog sees a small cat. " * 3}).encode()
     head = f"POST /explain HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Type: application/json\r\n"
@@ -108,7 +108,7 @@ async def never_read(url: str, hostility: Hostility) -> None:
 
 
 def is_disconnected(client: socket.socket) -> bool:
-    """Whether the other end has closed a connection, whatever lies there unread; Linux only."""
+    """Return whether the other end has closed a connection, even if data is unread; Linux only."""
     poll = select.poll()
     poll.register(client, select.POLLRDHUP)
     return bool(poll.poll(0))

@@ -1,4 +1,4 @@
-"""The contestant: a `MarianMTModel` trained and translated with as Hugging Face's users would; knows no timing."""
+"""The contestant `MarianMTModel`, trained and used for translation as by Hugging Face's users."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -70,7 +70,7 @@ def translate(
 def translate_scored(
     model: MarianMTModel, tokenizer: Tokenizer, texts: Sequence[str], *, beam: int, max_length: int
 ) -> list[Scored]:
-    """Translate one batch by exact beam search, and tell what each translation scores."""
+    """Translate one batch by exact beam search, and return the score of each translation."""
     sources = tokenizer.encode(texts)
     found = generate(model, sources, beam=beam, max_length=max_length, options=EXACT | SCORED)
     rows, scores = found.sequences.tolist(), found.sequences_scores.tolist()

@@ -1,4 +1,4 @@
-"""What a number was measured on, and where it is written."""
+"""Describes the machine of a measurement, and writes results."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from seq2seq.errors import UserError
 
 
 def describe_machine(device: torch.device) -> dict[str, Any]:
-    """The hardware and the versions that decide speed, as plain values."""
+    """Return the hardware and the versions that affect speed, as plain values."""
     return {
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
@@ -28,7 +28,7 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
 
 
 def in_words(machine: dict[str, Any]) -> str:
-    """The same in one line."""
+    """Return the description in one line."""
     where = machine["gpu"] or f"{machine['cpu']}, {machine['cores']} cores ({machine['cpu_capability']})"
     versions = f"PyTorch {machine['torch']}"
     if machine["transformers"] is not None:

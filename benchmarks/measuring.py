@@ -1,4 +1,4 @@
-"""What all commands that measure have in common: where they do it, and how they tell what they found."""
+"""Options and output that all measuring commands share."""
 
 import functools
 import inspect
@@ -12,7 +12,7 @@ from benchmarks import options
 
 
 def measuring(command: Callable[..., dict[str, Any]]) -> Callable[..., None]:
-    """Give a command the options that every measurement has, and let it tell its results.
+    """Add the options of every measurement to a command, and report the command's results.
 
     Args:
         command: takes the device as `where` and its own options; returns its results by name.

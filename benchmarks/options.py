@@ -1,4 +1,4 @@
-"""The benchmarks' command-line options, each declared once, and what they mean; knows no measurement."""
+"""The benchmarks' command-line options, each declared once."""
 
 from pathlib import Path
 from typing import Annotated
@@ -101,7 +101,7 @@ Seed = Annotated[int, typer.Option(help="Of weights, batches and dropout.", rich
 
 
 def model_config(size: str) -> ModelConfig:
-    """The network of all contestants: as published (post-norm, ReLU, sinusoidal positions), dropout 0.1.
+    """Return the network of all contestants: as published (post-norm, ReLU, sinusoidal positions), dropout 0.1.
 
     Raises:
         UserError: there is no such size.
@@ -114,7 +114,7 @@ def model_config(size: str) -> ModelConfig:
 
 
 def precision(wanted: str, device: torch.device) -> str:
-    """What training computes in on the device: bf16-mixed or 32-true.
+    """Return the precision of training on the device: bf16-mixed or 32-true.
 
     Raises:
         UserError: there is no such precision.

@@ -1,4 +1,4 @@
-"""This project's side of the race: the very updates of `train.py`, without the loop around them."""
+"""This project as a contestant: the updates of `train.py`, without Lightning's loop."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -15,7 +15,7 @@ from seq2seq.training.module import TranslationModule
 
 @dataclass(frozen=True)
 class OneDevice:
-    """All that `TranslationModule` asks of its trainer in an update."""
+    """The attributes of a trainer that `TranslationModule` uses in an update."""
 
     world_size: int = 1
     accumulate_grad_batches: int = 1
@@ -38,7 +38,7 @@ class Updates:
             group["lr"] = rate
 
     def update(self, batch: Batch) -> Tensor:
-        """Train on one batch; returns the summed smoothed loss over the module's constant."""
+        """Train on one batch; return the summed smoothed loss divided by the module's constant."""
         self.optimizer.zero_grad(set_to_none=True)
         with torch.autocast(batch.src.device.type, torch.bfloat16, enabled=self.is_mixed):
             loss = self.module.training_step(batch, 0)

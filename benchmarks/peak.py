@@ -34,7 +34,7 @@ def measure_peak(form: str, length: int, device: torch.device) -> int:
 
 
 def peak_here(form: str, length: int, device: torch.device) -> int:
-    """The same (bytes) in this process, which should have computed nothing before."""
+    """Measure the peak memory (bytes) in this process, which must not have computed anything before."""
     compute = FORMS[form]
     with torch.no_grad():
         compute(*random_text(8, device))  # start threads, load kernels
@@ -52,7 +52,7 @@ def peak_here(form: str, length: int, device: torch.device) -> int:
 
 
 def _highest() -> int:
-    """The most memory that was resident (bytes)."""
+    """Return the peak of resident memory (bytes)."""
     if _STATUS.exists() and (found := re.search(r"VmHWM:\s+(\d+) kB", _STATUS.read_text())):
         return int(found.group(1)) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -1,4 +1,4 @@
-"""Where an update's time goes, and what share of it the matrix products alone would take on the same machine."""
+"""The time of each part of an update, and the share of its matrix products on the same machine."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ TOLD = {"loader": "loader: batch made and moved", "loss": "loss, with its gradie
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How much is measured."""
+    """The size of the measurement."""
 
     rounds: int = 5
     batches: int = 6  # updates a round
@@ -35,7 +35,7 @@ class Plan:
 
     @property
     def dtype(self) -> torch.dtype:
-        """What products are computed in."""
+        """Return the precision of matrix products."""
         return torch.bfloat16 if self.precision == "bf16-mixed" else torch.float32
 
 
@@ -80,7 +80,7 @@ def products(config: ModelConfig, vocab_size: int, batch: Batch) -> list[Product
 def run(
     loader: Iterable[Batch], vocab_size: int, config: ModelConfig, plan: Plan, device: torch.device
 ) -> dict[str, Any]:
-    """Take updates apart, and time the same products alone between them; all that was measured, as plain values.
+    """Time the parts of updates, and between them the same products alone; return plain values.
 
     loader gives at least rounds · batches batches.
     """
@@ -168,7 +168,7 @@ def time_products(wanted: Sequence[Product], dtype: torch.dtype, device: torch.d
 
 
 def square_rate(dtype: torch.dtype, device: torch.device) -> float:
-    """GFLOP/s of one large square product: as much as this machine reaches at all."""
+    """Return GFLOP/s of one large square product, the most that this machine reaches."""
     side = SQUARE[device.type]
     x = torch.randn(side, side, device=device, dtype=dtype)
     repeats = 20 if device.type == "cuda" else 1
@@ -196,7 +196,7 @@ def table(
     side: int,
     plan: Plan,
 ) -> Table:
-    """One line a part, then what the products need and what they reach."""
+    """Return a table with one row per part, then the time and rate of the products."""
     sums = [sum(values) for values in zip(*parts.values(), strict=True)]
     rows = []
     for part, values in parts.items():

@@ -1,4 +1,4 @@
-"""Timing side by side: contestants take turns block by block, so that whatever disturbs one disturbs all."""
+"""Times contestants in turns, block by block, so that other load on the machine affects all of them."""
 
 import statistics
 import time
@@ -21,33 +21,33 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
-        """Sum up one value a round."""
+        """Summarise one value per round."""
         return cls(statistics.median(values), min(values), max(values))
 
     def show(self, digits: int) -> str:
-        """For a table: the median, and what the rounds lay between."""
+        """Return the median and the range of the rounds, for a table."""
         low, middle, high = (f"{value:,.{digits}f}" for value in (self.lowest, self.median, self.highest))
         return f"{middle} ({low}–{high})"
 
 
 @dataclass(frozen=True)
 class Race:
-    """Seconds that each contestant took for all blocks, one number a round."""
+    """Seconds of each contestant for all blocks, one number per round."""
 
     seconds: dict[str, list[float]]
     work: float  # units in all blocks: tokens, sentences
 
     def rate(self, name: str) -> Spread:
-        """Units a second."""
+        """Return units per second."""
         return Spread.of([self.work / seconds for seconds in self.seconds[name]])
 
     def ratio(self, faster: str, slower: str) -> Spread:
-        """How many times faster one is than the other, round by round."""
+        """Return how many times faster one contestant is than another, by round."""
         pairs = zip(self.seconds[faster], self.seconds[slower], strict=True)
         return Spread.of([theirs / ours for ours, theirs in pairs])
 
     def to_dict(self, opponents: Mapping[str, str]) -> dict[str, Any]:
-        """Give plain values; opponents: for each rival, if it raced, the contestant of ours to compare it with."""
+        """Return plain values; opponents names our contestant to compare with each rival that raced."""
         return {
             "work": self.work,
             "seconds": self.seconds,
@@ -66,7 +66,7 @@ def race(
     rounds: int,
     device: torch.device,
 ) -> Race:
-    """Let every contestant do every block, all of them one block before any does the next; the first turn rotates.
+    """Run every contestant on every block, all on one block before the next; the first contestant rotates.
 
     One uncounted block each comes before, for what is only done once (compiling kernels, filling caches).
     """
@@ -84,7 +84,7 @@ def race(
 
 
 def timed(run: Callable[[Block], object], block: Block, device: torch.device) -> float:
-    """Seconds that one call takes, until the device is done."""
+    """Return the seconds of one call, until the device has finished."""
     wait(device)
     start = time.perf_counter()
     run(block)
@@ -93,6 +93,6 @@ def timed(run: Callable[[Block], object], block: Block, device: torch.device) ->
 
 
 def wait(device: torch.device) -> None:
-    """Let a GPU finish what it was given."""
+    """Wait until a GPU has finished."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

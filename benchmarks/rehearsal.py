@@ -1,4 +1,4 @@
-"""Updates and searches of every kind as on a GPU, without one: how often the host would wait."""
+"""Runs updates and searches as on a GPU, without a GPU, and counts how often the host would wait."""
 
 import logging
 import warnings
@@ -117,11 +117,11 @@ def _batch(rng: np.random.Generator) -> Batch:
 
 
 class _EnoughError(Exception):
-    """The search has made as many steps as were wanted."""
+    """The search has made the wanted number of steps."""
 
 
 def search(model: ModelConfig, settings: SearchConfig, sources: Sequence[Source], steps: int = 5) -> Counts:
-    """Rehearse so many steps of a search."""
+    """Rehearse a number of steps of a search."""
     seen: list[Counter[Transfer]] = []  # before the first step, in the first, …
     with as_on_a_gpu() as transfers:
         engine = Engine(build_model(model, VOCAB_SIZE).to(META), META, torch.float32)
@@ -177,7 +177,7 @@ def sources(kind: str) -> list[Source]:
 
 
 def run() -> dict[str, Any]:
-    """Rehearse every kind of update and of search with every model: counts, and the lines that make them."""
+    """Rehearse every kind of update and search with every model; return counts and the lines that cause them."""
     logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", category=UserWarning, module="lightning")
     found: dict[str, list[Counts]] = {}

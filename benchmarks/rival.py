@@ -1,4 +1,4 @@
-"""The rival in quality: a plain Hugging Face training loop on the same text, given the same minutes, then scored."""
+"""The rival in quality: a plain Hugging Face training loop, scored after the same minutes on the same text."""
 
 import logging
 import math
@@ -38,7 +38,7 @@ class Recipe:
 
     minutes: float = 25.0  # of updates and batch loading; validation, saving and translating come on top
     max_tokens: int = 2048  # a batch's source or target positions, padding included
-    learning_rate: float = 1e-3  # at its peak
+    learning_rate: float = 1e-3  # at the peak
     warmup: int = 300  # updates of linear rise
     schedule: str = "linear"  # to zero at the end of the time | inverse_sqrt
     attention: str = "auto"  # transformers' kernel: eager | sdpa | auto: the faster, eager on the CPU, sdpa elsewhere
@@ -71,7 +71,7 @@ def run(folder: Path, recipe: Recipe, model_config: ModelConfig, device: torch.d
     machine = describe_machine(device)
     data = read_folder(folder, recipe.vocab_size)
     results: dict[str, Any] = {"machine": machine, "recipe": asdict(recipe), "model": asdict(model_config)}
-    write_json(output / "rival.json", results)  # so that a folder that cannot be written stops it now
+    write_json(output / "rival.json", results)  # fails now if the folder cannot be written
     torch.manual_seed(recipe.seed)
     config = marian_config(model_config, data.tokenizer.vocab_size, recipe.attention)
     model = MarianMTModel(config).train()
@@ -81,7 +81,7 @@ def run(folder: Path, recipe: Recipe, model_config: ModelConfig, device: torch.d
     bundle = Bundle(
         from_marian(model, model_config), data.tokenizer, BundleConfig(model_config, SearchConfig(beam=BEAM))
     )
-    save_bundle(output / "model", bundle, CARD)  # for `decoding --model`, and in case that translating is cut short
+    save_bundle(output / "model", bundle, CARD)  # for `decoding --model`, and if translating is interrupted
     write_json(output / "rival.json", results)
     pairs = next(iter(data.tests.values()))[: recipe.sentences or None]
     scores, translations = evaluate(model, data, pairs)
@@ -93,7 +93,7 @@ def run(folder: Path, recipe: Recipe, model_config: ModelConfig, device: torch.d
 
 
 class Training:
-    """The loop, which stops when its time is up or at Ctrl-C; the clock stands still while it validates."""
+    """The loop, which stops at the end of its time or at Ctrl-C; validation does not count as time."""
 
     def __init__(self, model: MarianMTModel, data: PreparedData, recipe: Recipe) -> None:
         self.model, self.recipe = model, recipe
@@ -104,7 +104,7 @@ class Training:
         self.history: list[dict[str, float]] = []
 
     def run(self) -> dict[str, Any]:
-        """Train; what came of it, as plain values."""
+        """Train; return the results as plain values."""
         interrupted = False
         try:
             self._train(self.recipe.minutes * 60)

@@ -1,4 +1,4 @@
-"""Starts `seq2seq serve` as users do, as a process of its own, and waits until it answers."""
+"""Starts `seq2seq serve` in a separate process, as users do, and waits until the server answers."""
 
 import os
 import re
@@ -54,7 +54,7 @@ class ServerProcess:
         self._is_up.set()
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal and wait for the end; its exit status."""
+        """Send a signal and wait for the end; return the exit status."""
         self.process.send_signal(number)
         status = self.process.wait(120)
         self._reader.join(10)

@@ -1,4 +1,4 @@
-"""Race of a server with and without batches: the same clients ask a real process, one kind after the other."""
+"""Compares a server with and without batches: the same clients ask two real processes in turn."""
 
 import asyncio
 import itertools
@@ -22,16 +22,16 @@ _PATIENCE = 600  # seconds that one answer may take: one-at-a-time serving has l
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How it is asked."""
+    """The size of the load."""
 
-    clients: int = 64  # at a time, each asking anew when it is answered
+    clients: int = 64  # at a time; each asks again after an answer
     seconds: float = 60.0  # of each kind of serving
     warmup: float = 3.0  # seconds before, not counted
 
 
 @dataclass
 class Tally:
-    """What the clients met."""
+    """The results of the clients."""
 
     latencies: list[float] = field(default_factory=list)  # seconds, of answers within the time
     errors: list[str] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Tally:
 
 
 def run(plan: Plan, model: Path, sentences: Sequence[str], device: str, threads: int) -> dict[str, Any]:
-    """Ask a server that gathers batches, then one that does not.
+    """Measure a server with batches, then a server without.
 
     Raises:
         UserError: there are no sentences, or model is no bundle.
@@ -60,7 +60,7 @@ def run(plan: Plan, model: Path, sentences: Sequence[str], device: str, threads:
 
 
 def summarise(tally: Tally, seconds: float) -> dict[str, Any]:
-    """The numbers that are told; memory as the means of the first and the last third of the time."""
+    """Return the reported numbers; memory as the means of the first and the last third of the time."""
     latencies = sorted(tally.latencies)
     third = max(1, len(tally.memory) // 3)
     memory = tally.memory or [0.0]
@@ -80,7 +80,7 @@ def summarise(tally: Tally, seconds: float) -> dict[str, Any]:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value below which this share of sorted values lies; 0 without values."""
+    """Return the value below which this share of sorted values lies; 0 without values."""
     return values[min(len(values) - 1, int(share * len(values)))] if values else 0.0
 
 
@@ -105,7 +105,7 @@ async def ask(
         await asyncio.sleep(min(1.0, max(0.0, end - time.perf_counter())))
         if time.perf_counter() >= begin:
             tally.memory.append(resident_megabytes(server.process.pid))
-    for client in clients:  # who still waits is no error
+    for client in clients:  # a client that still waits is no error
         client.cancel()
     await asyncio.gather(*clients, return_exceptions=True)
     return tally
@@ -141,7 +141,7 @@ async def _read_answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, Any
 
 
 def resident_megabytes(pid: int) -> float:
-    """What a process holds in memory.
+    """Return the resident memory of a process (megabytes).
 
     Raises:
         UserError: this is not Linux.

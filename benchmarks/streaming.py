@@ -1,4 +1,4 @@
-"""Race of loaders: updates fed by a streamed corpus and by a prepared part of it; a long stream's rate and memory."""
+"""Compares updates on a streamed corpus and on a prepared part of it; measures a long stream's rate and memory."""
 
 import itertools
 import multiprocessing
@@ -39,7 +39,7 @@ _FILES = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How much is raced."""
+    """The size of the measurement."""
 
     pairs: int = 20_000_000
     streamed: int = 4_000_000  # of them, from the beginning on, for rate and memory
@@ -52,7 +52,7 @@ class Plan:
 
 
 def run(plan: Plan, model: ModelConfig, vocab_size: int, device: torch.device, folder: Path | None) -> dict[str, Any]:
-    """Write the corpus, race updates fed by both loaders in turns, then stream its first pairs.
+    """Write the corpus, measure updates with both loaders in turns, then stream the first pairs.
 
     Raises:
         UserError: there is no room for the corpus.
@@ -134,7 +134,7 @@ def _feed(folder: Path, plan: Plan, vocab_size: int, *, streaming: bool) -> Any:
 def race_updates(
     streamed: Any, prepared: Any, plan: Plan, model: ModelConfig, vocab_size: int, device: torch.device
 ) -> dict[str, Any]:
-    """Target tokens a second of updates fed by each loader, in turns.
+    """Measure target tokens per second of updates with each loader, in turns.
 
     The process that reads the stream is stopped in the other's turns. It reads far ahead, a block of pairs at a time,
     so that what it costs may fall between the turns: the stream's own table tells that, in processor time a pair.
@@ -175,7 +175,7 @@ def _to(batch: Batch, device: torch.device) -> Batch:
 
 
 def stream_all(feed: Any, plan: Plan) -> dict[str, Any]:
-    """Stream the first pairs as fast as it goes: pairs and tokens a second and resident memory, at ten points."""
+    """Stream the first pairs as fast as possible; return pairs and tokens per second and memory at ten points."""
     source: BlockSource = feed.loader.source
     loader = BlockLoader(source, max_tokens=plan.max_tokens)
     streamed = min(plan.streamed, plan.pairs)

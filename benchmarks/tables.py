@@ -1,4 +1,4 @@
-"""Results for people: in the terminal, or as Markdown for docs/performance.md."""
+"""Tables of results, for the terminal or as Markdown for docs/performance.md."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ import rich.table
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as they are to be read; the first column names, the others are numbers."""
+    """Cells as text; the first column has names, the others numbers."""
 
     title: str
     header: list[str]
     rows: list[list[str]]
 
     def to_rich(self) -> rich.table.Table:
-        """For the terminal."""
+        """Return the table for the terminal."""
         table = rich.table.Table(title=self.title, title_justify="left")
         for index, name in enumerate(self.header):
             table.add_column(name, justify="left" if index == 0 else "right")
@@ -23,6 +23,6 @@ class Table:
         return table
 
     def to_markdown(self) -> str:
-        """For a page."""
+        """Return the table as Markdown."""
         rule = ["---", *["---:"] * (len(self.header) - 1)]
         return "\n".join("| " + " | ".join(cells) + " |" for cells in (self.header, rule, *self.rows))

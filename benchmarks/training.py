@@ -1,4 +1,4 @@
-"""Race of updates: target tokens a second of this project's training and of Hugging Face's, on identical batches."""
+"""Compares target tokens per second of our training and Hugging Face's, on identical batches."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -24,7 +24,7 @@ from seq2seq.text.vocab import PAD
 from seq2seq.training.loss import cross_entropy
 
 TOLERANCE = 1e-3  # nats; two ways of summing thousands of float32 losses differ by less
-LEARNING_RATE = 1e-4  # small, so that losses stay ordinary over the rounds; it does not change the time
+LEARNING_RATE = 1e-4  # small, so that losses stay normal over the rounds; no effect on time
 OPPONENTS = {"hf": "ours", "hf-eager": "ours"}
 TOLD = {
     "ours": "this project",
@@ -35,18 +35,18 @@ TOLD = {
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How much is raced."""
+    """The size of the measurement."""
 
     rounds: int = 5
     batches: int = 12
-    block: int = 3  # batches that a contestant does in one turn
+    block: int = 3  # batches of a contestant in one turn
     max_tokens: int = 2048  # a batch's source or target positions, padding included
     precision: str = "bf16-mixed"  # or 32-true
     seed: int = 1
 
 
 def run_on(data: Path | None, plan: Plan, size: str, vocab_size: int, device: torch.device) -> dict[str, Any]:
-    """Draw the batches from a folder's text, or without one from random ids, and race on them."""
+    """Draw the batches from a folder's text, or from random ids, and measure."""
     pairs = read_folder(data, vocab_size).train if data else DrawnPairs(20_000, vocab_size, plan.seed)
     batches = draw_batches(pairs, plan.batches, plan.max_tokens, plan.seed)
     found = run(batches, vocab_size, options.model_config(size), plan, device)
@@ -56,7 +56,7 @@ def run_on(data: Path | None, plan: Plan, size: str, vocab_size: int, device: to
 def run(
     batches: Sequence[Batch], vocab_size: int, config: ModelConfig, plan: Plan, device: torch.device
 ) -> dict[str, Any]:
-    """Compare the first losses, then race; all that was measured, as plain values.
+    """Compare the first losses, then measure; return plain values.
 
     Raises:
         UserError: the losses of the two do not agree, so that they would not do the same work.
@@ -81,7 +81,7 @@ def run(
 
 
 def contestants(model: EncoderDecoder, plan: Plan) -> dict[str, Callable[[Sequence[Batch]], object]]:
-    """Everyone's updates over a block of batches, all starting from the same weights."""
+    """Return each contestant's updates over a block of batches, all from the same first weights."""
     marians = {"hf": to_marian(model, "sdpa").train(), "hf-eager": to_marian(model, "eager").train()}
     settings = TrainingConfig(
         max_tokens=plan.max_tokens, learning_rate=LEARNING_RATE, label_smoothing=0.1, clip_norm=1.0
@@ -114,7 +114,7 @@ def first_losses(model: EncoderDecoder, batch: Batch) -> dict[str, float]:
 
 
 def table(result: Race, losses: dict[str, float], precision: str) -> Table:
-    """One line a contestant."""
+    """Return a table with one row per contestant."""
     rows = []
     for name in result.seconds:
         ratio = result.ratio(OPPONENTS[name], name).show(2) if name in OPPONENTS else ""

@@ -1,4 +1,4 @@
-"""What a GPU would make the host wait for, counted without one.
+"""Counts transfers for which the host would wait for a GPU, without a GPU.
 
 On PyTorch's `meta` device tensors have shapes and no values, and code takes the ways that it takes on a GPU. A mode
 over all functions of PyTorch sees every request for a value (`item`, `tolist`, `bool`, a boolean index, …), which on a
@@ -21,7 +21,7 @@ from torch.optim import Optimizer
 from torch.overrides import TorchFunctionMode
 
 META = torch.device("meta")
-NUMBER = 5  # stands in for every whole number: as many live hypotheses as the beam, a token that is not EOS
+NUMBER = 5  # replaces every whole number: as many live hypotheses as the beam, a token other than EOS
 _READS: frozenset[Any] = frozenset(
     {
         Tensor.item,
@@ -48,7 +48,7 @@ _INDEXES: frozenset[Any] = frozenset({Tensor.__getitem__, Tensor.__setitem__})
 
 @dataclass(frozen=True, order=True)
 class Transfer:
-    """One kind of traffic between host and device."""
+    """One kind of transfer between host and device."""
 
     what: str  # the function that made it
     line: str  # the line of code that called it
@@ -119,7 +119,7 @@ def _is_data(index: Any) -> bool:
 
 
 def _stand_in(func: Any, x: Tensor) -> Any:
-    """What a request for values gets.
+    """Return stand-ins for requested values.
 
     Raises:
         RuntimeError: the answer would have a shape that depends on values.

@@ -19,7 +19,7 @@ from seq2seq.extras import train_command
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.config import to_plain
-from seq2seq.settings.loading import model_config_from_plain, search_config_from_plain
+from seq2seq.settings.loading import config_from_plain
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer
@@ -176,10 +176,9 @@ def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
         if not isinstance(values.get(key), kind):
             raise UserError(f"{path} is damaged: {key}={values.get(key)!r:.80}, expected {kind.__name__}")
     try:
-        model = model_config_from_plain(
-            {**values["model"], "architecture": values["architecture"].removeprefix(ARCHITECTURE)}
-        )
-        search = search_config_from_plain(values["search"])
+        architecture = values["architecture"].removeprefix(ARCHITECTURE)
+        model = config_from_plain(ModelConfig, {**values["model"], "architecture": architecture})
+        search = config_from_plain(SearchConfig, values["search"])
     except UserError as error:
         raise UserError(f"{path} is damaged: {in_short(error)}") from error
     length = values.get("trained_length")

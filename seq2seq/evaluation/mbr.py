@@ -1,4 +1,4 @@
-"""Minimum Bayes risk: of several translations of one source, the one most like all the others; knows texts only."""
+"""Minimum Bayes risk: choose the translation of a source that is most similar to all the others."""
 
 from collections.abc import Sequence
 
@@ -7,14 +7,14 @@ from fastchrf import pairwise_chrf
 
 
 def minimum_bayes_risk(candidates: Sequence[str], weights: Sequence[float] | None = None) -> tuple[int, list[float]]:
-    """Choose the candidate of the greatest expected utility (Eikema & Aziz 2022), the first if several have it.
+    """Choose the candidate with the greatest expected utility (Eikema & Aziz 2022), the first of equals.
 
-    The utility of a candidate, were another one the true translation, is its sentence chrF (Popović 2015) against it,
-    as sacreBLEU computes it. Every candidate counts as a possible truth, itself included.
+    The utility of a candidate for a reference is its sentence chrF (Popović 2015), as sacreBLEU computes it. Every
+    candidate serves as a reference, itself included.
 
     Args:
-        candidates: translations of one source, such as samples; repeated ones count as often as they come.
-        weights: how probable each candidate is, in any unit (None: all equally, as samples are).
+        candidates: translations of one source, such as samples; repeated candidates count each time.
+        weights: probabilities of the candidates, in any unit; None: all equal, as for samples.
 
     Returns:
         The candidate's index, and every candidate's expected utility (0 to 100).
@@ -25,6 +25,6 @@ def minimum_bayes_risk(candidates: Sequence[str], weights: Sequence[float] | Non
     shares = np.ones(len(candidates)) if weights is None else np.array(weights, dtype=float)
     if len(shares) != len(candidates) or not 0 < shares.sum() < np.inf or shares.min() < 0:
         raise ValueError(f"{len(candidates)} candidates with weights {weights}: needs one each, >= 0, not all 0")
-    texts = ["".join(text.split()) for text in candidates]  # chrF does not see white space
+    texts = ["".join(text.split()) for text in candidates]  # chrF ignores white space
     utilities = np.array(pairwise_chrf([texts], [texts])[0]) @ (shares / shares.sum())
     return int(utilities.argmax()), utilities.tolist()

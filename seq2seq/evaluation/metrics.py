@@ -13,7 +13,7 @@ from seq2seq.errors import UserError
 
 @dataclass(frozen=True)
 class Score:
-    """One metric's value over a corpus, with all that is needed to compute it again."""
+    """One metric's value over a corpus, and the signature to reproduce it."""
 
     value: float  # percent; of TER, edits per 100 reference words
     signature: str  # sacreBLEU's: version, casing, tokenisation, …
@@ -21,7 +21,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Scores:
-    """What a set of translations scores against its references."""
+    """The scores of translations against their references."""
 
     bleu: Score  # higher is better
     chrf: Score  # chrF++ (word order 2); higher is better
@@ -29,14 +29,14 @@ class Scores:
     num_sentences: int
 
     def to_dict(self) -> dict[str, object]:
-        """Give plain values, for JSON."""
+        """Return plain values, for JSON."""
         return asdict(self)
 
     def table(self) -> Table:
-        """Lay the scores out for a person, signatures included."""
+        """Return the scores as a table for the terminal, signatures included."""
         table = Table("metric", title=f"{self.num_sentences:,} sentences", title_justify="left")
         table.add_column("score", justify="right")
-        table.add_column("signature", overflow="fold")  # never cut: it belongs to the score
+        table.add_column("signature", overflow="fold")  # a score needs its whole signature
         for name, score in (("BLEU ↑", self.bleu), ("chrF++ ↑", self.chrf), ("TER ↓", self.ter)):
             table.add_row(name, f"{score.value:.1f}", score.signature)
         return table
@@ -45,7 +45,7 @@ class Scores:
 def require_same_length(
     translations: int, references: int, what: str = "translations", against: str = "reference"
 ) -> None:
-    """Refuse files whose lines cannot be paired.
+    """Refuse files with different numbers of lines.
 
     Raises:
         UserError: the counts differ or are zero.
@@ -75,7 +75,7 @@ def score(hypotheses: Sequence[str], references: Sequence[str]) -> Scores:
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """Give BLEU alone, in percent: what validation watches.
+    """Return BLEU alone, in percent, for validation.
 
     Raises:
         UserError: the numbers of hypotheses and references differ, or there are none.

@@ -1,4 +1,4 @@
-"""sacreBLEU's public test sets by name; the first use downloads one, later ones read sacreBLEU's folder."""
+"""sacreBLEU's public test sets by name; the first use downloads a set, later uses read sacreBLEU's folder."""
 
 from pathlib import Path
 from tarfile import TarError
@@ -15,7 +15,7 @@ def load_testset(name: str, src_lang: str = "en", tgt_lang: str = "es") -> tuple
         tgt_lang: language of the references.
 
     Raises:
-        UserError: the name or the language pair is unknown, or the set is not here and cannot be downloaded.
+        UserError: the name or the language pair is unknown, or the set is absent and cannot be downloaded.
     """
     from sacrebleu.dataset import DATASETS
 

@@ -1,4 +1,4 @@
-"""All attention of one sentence and its translation, over pieces and over words, and the alignment."""
+"""All attention over one sentence and its translation, by pieces and by words, with statistics and the alignment."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -9,12 +9,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seq2seq.explain.statistics import HeadStatistics, head_statistics
 from seq2seq.explain.subject import Subject, Word, make_subject, require_engine
 from seq2seq.model.state import aligning_layer
-from seq2seq.model.trace import Trace
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.words import align_words
+from seq2seq.translation import make_reading
 from seq2seq.translator import Translator
 
 VERSION = 1  # of `Explanation.to_plain`
@@ -23,17 +21,36 @@ PARTS = ("encoder", "decoder", "cross")
 
 
 @dataclass(frozen=True)
+class HeadStatistics:
+    """Means over the queries of one head; aᵢⱼ is the weight of key j for query i.
+
+    dᵢ is the key position that corresponds to query i: i itself in self-attention; in cross-attention
+    i · (s - 1) / (t - 1), from the first piece to the last (0 if t = 1).
+
+    Attributes:
+        entropy: -Σⱼ aᵢⱼ ln aᵢⱼ (nats): 0 if all weight is on one position, ln s if it is spread evenly (Clark et al.
+            2019, §3.3).
+        distance: Σⱼ aᵢⱼ |j - dᵢ| (positions; Vig & Belinkov 2019 define it for a decoder, where dᵢ is i).
+        diagonal: aᵢⱼ of the j nearest to dᵢ, the later one of two (share, 0 to 1).
+    """
+
+    entropy: float
+    distance: float
+    diagonal: float
+
+
+@dataclass(frozen=True)
 class Explanation:
     """The weights of every head of every attention over one sentence and its translation.
 
     Attributes:
         subject: the sentence and the translation.
-        attention: "encoder", "decoder" and "cross", each a tensor (h, t, s) a layer: row = asking piece; rows sum to 1.
-            The decoder's are over what it reads, `<s>` first; row i of cross is when piece i of the target is
-            predicted, `</s>` last. A list is empty where the architecture has no such attention.
-        by_word: the same over words: summed over the pieces attended to, mean of the pieces that ask. The decoder's
-            word 0 is `<s>`, the others are the target's but the last, `</s>`.
-        heads: the same parts' statistics, by layer and head, over pieces.
+        attention: "encoder", "decoder" and "cross", each one tensor (h, t, s) per layer; a row is a query and sums to
+            1. The decoder's rows and columns are the pieces that it reads, `<s>` first; row i of "cross" predicts
+            piece i of the target, `</s>` last. A list is empty if the architecture has no such attention.
+        by_word: the same over words: summed over a word's keys, averaged over a word's queries. The decoder's word 0
+            is `<s>`, the others are the target's except the last one, `</s>`.
+        heads: statistics by part, layer and head, over pieces.
         alignment: (source word, target word) from 0: for every target word the source word of most weight.
         log_probs: log-probabilities of the target's pieces, `</s>` last (nats).
     """
@@ -47,17 +64,18 @@ class Explanation:
 
     @property
     def architecture(self) -> str:
-        """Transformer, or recurrent: without any self-attention."""
+        """Return "transformer", or "recurrent" for a model without self-attention."""
         return "transformer" if self.attention["encoder"] or self.attention["decoder"] else "recurrent"
 
     def aligning(self) -> Float[Tensor, "t s"] | None:
-        """Cross-attention over words in the layer that aligns, mean of its heads; None: there is none."""
+        """Return cross-attention over words in the aligning layer, averaged over its heads; None if there is none."""
         layers = self.by_word["cross"]
         return layers[aligning_layer(len(layers))].mean(0) if layers else None
 
     def to_plain(self) -> dict[str, Any]:
-        """The same as JSON knows it, numbers rounded to 4 places; docs/attention.md tells every field."""
+        """Return JSON values, numbers rounded to 4 places; docs/attention.md explains every field."""
         subject, tokens = self.subject, self.subject.tokenizer.tokens
+        target, source = subject.words()["cross"]
         return {
             "version": VERSION,
             "source": subject.source,
@@ -69,80 +87,81 @@ class Explanation:
                 "target_in": tokens(subject.tgt_in),
                 "target_out": tokens(subject.tgt_out),
             },
-            "words": {
-                "source": [dataclasses.asdict(word) for word in subject.source_words()],
-                "target": [dataclasses.asdict(word) for word in subject.target_words()],
-            },
-            "attention": {part: [rounded(layer) for layer in self.attention[part]] for part in PARTS},
-            "by_word": {part: [rounded(layer) for layer in self.by_word[part]] for part in PARTS},
-            "heads": {part: [[_plain(head) for head in layer] for layer in self.heads[part]] for part in PARTS},
-            "alignment": [list(pair) for pair in self.alignment],
-            "log_probs": [round(value, PLACES) for value in self.log_probs],
+            "words": plain({"source": source, "target": target}, PLACES),
+            "attention": plain(self.attention, PLACES),
+            "by_word": plain(self.by_word, PLACES),
+            "heads": plain(self.heads, PLACES),
+            "alignment": plain(self.alignment, PLACES),
+            "log_probs": plain(self.log_probs, PLACES),
         }
 
 
 def explain(
     translator: Translator, source: str, target: str | None = None, *, settings: SearchConfig | None = None
 ) -> Explanation:
-    """Run a model on a sentence and its translation, and keep the weights of all its attention.
+    """Run a model on a sentence and its translation, and return the weights of all its attention.
 
     Args:
-        translator: of one model, searched by PyTorch.
+        translator: must have one model and the PyTorch engine.
         source: one sentence.
-        target: a translation; None: the best that the model finds.
-        settings: of the search; None: the translator's.
+        target: a translation; None: the best one that the model finds.
+        settings: how to search for the translation; None: the translator's settings.
 
     Raises:
         UserError: a text is empty or too long, the engine shows no attention, or the memory does not suffice.
     """
     subject = make_subject(translator, source, target, settings)
-    trace, log_probs = _read(translator, subject)
+    engine, model = require_engine(translator)
+    src, tgt = subject.src[:-1], subject.tgt_out[:-1]
+    forced = engine.force([src], [tgt], translator.search.batch_tokens, watch=model.can_align)
+    reading = make_reading(src, tgt, next(forced)[0][1], translator.tokenizer, translator.search.length_penalty)
+    with engine.inference():
+        trace = model.traced(*(torch.tensor([ids], device=engine.device) for ids in (subject.src, subject.tgt_in)))
     attention = {part: [layer[0].cpu() for layer in getattr(trace, part)] for part in PARTS}
-    source_words, target_words, read = subject.source_words(), subject.target_words(), subject.read_words()
-    words = {"encoder": (source_words, source_words), "decoder": (read, read), "cross": (target_words, source_words)}
+    words = subject.words()
     return Explanation(
         subject,
         attention,
         {part: [over_words(layer, *words[part]) for layer in attention[part]] for part in PARTS},
         {part: [head_statistics(layer) for layer in attention[part]] for part in PARTS},
-        _align(subject, attention["cross"]),
-        log_probs,
+        reading.alignment or [],
+        reading.log_probs,
     )
 
 
 def over_words(
-    weights: Float[Tensor, "h t s"], asking: Sequence[Word], asked: Sequence[Word]
+    weights: Float[Tensor, "h t s"], rows: Sequence[Word], columns: Sequence[Word]
 ) -> Float[Tensor, "h tw sw"]:
-    """Weights over words: summed over the pieces attended to, mean of the pieces that ask; rows sum to 1."""
-    mean, total = torch.zeros(len(asking), weights.shape[1]), torch.zeros(weights.shape[2], len(asked))
-    for number, word in enumerate(asking):
+    """Sum weights over each word's keys and average them over each word's queries; rows sum to 1."""
+    mean, total = torch.zeros(len(rows), weights.shape[1]), torch.zeros(weights.shape[2], len(columns))
+    for number, word in enumerate(rows):
         mean[number, word.pieces] = 1 / len(word.pieces)
-    for number, word in enumerate(asked):
+    for number, word in enumerate(columns):
         total[word.pieces, number] = 1
     return mean @ weights @ total
 
 
-def rounded(numbers: Float[Tensor, "*shape"]) -> Any:
-    """Numbers as nested lists of short decimals."""
-    return torch.round(numbers.double(), decimals=PLACES).tolist()
+def head_statistics(weights: Float[Tensor, "h t s"]) -> list[HeadStatistics]:
+    """Describe each head of one attention over one sentence."""
+    weights = weights.double()
+    _, length, width = weights.shape
+    diagonal = torch.arange(length, dtype=torch.float64) * (width - 1) / max(1, length - 1)
+    entropy = torch.special.entr(weights).sum(-1).mean(-1)
+    distance = (weights * (torch.arange(width) - diagonal[:, None]).abs()).sum(-1).mean(-1)
+    nearest = (diagonal + 0.5).floor().long()
+    share = weights[:, torch.arange(length), nearest].mean(-1)
+    rows = zip(entropy.tolist(), distance.tolist(), share.tolist(), strict=True)
+    return [HeadStatistics(*row) for row in rows]
 
 
-def _plain(head: HeadStatistics) -> dict[str, float]:
-    return {name: round(value, PLACES) for name, value in dataclasses.asdict(head).items()}
-
-
-def _read(translator: Translator, subject: Subject) -> tuple[Trace, list[float]]:
-    """All attention while the model reads the pair, and the log-probabilities that it gives the target."""
-    engine, model = require_engine(translator)
-    ((_, forced),) = next(engine.force([subject.src[:-1]], [subject.tgt_out[:-1]], translator.search.batch_tokens))
-    ids = (torch.tensor([row], device=engine.device) for row in (subject.src, subject.tgt_in))
-    with engine.inference():
-        return model.traced(*ids), forced.log_probs
-
-
-def _align(subject: Subject, cross: list[Float[Tensor, "h t s"]]) -> list[tuple[int, int]]:
-    attention = cross[aligning_layer(len(cross))].mean(0) if cross else torch.zeros(1)
-    if not attention.any():  # there is none, or it is shut off
-        return []
-    tokens = subject.tokenizer.tokens
-    return align_words(tokens(subject.src[:-1]), tokens(subject.tgt_out[:-1]), attention.tolist())
+def plain(value: Any, places: int) -> Any:
+    """Return tensors, dataclasses and collections as JSON values, with numbers rounded to so many decimals."""
+    if isinstance(value, Tensor):
+        return torch.round(value.double(), decimals=places).tolist()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
+    if isinstance(value, dict):
+        return {key: plain(one, places) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one, places) for one in value]
+    return round(value, places) if isinstance(value, float) else value

@@ -1,9 +1,9 @@
-"""One attention step by step, with the model's own numbers: from embeddings to what is added to the stream."""
+"""One attention and one search, step by step, with the model's own numbers."""
 
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from threading import get_ident
 from typing import Any
 
@@ -11,20 +11,23 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from seq2seq.engine import Source
 from seq2seq.errors import UserError
-from seq2seq.explain.explanation import PARTS, Explanation
-from seq2seq.explain.search import watch_beams
-from seq2seq.explain.subject import Subject, make_subject, require_engine
+from seq2seq.explain.explanation import PARTS, Explanation, plain
+from seq2seq.explain.subject import Subject, encode_sentence, make_subject, require_engine
 from seq2seq.model.attention import MultiHeadAttention
 from seq2seq.model.state import aligning_layer
-from seq2seq.model.trace import Mixed, watch
+from seq2seq.model.trace import watch
 from seq2seq.model.transformer import Transformer
+from seq2seq.search.step import Step
+from seq2seq.settings.search import SearchConfig
+from seq2seq.text.normalise import normalise
+from seq2seq.text.vocab import EOS
 from seq2seq.translator import Translator
 
-__all__ = ["Walk", "chosen_walks", "take_walk", "walk", "watch_beams"]
-
-PLACES = 6  # decimals in `Walk.to_plain`
-SHOWN = 8  # of the d channels of the model's vectors
+PLACES = 6  # decimals in all results
+SHOWN = 8  # channels shown of vectors with d_model channels
+_WIDE = ("embedding", "position", "input", "joined", "output")
 
 
 @dataclass(frozen=True)
@@ -35,21 +38,21 @@ class Walk:
         part: "encoder", "decoder" or "cross".
         layer: from 0.
         head: from 0.
-        rows: pieces that ask.
-        columns: pieces that are asked.
+        rows: pieces of the queries.
+        columns: pieces of the keys.
         embedding: of the rows' pieces, scaled by √d.
         position: added to the embedding; None: positions are rotary and turn queries and keys instead.
         input: of the attention, for the rows; in the first self-attention of a post-norm encoder or decoder the sum of
             embedding and position.
         queries: of this head, turned if positions are rotary.
-        keys: likewise.
+        keys: of this head, turned likewise.
         values: of this head.
         scores: QKᵀ.
         mask: True = may attend.
         scaled: scores / √c, -inf where the mask forbids.
         weights: softmax of each row.
         mixture: weights times values.
-        joined: all heads' mixtures side by side.
+        joined: the mixtures of all heads side by side.
         output: the projection of joined, which is added to the residual stream.
     """
 
@@ -73,25 +76,23 @@ class Walk:
     output: Float[Tensor, "t d"]
 
     def to_plain(self) -> dict[str, Any]:
-        """The same as JSON knows it: numbers to 6 places, null for -inf, and the first 8 of d channels."""
-        wide = ("embedding", "position", "input", "joined", "output")
-        narrow = ("queries", "keys", "values", "scores", "scaled", "weights", "mixture")
-        plain: dict[str, Any] = {name: getattr(self, name) for name in ("part", "layer", "head", "rows", "columns")}
-        plain |= {"d_model": self.joined.shape[1], "channels": self.queries.shape[1], "mask": self.mask.tolist()}
-        plain |= {name: _plain(getattr(self, name)) for name in narrow}
-        tables = {name: getattr(self, name) for name in wide}
-        return plain | {name: None if one is None else _plain(one[:, :SHOWN]) for name, one in tables.items()}
+        """Return JSON values: numbers to 6 places, null for -inf, and the first 8 of d channels."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values |= {name: None if values[name] is None else values[name][:, :SHOWN] for name in _WIDE}
+        scaled = [[None if x == -math.inf else x for x in row] for row in plain(self.scaled, PLACES)]
+        sizes = {"d_model": self.joined.shape[1], "channels": self.queries.shape[1]}
+        return {**plain(values, PLACES), **sizes, "mask": self.mask.tolist(), "scaled": scaled}
 
 
 def walk(
     translator: Translator, source: str, target: str | None = None, *, part: str, layer: int, head: int
 ) -> dict[str, Any]:
-    """Give the numbers of one head as plain values, `Walk.to_plain`.
+    """Return the numbers of one head as plain values, as `Walk.to_plain` gives them.
 
     Args:
-        translator: of one Transformer, searched by PyTorch.
+        translator: must have one Transformer and the PyTorch engine.
         source: one sentence.
-        target: a translation; None: the best that the model finds.
+        target: a translation; None: the best one that the model finds.
         part: "encoder", "decoder" or "cross".
         layer: from 0.
         head: from 0.
@@ -103,7 +104,7 @@ def walk(
 
 
 def chosen_walks(translator: Translator, explanation: Explanation) -> list[dict[str, Any]]:
-    """Walks for the page: all heads of the first encoder and decoder layers and of the aligning cross-attention.
+    """Return the page's walks: all heads of the first encoder and decoder layers and of the aligning cross-attention.
 
     The list is empty if the model is no Transformer.
     """
@@ -118,7 +119,7 @@ def chosen_walks(translator: Translator, explanation: Explanation) -> list[dict[
 
 
 def take_walk(translator: Translator, subject: Subject, part: str, layer: int, head: int) -> Walk:
-    """Run the model on a pair and keep what one head computes.
+    """Run the model on a sentence and its translation and return what one head computes.
 
     Raises:
         UserError: the model is no Transformer, or has no such part, layer or head.
@@ -127,11 +128,20 @@ def take_walk(translator: Translator, subject: Subject, part: str, layer: int, h
     if not isinstance(model, Transformer):
         raise UserError("only a Transformer's attention is shown step by step: this model is another")
     attention = _find(model, part, layer, head)
-    src, tgt_in = (torch.tensor([row], device=engine.device) for row in (subject.src, subject.tgt_in))
+    src, tgt_in = (torch.tensor([ids], device=engine.device) for ids in (subject.src, subject.tgt_in))
     rows, columns = (src, src) if part == "encoder" else (tgt_in, src if part == "cross" else tgt_in)
-    with engine.inference(), watch([attention]) as mixed, _around(attention) as seen:
+    with engine.inference(), watch([attention]) as seen, _input_of(attention) as inputs:
         embedding, position = model.embedded(rows)
         model(src, tgt_in)
+        mixed = seen[attention]
+        joined = mixed.context.transpose(1, 2).flatten(2)  # (1, t, d)
+        output = attention.out_proj(joined)
+    shown = (mixed.queries[0, :, head], mixed.memory.keys[0, head], mixed.memory.values[0, head])
+    queries, keys, values = (one.float().cpu() for one in shown)
+    scores = queries @ keys.T
+    mask = torch.ones_like(scores, dtype=torch.bool)
+    if mixed.allowed is not None:
+        mask &= mixed.allowed[0, 0].cpu()
     tokens = subject.tokenizer.tokens
     return Walk(
         part=part,
@@ -141,64 +151,117 @@ def take_walk(translator: Translator, subject: Subject, part: str, layer: int, h
         columns=tokens(columns[0].tolist()),
         embedding=embedding[0].float().cpu(),
         position=None if position is None else position.float().cpu(),
-        **_of_head(mixed[attention], head),
-        **{name: one[0] for name, one in seen.items()},
+        input=inputs[0][0].float().cpu(),
+        queries=queries,
+        keys=keys,
+        values=values,
+        scores=scores,
+        mask=mask,
+        scaled=(scores / math.sqrt(queries.shape[1])).masked_fill(~mask, -torch.inf),
+        weights=mixed.weights()[0, head].cpu(),
+        mixture=mixed.context[0, head].float().cpu(),
+        joined=joined[0].float().cpu(),
+        output=output[0].float().cpu(),
     )
 
 
-def _of_head(one: Mixed, head: int) -> dict[str, Tensor]:
-    """Queries to mixture of one head, as `Walk` names them."""
-    queries, keys, values = (x[0].float().cpu() for x in (one.queries[:, :, head], *(x[:, head] for x in one.memory)))
-    scores = queries @ keys.T
-    allowed = torch.ones(scores.shape, dtype=torch.bool) if one.allowed is None else one.allowed[0, 0].cpu()
-    return {
-        "queries": queries,
-        "keys": keys,
-        "values": values,
-        "scores": scores,
-        "mask": allowed.expand_as(scores),
-        "scaled": (scores / math.sqrt(queries.shape[1])).masked_fill(~allowed, -torch.inf),
-        "weights": one.weights()[0, head].cpu(),
-        "mixture": one.context[0, head].float().cpu(),
-    }
-
-
 def _find(model: Transformer, part: str, layer: int, head: int) -> MultiHeadAttention:
-    """The attention of that name."""
     if part not in PARTS:
         raise UserError(f"part={part!r} is not known: choose from {', '.join(PARTS)}")
     layers = model.encoder_layers if part == "encoder" else model.decoder_layers
     for name, value, count in (("layer", layer, len(layers)), ("head", head, model.config.num_heads)):
         if not 0 <= value < count:
             raise UserError(f"{name}={value} is not there: this model has {name}s 0 to {count - 1}")
-    found = getattr(layers[layer], "cross_attention" if part == "cross" else "self_attention", None)
-    if not isinstance(found, MultiHeadAttention):
-        raise UserError(f"this model has no {part} attention to walk through")
+    found = getattr(layers[layer], "cross_attention" if part == "cross" else "self_attention")
+    assert isinstance(found, MultiHeadAttention)
     return found
 
 
 @contextmanager
-def _around(attention: MultiHeadAttention) -> Iterator[dict[str, Tensor]]:
-    """Collect an attention's input, joined heads and output, in this thread."""
-    seen: dict[str, Tensor] = {}
+def _input_of(attention: MultiHeadAttention) -> Iterator[list[Tensor]]:
+    """Collect the input of an attention's queries, in this thread."""
+    inputs: list[Tensor] = []
     thread = get_ident()
 
-    def before(module: nn.Module, given: Any) -> None:
+    def keep(module: nn.Module, given: tuple[Tensor, ...]) -> None:
         if get_ident() == thread:
-            seen["input"] = given[0].float().cpu()
+            inputs.append(given[0])
 
-    def after(module: nn.Module, given: Any, output: Tensor) -> None:
-        if get_ident() == thread:
-            seen["joined"], seen["output"] = given[0].float().cpu(), output.float().cpu()
-
-    handles = (attention.q_proj.register_forward_pre_hook(before), attention.out_proj.register_forward_hook(after))
+    handle = attention.q_proj.register_forward_pre_hook(keep)
     try:
-        yield seen
+        yield inputs
     finally:
-        for handle in handles:
-            handle.remove()
+        handle.remove()
 
 
-def _plain(numbers: Float[Tensor, "r c"]) -> list[list[float | None]]:
-    rows = torch.round(numbers.double(), decimals=PLACES).tolist()
-    return [[None if value == -math.inf else value for value in row] for row in rows]
+def watch_beams(translator: Translator, source: str, settings: SearchConfig | None = None) -> dict[str, Any]:
+    """Translate a sentence by the ordinary beam search, and record every step.
+
+    Args:
+        translator: must have one model and the PyTorch engine.
+        source: one sentence.
+        settings: of a plain beam search; None: the translator's settings.
+
+    Returns:
+        source, beam and length_penalty; steps, each with its candidates, best first; and result: id, text and
+        normalised_score (score / length^α) of all finished hypotheses, best first. The first one is the translation.
+
+        A candidate is a hypothesis after a step, one piece longer than its parent: id (from 1), parent (the id of the
+        hypothesis that it continues; None: the empty one), piece (its last one), text (of all pieces), log_prob (of
+        the piece, nats), score (sum of log-probabilities, nats), and fate: "kept", "finished", or "dropped" if its
+        rank is too low or it can no longer win.
+
+    Raises:
+        UserError: the sentence is empty or too long, the engine shows nothing, or the settings ask for another search.
+    """
+    engine, _ = require_engine(translator)
+    settings = translator.search if settings is None else settings
+    tokenizer = translator.tokenizer
+    steps: list[list[dict[str, Any]]] = []
+    hypotheses: dict[int | None, tuple[list[int], float]] = {None: ([], 0.0)}  # ids and score of each candidate
+    beam: list[int | None] = [None]  # the candidate at each place of the beam
+
+    def record(step: Step) -> None:
+        tokens, scores, parents = (table[0].tolist() for table in (step.tokens, step.scores, step.parents))
+        order, alive = step.places[0].tolist(), step.alive[0].tolist()
+        kept = {number for number, lives in zip(order, alive, strict=True) if lives}
+        first, candidates = len(hypotheses), list[dict[str, Any]]()
+        for number, (token, score, place) in enumerate(zip(tokens, scores, parents, strict=True)):
+            if score == -math.inf:
+                break  # only empty candidates follow
+            ids, before = hypotheses[beam[place]]
+            hypotheses[first + number] = ids, score = [*ids, token], score
+            is_finished = token == EOS and number < settings.beam
+            candidates.append(
+                {
+                    "id": first + number,
+                    "parent": beam[place],
+                    "piece": tokenizer.tokens([token])[0],
+                    "text": tokenizer.decode([ids])[0],
+                    "log_prob": score - before,
+                    "score": score,
+                    "fate": "finished" if is_finished else "kept" if number in kept and token != EOS else "dropped",
+                }
+            )
+        steps.append(candidates)
+        beam[:] = [first + number for number in order]
+
+    ids = encode_sentence(tokenizer, source, "sentence")
+    engine.watch(Source(ids, key=1 << 16), settings, record, [[one] for one in tokenizer.user_symbols.values()])
+    finished = [
+        {
+            "id": one["id"],
+            "text": one["text"],
+            "normalised_score": one["score"] / len(hypotheses[one["id"]][0]) ** settings.length_penalty,
+        }
+        for candidates in steps
+        for one in candidates
+        if one["fate"] == "finished"
+    ]
+    return {
+        "source": normalise(source),
+        "beam": settings.beam,
+        "length_penalty": settings.length_penalty,
+        "steps": [{"candidates": plain(candidates, PLACES)} for candidates in steps],
+        "result": plain(sorted(finished, key=lambda one: one["normalised_score"], reverse=True), PLACES),
+    }

@@ -13,7 +13,7 @@ from seq2seq.text.vocab import BOS, EOS
 from seq2seq.text.words import word_of_pieces
 from seq2seq.translator import Translator
 
-MAX_PIECES = 100  # of either side, EOS included: a larger map is unreadable, and slow to send
+MAX_PIECES = 100  # of either side, EOS included; a larger map is unreadable and slow to send
 
 
 @dataclass(frozen=True)
@@ -21,20 +21,20 @@ class Word:
     """A word as `text.split()` gives it, or BOS or EOS."""
 
     text: str
-    pieces: list[int]  # numbers of its pieces
+    pieces: list[int]  # positions of the word's pieces
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A sentence and a translation of it.
+    """A sentence and its translation.
 
     Attributes:
         source: text, normalised.
         target: text.
-        translated: whether the target is the model's own translation.
+        translated: whether the model translated the sentence itself.
         src: ids of the source, EOS last.
         tgt_in: ids that the decoder reads: BOS, then the target's.
-        tgt_out: ids that the decoder predicts, one from each of tgt_in: the target's, then EOS.
+        tgt_out: ids that the decoder predicts: the target's, then EOS.
         tokenizer: the model's.
     """
 
@@ -46,17 +46,10 @@ class Subject:
     tgt_out: list[int]
     tokenizer: Tokenizer
 
-    def source_words(self) -> list[Word]:
-        """The words over `src`."""
-        return words_of(self.src, self.tokenizer)
-
-    def target_words(self) -> list[Word]:
-        """The words over `tgt_out`."""
-        return words_of(self.tgt_out, self.tokenizer)
-
-    def read_words(self) -> list[Word]:
-        """The words over `tgt_in`."""
-        return words_of(self.tgt_in, self.tokenizer)
+    def words(self) -> dict[str, tuple[list[Word], list[Word]]]:
+        """Return the words of the rows and of the columns of each part's attention."""
+        source, read, target = (words_of(ids, self.tokenizer) for ids in (self.src, self.tgt_in, self.tgt_out))
+        return {"encoder": (source, source), "decoder": (read, read), "cross": (target, source)}
 
 
 def make_subject(
@@ -65,7 +58,7 @@ def make_subject(
     """Encode a sentence and its translation; without a target, the model translates.
 
     Raises:
-        UserError: either is empty or too long, or the engine is not one model of PyTorch.
+        UserError: either text is empty or too long, or the engine is not one PyTorch model.
     """
     require_engine(translator)
     tokenizer = translator.tokenizer
@@ -80,7 +73,7 @@ def make_subject(
 
 
 def require_engine(translator: Translator) -> tuple[Engine, EncoderDecoder]:
-    """The engine and its one model.
+    """Return the engine and its only model.
 
     Raises:
         UserError: the engine is CTranslate2's, or several models translate together.
@@ -94,14 +87,14 @@ def require_engine(translator: Translator) -> tuple[Engine, EncoderDecoder]:
 
 
 def words_of(ids: Sequence[int], tokenizer: Tokenizer) -> list[Word]:
-    """The words that the pieces form; BOS and EOS are words by themselves."""
+    """Return the words that the pieces form; BOS and EOS are words by themselves."""
     pieces = tokenizer.tokens(ids)
-    inner = [number for number, one in enumerate(ids) if one not in (BOS, EOS)]
+    inner = [position for position, one in enumerate(ids) if one not in (BOS, EOS)]
     groups: dict[int, list[int]] = {}
-    for number, word in zip(inner, word_of_pieces([pieces[number] for number in inner]), strict=True):
-        groups.setdefault(word, []).append(number)
-    words = [Word(_spell([ids[number] for number in group], tokenizer), group) for group in groups.values()]
-    marks = [Word(pieces[number], [number]) for number, one in enumerate(ids) if one in (BOS, EOS)]
+    for position, word in zip(inner, word_of_pieces([pieces[position] for position in inner]), strict=True):
+        groups.setdefault(word, []).append(position)
+    words = [Word(_spell([ids[position] for position in group], tokenizer), group) for group in groups.values()]
+    marks = [Word(pieces[position], [position]) for position, one in enumerate(ids) if one in (BOS, EOS)]
     return sorted([*words, *marks], key=lambda word: word.pieces[0])
 
 
@@ -111,7 +104,7 @@ def _spell(ids: list[int], tokenizer: Tokenizer) -> str:
 
 
 def encode_sentence(tokenizer: Tokenizer, text: str, name: str) -> list[int]:
-    """The ids of a text, without EOS; errors call the text by `name`.
+    """Return the ids of a text, without EOS; errors call the text by `name`.
 
     Raises:
         UserError: the text is empty or too long.

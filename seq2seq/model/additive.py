@@ -1,4 +1,4 @@
-"""Additive attention: how the decoder of a recurrent network looks back at the source. Knows no recurrence."""
+"""Additive attention, by which a recurrent decoder looks back at the source."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -6,9 +6,9 @@ from torch import Tensor, nn
 
 
 class AdditiveAttention(nn.Module):
-    """Relevance by a small network: e = vᵀ tanh(W s + U h), then softmax (Bahdanau et al. 2015, eq. 6 and A.1.2).
+    """Score keys by a small network, e = vᵀ tanh(W s + U h), then softmax (Bahdanau et al. 2015, eq. 6 and A.1.2).
 
-    The query s is a decoder state, the keys are the source states h, projected by U once a sentence; the values are
+    The query s is a decoder state, the keys are the source states h, projected by U once per sentence; the values are
     the source states themselves.
     """
 
@@ -19,13 +19,13 @@ class AdditiveAttention(nn.Module):
         self.score_proj = nn.Linear(d_attention, 1, bias=False)
 
     def keys(self, memory: Float[Tensor, "b s m"]) -> Float[Tensor, "b s a"]:
-        """What each source position is found by."""
+        """Return the key of each source position."""
         return self.k_proj(memory)
 
     def forward(
         self, queries: Float[Tensor, "b w q"], keys: Float[Tensor, "b s a"], mask: Bool[Tensor, "b 1 s"]
     ) -> Float[Tensor, "b w s"]:
-        """How much each query takes of each source position; rows sum to 1, and are 0 where there is nothing to take.
+        """Return each source position's weight for each query; rows sum to 1, or are 0 if every position is masked.
 
         mask: True = may attend.
         """

@@ -1,4 +1,4 @@
-"""Attention: softmax(Q Kᵀ / √c) V in several heads. Knows neither masks' meaning nor what is attended to."""
+"""Multi-head attention: softmax(Q Kᵀ / √c) V in several heads."""
 
 import math
 from collections.abc import Callable
@@ -78,9 +78,9 @@ class MultiHeadAttention(nn.Module):
 
     `mix` uses `attend`; `weights` of the same queries and keys shows the mixture.
 
-    For ablations, `relevance` takes something away: "shared" has one projection for queries and keys, so that what a
-    finds in b, b finds in a; "uniform" has queries of zero, to which all keys are alike; "unscaled" has queries √c
-    times as long, which undoes the 1/√c.
+    For ablations, `relevance` takes something away: "shared" has one projection for queries and keys, so
+    relevance becomes symmetric: score(a, b) = score(b, a); "uniform" has queries of zero, so all scores are equal;
+    "unscaled" has queries √c times as long, which undoes the 1/√c.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Which network the settings ask for: the one place that chooses."""
+"""Builds the network that the settings name."""
 
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.recurrent import Recurrent
@@ -7,6 +7,6 @@ from seq2seq.settings.model import ModelConfig
 
 
 def build_model(config: ModelConfig, vocab_size: int) -> EncoderDecoder:
-    """The network of `config.architecture`, its weights drawn at random."""
+    """Return the network of `config.architecture` with random weights."""
     networks: dict[str, type[EncoderDecoder]] = {"transformer": Transformer, "recurrent": Recurrent}
     return networks[config.architecture](config, vocab_size)

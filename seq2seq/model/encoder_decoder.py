@@ -1,7 +1,4 @@
-"""What every encoder-decoder of the project shares: one embedding matrix, and the way from ids to predictions.
-
-Knows no text, no loss, no search, and of the network only what training and translating call.
-"""
+"""The base class of all encoder-decoders: one embedding matrix, and the interface for training and translation."""
 
 from typing import Any
 
@@ -16,10 +13,10 @@ PAD = 0
 
 
 class EncoderDecoder(nn.Module):
-    """Reads a source into a state and advances targets from it; the embedding matrix is the output projection, too.
+    """Encodes a source into a state and advances targets from this state; embedding and output share one matrix.
 
-    Source rows hold tokens, EOS, then padding; target rows BOS, tokens, then padding. Id 0 is padding. Parameters of
-    the encoder have names that begin with `encoder_`, those of the decoder `decoder_`; the embedding belongs to both.
+    Source rows hold tokens, EOS, then padding; target rows BOS, tokens, then padding. Id 0 is padding. The names of the
+    encoder's parameters begin with `encoder_`, of the decoder's with `decoder_`; both use the embedding.
     """
 
     encoder_layers: nn.ModuleList
@@ -32,16 +29,16 @@ class EncoderDecoder(nn.Module):
 
     @property
     def vocab_size(self) -> int:
-        """Number of token ids."""
+        """Return the number of token ids."""
         return self.embedding.num_embeddings
 
     @property
     def can_align(self) -> bool:
-        """Whether the decoder attends to the source, so that words can be aligned."""
+        """Return whether the decoder attends to the source, which aligning words needs."""
         return self.config.cross_attention == "source" and self.config.attention == "additive"
 
     def encode(self, src: Int[Tensor, "b s"]) -> Any:
-        """Read the source; the result is the state before the first target token."""
+        """Encode the source; return the state before the first target token."""
         raise NotImplementedError
 
     def hidden_states(self, tgt_in: Int[Tensor, "n t"], state: Any) -> tuple[Float[Tensor, "n t d"], Any]:
@@ -49,7 +46,7 @@ class EncoderDecoder(nn.Module):
         raise NotImplementedError
 
     def traced(self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]) -> Trace:
-        """The weights of every attention in `forward`; in training mode, those that dropout has not touched yet."""
+        """Return the weights of every attention in `forward`; in training mode, those before dropout."""
         raise NotImplementedError
 
     def logits(self, hidden: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows v"]:
@@ -57,14 +54,14 @@ class EncoderDecoder(nn.Module):
         return F.linear(hidden, self.embedding.weight)
 
     def decode(self, tgt_in: Int[Tensor, "n t"], state: Any) -> tuple[Float[Tensor, "n t v"], Any]:
-        """Predict the token that follows each of tgt_in's, given the source and all tokens before."""
+        """Predict the token after each token of tgt_in, given the source and all earlier tokens."""
         hidden, state = self.hidden_states(tgt_in, state)
         return self.logits(hidden), state
 
     def forward(self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]) -> Float[Tensor, "b t d"]:
-        """Encode and decode a whole batch at once, as training does: the decoder's last hidden states."""
+        """Encode and decode a whole batch at once, as in training; return the decoder's last hidden states."""
         return self.hidden_states(tgt_in, self.encode(src))[0]
 
     def layers(self) -> list[nn.Module]:
-        """The parts that a backward pass may compute again from their inputs instead of keeping what is in them."""
+        """Return the modules that activation checkpointing may recompute in the backward pass."""
         return [*self.encoder_layers, *self.decoder_layers]

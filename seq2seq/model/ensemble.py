@@ -1,4 +1,4 @@
-"""Several models that translate as one: at every token, the mean of their probabilities."""
+"""Ensembles: several models predict each token by the mean of their probabilities."""
 
 import math
 from collections.abc import Sequence
@@ -14,26 +14,26 @@ from seq2seq.model.encoder_decoder import EncoderDecoder
 
 @dataclass(frozen=True)
 class EnsembleState:
-    """Every member's own state."""
+    """The states of all members."""
 
     states: tuple[Any, ...]
 
     def reorder(self, rows: Int[Tensor, " n"], counts: Sequence[int]) -> "EnsembleState":
-        """The state in which new row i continues old row rows[i], for every member."""
+        """Return the state in which new row i continues old row rows[i], for every member."""
         return EnsembleState(tuple(state.reorder(rows, counts) for state in self.states))
 
     def watching(self) -> "EnsembleState":
-        """The same state, from now on with attention."""
+        """Return the same state, which keeps attention from now on."""
         return EnsembleState(tuple(state.watching() for state in self.states))
 
     @property
     def attention(self) -> Float[Tensor, "n t s"]:
-        """How much the last tokens' positions took of each source position, mean of the members."""
+        """Return the attention of the last tokens to each source position, averaged over the members."""
         return torch.stack([state.attention for state in self.states if state.attention is not None]).mean(0)
 
 
 class Ensemble:
-    """Models with one vocabulary; searched like one of them."""
+    """Models with one vocabulary, which a search uses like one model."""
 
     def __init__(self, members: Sequence[EncoderDecoder]) -> None:
         self.members = members
@@ -41,7 +41,7 @@ class Ensemble:
 
     @property
     def can_align(self) -> bool:
-        """Whether every member attends to the source."""
+        """Return whether every member attends to the source."""
         return all(member.can_align for member in self.members)
 
     def train(self, mode: bool = True) -> "Ensemble":
@@ -52,11 +52,11 @@ class Ensemble:
         return self
 
     def encode(self, src: Int[Tensor, "b s"]) -> EnsembleState:
-        """Let every member read the source."""
+        """Encode the source with every member."""
         return EnsembleState(tuple(member.encode(src) for member in self.members))
 
     def decode(self, tgt_in: Int[Tensor, "n t"], state: EnsembleState) -> tuple[Float[Tensor, "n t v"], EnsembleState]:
-        """Predict the token that follows each of tgt_in's: log of the mean probability (nats)."""
+        """Predict the token after each token of tgt_in: log of the mean probability (nats)."""
         steps = [member.decode(tgt_in, own) for member, own in zip(self.members, state.states, strict=True)]
         return mean_log_probs([logits for logits, _ in steps]), EnsembleState(tuple(own for _, own in steps))
 

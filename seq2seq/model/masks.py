@@ -1,4 +1,4 @@
-"""Every attention mask of the project: boolean, True = may attend. Knows nothing of what is attended to."""
+"""All attention masks of the project: boolean, True = may attend."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -6,12 +6,12 @@ from torch import Tensor
 
 
 def padding_mask(ids: Int[Tensor, "b s"], pad: int) -> Bool[Tensor, "b 1 1 s"]:
-    """Let every query attend to real tokens only, never to padding."""
+    """Let every query attend to tokens, not to padding."""
     return (ids != pad)[:, None, None, :]
 
 
 def causal_mask(length: int, past: int, device: torch.device) -> Bool[Tensor, "1 1 t s"]:
-    """Let position i attend to positions 0…i only: the decoder may not look ahead.
+    """Let position i attend to positions 0…i: the decoder may not look ahead.
 
     The queries are `length` new positions that follow `past` cached ones (both in tokens), so the mask has `length`
     rows and `past + length` columns.
@@ -22,5 +22,5 @@ def causal_mask(length: int, past: int, device: torch.device) -> Bool[Tensor, "1
 
 
 def additive(mask: Bool[Tensor, "#b 1 #t s"], dtype: torch.dtype) -> Float[Tensor, "#b 1 #t s"]:
-    """The same mask as what fused attention adds to its scores: made once, where many layers would each make it."""
+    """Return a boolean mask as the numbers that fused attention adds to its scores, made once for all layers."""
     return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, -torch.inf)

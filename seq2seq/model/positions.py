@@ -1,4 +1,4 @@
-"""Positions: attention itself knows no order, so order is written into the vectors. Knows no layers."""
+"""Positions: attention ignores order, so positions are added to vectors or rotate them."""
 
 from functools import lru_cache
 
@@ -8,16 +8,16 @@ from torch import Tensor
 
 
 def angles(start: int, length: int, channels: int, device: torch.device) -> Float[Tensor, "t half"]:
-    """Angle of each position (radians) at each of channels/2 frequencies, 1 down to 1/10000 radians per token."""
+    """Return the angle of each position (radians) at channels/2 frequencies, 1 down to 1/10000 radians per token."""
     exponents = torch.arange(0, channels, 2, device=device, dtype=torch.float32) / channels
     positions = torch.arange(start, start + length, device=device, dtype=torch.float32)
     return positions[:, None] * (10_000.0**-exponents)[None, :]
 
 
 @lru_cache(maxsize=256)
-@torch.inference_mode(False)  # a table first wanted while translating must serve training too
+@torch.inference_mode(False)  # a table made while translating must serve training too
 def sinusoidal(start: int, length: int, d_model: int, device: torch.device) -> Float[Tensor, "t d"]:
-    """Position vectors to be added to embeddings (Vaswani et al. 2017, §3.5): sin on even channels, cos on odd."""
+    """Return the vectors to add to embeddings (Vaswani et al. 2017, §3.5): sin on even channels, cos on odd."""
     angle = angles(start, length, d_model, device)
     return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)  # (t, d)
 
@@ -25,16 +25,16 @@ def sinusoidal(start: int, length: int, d_model: int, device: torch.device) -> F
 @lru_cache(maxsize=256)
 @torch.inference_mode(False)
 def rotations(start: int, length: int, channels: int, device: torch.device) -> Float[Tensor, "2 t 1 c"]:
-    """Cosines and sines that `rotate` wants, for positions start … start + length - 1."""
+    """Return cosines and sines for `rotate`, for positions start … start + length - 1."""
     angle = angles(start, length, channels, device)
     angle = torch.cat((angle, angle), dim=-1)
     return torch.stack((angle.cos(), angle.sin()))[:, :, None]
 
 
 def rotate(x: Float[Tensor, "n t h c"], rotation: Float[Tensor, "2 t 1 c"]) -> Float[Tensor, "n t h c"]:
-    """Turn pairs of channels by their position's angles (RoFormer, Su et al. 2021, eq. 34).
+    """Rotate pairs of channels by their position's angles (RoFormer, Su et al. 2021, eq. 34).
 
-    After it, the product of a query and a key depends on their distance only. Channel i is paired with channel
+    The product of a rotated query and a rotated key depends on their distance only. Channel i is paired with channel
     i + c/2, which is the paper's pairing up to a fixed permutation of channels.
     """
     cos, sin = rotation.to(x.dtype)

@@ -1,4 +1,4 @@
-"""The recurrent encoder-decoder that the Transformer replaced: token ids to logits. Knows no text, loss or search."""
+"""The recurrent encoder-decoder that the Transformer replaced: token ids to logits."""
 
 import math
 from dataclasses import replace
@@ -20,10 +20,10 @@ LSTMState = tuple[Tensor, Tensor]  # hidden, cell; each (n, d)
 
 
 class BidirectionalLSTM(nn.Module):
-    """One LSTM that reads a sentence forwards and one that reads it backwards; their states side by side.
+    """Two LSTMs that read a sentence forwards and backwards; the output is their states side by side.
 
-    The second one reads each sentence reversed within its own length, so that neither ever sees padding before a real
-    token, and no length has to be known outside of the device.
+    The second LSTM reads each sentence reversed within its own length, so neither LSTM reads padding before a token,
+    and lengths stay on the device.
     """
 
     def __init__(self, d_input: int, d_model: int) -> None:
@@ -32,7 +32,7 @@ class BidirectionalLSTM(nn.Module):
         self.backwards = nn.LSTM(d_input, d_model, batch_first=True)
 
     def forward(self, x: Float[Tensor, "b s i"], turned: Int[Tensor, "b s"]) -> Float[Tensor, "b s m"]:
-        """Read both ways; turned is what `turning` gives."""
+        """Read in both directions; turned comes from `turning`."""
         backwards, _ = run_lstm(self.backwards, at(x, turned))
         return torch.cat((run_lstm(self.forwards, x)[0], at(backwards, turned)), -1)
 
@@ -40,9 +40,9 @@ class BidirectionalLSTM(nn.Module):
 def run_lstm(
     lstm: nn.LSTM, x: Float[Tensor, "n t i"], past: LSTMState | None = None
 ) -> tuple[Float[Tensor, "n t d"], LSTMState]:
-    """Run over all positions in one call, on the CPU in float32: oneDNN trains no LSTM in bf16.
+    """Run over all positions in one call, on the CPU in float32, because oneDNN cannot train an LSTM in bf16.
 
-    past: from which hidden and cell state, zero if not given.
+    past: the first hidden and cell state; None: zeros.
     """
     with torch.autocast("cpu", enabled=False):
         x, (hidden, cell) = lstm(x.float(), None if past is None else (past[0][None].float(), past[1][None].float()))
@@ -50,13 +50,13 @@ def run_lstm(
 
 
 def turning(mask: Bool[Tensor, "b s"]) -> Int[Tensor, "b s"]:
-    """For each position, the one that it has when its sentence is reversed; padding, at the end, stays where it is."""
+    """Return for each position its position in the reversed sentence; padding at the end keeps its position."""
     positions, lengths = torch.arange(mask.shape[1], device=mask.device), mask.sum(1, keepdim=True)
     return torch.where(positions < lengths, lengths - 1 - positions, positions)
 
 
 def at(x: Float[Tensor, "b s i"], positions: Int[Tensor, "b p"]) -> Float[Tensor, "b p i"]:
-    """Of each row, what is at some positions."""
+    """Return the vectors at some positions of each row."""
     return x.gather(1, positions[:, :, None].expand(-1, -1, x.shape[-1]))
 
 
@@ -70,9 +70,9 @@ class Recurrent(EncoderDecoder):
         s[i] = LSTM(s[i-1], [y[i-1]; c[i]])
         prediction of y[i] from maxout(s[i], c[i], y[i-1])                       (eq. 4)
 
-    so that what was looked at decides where to look next, at the price of one step after another in training, too.
-    With `config.attention="none"` there is no c: all that the decoder learns of the source is s[0] (Sutskever et al.
-    2014). docs/recurrent.md tells what differs from both papers.
+    so each step's attention depends on the previous step, and training, too, must go step by step. With
+    `config.attention="none"` there is no c, and the decoder sees the source through s[0] only (Sutskever et al. 2014).
+    docs/recurrent.md lists the differences from both papers.
     """
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
@@ -91,10 +91,10 @@ class Recurrent(EncoderDecoder):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw recurrent matrices orthogonal, others Glorot-uniform; biases are zero, but the forget gates' one.
+        """Draw orthogonal recurrent matrices and Glorot-uniform others; biases are 0, of forget gates 1.
 
-        Orthogonal matrices neither blow up nor shrink what they carry on (Saxe et al. 2014), and an open forget gate
-        lets a cell remember from the start (Jozefowicz et al. 2015).
+        Orthogonal matrices keep the norm of the state (Saxe et al. 2014), and an open forget gate lets a cell remember
+        from the start (Jozefowicz et al. 2015).
         """
         for name, parameter in self.named_parameters():
             if parameter.ndim == 1:
@@ -112,7 +112,7 @@ class Recurrent(EncoderDecoder):
                     parameter.chunk(4)[1].fill_(1)
 
     def encode(self, src: Int[Tensor, "b s"]) -> RecurrentState:
-        """Read the source both ways; the decoder starts from what both readings ended with."""
+        """Encode the source in both directions; the decoder starts from the last state of each."""
         mask = src != PAD
         turned = turning(mask)
         x = self._embed(src)
@@ -157,7 +157,7 @@ class Recurrent(EncoderDecoder):
     def _step(
         self, token: Float[Tensor, "n d"], past: list[LSTMState], state: RecurrentState
     ) -> tuple[tuple[Float[Tensor, "n d"], Float[Tensor, "n m"], Float[Tensor, "n s"]], list[LSTMState]]:
-        """One position: look back, then advance; the last layer's output, what was seen, and by what weights."""
+        """Attend and advance by one position; return output, context and weights, then the new states."""
         assert self.decoder_attention is not None
         assert state.memory is not None
         queries = state.places.spread(past[-1][0])
@@ -171,7 +171,7 @@ class Recurrent(EncoderDecoder):
         return (inputs, context, state.places.collect(weights)), after
 
     def _run(self, x: Float[Tensor, "n t d"], past: list[LSTMState]) -> tuple[Float[Tensor, "n t d"], list[LSTMState]]:
-        """All positions at once, layer by layer, as nothing but the past decides."""
+        """Advance by all positions at once, layer by layer, which works without attention."""
         after = []
         for index, layer in enumerate(self._decoder_layers()):
             x, state = run_lstm(layer, x if index == 0 else self.dropout(x), past[index])
@@ -180,7 +180,7 @@ class Recurrent(EncoderDecoder):
 
     @torch.no_grad()
     def traced(self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]) -> Trace:
-        """See `EncoderDecoder`: one head that looks from the decoder to the source, or none."""
+        """See `EncoderDecoder`: one head of cross-attention, or none."""
         state = self.encode(src)
         if state.memory is None:
             return Trace([], [], [])
@@ -189,7 +189,7 @@ class Recurrent(EncoderDecoder):
         return Trace([], [], [weights.float()[:, None]])
 
     def layers(self) -> list[nn.Module]:
-        """See `EncoderDecoder`; of the decoder, only attention holds much: t · s · d numbers."""
+        """See `EncoderDecoder`; in the decoder only attention needs much memory: t · s · d numbers."""
         attention = self.decoder_attention
         return [*self.encoder_layers, *([] if attention is None else [attention])]
 
@@ -197,5 +197,5 @@ class Recurrent(EncoderDecoder):
         return [layer for layer in self.decoder_layers if isinstance(layer, nn.LSTM)]
 
     def _embed(self, ids: Int[Tensor, "n t"]) -> Float[Tensor, "n t d"]:
-        """Embeddings, scaled as the Transformer's: the matrix is the output projection, which wants small numbers."""
+        """Return scaled embeddings, as in the Transformer: the output projection shares the matrix."""
         return self.dropout(self.embedding(ids) * math.sqrt(self.config.d_model))

@@ -1,4 +1,4 @@
-"""What a recurrent network's decoding remembers: the encoded sentences, and each hypothesis' LSTM states."""
+"""The state of a recurrent network's decoding: the encoded sentences, and each hypothesis' LSTM states."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,28 +13,28 @@ from seq2seq.model.places import SHARE_TO_KEEP, Places, still_searched
 
 @dataclass(frozen=True)
 class Annotations:
-    """What the decoder can look at: the source states of the b encoded sentences, and the keys that find them."""
+    """The source states of the b encoded sentences, to which the decoder attends, and their keys."""
 
     keys: Float[Tensor, "b s a"]
     values: Float[Tensor, "b s m"]
 
     def select(self, sentences: Int[Tensor, " i"]) -> "Annotations":
-        """Those of some sentences."""
+        """Return the annotations of some sentences."""
         return Annotations(self.keys.index_select(0, sentences), self.values.index_select(0, sentences))
 
 
 @dataclass(frozen=True)
 class RecurrentState:
-    """All that decoding carries from token to token; every call gives a new one, and the old one stays valid.
+    """The immutable state of decoding between two tokens.
 
-    memory: of the encoded sentences, shared by their rows; None: the network does not look at them.
+    memory: annotations of the encoded sentences, shared by their rows; None: the network has no attention.
     memory_mask: True where the source has a real token.
-    places: where the n rows stand among the sentences.
+    places: which sentence each of the n rows belongs to.
     past: each row's hidden and cell state, (n, layers, 2, d).
     length: target positions decoded so far (tokens).
-    numbers: of the sentences still searched, their place in `memory`; None: all are.
+    numbers: indices in `memory` of the sentences still searched; None: all.
     is_watched: whether attention is kept.
-    attention: how much the last tokens' positions took of each source position.
+    attention: weights of the last tokens over source positions.
     """
 
     memory: Annotations | None
@@ -47,24 +47,24 @@ class RecurrentState:
     attention: Float[Tensor, "n t s"] | None = None
 
     def watching(self) -> "RecurrentState":
-        """The same state, from now on with `attention`.
+        """Return the same state, which keeps `attention` from now on.
 
         Raises:
-            UserError: the network has none.
+            UserError: the network has no attention.
         """
         if self.memory is None:
             raise UserError(
-                "this model has no attention (model.attention=none): leave out what needs it, such as alignments and "
-                "the coverage penalty, or train one with model.attention=additive"
+                "this model has no attention (model.attention=none): leave out alignments and the coverage "
+                "penalty, or train a model with model.attention=additive"
             )
         return replace(self, is_watched=True)
 
     def reorder(self, rows: Int[Tensor, " n"], counts: Sequence[int]) -> "RecurrentState":
-        """The state in which new row i continues old row rows[i].
+        """Return the state in which new row i continues old row rows[i].
 
         Args:
-            rows: of every sentence in turn, the old rows that its new rows continue.
-            counts: new rows of each sentence that is still here; a sentence without any leaves.
+            rows: the old rows that the new rows continue, sentence by sentence.
+            counts: new rows of each sentence that is still searched; a sentence without new rows is dropped.
         """
         before = range(self.places.sentences) if self.numbers is None else self.numbers
         numbers, counts = still_searched(before, counts)

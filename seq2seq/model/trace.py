@@ -1,7 +1,7 @@
-"""What attention does in one ordinary forward pass, seen from outside; knows no architecture, and is no second path.
+"""Records the attention of an ordinary forward pass.
 
-Every `MultiHeadAttention` shows what it mixes to whoever watches it. Nobody does in training and in translation, which
-then pay for one comparison with None.
+Every `MultiHeadAttention` calls its watcher, if it has one, with what it mixes. Training and translation set none and
+pay for one comparison with None.
 """
 
 import threading
@@ -20,10 +20,10 @@ _ONE_AT_A_TIME = threading.RLock()
 
 @dataclass(frozen=True)
 class Trace:
-    """The weights of all attentions, one tensor a layer: row = asking position; rows sum to 1 (float32).
+    """The weights of all attention, one tensor per layer: a row is a query and sums to 1 (float32).
 
-    Rows that may attend to nothing, as all do without cross-attention, are 0. Padding that is attended to has weight 0;
-    rows of padding that asks mean nothing. Lists are empty where the architecture has no such attention.
+    Rows that may attend to nothing, as in models without cross-attention, are 0. Padding as a key has weight 0; rows of
+    padding as a query mean nothing. A list is empty if the architecture has no such attention.
     """
 
     encoder: list[Float[Tensor, "b h s s"]]
@@ -33,7 +33,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Mixed:
-    """What one attention mixed: queries and keys as compared (turned, where positions are rotary), and the result."""
+    """What one attention mixed: queries and keys (rotated, if positions are rotary), values, mask and result."""
 
     attention: MultiHeadAttention
     queries: Float[Tensor, "n t h c"]
@@ -43,11 +43,11 @@ class Mixed:
 
     @property
     def allowed(self) -> Bool[Tensor, "#n 1 #t s"] | None:
-        """The mask, True = may attend; None: everything may be attended to."""
+        """Return the mask, True = may attend; None: all keys are allowed."""
         return self.mask if self.mask is None or self.mask.dtype == torch.bool else self.mask == 0
 
     def weights(self) -> Float[Tensor, "n h t s"]:
-        """How much each query took of each key, in float32 whatever the layer's own precision."""
+        """Return the weight of each key for each query, in float32."""
         memory = KeysValues(self.memory.keys.float(), self.memory.values.float())
         with torch.autocast(self.queries.device.type, enabled=False):
             return self.attention.weights(self.queries.float(), memory, self.allowed)
@@ -57,7 +57,7 @@ class Mixed:
 def watch(modules: Iterable[nn.Module]) -> Iterator[dict[nn.Module, Mixed]]:
     """Collect what each attention among the modules mixes last within the block, in this thread.
 
-    Other threads may use the same modules meanwhile and are not seen; those that want to watch wait for each other.
+    Other threads may use the same modules unrecorded; only one thread at a time can watch.
     """
     seen: dict[nn.Module, Mixed] = {}
     thread = threading.get_ident()

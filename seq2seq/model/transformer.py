@@ -1,4 +1,4 @@
-"""The encoder-decoder Transformer: token ids to logits. Knows no text, no loss and no search."""
+"""The encoder-decoder Transformer: token ids to logits."""
 
 import math
 from dataclasses import replace
@@ -31,7 +31,7 @@ class Transformer(EncoderDecoder):
         self.dropout = Dropout(config.dropout)
         self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
         self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
-        is_pre_norm = config.norm_position == "pre"  # whose streams nothing has normalised at the end of the stack
+        is_pre_norm = config.norm_position == "pre"  # nothing else normalises the output of a pre-norm stack
         self.encoder_norm = make_norm(config) if is_pre_norm else nn.Identity()
         self.decoder_norm = make_norm(config) if is_pre_norm else nn.Identity()
         self.reset_parameters()
@@ -39,8 +39,8 @@ class Transformer(EncoderDecoder):
     def reset_parameters(self) -> None:
         """Draw all matrices from a normal distribution of standard deviation 0.02, as BERT does; biases are zero.
 
-        In the first 600 updates on everyday text it gains 0.4 nats a token over Glorot-uniform matrices and embeddings
-        of standard deviation 1/√d (docs/results.md): small sublayers let the post-norm stacks learn at once.
+        In the first 600 updates on everyday text this gains 0.4 nats per token over Glorot-uniform matrices and
+        embeddings of standard deviation 1/√d (docs/results.md): small sublayers let post-norm stacks learn at once.
         """
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -52,7 +52,7 @@ class Transformer(EncoderDecoder):
             self.embedding.weight[PAD].zero_()
 
     def encode(self, src: Int[Tensor, "b s"]) -> DecoderState:
-        """Read the source; the result is the state before the first target token."""
+        """Encode the source; return the state before the first target token."""
         mask = padding_mask(src, PAD)
         x, rotation = self._embed(src, start=0)
         layer_mask = for_attention(mask, x)
@@ -94,7 +94,7 @@ class Transformer(EncoderDecoder):
 
     @torch.no_grad()
     def traced(self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]) -> Trace:
-        """The weights of every attention in `forward`; in training mode, those that dropout has not touched yet."""
+        """Return the weights of every attention in `forward`; in training mode, those before dropout."""
         with watch(self.modules()) as mixed:
             self(src, tgt_in)
         return Trace(
@@ -106,7 +106,7 @@ class Transformer(EncoderDecoder):
     def embedded(
         self, ids: Int[Tensor, "n t"], start: int = 0
     ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "t d"] | None]:
-        """Scaled embeddings, and what is added to them for the positions from start on; None: nothing is."""
+        """Return scaled embeddings, and the vectors to add for positions from start on; None: add nothing."""
         x = self.embedding(ids) * math.sqrt(self.config.d_model)
         if self.config.positions != "sinusoidal":
             return x, None
@@ -127,7 +127,7 @@ class Transformer(EncoderDecoder):
     def _embed(
         self, ids: Int[Tensor, "n t"], start: int
     ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "2 t 1 c"] | None]:
-        """Scaled embeddings with positions added, or with the rotation that attention is to apply, or neither."""
+        """Return scaled embeddings with positions added, or with the rotation for attention to apply, or neither."""
         embeddings, positions = self.embedded(ids, start)
         if positions is not None:
             return self.dropout(embeddings + positions), None

@@ -1,11 +1,11 @@
-"""What refuses a setting, in one line that names it."""
+"""Checks that refuse a setting, in one line that names the setting."""
 
 from typing import TYPE_CHECKING
 
 from seq2seq.errors import UserError
 from seq2seq.settings.rules import AUTO
 
-# What may be `auto` in the settings. A run that has begun knows the number, so its readers see one.
+# Types of settings that may be `auto`. For type checkers they are numbers: a run that has begun replaced all `auto`.
 if TYPE_CHECKING:
     IntOrAuto = int
     NumberOrAuto = float
@@ -42,22 +42,26 @@ def require_at_least(key: str, value: float | int, minimum: float | int) -> None
     require(value >= minimum, f"{key}={value} must be at least {minimum:g}")
 
 
-def require_at_most(key: str, value: float | int, maximum: float | int) -> None:
-    """Refuse a number above its maximum, before memory is taken for it.
+def check_choices(section: str, settings: object, **choices: tuple[str, ...]) -> None:
+    """Refuse values of settings that are not among their choices.
 
     Raises:
-        UserError: value is above maximum.
+        UserError: there is such a value.
     """
-    require(value <= maximum, f"{key}={value} must be at most {maximum}")
+    for name, known in choices.items():
+        require_choice(section + name, getattr(settings, name), known)
 
 
-def require_number_or_auto(key: str, value: float | int | str, minimum: float | int) -> None:
-    """Refuse anything but `auto` and numbers from the minimum on.
+def check_ranges(section: str, settings: object, **ranges: tuple[float | int, float | int]) -> None:
+    """Refuse numbers outside their range (least, most), which both belong to the range; None and `auto` pass.
 
     Raises:
-        UserError: value is another word, or below minimum.
+        UserError: there is such a number, or a word other than `auto`.
     """
-    if isinstance(value, str):
-        require(value == AUTO, f"{key}={value} must be a number or {AUTO}")
-    else:
-        require_at_least(key, value, minimum)
+    for name, (least, most) in ranges.items():
+        value = getattr(settings, name)
+        if isinstance(value, str):
+            require(value == AUTO, f"{section}{name}={value} must be a number or {AUTO}")
+        elif value is not None:
+            require_at_least(section + name, value, least)
+            require(value <= most, f"{section}{name}={value} must be at most {most}")

@@ -1,7 +1,7 @@
-"""What a user named on the command line wins: over experiments, over defaults; and who chose each value.
+"""The command line's choices override experiments and defaults; and who chose each value.
 
-Hydra merges an experiment after all groups, so the values of an experiment would beat those of an option that the
-command line chose. `let_choices_win` puts the chosen option's values back.
+Hydra merges an experiment after all groups, so an experiment's values would override those of an option that the
+command line chose. `let_choices_win` restores the chosen option's values.
 """
 
 import re
@@ -20,22 +20,21 @@ from seq2seq.settings.rules import AUTO
 PRESETS = ("experiment", "lab")  # groups whose options are presets of values of all other groups
 NO_PRESET = "none"
 DEFAULT_PRESET = "bundled"  # of a command line that names nothing
-# Key prefixes that do not count as a choice: a command line with only these still gets the default preset.
-_NEUTRAL = ("name", "series", "existing", "seed", "logger", "hydra", "trainer.progress_bar", "data.cache")  # begin so
-
-_NAMED_BY_TEXT = ("data", "experiment", "resume", "init")
+# Prefixes of keys that do not count as a choice: a command line with only these still gets the default preset.
+_NEUTRAL = ("name", "series", "existing", "seed", "logger", "hydra", "trainer.progress_bar", "data.cache")
+_NAMED_BY_TEXT = ("data", "experiment", "resume", "init")  # groups that the first part of a run's name tells
 _LONGEST_NAME = 100  # characters
 
 
 @dataclass(frozen=True)
 class Origins:
-    """Who chose the values of a run, by their dotted keys; a key in no set has its default.
+    """Who chose the values of a run, by dotted keys.
 
     Attributes:
         chosen: keys set on the command line, directly or by a chosen option.
         preset: keys that the experiment sets.
-        preset_name: what the command line calls it, as experiment=NAME.
-        ruled: keys that say `auto`, whose numbers the rules gave.
+        preset_name: the experiment as on the command line, experiment=NAME.
+        ruled: keys that say `auto`, whose numbers come from rules.
         others: the origin of all other keys.
     """
 
@@ -46,7 +45,7 @@ class Origins:
     others: str = "default"
 
     def of(self, *keys: str) -> str:
-        """Say who decided about values together, such as `chosen + rule`; defaults are not named beside others."""
+        """Return who chose any of the values, such as `chosen + rule`; `others` only if nobody else did."""
         found = {self._of_one(key) for key in keys}
         named = [one for one in ("chosen", self.preset_name, "rule") if one in found]
         return " + ".join(named) or self.others
@@ -60,7 +59,7 @@ class Origins:
 
 
 def is_within(key: str, keys: Iterable[str]) -> bool:
-    """Tell whether a dotted key is one of keys, lies under one, or holds one."""
+    """Return whether a dotted key is one of keys, lies below one, or contains one."""
     return any(key == other or key.startswith(f"{other}.") or other.startswith(f"{key}.") for other in keys)
 
 
@@ -74,10 +73,10 @@ def parse(overrides: Sequence[str]) -> list[Override]:
 
 
 def name_of(text: str, overrides: Sequence[str], groups: Collection[str]) -> str:
-    """Return a folder's name that tells a run from others: its text or experiment, and what the command line chose.
+    """Return a folder's name for a run: its text or experiment, and the choices of the command line.
 
-    Chosen options are named by themselves (`base`), values with the last part of their key (`learning_rate=0.001`).
-    Settings of data and those that say nothing of the run are left out, and so is what makes the name too long.
+    Options appear by their name (`base`), values with the last part of their key (`learning_rate=0.001`). The name
+    leaves out settings of data, neutral settings, and settings that would make the name too long.
     """
     name = _fit_for_a_folder(text) or "run"
     for override in parse(overrides):
@@ -95,7 +94,7 @@ def _fit_for_a_folder(text: str) -> str:
 
 
 def with_preset(overrides: Sequence[str]) -> list[str]:
-    """Give overrides the default preset if they name nothing, and let `experiment=null` mean none."""
+    """Add the default preset to overrides without a choice, and let `experiment=null` mean none."""
     arguments = [
         f"experiment={NO_PRESET}" if argument.lower() in ("experiment=null", "experiment=") else argument
         for argument in overrides
@@ -110,22 +109,23 @@ def with_preset(overrides: Sequence[str]) -> list[str]:
 def let_choices_win(
     cfg: DictConfig, overrides: Sequence[str], options: Mapping[str, Any]
 ) -> tuple[DictConfig, Origins]:
-    """Put the values of chosen options back where an experiment replaced them; also say who chose each value.
+    """Restore the values of chosen options that an experiment replaced, and return who chose each value.
 
-    overrides are one run's, and options every group's option (`hydra.runtime.choices`). Hydra must be initialised.
+    overrides are those of one run; options are the option of every group (`hydra.runtime.choices`). Hydra must be
+    initialised.
     """
     parsed = [one for one in parse(overrides) if not one.key_or_group.startswith("hydra")]
-    groups, values = set[str](), set[str]()  # chosen options' and values' keys
+    groups, values = set[str](), set[str]()  # groups with a chosen option, and keys of chosen values
     for override in parsed:
         key, value = override.key_or_group, override.value()
-        if isinstance(value, dict):  # of a group too: values, and no option
+        if isinstance(value, dict):  # values, even if the key is a group
             values |= flatten({key: value}).keys()
         elif key not in options:
             values.add(key)
         elif key not in PRESETS:
             groups.add(key)
     chosen: dict[str, Any] = {}
-    if "model" in groups:  # such an option is a whole network: nothing of an experiment's is left in it
+    if "model" in groups:  # an option of model is a whole network and replaces all of an experiment's network
         chosen = flatten({"model": asdict(ModelConfig())})
     for group in sorted(groups, key=lambda group: group.count("/")):  # model/style after model
         chosen |= _values_of(group, options[group])
@@ -140,7 +140,7 @@ def let_choices_win(
 
 
 def _values_of(group: str, option: object) -> dict[str, Any]:
-    """Return what an option or a list of options sets, by dotted keys, interpolations as they stand."""
+    """Return what an option or a list of options sets, by dotted keys, with unresolved interpolations."""
     found: dict[str, Any] = {}
     for name in option if isinstance(option, Sequence) and not isinstance(option, str) else [option]:
         if name is not None:
@@ -149,7 +149,7 @@ def _values_of(group: str, option: object) -> dict[str, Any]:
 
 
 def _values_of_presets(cfg: DictConfig, overrides: Sequence[str]) -> frozenset[str]:
-    """Return the keys that have other values than they would have without the presets."""
+    """Return the keys whose values differ from those without the presets."""
     without = [one for one in overrides if not one.startswith((*(f"{group}=" for group in PRESETS), "hydra"))]
     now = flatten(OmegaConf.to_container(cfg))
     then = flatten(OmegaConf.to_container(hydra.compose("config", [*without, f"experiment={NO_PRESET}"])))
@@ -157,7 +157,7 @@ def _values_of_presets(cfg: DictConfig, overrides: Sequence[str]) -> frozenset[s
 
 
 def flatten(values: Any, prefix: str = "") -> dict[str, Any]:
-    """Return nested plain values by their dotted keys, as the command line has them."""
+    """Return nested plain values by their dotted keys, as on the command line."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
         flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) and value else {f"{prefix}{key}": value}

@@ -1,4 +1,4 @@
-"""From the overrides of a command line to one run's settings, and Hydra's errors in one line."""
+"""Composes one run's settings from the overrides of a command line, and shortens Hydra's errors to one line."""
 
 import os
 import re
@@ -16,14 +16,13 @@ from omegaconf.errors import OmegaConfBaseException
 from seq2seq.errors import UserError, in_short
 from seq2seq.settings.choices import Origins, let_choices_win, with_preset
 from seq2seq.settings.config import Config
-from seq2seq.settings.loading import from_hydra, register_schema
-from seq2seq.settings.suggest import explain, setting_keys
+from seq2seq.settings.loading import explain, from_hydra, register_schema, setting_keys
 
-_MAX_DIGITS = 1000  # Python reads no number of more than 4,300
+_MAX_DIGITS = 1000  # of a number; Python reads up to 4,300
 
 
 def home() -> Path:
-    """The folder that has conf/ and data/bundled/: SEQ2SEQ_HOME, the one inside an installed wheel, or the clone."""
+    """Return the folder that has conf/ and data/bundled/: SEQ2SEQ_HOME, a folder of the wheel, or the clone."""
     package = Path(__file__).resolve().parents[1]
     shipped = package / "shipped"
     return Path(os.environ.get("SEQ2SEQ_HOME") or (shipped if shipped.is_dir() else package.parent)).resolve()
@@ -33,13 +32,13 @@ def compose(overrides: Sequence[str]) -> Config:
     """Return the settings that train.py would run these overrides with.
 
     Raises:
-        UserError: a key, group or value is wrong, or the project's conf/ is not there.
+        UserError: a key, group or value is wrong, or there is no conf/.
     """
     return compose_with_origins(overrides)[0]
 
 
 def compose_with_origins(overrides: Sequence[str]) -> tuple[Config, Origins]:
-    """As `compose`, and who chose each value."""
+    """Return the settings as `compose` does, and who chose each value."""
     folder = home()
     if not (folder / "conf" / "config.yaml").is_file():
         raise UserError(f"{folder} has no conf/config.yaml: set the environment's SEQ2SEQ_HOME to the project's folder")
@@ -49,7 +48,10 @@ def compose_with_origins(overrides: Sequence[str]) -> tuple[Config, Origins]:
     try:
         with hydra.initialize_config_dir(str(folder / "conf"), version_base="1.3"):
             arguments = with_preset(expand_globs(overrides))
-            cfg = _read(arguments)
+            try:
+                cfg = hydra.compose("config", arguments, return_hydra_config=True)
+            except Exception as error:  # Hydra reads overrides and files only: one of them is wrong
+                raise UserError(one_line(error)) from error
             options = cfg.hydra.runtime.choices
             with open_dict(cfg):
                 del cfg["hydra"]
@@ -58,23 +60,15 @@ def compose_with_origins(overrides: Sequence[str]) -> tuple[Config, Origins]:
         raise UserError(one_line(error)) from error
 
 
-def _read(arguments: list[str]) -> DictConfig:
-    """Compose, where nothing but overrides and files is read: whatever fails is a mistake in one of them."""
-    try:
-        return hydra.compose("config", arguments, return_hydra_config=True)
-    except Exception as error:
-        raise UserError(one_line(error)) from error
-
-
 def general_defaults() -> Config:
-    """Return what a run on text of one's own gets where its command line names nothing."""
+    """Return the settings of a run on the user's own text without further choices."""
     return compose(["experiment=none", "data=files"])
 
 
 def settle(cfg: DictConfig, overrides: Sequence[str], options: Mapping[str, Any]) -> tuple[Config, Origins]:
-    """Turn what Hydra composed of one run's overrides into checked settings, in which the command line's choices win.
+    """Return checked settings from Hydra's composed configuration, and who chose each value; choices win.
 
-    options are `hydra.runtime.choices`: every group's option.
+    options are the option of every group (`hydra.runtime.choices`).
 
     Raises:
         UserError: a value is missing or out of its range.
@@ -84,14 +78,14 @@ def settle(cfg: DictConfig, overrides: Sequence[str], options: Mapping[str, Any]
 
 
 def expand_globs(arguments: Sequence[str]) -> list[str]:
-    """Write out what Hydra reads otherwise or not at all.
+    """Rewrite overrides that Hydra reads differently or not at all.
 
-    GROUP=glob(FOLDER/PATTERN) becomes the options that it means: Hydra's own glob knows no folders. logger=A,B becomes
-    logger=[A,B], one run with both: Hydra would make it a sweep. A folder given to resume= or init= is quoted: names of
-    runs have = and commas in them. Options are looked for in conf/ and in the folder that --config-dir names.
+    GROUP=glob(FOLDER/PATTERN) becomes a list of options: Hydra's own glob does not search folders. logger=A,B becomes
+    logger=[A,B], one run with both: Hydra would start a sweep. A folder given to resume= or init= is quoted: names of
+    runs contain = and commas. Options are searched in conf/ and in the folder of --config-dir.
 
     Raises:
-        UserError: a glob fits no file, a group gets no option, or there is no such logger.
+        UserError: a glob matches no file, a group gets no option, or there is no such logger.
     """
     folders = [home() / "conf", *map(Path, _config_dirs(arguments))]
     return [_expanded(argument, folders) for argument in arguments]
@@ -126,7 +120,7 @@ def _expanded(argument: str, folders: Sequence[Path]) -> str:
 
 
 def _loggers(argument: str, folders: Sequence[Path]) -> str:
-    """Write logger=A,B as a list, and refuse an unknown name, which Hydra does without telling the known ones."""
+    """Write logger=A,B as a list, and refuse unknown names; Hydra's error would not list the known ones."""
     names = re.findall(r"[^][,=\s]+", argument)[1:]
     known = sorted(path.stem for conf in folders for path in (conf / "logger").glob("*.yaml"))
     for name in names:
@@ -136,19 +130,19 @@ def _loggers(argument: str, folders: Sequence[Path]) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """Hydra tells errors in several lines, and the reason in their cause; this program's tell all themselves."""
+    """Return an error in one line; Hydra's errors have several lines, and a cause with the reason."""
     if isinstance(error, UserError):
         return " ".join(str(error).split())
     if (message := explain(error, known_settings())) is not None:
         return message
-    if not error.__cause__:  # such as a list of what there is to choose from, and after it where that was looked for
+    if not error.__cause__:  # such as a list of options, followed by the places where Hydra searched
         return " ".join(str(error).partition("Config search path")[0].split())
     message = str(error).strip().splitlines()[0]
     return f"{message} ({str(error.__cause__).splitlines()[0]})"
 
 
 def known_settings() -> list[str]:
-    """All keys and groups that a command line can set."""
+    """Return all keys and groups that a command line can set."""
     conf = home() / "conf"
     groups = {path.parent.relative_to(conf).as_posix() for path in conf.rglob("*.yaml")}
     return [*setting_keys(Config), *sorted(group for group in groups if not group.startswith((".", "hydra")))]

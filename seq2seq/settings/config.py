@@ -6,12 +6,11 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from seq2seq.settings.checks import require, require_at_least, require_at_most, require_choice
+from seq2seq.settings.checks import check_choices, check_ranges, require
 from seq2seq.settings.data import DataConfig, TokenizerConfig
-from seq2seq.settings.logger import LoggerConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
-from seq2seq.settings.trainer import TrainerConfig
+from seq2seq.settings.trainer import LoggerConfig, TrainerConfig
 from seq2seq.settings.training import TrainingConfig
 
 
@@ -26,7 +25,7 @@ class Config:
     resume: str | None = None  # folder of a run to continue exactly where it stopped; null: a new run
     init: str | None = None  # run or bundle folder with the first weights, sizes and vocabulary; null: random weights
     resume_lr: float | None = None  # with resume: the new peak learning rate; null: training.learning_rate
-    experiment_name: str = "run"  # what names and reports call the experiment; set by its file
+    experiment_name: str = "run"  # name of the experiment in run names and reports; set by its file
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -36,33 +35,33 @@ class Config:
     logger: LoggerConfig = field(default_factory=LoggerConfig)
 
     def __post_init__(self) -> None:
+        is_fsdp, compiles = self.trainer.strategy == "fsdp", self.trainer.compile
         require(
-            self.trainer.strategy != "fsdp" or self.training.ema_decay == 0,
+            not is_fsdp or self.training.ema_decay == 0,
             "trainer.strategy=fsdp keeps no running average of the weights: use trainer.strategy=ddp, or set "
             "training.ema_decay=0 training.final_weights=last",
         )
         require(
-            self.trainer.strategy != "fsdp" or self.training.lora_rank == 0,
+            not is_fsdp or self.training.lora_rank == 0,
             "trainer.strategy=fsdp trains whole weights: use trainer.strategy=ddp with training.lora_rank",
         )
         require(
             self.training.lora_rank == 0 or self.model.relevance != "shared",
-            "training.lora_rank adapts queries and keys apart, which model.relevance=shared has as one: leave one out",
+            "training.lora_rank adapts queries and keys separately, but model.relevance=shared has one projection for "
+            "both: leave one out",
         )
-        require_at_least("seed", self.seed, 0)
-        require_at_most("seed", self.seed, 2**32 - 1)  # that of NumPy
-        require_choice("existing", self.existing, ("refuse", "keep"))
+        check_ranges("", self, seed=(0, 2**32 - 1))  # NumPy's limits
+        check_choices("", self, existing=("refuse", "keep"))
         require(
             self.existing == "refuse" or self.name is not None,
             "existing=keep finds runs by their names: give name=, as name='${experiment_name}-${seed}'",
         )
-        is_transformer = self.model.architecture == "transformer"
         require(
-            is_transformer or (self.trainer.strategy != "fsdp" and not self.trainer.compile),
+            self.model.architecture == "transformer" or not (is_fsdp or compiles),
             f"model.architecture={self.model.architecture} is a small network that goes step by step: use "
             "trainer.strategy=ddp and leave out trainer.compile, which are for Transformers",
         )
-        for key in ("name", "series", "experiment_name"):  # they become folders under runs/
+        for key in ("name", "series", "experiment_name"):  # names of folders under runs/
             value = getattr(self, key)
             require(
                 value is None
@@ -76,15 +75,14 @@ class Config:
             )
             require(0 < self.resume_lr < math.inf, f"resume_lr={self.resume_lr} must be greater than 0")
         require(
-            not self.trainer.compile
-            or (self.trainer.strategy != "fsdp" and not self.training.activation_checkpointing),
-            "trainer.compile=true decides itself what to compute again and what to gather: leave out "
+            not compiles or not (is_fsdp or self.training.activation_checkpointing),
+            "trainer.compile=true decides by itself what to recompute and what to gather: leave out "
             "training.activation_checkpointing, and use trainer.strategy=ddp",
         )
 
 
 def to_plain(config: object) -> dict[str, Any]:
-    """A dataclass of settings as plain values, for YAML and JSON."""
+    """Return a dataclass of settings as plain values, for YAML and JSON."""
     assert dataclasses.is_dataclass(config)
     assert not isinstance(config, type)
     return dataclasses.asdict(config)

@@ -1,4 +1,4 @@
-"""Every group, option and setting with its meaning, from the comments in conf/ and at the fields: --help and docs.
+"""The meaning of every group, option and setting, from the comments in conf/ and at the fields, for --help and docs.
 
 `python train.py --help-markdown` prints docs/settings.md.
 """
@@ -6,7 +6,6 @@
 import dataclasses
 import inspect
 import re
-import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +15,10 @@ from seq2seq.extras import train_command
 
 EXAMPLES = """\
 python train.py                                    the bundled corpus, some minutes on two CPU cores
-python train.py data=files data.train=[mine.tsv]   your own text; ends by itself
+python train.py data=files data.train=[mine.tsv]   your own text; stops when the model improves no more
 python train.py experiment=tatoeba_cpu data.root=FOLDER
 python train.py --multirun training.learning_rate=5e-4,1e-3 data=files data.train=[mine.tsv]
-python train.py resume=runs/NAME                   goes on where it stopped
+python train.py resume=runs/NAME                   resumes the run where it stopped
 --debug shows tracebacks, --config-dir FOLDER adds a folder of your own options, --cfg job prints the settings.\
 """
 HEADER = """\
@@ -36,7 +35,7 @@ sets what its file names; `model=` replaces the whole network of an experiment. 
 
 @dataclass(frozen=True)
 class Setting:
-    """One value: its dotted key, its default as the command line writes it, and what it means."""
+    """One value: its dotted key, its default as on the command line, and its meaning."""
 
     key: str
     default: str
@@ -53,7 +52,7 @@ class Option:
 
 
 def settings(config: Any, prefix: str = "") -> Iterator[Setting]:
-    """Yield every setting of a dataclass's instance and of the instances in it; its values count as the defaults."""
+    """Yield every setting of a dataclass's instance and of the instances in it; the values count as defaults."""
     comments = field_comments(type(config))
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -64,28 +63,19 @@ def settings(config: Any, prefix: str = "") -> Iterator[Setting]:
 
 
 def field_comments(schema: type) -> dict[str, str]:
-    """Return the comment of each field of a dataclass: the lines above it, at its lines and right after them."""
-    lines = textwrap.dedent(inspect.getsource(schema)).splitlines()
-    found: dict[str, list[str]] = {}
-    above: list[str] = []
-    name = ""
-    for line in lines:
-        code, _, comment = line.partition("  # ") if not line.strip().startswith("#") else ("", "", line.strip()[1:])
-        if line.strip().startswith("def "):
+    """Return the comment of each field of a dataclass: the comment lines above the field, or at the end of its line."""
+    found: dict[str, str] = {}
+    comments: list[str] = []
+    for line in inspect.getsource(schema).splitlines():
+        code, _, comment = line.strip().partition("# ")
+        if comment:
+            comments.append(comment)
+        if code.startswith("def "):
             break
-        if start := re.match(r"    (\w+): ", code):
-            name = start[1]
-            found[name], above = [*above, comment], []
-        elif (code.strip() and name) or (comment and name and _continues(found[name])):
-            found[name].append(comment)
-        elif comment:
-            above.append(comment)
-    return {field: " ".join(" ".join(parts).split()) for field, parts in found.items()}
-
-
-def _continues(parts: list[str]) -> bool:
-    """Tell whether a comment goes on in the next line: it ends like a part of a sentence."""
-    return parts[-1].rstrip().endswith((";", ","))
+        if start := re.match(r"(\w+): ", code):
+            found[start[1]] = " ".join(comments)
+            comments = []
+    return found
 
 
 def _written(default: object) -> str:
@@ -108,7 +98,7 @@ def options(conf: Path) -> Iterator[Option]:
 
 
 def show_help(conf: Path, config: Any) -> None:
-    """Print all of it for a terminal."""
+    """Print all options and settings for a terminal."""
     from rich.console import Console
     from rich.table import Table
 
@@ -125,7 +115,7 @@ def show_help(conf: Path, config: Any) -> None:
 
 
 def markdown(conf: Path, config: Any) -> str:
-    """Return all of it as docs/settings.md."""
+    """Return all options and settings as docs/settings.md."""
     lines = [HEADER, "## Groups\n", "| option | meaning |", "|---|---|"]
     lines += [f"| `{one.group}={one.name}` | {_cell(one.meaning)} |" for one in options(conf)]
     lines += ["\n## Values\n", "| value and default | meaning |", "|---|---|"]

@@ -1,9 +1,12 @@
-"""Reads settings from Hydra, a run's config.yaml, or a bundle's plain values, and returns dataclasses."""
+"""Reads settings from Hydra, a run's config.yaml, or a bundle's plain values; suggests names for misspelt settings."""
 
 import dataclasses
-from collections.abc import Sequence
+import difflib
+import re
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from hydra.core.config_store import ConfigStore
@@ -12,34 +15,48 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from seq2seq.errors import UserError, in_short
+from seq2seq.extras import train_command
 from seq2seq.settings.choices import flatten, parse
 from seq2seq.settings.config import Config
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.rules import AUTO
 from seq2seq.settings.search import SearchConfig
-from seq2seq.settings.suggest import explain, setting_keys, unknown_setting
 
 _MAX_YAML = 1_000_000  # bytes
+_MAX_SUGGESTIONS = 3
+_SINGLE = "give single values, as trainer.max_steps=5000"
+# settings that a resumed run keeps, and why
+_FIXED = {
+    "name": "the run keeps its folder {folder}",
+    "series": "the run keeps its folder {folder}",
+    "init": "the weights come from the checkpoint",
+    **dict.fromkeys(("data", "tokenizer", "model", "model/style", "training", "search"), _SINGLE),
+    **dict.fromkeys(("trainer", "logger", "experiment"), _SINGLE),
+    "training.learning_rate": "if you mean to, say resume_lr=",
+}
+C = TypeVar("C", ModelConfig, SearchConfig)
 
 
 def register_schema() -> None:
-    """Tell Hydra the types, so that an unknown key or a wrong type stops at composition."""
+    """Register the types with Hydra, so that an unknown key or a wrong type stops at composition."""
     ConfigStore.instance().store(name="schema", node=Config)
 
 
 def from_hydra(cfg: DictConfig) -> Config:
-    """The composed configuration as checked dataclasses.
+    """Return the composed configuration as checked dataclasses.
 
     Raises:
         UserError: a value is missing or out of its range; the message names the key.
     """
     try:
         for key, value in flatten(OmegaConf.to_container(cfg, resolve=True)).items():
-            if isinstance(value, list) and any(isinstance(one, dict | list) for one in value):  # for Hydra it is one
+            if isinstance(value, list) and any(
+                isinstance(one, dict | list) for one in value
+            ):  # Hydra allows such lists
                 raise UserError(f"{key}={in_short(value)} is no list of words")
         config = OmegaConf.to_object(cfg)
     except OmegaConfBaseException as error:
-        raise UserError(str(error).strip().splitlines()[0]) from error
+        raise UserError(_first_line(error)) from error
     assert isinstance(config, Config)
     _require_known(config)
     return config
@@ -60,9 +77,9 @@ def _require_known(settings: Any, prefix: str = "") -> None:
 
 
 def load_config(folder: str, overrides: list[str], option: str = "resume=") -> Config:
-    """Read a run's config.yaml again, with `key=value` overrides on top, to resume it.
+    """Read a run's config.yaml, with `key=value` overrides on top, to resume the run.
 
-    option is what the user gave the folder by, for errors.
+    option is the option by which the user named the folder, for errors.
 
     Raises:
         UserError: there is no such run, or an override or the file has an unknown key or a wrong value.
@@ -71,25 +88,17 @@ def load_config(folder: str, overrides: list[str], option: str = "resume=") -> C
     path = Path(folder) / "config.yaml"
     if not path.is_file():
         raise UserError(f"{option}{folder}: there is no run (no {path})")
-    for key in ("name", "series"):
+    for key, reason in _FIXED.items():
         if any(override.startswith(f"{key}=") for override in overrides):
-            raise UserError(f"{key}= cannot be changed on resume: the run keeps its folder {folder}")
-    if any(override.startswith("init=") for override in overrides):
-        raise UserError("init= cannot be changed on resume: the weights come from the checkpoint")
-    for group in ("data", "tokenizer", "model", "model/style", "training", "search", "trainer", "logger", "experiment"):
-        if any(override.startswith(f"{group}=") for override in overrides):
-            raise UserError(f"{group}= cannot be changed on resume: give single values, as trainer.max_steps=5000")
-    if any(override.startswith("training.learning_rate=") for override in overrides):
-        raise UserError("training.learning_rate= cannot be changed on resume: if you mean to, say resume_lr=")
+            raise UserError(f"{key}= cannot be changed on resume: {reason.format(folder=folder)}")
     try:
-        settings = _plain_yaml(path)
-        saved = OmegaConf.merge(OmegaConf.structured(Config), settings)
+        saved = OmegaConf.merge(OmegaConf.structured(Config), _plain_yaml(path))
     except UserError:
         raise
     except (OmegaConfBaseException, yaml.YAMLError, ValueError, OSError, RecursionError) as error:
-        raise UserError(f"{path}: {in_short(str(error).strip().splitlines()[0])}") from error
+        raise UserError(f"{path}: {in_short(_first_line(error))}") from error
     assert isinstance(saved, DictConfig)
-    change(saved, overrides)
+    _change(saved, overrides)
     saved.resume = folder
     config = from_hydra(saved)
     if config.resume_lr is not None:
@@ -98,14 +107,14 @@ def load_config(folder: str, overrides: list[str], option: str = "resume=") -> C
 
 
 def _real(folder: Path) -> Path:
-    """The folder with its own name: not runs/latest, which moves on, and not `.`."""
+    """Return the folder by its own name: not runs/latest, a link that will change, and not `.`."""
     if folder.is_symlink():
         return folder.parent / folder.readlink()
     return folder if folder.name else folder.resolve()
 
 
-def change(settings: DictConfig, overrides: Sequence[str]) -> None:
-    """Set values of a tree of settings by `key=value` in Hydra's grammar.
+def _change(settings: DictConfig, overrides: Sequence[str]) -> None:
+    """Change values by `key=value` in Hydra's grammar.
 
     Raises:
         UserError: an override is malformed or no `key=value`, its key is unknown, or its value has the wrong type.
@@ -117,18 +126,17 @@ def change(settings: DictConfig, overrides: Sequence[str]) -> None:
                 raise UserError(f"{override.input_line}: only key=value can be given here")
             OmegaConf.update(settings, override.key_or_group, override.value())
     except (HydraException, OmegaConfBaseException) as error:
-        message = explain(error, setting_keys(Config))
-        raise UserError(message or str(error).strip().splitlines()[0]) from error
+        raise UserError(explain(error, setting_keys(Config)) or _first_line(error)) from error
     keys = {override.key_or_group for override in parsed}
     if "trainer.max_epochs" in keys and "trainer.max_steps" not in keys:
-        settings.trainer.max_steps = AUTO  # else the updates that the epochs of then made would stay the limit
+        settings.trainer.max_steps = AUTO  # the saved number of updates follows from the old max_epochs
 
 
 def _plain_yaml(path: Path) -> dict[str, Any]:
-    """A YAML file of plain values: no tags, which would name classes, and no anchors, which would multiply.
+    """Read a YAML file of plain values: no tags, which name classes, and no anchors, which multiply values.
 
     Raises:
-        UserError: there are such, or the file holds something else than settings.
+        UserError: the file has tags or anchors, or does not hold settings.
     """
     if path.stat().st_size > _MAX_YAML:
         raise UserError(f"{path} has {path.stat().st_size:,} bytes: it is no config.yaml of train.py")
@@ -141,26 +149,61 @@ def _plain_yaml(path: Path) -> dict[str, Any]:
     return settings
 
 
-def model_config_from_plain(values: dict[str, Any]) -> ModelConfig:
-    """A model's settings out of a bundle's plain values.
+def config_from_plain(schema: type[C], values: Mapping[str, Any]) -> C:
+    """Return a bundle's settings of the model or of the search from their plain values.
 
     Raises:
         UserError: a key is unknown or a value has the wrong type or range.
     """
-    return _typed(ModelConfig, values)
-
-
-def search_config_from_plain(values: dict[str, Any]) -> SearchConfig:
-    """A bundle's search defaults out of its plain values.
-
-    Raises:
-        UserError: a key is unknown or a value has the wrong type or range.
-    """
-    return _typed(SearchConfig, values)
-
-
-def _typed(schema: type, values: dict[str, Any]) -> Any:
     try:
-        return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.create(values)))
+        merged = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.create(dict(values)))
+        found = OmegaConf.to_object(merged)
     except (OmegaConfBaseException, AssertionError, ValueError) as error:
-        raise UserError(str(error).strip().splitlines()[0]) from error
+        raise UserError(_first_line(error)) from error
+    assert isinstance(found, schema)
+    return found
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]
+
+
+def setting_keys(schema: type, prefix: str = "") -> Iterator[str]:
+    """Yield the dotted keys of all settings in a dataclass and in the dataclasses that its fields are."""
+    types = typing.get_type_hints(schema)
+    for field in dataclasses.fields(schema):
+        if dataclasses.is_dataclass(types[field.name]):
+            yield from setting_keys(types[field.name], f"{prefix}{field.name}.")
+        else:
+            yield prefix + field.name
+
+
+def suggest(key: str, known: Iterable[str]) -> list[str]:
+    """Return the known keys and groups whose name is nearest to an unknown one's, at most three.
+
+    Keys of several sections can have this name; the nearest of them comes first.
+    """
+    names = {one: one.replace("/", ".").rpartition(".")[2] for one in (key, *known)}
+    name = names.pop(key)
+    nearest = difflib.get_close_matches(name, set(names.values()), n=1, cutoff=0.75)
+    same = [one for one in names if names[one] in nearest]
+    return difflib.get_close_matches(key, same, _MAX_SUGGESTIONS, cutoff=0.0)
+
+
+def unknown_setting(key: str, known: Iterable[str]) -> str:
+    """Return the message for a setting that does not exist, with suggestions."""
+    near = suggest(key, known)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"`{train_command()} --help` lists all settings"
+    return f"there is no setting {key}: {hint}"
+
+
+def explain(error: Exception, known: Iterable[str]) -> str | None:
+    """Return the message if an error of Hydra or OmegaConf is about a setting that does not exist, else None."""
+    message = f"{error}\n{error.__cause__ or ''}"
+    key = re.search(r"Could not override '(.+?)'", message) or re.search(r"full_key: (\S+)", message)
+    if key is None or not re.search(r"Key '.*' (not in '|is not in struct)", message):
+        return None
+    if "reference_type=Dict" in message:
+        section, _, name = key[1].rpartition(".")
+        return f"{section} has no entry {name} yet: add it with a plus, as +{key[1]}=VALUE"
+    return unknown_setting(key[1], known)

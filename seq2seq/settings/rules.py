@@ -1,13 +1,13 @@
-"""The rules behind `auto`: the value of a setting that the user did not give. Pure functions; see docs/automatic.md.
+"""The rules that replace `auto` in settings. Pure functions; see docs/automatic.md.
 
-The unit of text is the *position*: one place of a batch, an end mark included. A pair takes as many positions as its
+The unit of text is the *position*: one token of a row of a batch, or its EOS. A pair takes as many positions as its
 longer side has tokens, plus one.
 """
 
 import math
 from typing import Any
 
-AUTO: Any = "auto"  # what a setting says that a rule is to decide
+AUTO: Any = "auto"  # the value of a setting that a rule decides
 VOCABULARIES = ((10_000, 2_000), (50_000, 4_000), (300_000, 8_000), (2_000_000, 16_000))  # pairs below → subwords
 LARGEST_VOCABULARY = 32_000
 SMALL_TEXT = 50_000  # pairs
@@ -17,17 +17,17 @@ _BETWEEN = (100, 5000)  # updates between validations, at least and at most
 
 
 def vocab_size(pairs: int) -> int:
-    """Return the number of subwords for so many training pairs: rare subwords of a small text are never learnt."""
+    """Return the size of the vocabulary for a number of training pairs: rare subwords need much text to be learnt."""
     return next((size for below, size in VOCABULARIES if pairs < below), LARGEST_VOCABULARY)
 
 
 def held_out(pairs: int) -> int:
-    """Return how many pairs are taken out for validation, and as many for testing: a twentieth, at most 1,000."""
+    """Return how many pairs to hold out for validation, and as many for testing: a twentieth, at most 1,000."""
     return max(1, min(1000, pairs // 20))
 
 
 def dropout(pairs: int | None) -> float:
-    """Return the share of units to drop: 0.1 as published, 0.3 for a small text, which is over-fitted sooner.
+    """Return the share of units to drop: 0.1 as published, 0.3 for a small text, which a model over-fits sooner.
 
     pairs is None for streamed text.
     """
@@ -40,10 +40,10 @@ def learning_rate(d_model: int) -> float:
 
 
 def max_steps(positions: int, batch: int) -> int:
-    """Return the number of updates for a text of so many positions and updates of `batch` positions.
+    """Return the number of updates for a text of `positions`, with `batch` positions per update.
 
-    It grows with the square root of the text's size, so that a small text is read more often than a large one, and
-    falls with the square root of the batch, so that larger batches read more text in fewer updates.
+    The number grows with the square root of the text's size, so a small text is read more often than a large one. It
+    falls with the square root of the batch, so larger batches read more text in fewer updates.
     """
     return max(200, 100 * round(0.09 * math.sqrt(positions * 1024 / batch)))
 

@@ -1,10 +1,10 @@
-"""Settings of where and how long training runs: `trainer`."""
+"""Settings of where and how long training runs, and where its numbers are shown: `trainer` and `logger`."""
 
 import math
 from dataclasses import dataclass
 from datetime import timedelta
 
-from seq2seq.settings.checks import IntOrAuto, require, require_at_least, require_choice, require_number_or_auto
+from seq2seq.settings.checks import IntOrAuto, check_choices, check_ranges, require
 from seq2seq.settings.rules import AUTO
 
 
@@ -12,11 +12,11 @@ from seq2seq.settings.rules import AUTO
 class TrainerConfig:
     """Where and how long training runs."""
 
-    accelerator: str = "auto"  # cpu | gpu | auto: a GPU where there is one, else the CPU
-    devices: IntOrAuto = 1  # on each node; auto: all GPUs there are, or as many processes as torchrun or SLURM started
+    accelerator: str = "auto"  # cpu | gpu | auto: a GPU if there is one, else the CPU
+    devices: IntOrAuto = 1  # on each node; auto: all GPUs, or as many processes as torchrun or SLURM started
     num_nodes: int = 1  # machines that train together
     strategy: str = "auto"  # auto | ddp | fsdp (weights and optimizer spread over the devices)
-    precision: str = "auto"  # auto | 32-true | bf16-mixed; auto: bf16 where the device multiplies it quickly
+    precision: str = "auto"  # auto | 32-true | bf16-mixed; auto: bf16 if the device multiplies bf16 quickly
     compile: bool = False  # compile the model with torch.compile; takes minutes at the start
     # updates of the run; auto: 9 · √(positions of the text · 1024 / positions of an update)
     max_steps: IntOrAuto = AUTO
@@ -27,27 +27,27 @@ class TrainerConfig:
     checkpoint_minutes: float | None = None  # minutes between checkpoints; null: only trainer.checkpoint_every counts
     keep_last: int = 1  # latest checkpoints kept, besides training.keep_best
     log_every: int = 50  # updates between lines of the log and points of the curves
-    progress_bar: bool = True  # show a progress bar where stderr is a terminal
+    progress_bar: bool = True  # show a progress bar if stderr is a terminal
 
     def __post_init__(self) -> None:
-        require_choice("trainer.accelerator", self.accelerator, ("auto", "cpu", "gpu"))
-        require_choice("trainer.strategy", self.strategy, ("auto", "ddp", "fsdp"))
-        require_choice("trainer.precision", self.precision, ("auto", "32-true", "bf16-mixed"))
-        for key in ("num_nodes", "checkpoint_every", "keep_last", "log_every"):
-            require_at_least(f"trainer.{key}", getattr(self, key), 1)
-        for key in ("devices", "max_steps", "validate_every"):
-            require_number_or_auto(f"trainer.{key}", getattr(self, key), 1)
-        if self.max_epochs is not None:
-            require_at_least("trainer.max_epochs", self.max_epochs, 1)
-        if self.checkpoint_minutes is not None:
-            require(
-                0 < self.checkpoint_minutes < math.inf,
-                f"trainer.checkpoint_minutes={self.checkpoint_minutes} must be greater than 0 (or null)",
-            )
+        check_choices(
+            "trainer.",
+            self,
+            accelerator=("auto", "cpu", "gpu"),
+            strategy=("auto", "ddp", "fsdp"),
+            precision=("auto", "32-true", "bf16-mixed"),
+        )
+        names = ("num_nodes", "checkpoint_every", "keep_last", "log_every")
+        names += ("devices", "max_steps", "validate_every", "max_epochs")
+        check_ranges("trainer.", self, **dict.fromkeys(names, (1, math.inf)))
+        require(
+            self.checkpoint_minutes is None or 0 < self.checkpoint_minutes < math.inf,
+            f"trainer.checkpoint_minutes={self.checkpoint_minutes} must be greater than 0 (or null)",
+        )
         self.duration()
 
     def duration(self) -> timedelta | None:
-        """The time limit, or None.
+        """Return the time limit, or None.
 
         Raises:
             UserError: max_time is not days:hours:minutes:seconds.
@@ -61,3 +61,16 @@ class TrainerConfig:
         )
         days, hours, minutes, seconds = map(int, parts)
         return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+
+
+@dataclass(kw_only=True)
+class LoggerConfig:
+    """Where a run's numbers are shown, besides its metrics.csv, which is always written."""
+
+    tensorboard: bool = False  # write TensorBoard events into the run's folder
+    wandb: bool = False  # log to Weights & Biases
+    mlflow: bool = False  # log to MLflow
+    project: str = "seq2seq"  # the project in Weights & Biases, the experiment in MLflow
+
+    def __post_init__(self) -> None:
+        require(bool(self.project.strip()), "logger.project is empty: give the project's name")

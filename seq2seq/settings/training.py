@@ -1,48 +1,41 @@
 """Settings of how batches become weights: `training`."""
 
+import math
 from dataclasses import dataclass, field
 
-from seq2seq.settings.checks import (
-    IntOrAuto,
-    NumberOrAuto,
-    require,
-    require_at_least,
-    require_choice,
-    require_number_or_auto,
-)
+from seq2seq.settings.checks import IntOrAuto, NumberOrAuto, check_choices, check_ranges, require
 from seq2seq.settings.rules import AUTO
 
 
 @dataclass(kw_only=True)
 class SubwordSamplingConfig:
-    """Training texts split into subwords anew each time they are seen, at random (both sides)."""
+    """Random subwords: both sides of a training pair are split anew each time the pair is read."""
 
-    alpha: float = 0.0  # unigram: smoothing of the draws (Kudo 2018), 0.1-0.5, smaller = more varied; 0 = off;
+    # unigram: smoothing of the draws (Kudo 2018), 0.1-0.5, smaller = more varied; 0 = off;
     # bpe: share of merges left out (BPE dropout, Provilkov et al. 2020), 0.1 = as published
-    nbest: int = -1  # unigram: draw from so many likeliest segmentations; -1 = from all
+    alpha: float = 0.0
+    nbest: int = -1  # unigram: number of likeliest segmentations to draw from; -1 = all
 
     def __post_init__(self) -> None:
-        key = "training.subword_sampling"
-        require(0 <= self.alpha <= 1, f"{key}.alpha={self.alpha} must be in [0, 1]")
-        require(self.nbest == -1 or self.nbest > 1, f"{key}.nbest={self.nbest} must be at least 2, or -1 for all")
+        check_ranges("training.subword_sampling.", self, alpha=(0, 1))
+        nbest = self.nbest
+        require(nbest == -1 or nbest > 1, f"training.subword_sampling.nbest={nbest} must be at least 2, or -1 for all")
 
 
 @dataclass(kw_only=True)
 class NoiseConfig:
-    """Training sources spoilt as users spoil them; each rate is the share of source lines that are changed so."""
+    """Noise that users make, added to training sources; each rate is the share of sources that are changed."""
 
     case: float = 0.0  # share of sources put in lower, UPPER or Title Case
     typos: float = 0.0  # share of sources with typing errors, in one word of ten
     punctuation: float = 0.0  # share of sources that lose their final . ? ! or …
 
     def __post_init__(self) -> None:
-        for key in ("case", "typos", "punctuation"):
-            value = getattr(self, key)
-            require(0 <= value <= 1, f"training.noise.{key}={value} must be in [0, 1]")
+        check_ranges("training.noise.", self, case=(0, 1), typos=(0, 1), punctuation=(0, 1))
 
     @property
     def is_on(self) -> bool:
-        """Whether any line is ever changed."""
+        """Whether any source is changed."""
         return max(self.case, self.typos, self.punctuation) > 0
 
 
@@ -52,7 +45,7 @@ class TrainingConfig:
 
     # positions of a batch on either side, padding included, on each device; auto: 1,024 on a CPU, on a GPU what fits
     max_tokens: IntOrAuto = AUTO
-    learning_rate: NumberOrAuto = AUTO  # at its peak; auto: 1e-3 · √(256 / model.d_model)
+    learning_rate: NumberOrAuto = AUTO  # peak learning rate; auto: 1e-3 · √(256 / model.d_model)
     schedule: str = "linear"  # inverse_sqrt | cosine | linear | constant, after the warm-up
     warmup_steps: IntOrAuto = AUTO  # updates of linear rise; auto: a tenth of the run, at most 4,000
     final_rate: float = 0.0  # share of the peak that cosine and linear end at
@@ -65,7 +58,7 @@ class TrainingConfig:
     subword_sampling: SubwordSamplingConfig = field(default_factory=SubwordSamplingConfig)
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     accumulate: int = 1  # batches per update
-    activation_checkpointing: bool = False  # less memory, more time: layers are computed again for the backward pass
+    activation_checkpointing: bool = False  # compute layers again for the backward pass: less memory, more time
     ema_decay: float = 0.0  # exponential moving average of the weights: the share kept in an update; 0 = off
     # weights of the bundle: last | best | average (of the kept best) | ema | auto: the best if training ran out of
     # patience, else ema if ema_decay is above 0, else last
@@ -75,31 +68,29 @@ class TrainingConfig:
     patience: int = 8  # validations without a better training.monitor or loss before training stops; 0 = never
     bleu_sentences: int = 200  # validation sentences translated for BLEU; 0 = none
     sample_translations: int = 3  # validation translations shown in the log
-    freeze: list[str] = field(
-        default_factory=list
-    )  # parts that are not trained: embedding, encoder, decoder, encoder.0, decoder.2, …
+    # parts that are not trained: embedding, encoder, decoder, encoder.0, decoder.2, …
+    freeze: list[str] = field(default_factory=list)
     lora_rank: int = 0  # LoRA rank (Hu et al. 2022); only the adapters are trained; 0 = off
     lora_alpha: float = 16.0  # LoRA scale: alpha / rank
-    lora_dropout: float = 0.0  # on the adapters' input
+    lora_dropout: float = 0.0  # dropout on the adapters' input
     lora_targets: list[str] = field(default_factory=lambda: ["q_proj", "v_proj"])  # linear layers that get adapters
 
     def __post_init__(self) -> None:
-        for key, minimum in (("max_tokens", 16), ("learning_rate", 0), ("warmup_steps", 0)):
-            require_number_or_auto(f"training.{key}", getattr(self, key), minimum)
-        for key, minimum in (("accumulate", 1), ("keep_best", 0), ("patience", 0)):
-            require_at_least(f"training.{key}", getattr(self, key), minimum)
-        for key in ("weight_decay", "clip_norm", "bleu_sentences"):
-            require_at_least(f"training.{key}", getattr(self, key), 0)
-        for key in ("r_drop", "lora_rank"):
-            require_at_least(f"training.{key}", getattr(self, key), 0)
+        names = ("learning_rate", "warmup_steps", "keep_best", "patience", "weight_decay", "clip_norm")
+        names += ("bleu_sentences", "r_drop", "lora_rank")
+        at_least_0 = dict.fromkeys(names, (0, math.inf))
+        check_ranges("training.", self, max_tokens=(16, math.inf), accumulate=(1, math.inf), **at_least_0)
         require(self.lora_alpha > 0, f"training.lora_alpha={self.lora_alpha} must be greater than 0")
-        require(0 <= self.lora_dropout < 1, f"training.lora_dropout={self.lora_dropout} must be in [0, 1)")
-        require_choice("training.schedule", self.schedule, ("inverse_sqrt", "cosine", "linear", "constant"))
-        require_choice("training.final_weights", self.final_weights, ("auto", "last", "best", "average", "ema"))
-        require_choice("training.monitor", self.monitor, ("bleu", "loss"))
+        check_choices(
+            "training.",
+            self,
+            schedule=("inverse_sqrt", "cosine", "linear", "constant"),
+            final_weights=("auto", "last", "best", "average", "ema"),
+            monitor=("bleu", "loss"),
+        )
         require(len(self.betas) == 2, f"training.betas={self.betas} must be two numbers")
-        for key in ("label_smoothing", "ema_decay"):
-            require(0 <= getattr(self, key) < 1, f"training.{key}={getattr(self, key)} must be in [0, 1)")
+        for name in ("label_smoothing", "ema_decay", "lora_dropout"):
+            require(0 <= getattr(self, name) < 1, f"training.{name}={getattr(self, name)} must be in [0, 1)")
         require(
             self.final_weights != "ema" or self.ema_decay > 0,
             "training.final_weights=ema needs training.ema_decay above 0",

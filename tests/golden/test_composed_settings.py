@@ -1,6 +1,6 @@
-"""What each documented training command is composed to: its values that differ from the general defaults.
+"""The settings of each documented training command that differ from the general defaults.
 
-`pytest tests/golden --update-golden` writes composed.json anew; explain its diff in the commit.
+`pytest tests/golden --update-golden` rewrites composed.json; explain the diff in the commit.
 """
 
 import json
@@ -20,7 +20,7 @@ ABSENT = "the default"
 
 
 def composed(overrides: list[str]) -> dict[str, Any]:
-    """The settings of one run that are not the general defaults; folders of this clone as they are in any other."""
+    """Return the settings of one run that differ from the general defaults, with this clone's path replaced."""
     defaults = flatten(to_plain(general_defaults()))
     found = flatten(to_plain(compose(overrides)))
     keys = sorted(key for key in found.keys() | defaults.keys() if found.get(key) != defaults.get(key))

@@ -1,4 +1,4 @@
-"""Wrong settings end train.py with one line. All of these runs are calls in this process."""
+"""Wrong settings end train.py with one line; the tests call train.py in this process."""
 
 import runpy
 import sys
@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 @pytest.fixture
 def end_of_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process_state: None) -> Callable[..., str]:
-    """Call train.py on the toy corpus, in a folder that has a run named `finished`; return its last words."""
+    """Return a function that runs train.py on the toy corpus, beside a run named `finished`, and returns its error."""
     write_corpus(tmp_path)
     make_run(tmp_path / "runs" / "finished")
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""What the command line names wins over experiments and defaults."""
+"""The command line's choices override experiments and defaults."""
 
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ def value(config: Config, key: str) -> object:
     "experiment", [EXPERIMENTS[0], *(pytest.param(e, marks=pytest.mark.slow) for e in EXPERIMENTS[1:])]
 )
 @pytest.mark.parametrize(("group", "option"), OPTIONS)
-def test_a_chosen_option_gives_its_values_whatever_the_experiment(group: str, option: str, experiment: str) -> None:
+def test_a_chosen_option_overrides_every_experiment(group: str, option: str, experiment: str) -> None:
     more = [CONFLICTS[group, option]] if (group, option) in CONFLICTS else []
     final = ["training.final_weights=last"] if more else []
     config = compose([f"experiment={experiment}", f"{group}={option}", *more, *final])
@@ -66,7 +66,7 @@ def test_a_bare_command_line_is_the_bundled_experiment() -> None:
         "experiment=none",
     ],
 )
-def test_naming_anything_leaves_the_preset_out(named: str) -> None:
+def test_any_choice_drops_the_default_preset(named: str) -> None:
     config = compose([named])
     assert config.experiment_name == "run"
     assert (config.tokenizer.vocab_size, config.training.max_tokens, config.trainer.max_time) == ("auto", "auto", None)
@@ -89,7 +89,7 @@ def test_a_value_wins_over_a_chosen_option_and_an_option_over_an_experiment() ->
     assert (styled.model.d_model, styled.model.norm_position) == (128, "pre")
 
 
-def test_a_group_of_values_is_no_option() -> None:
+def test_a_group_given_as_values_is_not_an_option() -> None:
     config, origins = compose_with_origins(["experiment=bundled", "model={d_model: 64, num_heads: 2}"])
     assert (config.model.d_model, config.model.num_heads, config.model.d_ff) == (64, 2, 512)
     assert (origins.of("model.num_heads"), origins.of("model.d_ff")) == ("chosen", "experiment=bundled")
@@ -99,7 +99,7 @@ def test_a_group_of_values_is_no_option() -> None:
     )
 
 
-def test_the_lab_is_a_preset_that_choices_win_over_too() -> None:
+def test_choices_override_the_lab_preset() -> None:
     config, origins = compose_with_origins(["lab=tatoeba", "data.root=/text", "model=base", "training=vaswani"])
     assert (config.model.d_model, config.model.num_encoder_layers, config.training.schedule) == (512, 6, "inverse_sqrt")
     assert (origins.of("training.max_tokens"), origins.of("model.d_model")) == ("lab=tatoeba", "chosen")
@@ -107,18 +107,18 @@ def test_the_lab_is_a_preset_that_choices_win_over_too() -> None:
     assert experiment.of("model.d_model") == "experiment=lab/baseline"
 
 
-def test_what_an_experiment_sets_and_the_command_line_does_not_stays() -> None:
+def test_an_experiments_other_values_stay() -> None:
     config = compose(["experiment=tatoeba_cpu", "model=tiny", "data=files", "training.max_tokens=77"])
     assert (config.model.d_model, config.training.max_tokens, config.data.hub) == (128, 77, None)
     assert (config.training.schedule, config.tokenizer.vocab_size) == ("linear", 8000)
 
 
-def test_spread_weights_need_nothing_else_said() -> None:
+def test_fsdp_needs_no_other_setting() -> None:
     config = compose(["trainer=fsdp"])
     assert (config.trainer.strategy, config.trainer.devices, config.training.ema_decay) == ("fsdp", "auto", 0)
 
 
-def test_each_value_tells_who_chose_it() -> None:
+def test_origins_name_who_chose_each_value() -> None:
     found = compose_with_origins(["experiment=tatoeba_cpu", "model=tiny", "training.max_tokens=77"])[1]
     assert found.of("model") == found.of("model.d_model") == found.of("training.max_tokens") == "chosen"
     assert found.of("training.warmup_steps") == found.of("tokenizer.vocab_size") == "experiment=tatoeba_cpu"
@@ -129,7 +129,7 @@ def test_each_value_tells_who_chose_it() -> None:
     assert ruled.of("training.max_tokens", "training.schedule") == "chosen + rule"
 
 
-def test_what_a_chosen_option_leaves_to_a_rule_is_not_chosen() -> None:
+def test_auto_in_a_chosen_option_does_not_count_as_chosen() -> None:
     found = compose_with_origins(["data=files", "model=base"])[1]
     assert (found.of("model"), found.of("model.dropout"), found.of("model.d_model")) == ("chosen", "default", "chosen")
 
@@ -151,7 +151,7 @@ def test_overrides_of_a_resumed_run_are_read_by_hydras_grammar(tmp_path: Path) -
         load_config(str(tmp_path), ["data.train=[a"])
 
 
-def test_a_resumed_run_is_checked_against_its_own_settings(tmp_path: Path) -> None:
+def test_a_resumed_runs_overrides_are_checked_with_its_settings(tmp_path: Path) -> None:
     config = general_defaults()
     config.training.monitor, config.training.final_weights = "loss", "best"
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(to_plain(config)))
@@ -161,7 +161,7 @@ def test_a_resumed_run_is_checked_against_its_own_settings(tmp_path: Path) -> No
             load_config(str(tmp_path), [override])
 
 
-def test_a_run_is_resumed_by_its_own_name_and_not_by_a_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_resumed_by_a_link_gets_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "runs" / "x").mkdir(parents=True)
     (tmp_path / "runs" / "latest").symlink_to("x")
     (tmp_path / "runs" / "x" / "config.yaml").write_text(yaml.safe_dump(to_plain(general_defaults())))
@@ -171,7 +171,7 @@ def test_a_run_is_resumed_by_its_own_name_and_not_by_a_links(tmp_path: Path, mon
     assert load_config(".", []).resume == str(tmp_path / "runs" / "x")
 
 
-def test_names_of_runs_may_have_what_hydra_reads_otherwise(tmp_path: Path) -> None:
+def test_names_of_runs_may_contain_hydras_special_characters(tmp_path: Path) -> None:
     folder = tmp_path / "mine-learning_rate=0.001,b it's"
     folder.mkdir()
     for key in ("resume", "init"):
@@ -205,6 +205,6 @@ def test_more_epochs_on_resume_give_more_updates(tmp_path: Path) -> None:
         ("mine", [f"trainer.max_time='{'0' * 200}'", "model=tiny"], "mine-tiny"),
     ],
 )
-def test_a_runs_name_tells_its_text_and_its_choices(text: str, overrides: list[str], name: str) -> None:
+def test_a_runs_name_consists_of_its_text_and_its_choices(text: str, overrides: list[str], name: str) -> None:
     assert name_of(text, overrides, {"model", "model/style", "data"}) == name
     Config(name=name)

@@ -10,18 +10,18 @@ def caused(error: Exception, cause: Exception) -> Exception:
     return caught.value
 
 
-def test_what_this_program_says_is_not_said_twice_with_its_cause() -> None:
+def test_a_user_error_is_shown_without_its_cause() -> None:
     error = caused(UserError("a.tsv:3 is not UTF-8:\n convert it"), ValueError("'utf-8' codec can't decode"))
     assert one_line(error) == "a.tsv:3 is not UTF-8: convert it"
 
 
-def test_the_choices_that_hydra_names_are_told_and_where_it_looked_is_not() -> None:
+def test_hydras_options_are_shown_without_its_search_path() -> None:
     error = ValueError(
         "Could not find 'data/no'\n\nAvailable options in 'data':\n\tbundled\n\tfiles\nConfig search path:\n\tx"
     )
     assert one_line(error) == "Could not find 'data/no' Available options in 'data': bundled files"
 
 
-def test_what_hydra_says_has_its_reason_in_its_cause() -> None:
+def test_hydras_errors_are_shown_with_their_cause() -> None:
     error = caused(ValueError("cannot compose\nin this file"), RuntimeError("no such key\nand more"))
     assert one_line(error) == "cannot compose (no such key)"

@@ -32,13 +32,13 @@ def composed(*overrides: str) -> Config:
     return seq2seq.settings.compose.compose(list(overrides))
 
 
-def test_spread_weights_and_their_running_average_exclude_each_other_by_name() -> None:
+def test_fsdp_refuses_a_running_average_of_the_weights() -> None:
     with pytest.raises(UserError, match=r"strategy=fsdp keeps no running average.*training.ema_decay=0"):
         composed("trainer=fsdp", "experiment=bundled")
 
 
 @pytest.mark.parametrize("experiment", [path.stem for path in (CONF / "experiment").glob("*.yaml")])
-def test_every_experiment_tells_its_command_and_names_itself(experiment: str) -> None:
+def test_every_experiment_documents_its_command_and_has_its_name(experiment: str) -> None:
     header = (CONF / "experiment" / f"{experiment}.yaml").read_text()
     assert "python train.py" in header or experiment == "none"
     assert composed(f"experiment={experiment}").experiment_name == (experiment if experiment != "none" else "run")
@@ -48,7 +48,7 @@ LAB = [path.stem for path in sorted((CONF / "experiment" / "lab").glob("*.yaml")
 
 
 @pytest.mark.parametrize("experiment", thin(LAB, ["baseline", "no_positions", "lstm_attention"]))
-def test_every_ablation_tells_its_claim_and_differs_from_the_baseline_in_one_thing(experiment: str) -> None:
+def test_every_ablation_states_its_claim_and_changes_one_setting(experiment: str) -> None:
     header = (CONF / "experiment" / "lab" / f"{experiment}.yaml").read_text()
     assert f"python train.py --multirun experiment=lab/{experiment}" in header
     plain, base = (to_plain(composed(f"experiment=lab/{name}", "seed=2")) for name in (experiment, "baseline"))
@@ -70,12 +70,12 @@ def test_the_lab_runs_on_other_text_too() -> None:
     assert config.data.test == ["test.tsv"]
 
 
-def test_other_text_can_be_named_for_a_sweep_over_the_lab() -> None:
+def test_a_sweep_over_the_lab_can_use_other_text() -> None:
     # Hydra composes once without what is swept: experiment=lab/a,lab/b lab=tatoeba.
     assert composed("lab=tatoeba", "data.root=/x").series == "lab_tatoeba"
 
 
-def test_globs_reach_into_a_groups_folders() -> None:
+def test_globs_match_options_in_folders_of_a_group() -> None:
     (every,) = expand_globs(["experiment=glob(lab/*)"])
     assert every == "experiment=" + ",".join(f"lab/{name}" for name in LAB)
     (few,) = expand_globs(["experiment=glob(lab/heads_*)"])
@@ -84,7 +84,7 @@ def test_globs_reach_into_a_groups_folders() -> None:
     assert expand_globs(untouched) == untouched
 
 
-def test_a_glob_that_nothing_fits_is_refused_with_what_there_is() -> None:
+def test_the_error_for_a_glob_without_match_lists_the_options() -> None:
     with pytest.raises(
         UserError, match=r"experiment=glob\(lab/head\): no file of conf/experiment/lab fits; there are base"
     ):
@@ -108,13 +108,13 @@ def test_the_recurrent_baseline_combines_with_experiments() -> None:
     assert composed("model=lstm", "model.attention=none").model.attention == "none"
 
 
-def test_what_the_command_line_says_goes_before_an_experiment() -> None:
+def test_the_command_line_overrides_an_experiment() -> None:
     config = composed("experiment=tatoeba_cpu", "model=tiny", "data=files", "training.max_tokens=77")
     assert (config.model.d_model, config.training.max_tokens) == (128, 77)
     assert config.data.root is None
 
 
-def test_the_published_sizes_are_the_papers() -> None:
+def test_the_published_sizes_equal_the_papers() -> None:
     base, big = composed("model=vaswani").model, composed("model=big").model
     assert (base.d_model, base.d_ff, base.num_heads, base.num_encoder_layers, base.dropout) == (512, 2048, 8, 6, 0.1)
     assert (big.d_model, big.d_ff, big.num_heads, big.num_decoder_layers, big.dropout) == (1024, 4096, 16, 6, 0.3)
@@ -166,7 +166,7 @@ def test_a_runs_config_reads_back_with_changes(tmp_path: Path) -> None:
         load_config(str(tmp_path), ["model=tiny"])
 
 
-def test_the_learning_rate_of_a_resumed_run_changes_on_purpose_only(tmp_path: Path) -> None:
+def test_only_resume_lr_changes_the_learning_rate_of_a_resumed_run(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(to_plain(composed())))
     again = load_config(str(tmp_path), ["resume_lr=3e-5"])
     assert (again.training.learning_rate, again.resume_lr) == (3e-5, None)
@@ -179,7 +179,7 @@ def test_the_learning_rate_of_a_resumed_run_changes_on_purpose_only(tmp_path: Pa
         composed("resume_lr=3e-5")
 
 
-def test_resuming_what_is_no_run_says_so(tmp_path: Path) -> None:
+def test_resuming_a_missing_run_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"resume=.*nothing: there is no run"):
         load_config(str(tmp_path / "nothing"), [])
 
@@ -195,7 +195,7 @@ def test_the_launcher_for_clusters_starts_one_process_for_each_device() -> None:
     assert launcher.submitit_folder == "runs/.submitit/%j"
 
 
-def test_the_search_names_settings_that_there_are() -> None:
+def test_the_optuna_search_names_existing_settings() -> None:
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="the extra `sweep` is not installed")
     with initialize_config_dir(str(CONF), version_base="1.3"):
         cfg = compose("config", overrides=["hydra/sweeper=optuna_search"], return_hydra_config=True)

@@ -11,7 +11,7 @@ REPOSITORY = Path(__file__).parents[2]
 CONF = REPOSITORY / "conf"
 
 
-def test_the_documented_settings_are_those_of_today() -> None:
+def test_the_documented_settings_are_current() -> None:
     fresh = markdown(CONF, general_defaults())
     stored = (REPOSITORY / "docs" / "settings.md").read_text(encoding="utf-8")
     assert stored == fresh, "run: python train.py --help-markdown > docs/settings.md"

@@ -1,4 +1,4 @@
-"""What the ablation lab's experiments have in common, as docs/lab.md tells it."""
+"""The lab's experiments share weights and schedule as docs/lab.md says."""
 
 from functools import cache
 from pathlib import Path
@@ -28,13 +28,13 @@ def drawn(config: Config) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_baseline_s_weights_begin_every_experiment_that_has_the_same_to_draw(name: str) -> None:
+def test_experiments_with_the_baselines_parameters_start_from_its_weights(name: str) -> None:
     found, expected = drawn(configured(name)), drawn(configured("baseline"))
     is_same = all(name in found and torch.equal(found[name], weight) for name, weight in expected.items())
     assert is_same == (name not in OTHER_WEIGHTS)
 
 
-def test_without_warm_up_the_fall_begins_at_once_from_the_same_peak() -> None:
+def test_without_warm_up_the_decay_starts_at_once_from_the_same_peak() -> None:
     rates = []
     for name in ("baseline", "no_warmup"):
         training = configured(name).training

@@ -1,4 +1,4 @@
-"""A mistyped setting is answered with the one that was meant."""
+"""The error for a misspelt setting suggests the right one."""
 
 from pathlib import Path
 
@@ -8,13 +8,12 @@ from saved_runs import make_run
 from seq2seq.errors import UserError
 from seq2seq.settings.compose import compose
 from seq2seq.settings.config import Config
-from seq2seq.settings.loading import load_config
-from seq2seq.settings.suggest import setting_keys, suggest, unknown_setting
+from seq2seq.settings.loading import load_config, setting_keys, suggest, unknown_setting
 
 KNOWN = [*setting_keys(Config), "data", "experiment", "model", "model/style", "trainer", "training"]
 
 
-def test_all_settings_are_known_by_their_dotted_keys() -> None:
+def test_setting_keys_are_the_dotted_keys_of_all_settings() -> None:
     keys = set(setting_keys(Config))
     assert {"seed", "trainer.max_steps", "training.noise.typos", "data.weights"} <= keys
     assert "training.noise" not in keys
@@ -39,11 +38,11 @@ def test_the_nearest_setting_comes_first(key: str, meant: str) -> None:
     assert suggest(key, KNOWN)[0] == meant
 
 
-def test_a_name_of_several_sections_gives_them_all() -> None:
+def test_a_name_in_several_sections_suggests_all_of_them() -> None:
     assert set(suggest("alpha", ["a.alpha", "b.c.alpha", "d.beta"])) == {"a.alpha", "b.c.alpha"}
 
 
-def test_what_is_like_nothing_is_sent_to_the_list_of_all() -> None:
+def test_a_key_unlike_any_setting_gets_no_suggestion() -> None:
     assert (
         unknown_setting("qqq.zzz", KNOWN) == "there is no setting qqq.zzz: `python train.py --help` lists all settings"
     )
@@ -66,12 +65,12 @@ def test_what_is_like_nothing_is_sent_to_the_list_of_all() -> None:
         ("seed=abc", "Value 'abc' of type 'str' could not be converted to Integer"),
     ],
 )
-def test_a_mistyped_override_is_answered_with_a_suggestion(override: str, told: str) -> None:
+def test_the_error_for_a_misspelt_override_suggests_a_setting(override: str, told: str) -> None:
     with pytest.raises(UserError, match=told):
         compose([override])
 
 
-def test_a_mistyped_override_of_a_resumed_run_is_answered_too(tmp_path: Path) -> None:
+def test_the_error_for_a_resumed_runs_override_suggests_a_setting(tmp_path: Path) -> None:
     folder = str(make_run(tmp_path / "half"))
     with pytest.raises(UserError, match=r"there is no setting trainer.maxsteps: did you mean trainer.max_steps\?"):
         load_config(folder, ["trainer.maxsteps=5"])

@@ -8,23 +8,17 @@ from sacrebleu.metrics.bleu import BLEU
 
 from seq2seq.errors import UserError
 
-STARTS = (1, 6, 11, 16, 21, 31, 41)  # of the buckets, in source words; the last one has no end
+STARTS = (1, 6, 11, 16, 21, 31, 41)  # of the buckets, in source words; the last bucket has no end
 FEWEST = 20  # sentences; BLEU of fewer is noise
 RESAMPLES = 300
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """Sources of about the same length."""
+    """Sources of about the same length: the range of words, such as "6–10" or "41+", and line numbers from 0."""
 
-    first: int  # words
-    last: int | None  # None: no end
-    lines: tuple[int, ...]  # line numbers from 0
-
-    @property
-    def name(self) -> str:
-        """Such as "6–10" or "41+"."""
-        return f"{self.first}+" if self.last is None else f"{self.first}–{self.last}"
+    name: str
+    lines: list[int]
 
 
 @dataclass(frozen=True)
@@ -36,25 +30,24 @@ class Point:
 
 
 def buckets(sources: Sequence[str]) -> list[Bucket]:
-    """The sources by their number of words, without buckets of fewer than FEWEST.
+    """Group the sources by their number of words, without buckets of fewer than FEWEST.
 
     Raises:
-        UserError: no bucket has as many.
+        UserError: every bucket has fewer.
     """
     lengths = [len(source.split()) for source in sources]
     found = []
-    for first, following in zip(STARTS, (*STARTS[1:], None), strict=True):
-        last = None if following is None else following - 1
-        lines = [line for line, length in enumerate(lengths) if first <= length and (last is None or length <= last)]
+    for first, end in zip(STARTS, (*STARTS[1:], None), strict=True):
+        lines = [line for line, length in enumerate(lengths) if first <= length and (end is None or length < end)]
         if len(lines) >= FEWEST:
-            found.append(Bucket(first, last, tuple(lines)))
+            found.append(Bucket(f"{first}+" if end is None else f"{first}–{end - 1}", lines))
     if not found:
         raise UserError(f"{len(sources)} sentences are too few: no group of like length has {FEWEST}")
     return found
 
 
 def bleu_by_length(found: Sequence[Bucket], translations: Sequence[str], references: Sequence[str]) -> list[Point]:
-    """BLEU of every bucket by itself, by sacreBLEU; intervals from RESAMPLES draws, the same every time."""
+    """Score every bucket by itself, by sacreBLEU; intervals from RESAMPLES draws, the same every time."""
     points = []
     for bucket in found:
         chosen, wanted = ([texts[line] for line in bucket.lines] for texts in (translations, references))
@@ -74,7 +67,7 @@ def draw_lengths(found: Sequence[Bucket], curves: Mapping[str, Sequence[Point]],
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axis = figure.subplots()
     for number, (name, points) in enumerate(curves.items()):
-        shift = (number - (len(curves) - 1) / 2) * 0.06  # so that intervals do not hide each other
+        shift = (number - (len(curves) - 1) / 2) * 0.06  # intervals beside each other hide none
         places = [place + shift for place in range(len(found))]
         bleu, width = [point.bleu for point in points], [point.half_width for point in points]
         axis.errorbar(places, bleu, yerr=width, marker="o", markersize=5, capsize=3, linewidth=1.8, label=name)
@@ -92,13 +85,13 @@ def draw_lengths(found: Sequence[Bucket], curves: Mapping[str, Sequence[Point]],
 
 
 def names_of(folders: Sequence[Path]) -> list[str]:
-    """Different names of bundles: the runs' names, or the paths of runs that share a name."""
+    """Return different names for bundles: the runs' names, or the paths of runs that share a name."""
     names = [(one.resolve().parent if one.name == "model" else one.resolve()).name for one in folders]
     return [name if names.count(name) == 1 else str(one) for name, one in zip(names, folders, strict=True)]
 
 
 def table(found: Sequence[Bucket], curves: Mapping[str, Sequence[Point]]) -> str:
-    """The same numbers as tab-separated text."""
+    """Return the numbers of the picture as tab-separated text."""
     rows = [["words", "sentences", *curves]]
     for place, bucket in enumerate(found):
         scores = [f"{points[place].bleu:.1f} ± {points[place].half_width:.1f}" for points in curves.values()]

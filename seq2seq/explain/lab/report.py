@@ -1,70 +1,68 @@
-"""The lab's report: tables for people, values for programs."""
+"""The lab's report: tables and loss curves for people, values for programs."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from seq2seq.errors import UserError
-from seq2seq.explain.lab.claims import BASELINE, CLAIMS
-from seq2seq.explain.lab.curves import draw_curves
-from seq2seq.explain.lab.runs import Lab, Run, read_lab
-from seq2seq.explain.lab.verdicts import RULE, Measured, Verdict, judge
+from seq2seq.explain.lab.runs import Curve, Lab, Run, read_lab
+from seq2seq.explain.lab.verdicts import BASELINE, RULE, Measured, Verdict, judge, read_claims
 
 TITLE = "The ablation lab"
 PAGE, CURVES, VALUES = "lab.md", "curves.png", "lab.json"
 MEASURES = {"bleu": "BLEU", "validation_loss": "validation loss"}
-LYING = "no_causal_mask"  # whose loss is better than its translations
+DIGITS = {"bleu": 1, "validation_loss": 2, "training_loss": 2}  # BLEU to a tenth, nats to a hundredth
+LYING = "no_causal_mask"  # has a good loss and bad translations
+PANELS = 4  # in a row of the curves
+GREY, COLOUR, INK, FAINT = "#8a8f98", "#c2410c", "#1f2328", "#d8dbe0"
 
 
 def write_report(runs: Path, output: Path) -> Lab:
-    """Write output/lab.md's part about these runs, and their picture and values in output/NAME OF runs/.
+    """Write the section of output/lab.md about these runs, and their picture and values in output/NAME OF runs/.
 
     Raises:
         UserError: there is no run, or something cannot be written.
     """
-    names = [BASELINE, *dict.fromkeys(claim.experiment for claim in CLAIMS)]
-    lab = read_lab(runs, names)
-    verdicts = [verdict for claim in CLAIMS if (verdict := judge(claim, lab)) is not None]
+    claims = read_claims()
+    lab = read_lab(runs, [BASELINE, *dict.fromkeys(claim.experiment for claim in claims)])
+    verdicts = [verdict for claim in claims if (verdict := judge(claim, lab)) is not None]
     key = runs.resolve().name
     try:
         (output / key).mkdir(parents=True, exist_ok=True)
         draw_curves(lab, output / key / CURVES)
         text = json.dumps(to_plain(lab, verdicts), ensure_ascii=False)
         (output / key / VALUES).write_text(text + "\n", encoding="utf-8")
+        fill(output / PAGE, key, to_markdown(lab, verdicts, key))
     except OSError as error:
         raise UserError(f"cannot write to --output {output}: {error.strerror or error}") from error
-    fill(output / PAGE, key, to_markdown(lab, verdicts, key))
     return lab
 
 
 def fill(page: Path, key: str, text: str) -> None:
-    """Put text between the page's `<!-- begin KEY -->` and `<!-- end KEY -->`, in place of what was there.
+    """Replace what stands between the page's `<!-- begin KEY -->` and `<!-- end KEY -->` by a text.
 
-    Both are appended to a page without them; a missing page is begun with TITLE.
+    A page without the two comments gets them at its end; a missing page is created with TITLE.
 
     Raises:
-        UserError: the page has only one of the two, or the page cannot be written.
+        UserError: the page has only one of the two comments.
+        OSError: the page cannot be written.
     """
     begin, end = f"<!-- begin {key} -->", f"<!-- end {key} -->"
-    try:
-        before = page.read_text(encoding="utf-8") if page.exists() else f"# {TITLE}\n"
-        if begin not in before and end not in before:
-            before = f"{before.rstrip()}\n\n{begin}\n{end}\n"
-        head, found_begin, rest = before.partition(begin)
-        _, found_end, tail = rest.partition(end)
-        if not found_begin or not found_end:
-            raise UserError(f"{page} has only one of {begin} and {end}: put the other one back")
-        page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(f"{head}{begin}\n{text.strip()}\n{end}{tail}", encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write {page}: {error.strerror or error}") from error
+    before = page.read_text(encoding="utf-8") if page.exists() else f"# {TITLE}\n"
+    if begin not in before and end not in before:
+        before = f"{before.rstrip()}\n\n{begin}\n{end}\n"
+    head, found_begin, rest = before.partition(begin)
+    _, found_end, tail = rest.partition(end)
+    if not found_begin or not found_end:
+        raise UserError(f"{page} has only one of {begin} and {end}: put the other one back")
+    page.write_text(f"{head}{begin}\n{text.strip()}\n{end}{tail}", encoding="utf-8")
 
 
 def to_plain(lab: Lab, verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """Verdicts, problems, settings and runs as plain values."""
+    """Return verdicts, problems, differing settings and runs as JSON values."""
     return {
         "rule": RULE,
         "verdicts": [asdict(verdict) for verdict in verdicts],
@@ -77,13 +75,15 @@ def to_plain(lab: Lab, verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def to_markdown(lab: Lab, verdicts: Sequence[Verdict], key: str) -> str:
-    """The page's part in Markdown: rule, claims, losses, the picture, missing runs."""
+    """Return the page's section in Markdown: rule, claims, losses, the picture, missing runs."""
     parts = [_summary(lab), f"**The rule**, stated before the runs: {RULE}", _claims(lab, verdicts)]
     if lab.of(BASELINE) and lab.of(LYING):
-        parts += [
-            "**A loss that lies.** Means over seeds; losses are nats a target token, teacher-forced:",
-            _losses(lab),
-        ]
+        rows = ["| experiment | training loss | validation loss | BLEU |", "|---|---|---|---|"]
+        for name in (BASELINE, LYING):
+            means = [_mean(lab.of(name), measure) for measure in ("training_loss", "validation_loss", "bleu")]
+            rows.append(f"| {' | '.join([name, *means])} |")
+        parts.append("**A loss that lies.** Means over seeds; losses are nats a target token, teacher-forced:")
+        parts.append("\n".join(rows))
     parts.append(f"![Validation loss of every experiment beside the whole model's]({key}/{CURVES})")
     if lab.problems:
         parts.append("**Missing or not comparable:**\n\n" + "\n".join(f"- {problem}" for problem in lab.problems))
@@ -91,7 +91,6 @@ def to_markdown(lab: Lab, verdicts: Sequence[Verdict], key: str) -> str:
 
 
 def _summary(lab: Lab) -> str:
-    """What was run, in a paragraph."""
     first, seeds = lab.runs[0], sorted({run.seed for run in lab.runs})
     minutes, hardware = median(run.seconds for run in lab.runs) / 60, sorted({run.hardware for run in lab.runs})
     return (
@@ -107,64 +106,82 @@ def _claims(lab: Lab, verdicts: Sequence[Verdict]) -> str:
     rows = ["| experiment | claim | weights | n | BLEU | difference (95 % interval) | validation loss | verdict |"]
     rows.append("|---|---|---|---|---|---|---|---|")
     if whole := lab.of(BASELINE):
-        cells = [f"**{BASELINE}**", "the whole model", *_counts(whole), _bleu(whole), "", _loss(whole), ""]
-        rows.append(f"| {' | '.join(cells)} |")
+        rows.append(_row(f"**{BASELINE}**", "the whole model", whole, "", ""))
+    experiments = [verdict.claim.experiment for verdict in verdicts]
     for verdict in verdicts:
-        claim, runs = verdict.claim, lab.of(verdict.claim.experiment)
-        is_one_of_two = sum(one.experiment == claim.experiment for one in CLAIMS) > 1
-        what = f"{claim.text} *(its {MEASURES[claim.measure]})*" if is_one_of_two else claim.text
+        claim = verdict.claim
+        settings = lab.differences(claim.experiment, BASELINE)
+        name = "<br>".join([claim.experiment, *(f"`{key}={value}`" for key, value in settings.items())])
+        measure = f" *(its {MEASURES[claim.measure]})*" if experiments.count(claim.experiment) > 1 else ""
         beside = "" if claim.against == BASELINE else f" *(beside {claim.against})*"
-        cells = [
-            _named(lab, claim.experiment),
-            what + beside,
-            *_counts(runs),
-            _bleu(runs),
-            _difference(verdict),
-            _loss(runs),
-        ]
-        rows.append(f"| {' | '.join(cells)} | {_emphasised(verdict.word)} |")
+        word = f"**{verdict.word}**" if verdict.word in ("borne out", "contradicted") else verdict.word
+        runs = lab.of(claim.experiment)
+        rows.append(_row(name, claim.text + measure + beside, runs, _difference(verdict), word))
     return "\n".join(rows)
 
 
-def _named(lab: Lab, experiment: str) -> str:
-    settings = lab.differences(experiment, BASELINE)
-    return "<br>".join([experiment, *(f"`{key}={value}`" for key, value in settings.items())])
+def _row(name: str, text: str, runs: Sequence[Run], difference: str, word: str) -> str:
+    weights, bleu, loss = f"{runs[0].parameters / 1000:,.0f} k", _mean(runs, "bleu"), _mean(runs, "validation_loss")
+    return f"| {' | '.join([name, text, weights, str(len(runs)), bleu, difference, loss, word])} |"
 
 
-def _losses(lab: Lab) -> str:
-    rows = ["| experiment | training loss | validation loss | BLEU |", "|---|---|---|---|"]
-    for name in (BASELINE, LYING):
-        runs = lab.of(name)
-        training = _show(Measured.of([run.training_loss for run in runs]), 2)
-        rows.append(f"| {name} | {training} | {_loss(runs)} | {_bleu(runs)} |")
-    return "\n".join(rows)
-
-
-def _counts(runs: Sequence[Run]) -> tuple[str, str]:
-    return f"{runs[0].parameters / 1000:,.0f} k", str(len(runs))
-
-
-def _bleu(runs: Sequence[Run]) -> str:
-    return _show(Measured.of([run.bleu for run in runs]), 1)
-
-
-def _loss(runs: Sequence[Run]) -> str:
-    return _show(Measured.of([run.validation_loss for run in runs]), 2)
-
-
-def _show(measured: Measured, digits: int) -> str:
-    spread = "" if measured.deviation is None else f" ± {measured.deviation:.{digits}f}"
-    return f"{measured.mean:.{digits}f}{spread}"
+def _mean(runs: Sequence[Run], measure: str) -> str:
+    found, digits = Measured.of([getattr(run, measure) for run in runs]), DIGITS[measure]
+    spread = "" if found.deviation is None else f" ± {found.deviation:.{digits}f}"
+    return f"{found.mean:.{digits}f}{spread}"
 
 
 def _difference(verdict: Verdict) -> str:
-    """The difference in the claim's own measure: BLEU to a tenth, nats to a hundredth."""
-    digits = 1 if verdict.claim.measure == "bleu" else 2
-    value = verdict.ours.mean - verdict.theirs.mean
-    if (interval := verdict.difference) is None:
-        return f"{value:+.{digits}f}"
-    return f"{value:+.{digits}f} ({interval.low:+.{digits}f} to {interval.high:+.{digits}f})"
+    digits, interval = DIGITS[verdict.claim.measure], verdict.difference
+    value = f"{verdict.ours.mean - verdict.theirs.mean:+.{digits}f}"
+    return value if interval is None else f"{value} ({interval.low:+.{digits}f} to {interval.high:+.{digits}f})"
 
 
-def _emphasised(word: str) -> str:
-    return f"**{word}**" if word in ("borne out", "contradicted") else word
+def draw_curves(lab: Lab, picture: Path) -> None:
+    """Draw validation losses (nats per target token) by updates: a panel for each experiment, in the order of BLEU.
+
+    Raises:
+        OSError: the picture cannot be written.
+    """
+    from matplotlib.figure import Figure
+
+    names = {run.experiment for run in lab.runs} - {BASELINE}
+    ordered = sorted(names, key=lambda name: -fmean(run.bleu for run in lab.of(name)))
+    panels = [*([BASELINE] if lab.of(BASELINE) else []), *ordered]
+    rows = -(-len(panels) // PANELS)
+    figure = Figure(figsize=(12, 0.9 + 2.25 * rows), layout="constrained")
+    axes = figure.subplots(rows, PANELS, sharex=True, sharey=True, squeeze=False)
+    for axis, name in zip(axes.flat, panels, strict=False):
+        _draw_panel(axis, lab, name)
+    for index, axis in enumerate(axes.flat):
+        if index >= len(panels):
+            axis.remove()
+        elif index + PANELS >= len(panels):
+            axis.tick_params(labelbottom=True)
+    figure.suptitle(
+        "Validation loss (nats a target token) by updates; best BLEU first; seeds thin, mean thick; grey: baseline",
+        fontsize=11, color=INK, x=0.008, ha="left",
+    )  # fmt: skip
+    figure.savefig(picture, dpi=130)
+
+
+def _draw_panel(axis: Any, lab: Lab, name: str) -> None:
+    runs, whole = lab.of(name), lab.of(BASELINE)
+    if name != BASELINE and whole:
+        axis.plot(*zip(*mean_curve(whole), strict=True), color=GREY, linewidth=1.6)
+    color = GREY if name == BASELINE else COLOUR
+    for run in runs:
+        axis.plot(*zip(*run.validation_losses, strict=True), color=color, linewidth=0.7, alpha=0.45)
+    axis.plot(*zip(*mean_curve(runs), strict=True), color=color, linewidth=1.8)
+    axis.set_title(name.replace("_", " "), fontsize=10, loc="left", color=INK, fontweight="bold")
+    axis.set_title(f"BLEU {fmean(run.bleu for run in runs):.1f}", fontsize=10, loc="right", color=color)
+    axis.grid(color=FAINT, linewidth=0.6)
+    axis.tick_params(labelsize=8, colors=INK, length=0)
+    axis.spines[:].set_visible(False)
+
+
+def mean_curve(runs: Sequence[Run]) -> Curve:
+    """Return the mean of several runs' curves, at the updates at which all of them were validated."""
+    values = [dict(run.validation_losses) for run in runs]
+    shared = set.intersection(*(set(one) for one in values))
+    return [(step, fmean(one[step] for one in values)) for step in sorted(shared)]

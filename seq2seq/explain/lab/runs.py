@@ -2,14 +2,14 @@
 
 import csv
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from seq2seq.errors import UserError
 from seq2seq.settings.choices import flatten
-from seq2seq.settings.config import Config, to_plain
+from seq2seq.settings.config import to_plain
 from seq2seq.settings.loading import load_config
 
 Curve = list[tuple[int, float]]  # (updates, nats per target token)
@@ -25,7 +25,7 @@ class Run:
     bleu: float  # of the first test set
     test_set: str
     validation_loss: float  # nats per target token, teacher-forced, of the last validation
-    training_loss: float  # the same of the last updates in the log
+    training_loss: float  # nats per target token, of the last updates in the log
     updates: int
     pairs: int  # training sentence pairs
     parameters: int
@@ -33,7 +33,7 @@ class Run:
     hardware: str
     losses: Curve
     validation_losses: Curve
-    settings: dict[str, Any] = field(default_factory=dict)  # by dotted keys; without names, places and the seed
+    settings: dict[str, Any] = field(default_factory=dict)  # by dotted keys; without names, folders and the seed
 
 
 @dataclass(frozen=True)
@@ -44,17 +44,17 @@ class Lab:
     problems: list[str]
 
     def of(self, experiment: str) -> list[Run]:
-        """An experiment's runs, by seed."""
+        """Return an experiment's runs, by seed."""
         return sorted((run for run in self.runs if run.experiment == experiment), key=lambda run: run.seed)
 
     def differences(self, experiment: str, against: str) -> dict[str, Any]:
-        """The settings in which an experiment differs from another one; only those that its network uses."""
+        """Return the settings in which an experiment differs from another one; only those that its network uses."""
         ours, theirs = self.of(experiment), self.of(against)
         return _other(ours[0].settings, theirs[0].settings) if ours and theirs else {}
 
 
-def read_lab(folder: Path, expected: Iterable[str]) -> Lab:
-    """Read every run in the folder; absent experiments of the expected ones, and absent seeds, are problems.
+def read_lab(folder: Path, expected: Sequence[str]) -> Lab:
+    """Read every run in the folder; a missing experiment or seed of the expected experiments is a problem.
 
     Raises:
         UserError: there is no such folder, or no run in it.
@@ -68,14 +68,14 @@ def read_lab(folder: Path, expected: Iterable[str]) -> Lab:
         except UserError as error:
             problems.append(str(error))
     if not runs:
-        told = f" ({'; '.join(problems)})" if problems else ""
-        raise UserError(f"--runs {folder} has no complete run{told}: make the runs first (docs/lab.md)")
-    seeds, present = {run.seed for run in runs}, {run.experiment for run in runs}
-    if absent := [name for name in dict.fromkeys(expected) if name not in present]:
+        reasons = f" ({'; '.join(problems)})" if problems else ""
+        raise UserError(f"--runs {folder} has no complete run{reasons}: make the runs first (docs/lab.md)")
+    seeds = {name: {run.seed for run in runs if run.experiment == name} for name in expected}
+    if absent := [name for name, found in seeds.items() if not found]:
         problems.append(f"not run: {', '.join(absent)}")
-    for name in dict.fromkeys(expected):
-        missing = seeds - {run.seed for run in runs if run.experiment == name}
-        if missing and name in present:
+    for name, found in seeds.items():
+        missing = {run.seed for run in runs} - found
+        if missing and found:
             problems.append(f"{name}: no complete run with seed {', '.join(map(str, sorted(missing)))}")
     return Lab(runs, problems + _unequal(runs))
 
@@ -84,15 +84,18 @@ def read_run(folder: Path) -> Run:
     """Read a complete run.
 
     Raises:
-        UserError: it is not complete, or a file is damaged; the message names the folder and its updates so far.
+        UserError: the run is not complete, or a file is damaged; the message names the folder and the updates so far.
     """
     config = load_config(str(folder), [], option="--runs ")
     rows = _read_metrics(folder)
     if not (folder / "results.json").is_file():
         last = rows[-1]["step"] if rows else "0"
         raise UserError(f"{folder.name}: broken off or still going on, {last} updates of {config.trainer.max_steps}")
-    losses, validations = _curve(rows, "loss"), _curve(rows, "val_loss")
+    settings = flatten({**to_plain(config), "model": config.model.used()})
     try:
+        losses, validations = (
+            [(int(row["step"]), float(row[key])) for row in rows if row.get(key)] for key in ("loss", "val_loss")
+        )
         facts = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         test_set, scores = next(iter(facts["scores"].items()))
         return Run(
@@ -109,7 +112,7 @@ def read_run(folder: Path) -> Run:
             hardware=str(facts["hardware"]),
             losses=losses,
             validation_losses=validations,
-            settings=_settings(config),
+            settings={key: value for key, value in settings.items() if key not in _OF_ONE_RUN},
         )
     except (ValueError, KeyError, TypeError, IndexError, StopIteration) as error:
         raise UserError(f"{folder.name}: results.json or metrics.csv is damaged ({error!r})") from error
@@ -123,15 +126,6 @@ def _read_metrics(folder: Path) -> list[dict[str, str]]:
         return []
 
 
-def _curve(rows: Iterable[dict[str, str]], key: str) -> Curve:
-    return [(int(row["step"]), float(row[key])) for row in rows if row.get(key)]
-
-
-def _settings(config: Config) -> dict[str, Any]:
-    flat = flatten({**to_plain(config), "model": config.model.used()})
-    return {key: value for key, value in flat.items() if key not in _OF_ONE_RUN}
-
-
 def _other(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in ours.items() if key not in theirs or theirs[key] != value}
 
@@ -140,17 +134,15 @@ def _unequal(runs: Sequence[Run]) -> list[str]:
     """Name runs that are not comparable with the others."""
     problems = []
     for what in ("updates", "pairs", "test_set"):
-        counts: dict[object, list[str]] = {}
+        groups: dict[object, list[str]] = {}
         for run in runs:
-            counts.setdefault(getattr(run, what), []).append(f"{run.experiment}-{run.seed}")
-        if len(counts) > 1:
-            usual = max(counts, key=lambda value: len(counts[value]))
-            odd = [f"{', '.join(names)}: {value}" for value, names in counts.items() if value != usual]
+            groups.setdefault(getattr(run, what), []).append(f"{run.experiment}-{run.seed}")
+        usual = max(groups, key=lambda value: len(groups[value]))
+        if odd := [f"{', '.join(names)}: {value}" for value, names in groups.items() if value != usual]:
             problems.append(f"unequal {what.replace('_', ' ')} ({usual} elsewhere): {'; '.join(odd)}")
     first: dict[str, Run] = {}
     for run in runs:
-        other = _other(run.settings, first.setdefault(run.experiment, run).settings)
-        if other:
-            told = ", ".join(f"{key}={value}" for key, value in other.items())
-            problems.append(f"{run.experiment}-{run.seed}: {told}, unlike seed {first[run.experiment].seed}")
+        if other := _other(run.settings, first.setdefault(run.experiment, run).settings):
+            settings = ", ".join(f"{key}={value}" for key, value in other.items())
+            problems.append(f"{run.experiment}-{run.seed}: {settings}, unlike seed {first[run.experiment].seed}")
     return problems

@@ -1,14 +1,20 @@
-"""The verdict of the runs on each claim, by a rule stated before them."""
+"""The claim of each ablation, stated before any run, and the verdict of the runs on each claim.
 
+Every experiment is conf/experiment/lab/NAME.yaml; the text of a claim stands in the header of this file.
+"""
+
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from seq2seq.explain.lab.claims import Claim
-from seq2seq.explain.lab.runs import Lab, Run
+from seq2seq.errors import UserError
+from seq2seq.explain.lab.runs import Lab
 from seq2seq.extras import needing
+from seq2seq.settings.compose import home
 
+BASELINE = "baseline"
 RULE = (
     "A claim is **borne out** if the 95 % interval of the difference of means (Welch's, over seeds) lies wholly on the "
     "side that it claims, **contradicted** if it lies wholly on the other, and **open** if it includes 0. Of one run "
@@ -16,11 +22,45 @@ RULE = (
     "found. No correction is made for the number of claims: of twenty differences that do not exist, one is expected "
     "to look as if it did."
 )
+# experiment, direction, and if not BLEU and the baseline, the measure and the other experiment
+_CLAIMS = (
+    ("no_positions", "lower"),
+    ("shared_query_key", "lower"),
+    ("no_queries", "lower"),
+    ("unscaled", "lower"),
+    ("heads_1", "lower"),
+    ("heads_2", "lower"),
+    ("heads_8", "higher"),
+    ("no_causal_mask", "lower", "validation_loss"),
+    ("no_causal_mask", "lower"),
+    ("no_cross_attention", "lower"),
+    ("no_warmup", "lower"),
+    ("no_dropout", "lower"),
+    ("pre_norm", "either"),
+    ("modern", "higher"),
+    ("lstm_attention", "lower"),
+    ("lstm_no_attention", "lower", "bleu", "lstm_attention"),
+)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """How a measure of an experiment should differ from another experiment's, at equal data, updates and seeds.
+
+    direction: "lower" or "higher" than that of `against`; "either" if nothing is claimed.
+    measure: "bleu" of the test set, or "validation_loss" (nats per target token, teacher-forced).
+    """
+
+    experiment: str
+    text: str
+    direction: str
+    measure: str = "bleu"
+    against: str = BASELINE
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A mean over seeds and its standard deviation (None: of one run)."""
+    """A mean over seeds and its standard deviation (None for one run)."""
 
     mean: float
     deviation: float | None
@@ -28,7 +68,7 @@ class Measured:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Measured":
-        """Measure some values."""
+        """Return the mean, deviation and number of values."""
         return cls(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
 
 
@@ -41,7 +81,7 @@ class Difference:
     high: float
 
     def direction(self) -> str:
-        """Say "lower" or "higher" if the interval is on one side of 0, else "open"."""
+        """Return "lower" or "higher" if the interval is on one side of 0, else "open"."""
         return "lower" if self.high < 0 else "higher" if self.low > 0 else "open"
 
 
@@ -56,21 +96,40 @@ class Verdict:
     word: str  # borne out | contradicted | open | no verdict (too few runs) | lower | higher
 
 
+def read_claims() -> list[Claim]:
+    """Return the claims in the order of the report, with their texts from conf/experiment/lab/.
+
+    Raises:
+        UserError: there is no such folder.
+    """
+    folder, claims = home() / "conf" / "experiment" / "lab", []
+    if not folder.is_dir():
+        raise UserError(f"there is no {folder}: set the environment's SEQ2SEQ_HOME to the project's folder")
+    for experiment, *rest in _CLAIMS:
+        header = (folder / f"{experiment}.yaml").read_text(encoding="utf-8")
+        (text,) = re.findall(r"^# Claim: (.*)$", header, re.MULTILINE)
+        claims.append(Claim(experiment, text, *rest))
+    return claims
+
+
 def judge(claim: Claim, lab: Lab) -> Verdict | None:
-    """The verdict of the runs on a claim; None: one of its two experiments has no run.
+    """Return the verdict of the runs on a claim; None: one of the two experiments has no run.
 
     Raises:
         UserError: SciPy is not installed (extra `lab`).
     """
-    ours, theirs = (_values(lab.of(name), claim.measure) for name in (claim.experiment, claim.against))
+    ours, theirs = ([getattr(run, claim.measure) for run in lab.of(name)] for name in (claim.experiment, claim.against))
     if not ours or not theirs:
         return None
     difference = compare(ours, theirs)
-    return Verdict(claim, Measured.of(ours), Measured.of(theirs), difference, _word(claim, difference))
+    word = "no verdict" if difference is None else difference.direction()
+    if word in ("lower", "higher") and claim.direction != "either":
+        word = "borne out" if word == claim.direction else "contradicted"
+    return Verdict(claim, Measured.of(ours), Measured.of(theirs), difference, word)
 
 
 def compare(ours: Sequence[float], theirs: Sequence[float]) -> Difference | None:
-    """The difference of two means by Welch's t-test (unequal variances); None: too few values for an interval.
+    """Compare two means by Welch's t-test (unequal variances); None: too few values for an interval.
 
     Raises:
         UserError: SciPy is not installed (extra `lab`).
@@ -83,19 +142,6 @@ def compare(ours: Sequence[float], theirs: Sequence[float]) -> Difference | None
     with needing("lab", "the lab's report"):
         from scipy.stats import ttest_ind
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)  # where one side's values are all equal
+        warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)  # if one side's values are all equal
         interval = ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.95)
     return Difference(value, float(interval.low), float(interval.high))
-
-
-def _values(runs: Sequence[Run], measure: str) -> list[float]:
-    return [run.bleu if measure == "bleu" else run.validation_loss for run in runs]
-
-
-def _word(claim: Claim, difference: Difference | None) -> str:
-    if difference is None:
-        return "no verdict"
-    found = difference.direction()
-    if found == "open" or claim.direction == "either":
-        return found
-    return "borne out" if found == claim.direction else "contradicted"

@@ -1,12 +1,12 @@
-// Where attention looks: two sentences with lines, one table a part, pickers of layer and head.
+// Shows attention: two sentences with lines, one table per part, pickers of layer and head.
 
 import { makeDiagram } from "./diagram.js";
 import { choices, make, picker, share } from "./dom.js";
 import { makeHeatmap, makeThumbnail } from "./heatmap.js";
 import { linksOf, namesOf, openingLayer, partsOf, sizeOf, statisticsOf, weightsOf } from "./reading.js";
 
-const GHOST = 0.1; // weight from which cross-attention is drawn faintly behind the chosen word's
-const MEAN = "mean"; // values of the picker of heads that are no number
+const GHOST = 0.1; // smallest weight of cross-attention that is drawn faintly behind the chosen word's lines
+const MEAN = "mean"; // values of the picker of heads other than numbers
 const ALL = "all";
 const NOTHING = "This model has no attention: its decoder sees nothing but the encoder's last state.";
 const NOTE =
@@ -14,9 +14,9 @@ const NOTE =
   "Distance is how far away it looks on average. Diagonal is the share that stays at the same position. " +
   "All three are over pieces; of several heads, their mean.";
 
-const picks = new WeakMap(); // what was picked in an element outlives the next explanation shown in it
+const picks = new WeakMap(); // choices in an element, kept for the next explanation in the element
 
-/** Show an explanation (the JSON of `seq2seq attend`) in an element, in place of what it held. */
+/** Show an explanation (the JSON of `seq2seq attend`) in an element, in place of its content. */
 export function showAttention(element, explanation) {
   element.classList.add("viewer");
   if (partsOf(explanation).length === 0) {
@@ -73,7 +73,7 @@ function pickers(view, size, update) {
   ];
 }
 
-/** Write the sentences anew and choose the word in the middle of the translation. */
+/** Redraw the sentences and choose the word in the middle of the translation. */
 function setUnit(view) {
   view.names = namesOf(view.explanation, view.unit);
   view.diagram.setNames(view.names);
@@ -83,7 +83,7 @@ function setUnit(view) {
 
 const headOf = (view) => (view.head === MEAN || view.head === ALL ? null : Number(view.head));
 
-/** Show what was picked. */
+/** Show the picked layer, head and unit. */
 function refresh(view) {
   const { explanation, layer, unit, parts } = view;
   const weights = (part) => weightsOf(explanation, part, layer, headOf(view), unit);
@@ -107,7 +107,7 @@ function preview(view, chosen) {
   follow(view);
 }
 
-/** Show the word under the pointer, or else the chosen one. */
+/** Show the word under the pointer, or else the chosen word. */
 function follow(view) {
   const shown = view.preview ?? view.chosen;
   const links = linksOf(view.weights, shown);
@@ -119,7 +119,7 @@ function follow(view) {
   view.tables.cross?.choose(isSource ? null : shown.index - 1);
 }
 
-/** What the chosen word looks at, in words: the text beside the lines, and for who cannot see them. */
+/** Describe in words what the chosen word looks at, beside the lines and for screen readers. */
 function tell(view, links, chosen) {
   const { names, weights } = view;
   const lead = (text) => make("span", { class: "lead" }, text);
@@ -154,7 +154,7 @@ function tell(view, links, chosen) {
   ];
 }
 
-/** How probable the model finds a written word, or piece, after what stands before it. */
+/** Return how probable the model finds a word or piece of the target, given the words before. */
 function probability({ explanation, unit }, index) {
   const pieces = unit === "words" ? explanation.words.target[index].pieces : [index];
   const chance = Math.exp(pieces.reduce((sum, piece) => sum + explanation.log_probs[piece], 0));
@@ -199,7 +199,7 @@ function makeTable(view, part) {
   return table.element;
 }
 
-/** All heads of the layer side by side; a click goes to one of them. */
+/** Show all heads of the layer side by side; a click chooses a head. */
 function makeGrid(view, part) {
   const { explanation, layer, unit } = view;
   const tiles = explanation.attention[part.key][layer].map((_, head) => {

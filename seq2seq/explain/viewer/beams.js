@@ -1,11 +1,11 @@
-// The search step by step: a tree that grows, and the present step's candidates as a list.
+// Shows the search step by step: a growing tree, and a list of the current step's candidates.
 
 import { decimal, draw, make } from "./dom.js";
 import { makeStepper } from "./stepper.js";
 
 const MARKS = { kept: "✓ kept", dropped: "✕ dropped", finished: "■ finished" };
 
-/** The beams of a search, grown one step at a time; the last step is the result. */
+/** Show the beams of a search, one more step at a time; the last step is the result. */
 export function makeBeams(beams) {
   const names = [...beams.steps.map((_, i) => String(i + 1)), "Result"];
   const nodes = new Map(beams.steps.flatMap((step) => step.candidates).map((one) => [one.id, one]));
@@ -29,7 +29,7 @@ export function makeBeams(beams) {
   );
 }
 
-/** A column of boxes for the start and for every step, and the boxes by the id of what they hold. */
+/** Return a column of boxes for the start and for every step, and the boxes by candidate id. */
 function makeColumns(beams) {
   const start = make("div", { class: "node root" }, make("span", { class: "piece" }, "<s>"));
   const boxes = new Map([[null, start]]);
@@ -85,7 +85,7 @@ function makeTree(beams, nodes) {
   return { element, grow };
 }
 
-/** A hypothesis and all that it came from, by id; null is the start. */
+/** Return the ids of a hypothesis and of all its ancestors; null is the start. */
 function lineage(nodes, id) {
   const found = new Set();
   for (let at = id; at !== null && at !== undefined; at = nodes.get(at)?.parent) found.add(at);

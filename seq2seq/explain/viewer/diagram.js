@@ -1,14 +1,14 @@
-// Two sentences and the lines between their words. Side by side or one above the other, as there is room.
+// Draws two sentences and the lines between their words: as rows, or as columns on narrow screens.
 
 import { draw, make, share } from "./dom.js";
 
 const LEAST = 0.02; // weight of a line worth drawing
-const ROOM = 60; // pixels for the arcs beside a sentence in rows; viewer.css gives the same
+const ROOM = 60; // pixels for the arcs beside a sentence in rows, equal to viewer.css
 const NARROW_ROOM = 30; // in columns
 
 /**
- * A diagram. onChoose({side, index}) is called when a word is clicked or reached by keyboard, onPreview with the same
- * or null when the pointer enters or leaves one.
+ * Make a diagram. It calls onChoose({side, index}) when a word is clicked or reached by keyboard, and onPreview with
+ * the same argument when the pointer enters a word, or with null when the pointer leaves.
  */
 export function makeDiagram(onChoose, onPreview) {
   const layers = { ghosts: draw("g"), links: draw("g") };
@@ -57,7 +57,7 @@ function setNames(diagram, names, onChoose, onPreview) {
   arrange(diagram);
 }
 
-/** Arrow keys go along the sentence and across to the other one. */
+/** Let arrow keys go along the sentence and across to the other sentence. */
 function move(event, { element, words }, onChoose) {
   const side = ["source", "target"].find((one) => words[one].includes(event.target));
   if (!side) return;
@@ -111,7 +111,7 @@ function show(diagram, links, chosen, ghosts) {
   paint(diagram, isOther);
 }
 
-/** Rows where both sentences fit on a line each, columns otherwise. */
+/** Lay the sentences out as rows if each fits on a line, else as columns. */
 function arrange(diagram) {
   const { element, sides } = diagram;
   element.dataset.flow = "rows";
@@ -121,7 +121,7 @@ function arrange(diagram) {
   paint(diagram, true);
 }
 
-/** Draw the chosen word's lines, and the faint ones behind if they are others or the words have moved. */
+/** Draw the chosen word's lines, and redraw the faint lines if they changed or the words have moved. */
 function paint(diagram, withGhosts) {
   const { element, lines, layers, links, ghosts, chosen } = diagram;
   const frame = element.getBoundingClientRect();
@@ -160,7 +160,7 @@ function paint(diagram, withGhosts) {
   layers.ghosts.replaceChildren(...faint);
 }
 
-/** The path between two words: an arc outside of one sentence, or a curve from one sentence to the other. */
+/** Return the path between two words: an arc beside one sentence, or a curve from one sentence to the other. */
 function outline(from, to, place, isRows) {
   const point = (along, across) =>
     isRows ? `${along.toFixed(1)} ${across.toFixed(1)}` : `${across.toFixed(1)} ${along.toFixed(1)}`;

@@ -1,4 +1,4 @@
-// Makes elements and writes numbers. Text goes in as text nodes only, never as HTML.
+// Makes elements and formats numbers. Text becomes text nodes only, never HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 const MATHML = "http://www.w3.org/1998/Math/MathML";
@@ -14,29 +14,29 @@ function fill(node, attributes, children) {
   return node;
 }
 
-/** An HTML element. Attributes: functions listen to the event of their name, names with "--" are CSS variables. */
+/** Make an HTML element. Attributes that are functions listen to events; names with "--" are CSS variables. */
 export function make(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
-/** An SVG element; as `make`. */
+/** Make an SVG element, like `make`. */
 export function draw(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** A formula, in MathML; children as `term` makes them. */
+/** Make a formula in MathML from terms. */
 export function formula(...children) {
   return fill(document.createElementNS(MATHML, "math"), { display: "block" }, children);
 }
 
-/** A part of a formula: term("mi", "Q"), term("msup", term("mi", "K"), term("mi", "T")). */
+/** Make a term of a formula: term("mi", "Q"), term("msup", term("mi", "K"), term("mi", "T")). */
 export function term(tag, ...children) {
   return fill(document.createElementNS(MATHML, tag), {}, children);
 }
 
-let made = 0; // ids and names of what is made here must not meet
+let made = 0; // number of elements made, for unique ids and names
 
-/** A labelled list to choose from; options are [value, text], value a string. */
+/** Make a labelled list to choose from; options are [value, text], value a string. */
 export function picker(label, options, chosen, onChoose) {
   const id = `picker-${(made += 1)}`;
   const items = options.map(([value, text]) => make("option", { value, selected: value === chosen }, text));
@@ -44,7 +44,7 @@ export function picker(label, options, chosen, onChoose) {
   return make("div", { class: "picker" }, make("label", { for: id }, label), list);
 }
 
-/** A few choices side by side; as `picker`. */
+/** Make a few choices side by side, like `picker`. */
 export function choices(label, options, chosen, onChoose) {
   const name = `choice-${(made += 1)}`;
   const items = options.map(([value, text]) => {
@@ -59,19 +59,19 @@ export function choices(label, options, chosen, onChoose) {
   return make("fieldset", { class: "choices" }, make("legend", {}, label), make("div", {}, ...items));
 }
 
-/** A weight from 0 to 1 as people write it in small tables: .83, 1, and nothing below a half percent. */
+/** Format a weight from 0 to 1 for small tables: .83, 1, and nothing below half a percent. */
 export function share(weight) {
   const text = weight.toFixed(2);
   return text === "0.00" ? "" : text === "1.00" ? "1" : text.slice(1);
 }
 
-/** A number with a true minus sign. */
+/** Format a number with a true minus sign. */
 export function decimal(value, places = 2) {
   const text = value.toFixed(places);
   return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−");
 }
 
-/** A number within a formula: the negative ones in brackets. */
+/** Format a number in a formula, negative numbers in brackets. */
 export function factor(value) {
   return Number(value.toFixed(2)) < 0 ? `(${decimal(value)})` : decimal(value);
 }

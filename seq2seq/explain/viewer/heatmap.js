@@ -1,11 +1,11 @@
-// Weights as a table of tinted cells, and as a small picture.
+// Draws weights as a table of tinted cells, and as a small picture.
 
 import { draw, make, share } from "./dom.js";
 
 const MOST_NUMBERED = 14; // columns; beyond them cells are too small for numbers
 const MOST_SMALL = 17; // columns; beyond them cells are tiny
 
-/** A table: rows ask, columns give. onRow(index) is called when the pointer is on a row, onRow(null) when it leaves. */
+/** Make a table: rows are queries, columns keys. It calls onRow(index) with the row under the pointer, or null. */
 export function makeHeatmap({ title, rows, columns, weights, onRow }) {
   const isNumbered = columns.length <= MOST_NUMBERED;
   const head = make(
@@ -16,7 +16,7 @@ export function makeHeatmap({ title, rows, columns, weights, onRow }) {
   );
   const lines = weights.map((row, i) => {
     const cells = row.map((weight, j) => {
-      const title = `${rows[i]} → ${columns[j]}: ${weight.toFixed(2)}`; // names the cell where it has no number
+      const title = `${rows[i]} → ${columns[j]}: ${weight.toFixed(2)}`; // the only number of a cell without text
       return make("td", { "--share": weight, title }, isNumbered ? share(weight) : null);
     });
     return make("tr", { pointerenter: () => onRow(i) }, make("th", { scope: "row" }, rows[i]), ...cells);
@@ -37,7 +37,7 @@ export function makeHeatmap({ title, rows, columns, weights, onRow }) {
   return { element, choose: (chosen) => lines.forEach((line, i) => line.classList.toggle("chosen", i === chosen)) };
 }
 
-/** A picture of a head, its weights in ten shades. */
+/** Make a picture of a head, with weights in ten shades. */
 export function makeThumbnail(weights) {
   const shades = Array.from({ length: 10 }, () => "");
   weights.forEach((row, i) =>

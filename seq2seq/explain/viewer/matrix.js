@@ -1,15 +1,15 @@
-// A small matrix as a table of numbers with a tint: accent for positive ones, grey for negative ones.
+// Shows a small matrix as a table of tinted numbers: accent for positive numbers, grey for negative ones.
 
 import { decimal, make } from "./dom.js";
 
-const CHANNELS = 5; // shown of a wide matrix
+const CHANNELS = 5; // columns shown of a wide matrix
 
 /**
- * A matrix with its name and size.
+ * Make a matrix with its name and size.
  *
- * rows: names of the rows; columns: names of the columns, where they are pieces; width: columns in truth, where only
- * the first are given or shown. values may hold null: masked. chosen = {row, column}, either may be null.
- * onChoose(row, column), column null in a matrix of channels, is called on a click.
+ * rows: names of the rows; columns: names of the columns if they are pieces; width: number of all columns if only the
+ * first are given or shown. A null in values is masked. chosen = {row, column}, either may be null. A click calls
+ * onChoose(row, column), where column is null in a matrix of channels.
  */
 export function makeMatrix({ name, rows, columns = null, values, width = values[0].length, chosen, onChoose }) {
   const shown = columns ? values[0].length : Math.min(CHANNELS, values[0].length);
@@ -51,12 +51,12 @@ function makeCell(value, largest, attributes) {
   );
 }
 
-/** Bring the followed row of a long matrix into view, and nothing but the matrix. */
+/** Scroll the followed row of a long matrix into view, without scrolling the page. */
 function reveal(scroll, line) {
   scroll.scrollTop = line.offsetTop + line.offsetHeight / 2 - scroll.clientHeight / 2;
 }
 
-/** A sign between matrices. */
+/** Make a sign between matrices. */
 export function sign(text) {
   return make("span", { class: "sign" }, text);
 }

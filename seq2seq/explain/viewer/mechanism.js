@@ -1,10 +1,10 @@
-// The steps of attention: for each its formula, a plain sentence, the matrices, and one number worked out.
+// Shows the steps of attention, each with its formula, a sentence, the matrices, and the calculation of one number.
 
 import { decimal, factor, formula, make, share, term } from "./dom.js";
 import { makeMatrix, sign } from "./matrix.js";
 
-const TERMS = 3; // of a long sum, written out
-const ROUNDING = 2e-3; // that sums of rounded numbers may be off
+const TERMS = 3; // terms of a long sum that are written out
+const ROUNDING = 2e-3; // tolerance for sums of rounded numbers
 
 const row = (...parts) => term("mrow", ...parts);
 const letter = (name) => term("mi", name);
@@ -14,7 +14,7 @@ const scaledAt = (index) => term("msubsup", letter("S"), row(...[...index].map(l
 const above = (name, index) => term("msup", letter(name), letter(index));
 const isCross = (walk) => walk.part === "cross";
 
-/** The view of one walk: matrices named as in the formulas, the followed query and key marked. */
+/** Prepare the view of one walk: matrices named as in the formulas, the followed query and key marked. */
 function matrices(walk, at, follow) {
   const ofRows = (name, values, width) =>
     makeMatrix({
@@ -148,7 +148,7 @@ function mask(walk, at, follow) {
       "div",
       { class: "several" },
       formula(scaledAt("ij"), symbol("="), symbol("−"), symbol("∞")),
-      make("span", {}, "where ", make("i", {}, "i"), " may not look at ", make("i", {}, "j")), // MathML would not wrap it
+      make("span", {}, "where ", make("i", {}, "i"), " may not look at ", make("i", {}, "j")), // MathML would not wrap this
     ),
     plain,
     figures: [pairs("S′, masked", walk.scaled)],

@@ -1,4 +1,4 @@
-// Fills the page that `seq2seq attend` writes with the data embedded in it.
+// Fills the page of `seq2seq attend` with its embedded data.
 
 import { showAttention } from "./attention.js";
 import { showSteps } from "./steps.js";

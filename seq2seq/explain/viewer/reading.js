@@ -1,6 +1,6 @@
-// Reads an explanation: names, weights and statistics of what is to be shown. Draws nothing.
+// Reads names, weights and statistics from an explanation.
 
-/** The three attentions. asks and gives name the sentences whose words are rows and columns. */
+/** The three kinds of attention; asks and gives name the sentences of the rows and of the columns. */
 export const PARTS = [
   {
     key: "encoder",
@@ -25,7 +25,7 @@ export const PARTS = [
   },
 ];
 
-/** The parts that this model has; a decoder that was built to look ahead is not called masked. */
+/** Return the parts of this model; a decoder without causal mask is not called masked. */
 export function partsOf(explanation) {
   const there = PARTS.filter((part) => explanation.attention[part.key].length > 0);
   const looksAhead = explanation.attention.decoder.some((layer) =>
@@ -37,7 +37,7 @@ export function partsOf(explanation) {
   );
 }
 
-/** Names of rows and columns. `target` is what is shown: the start mark, then all that was written. */
+/** Return the names of rows and columns. `target` is the shown target: the start mark, then the whole translation. */
 export function namesOf(explanation, unit) {
   const { pieces, words } = explanation;
   const start = pieces.target_in[0];
@@ -48,7 +48,7 @@ export function namesOf(explanation, unit) {
   return { source, target_out: written, target_in: [start, ...written.slice(0, -1)], target: [start, ...written] };
 }
 
-/** Weights of one head, or of the mean of the heads (head null): rows ask, columns give; null without that layer. */
+/** Return weights of one head, or of the heads' mean (head null): rows are queries; null if there is no such layer. */
 export function weightsOf(explanation, part, layer, head, unit) {
   const heads = (unit === "words" ? explanation.by_word : explanation.attention)[part.key][layer];
   if (heads === undefined) return null;
@@ -56,7 +56,7 @@ export function weightsOf(explanation, part, layer, head, unit) {
   return heads[0].map((row, i) => row.map((_, j) => mean(heads.map((one) => one[i][j]))));
 }
 
-/** Statistics of one head, or their mean over the heads (head null). */
+/** Return statistics of one head, or their mean over the heads (head null). */
 export function statisticsOf(explanation, part, layer, head) {
   const heads = explanation.heads[part.key][layer];
   if (head !== null) return heads[head];
@@ -64,7 +64,7 @@ export function statisticsOf(explanation, part, layer, head) {
   return Object.fromEntries(names.map((name) => [name, mean(heads.map((one) => one[name]))]));
 }
 
-/** Most layers of any part, and most heads. */
+/** Return the largest number of layers of any part, and the largest number of heads. */
 export function sizeOf(explanation) {
   const stacks = partsOf(explanation).map((part) => explanation.attention[part.key]);
   return {
@@ -74,8 +74,8 @@ export function sizeOf(explanation) {
 }
 
 /**
- * The layer to show first: the last but one of the decoder, whose cross-attention aligns words best (Garg et al. 2019),
- * or, where a stack has fewer layers, its last one.
+ * Return the layer to show first: the last but one of the decoder, whose cross-attention aligns words best (Garg et
+ * al. 2019), or the last layer of a stack with fewer layers.
  */
 export function openingLayer(explanation) {
   const counts = partsOf(explanation).map((part) => explanation.attention[part.key].length);
@@ -83,10 +83,10 @@ export function openingLayer(explanation) {
 }
 
 /**
- * What one chosen word has to do with the others, by part.
+ * Return the links between the chosen word and the others, by part.
  *
  * chosen = {side, index}: a source word, or place `index` of the shown target (0 is the start mark, which is never
- * chosen). A target word stands for the moment before it was written, when the decoder had read the one before it.
+ * chosen). A target word stands for the step that predicted it, when the decoder had read the word before.
  * Each link = {part, side, from, to, weight, isSeen}; isSeen: the other word looks at the chosen one.
  */
 export function linksOf(weights, chosen) {

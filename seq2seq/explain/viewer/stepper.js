@@ -1,10 +1,10 @@
-// Goes through numbered steps: by the buttons, by the list of steps, by the arrow keys.
+// Goes through numbered steps by buttons, by a list of steps, and by arrow keys.
 
 import { make } from "./dom.js";
 
-let steppers = 0; // ids of tabs must not meet
+let steppers = 0; // number of steppers, for unique ids of tabs
 
-/** A stepper; show(index) gives the nodes of a step. `refresh` shows the present step anew. */
+/** Make a stepper; show(index) returns the nodes of a step. `refresh` redraws the current step. */
 export function makeStepper({ label, names, show, start = 0 }) {
   const id = `stepper-${(steppers += 1)}`;
   const stepper = { index: -1, show, names };

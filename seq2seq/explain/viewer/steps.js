@@ -1,4 +1,4 @@
-// One attention step by step with the model's own numbers, and the search that makes words of them.
+// Shows one attention step by step with the model's own numbers, then the search.
 
 import { makeBeams } from "./beams.js";
 import { make, picker } from "./dom.js";
@@ -6,7 +6,7 @@ import { PARTS } from "./reading.js";
 import { makeStepper } from "./stepper.js";
 import { STEPS } from "./mechanism.js";
 
-const picks = new WeakMap(); // the attention and the step shown in an element outlive the next walks shown in it
+const picks = new WeakMap(); // the attention and step shown in an element, kept for the next walks in the element
 
 /** Show walks (attentions to choose from) and the beams of a search in an element; either may be empty. */
 export function showSteps(element, walks, beams) {

@@ -15,5 +15,5 @@ def golden() -> Translator:
 
 @pytest.fixture(scope="session")
 def untrained(bundle_folder: Path) -> Translator:
-    """An untrained one: two decoder layers, post-norm, sinusoidal positions."""
+    """An untrained model: two decoder layers, post-norm, sinusoidal positions."""
     return Translator.load(bundle_folder, "cpu")

@@ -24,7 +24,7 @@ def translator(request) -> Translator:
     return request.getfixturevalue(request.param)
 
 
-def test_what_is_explained_is_the_models_own_best_translation(translator):
+def test_the_explanation_is_of_the_models_best_translation(translator):
     (best,) = translator.translate_nbest([TEXT], 1)[0]
     found = explain(translator, TEXT)
     assert found.subject.translated
@@ -33,13 +33,13 @@ def test_what_is_explained_is_the_models_own_best_translation(translator):
     assert sum(found.log_probs) == pytest.approx(best.score, rel=1e-4)
 
 
-def test_settings_decide_what_the_model_finds(untrained):
+def test_search_settings_change_the_explained_translation(untrained):
     short = explain(untrained, TEXT, settings=untrained.settings(max_length=2, beam=1))
     assert short.subject.target == untrained.translate([TEXT], max_length=2, beam=1)[0]
     assert short.subject.target != untrained.translate([TEXT])[0]
 
 
-def test_a_given_translation_is_read_as_it_stands(translator):
+def test_a_given_translation_is_explained_unchanged(translator):
     found = explain(translator, TEXT, "El gato ve una bola azul.")
     assert not found.subject.translated
     (reading,) = translator.score([TEXT], ["El gato ve una bola azul."], align=True)
@@ -48,7 +48,7 @@ def test_a_given_translation_is_read_as_it_stands(translator):
     assert found.alignment == reading.alignment
 
 
-def test_the_plain_form_has_the_shapes_that_it_promises(translator):
+def test_plain_values_have_the_documented_shapes(translator):
     plain = json.loads(json.dumps(explain(translator, TEXT).to_plain()))
     config: ModelConfig = translator.engine.model.config
     s, t = len(plain["pieces"]["source"]), len(plain["pieces"]["target_out"])
@@ -74,7 +74,7 @@ def test_the_plain_form_has_the_shapes_that_it_promises(translator):
     assert len(plain["log_probs"]) == t
 
 
-def test_plain_numbers_are_the_models_own_to_four_places(translator):
+def test_plain_numbers_are_the_models_weights_to_four_places(translator):
     found = explain(translator, TEXT, "El gato ve.")
     model, subject = translator.engine.model, found.subject
     trace = model.traced(torch.tensor([subject.src]), torch.tensor([subject.tgt_in]))
@@ -86,7 +86,7 @@ def test_plain_numbers_are_the_models_own_to_four_places(translator):
     assert all(re.fullmatch(r"[01]\.\d{1,4}", number) for number in numbers)
 
 
-def test_words_are_those_of_the_text_and_hold_every_piece_once(translator):
+def test_words_are_the_texts_words_and_cover_every_piece_once(translator):
     plain = explain(translator, "¿Quién quiere  la leche, niños?", "The cat drank.").to_plain()
     assert [word["text"] for word in plain["words"]["source"]] == ["¿Quién", "quiere", "la", "leche,", "niños?", "</s>"]
     assert [word["text"] for word in plain["words"]["target"]] == ["The", "cat", "drank.", "</s>"]
@@ -95,17 +95,17 @@ def test_words_are_those_of_the_text_and_hold_every_piece_once(translator):
         assert covered == list(range(len(plain["pieces"][pieces])))
 
 
-def test_letters_spelt_in_bytes_come_out_whole(translator):
-    (word, _) = explain(translator, "日本", "x").subject.source_words()
+def test_letters_made_of_byte_pieces_form_one_word(translator):
+    (word, _) = explain(translator, "日本", "x").subject.words()["encoder"][0]
     assert word.text == "日本"
     assert len(word.pieces) > 5
 
 
-def test_a_piece_without_a_text_is_shown_as_itself(golden):
+def test_a_piece_without_text_is_shown_as_a_piece(golden):
     assert words_of([BOS, UNK, EOS], golden.tokenizer) == [Word("<s>", [0]), Word("<unk>", [1]), Word("</s>", [2])]
 
 
-def test_over_words_sums_what_is_attended_to_and_averages_who_asks():
+def test_over_words_sums_over_keys_and_averages_over_queries():
     weights = torch.tensor([[[0.1, 0.2, 0.7], [0.5, 0.3, 0.2], [1.0, 0.0, 0.0]]])
     asking = [Word("a", [0, 1]), Word("b", [2])]
     asked = [Word("x", [0]), Word("y", [1, 2])]
@@ -121,12 +121,12 @@ def test_the_alignment_follows_the_cross_attention_over_words(golden):
     assert found.alignment == golden.translate_nbest([TEXT], 1, align=True)[0][0].alignment
 
 
-def test_the_untrained_models_last_layer_but_one_aligns(untrained):
+def test_the_last_layer_but_one_aligns(untrained):
     found = explain(untrained, TEXT)
     assert_close(found.aligning(), found.by_word["cross"][0].mean(0))
 
 
-def test_a_decoder_over_words_looks_back_only(translator):
+def test_a_decoders_words_attend_to_earlier_words_only(translator):
     for layer in explain(translator, TEXT, "El gato ve una bola azul.").by_word["decoder"]:
         assert (layer.triu(1) == 0).all()
         assert (layer[:, 0, 0] == 1).all()
@@ -140,7 +140,7 @@ def test_an_empty_sentence_is_refused(golden, text):
         explain(golden, TEXT, text)
 
 
-def test_texts_that_are_too_long_are_refused_with_the_limit(golden):
+def test_the_error_for_a_long_text_names_the_limit(golden):
     long = "leche " * MAX_PIECES
     limit = MAX_PIECES - 1
     with pytest.raises(UserError, match=rf"the sentence has \d+ pieces: attention is shown for at most {limit}, short"):
@@ -158,7 +158,7 @@ def test_the_longest_text_allowed_is_explained(golden):
     assert len(explain(golden, text, "x").subject.src) == MAX_PIECES
 
 
-def test_an_ensemble_and_another_engine_are_refused(golden):
+def test_ensembles_and_other_engines_are_refused(golden):
     model = golden.engine.model
     with pytest.raises(UserError, match="several models together have no one attention to show: give a single --model"):
         explain(Translator(Ensemble([model, model]), golden.tokenizer), TEXT)
@@ -171,7 +171,7 @@ def test_an_ensemble_and_another_engine_are_refused(golden):
         explain(Translator(OtherEngine(), golden.tokenizer), TEXT)
 
 
-def test_a_translation_that_is_empty_has_an_end_to_explain(golden, monkeypatch):
+def test_an_empty_translation_is_explained_by_its_end_of_sentence(golden, monkeypatch):
     monkeypatch.setattr(golden, "stream", lambda *_: iter([[Translation("", -1.0, -1.0, [])]]))
     plain = explain(golden, TEXT).to_plain()
     assert plain["pieces"]["target_in"] == ["<s>"]
@@ -180,7 +180,7 @@ def test_a_translation_that_is_empty_has_an_end_to_explain(golden, monkeypatch):
     assert plain["by_word"]["decoder"] == [[[[1.0]]] * 4]
 
 
-def test_nothing_is_aligned_where_the_source_is_not_seen(golden):
+def test_a_model_without_cross_attention_aligns_nothing(golden):
     config = ModelConfig(d_model=8, num_heads=2, d_ff=8, num_encoder_layers=1, num_decoder_layers=1)
     blind = Transformer(dataclasses.replace(config, cross_attention="none"), golden.tokenizer.vocab_size)
     found = explain(Translator(blind, golden.tokenizer), TEXT, "El gato ve.")
@@ -189,7 +189,7 @@ def test_nothing_is_aligned_where_the_source_is_not_seen(golden):
     assert found.heads["cross"][0][0].entropy == 0
 
 
-def test_explaining_leaves_the_model_as_it_was(golden):
+def test_explaining_does_not_change_the_model(golden):
     before = golden.translate_nbest([TEXT], 3)
     model = golden.engine.model
     was = {name: tensor.clone() for name, tensor in model.state_dict().items()}

@@ -1,4 +1,4 @@
-"""The page is one file that runs nothing but its own script, whatever the text in it."""
+"""The page is one file that runs only its own script, for any text."""
 
 import base64
 import hashlib
@@ -15,7 +15,7 @@ HOSTILE = "<img src=x onerror=alert(1)></script><!-- $title & \u2028 '\""
 
 
 class Reader(HTMLParser):
-    """Collects elements and the text of those that matter."""
+    """Collects elements, and texts by id, type or tag."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ def page() -> Reader:
     return Reader(write_page({"source": HOSTILE, "target": HOSTILE}, [], {"steps": []}))
 
 
-def test_hostile_text_makes_no_element_and_comes_out_as_it_went_in(page: Reader) -> None:
+def test_hostile_text_creates_no_element_and_stays_unchanged(page: Reader) -> None:
     tags = [tag for tag, _ in page.elements]
     assert "img" not in tags
     assert tags.count("script") == 2
@@ -63,7 +63,7 @@ def test_the_policy_allows_its_own_script_and_styles_only(page: Reader) -> None:
     assert rules["base-uri"] == rules["form-action"] == "'none'"
 
 
-def test_nothing_is_fetched_and_no_text_becomes_html(page: Reader) -> None:
+def test_the_page_fetches_nothing_and_turns_no_text_into_html(page: Reader) -> None:
     assert not [name for _, attributes in page.elements for name in attributes if name in ("src", "href", "style")]
     code = page.texts["module"] + page.texts["style"]
     assert not re.findall(
@@ -75,7 +75,7 @@ def test_nothing_is_fetched_and_no_text_becomes_html(page: Reader) -> None:
     }
 
 
-def test_no_number_that_json_does_not_know() -> None:
+def test_nan_is_refused() -> None:
     with pytest.raises(ValueError, match="Out of range float"):
         write_page({"source": "", "log_probs": [float("nan")]}, [], {})
 

@@ -12,8 +12,8 @@ from matplotlib.text import Text
 from torch.testing import assert_close
 
 from seq2seq.errors import UserError
-from seq2seq.explain.explanation import Explanation, explain
-from seq2seq.explain.picture import MOST_PIXELS, UNMASKED, Grid, Large, blocks, colour_map, draw, make_figure
+from seq2seq.explain.explanation import PARTS, Explanation, explain
+from seq2seq.explain.picture import MAX_PIXELS, TITLES, UNMASKED, colour_map, draw, draw_alignment, make_figure
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.translator import Translator
@@ -34,61 +34,67 @@ def size_of(png):
 def test_a_picture_is_written_large_enough_to_read(explanation, tmp_path):
     draw(explanation, tmp_path / "a.png")
     width, height = size_of((tmp_path / "a.png").read_bytes())
-    assert 600 < width < height <= MOST_PIXELS
+    assert 600 < width < height <= MAX_PIXELS
 
 
-def test_the_picture_shows_every_layer_of_every_attention_after_the_aligning_one(explanation):
-    large, *rest = blocks(explanation)
-    grids = [block for block in rest if isinstance(block, Grid)]
-    assert isinstance(large, Large)
-    assert len(grids) == len(rest)
-    assert torch.equal(large.weights, explanation.aligning())
-    assert (large.rows[0], large.columns[0]) == ("El", "The")
-    assert [len(grid.layers) for grid in grids] == [1, 2, 2]
-    assert [grid.is_causal for grid in grids] == [False, True, False]
-    assert [(grid.rows[0], grid.columns[0]) for grid in grids] == [("The", "The"), ("<s>", "<s>"), ("El", "The")]
+def maps_of(explanation: Explanation, part: str) -> list[Any]:
+    """Return the axes of a part's maps, without the scale of colours."""
+    return [axes for axes in make_figure(explanation, [part]).axes if axes.images]
 
 
-def maps_of(explanation: Explanation, block: Large | Grid) -> list[Any]:
-    """The axes of the block's maps, drawn alone."""
-    return [axes for axes in make_figure(explanation.subject, [block]).axes if axes.images]
+def words_beside(axes: Any) -> tuple[list[str], list[str]]:
+    """Return the words of a map's rows and columns."""
+    rows, columns = (
+        [label.get_text() for label in labels] for labels in (axes.get_yticklabels(), axes.get_xticklabels())
+    )
+    return rows, columns
 
 
-def test_rows_ask_from_top_to_bottom_and_columns_are_asked(explanation):
-    large = blocks(explanation)[0]
-    assert isinstance(large, Large)
-    (axes,) = maps_of(explanation, large)
-    assert [label.get_text() for label in axes.get_yticklabels()] == large.rows
-    assert [label.get_text() for label in axes.get_xticklabels()] == large.columns
+def test_the_picture_shows_the_alignment_and_every_head_of_every_layer(explanation):
+    figure = make_figure(explanation, ("alignment", *PARTS))
+    assert len([axes for axes in figure.axes if axes.images]) == 1 + (1 + 2 + 2) * 3
+    titles = {text.get_text() for text in figure.texts}
+    assert titles >= set(TITLES.values())
+    for part, rows, columns in (("encoder", "The", "The"), ("decoder", "<s>", "<s>"), ("cross", "El", "The")):
+        first, *others = maps_of(explanation, part)
+        assert [words[0] for words in words_beside(first)] == [rows, columns]
+        assert words_beside(others[0])[0] == []
+        shown = torch.stack([torch.tensor(axes.images[0].get_array().filled(0).tolist()) for axes in (first, *others)])
+        assert_close(shown, torch.cat(explanation.by_word[part]))
+
+
+def test_rows_are_queries_from_top_to_bottom_and_columns_are_keys(explanation):
+    axes = make_figure(explanation, ["alignment"]).axes[0]
+    target, source = explanation.subject.words()["cross"]
+    assert words_beside(axes) == ([word.text for word in target], [word.text for word in source])
     assert axes.yaxis_inverted()
-    shown = axes.images[0].get_array()
-    assert_close(torch.tensor(shown.tolist()), large.weights)
-    told = {(round(text.get_position()[0]), round(text.get_position()[1])): text.get_text() for text in axes.texts}
-    assert float(told[2, 1]) == pytest.approx(float(large.weights[1, 2]), abs=0.0051)
+    weights = explanation.aligning()
+    assert weights is not None
+    assert_close(torch.tensor(axes.images[0].get_array().tolist()), weights)
+    numbers = {(round(text.get_position()[0]), round(text.get_position()[1])): text.get_text() for text in axes.texts}
+    assert float(numbers[2, 1]) == pytest.approx(float(weights[1, 2]), abs=0.0051)
     marked = {(round(one.get_x() + 0.44), round(one.get_y() + 0.44)) for one in axes.patches}
     assert marked == set(explanation.alignment)
 
 
-def test_what_may_not_be_seen_is_of_a_colour_of_its_own(explanation):
-    decoder = next(block for block in blocks(explanation) if isinstance(block, Grid) and block.is_causal)
-    maps = maps_of(explanation, decoder)
+def test_positions_that_may_not_be_seen_have_a_colour_of_their_own(explanation):
+    maps = maps_of(explanation, "decoder")
     assert len(maps) == 2 * 3
     shown = maps[0].images[0].get_array()
-    assert shown.mask.tolist() == [[j > i for j in range(len(decoder.rows))] for i in range(len(decoder.rows))]
+    assert shown.mask.tolist() == [[j > i for j in range(shown.shape[1])] for i in range(shown.shape[0])]
     assert colour_map()(float("nan")) not in [colour_map()(share) for share in (0.0, 0.5, 1.0)]
 
 
-def test_a_decoder_that_looks_ahead_is_shown_looking_ahead(golden):
-    """An ablation (model.decoder_mask=none): nothing that it takes of later words is hidden as forbidden."""
+def test_a_decoder_without_its_mask_is_shown_with_the_weights_of_later_words(golden):
+    """The ablation model.decoder_mask=none: the picture hides nothing as forbidden."""
     config = ModelConfig(d_model=8, num_heads=2, d_ff=8, num_encoder_layers=1, num_decoder_layers=1)
     model = Transformer(dataclasses.replace(config, decoder_mask="none"), golden.tokenizer.vocab_size).eval()
     explanation = explain(Translator(model, golden.tokenizer), TEXT, TARGET)
-    (decoder,) = [block for block in blocks(explanation) if isinstance(block, Grid) and "Decoder" in block.title]
-    assert decoder.title == UNMASKED
-    maps = maps_of(explanation, decoder)
-    shown = maps[0].images[0].get_array()
+    figure = make_figure(explanation, ["decoder"])
+    assert UNMASKED in [text.get_text() for text in figure.texts]
+    shown = figure.axes[0].images[0].get_array()
     assert not shown.mask.any()
-    assert_close(torch.tensor(shown.tolist()).sum(1), torch.ones(len(decoder.rows)))
+    assert_close(torch.tensor(shown.tolist()).sum(1), torch.ones(len(shown)))
 
 
 LONG = "The old man who lives in the small white house near the river told the children that a cat drank the milk."
@@ -103,7 +109,7 @@ TEXTS = {
 @pytest.mark.parametrize("texts", TEXTS.values(), ids=TEXTS)
 def test_no_text_overlaps_another(golden, texts: tuple[str, str]):
     explanation = explain(golden, *texts)
-    figure = make_figure(explanation.subject, blocks(explanation))
+    figure = make_figure(explanation, ("alignment", *PARTS))
     figure.draw_without_rendering()
     drawn = [text for text in figure.findobj(Text) if isinstance(text, Text) and text.get_text() and text.get_visible()]
     boxes = [text.get_window_extent() for text in drawn]
@@ -121,7 +127,7 @@ def test_nothing_is_clipped_at_the_edges(golden, tmp_path, texts: tuple[str, str
     assert (pixels < 0.5).any()
 
 
-def test_lightness_falls_in_even_steps_so_that_hues_need_not_be_seen():
+def test_lightness_falls_in_even_steps_for_colour_blind_readers():
     def lightness(share: float) -> float:
         linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in colour_map()(share)[:3]]
         return 116 * sum(weight * x for weight, x in zip((0.2126, 0.7152, 0.0722), linear, strict=True)) ** (1 / 3) - 16
@@ -133,7 +139,7 @@ def test_lightness_falls_in_even_steps_so_that_hues_need_not_be_seen():
 
 
 @pytest.mark.parametrize("text", ["The $5 ball_x^2 costs $6.", "日本 ball", "a" * 60, "<b>&amp;</b>"])
-def test_text_is_drawn_as_it_stands(golden, tmp_path, text):
+def test_special_characters_are_drawn_unchanged(golden, tmp_path, text):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         draw(explain(golden, text, "x"), tmp_path / "a.png")
@@ -143,9 +149,16 @@ def test_text_is_drawn_as_it_stands(golden, tmp_path, text):
 def test_a_picture_of_the_longest_sentence_stays_within_bounds(golden, tmp_path):
     long = explain(golden, "a " * 48, "a " * 48)
     draw(long, tmp_path / "a.png")
-    assert max(size_of((tmp_path / "a.png").read_bytes())) <= MOST_PIXELS + 1
+    assert max(size_of((tmp_path / "a.png").read_bytes())) <= MAX_PIXELS + 1
 
 
-def test_a_picture_that_cannot_be_written_is_told(explanation, tmp_path):
+def test_a_model_without_attention_has_no_picture(explanation, tmp_path):
+    blind = dataclasses.replace(explanation, by_word={part: [] for part in PARTS})
+    for write in (draw, draw_alignment):
+        with pytest.raises(UserError, match="this model has no attention to draw"):
+            write(blind, tmp_path / "a.png")
+
+
+def test_a_picture_that_cannot_be_written_is_an_error_that_names_it(explanation, tmp_path):
     with pytest.raises(UserError, match=re.escape(f"cannot write {tmp_path / 'no' / 'a.png'}: No such file")):
         draw(explanation, tmp_path / "no" / "a.png")

@@ -1,4 +1,4 @@
-"""A recurrent model is explained by the same code: one head that looks from the decoder to the source, or none."""
+"""The same code explains a recurrent model: one head of cross-attention, or none."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def translator(attention: str, tokenizer: Tokenizer, folder: Path) -> Translator
     return Translator.load(folder / "model", "cpu")
 
 
-def test_its_attention_is_one_cross_head(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_additive_attention_is_explained_as_one_head(tokenizer: Tokenizer, tmp_path: Path) -> None:
     plain = explain(translator("additive", tokenizer, tmp_path), "The cat drank the milk.", "El gato").to_plain()
     assert plain["architecture"] == "recurrent"
     assert (plain["attention"]["encoder"], plain["attention"]["decoder"]) == ([], [])
@@ -37,7 +37,7 @@ def test_its_attention_is_one_cross_head(tokenizer: Tokenizer, tmp_path: Path) -
     assert plain["alignment"]
 
 
-def test_without_attention_there_is_none_to_show(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_model_without_attention_has_an_empty_explanation(tokenizer: Tokenizer, tmp_path: Path) -> None:
     plain = explain(translator("none", tokenizer, tmp_path), "The cat drank the milk.", "El gato").to_plain()
     assert plain["attention"] == {"encoder": [], "decoder": [], "cross": []}
     assert plain["alignment"] == []

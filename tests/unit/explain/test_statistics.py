@@ -3,21 +3,21 @@ import math
 import pytest
 import torch
 
-from seq2seq.explain.statistics import HeadStatistics, head_statistics
+from seq2seq.explain.explanation import HeadStatistics, head_statistics
 
 
-def test_a_head_that_looks_at_itself_is_sharp_near_and_straight():
+def test_a_head_on_its_own_position_has_no_entropy_and_no_distance():
     assert head_statistics(torch.eye(5)[None]) == [HeadStatistics(entropy=0.0, distance=0.0, diagonal=1.0)]
 
 
-def test_a_head_that_looks_everywhere_alike_has_the_entropy_of_its_width():
+def test_a_uniform_head_has_the_entropy_of_its_width():
     (found,) = head_statistics(torch.full((1, 4, 4), 0.25))
     assert found.entropy == pytest.approx(math.log(4))
     assert found.distance == pytest.approx((6 + 4 + 4 + 6) / 16)
     assert found.diagonal == pytest.approx(0.25)
 
 
-def test_a_head_that_looks_one_position_back_is_one_position_off():
+def test_a_head_on_the_position_before_has_distance_one():
     before = torch.eye(5).roll(-1, 1)
     before[0] = torch.tensor([1.0, 0, 0, 0, 0])
     before[1:] = torch.eye(5)[:-1]
@@ -26,15 +26,15 @@ def test_a_head_that_looks_one_position_back_is_one_position_off():
     assert found.diagonal == pytest.approx(1 / 5)
 
 
-def test_the_diagonal_of_cross_attention_leads_from_the_first_piece_to_the_last():
-    straight = torch.zeros(1, 3, 6)  # positions 0, 2.5 and 5 of the source, of two as near the later
+def test_the_diagonal_of_cross_attention_runs_from_the_first_piece_to_the_last():
+    straight = torch.zeros(1, 3, 6)  # positions 0, 2.5 and 5 of the source; 3 is the later neighbour of 2.5
     straight[0, 0, 0] = straight[0, 1, 3] = straight[0, 2, 5] = 1
     (found,) = head_statistics(straight)
     assert found.diagonal == 1
     assert found.distance == pytest.approx(0.5 / 3)
 
 
-def test_a_target_of_one_piece_stands_at_the_beginning():
+def test_a_target_of_one_piece_corresponds_to_the_first_source_piece():
     (found,) = head_statistics(torch.tensor([[[0.5, 0.25, 0.25]]]))
     assert (found.distance, found.diagonal) == (pytest.approx(0.75), 0.5)
 

@@ -27,7 +27,7 @@ def table(numbers) -> Tensor:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_the_plain_numbers_compute_themselves(translator, part):
+def test_each_plain_number_follows_from_the_ones_before(translator, part):
     plain = json.loads(json.dumps(walk(translator, TEXT, TARGET, part=part, layer=0, head=1)))
     queries, keys, values = (table(plain[name]) for name in ("queries", "keys", "values"))
     scores = queries @ keys.T
@@ -40,7 +40,7 @@ def test_the_plain_numbers_compute_themselves(translator, part):
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_the_heads_joined_and_projected_are_the_layers_output(translator, part):
+def test_joined_and_projected_heads_are_the_attentions_output(translator, part):
     subject = make_subject(translator, TEXT, TARGET)
     model = translator.engine.model
     heads = [take_walk(translator, subject, part, 0, head) for head in range(model.config.num_heads)]
@@ -53,8 +53,8 @@ def test_the_heads_joined_and_projected_are_the_layers_output(translator, part):
     assert not torch.allclose(heads[0].queries, heads[1].queries)
 
 
-def test_the_output_is_what_the_stream_goes_on_with(untrained):
-    """From the walk's own sum and output, the rest of the first encoder layer gives what the layer gives."""
+def test_the_rest_of_the_layer_continues_from_the_output(untrained):
+    """The rest of the first encoder layer, given the walk's input and output, returns the layer's result."""
     one = take_walk(untrained, make_subject(untrained, TEXT, TARGET), "encoder", 0, 0)
     assert one.position is not None
     assert_close(one.input, one.embedding + one.position)
@@ -67,7 +67,7 @@ def test_the_output_is_what_the_stream_goes_on_with(untrained):
         assert_close(x, layer((one.embedding + one.position)[None], everything, None), atol=1e-5, rtol=1e-5)
 
 
-def test_positions_that_turn_queries_are_told_by_their_absence(golden):
+def test_rotary_positions_are_none_and_rotate_the_queries(golden):
     one = take_walk(golden, make_subject(golden, TEXT, TARGET), "encoder", 0, 0)
     model = golden.engine.model
     assert isinstance(model, Transformer)
@@ -78,7 +78,7 @@ def test_positions_that_turn_queries_are_told_by_their_absence(golden):
     assert not torch.allclose(one.queries[3], unturned[3])
 
 
-def test_the_decoder_may_not_look_ahead_and_says_so_with_nulls(translator):
+def test_masked_scores_of_the_decoder_are_null(translator):
     plain = walk(translator, TEXT, TARGET, part="decoder", layer=0, head=0)
     for i, (allowed, scaled, weights) in enumerate(zip(plain["mask"], plain["scaled"], plain["weights"], strict=True)):
         assert allowed == [j <= i for j in range(len(allowed))]
@@ -87,13 +87,13 @@ def test_the_decoder_may_not_look_ahead_and_says_so_with_nulls(translator):
     assert plain["rows"] == plain["columns"] == explain(translator, TEXT, TARGET).to_plain()["pieces"]["target_in"]
 
 
-def test_without_a_target_the_models_own_translation_is_walked(untrained):
+def test_without_a_target_the_walk_is_over_the_models_translation(untrained):
     plain = walk(untrained, TEXT, part="cross", layer=1, head=2)
     assert plain["rows"] == explain(untrained, TEXT).to_plain()["pieces"]["target_in"]
     assert (plain["layer"], plain["head"]) == (1, 2)
 
 
-def test_wide_tables_are_cut_and_their_width_is_told(translator):
+def test_wide_tables_show_eight_channels_and_name_their_width(translator):
     plain = walk(translator, TEXT, TARGET, part="encoder", layer=0, head=0)
     assert plain["d_model"] == 24
     for name in ("embedding", "input", "joined", "output"):
@@ -109,12 +109,12 @@ def test_wide_tables_are_cut_and_their_width_is_told(translator):
         ({"head": -1}, "head=-1 is not there: this model has heads 0 to 3"),
     ],
 )
-def test_what_is_not_there_is_refused(golden, wrong, message):
+def test_an_unknown_part_layer_or_head_is_refused(golden, wrong, message):
     with pytest.raises(UserError, match=message):
         walk(golden, TEXT, TARGET, **{"part": "cross", "layer": 0, "head": 0, **wrong})
 
 
-def test_nothing_stays_attached_to_the_model(golden):
+def test_no_hook_or_watcher_stays_on_the_model(golden):
     walk(golden, TEXT, TARGET, part="cross", layer=0, head=0)
     for module in golden.engine.model.modules():
         assert not module._forward_hooks

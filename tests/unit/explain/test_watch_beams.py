@@ -1,7 +1,7 @@
 import pytest
 
 from seq2seq.errors import UserError
-from seq2seq.explain.search import watch_beams
+from seq2seq.explain.steps import watch_beams
 from seq2seq.settings.search import SearchConfig
 from seq2seq.translator import Translator
 from tests.thin import thin
@@ -29,7 +29,7 @@ def test_the_watched_search_finds_the_same_translation_at_the_same_score(transla
         assert last["score"] == pytest.approx(best.score, abs=1e-5)
 
 
-def test_every_candidate_continues_one_that_was_kept(translator):
+def test_every_candidate_continues_a_kept_hypothesis(translator):
     found = watch_beams(translator, TEXTS[0])
     kept = {None: ("", 0.0)}
     for step in found["steps"]:
@@ -57,7 +57,7 @@ def test_a_step_holds_twice_the_beam_best_first_and_keeps_at_most_the_beam(trans
     assert fates == {"kept", "dropped", "finished"}
 
 
-def test_what_finished_ends_with_its_mark_and_is_listed_best_first(translator):
+def test_finished_hypotheses_end_with_eos_and_are_listed_best_first(translator):
     found = watch_beams(translator, TEXTS[0])
     finished = {one["id"]: one for step in found["steps"] for one in step["candidates"] if one["fate"] == "finished"}
     assert {one["piece"] for one in finished.values()} == {"</s>"}
@@ -66,7 +66,7 @@ def test_what_finished_ends_with_its_mark_and_is_listed_best_first(translator):
     assert values == sorted(values, reverse=True)
 
 
-def test_a_mark_of_the_end_beyond_the_beam_finishes_nothing(golden):
+def test_eos_ranked_below_the_beam_finishes_no_hypothesis(golden):
     found = watch_beams(golden, TEXTS[0])
     ends = [
         (number, one["fate"])
@@ -95,7 +95,7 @@ def test_an_empty_sentence_has_no_search(golden):
         watch_beams(golden, " ")
 
 
-def test_searching_on_its_own_is_not_watched(golden, monkeypatch):
-    """Nothing is made for a watcher who is not there."""
+def test_an_ordinary_search_makes_no_steps(golden, monkeypatch):
+    """Without a watcher the search creates no `Step`."""
     monkeypatch.setattr("seq2seq.search.beam.Step", None)
     assert golden.translate([TEXTS[0]])

@@ -212,7 +212,7 @@ def test_attention_is_told_to_those_who_watch() -> None:
 def test_a_model_without_attention_shows_none_and_says_so() -> None:
     model = drawn(attention="none")
     assert model.traced(token_ids(2, 7), token_ids(2, 5)).cross == []
-    with pytest.raises(UserError, match=r"no attention \(model.attention=none\): leave out what needs it"):
+    with pytest.raises(UserError, match=r"no attention \(model.attention=none\): leave out alignments and"):
         model.encode(token_ids(2, 7)).watching()
 
 

@@ -8,7 +8,7 @@ import pytest
 from seq2seq.errors import UserError
 from seq2seq.settings.compose import compose, expand_globs
 from seq2seq.settings.config import Config
-from seq2seq.settings.logger import LoggerConfig
+from seq2seq.settings.trainer import LoggerConfig
 from seq2seq.training import loggers
 from seq2seq.training.loggers import make_loggers
 from tests.wandb_files import offline_runs

@@ -12,8 +12,7 @@ from saved_runs import make_run
 
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
-from seq2seq.settings.logger import LoggerConfig
-from seq2seq.settings.trainer import TrainerConfig
+from seq2seq.settings.trainer import LoggerConfig, TrainerConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.training import refusals
 from seq2seq.training.refusals import has_gpu_driver, refuse_early

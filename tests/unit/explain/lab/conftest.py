@@ -1,4 +1,4 @@
-"""Run folders as train.py leaves them, without any training."""
+"""Folders of runs like those of train.py, made without training."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ UPDATES = 300
 
 @pytest.fixture
 def make_run(tmp_path: Path) -> Callable[..., Path]:
-    """A function that writes a run's folder; losses are of updates 100, 200, 300."""
+    """Return a function that writes a run's folder, with losses at updates 100, 200 and 300."""
 
     def make(
         experiment: str,

@@ -14,11 +14,11 @@ SHORT, LONG = [f"A cat sees dog {i}." for i in range(30)], [f"{'the old cat ' * 
 def test_sources_are_grouped_by_their_words() -> None:
     found = buckets([*SHORT, *LONG, "one two three four five six"])
     assert [(one.name, len(one.lines)) for one in found] == [("1–5", 30), ("11–15", 25)]
-    assert found[1].lines == tuple(range(30, 55))
+    assert found[1].lines == list(range(30, 55))
     assert [one.name for one in buckets(["word " * 50] * FEWEST)] == ["41+"]
 
 
-def test_too_few_sentences_are_told() -> None:
+def test_too_few_sentences_are_an_error() -> None:
     with pytest.raises(UserError, match="19 sentences are too few: no group of like length has 20"):
         buckets(["one two"] * 19)
 
@@ -34,8 +34,8 @@ def test_every_group_is_scored_by_itself() -> None:
     assert table(found, {"a": [short, long]}).splitlines()[1] == "1–5\t30\t100.0 ± 0.0"
 
 
-def test_the_interval_is_that_of_sentences_drawn_again() -> None:
-    """Some sentences right, some wrong, so that it matters which are drawn; held against draws of this test's own."""
+def test_the_interval_is_a_bootstrap_interval() -> None:
+    """Some sentences are right, others wrong, so draws differ; the test compares with its own draws."""
     said = [text if number % 3 else "nothing of this at all" for number, text in enumerate(LONG)]
     (point,) = bleu_by_length(buckets(LONG), said, LONG)
     draws = np.random.default_rng(0).integers(0, len(LONG), (300, len(LONG)))
@@ -49,7 +49,7 @@ def test_bundles_are_named_by_their_runs() -> None:
     assert names_of([Path("a/x/model"), Path("b/x/model")]) == ["a/x/model", "b/x/model"]
 
 
-def test_a_picture_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_picture_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     found = buckets(SHORT)
     points = bleu_by_length(found, SHORT, SHORT)
     with pytest.raises(UserError, match=r"cannot write .*lengths.nothing: Format 'nothing' is not supported"):

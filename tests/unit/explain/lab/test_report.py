@@ -7,11 +7,9 @@ import pytest
 
 from seq2seq.cli import app
 from seq2seq.errors import UserError
-from seq2seq.explain.lab.claims import BASELINE, CLAIMS, Claim
-from seq2seq.explain.lab.curves import mean_curve
-from seq2seq.explain.lab.report import fill, write_report
+from seq2seq.explain.lab.report import fill, mean_curve, write_report
 from seq2seq.explain.lab.runs import read_lab, read_run
-from seq2seq.explain.lab.verdicts import RULE, judge
+from seq2seq.explain.lab.verdicts import BASELINE, RULE, Claim, judge, read_claims
 
 REPOSITORY = Path(__file__).parents[4]
 EXPERIMENTS = REPOSITORY / "conf" / "experiment" / "lab"
@@ -20,7 +18,7 @@ Make = Callable[..., Path]
 
 @pytest.fixture
 def runs(make_run: Make) -> Path:
-    """Three seeds: one ablation that costs much, one that costs nothing, one whose loss lies, one that surprises."""
+    """Three seeds of: a harmful ablation, a harmless one, one with a misleading loss, and one that helps."""
     for seed, noise in ((1, 0.0), (2, 1.0), (3, -1.0)):
         make_run("baseline", seed, 80 + noise)
         make_run("no_positions", seed, 40 + 2 * noise, (3.5, 3.0, 2.5))
@@ -30,12 +28,13 @@ def runs(make_run: Make) -> Path:
     return folder.parent
 
 
-def test_every_experiment_has_a_claim_in_the_same_words_as_its_config() -> None:
-    configs = {path.stem: path.read_text() for path in EXPERIMENTS.glob("*.yaml")}
-    assert {claim.experiment for claim in CLAIMS} == configs.keys() - {BASELINE}
-    for claim in CLAIMS:
-        assert f"# Claim: {claim.text}\n" in configs[claim.experiment]
-        assert claim.against in configs
+def test_every_experiment_has_a_claim_whose_text_stands_in_its_config() -> None:
+    names = {path.stem for path in EXPERIMENTS.glob("*.yaml")}
+    claims = read_claims()
+    assert {claim.experiment for claim in claims} == names - {BASELINE}
+    assert claims[0].text == "Attention knows no order, so positions have to be told: without them BLEU falls."
+    for claim in claims:
+        assert claim.against in names
         assert claim.direction in ("lower", "higher", "either")
         assert claim.measure in ("bleu", "validation_loss")
 
@@ -43,7 +42,7 @@ def test_every_experiment_has_a_claim_in_the_same_words_as_its_config() -> None:
 def test_each_claim_gets_the_verdict_that_the_rule_gives(runs: Path) -> None:
     lab = read_lab(runs, [])
     words = {}
-    for claim in CLAIMS:
+    for claim in read_claims():
         if (verdict := judge(claim, lab)) is not None:
             words[claim.experiment, claim.measure] = verdict.word
     assert words == {
@@ -61,12 +60,12 @@ def test_each_claim_gets_the_verdict_that_the_rule_gives(runs: Path) -> None:
 def test_one_run_each_gives_a_difference_and_no_verdict(make_run: Make) -> None:
     make_run("baseline", 1, 80.0)
     folder = make_run("no_positions", 1, 40.0)
-    verdict = judge(CLAIMS[0], read_lab(folder.parent, []))
+    verdict = judge(read_claims()[0], read_lab(folder.parent, []))
     assert verdict is not None
     assert (verdict.word, verdict.difference) == ("no verdict", None)
 
 
-def test_the_report_tells_all_there_is(runs: Path, tmp_path: Path) -> None:
+def test_the_report_has_all_tables_values_and_the_picture(runs: Path, tmp_path: Path) -> None:
     lab = write_report(runs, tmp_path / "docs")
     page = (tmp_path / "docs" / "lab.md").read_text(encoding="utf-8")
     assert page.startswith("# The ablation lab\n\n<!-- begin lab -->\n15 runs of 5 experiments, seeds 1, 2, 3: 300 ")
@@ -88,7 +87,7 @@ def test_the_report_tells_all_there_is(runs: Path, tmp_path: Path) -> None:
     assert width > height > 300
 
 
-def test_only_the_page_s_own_part_is_replaced(runs: Path, tmp_path: Path) -> None:
+def test_only_the_reports_section_of_the_page_is_replaced(runs: Path, tmp_path: Path) -> None:
     page = tmp_path / "docs" / "lab.md"
     page.parent.mkdir()
     page.write_text("# Mine\n\nBefore.\n\n<!-- begin lab -->\nwhat was there\n<!-- end lab -->\n\nAfter.\n")
@@ -126,8 +125,8 @@ def test_partial_and_absent_runs_are_named(make_run: Make) -> None:
     ]
 
 
-def test_what_the_runs_own_settings_differ_in_is_told(make_run: Make, tmp_path: Path) -> None:
-    """Whatever a config file claims: a run with another learning rate, too, would show it here."""
+def test_the_report_names_the_settings_in_which_runs_differ(make_run: Make, tmp_path: Path) -> None:
+    """The settings come from the runs, not from the experiments' files."""
     make_run("baseline", 1, 80.0)
     make_run("no_positions", 1, 40.0, positions="none", dropout=0.3)
     make_run("no_positions", 2, 40.0, positions="none")
@@ -142,7 +141,7 @@ def test_what_the_runs_own_settings_differ_in_is_told(make_run: Make, tmp_path: 
     assert values["differences"]["baseline"] == {}
 
 
-def test_no_runs_are_told_in_one_line(tmp_path: Path, make_run: Make) -> None:
+def test_a_folder_without_runs_is_an_error_of_one_line(tmp_path: Path, make_run: Make) -> None:
     with pytest.raises(UserError, match=r"--runs .*nowhere is no folder: make the runs first"):
         read_lab(tmp_path / "nowhere", [])
     folder = make_run("baseline", 1, 80.0, complete=False)
@@ -150,7 +149,7 @@ def test_no_runs_are_told_in_one_line(tmp_path: Path, make_run: Make) -> None:
         read_lab(folder.parent, [])
 
 
-def test_a_mean_curve_has_the_updates_that_all_have(make_run: Make) -> None:
+def test_a_mean_curve_has_the_updates_of_all_runs(make_run: Make) -> None:
     whole, part = make_run("baseline", 1, 80.0, (3.0, 2.0, 1.0)), make_run("baseline", 2, 80.0, (4.0, 3.0))
     assert mean_curve([read_run(whole), read_run(part)]) == [(100, 3.5), (200, 2.5)]
 
@@ -164,3 +163,9 @@ def test_the_command_reports_and_warns(run, runs: Path, tmp_path: Path) -> None:
     status, _, err = run("report", "--runs", tmp_path / "x", command=("lab",), application=app)
     assert status == 1
     assert err.count("\n") == 1
+
+
+def test_a_home_without_the_labs_experiments_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEQ2SEQ_HOME", str(tmp_path))
+    with pytest.raises(UserError, match=r"there is no .*lab: set the environment's SEQ2SEQ_HOME"):
+        read_claims()

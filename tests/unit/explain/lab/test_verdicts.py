@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq.errors import UserError
-from seq2seq.explain.lab.claims import CLAIMS
 from seq2seq.explain.lab.report import to_markdown
 from seq2seq.explain.lab.runs import Lab, Run
-from seq2seq.explain.lab.verdicts import Difference, compare, judge
+from seq2seq.explain.lab.verdicts import Difference, compare, judge, read_claims
 
 DOCS = Path(__file__).parents[4] / "docs"
 
@@ -24,7 +23,7 @@ def test_the_interval_is_welchs() -> None:
     assert found.direction() == "lower"
 
 
-def test_few_or_equal_numbers() -> None:
+def test_few_or_equal_values() -> None:
     assert compare([1.0], [2.0, 3.0]) is None
     assert compare([0.0, 0.0], [2.0, 2.0]) == Difference(-2.0, -2.0, -2.0)
     same = compare([2.0, 2.0], [2.0, 2.0])
@@ -36,7 +35,7 @@ values = st.lists(st.floats(0, 100).map(lambda x: round(x, 2)), min_size=2, max_
 
 
 @given(values, values)
-def test_who_is_compared_with_whom_only_turns_the_sign(ours: list[float], theirs: list[float]) -> None:
+def test_swapping_the_sides_changes_only_the_sign(ours: list[float], theirs: list[float]) -> None:
     there, back = compare(ours, theirs), compare(theirs, ours)
     assert there is not None
     assert back is not None
@@ -46,10 +45,10 @@ def test_who_is_compared_with_whom_only_turns_the_sign(ours: list[float], theirs
 
 @pytest.mark.parametrize("series", ["lab", "lab_tatoeba"])
 def test_the_documented_tables_follow_from_the_documented_runs(series: str) -> None:
-    """To every printed digit; the settings below an experiment's name are not among the values."""
+    """Every printed digit is equal; lab.json has no settings, so the test leaves them out."""
     plain = json.loads((DOCS / series / "lab.json").read_text(encoding="utf-8"))
     lab = Lab([Run(**{**run, "losses": [], "validation_losses": []}) for run in plain["runs"]], [])
-    verdicts = [verdict for claim in CLAIMS if (verdict := judge(claim, lab)) is not None]
+    verdicts = [verdict for claim in read_claims() if (verdict := judge(claim, lab)) is not None]
     page = re.sub(r"(<br>`[^`]*`)+", "", (DOCS / "lab.md").read_text(encoding="utf-8"))
     rows = [line for line in to_markdown(lab, verdicts, series).splitlines() if line.startswith("| ")]
     assert len(rows) > 5
