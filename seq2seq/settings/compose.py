@@ -96,16 +96,23 @@ def _config_dirs(arguments: Sequence[str]) -> list[str]:
     return re.findall(r"(?<![^\0])(?:--config-dir|-cd)[=\0]([^\0]+)", words)
 
 
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # the name is too long for any file
+        return False
+
+
 def _expanded(argument: str, folders: Sequence[Path]) -> str:
     if re.search(rf"\d{{{_MAX_DIGITS}}}", argument):
         raise UserError(f"{in_short(argument[:80])}…: no setting is a number of more than {_MAX_DIGITS} digits")
     if argument.startswith("logger="):
         return _loggers(argument, folders)
     key, equals, value = argument.partition("=")
-    if equals and value in ("null", "") and key not in ("", "experiment") and (home() / "conf" / key).is_dir():
+    if equals and value in ("null", "") and key not in ("", "experiment") and _is_folder(home() / "conf" / key):
         names = sorted(path.stem for conf in folders for path in (conf / key).glob("*.yaml"))
         raise UserError(f"{argument}: {key} needs one of its options: {', '.join(names)}")
-    if key in ("resume", "init") and Path(value).is_dir():
+    if key in ("resume", "init") and _is_folder(Path(value)):
         escaped = value.replace("\\", r"\\").replace("'", r"\'")
         return f"{key}='{escaped}'"
     parts = re.fullmatch(r"([\w/]+)=glob\(([^()*?\[\]]+)/([^()/,]+)\)", argument)

@@ -80,3 +80,8 @@ def test_a_broken_preset_gets_one_line(
 def test_a_huge_number_behind_a_line_end_is_refused_in_one_line() -> None:
     with pytest.raises(UserError, match=r"name= 9+…: no setting is a number of more than 1000 digits"):
         expand_globs(["name=\n" + "9" * 1001])
+
+
+@pytest.mark.parametrize("override", ["[" * 300 + "=null", "resume=" + "a" * 300])
+def test_an_override_longer_than_a_file_name_names_no_folder(override: str) -> None:
+    assert expand_globs([override]) == [override]
