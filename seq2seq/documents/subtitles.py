@@ -61,6 +61,9 @@ def _read(text: str, start: int, end: int) -> Segment[str]:
     """Read several lines and their tags as one line."""
     segment: Segment[str] = Segment()
     line = " ".join(text[start:end].split())
+    if _TAG.search(_TAG.sub("", line)):  # without its tags the line has another: "<<b>/i>"
+        segment.add_text(line)
+        return segment
     at = 0
     for tag in _TAG.finditer(line):
         segment.add_text(line[at : tag.start()])

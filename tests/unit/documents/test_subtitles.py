@@ -1,5 +1,6 @@
 """Numbers, times, positions and tags stay; texts keep their number of lines."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -29,6 +30,13 @@ def test_subtitles_keep_all_but_their_words(run: Run):
     for word in ("Hello", "there", "my friend", "Hi", "Bye", "all"):
         expected = expected.replace(word, word.upper(), 1)
     assert run(".srt", SUBTITLES).split() == expected.split()
+
+
+def test_tags_within_one_another_make_no_new_tag(run: Run):
+    given = "1\n00:00:01,000 --> 00:00:02,500\n<i>Hello<<b>/i> there\n"
+    translation = run(".srt", given)
+    assert re.findall("</?[a-z]+>", translation, re.IGNORECASE) == ["<i>", "<b>"]
+    assert "HELLO" in translation
 
 
 def test_a_sentence_in_two_lines_is_translated_as_one_and_broken_anew(run: Run):
