@@ -33,7 +33,8 @@ from seq2seq.text.batching import BatchLoader
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.training.schedule import learning_rate
-from seq2seq.translator import MAX_SOURCE_TOKENS, Translator
+from seq2seq.translation import MAX_SOURCE_TOKENS
+from seq2seq.translator import Translator
 
 log = logging.getLogger(__name__)
 LIMIT = SearchConfig(max_length_ratio=1.3, max_length_offset=8)  # that of conf/experiment/tatoeba_cpu.yaml

@@ -12,8 +12,10 @@ from torch import Tensor
 
 from seq2seq.device import is_out_of_memory, prepare
 from seq2seq.errors import UserError
+from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.model.ensemble import Ensemble
 from seq2seq.search.constraints import tokens_needed
-from seq2seq.search.driver import SearchRequest
+from seq2seq.search.driver import SearchTask
 from seq2seq.search.kinds import make_rules, make_search, require_one_kind, require_steps
 from seq2seq.search.step import Coverage, Hypothesis, Step
 from seq2seq.settings.search import SearchConfig
@@ -37,7 +39,7 @@ class Source:
 
     ids: list[int]
     prefix: Sequence[int] = ()  # that the translation begins with
-    phrases: Sequence[Sequence[int]] = ()  # that must appear in it
+    phrases: Phrases = ()  # that must appear in it
     key: int = 0  # what samples are drawn by, beside the seed
 
 
@@ -50,34 +52,29 @@ class Forced:
 
 
 @runtime_checkable
-class EncoderDecoder(Protocol):
-    """What a model must offer to be translated with; every PyTorch module has the last three."""
+class SearchEngine(Protocol):
+    """What finds translations, such as `Engine`."""
 
-    training: bool
+    def search(
+        self,
+        sources: Sequence[Source],
+        settings: SearchConfig,
+        n_best: int,
+        banned: Phrases = (),
+        *,
+        on_step: Callable[[], object] | None = None,
+    ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+        """Search the n best of every source; yields (source index, hypotheses) by batch; see `Engine.search`.
 
-    def encode(self, src: Tensor) -> Any:
-        """Read source ids, (b, s); the state before the first target token."""
-        ...
-
-    def decode(self, tgt_in: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Advance the targets by (n, t) ids; logits (n, t, v) and the state after them."""
-        ...
-
-    def train(self, mode: bool = True) -> Any:
-        """Switch dropout on or off."""
+        An engine whose steps cannot be interrupted calls on_step before every batch.
+        """
         ...
 
 
 class Engine:
-    """Searches translations of any number of sources, in batches that fit into memory.
+    """Searches translations of any number of sources, in batches that fit into memory."""
 
-    Attributes:
-        can_force: whether it can `force`.
-    """
-
-    can_force = True
-
-    def __init__(self, model: EncoderDecoder, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, model: EncoderDecoder | Ensemble, device: torch.device, dtype: torch.dtype) -> None:
         """Wrap a model that is on device; dtype is that of its matrix products."""
         self.model, self.device, self.dtype = model, device, dtype
         prepare(device)
@@ -228,11 +225,11 @@ class Engine:
         coverage = None
         if settings.coverage_penalty:
             state = state.watching()
-            if not getattr(self.model, "can_align", True):
+            if not self.model.can_align:
                 told = "coverage_penalty is for models that attend to the source, and this one does not"
                 raise UserError(f"{told}: leave it out")
             coverage = Coverage(settings.coverage_penalty, (src == PAD).float(), _last_attention)
-        request = SearchRequest(
+        task = SearchTask(
             settings=settings,
             bos=BOS,
             eos=EOS,
@@ -253,7 +250,7 @@ class Engine:
             logits, state = self.model.decode(last[:, None], state)
             return logits[:, -1].float(), state
 
-        found = make_search(request).run(step, state)
+        found = make_search(task).run(step, state)
         if not all(found):
             if rules or any(phrases):
                 raise UserError("a text has no translation that begins, contains and leaves out what it has to")

@@ -1,7 +1,4 @@
-"""What goes into a translator and what comes out: texts, the pieces that a model sees of them, and translations.
-
-Knows no model and no search.
-"""
+"""What goes into a translator and what comes out: texts, requests, the pieces that a model sees, and translations."""
 
 import logging
 import math
@@ -12,7 +9,10 @@ from typing import Any
 from seq2seq.engine import Forced, Source
 from seq2seq.errors import UserError
 from seq2seq.evaluation.mbr import minimum_bayes_risk
+from seq2seq.search.kinds import require_one_kind
 from seq2seq.search.step import Hypothesis
+from seq2seq.settings.checks import require_at_least
+from seq2seq.settings.search import SearchConfig
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.segments import number_words, split_text
 from seq2seq.text.tokenizer import Tokenizer
@@ -39,6 +39,41 @@ class Text:
         for name in ("text", "prefix"):
             require_string(getattr(self, name), name)
         require_strings(self.phrases, "phrases")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchRequest:
+    """What to search for each text.
+
+    Raises:
+        UserError: a value has the wrong type, n_best is not between 1 and the beam, or the settings and the glossary
+            ask for two kinds of search.
+    """
+
+    settings: SearchConfig
+    n_best: int = 1  # translations of each text: at most the beam; with sampling, the number of samples
+    banned: Sequence[str] = ()  # phrases that no translation contains
+    glossary: Glossary | None = None  # terms and the translations that they must have
+    align: bool = False  # whether every translation gets an alignment
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.n_best, int):
+            raise UserError(f"n_best={self.n_best!r} is of type {type(self.n_best).__name__}: give a whole number")
+        if not isinstance(self.glossary, Glossary | None):
+            told = _with_type(self.glossary)
+            raise UserError(f'glossary is {told}: give Glossary([("term", "translation"), …])')
+        require_strings(self.banned, "banned")
+        require_at_least("n_best", self.n_best, 1)
+        beam = self.settings.beam
+        if self.candidates > beam and not self.settings.sampling:
+            name = "n_best" if self.n_best == self.candidates else "mbr"
+            raise UserError(f"{name}={self.candidates} needs a beam of at least as many (beam={beam}), or sampling")
+        require_one_kind(self.settings, has_phrases=self.glossary is not None)
+
+    @property
+    def candidates(self) -> int:
+        """How many hypotheses of each text are searched, to return the n best of them."""
+        return max(self.n_best, self.settings.mbr)
 
 
 @dataclass(frozen=True)
@@ -91,31 +126,16 @@ def require_iterable(texts: object, name: str) -> Iterable[Any]:
     return texts
 
 
-def require_list(texts: object, name: str) -> list[Any]:
-    """List what an iterable gives; raises what `require_iterable` does."""
-    return list(require_iterable(texts, name))
-
-
 def require_strings(texts: object, name: str) -> list[str]:
     """List the strings that an iterable gives; name is what messages call it.
 
     Raises:
         UserError: texts is a single string, cannot be iterated over, or has something else than strings.
     """
-    listed = require_list(texts, name)
+    listed = list(require_iterable(texts, name))
     for index, text in enumerate(listed):
         require_string(text, f"{name}[{index}]")
     return listed
-
-
-def require_glossary(glossary: object) -> None:
-    """Refuse what is neither a Glossary nor None.
-
-    Raises:
-        UserError: it is something else.
-    """
-    if not isinstance(glossary, Glossary | None):
-        raise UserError(f'glossary is {_with_type(glossary)}: give Glossary([("term", "translation"), …])')
 
 
 def require_string(text: object, name: str) -> None:

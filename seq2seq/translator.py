@@ -4,25 +4,24 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
 
 import torch
 
 from seq2seq.bundle import load_bundles
 from seq2seq.device import choose_device, default_dtype
-from seq2seq.engine import EncoderDecoder, Engine, Source
+from seq2seq.engine import Engine, SearchEngine
 from seq2seq.errors import UserError
 from seq2seq.files import find_models
+from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.ensemble import Ensemble
-from seq2seq.search.kinds import require_one_kind
 from seq2seq.search.step import Hypothesis
 from seq2seq.settings.search import SearchConfig, change_search
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.translation import (
-    MAX_SOURCE_TOKENS,
     Piece,
     Reading,
+    SearchRequest,
     Spelt,
     Text,
     Translation,
@@ -32,35 +31,11 @@ from seq2seq.translation import (
     least_risky,
     make_pieces,
     make_reading,
-    require_glossary,
     require_iterable,
-    require_list,
     require_strings,
 )
 
-__all__ = ["CHUNK_LINES", "MAX_SOURCE_TOKENS", "Reading", "SearchEngine", "Text", "Translation", "Translator"]
-
 CHUNK_LINES = 2048  # lines that `stream` sorts and translates together
-
-
-@runtime_checkable
-class SearchEngine(Protocol):
-    """What finds translations, such as `Engine`."""
-
-    def search(
-        self,
-        sources: Sequence[Source],
-        settings: SearchConfig,
-        n_best: int,
-        banned: Sequence[Sequence[int]] = (),
-        *,
-        on_step: Callable[[], object] | None = None,
-    ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
-        """Search the n best of every source; yields (source index, hypotheses) by batch; see `Engine.search`.
-
-        An engine whose steps cannot be interrupted calls on_step before every batch.
-        """
-        ...
 
 
 class Translator:
@@ -70,6 +45,7 @@ class Translator:
     whatever the source's length; what a call does not name is as the bundle says.
 
     Attributes:
+        engine: finds the translations.
         search: the settings used where a call gives no others.
         src_lang: language of the texts, such as "en".
         tgt_lang: language of the translations.
@@ -80,7 +56,7 @@ class Translator:
 
     def __init__(
         self,
-        model: EncoderDecoder | SearchEngine,
+        model: EncoderDecoder | Ensemble | SearchEngine,
         tokenizer: Tokenizer,
         *,
         search: SearchConfig | None = None,
@@ -101,8 +77,10 @@ class Translator:
         self.num_parameters, self.trained_length = num_parameters, trained_length
         self.search = SearchConfig() if search is None else search
         self.device = torch.device(device)
-        is_engine = isinstance(model, SearchEngine)
-        self._engine = model if is_engine else Engine(model, self.device, dtype or default_dtype(self.device))
+        if isinstance(model, EncoderDecoder | Ensemble):
+            self.engine: SearchEngine = Engine(model, self.device, dtype or default_dtype(self.device))
+        else:
+            self.engine = model
 
     @classmethod
     def load(
@@ -160,8 +138,7 @@ class Translator:
             UserError: a setting is unknown, of the wrong type or out of range, texts is no list of strings, no
                 translation is as it has to be, or one text alone exceeds the memory.
         """
-        wanted: dict[str, Any] = {"banned": banned, "glossary": glossary, **changes}
-        return [best[0].text for best in self.translate_nbest(texts, 1, **wanted)]
+        return [best[0].text for best in self.translate_nbest(texts, 1, banned=banned, glossary=glossary, **changes)]
 
     def translate_nbest(
         self,
@@ -174,78 +151,81 @@ class Translator:
         on_progress: Callable[[int], object] | None = None,
         **changes: int | float | None,
     ) -> list[list[Translation]]:
-        """Give the n best translations of every text, best first; fewer where the model has fewer, always one.
+        """Return the n best translations of every text, best first; fewer where the model has fewer, always one.
 
-        With sampling they are n samples. The arguments are those of `translate`; with align every translation has its
-        alignment, as `score` finds it; on_progress is called as by `stream`, and what it raises ends the work. Of a
-        text that is split, the i-th joins the i-th of every piece.
+        The other arguments are those of `request` and `stream`.
 
         Raises:
-            UserError: as `translate`, n_best is not between 1 and the beam, or this engine cannot align.
+            UserError: as `translate`, n_best is not between 1 and the beam, or the engine cannot align.
         """
-        listed = require_list(texts, "texts")
-        settings = self.settings(**changes)
-        wanted: dict[str, Any] = {"banned": banned, "glossary": glossary, "align": align, "on_progress": on_progress}
-        return list(self.stream(listed, settings, n_best=n_best, chunk=len(listed), **wanted))
+        request = self.request(n_best=n_best, banned=banned, glossary=glossary, align=align, **changes)
+        listed = list(require_iterable(texts, "texts"))
+        return list(self.stream(listed, request, chunk=len(listed), on_progress=on_progress))
 
-    def stream(
+    def request(
         self,
-        texts: Iterable[str | Text],
-        settings: SearchConfig,
         *,
         n_best: int = 1,
         banned: Sequence[str] = (),
         glossary: Glossary | None = None,
         align: bool = False,
+        **changes: int | float | None,
+    ) -> SearchRequest:
+        """Make a request with the bundle's search settings, those in changes replaced; None changes nothing.
+
+        Raises:
+            UserError: a setting is unknown, or a value has the wrong type, is out of range or excludes another.
+        """
+        settings = change_search(self.search, changes)
+        return SearchRequest(settings=settings, n_best=n_best, banned=banned, glossary=glossary, align=align)
+
+    def stream(
+        self,
+        texts: Iterable[str | Text],
+        request: SearchRequest,
+        *,
         chunk: int = CHUNK_LINES,
         first_line: int = 1,
         on_progress: Callable[[int], object] | None = None,
     ) -> Iterator[list[Translation]]:
         """Translate any number of texts in order, holding only `chunk` of them at a time.
 
-        first_line is the number of the first text, by which warnings name it and samples are drawn. on_progress is
-        called with the number of texts begun since its last call, also before every step of a search, which it may
-        delay. Gives and raises what `translate_nbest` does.
+        With sampling, the n best of a text are n samples. Of a text that is translated in pieces, the i-th translation
+        joins the i-th of every piece.
+
+        Args:
+            texts: as for `translate`.
+            request: what to search for each.
+            chunk: texts that are sorted and translated together.
+            first_line: number of the first text, by which warnings name texts and samples are drawn.
+            on_progress: called with the number of texts begun since its last call, also before every step of a search;
+                an exception that it raises ends the work.
+
+        Raises:
+            UserError: as `translate`, or this engine cannot align.
         """
-        if not isinstance(n_best, int):
-            raise UserError(f"n_best={n_best!r} is of type {type(n_best).__name__}: give a whole number")
-        require_glossary(glossary)
-        candidates = max(n_best, settings.mbr)
-        if not n_best >= 1 or (candidates > settings.beam and not settings.sampling):
-            name = "n_best" if n_best >= settings.mbr else "mbr"
-            raise UserError(f"{name}={candidates} needs a beam of at least as many (beam={settings.beam}), or sampling")
-        require_one_kind(settings, has_phrases=glossary is not None)
-        not_wanted = [*encode_phrases(require_strings(banned, "banned"), self.tokenizer)]
-        not_wanted += [[symbol] for symbol in self.tokenizer.user_symbols.values()]
+        settings = request.settings
+        banned = encode_phrases(request.banned, self.tokenizer)
+        banned += [[symbol] for symbol in self.tokenizer.user_symbols.values()]
         texts = iter(require_iterable(texts, "texts"))
         while lines := list(itertools.islice(texts, chunk)):
-            pieces = make_pieces(lines, self.tokenizer, first_line, glossary, self.trained_length)
+            pieces = make_pieces(lines, self.tokenizer, first_line, request.glossary, self.trained_length)
             if on_progress is not None:
                 on_progress(len(lines) - sum(piece.is_first for piece in pieces))  # texts without words are done
             parts: list[list[list[Spelt]]] = [[] for _ in lines]
-            found = self._search(pieces, settings, candidates, not_wanted, on_progress)
+            found = self._search(pieces, request, banned, on_progress)
             spelt = iter(self.tokenizer.decode([one.ids for hypotheses in found for one in hypotheses]))
             for piece, hypotheses in zip(pieces, found, strict=True):
                 parts[piece.text_index].append([(one, next(spelt)) for one in hypotheses])
             joined = [join(part, self.tokenizer, settings.length_penalty) for part in parts]
-            best = [(least_risky(one) if settings.mbr else one)[:n_best] for one in joined]
-            yield from self._aligned(pieces, best, settings) if align else best
+            best = [(least_risky(one) if settings.mbr else one)[: request.n_best] for one in joined]
+            yield from self._aligned(pieces, best, settings.batch_tokens) if request.align else best
             first_line += len(lines)
 
     @property
-    def engine(self) -> SearchEngine:
-        """What finds the translations."""
-        return self._engine
-
-    @property
-    def can_score(self) -> bool:
-        """Whether the engine can `score` given translations."""
-        return isinstance(self._engine, Engine) and self._engine.can_force
-
-    @property
     def can_align(self) -> bool:
-        """Whether translations can have an alignment: the engine can `score`, and the model attends to the source."""
-        return isinstance(self._engine, Engine) and self.can_score and getattr(self._engine.model, "can_align", False)
+        """Whether translations can have an alignment: PyTorch computes a model that attends to the source."""
+        return isinstance(self.engine, Engine) and self.engine.model.can_align
 
     def score(
         self, sources: Iterable[str], translations: Iterable[str], *, align: bool = False, **changes: int | float | None
@@ -265,36 +245,27 @@ class Translator:
         sources, translations = require_strings(sources, "sources"), require_strings(translations, "translations")
         if len(sources) != len(translations):
             raise UserError(f"{len(sources)} sources but {len(translations)} translations: give one for each")
-        if not (self.can_score and isinstance(self._engine, Engine)):
+        if not isinstance(self.engine, Engine):
             raise UserError("this engine cannot score given translations: use the pytorch engine")
-        settings = self.settings(**changes)
+        settings = change_search(self.search, changes)
         src, tgt = self.tokenizer.encode(sources), self.tokenizer.encode(translations)
         readings: dict[int, Reading] = {}
-        for batch in self._engine.force(src, tgt, settings.batch_tokens, watch=align):
+        for batch in self.engine.force(src, tgt, settings.batch_tokens, watch=align):
             for index, forced in batch:
                 readings[index] = make_reading(src[index], tgt[index], forced, self.tokenizer, settings.length_penalty)
         return [readings[index] for index in range(len(sources))]
 
-    def settings(self, **changes: int | float | None) -> SearchConfig:
-        """Give the bundle's search settings with those given changed; None changes nothing.
-
-        Raises:
-            UserError: a name is unknown, or a value has the wrong type or is out of range.
-        """
-        return change_search(self.search, changes)
-
     def _search(
         self,
         pieces: list[Piece],
-        settings: SearchConfig,
-        n_best: int,
+        request: SearchRequest,
         banned: list[list[int]],
         on_progress: Callable[[int], object] | None,
     ) -> list[list[Hypothesis]]:
         found: list[list[Hypothesis]] = [[] for _ in pieces]
         sources = [piece.source for piece in pieces]
         on_step = None if on_progress is None else lambda: on_progress(0)
-        for batch in self._engine.search(sources, settings, n_best, banned, on_step=on_step):
+        for batch in self.engine.search(sources, request.settings, request.candidates, banned, on_step=on_step):
             for index, hypotheses in batch:
                 found[index] = hypotheses
             if on_progress is not None:
@@ -302,7 +273,7 @@ class Translator:
         return found
 
     def _aligned(
-        self, pieces: list[Piece], found: list[list[Translation]], settings: SearchConfig
+        self, pieces: list[Piece], found: list[list[Translation]], batch_tokens: int
     ) -> list[list[Translation]]:
         """Add their alignments to all translations of all texts, computed in batches of the pieces they came from.
 
@@ -318,7 +289,7 @@ class Translator:
             for piece, part in zip(source, one.parts, strict=True)
         ]
         readings = self.score(
-            [text for text, _ in pairs], [part for _, part in pairs], align=True, batch_tokens=settings.batch_tokens
+            [text for text, _ in pairs], [part for _, part in pairs], align=True, batch_tokens=batch_tokens
         )
         alignments = iter(reading.alignment or [] for reading in readings)
         return [

@@ -38,13 +38,13 @@ def attend(
     attention.json. What they tell: docs/attention.md.
     """
     folders = jobs.choose_models([model] if model else None)
+    settings = jobs.search_settings(folders[0], changes)
     translator = jobs.load_exact(folders, device)
     from seq2seq.explain.explanation import explain
     from seq2seq.explain.page import write_page
     from seq2seq.explain.picture import draw, draw_alignment
     from seq2seq.explain.steps import chosen_walks, watch_beams
 
-    settings = translator.settings(**changes)
     explanation = explain(translator, text, target, settings=settings)
     plain = explanation.to_plain()
     if not any(plain["attention"].values()):

@@ -11,7 +11,6 @@ import typer
 from seq2seq.cli import jobs, options
 from seq2seq.errors import UserError
 from seq2seq.extras import needing
-from seq2seq.settings.search import SearchConfig
 
 if TYPE_CHECKING:
     from seq2seq.distributed.ray_workers import RayWorkers
@@ -57,12 +56,12 @@ def bulk_translate(
     model, inputs and output must lie where every node sees them, and with --device cuda every worker has a GPU of
     its own.
     """
-    SearchConfig(**changes)  # refuses what is out of range before anything begins
     if ray is None and workers > 1:
         raise UserError(f"--workers {workers} needs --ray: auto, local, or a cluster's address")
     from seq2seq.distributed import bulk
 
     folders = tuple(folder.resolve() for folder in jobs.choose_models(model))
+    jobs.search_settings(folders[0], changes)  # refuses a value out of range before anything begins
     job = bulk.BulkJob(
         folders, jobs.fingerprint(folders), dict(changes), device, threads if ray is None else threads or 1
     )

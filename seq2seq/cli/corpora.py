@@ -92,9 +92,15 @@ def distill(
     with a text a line. The --output has a line for each pair: source TAB translation. It goes on with --resume
     after a kill.
     """
-    given = dict(locals())
-    hint = "give the sources of a corpus (--languages tells the order of a .tsv's columns)"
-    make_corpus(given, "{source}\t{translation}", hint)
+    make_corpus(
+        *(input_, output, model, languages, changes),
+        form="{source}\t{translation}",
+        hint="give the sources of a corpus (--languages tells the order of a .tsv's columns)",
+        resume=resume,
+        device=device,
+        engine=engine,
+        quantization=quantization,
+    )
 
 
 @options.search_options(*options.BEAM_SEARCH, *options.SAMPLING)
@@ -121,42 +127,56 @@ def backtranslate(
     al. 2019); train with [bold]'tokenizer.user_symbols=["<bt>"]'[/bold], so that it is one piece. It goes on with
     --resume after a kill.
     """
-    given = dict(locals())
-    hint = "back-translation takes a model of the other direction, --model runs/REVERSE, that reads such text"
-    make_corpus(given, f"{TAG} {{translation}}\t{{source}}" if tag else "{translation}\t{source}", hint)
+    make_corpus(
+        *(input_, output, model, languages, changes),
+        form=f"{TAG} {{translation}}\t{{source}}" if tag else "{translation}\t{source}",
+        hint="back-translation takes a model of the other direction, --model runs/REVERSE, that reads such text",
+        resume=resume,
+        device=device,
+        engine=engine,
+        quantization=quantization,
+    )
 
 
-def make_corpus(given: dict[str, Any], form: str, hint: str) -> None:
-    """Translate the inputs into a TSV; form says what a line of it is made of.
+def make_corpus(
+    specs: list[str],
+    output: Path,
+    models: list[Path] | None,
+    languages: str | None,
+    changes: options.Changes,
+    *,
+    form: str,
+    hint: str,
+    resume: bool,
+    device: str,
+    engine: options.EngineName,
+    quantization: options.Precision,
+) -> None:
+    """Translate the inputs into a TSV, each line in the given form.
 
-    If the texts are in the language that the model writes, hint is what the warning advises. A text without words gives
+    A warning with the hint follows if the texts are in the language that the model writes. A text without words gives
     a line with two empty fields, which training drops and counts.
 
     Raises:
-        UserError: an input, the model or the output stands against it.
+        UserError: an input or the model cannot be read, or the output cannot be written.
     """
-    folders = jobs.choose_models(given["model"])
-    specs, output = given["input_"], given["output"]
+    from seq2seq.translation import SearchRequest
+
+    folders = jobs.choose_models(models)
     if output.suffix != ".tsv":
         raise UserError(f"--output {output} is a corpus of two columns: let its name end in .tsv")
-    kept_out = ("model", "output", "resume", "device", "debug", "input_")
-    changes: options.Changes = given.pop("changes")
-    values = {**given, **changes}.items()
-    plain = {name: str(value) for name, value in values if name not in kept_out and value is not None}
-    translator = jobs.load(folders, given["device"], given["engine"], given["quantization"])
+    request = SearchRequest(settings=jobs.search_settings(folders[0], changes))
+    translator = jobs.load(folders, device, engine, quantization)
     src, tgt = translator.src_lang, translator.tgt_lang
-    lines = inputs.warn_of_language(inputs.read_corpora(specs, src, tgt, given["languages"]), src, tgt, hint)
-    if given["resume"]:
+    lines = inputs.warn_of_language(inputs.read_corpora(specs, src, tgt, languages), src, tgt, hint)
+    if resume:
         inputs.require_regular(output, *lines.files)
-    made_of = None
-    if all(path.is_file() for path in lines.files):
-        made_of = {"model": jobs.fingerprint(folders), "input_digest": inputs.digest(lines), "form": form, **plain}
-    job = jobs.Job(translator, translator.settings(**changes), 1, False, "", [], [], None)
-    with open_output(output, made_of, resume=given["resume"]) as out:
+    values = {"form": form, "languages": languages, "engine": engine, "quantization": quantization, **changes}
+    with open_output(output, jobs.made_of(folders, lines, values), resume=resume) as out:
 
         def render(job: jobs.Job, number: int, source: str, best: Any) -> list[str]:
             translation = best[0].text
             return [form.format(source=source, translation=translation) if translation else "\t"]
 
-        jobs.translate(job, lines, out, shown=True, render=render)
+        jobs.translate(jobs.Job(translator, request), lines, out, shown=True, render=render)
     print(f"{output}: {src}→{tgt} of {', '.join(specs)}", file=sys.stderr)

@@ -4,53 +4,54 @@ import hashlib
 import itertools
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seq2seq.cli.inputs import Input
+from seq2seq.cli.inputs import Input, digest
 from seq2seq.errors import UserError
 from seq2seq.extras import needing
 from seq2seq.files import Output, find_model
 
 if TYPE_CHECKING:
     from seq2seq.settings.search import SearchConfig
-    from seq2seq.text.glossary import Glossary
-    from seq2seq.translator import Reading, Translation, Translator
-
+    from seq2seq.translation import Reading, SearchRequest, Text, Translation
+    from seq2seq.translator import Translator
 
 MAX_SCORED_TOKENS = 2048  # a side, in `seq2seq score`; all of a pair's logits exist at once
 
 
-@dataclass
+@dataclass(frozen=True)
 class Job:
-    """How it is to be translated and shown."""
+    """What to translate texts with, what every translation must have, and the format of the output."""
 
     translator: "Translator"
-    settings: "SearchConfig"
-    n_best: int
-    as_json: bool
-    prefix: str
-    phrases: list[str]
-    banned: list[str]
-    glossary: "Glossary | None"
+    request: "SearchRequest"
+    prefix: str = ""
+    phrases: Sequence[str] = ()
+    as_json: bool = False
 
-    def stream(self, texts: Iterable[str], *, align: bool = False, **options: Any) -> "Iterator[list[Translation]]":
-        """Translate texts as wanted, with alignments if asked for."""
-        from seq2seq.translator import Text
+    def texts(self, sources: Iterable[str]) -> "Iterator[Text]":
+        """Add the prefix and the phrases to every source."""
+        from seq2seq.translation import Text
 
-        wanted = (Text(text, self.prefix, self.phrases) for text in texts)
-        return self.translator.stream(
-            wanted,
-            self.settings,
-            n_best=self.n_best,
-            banned=self.banned,
-            glossary=self.glossary,
-            align=align or (self.as_json and self.translator.can_score),
-            **options,
-        )
+        return (Text(source, self.prefix, self.phrases) for source in sources)
+
+
+def search_settings(folder: Path, changes: Mapping[str, int | float | None]) -> "SearchConfig":
+    """Return the search settings of a bundle or an export with changes, without reading its weights.
+
+    Raises:
+        UserError: the configuration is missing or damaged, or a value is out of range.
+    """
+    from seq2seq.bundle import CONFIG, read_config
+    from seq2seq.exchange.folder import SETTINGS, is_export
+    from seq2seq.settings.search import change_search
+
+    _, config = read_config(folder / (SETTINGS if is_export(folder) else CONFIG))
+    return change_search(config.search, changes)
 
 
 def choose_models(given: Sequence[Path] | None, *, shown: bool = True) -> list[Path]:
@@ -125,6 +126,14 @@ def fingerprint(folders: Sequence[Path]) -> str:
     return digest.hexdigest()[:16]
 
 
+def made_of(folders: Sequence[Path], lines: Input, values: Mapping[str, object]) -> dict[str, str] | None:
+    """Describe what an output depends on, by which `--resume` recognises it; None if an input is no regular file."""
+    if not lines.files or not all(path.is_file() for path in lines.files):
+        return None
+    plain = {name: str(value) for name, value in values.items() if value is not None}
+    return {"model": fingerprint(folders), "input_digest": digest(lines), **plain}
+
+
 Render = Callable[[Job, int, str, "Sequence[Translation]"], Iterable[str]]
 
 
@@ -141,7 +150,8 @@ def translate(job: Job, lines: Input, out: Output, *, shown: bool, render: Rende
     to_translate, to_show = itertools.tee(itertools.islice(lines.sources, start, None))
     kept = []
     with progress(lines.total, start, shown=shown) as advance:
-        found = job.stream(to_translate, chunk=CHUNK_LINES, first_line=start + 1, on_progress=advance)
+        texts = job.texts(to_translate)
+        found = job.translator.stream(texts, job.request, chunk=CHUNK_LINES, first_line=start + 1, on_progress=advance)
         for number, (source, best) in enumerate(zip(to_show, found, strict=True), start=start + 1):
             for line in (render or show)(job, number, source, best):
                 out(line)
@@ -162,7 +172,7 @@ def show(job: Job, number: int, source: str, best: "Sequence[Translation]") -> I
             if translation.alignment is not None:
                 one["alignment"] = translation.alignment
         yield json.dumps({"line": number, "source": source, **plain[0], "n_best": plain}, ensure_ascii=False)
-    elif job.n_best > 1:
+    elif job.request.n_best > 1:
         yield from (f"{number} ||| {one.text} ||| {one.normalised_score:.4f}" for one in best)
     else:
         yield best[0].text
@@ -188,7 +198,7 @@ def converse(job: Job) -> None:
         except EOFError:
             return
         try:
-            (best,) = job.stream([source], first_line=number)
+            (best,) = job.translator.stream(job.texts([source]), job.request, first_line=number)
             for line in show(job, number, source, best):
                 print(line, flush=True)
         except UserError as error:
@@ -200,7 +210,8 @@ def translate_document(job: Job, source: Path, target: Path | None) -> int:
     from seq2seq.documents.document import translate_document
 
     def words(texts: Sequence[str], align: bool) -> "list[tuple[str, list[tuple[int, int]] | None]]":
-        found = job.stream(texts, align=align and job.translator.can_align)
+        request = replace(job.request, align=align and job.translator.can_align)
+        found = job.translator.stream(job.texts(texts), request)
         return [(best[0].text, best[0].alignment) for best in found]
 
     assert target is not None

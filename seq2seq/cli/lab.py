@@ -57,6 +57,7 @@ def lengths(
     Lengths are in words; groups of fewer than 20 sentences are left out. The same numbers go to standard output.
     """
     from seq2seq.cli.inputs import read
+    from seq2seq.cli.jobs import search_settings
     from seq2seq.explain.lab.lengths import bleu_by_length, buckets, draw_lengths, names_of, table
     from seq2seq.files import find_model
     from seq2seq.translator import Translator
@@ -64,6 +65,8 @@ def lengths(
     lines = read(None, input_, reference)
     sources, references = list(lines.sources), lines.references or []
     found, folders = buckets(sources), [find_model(one) for one in model]
+    for folder in folders:
+        search_settings(folder, changes)  # refuses a value out of range before a model is loaded
     curves = {}
     for name, folder in zip(names_of(folders), folders, strict=True):
         translator = Translator.load(folder, device)

@@ -54,6 +54,7 @@ def score(
     sources, targets = list(read_lines(input_)), list(read_lines(translations))
     require_same_length(len(targets), len(sources), against="input")
     folders = jobs.choose_models(model)
+    jobs.search_settings(folders[0], changes)  # refuses a value out of range before the model is loaded
     with open_output(output) as out:
         translator = jobs.load_exact(folders, device)
         jobs.require_readable(translator, sources, targets)

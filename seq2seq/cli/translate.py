@@ -1,5 +1,6 @@
 """`seq2seq translate` and `translate.py`: translates sentences, a file, or standard input."""
 
+import dataclasses
 import sys
 
 from seq2seq.cli import inputs, jobs, options
@@ -55,22 +56,22 @@ def translate(
     of more than 200 tokens in pieces, with a warning. What goes wrong is told in one line on stderr, and the exit
     status is not 0.
     """
-    given = {name: value for name, value in locals().items() if value is not None and name != "changes"}
+    from seq2seq.translation import SearchRequest
+
     inputs.check_sources(texts, input_, output, reference, testset, resume=resume, interactive=interactive)
     lines = inputs.read(texts, input_, reference)
     terms = inputs.read_glossary(glossary)
     told_as_json = as_json and (reference is not None or testset is not None)  # then stderr is one JSON object
     folders = jobs.choose_models(model, shown=not told_as_json)
-    made_of = None
-    if lines.files:
-        kept_out = ("input_", "glossary", "output", "resume", "reference", "device", "debug", "model")
-        plain = {name: str(value) for name, value in {**given, **changes}.items() if name not in kept_out}
-        digests = {"input_digest": inputs.digest(lines), "glossary_digest": terms.digest if terms else None}
-        made_of = {"model": jobs.fingerprint(folders), **digests, **plain}
+    settings = jobs.search_settings(folders[0], changes)
+    request = SearchRequest(settings=settings, n_best=n_best, banned=ban or [], glossary=terms)
+    values = {"n_best": n_best, "as_json": as_json, "engine": engine, "quantization": quantization, **changes}
+    values |= {"prefix": prefix, "phrase": phrase, "ban": ban, "glossary_digest": terms.digest if terms else None}
+    made_of = jobs.made_of(folders, lines, values)
     with open_output(None if input_ and inputs.is_document(input_) else output, made_of, resume=resume) as out:
         translator = jobs.load(folders, device, engine, quantization)  # slow: not before the input is known to be good
-        settings = translator.settings(**changes)
-        job = jobs.Job(translator, settings, n_best, as_json, prefix, phrase or [], ban or [], terms)
+        request = dataclasses.replace(request, align=as_json and translator.can_align)
+        job = jobs.Job(translator, request, prefix, phrase or [], as_json)
         if interactive:
             jobs.converse(job)
         elif input_ is not None and inputs.is_document(input_):

@@ -187,7 +187,7 @@ class ShardTranslator:
         if job.threads is not None:
             torch.set_num_threads(job.threads)
         self._translator = Translator.load(job.models, job.device)
-        self._settings = self._translator.settings(**job.settings)
+        self._request = self._translator.request(**job.settings)
 
     def __call__(self, task: ShardTask) -> int:
         """Translate one that is not there yet; gives how many lines it has.
@@ -199,7 +199,7 @@ class ShardTranslator:
         def build(draft: Path) -> int:
             texts, count = islice(read_lines(task.source, task.start, task.first_line), task.lines), 0
             with (draft / _LINES).open("w", encoding="utf-8", newline="\n") as out:
-                for best in self._translator.stream(texts, self._settings, first_line=task.first_line):
+                for best in self._translator.stream(texts, self._request, first_line=task.first_line):
                     out.write(best[0].text + "\n")
                     count += 1
             return count

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from seq2seq.documents import html
 from seq2seq.documents.keeping import (
@@ -81,8 +81,8 @@ def compute_with(
     def compute(wanted: Wanted, sentences: list[str], check: Callable[[], None]) -> list[list[Translated]]:
         different = list(dict.fromkeys(sentences))
         check()
-        options: dict[str, Any] = {"align": wanted.align and translator.can_align, "on_progress": lambda _: check()}
-        done = translator.translate_nbest(different, wanted.n_best, **options)
+        align = wanted.align and translator.can_align
+        done = translator.translate_nbest(different, wanted.n_best, align=align, on_progress=lambda _: check())
         found: dict[str, list[Translated]] = {
             sentence: [(one.text, one.alignment) for one in best]
             for sentence, best in zip(different, done, strict=True)

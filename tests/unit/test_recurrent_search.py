@@ -139,7 +139,7 @@ def test_a_document_with_tags_is_translated_whether_or_not_words_can_be_aligned(
     translator = Translator(drawn(attention, tokenizer.vocab_size), tokenizer)
     page, result = tmp_path / "in.html", tmp_path / "out.html"
     page.write_text("<p>The <b>cat</b> sees.</p>")
-    job = Job(translator, translator.settings(max_length=9), 1, False, "", [], [], None)
+    job = Job(translator, translator.request(max_length=9))
     assert translate_document(job, page, result) == 1
     (plain,) = translator.translate(["The cat sees."], max_length=9)
     assert translator.can_align == (attention == "additive")

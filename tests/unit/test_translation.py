@@ -89,8 +89,10 @@ def test_a_setting_of_the_wrong_type_or_name_is_refused(translator, options, mes
 def test_other_arguments_of_the_wrong_type_are_refused(translator):
     with pytest.raises(UserError, match="n_best='3' is of type str: give a whole number"):
         translator.translate_nbest(TEXTS, "3")
+    with pytest.raises(UserError, match="n_best=0 must be at least 1"):
+        translator.translate_nbest(TEXTS, 0)
     with pytest.raises(UserError, match="texts is one string"):
-        next(translator.stream("Ella ve.", translator.search))
+        next(translator.stream("Ella ve.", translator.request()))
     with pytest.raises(UserError, match="device '3' is not known: use cpu, cuda, cuda:N or auto"):
         Translator.load("anywhere", device=3)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="sources is one string"):

@@ -16,7 +16,8 @@ import torch
 from seq2seq.cli import app, translate_app
 from seq2seq.errors import UserError
 from seq2seq.extras import install_command
-from seq2seq.translator import Text, Translator
+from seq2seq.translation import Text
+from seq2seq.translator import Translator
 
 ROOT = Path(__file__).parents[3]
 LINES = ["The cat drank the milk.", "", "Ella ve la leche.", "¿Quién quiere niños?"]
