@@ -22,7 +22,7 @@ from benchmarks.tables import Table
 from seq2seq.bundle import load_bundle
 from seq2seq.errors import UserError
 from seq2seq.evaluation.metrics import bleu
-from seq2seq.exchange.marian import to_marian
+from seq2seq.exchange.huggingface import to_marian
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.packed import can_pack

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Text:
-    """A text to translate, and what its translation has to look like.
+    """A text to translate, with the beginning and the phrases that its translation must have.
 
     Raises:
         UserError: text or prefix is no string, or phrases is no list of strings.
@@ -62,7 +62,7 @@ class SearchRequest:
         if not isinstance(self.glossary, Glossary | None):
             told = _with_type(self.glossary)
             raise UserError(f'glossary is {told}: give Glossary([("term", "translation"), …])')
-        require_strings(self.banned, "banned")
+        object.__setattr__(self, "banned", tuple(require_strings(self.banned, "banned")))  # an iterator is read once
         require_at_least("n_best", self.n_best, 1)
         beam = self.settings.beam
         if self.candidates > beam and not self.settings.sampling:
@@ -90,7 +90,7 @@ class Translation:
 
 @dataclass(frozen=True)
 class Reading:
-    """What the model thinks of a given translation."""
+    """The model's scores of a given translation."""
 
     score: float  # sum of log-probabilities, EOS included (nats)
     normalised_score: float  # score / length^α, length counting EOS (nats)
@@ -114,7 +114,7 @@ Spelt = tuple[Hypothesis, str]  # with its text
 
 
 def require_iterable(texts: object, name: str) -> Iterable[Any]:
-    """Refuse what is no iterable of texts; name is what messages call it.
+    """Refuse anything but an iterable of texts; messages call it `name`.
 
     Raises:
         UserError: texts is a single string, or cannot be iterated over.
@@ -127,10 +127,10 @@ def require_iterable(texts: object, name: str) -> Iterable[Any]:
 
 
 def require_strings(texts: object, name: str) -> list[str]:
-    """List the strings that an iterable gives; name is what messages call it.
+    """List the strings of an iterable; messages call it `name`.
 
     Raises:
-        UserError: texts is a single string, cannot be iterated over, or has something else than strings.
+        UserError: texts is a single string, cannot be iterated over, or has an item that is no string.
     """
     listed = list(require_iterable(texts, name))
     for index, text in enumerate(listed):
@@ -139,7 +139,7 @@ def require_strings(texts: object, name: str) -> list[str]:
 
 
 def require_string(text: object, name: str) -> None:
-    """Refuse what is no string; name is what the message calls it.
+    """Refuse anything but a string; the message calls it `name`.
 
     Raises:
         UserError: text is something else.
@@ -204,10 +204,10 @@ def make_pieces(
 
 
 def encode_phrases(phrases: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
-    """The ids of each phrase.
+    """Encode phrases.
 
     Raises:
-        UserError: one is empty.
+        UserError: a phrase is empty.
     """
     encoded = tokenizer.encode(list(phrases))
     for phrase, ids in zip(phrases, encoded, strict=True):
@@ -217,7 +217,7 @@ def encode_phrases(phrases: Sequence[str], tokenizer: Tokenizer) -> list[list[in
 
 
 def join(parts: Sequence[Sequence[Spelt]], tokenizer: Tokenizer, alpha: float) -> list[Translation]:
-    """Make a text's translations of its pieces' hypotheses; of several pieces, the i-th best belong together."""
+    """Make a text's translations of its pieces' hypotheses: the i-th joins the i-th of every piece."""
     if not parts:
         return [Translation("", 0.0, 0.0, [])]
     translations = []
@@ -236,7 +236,7 @@ def join(parts: Sequence[Sequence[Spelt]], tokenizer: Tokenizer, alpha: float) -
 def join_alignments(
     pieces: Sequence[Piece], translations: Sequence[str], alignments: Iterator[list[tuple[int, int]]]
 ) -> list[tuple[int, int]]:
-    """Make a text's alignment of those of its pieces with their translations, which are taken from alignments."""
+    """Join the alignments of a text's pieces with their translations, which are taken from the iterator."""
     joined, words_before = [], 0
     for piece, translation in zip(pieces, translations, strict=True):
         joined += [(piece.first_word + source, words_before + target) for source, target in next(alignments)]
@@ -245,14 +245,14 @@ def join_alignments(
 
 
 def least_risky(candidates: Sequence[Translation]) -> list[Translation]:
-    """Order candidates by what their chrF against all others comes to on average (minimum Bayes risk)."""
+    """Order candidates by their mean chrF against all others (minimum Bayes risk)."""
     _, utilities = minimum_bayes_risk([candidate.text for candidate in candidates])
     order = sorted(range(len(candidates)), key=lambda index: utilities[index], reverse=True)
     return [candidates[index] for index in order]
 
 
 def make_reading(src: Sequence[int], tgt: Sequence[int], forced: Forced, tokenizer: Tokenizer, alpha: float) -> Reading:
-    """Say what the model thinks of a translation, with words aligned if its attention was watched."""
+    """Make the scores of a translation, with words aligned if attention was watched."""
     score, tokens = math.fsum(forced.log_probs), [*tokenizer.tokens(tgt), "</s>"]
     alignment = None
     if forced.attention is not None:

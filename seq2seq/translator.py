@@ -41,8 +41,8 @@ CHUNK_LINES = 2048  # lines that `stream` sorts and translates together
 class Translator:
     """Translates texts with one model, whatever their number, length and order.
 
-    How it searches is told by name: every field of `SearchConfig`, and `max_length`, most tokens of a translation
-    whatever the source's length; what a call does not name is as the bundle says.
+    A call changes search settings by name: every field of `SearchConfig`, and `max_length`, the most tokens of a
+    translation whatever the source's length. The bundle's settings apply to everything else.
 
     Attributes:
         engine: finds the translations.
@@ -67,11 +67,11 @@ class Translator:
         num_parameters: int | None = None,
         trained_length: int | None = None,
     ) -> None:
-        """Wrap a model that is on device already; its mode (training or not) is as before after every call.
+        """Wrap a model that is on device already; every call leaves its mode (training or not) as it was.
 
         Texts of more than trained_length source tokens are translated sentence by sentence; None: of more than 200.
         dtype is that of matrix products: None means bfloat16 on a GPU and float32 elsewhere. Instead of a model, an
-        engine of another kind can do the search; device and dtype are then its own matter.
+        engine of another kind can search; such an engine has its own device and dtype.
         """
         self.tokenizer, self.src_lang, self.tgt_lang = tokenizer, src_lang, tgt_lang
         self.num_parameters, self.trained_length = num_parameters, trained_length
@@ -138,7 +138,8 @@ class Translator:
             UserError: a setting is unknown, of the wrong type or out of range, texts is no list of strings, no
                 translation is as it has to be, or one text alone exceeds the memory.
         """
-        return [best[0].text for best in self.translate_nbest(texts, 1, banned=banned, glossary=glossary, **changes)]
+        request = self.request(n_best=1, banned=banned, glossary=glossary, align=False, **changes)
+        return [best[0].text for best in self.stream(texts, request, chunk=None)]
 
     def translate_nbest(
         self,
@@ -159,8 +160,7 @@ class Translator:
             UserError: as `translate`, n_best is not between 1 and the beam, or the engine cannot align.
         """
         request = self.request(n_best=n_best, banned=banned, glossary=glossary, align=align, **changes)
-        listed = list(require_iterable(texts, "texts"))
-        return list(self.stream(listed, request, chunk=len(listed), on_progress=on_progress))
+        return list(self.stream(texts, request, chunk=None, on_progress=on_progress))
 
     def request(
         self,
@@ -184,11 +184,11 @@ class Translator:
         texts: Iterable[str | Text],
         request: SearchRequest,
         *,
-        chunk: int = CHUNK_LINES,
+        chunk: int | None = CHUNK_LINES,
         first_line: int = 1,
         on_progress: Callable[[int], object] | None = None,
     ) -> Iterator[list[Translation]]:
-        """Translate any number of texts in order, holding only `chunk` of them at a time.
+        """Translate any number of texts in order, holding `chunk` of them at a time.
 
         With sampling, the n best of a text are n samples. Of a text that is translated in pieces, the i-th translation
         joins the i-th of every piece.
@@ -196,7 +196,7 @@ class Translator:
         Args:
             texts: as for `translate`.
             request: what to search for each.
-            chunk: texts that are sorted and translated together.
+            chunk: texts that are sorted and translated together; None: all.
             first_line: number of the first text, by which warnings name texts and samples are drawn.
             on_progress: called with the number of texts begun since its last call, also before every step of a search;
                 an exception that it raises ends the work.
@@ -204,16 +204,15 @@ class Translator:
         Raises:
             UserError: as `translate`, or this engine cannot align.
         """
-        settings = request.settings
+        settings, report = request.settings, on_progress or (lambda count: None)
         banned = encode_phrases(request.banned, self.tokenizer)
         banned += [[symbol] for symbol in self.tokenizer.user_symbols.values()]
         texts = iter(require_iterable(texts, "texts"))
         while lines := list(itertools.islice(texts, chunk)):
             pieces = make_pieces(lines, self.tokenizer, first_line, request.glossary, self.trained_length)
-            if on_progress is not None:
-                on_progress(len(lines) - sum(piece.is_first for piece in pieces))  # texts without words are done
+            report(len(lines) - sum(piece.is_first for piece in pieces))  # texts without words are done
             parts: list[list[list[Spelt]]] = [[] for _ in lines]
-            found = self._search(pieces, request, banned, on_progress)
+            found = self._search(pieces, request, banned, report)
             spelt = iter(self.tokenizer.decode([one.ids for hypotheses in found for one in hypotheses]))
             for piece, hypotheses in zip(pieces, found, strict=True):
                 parts[piece.text_index].append([(one, next(spelt)) for one in hypotheses])
@@ -230,16 +229,16 @@ class Translator:
     def score(
         self, sources: Iterable[str], translations: Iterable[str], *, align: bool = False, **changes: int | float | None
     ) -> list[Reading]:
-        """Let the model read given translations: what it would have scored for producing them.
+        """Let the model read given translations, and return the scores that it would have given for producing them.
 
         Args:
             sources: one text a string.
-            translations: of each, one.
+            translations: one of each source.
             align: whether to find for every target word the source word that it attends to most.
             changes: search settings by name; length_penalty and batch_tokens count.
 
         Raises:
-            UserError: sources or translations is no list of strings, their numbers differ, this engine cannot do it,
+            UserError: sources or translations is no list of strings, their numbers differ, this engine cannot score,
                 or one pair alone exceeds the memory.
         """
         sources, translations = require_strings(sources, "sources"), require_strings(translations, "translations")
@@ -249,10 +248,10 @@ class Translator:
             raise UserError("this engine cannot score given translations: use the pytorch engine")
         settings = change_search(self.search, changes)
         src, tgt = self.tokenizer.encode(sources), self.tokenizer.encode(translations)
+        batches = self.engine.force(src, tgt, settings.batch_tokens, watch=align)
         readings: dict[int, Reading] = {}
-        for batch in self.engine.force(src, tgt, settings.batch_tokens, watch=align):
-            for index, forced in batch:
-                readings[index] = make_reading(src[index], tgt[index], forced, self.tokenizer, settings.length_penalty)
+        for index, forced in itertools.chain.from_iterable(batches):
+            readings[index] = make_reading(src[index], tgt[index], forced, self.tokenizer, settings.length_penalty)
         return [readings[index] for index in range(len(sources))]
 
     def _search(
@@ -260,24 +259,21 @@ class Translator:
         pieces: list[Piece],
         request: SearchRequest,
         banned: list[list[int]],
-        on_progress: Callable[[int], object] | None,
+        report: Callable[[int], object],
     ) -> list[list[Hypothesis]]:
-        found: list[list[Hypothesis]] = [[] for _ in pieces]
-        sources = [piece.source for piece in pieces]
-        on_step = None if on_progress is None else lambda: on_progress(0)
+        found: dict[int, list[Hypothesis]] = {}
+        sources, on_step = [piece.source for piece in pieces], lambda: report(0)
         for batch in self.engine.search(sources, request.settings, request.candidates, banned, on_step=on_step):
-            for index, hypotheses in batch:
-                found[index] = hypotheses
-            if on_progress is not None:
-                on_progress(sum(pieces[index].is_first for index, _ in batch))
-        return found
+            found |= dict(batch)
+            report(sum(pieces[index].is_first for index, _ in batch))
+        return [found[index] for index in range(len(pieces))]
 
     def _aligned(
         self, pieces: list[Piece], found: list[list[Translation]], batch_tokens: int
     ) -> list[list[Translation]]:
-        """Add their alignments to all translations of all texts, computed in batches of the pieces they came from.
+        """Add an alignment to every translation of every text, computed piece by piece in batches.
 
-        A text of any length costs no more memory than one piece, and the model reads nothing longer than it can.
+        So a text of any length costs no more memory than one piece, and the model reads nothing longer than it can.
         """
         sources: list[list[Piece]] = [[] for _ in found]
         for piece in pieces:

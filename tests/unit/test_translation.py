@@ -111,6 +111,12 @@ def test_numbers_of_other_libraries_are_taken(translator):
     assert one[0].tokens == translator.translate_nbest(TEXTS, 1, beam=2)[0][0].tokens
 
 
+@pytest.mark.usefixtures("unchecked")
+def test_banned_phrases_may_come_from_anything_to_iterate_over(translator):
+    request = translator.request(banned=(phrase for phrase in ["leche", "gato"]))
+    assert request.banned == ("leche", "gato")
+
+
 def test_a_glossary_of_the_package_is_taken(translator):
     assert translator.translate(TEXTS, glossary=Glossary([("cat", "perro")]), max_length=9)
 
