@@ -65,7 +65,7 @@ def _serve(pipe: Connection, folder: Path, threads: int, way: str) -> None:
             return
         encoded = tokenizer.encode(texts)
         if way == "engine":
-            settings = replace(export.config.search, beam=beam, length_penalty=1.0)
+            settings = replace(export.search, beam=beam, length_penalty=1.0)
             found = dict(one for batch in export.engine.search([*map(Source, encoded)], settings, 1) for one in batch)
             pipe.send([found[index][0].ids for index in range(len(texts))])
             continue

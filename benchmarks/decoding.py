@@ -22,7 +22,7 @@ from benchmarks.tables import Table
 from seq2seq.bundle import load_bundle
 from seq2seq.errors import UserError
 from seq2seq.evaluation.metrics import bleu
-from seq2seq.exchange.marian import to_marian
+from seq2seq.exchange.huggingface import to_marian
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.products import has_packed_products
@@ -33,7 +33,8 @@ from seq2seq.text.batching import BatchLoader
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.training.module import learning_rate
-from seq2seq.translator import MAX_SOURCE_TOKENS, Translator
+from seq2seq.translation import MAX_SOURCE_TOKENS
+from seq2seq.translator import Translator
 
 log = logging.getLogger(__name__)
 LIMIT = SearchConfig(max_length_ratio=1.3, max_length_offset=8)  # as in conf/experiment/tatoeba_cpu.yaml

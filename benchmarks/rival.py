@@ -18,7 +18,7 @@ from benchmarks.huggingface import make_optimizer, mean_loss, translate, update
 from benchmarks.machine import describe_machine, write_json
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.evaluation.metrics import Scores, score
-from seq2seq.exchange.marian import from_marian, marian_config
+from seq2seq.exchange.huggingface import from_marian, marian_config
 from seq2seq.settings.checks import require_choice
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig

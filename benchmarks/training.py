@@ -14,7 +14,7 @@ from benchmarks.ours import Updates
 from benchmarks.race import Race, race
 from benchmarks.tables import Table
 from seq2seq.errors import UserError
-from seq2seq.exchange.marian import to_marian
+from seq2seq.exchange.huggingface import to_marian
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.model import ModelConfig

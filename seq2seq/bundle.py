@@ -1,4 +1,4 @@
-"""The bundle: a folder with everything needed to translate and nothing to train; no pickle, no code from files."""
+"""The bundle: a folder with everything that translation needs, and nothing of training; no pickle, no code."""
 
 import contextlib
 import hashlib
@@ -26,7 +26,7 @@ from seq2seq.text.tokenizer import Tokenizer
 
 FORMAT_VERSION = 1  # raised when an older version could not read the folder
 WEIGHTS, CONFIG, TOKENIZER, CARD = "model.safetensors", "config.json", "tokenizer.model", "README.md"
-ARCHITECTURE = "seq2seq-"  # and the model's; it is told there and not among the model's settings
+ARCHITECTURE = "seq2seq-"  # prefix of config.json's architecture, which is left out of the model's settings
 _MAX_CONFIG = 1_000_000  # bytes
 
 
@@ -42,7 +42,7 @@ class BundleConfig:
 
 
 def example(src_lang: str) -> str:
-    """A sentence to try a model with."""
+    """Return a sentence to try a model with."""
     return {"es": "La bola es azul.", "en": "The ball is blue."}.get(src_lang, "…")
 
 
@@ -56,9 +56,7 @@ class Bundle:
 
 
 def save_bundle(folder: Path, bundle: Bundle, card: str) -> None:
-    """Write the bundle; the folder is whole or as it was before.
-
-    card is the text of its README.md, a Hugging Face model card.
+    """Write a bundle, with a Hugging Face model card as its README.md; an error leaves the folder as it was.
 
     Raises:
         UserError: the folder cannot be written.
@@ -77,7 +75,7 @@ def save_bundle(folder: Path, bundle: Bundle, card: str) -> None:
         values["trained_length"] = bundle.config.trained_length
     with replaced_folder(folder) as draft:
         weights = {name: tensor.detach().to("cpu").contiguous() for name, tensor in bundle.model.state_dict().items()}
-        owners = {tensor.data_ptr(): name for name, tensor in weights.items()}  # a file holds no weight under two names
+        owners = {tensor.data_ptr(): name for name, tensor in weights.items()}  # the format wants no shared memory
         weights = {name: x if owners[x.data_ptr()] == name else x.clone() for name, x in weights.items()}
         save_file(weights, draft / WEIGHTS, metadata={"format": "pt"})
         (draft / CONFIG).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -131,7 +129,7 @@ def load_bundles(folders: Sequence[Path]) -> list[Bundle]:
 
 @contextlib.contextmanager
 def replaced_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder to write to, which takes the given one's place at the end of the block, or vanishes.
+    """Give a temporary folder, which replaces the given one at the end of the block, or is removed after an error.
 
     Raises:
         UserError: it cannot be written (permissions, disk full).
@@ -144,7 +142,7 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
 
 
 def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
-    """config.json, checked: its plain values, and its settings as dataclasses."""
+    """Read and check config.json: its plain values, and its settings as dataclasses."""
     try:
         if path.exists() and not path.is_file():  # a pipe or device gives nothing or no end
             raise UserError(f"{path} is no file")
@@ -188,13 +186,13 @@ def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
 
 
 def _read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """The names and shapes of the weights."""
+    """Read the names and shapes of the weights."""
     with _naming(path), safe_open(path, framework="pt") as file:
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no dict)
 
 
 def _read_weights(path: Path, found: dict[str, tuple[int, ...]], expected: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The weights, after their names and shapes were compared with the model's."""
+    """Read the weights, once their names and shapes are those of the model."""
     shapes = {name: tuple(tensor.shape) for name, tensor in expected.items()}
     for name in sorted(shapes.keys() | found.keys()):
         if shapes.get(name) != found.get(name):

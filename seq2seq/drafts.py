@@ -16,13 +16,13 @@ _DRAFT, _OLD = ".draft", "-old"
 
 @contextlib.contextmanager
 def draft_of(folder: Path) -> Iterator[Path]:
-    """A folder to write to, which takes the given one's place at the end of the block, or vanishes after an error.
+    """Give a folder to write to, which replaces the given one at the end of the block, or is removed after an error.
 
-    Drafts of processes that were killed in between vanish when the next one comes; a complete draft whose process was
-    killed while it took the folder's place takes it then. A draft is locked as long as its process lives (and on a file
-    system without locks, never removed but by its own).
+    The next process removes the drafts of killed processes; if a process was killed between the two renames of a
+    replacement, the next one completes the replacement. A draft is locked as long as its process lives; on a file
+    system without locks, only its own process removes a draft.
 
-    A link stays, and the folder that it points to is replaced; a folder that was there keeps its own permissions.
+    A link stays, and its target is replaced; a folder that was there keeps its permissions.
 
     Raises:
         OSError: it cannot be written.
@@ -41,11 +41,11 @@ def draft_of(folder: Path) -> Iterator[Path]:
             _put(draft, folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
-    sweep(folder)  # of a process killed just before its draft got the name, the folder before is left
+    sweep(folder)  # another process may have been killed between its renames
 
 
 def _share(draft: Path) -> None:
-    """Give a draft and its files the permissions of new ones; mkdtemp and safetensors keep theirs to the owner."""
+    """Give a draft and its files the permissions of new files; mkdtemp and safetensors allow only the owner."""
     probe = draft / ".permissions"
     probe.touch()
     mode = stat.S_IMODE(probe.stat().st_mode)
@@ -57,7 +57,7 @@ def _share(draft: Path) -> None:
 
 
 def _put(draft: Path, folder: Path) -> None:
-    """Rename a complete draft to folder; after an error the folder is what it was before."""
+    """Rename a complete draft to folder; an error leaves the folder as it was."""
     old = _old_of(draft)
     try:
         if folder.exists():
@@ -77,7 +77,7 @@ def _old_of(draft: Path) -> Path:
 
 
 def _remove_old(old: Path, draft: Path) -> None:
-    """Remove a folder that its draft has replaced; only a complete one is ever called old, in case this is killed."""
+    """Remove a folder that its draft has replaced, renamed first: a folder called old is always complete."""
     with contextlib.suppress(OSError):
         old.rename(draft)
     shutil.rmtree(draft, ignore_errors=True)
@@ -113,7 +113,7 @@ def sweep(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _locked_draft(folder: Path) -> Iterator[Path]:
-    """A new draft, locked for the block."""
+    """Make a draft and lock it for the block."""
     while True:
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", suffix=_DRAFT, dir=folder.parent))
         handle = None
@@ -141,10 +141,10 @@ def _lock(draft: Path, flags: int) -> int:
 
 @contextlib.contextmanager
 def replacing(path: Path, like: Path | None = None) -> Iterator[Path]:
-    """Give a file to write, which takes the place of another at the end of the block, or vanishes after an error.
+    """Give a file to write to, which replaces another at the end of the block, or is removed after an error.
 
-    A link stays, and what it points to is replaced. The permission bits are those of the file that was there
-    or, without one, of like. A device or a pipe is written directly.
+    A link stays, and its target is replaced. The file gets the permission bits of the file that was there or, without
+    one, of like. A device or a pipe is written directly.
 
     Raises:
         OSError: it cannot be written.
@@ -163,7 +163,7 @@ def replacing(path: Path, like: Path | None = None) -> Iterator[Path]:
 
 
 def resolve(path: Path) -> Path:
-    """Follow links, also to what does not exist; a link to itself leads nowhere, and stays."""
+    """Follow links, also to missing files; a link to itself is returned as it is."""
     return Path(os.path.realpath(path))
 
 

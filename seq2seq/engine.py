@@ -13,8 +13,10 @@ from torch import Tensor
 from seq2seq.device import is_out_of_memory, prepare
 from seq2seq.errors import UserError
 from seq2seq.model.decoding import Decoder, for_search
+from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.model.ensemble import Ensemble
 from seq2seq.search.constraints import tokens_needed
-from seq2seq.search.driver import SearchRequest
+from seq2seq.search.driver import SearchTask
 from seq2seq.search.kinds import make_rules, make_search, require_one_kind, require_steps
 from seq2seq.search.step import Coverage, Hypothesis, Step
 from seq2seq.settings.search import SearchConfig
@@ -23,63 +25,66 @@ from seq2seq.text.vocab import BOS, EOS, PAD, UNK
 UNPRODUCIBLE_IDS = (PAD, UNK, BOS)
 
 log = logging.getLogger(__name__)
-_WAYS_OUT = {
+_WAYS_OUT = {  # where one text alone is too much
     "search": "use a smaller beam or max_length, or another device",
     "force": "split it and its translation, or use another device",
-}  # where one text alone is too much
+}
 R = TypeVar("R")
 Phrases = Sequence[Sequence[int]]
-Watcher = Callable[[Step], object]
 
 
 @dataclass(frozen=True)
 class Source:
-    """A text to translate, and what its translation has to look like; all ids are without EOS."""
+    """A text to translate; all ids are without EOS."""
 
     ids: list[int]
-    prefix: Sequence[int] = ()  # that the translation begins with
-    phrases: Sequence[Sequence[int]] = ()  # that must appear in it
-    key: int = 0  # what samples are drawn by, beside the seed
+    prefix: Sequence[int] = ()  # the translation begins with these ids
+    phrases: Phrases = ()  # the translation contains each of them
+    key: int = 0  # samples depend on the seed and this
 
 
 @dataclass(frozen=True)
 class Forced:
-    """What the model thinks of a given translation."""
+    """The model's scores of a given translation."""
 
     log_probs: list[float]  # of every token, EOS last (nats)
-    attention: Float[Tensor, "t s"] | None  # of every token to the source's, EOS of both last; None: not watched
+    attention: Float[Tensor, "t s"] | None  # of target to source tokens, EOS last; None: not watched
+
+
+def length_limits(sources: Sequence[Source], settings: SearchConfig) -> list[tuple[int, int]]:
+    """Return the least and the most tokens of each source's translation, EOS not counted."""
+    lengths = torch.tensor([len(source.ids) for source in sources])
+    prefixes = torch.tensor([len(source.prefix) for source in sources])
+    longest = (lengths * settings.max_length_ratio + settings.max_length_offset).long().maximum(prefixes)
+    shortest = (lengths * settings.min_length_ratio + settings.min_length).long().minimum(longest)
+    return list(zip(shortest.tolist(), longest.tolist(), strict=True))
 
 
 @runtime_checkable
-class EncoderDecoder(Protocol):
-    """What a model must offer to be translated with; every PyTorch module has the last three."""
+class SearchEngine(Protocol):
+    """What finds translations, such as `Engine`."""
 
-    training: bool
+    def search(
+        self,
+        sources: Sequence[Source],
+        settings: SearchConfig,
+        n_best: int,
+        banned: Phrases = (),
+        *,
+        on_step: Callable[[], object] | None = None,
+    ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+        """Search the n best of every source; yields (source index, hypotheses) by batch; see `Engine.search`.
 
-    def encode(self, src: Tensor) -> Any:
-        """Read source ids, (b, s); the state before the first target token."""
-        ...
-
-    def decode(self, tgt_in: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Advance the targets by (n, t) ids; logits (n, t, v) and the state after them."""
-        ...
-
-    def train(self, mode: bool = True) -> Any:
-        """Switch dropout on or off."""
+        An engine whose steps cannot be interrupted calls on_step before every batch.
+        """
         ...
 
 
 class Engine:
-    """Searches translations of any number of sources, in batches that fit into memory.
-
-    Attributes:
-        can_force: whether it can `force`.
-    """
-
-    can_force = True
+    """Searches translations of any number of sources, in batches that fit into memory."""
 
     def __init__(
-        self, model: EncoderDecoder, device: torch.device, dtype: torch.dtype, *, is_frozen: bool = False
+        self, model: EncoderDecoder | Ensemble, device: torch.device, dtype: torch.dtype, *, is_frozen: bool = False
     ) -> None:
         """Wrap a model that is on device; dtype is that of its matrix products.
 
@@ -112,41 +117,40 @@ class Engine:
             on_step: called before every step; it may search meanwhile, and what it raises ends this search.
 
         Raises:
-            UserError: one source alone exceeds the memory, no translation is as it has to be, or the model gives NaN.
+            UserError: one source alone exceeds the memory, no translation obeys all rules, or the model gives NaN.
         """
         rows = n_best if settings.sampling else settings.beam
         decoder = self._decoder_for_search()
         lengths = [len(source.ids) + 1 for source in sources]
-        for batch, found in self._batches(
-            "search",
-            lengths,
-            settings.batch_tokens,
-            lambda batch: self._search(decoder, [sources[i] for i in batch], settings, n_best, banned, on_step=on_step),
-            rows=rows,
-        ):
-            yield list(zip(batch, found, strict=True))
 
-    def watch(self, source: Source, settings: SearchConfig, watcher: Watcher, banned: Phrases = ()) -> list[Hypothesis]:
-        """Find the best translation of one source as `search` does, showing every step of a beam search to watcher.
+        def compute(batch: list[int]) -> list[list[Hypothesis]]:
+            return self._search(decoder, [sources[i] for i in batch], settings, n_best, banned, on_step=on_step)
+
+        yield from self._batches("search", lengths, settings.batch_tokens, compute, rows=rows)
+
+    def watch(
+        self, source: Source, settings: SearchConfig, watcher: Callable[[Step], object], banned: Phrases = ()
+    ) -> list[Hypothesis]:
+        """Find the best translation of one source as `search` does, and show every step of the beam search to watcher.
 
         Raises:
             UserError: as `search`, or the settings ask for no plain beam search.
         """
         require_steps(settings)
         length, decoder = len(source.ids) + 1, self._decoder_for_search()
-        ((_, (found,)),) = self._batches(
-            "search", [length], length, lambda _: self._search(decoder, [source], settings, 1, banned, watcher)
-        )
+        compute: Callable[[list[int]], list[list[Hypothesis]]]
+        compute = lambda _: self._search(decoder, [source], settings, 1, banned, watcher)  # noqa: E731
+        (((_, found),),) = self._batches("search", [length], length, compute)
         return found
 
     def force(
         self, sources: Sequence[list[int]], targets: Sequence[list[int]], batch_tokens: int, *, watch: bool = False
     ) -> Iterator[list[tuple[int, Forced]]]:
-        """Let the model read given translations; yields (index, what it thinks) by batch.
+        """Let the model read given translations; yields (index, scores) by batch.
 
         Args:
             sources: ids without EOS.
-            targets: of their translations, likewise.
+            targets: ids of their translations, without EOS.
             batch_tokens: positions of the longer side computed at once, padding included.
             watch: whether to give attention, too.
 
@@ -154,13 +158,11 @@ class Engine:
             UserError: one pair alone exceeds the memory.
         """
         lengths = [max(len(src), len(tgt)) + 1 for src, tgt in zip(sources, targets, strict=True)]
-        for batch, found in self._batches(
-            "force",
-            lengths,
-            batch_tokens,
-            lambda batch: self._force([sources[i] for i in batch], [targets[i] for i in batch], watch),
-        ):
-            yield list(zip(batch, found, strict=True))
+
+        def compute(batch: list[int]) -> list[Forced]:
+            return self._force([sources[i] for i in batch], [targets[i] for i in batch], watch)
+
+        yield from self._batches("force", lengths, batch_tokens, compute)
 
     def _batches(
         self,
@@ -170,10 +172,11 @@ class Engine:
         compute: Callable[[list[int]], list[R]],
         *,
         rows: int = 1,
-    ) -> Iterator[tuple[list[int], list[R]]]:
-        """Compute on all, longest first, in batches of batch_tokens with padding; when memory runs out, less for good.
+    ) -> Iterator[list[tuple[int, R]]]:
+        """Compute on all, longest first, in batches of batch_tokens with padding; yields (index, result) by batch.
 
-        work is "search" or "force", and rows is how many rows each text takes.
+        When memory runs out, batches are smaller from then on. work is "search" or "force", and rows is how many rows
+        each text takes.
         """
         waiting = sorted(range(len(lengths)), key=lambda index: lengths[index], reverse=True)
         fits = batch_tokens  # beside the search that this one is made in
@@ -183,7 +186,7 @@ class Engine:
             batch = waiting[: max(1, tokens // rows // longest)]
             found = self._or_none(compute, batch)
             if found is not None:
-                yield batch, found
+                yield list(zip(batch, found, strict=True))
                 waiting = waiting[len(batch) :]
             elif len(batch) == 1:
                 way_out = "try again when the other search is over" if self._computing else _WAYS_OUT[work]
@@ -195,7 +198,7 @@ class Engine:
                 log.warning("out of memory: going on with batches of %d texts (batch_tokens)", len(batch) // 2)
 
     def _or_none(self, compute: Callable[[list[int]], list[R]], batch: list[int]) -> list[R] | None:
-        """Compute one batch; None when the memory does not suffice."""
+        """Compute one batch; None when memory runs out."""
         try:
             self._computing += 1
             with self.inference():
@@ -223,18 +226,15 @@ class Engine:
         settings: SearchConfig,
         n_best: int,
         banned: Phrases,
-        watcher: Watcher | None = None,
+        watcher: Callable[[Step], object] | None = None,
         on_step: Callable[[], object] | None = None,
     ) -> list[list[Hypothesis]]:
-        lengths = torch.tensor([len(source.ids) for source in sources])
+        shortest, longest = zip(*length_limits(sources, settings), strict=True)
         prefixes = [source.prefix for source in sources]
-        longest = (lengths * settings.max_length_ratio + settings.max_length_offset).long()
-        longest = longest.maximum(torch.tensor([len(prefix) for prefix in prefixes]))
-        shortest = (lengths * settings.min_length_ratio + settings.min_length).long().minimum(longest)
-        rules = make_rules(settings, shortest, prefixes=prefixes, banned=banned, eos=EOS)
+        rules = make_rules(settings, torch.tensor(shortest), prefixes=prefixes, banned=banned, eos=EOS)
         phrases = [source.phrases for source in sources]
         require_one_kind(settings, has_phrases=any(phrases))
-        for limit, of_source in zip(longest.tolist(), phrases, strict=True):
+        for limit, of_source in zip(longest, phrases, strict=True):
             if (needed := tokens_needed(of_source)) > limit:
                 raise UserError(
                     f"phrases of {needed} tokens do not fit into {limit}: raise max_length, or ask for fewer"
@@ -244,24 +244,15 @@ class Engine:
         coverage = None
         if settings.coverage_penalty:
             state = state.watching()
-            if not getattr(self.model, "can_align", True):
+            if not self.model.can_align:
                 told = "coverage_penalty is for models that attend to the source, and this one does not"
                 raise UserError(f"{told}: leave it out")
             coverage = Coverage(settings.coverage_penalty, (src == PAD).float(), _last_attention)
-        request = SearchRequest(
-            settings=settings,
-            bos=BOS,
-            eos=EOS,
-            max_lengths=longest.tolist(),
-            device=self.device,
-            n_best=n_best,
-            banned=UNPRODUCIBLE_IDS,
-            rules=rules,
-            phrases=phrases,
-            keys=[source.key for source in sources],
-            coverage=coverage,
-            watcher=watcher,
-        )
+        keys = [source.key for source in sources]
+        task = SearchTask(
+            settings=settings, bos=BOS, eos=EOS, max_lengths=longest, device=self.device, n_best=n_best,
+            banned=UNPRODUCIBLE_IDS, rules=rules, phrases=phrases, keys=keys, coverage=coverage, watcher=watcher,
+        )  # fmt: skip
 
         def step(last: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
             if on_step is not None:
@@ -269,7 +260,7 @@ class Engine:
             logits, state = decoder.step(last, state)
             return logits.float(), state
 
-        found = make_search(request).run(step, state)
+        found = make_search(task).run(step, state)
         if not all(found):
             if rules or any(phrases):
                 raise UserError("a text has no translation that begins, contains and leaves out what it has to")
@@ -295,10 +286,10 @@ class Engine:
 
     @contextmanager
     def inference(self) -> Iterator[None]:
-        """Without gradients and dropout, in the chosen precision; afterwards the model trains on if it did before.
+        """Compute without gradients and dropout, in the chosen precision; then restore the model's mode.
 
-        Not `inference_mode`: in it, autocast converts the weights anew for every token, and what a model keeps for
-        later (positions) could not be trained with.
+        Not `inference_mode`: there, autocast would convert the weights anew for every token, and the positions that a
+        model caches could not be used in training.
         """
         was_training = self.model.training
         self.model.train(False)

@@ -13,7 +13,7 @@ DISTRIBUTION = "seq2seq-trainer"
 
 @contextmanager
 def needing(extra: str, what: str = "this") -> Iterator[None]:
-    """Say how to install an extra when one of its packages is missing; what is the subject of the sentence.
+    """Say how to install an extra when one of its packages is missing; `what` is the subject of the message.
 
     Raises:
         UserError: a package is missing.
@@ -25,15 +25,15 @@ def needing(extra: str, what: str = "this") -> Iterator[None]:
 
 
 def missing(extra: str, what: str, package: str) -> UserError:
-    """The error for a package that is not installed."""
+    """Make the error for a package that is not installed."""
     return UserError(f"{what} needs the package {package}: {install_command(extra)}")
 
 
 def install_command(extra: str) -> str:
-    """The command that installs an extra's packages in this environment.
+    """Return the command that installs an extra's packages in this environment.
 
-    The distribution itself is never looked for in an index: a clone is installed again with the extra, and beside a
-    wheel the packages of the extra are installed by their own names.
+    The command never looks for the distribution itself in an index: it installs a clone again with the extra, and
+    beside a wheel the extra's packages by their own names.
     """
     if (clone := _clone()) is not None:
         folder = "." if Path.cwd() == clone else str(clone)
@@ -42,23 +42,23 @@ def install_command(extra: str) -> str:
 
 
 def packages_of(extra: str) -> list[str]:
-    """The requirements that the installed distribution lists under an extra, such as `fastapi>=0.115`."""
+    """Return the requirements that the installed distribution lists under an extra, such as `fastapi>=0.115`."""
     found = [requirement.partition(";") for requirement in metadata.requires(DISTRIBUTION) or []]
     return [name.strip() for name, _, marker in found if f'extra == "{extra}"' in marker]
 
 
 def train_command() -> str:
-    """The command that trains: train.py lies in a clone alone."""
+    """Return the command that trains: only a clone has train.py."""
     return "seq2seq train" if _clone() is None else "python train.py"
 
 
 def resume_command(folder: Path | str) -> str:
-    """The command that resumes the run in a folder."""
+    """Return the command that resumes the run in a folder."""
     return f"{train_command()} {shlex.quote(f'resume={folder}')}"
 
 
 def _clone() -> Path | None:
-    """The clone that this package is imported from, or None if it is an installed wheel."""
+    """Return the clone that this package is imported from, or None if it is an installed wheel."""
     folder = Path(__file__).resolve().parents[1]
     settings = folder / "pyproject.toml"
     is_clone = settings.is_file() and f'name = "{DISTRIBUTION}"' in settings.read_text(encoding="utf-8")

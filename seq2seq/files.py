@@ -1,15 +1,14 @@
 """Lines in, lines out, and where the newest model is; knows no model and no command line."""
 
 import json
-import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from io import BufferedIOBase
 from pathlib import Path
 from typing import BinaryIO
 
-from seq2seq.drafts import put, resolve, sweep
+from seq2seq.drafts import put, replacing, resolve, sweep
 from seq2seq.errors import UserError
 from seq2seq.extras import train_command
 
@@ -24,7 +23,7 @@ def read_lines(path: Path | None, start: int = 0, first_line: int = 1) -> Iterat
     """
     name = "stdin" if path is None else str(path)
     try:
-        with _open_input(path) as file:
+        with nullcontext(sys.stdin.buffer) if path is None else path.open("rb") as file:
             if start:
                 file.seek(start)
             for number, line in enumerate(file, start=first_line):
@@ -34,7 +33,7 @@ def read_lines(path: Path | None, start: int = 0, first_line: int = 1) -> Iterat
 
 
 def count_lines(path: Path) -> int:
-    """Count the lines that `read_lines` gives.
+    """Count the lines of a file.
 
     Raises:
         UserError: the file cannot be read or is not UTF-8.
@@ -46,7 +45,7 @@ class Output:
     """Writes lines (UTF-8, LF) when called.
 
     Attributes:
-        inputs: how many inputs' lines were there before, from a run that was broken off.
+        inputs: how many inputs are written already, by a run that was broken off.
     """
 
     def __init__(self, file: BinaryIO | BufferedIOBase, path: Path | None = None) -> None:
@@ -55,23 +54,23 @@ class Output:
     def __call__(self, line: str) -> None:
         """Write one line."""
         with _naming(self.path):
-            self.file.write(_encode(line))
+            self.file.write(line.encode() + b"\n")
 
     def commit(self, inputs: int) -> None:
-        """Hear that all lines of so many inputs, from the beginning, are written."""
+        """Record that the first `inputs` inputs are fully written; only `ResumableOutput` does."""
 
 
 class ResumableOutput(Output):
-    """Remembers how far it is, in FILE.progress beside FILE.partial, so that a killed run can go on.
+    """Writes FILE.partial and records its progress in FILE.progress, so that a killed command can go on.
 
-    Lines count when `commit` has returned after them.
+    Lines written after the last `commit` are written again.
     """
 
     def __init__(self, path: Path, made_of: Mapping[str, object], *, resume: bool) -> None:
-        """Begin, or with resume go on.
+        """Begin a file, or go on with one.
 
         Raises:
-            UserError: the file cannot be written, there is nothing to go on from, or that was made of something else.
+            UserError: the file cannot be written, or there is no unfinished file that depends on the same things.
         """
         self.made_of = json.loads(json.dumps(made_of))
         self.partial, self._progress = path.with_name(path.name + ".partial"), path.with_name(path.name + ".progress")
@@ -84,7 +83,7 @@ class ResumableOutput(Output):
         self.commit(inputs)
 
     def _begun(self) -> tuple[int, int]:
-        """How many inputs and bytes an earlier run had committed."""
+        """Return how many inputs and bytes an earlier run had committed."""
         try:
             progress = json.loads(self._progress.read_text(encoding="utf-8"))
             inputs, size, made_of = int(progress["inputs"]), int(progress["bytes"]), dict(progress["made_of"])
@@ -102,7 +101,7 @@ class ResumableOutput(Output):
         return inputs, size
 
     def commit(self, inputs: int) -> None:
-        """Put on record that all lines of so many inputs, from the beginning, are written."""
+        """Record that the first `inputs` inputs are fully written."""
         self.inputs = inputs
         with _naming(self.path):
             self.file.flush()
@@ -123,11 +122,11 @@ class ResumableOutput(Output):
 def open_output(
     path: Path | None, made_of: Mapping[str, object] | None = None, *, resume: bool = False
 ) -> Iterator[Output]:
-    """Give what writes lines to a file; path None is standard output.
+    """Open a file to write lines to; path None is standard output.
 
-    A file appears under its name only when all lines are written; an error leaves what was there before. A link stays,
-    and what it points to is replaced; a file that was there keeps its permissions. With made_of,
-    which says what the lines depend on, a run that was broken off can go on with resume.
+    A file appears under its name only when all lines are written; an error leaves the file that was there before. A
+    link stays, and its target is replaced; a file that was there keeps its permissions. made_of says what the lines
+    depend on; with it, a run that was broken off can go on with resume.
 
     Raises:
         UserError: the file cannot be written, or there is nothing to go on with.
@@ -137,8 +136,7 @@ def open_output(
         sys.stdout.buffer.flush()
         return
     path = resolve(path)
-    is_plain = path.is_file() or not path.exists()  # devices and pipes are written directly, never replaced
-    if made_of is not None and is_plain:
+    if made_of is not None and (path.is_file() or not path.exists()):  # no device and no pipe
         output = ResumableOutput(path, made_of, resume=resume)
         try:
             yield output
@@ -147,20 +145,17 @@ def open_output(
             with suppress(OSError):
                 output.file.close()
         return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp") if is_plain else path
-    with _naming(path):
-        file = temporary.open("wb")
-    try:
-        yield Output(file, path)
+    with ExitStack() as stack:
         with _naming(path):
-            file.close()
-            if is_plain:
-                put(temporary, path)
-    finally:
-        with suppress(OSError):  # the error to report is the first one
-            file.close()
-        if is_plain:
-            temporary.unlink(missing_ok=True)
+            file = stack.enter_context(replacing(path)).open("wb")
+        try:
+            yield Output(file, path)
+            with _naming(path):
+                file.close()
+                stack.close()
+        finally:
+            with suppress(OSError):  # the error to report is the first one
+                file.close()
 
 
 def find_model(given: Path | None, runs: Path = Path("runs"), option: str = "--model ") -> Path:
@@ -203,19 +198,10 @@ def find_models(given: object) -> list[Path]:
 
 
 def _is_there(folder: Path) -> bool:
-    """Whether there is such a folder, if need be after what a killed process left of its replacement is completed."""
+    """Return whether a folder exists, after completing a replacement that a killed process left."""
     if not folder.is_dir():
         sweep(folder)
     return folder.is_dir()
-
-
-@contextmanager
-def _open_input(path: Path | None) -> Iterator[BinaryIO]:
-    if path is None:
-        yield sys.stdin.buffer
-    else:
-        with path.open("rb") as file:
-            yield file
 
 
 def _decode(line: bytes, place: str) -> str:
@@ -228,13 +214,9 @@ def _decode(line: bytes, place: str) -> str:
         ) from error
 
 
-def _encode(line: str) -> bytes:
-    return line.encode() + b"\n"
-
-
 @contextmanager
 def _naming(path: Path | None) -> Iterator[None]:
-    """Say which output it is that cannot be written; None, standard output, is the shell's matter."""
+    """Name the output that cannot be written; errors of standard output (None) pass unchanged."""
     try:
         yield
     except OSError as error:

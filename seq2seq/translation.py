@@ -1,7 +1,4 @@
-"""What goes into a translator and what comes out: texts, the pieces that a model sees of them, and translations.
-
-Knows no model and no search.
-"""
+"""What goes into a translator and what comes out: texts, requests, the pieces that a model sees, and translations."""
 
 import logging
 import math
@@ -12,7 +9,10 @@ from typing import Any
 from seq2seq.engine import Forced, Source
 from seq2seq.errors import UserError
 from seq2seq.evaluation.mbr import minimum_bayes_risk
+from seq2seq.search.kinds import require_one_kind
 from seq2seq.search.step import Hypothesis
+from seq2seq.settings.checks import require_at_least
+from seq2seq.settings.search import SearchConfig
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.segments import number_words, split_text
 from seq2seq.text.tokenizer import Tokenizer
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Text:
-    """A text to translate, and what its translation has to look like.
+    """A text to translate, with the beginning and the phrases that its translation must have.
 
     Raises:
         UserError: text or prefix is no string, or phrases is no list of strings.
@@ -39,6 +39,41 @@ class Text:
         for name in ("text", "prefix"):
             require_string(getattr(self, name), name)
         require_strings(self.phrases, "phrases")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchRequest:
+    """What to search for each text.
+
+    Raises:
+        UserError: a value has the wrong type, n_best is not between 1 and the beam, or the settings and the glossary
+            ask for two kinds of search.
+    """
+
+    settings: SearchConfig
+    n_best: int = 1  # translations of each text: at most the beam; with sampling, the number of samples
+    banned: Sequence[str] = ()  # phrases that no translation contains
+    glossary: Glossary | None = None  # terms and the translations that they must have
+    align: bool = False  # whether every translation gets an alignment
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.n_best, int):
+            raise UserError(f"n_best={self.n_best!r} is of type {type(self.n_best).__name__}: give a whole number")
+        if not isinstance(self.glossary, Glossary | None):
+            told = _with_type(self.glossary)
+            raise UserError(f'glossary is {told}: give Glossary([("term", "translation"), …])')
+        object.__setattr__(self, "banned", tuple(require_strings(self.banned, "banned")))  # an iterator is read once
+        require_at_least("n_best", self.n_best, 1)
+        beam = self.settings.beam
+        if self.candidates > beam and not self.settings.sampling:
+            name = "n_best" if self.n_best == self.candidates else "mbr"
+            raise UserError(f"{name}={self.candidates} needs a beam of at least as many (beam={beam}), or sampling")
+        require_one_kind(self.settings, has_phrases=self.glossary is not None)
+
+    @property
+    def candidates(self) -> int:
+        """How many hypotheses of each text are searched, to return the n best of them."""
+        return max(self.n_best, self.settings.mbr)
 
 
 @dataclass(frozen=True)
@@ -55,7 +90,7 @@ class Translation:
 
 @dataclass(frozen=True)
 class Reading:
-    """What the model thinks of a given translation."""
+    """The model's scores of a given translation."""
 
     score: float  # sum of log-probabilities, EOS included (nats)
     normalised_score: float  # score / length^α, length counting EOS (nats)
@@ -79,7 +114,7 @@ Spelt = tuple[Hypothesis, str]  # with its text
 
 
 def require_iterable(texts: object, name: str) -> Iterable[Any]:
-    """Refuse what is no iterable of texts; name is what messages call it.
+    """Refuse anything but an iterable of texts; messages call it `name`.
 
     Raises:
         UserError: texts is a single string, or cannot be iterated over.
@@ -91,35 +126,20 @@ def require_iterable(texts: object, name: str) -> Iterable[Any]:
     return texts
 
 
-def require_list(texts: object, name: str) -> list[Any]:
-    """List what an iterable gives; raises what `require_iterable` does."""
-    return list(require_iterable(texts, name))
-
-
 def require_strings(texts: object, name: str) -> list[str]:
-    """List the strings that an iterable gives; name is what messages call it.
+    """List the strings of an iterable; messages call it `name`.
 
     Raises:
-        UserError: texts is a single string, cannot be iterated over, or has something else than strings.
+        UserError: texts is a single string, cannot be iterated over, or has an item that is no string.
     """
-    listed = require_list(texts, name)
+    listed = list(require_iterable(texts, name))
     for index, text in enumerate(listed):
         require_string(text, f"{name}[{index}]")
     return listed
 
 
-def require_glossary(glossary: object) -> None:
-    """Refuse what is neither a Glossary nor None.
-
-    Raises:
-        UserError: it is something else.
-    """
-    if not isinstance(glossary, Glossary | None):
-        raise UserError(f'glossary is {_with_type(glossary)}: give Glossary([("term", "translation"), …])')
-
-
 def require_string(text: object, name: str) -> None:
-    """Refuse what is no string; name is what the message calls it.
+    """Refuse anything but a string; the message calls it `name`.
 
     Raises:
         UserError: text is something else.
@@ -184,10 +204,10 @@ def make_pieces(
 
 
 def encode_phrases(phrases: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
-    """The ids of each phrase.
+    """Encode phrases.
 
     Raises:
-        UserError: one is empty.
+        UserError: a phrase is empty.
     """
     encoded = tokenizer.encode(list(phrases))
     for phrase, ids in zip(phrases, encoded, strict=True):
@@ -197,7 +217,7 @@ def encode_phrases(phrases: Sequence[str], tokenizer: Tokenizer) -> list[list[in
 
 
 def join(parts: Sequence[Sequence[Spelt]], tokenizer: Tokenizer, alpha: float) -> list[Translation]:
-    """Make a text's translations of its pieces' hypotheses; of several pieces, the i-th best belong together."""
+    """Make a text's translations of its pieces' hypotheses: the i-th joins the i-th of every piece."""
     if not parts:
         return [Translation("", 0.0, 0.0, [])]
     translations = []
@@ -216,7 +236,7 @@ def join(parts: Sequence[Sequence[Spelt]], tokenizer: Tokenizer, alpha: float) -
 def join_alignments(
     pieces: Sequence[Piece], translations: Sequence[str], alignments: Iterator[list[tuple[int, int]]]
 ) -> list[tuple[int, int]]:
-    """Make a text's alignment of those of its pieces with their translations, which are taken from alignments."""
+    """Join the alignments of a text's pieces with their translations, which are taken from the iterator."""
     joined, words_before = [], 0
     for piece, translation in zip(pieces, translations, strict=True):
         joined += [(piece.first_word + source, words_before + target) for source, target in next(alignments)]
@@ -225,14 +245,14 @@ def join_alignments(
 
 
 def least_risky(candidates: Sequence[Translation]) -> list[Translation]:
-    """Order candidates by what their chrF against all others comes to on average (minimum Bayes risk)."""
+    """Order candidates by their mean chrF against all others (minimum Bayes risk)."""
     _, utilities = minimum_bayes_risk([candidate.text for candidate in candidates])
     order = sorted(range(len(candidates)), key=lambda index: utilities[index], reverse=True)
     return [candidates[index] for index in order]
 
 
 def make_reading(src: Sequence[int], tgt: Sequence[int], forced: Forced, tokenizer: Tokenizer, alpha: float) -> Reading:
-    """Say what the model thinks of a translation, with words aligned if its attention was watched."""
+    """Make the scores of a translation, with words aligned if attention was watched."""
     score, tokens = math.fsum(forced.log_probs), [*tokenizer.tokens(tgt), "</s>"]
     alignment = None
     if forced.attention is not None:

@@ -4,25 +4,24 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
 
 import torch
 
 from seq2seq.bundle import load_bundles
 from seq2seq.device import choose_device, default_dtype
-from seq2seq.engine import EncoderDecoder, Engine, Source
+from seq2seq.engine import Engine, SearchEngine
 from seq2seq.errors import UserError
 from seq2seq.files import find_models
+from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.ensemble import Ensemble
-from seq2seq.search.kinds import require_one_kind
 from seq2seq.search.step import Hypothesis
 from seq2seq.settings.search import SearchConfig, change_search
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.translation import (
-    MAX_SOURCE_TOKENS,
     Piece,
     Reading,
+    SearchRequest,
     Spelt,
     Text,
     Translation,
@@ -32,44 +31,21 @@ from seq2seq.translation import (
     least_risky,
     make_pieces,
     make_reading,
-    require_glossary,
     require_iterable,
-    require_list,
     require_strings,
 )
 
-__all__ = ["CHUNK_LINES", "MAX_SOURCE_TOKENS", "Reading", "SearchEngine", "Text", "Translation", "Translator"]
-
 CHUNK_LINES = 2048  # lines that `stream` sorts and translates together
-
-
-@runtime_checkable
-class SearchEngine(Protocol):
-    """What finds translations, such as `Engine`."""
-
-    def search(
-        self,
-        sources: Sequence[Source],
-        settings: SearchConfig,
-        n_best: int,
-        banned: Sequence[Sequence[int]] = (),
-        *,
-        on_step: Callable[[], object] | None = None,
-    ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
-        """Search the n best of every source; yields (source index, hypotheses) by batch; see `Engine.search`.
-
-        An engine whose steps cannot be interrupted calls on_step before every batch.
-        """
-        ...
 
 
 class Translator:
     """Translates texts with one model, whatever their number, length and order.
 
-    How it searches is told by name: every field of `SearchConfig`, and `max_length`, most tokens of a translation
-    whatever the source's length; what a call does not name is as the bundle says.
+    A call changes search settings by name: every field of `SearchConfig`, and `max_length`, the most tokens of a
+    translation whatever the source's length. The bundle's settings apply to everything else.
 
     Attributes:
+        engine: finds the translations.
         search: the settings used where a call gives no others.
         src_lang: language of the texts, such as "en".
         tgt_lang: language of the translations.
@@ -80,7 +56,7 @@ class Translator:
 
     def __init__(
         self,
-        model: EncoderDecoder | SearchEngine,
+        model: EncoderDecoder | Ensemble | SearchEngine,
         tokenizer: Tokenizer,
         *,
         search: SearchConfig | None = None,
@@ -92,21 +68,23 @@ class Translator:
         trained_length: int | None = None,
         is_frozen: bool = False,
     ) -> None:
-        """Wrap a model that is on device already; its mode (training or not) is as before after every call.
+        """Wrap a model that is on device already; every call leaves its mode (training or not) as it was.
 
         Texts of more than trained_length source tokens are translated sentence by sentence; None: of more than 200.
         dtype is that of matrix products: None means bfloat16 on a GPU and float32 elsewhere. The weights of a frozen
         model never change any more, which makes short searches faster. Instead of a model, an engine of another kind
-        can do the search; device and dtype are then its own matter.
+        can search; such an engine has its own device and dtype.
         """
         self.tokenizer, self.src_lang, self.tgt_lang = tokenizer, src_lang, tgt_lang
         self.num_parameters, self.trained_length = num_parameters, trained_length
         self.search = SearchConfig() if search is None else search
         self.device = torch.device(device)
-        is_engine = isinstance(model, SearchEngine)
-        self._engine = (
-            model if is_engine else Engine(model, self.device, dtype or default_dtype(self.device), is_frozen=is_frozen)
-        )
+        self.engine: SearchEngine
+        if isinstance(model, EncoderDecoder | Ensemble):
+            dtype = dtype or default_dtype(self.device)
+            self.engine = Engine(model, self.device, dtype, is_frozen=is_frozen)
+        else:
+            self.engine = model
 
     @classmethod
     def load(
@@ -162,8 +140,8 @@ class Translator:
             UserError: a setting is unknown, of the wrong type or out of range, texts is no list of strings, no
                 translation is as it has to be, or one text alone exceeds the memory.
         """
-        wanted: dict[str, Any] = {"banned": banned, "glossary": glossary, **changes}
-        return [best[0].text for best in self.translate_nbest(texts, 1, **wanted)]
+        request = self.request(n_best=1, banned=banned, glossary=glossary, align=False, **changes)
+        return [best[0].text for best in self.stream(texts, request, chunk=None)]
 
     def translate_nbest(
         self,
@@ -176,139 +154,128 @@ class Translator:
         on_progress: Callable[[int], object] | None = None,
         **changes: int | float | None,
     ) -> list[list[Translation]]:
-        """Give the n best translations of every text, best first; fewer where the model has fewer, always one.
+        """Return the n best translations of every text, best first; fewer where the model has fewer, always one.
 
-        With sampling they are n samples. The arguments are those of `translate`; with align every translation has its
-        alignment, as `score` finds it; on_progress is called as by `stream`, and what it raises ends the work. Of a
-        text that is split, the i-th joins the i-th of every piece.
+        The other arguments are those of `request` and `stream`.
 
         Raises:
-            UserError: as `translate`, n_best is not between 1 and the beam, or this engine cannot align.
+            UserError: as `translate`, n_best is not between 1 and the beam, or the engine cannot align.
         """
-        listed = require_list(texts, "texts")
-        settings = self.settings(**changes)
-        wanted: dict[str, Any] = {"banned": banned, "glossary": glossary, "align": align, "on_progress": on_progress}
-        return list(self.stream(listed, settings, n_best=n_best, chunk=len(listed), **wanted))
+        request = self.request(n_best=n_best, banned=banned, glossary=glossary, align=align, **changes)
+        return list(self.stream(texts, request, chunk=None, on_progress=on_progress))
 
-    def stream(
+    def request(
         self,
-        texts: Iterable[str | Text],
-        settings: SearchConfig,
         *,
         n_best: int = 1,
         banned: Sequence[str] = (),
         glossary: Glossary | None = None,
         align: bool = False,
-        chunk: int = CHUNK_LINES,
+        **changes: int | float | None,
+    ) -> SearchRequest:
+        """Make a request with the bundle's search settings, those in changes replaced; None changes nothing.
+
+        Raises:
+            UserError: a setting is unknown, or a value has the wrong type, is out of range or excludes another.
+        """
+        settings = change_search(self.search, changes)
+        return SearchRequest(settings=settings, n_best=n_best, banned=banned, glossary=glossary, align=align)
+
+    def stream(
+        self,
+        texts: Iterable[str | Text],
+        request: SearchRequest,
+        *,
+        chunk: int | None = CHUNK_LINES,
         first_line: int = 1,
         on_progress: Callable[[int], object] | None = None,
     ) -> Iterator[list[Translation]]:
-        """Translate any number of texts in order, holding only `chunk` of them at a time.
+        """Translate any number of texts in order, holding `chunk` of them at a time.
 
-        first_line is the number of the first text, by which warnings name it and samples are drawn. on_progress is
-        called with the number of texts begun since its last call, also before every step of a search, which it may
-        delay. Gives and raises what `translate_nbest` does.
+        With sampling, the n best of a text are n samples. Of a text that is translated in pieces, the i-th translation
+        joins the i-th of every piece.
+
+        Args:
+            texts: as for `translate`.
+            request: what to search for each.
+            chunk: texts that are sorted and translated together; None: all.
+            first_line: number of the first text, by which warnings name texts and samples are drawn.
+            on_progress: called with the number of texts begun since its last call, also before every step of a search;
+                an exception that it raises ends the work.
+
+        Raises:
+            UserError: as `translate`, or this engine cannot align.
         """
-        if not isinstance(n_best, int):
-            raise UserError(f"n_best={n_best!r} is of type {type(n_best).__name__}: give a whole number")
-        require_glossary(glossary)
-        candidates = max(n_best, settings.mbr)
-        if not n_best >= 1 or (candidates > settings.beam and not settings.sampling):
-            name = "n_best" if n_best >= settings.mbr else "mbr"
-            raise UserError(f"{name}={candidates} needs a beam of at least as many (beam={settings.beam}), or sampling")
-        require_one_kind(settings, has_phrases=glossary is not None)
-        not_wanted = [*encode_phrases(require_strings(banned, "banned"), self.tokenizer)]
-        not_wanted += [[symbol] for symbol in self.tokenizer.user_symbols.values()]
+        settings, report = request.settings, on_progress or (lambda count: None)
+        banned = encode_phrases(request.banned, self.tokenizer)
+        banned += [[symbol] for symbol in self.tokenizer.user_symbols.values()]
         texts = iter(require_iterable(texts, "texts"))
         while lines := list(itertools.islice(texts, chunk)):
-            pieces = make_pieces(lines, self.tokenizer, first_line, glossary, self.trained_length)
-            if on_progress is not None:
-                on_progress(len(lines) - sum(piece.is_first for piece in pieces))  # texts without words are done
+            pieces = make_pieces(lines, self.tokenizer, first_line, request.glossary, self.trained_length)
+            report(len(lines) - sum(piece.is_first for piece in pieces))  # texts without words are done
             parts: list[list[list[Spelt]]] = [[] for _ in lines]
-            found = self._search(pieces, settings, candidates, not_wanted, on_progress)
+            found = self._search(pieces, request, banned, report)
             spelt = iter(self.tokenizer.decode([one.ids for hypotheses in found for one in hypotheses]))
             for piece, hypotheses in zip(pieces, found, strict=True):
                 parts[piece.text_index].append([(one, next(spelt)) for one in hypotheses])
             joined = [join(part, self.tokenizer, settings.length_penalty) for part in parts]
-            best = [(least_risky(one) if settings.mbr else one)[:n_best] for one in joined]
-            yield from self._aligned(pieces, best, settings) if align else best
+            best = [(least_risky(one) if settings.mbr else one)[: request.n_best] for one in joined]
+            yield from self._aligned(pieces, best, settings.batch_tokens) if request.align else best
             first_line += len(lines)
 
     @property
-    def engine(self) -> SearchEngine:
-        """What finds the translations."""
-        return self._engine
-
-    @property
-    def can_score(self) -> bool:
-        """Whether the engine can `score` given translations."""
-        return isinstance(self._engine, Engine) and self._engine.can_force
-
-    @property
     def can_align(self) -> bool:
-        """Whether translations can have an alignment: the engine can `score`, and the model attends to the source."""
-        return isinstance(self._engine, Engine) and self.can_score and getattr(self._engine.model, "can_align", False)
+        """Whether translations can have an alignment: PyTorch computes a model that attends to the source."""
+        return isinstance(self.engine, Engine) and self.engine.model.can_align
 
     def score(
         self, sources: Iterable[str], translations: Iterable[str], *, align: bool = False, **changes: int | float | None
     ) -> list[Reading]:
-        """Let the model read given translations: what it would have scored for producing them.
+        """Let the model read given translations, and return the scores that it would have given for producing them.
 
         Args:
             sources: one text a string.
-            translations: of each, one.
+            translations: one of each source.
             align: whether to find for every target word the source word that it attends to most.
             changes: search settings by name; length_penalty and batch_tokens count.
 
         Raises:
-            UserError: sources or translations is no list of strings, their numbers differ, this engine cannot do it,
+            UserError: sources or translations is no list of strings, their numbers differ, this engine cannot score,
                 or one pair alone exceeds the memory.
         """
         sources, translations = require_strings(sources, "sources"), require_strings(translations, "translations")
         if len(sources) != len(translations):
             raise UserError(f"{len(sources)} sources but {len(translations)} translations: give one for each")
-        if not (self.can_score and isinstance(self._engine, Engine)):
+        if not isinstance(self.engine, Engine):
             raise UserError("this engine cannot score given translations: use the pytorch engine")
-        settings = self.settings(**changes)
+        settings = change_search(self.search, changes)
         src, tgt = self.tokenizer.encode(sources), self.tokenizer.encode(translations)
+        batches = self.engine.force(src, tgt, settings.batch_tokens, watch=align)
         readings: dict[int, Reading] = {}
-        for batch in self._engine.force(src, tgt, settings.batch_tokens, watch=align):
-            for index, forced in batch:
-                readings[index] = make_reading(src[index], tgt[index], forced, self.tokenizer, settings.length_penalty)
+        for index, forced in itertools.chain.from_iterable(batches):
+            readings[index] = make_reading(src[index], tgt[index], forced, self.tokenizer, settings.length_penalty)
         return [readings[index] for index in range(len(sources))]
-
-    def settings(self, **changes: int | float | None) -> SearchConfig:
-        """Give the bundle's search settings with those given changed; None changes nothing.
-
-        Raises:
-            UserError: a name is unknown, or a value has the wrong type or is out of range.
-        """
-        return change_search(self.search, changes)
 
     def _search(
         self,
         pieces: list[Piece],
-        settings: SearchConfig,
-        n_best: int,
+        request: SearchRequest,
         banned: list[list[int]],
-        on_progress: Callable[[int], object] | None,
+        report: Callable[[int], object],
     ) -> list[list[Hypothesis]]:
-        found: list[list[Hypothesis]] = [[] for _ in pieces]
-        sources = [piece.source for piece in pieces]
-        on_step = None if on_progress is None else lambda: on_progress(0)
-        for batch in self._engine.search(sources, settings, n_best, banned, on_step=on_step):
-            for index, hypotheses in batch:
-                found[index] = hypotheses
-            if on_progress is not None:
-                on_progress(sum(pieces[index].is_first for index, _ in batch))
-        return found
+        found: dict[int, list[Hypothesis]] = {}
+        sources, on_step = [piece.source for piece in pieces], lambda: report(0)
+        for batch in self.engine.search(sources, request.settings, request.candidates, banned, on_step=on_step):
+            found |= dict(batch)
+            report(sum(pieces[index].is_first for index, _ in batch))
+        return [found[index] for index in range(len(pieces))]
 
     def _aligned(
-        self, pieces: list[Piece], found: list[list[Translation]], settings: SearchConfig
+        self, pieces: list[Piece], found: list[list[Translation]], batch_tokens: int
     ) -> list[list[Translation]]:
-        """Add their alignments to all translations of all texts, computed in batches of the pieces they came from.
+        """Add an alignment to every translation of every text, computed piece by piece in batches.
 
-        A text of any length costs no more memory than one piece, and the model reads nothing longer than it can.
+        So a text of any length costs no more memory than one piece, and the model reads nothing longer than it can.
         """
         sources: list[list[Piece]] = [[] for _ in found]
         for piece in pieces:
@@ -320,7 +287,7 @@ class Translator:
             for piece, part in zip(source, one.parts, strict=True)
         ]
         readings = self.score(
-            [text for text, _ in pairs], [part for _, part in pairs], align=True, batch_tokens=settings.batch_tokens
+            [text for text, _ in pairs], [part for _, part in pairs], align=True, batch_tokens=batch_tokens
         )
         alignments = iter(reading.alignment or [] for reading in readings)
         return [

@@ -7,20 +7,7 @@ import traceback
 
 import typer
 
-from seq2seq.cli import (
-    attend,
-    bulk_translate,
-    cache,
-    corpora,
-    export,
-    lab,
-    options,
-    prepare,
-    runs,
-    score,
-    serve,
-    translate,
-)
+from seq2seq.cli import attend, bulk_translate, cache, corpora, lab, models, options, runs, score, serve, translate
 from seq2seq.errors import UserError
 
 INTERRUPTED = 130  # exit status after Ctrl-C, by which Typer replaces the exception
@@ -39,14 +26,15 @@ def train_command(overrides: options.Overrides = None) -> None:
 app = options.Application(
     "Translate with the models that train.py makes, score translations, and take models elsewhere.", name="seq2seq"
 )
-for command in (translate.translate, score.evaluate, score.score, export.export):
+for command in (translate.translate, score.evaluate, score.score, models.export):
     app.command()(command)
-app.command("train", context_settings={"ignore_unknown_options": True, "help_option_names": []})(train_command)
+as_train_py = {"ignore_unknown_options": True, "help_option_names": []}
+typer.Typer.command(app, "train", context_settings=as_train_py)(train_command)  # which reads --debug by itself
 app.command()(runs.runs)
 app.add_typer(cache.app, name="cache")
-for command in (attend.attend, corpora.average, corpora.distill, corpora.backtranslate):
+for command in (attend.attend, models.average, corpora.distill, corpora.backtranslate):
     app.command()(command)
-app.command()(prepare.prepare)
+app.command()(cache.prepare)
 app.command()(bulk_translate.bulk_translate)
 app.add_typer(lab.app, name="lab")
 app.command()(serve.serve)

@@ -1,4 +1,4 @@
-"""The command that shows what attention does with one sentence; `cli` registers it."""
+"""The command that shows what attention does with one sentence."""
 
 import contextlib
 import json
@@ -23,7 +23,6 @@ def attend(
     target: Target = None,
     model: options.OneModel = None,
     device: options.Device = "auto",
-    debug: options.Debug = False,
     *,
     changes: options.Changes,
 ) -> None:
@@ -38,13 +37,16 @@ def attend(
     attention.json. What they tell: docs/attention.md.
     """
     folders = jobs.choose_models([model] if model else None)
-    translator = jobs.load_exact(folders, device)
+    settings = jobs.search_settings(folders[0], changes)
+    import torch
+
     from seq2seq.explain.explanation import explain
     from seq2seq.explain.page import write_page
     from seq2seq.explain.picture import draw, draw_alignment
     from seq2seq.explain.steps import chosen_walks, watch_beams
+    from seq2seq.translator import Translator
 
-    settings = translator.settings(**changes)
+    translator = Translator.load(folders, device, torch.float32)  # exact on every device
     explanation = explain(translator, text, target, settings=settings)
     plain = explanation.to_plain()
     if not any(plain["attention"].values()):
@@ -73,7 +75,7 @@ def attend(
 
 
 def tell(plain: dict[str, Any]) -> list[str]:
-    """The translation and each of its words with the source word that it takes most of."""
+    """Describe the translation: each word with the source word that it attends to most."""
     source, target = ([word["text"] for word in plain["words"][side]] for side in ("source", "target"))
     width = max((len(target[j]) for _, j in plain["alignment"]), default=0)
     lines = [f"  {target[j]:<{width}} ← {source[i]}" for i, j in plain["alignment"]]

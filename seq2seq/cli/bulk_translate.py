@@ -1,27 +1,16 @@
-"""The command that translates much text, as for back-translation; `cli` registers it."""
+"""The command that translates much text, as for back-translation."""
 
 import contextlib
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from seq2seq.cli import jobs, options
 from seq2seq.errors import UserError
-from seq2seq.extras import needing
-from seq2seq.settings.search import SearchConfig
 
-if TYPE_CHECKING:
-    from seq2seq.distributed.ray_workers import RayWorkers
-
-Ray = Annotated[
-    str | None,
-    typer.Option(
-        "--ray", metavar="ADDRESS", help="Work on a Ray cluster: its address, auto, or local to start one here."
-    ),
-]
 Inputs = Annotated[list[str], typer.Option("--input", help="Files or a quoted pattern; may be given several times.")]
 OutputFolder = Annotated[Path, typer.Option("--output", help="Folder for the translations.")]
 NumWorkers = Annotated[int, typer.Option("--workers", min=1, help="Translators at work at a time, with --ray.")]
@@ -38,11 +27,10 @@ def bulk_translate(
     input_: Inputs,
     output: OutputFolder,
     model: options.Models = None,
-    ray: Ray = None,
+    ray: options.Ray = None,
     workers: NumWorkers = 1,
     threads: Threads = None,
     device: options.Device = "auto",
-    debug: options.Debug = False,
     *,
     changes: options.Changes,
 ) -> None:
@@ -57,15 +45,14 @@ def bulk_translate(
     model, inputs and output must lie where every node sees them, and with --device cuda every worker has a GPU of
     its own.
     """
-    SearchConfig(**changes)  # refuses what is out of range before anything begins
     if ray is None and workers > 1:
         raise UserError(f"--workers {workers} needs --ray: auto, local, or a cluster's address")
     from seq2seq.distributed import bulk
 
     folders = tuple(folder.resolve() for folder in jobs.choose_models(model))
-    job = bulk.BulkJob(
-        folders, jobs.fingerprint(folders), dict(changes), device, threads if ray is None else threads or 1
-    )
+    jobs.search_settings(folders[0], changes)  # refuses a value out of range before anything begins
+    threads = threads if ray is None else threads or 1
+    job = bulk.BulkJob(folders, jobs.fingerprint(folders), changes, device, threads)
     with bulk.claim(output):
         files, finished = bulk.find_files(input_, output, job)
         if finished:
@@ -73,21 +60,8 @@ def bulk_translate(
         if not files:
             return
         start, total = time.perf_counter(), 0
-        with ray_workers(ray) or contextlib.nullcontext() as opened:
+        with jobs.ray_workers(ray) or contextlib.nullcontext() as opened:
             for file, count in bulk.bulk_translate(job, files, opened, workers):
                 total += count
                 rate = total / (time.perf_counter() - start)
                 print(f"{output / file.target.name}: {count:,} lines ({rate:,.0f} a second in all)", file=sys.stderr)
-
-
-def ray_workers(address: str | None) -> "RayWorkers | None":
-    """Who works on a cluster; without an address, nobody.
-
-    Raises:
-        UserError: Ray is not installed.
-    """
-    if address is None:
-        return None
-    with needing("ray"):
-        from seq2seq.distributed.ray_workers import RayWorkers
-    return RayWorkers(address)

@@ -1,48 +1,87 @@
-"""The commands that list and clear the cache of prepared text and exports; `cli` registers them."""
+"""`seq2seq prepare` and `seq2seq cache`: prepares text ahead of training; lists and clears what is kept of it."""
 
 import json
+import logging
 import re
 import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
-
-from seq2seq.cli import options
-from seq2seq.cli.runs import Yes, confirm, print_table, size
+from seq2seq.cli import jobs, options
+from seq2seq.cli.runs import confirm, print_table, size
 from seq2seq.errors import UserError
+from seq2seq.settings.data import DataConfig
+from seq2seq.text.cache import Entry, cache_root, list_entries, remove_entry
+from seq2seq.training.lock import holder_of
 
-if TYPE_CHECKING:
-    from seq2seq.text.cache import Entry
-
-HELP = "List or clear the cache of prepared text and exports."
 _SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
 
-app = options.Application(HELP)
+app = options.Application("List or clear the cache of prepared text and exports.")
 
 Cache = Annotated[
     Path | None,
-    typer.Option(
-        "--cache",
-        metavar="FOLDER",
-        help="The cache, as data.cache. [dim]default: SEQ2SEQ_CACHE, or ~/.cache/seq2seq[/dim]",
-        rich_help_panel=options.FILES,
+    options.files(
+        metavar="FOLDER", help="The cache, as data.cache. [dim]default: SEQ2SEQ_CACHE, or ~/.cache/seq2seq[/dim]"
     ),
 ]
-OlderThan = Annotated[str | None, typer.Option(metavar="AGE", help="Only entries unused for this long: 12h, 30d, 4w.")]
+OlderThan = Annotated[str | None, options.files(metavar="AGE", help="Only entries unused for this long: 12h, 30d, 4w.")]
+
+
+def prepare(overrides: options.Overrides = None, ray: options.Ray = None) -> None:
+    """Prepare text for training ahead: clean, find duplicates and overlap, learn the vocabulary, tokenise.
+
+    [bold]seq2seq prepare experiment=tatoeba_cpu data.root=FOLDER data.num_proc=4[/bold]   then train.py with the
+    same
+
+    [bold]seq2seq prepare --ray auto data=files 'data.train=["corpora/*.tsv"]'[/bold]   on the Ray cluster that runs
+    here
+
+    The settings are those of train.py, group=option and key=value; of them data, tokenizer, init and seed matter.
+    train.py with the same ones finds the result in data.cache. A preparation that was killed goes on with the same
+    command. With --ray, texts and data.cache must lie where every node sees them.
+    """
+    from rich.console import Console
+
+    from seq2seq.settings.compose import compose
+    from seq2seq.text.dataset import load_prepared
+    from seq2seq.text.filters import drop_table
+    from seq2seq.text.prepare import prepare_folder
+
+    config = compose(overrides or [])
+    if config.init is not None:  # its tokenizer is used
+        from seq2seq.training.finetune import start_from_bundle
+
+        config = start_from_bundle(config, overrides or [])
+    logger, handler = logging.getLogger("seq2seq.text"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    handler.addFilter(lambda record: record.levelno < logging.WARNING)  # `cli.main` prints warnings
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    try:
+        folder = prepare_folder(config.data, config.tokenizer, config.seed, jobs.ray_workers(ray))
+        prepared = load_prepared(folder)
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    sizes = prepared.report["sizes"]
+    tests = "".join(f", {name} {size:,}" for name, size in sizes["tests"].items())
+    Console().print(drop_table(prepared.report))
+    print(f"pairs: train {sizes['train']:,}, validation {sizes['validation']:,}{tests}")
+    bytes_ = sum(path.stat().st_size for path in folder.iterdir())
+    print(f"vocabulary: {prepared.tokenizer.vocab_size:,}; size: {size(bytes_)}")
+    print(f"folder: {folder}")
 
 
 @app.command("list")
-def list_(cache: Cache = None, as_json: options.AsJson = False, debug: options.Debug = False) -> None:
+def list_(cache: Cache = None, as_json: options.AsJson = False) -> None:
     """List what the cache holds: prepared text, exports for --engine ctranslate2, unfinished preparations.
 
     [bold]seq2seq cache list[/bold]   size, last use, and the runs that read it and are still there
     """
-    from rich.table import Table
-
     root, found = entries_of(cache)
     if as_json:
         values = [
@@ -51,6 +90,8 @@ def list_(cache: Cache = None, as_json: options.AsJson = False, debug: options.D
         ]
         print(json.dumps(values, indent=2, ensure_ascii=False))
         return
+    from rich.table import Table
+
     table = Table("folder", "kind", "size", "last used", "runs", box=None, pad_edge=False, header_style="bold")
     for entry in found:
         used = datetime.fromtimestamp(entry.used).strftime("%Y-%m-%d %H:%M")
@@ -60,7 +101,7 @@ def list_(cache: Cache = None, as_json: options.AsJson = False, debug: options.D
 
 
 @app.command()
-def clear(cache: Cache = None, older_than: OlderThan = None, yes: Yes = False, debug: options.Debug = False) -> None:
+def clear(cache: Cache = None, older_than: OlderThan = None, yes: options.Yes = False) -> None:
     """Delete cached text and exports; later runs prepare what they need.
 
     [bold]seq2seq cache clear --older-than 30d[/bold]   what was not used for 30 days (also 12h, 4w)
@@ -69,9 +110,10 @@ def clear(cache: Cache = None, older_than: OlderThan = None, yes: Yes = False, d
 
     Entries that a process is preparing or a running run reads are kept.
     """
-    from seq2seq.text.cache import remove_entry
-
-    seconds = age(older_than) if older_than is not None else 0
+    age = re.fullmatch(r"(\d+)([hdw])", older_than or "0h")
+    if age is None:
+        raise UserError(f"--older-than {older_than} is no age: give hours, days or weeks, as 12h, 30d or 4w")
+    seconds = int(age[1]) * _SECONDS[age[2]]
     root, found = entries_of(cache)
     chosen = [entry for entry in found if time.time() - entry.used >= seconds]
     if not chosen:
@@ -79,7 +121,8 @@ def clear(cache: Cache = None, older_than: OlderThan = None, yes: Yes = False, d
         return
     confirm(f"delete {len(chosen)} of {len(found)} folders of {root} ({size(sum(e.bytes for e in chosen))})", yes)
     for entry in chosen:
-        if (reader := running_reader(entry)) is not None:
+        reader = next((run for run in entry.runs if holder_of(run) is not None), None)
+        if reader is not None:
             print(f"kept {entry.folder.name}: {reader} is running and reads it", file=sys.stderr)
         elif remove_entry(entry):
             print(f"removed {entry.folder.name} ({size(entry.bytes)})", file=sys.stderr)
@@ -87,29 +130,7 @@ def clear(cache: Cache = None, older_than: OlderThan = None, yes: Yes = False, d
             print(f"kept {entry.folder.name}: another process is preparing it", file=sys.stderr)
 
 
-def entries_of(cache: Path | None) -> tuple[Path, Sequence["Entry"]]:
-    """The cache's folder and what is in it."""
-    from seq2seq.settings.data import DataConfig
-    from seq2seq.text.cache import cache_root, list_entries
-
+def entries_of(cache: Path | None) -> tuple[Path, Sequence[Entry]]:
+    """Return the cache's folder and its entries."""
     root = cache_root(DataConfig().cache) if cache is None else cache.expanduser()
     return root, list_entries(root)
-
-
-def running_reader(entry: "Entry") -> Path | None:
-    """A run that reads this and is going on."""
-    from seq2seq.training.lock import holder_of
-
-    return next((run for run in entry.runs if holder_of(run) is not None), None)
-
-
-def age(text: str) -> int:
-    """Seconds of an age as 12h, 30d or 4w.
-
-    Raises:
-        UserError: it is none.
-    """
-    parts = re.fullmatch(r"(\d+)([hdw])", text)
-    if parts is None:
-        raise UserError(f"--older-than {text} is no age: give hours, days or weeks, as 12h, 30d or 4w")
-    return int(parts[1]) * _SECONDS[parts[2]]

@@ -1,73 +1,32 @@
-"""The commands that make models and corpora out of models: average, distill, backtranslate; `cli` registers them."""
+"""The commands that make a corpus with a model: distill, backtranslate."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from seq2seq.cli import inputs, jobs, options
 from seq2seq.errors import UserError
-from seq2seq.files import find_model, open_output
+from seq2seq.files import open_output
+
+if TYPE_CHECKING:
+    from seq2seq.translation import Translation
 
 TAG = "<bt>"  # before synthetic sources
 
 Corpora = Annotated[
-    list[str],
-    typer.Option(
-        "--input", help="Corpus, or file with a text a line; may be given several times.", rich_help_panel=options.FILES
-    ),
+    list[str], options.files("--input", help="Corpus, or file with a text a line; may be given several times.")
 ]
 Languages = Annotated[
     str | None,
-    typer.Option(
+    options.files(
         metavar="A,B",
         help="Languages of a .tsv's two columns, as en,es. "
         "[dim]default for a model en→es: the first is translated; all others need it[/dim]",
-        rich_help_panel=options.FILES,
     ),
 ]
-NewCorpus = Annotated[Path, typer.Option("--output", help="Corpus to write, .tsv.", rich_help_panel=options.FILES)]
-Tag = Annotated[
-    bool, typer.Option("--tag", help=f"Begin every synthetic source with {TAG}.", rich_help_panel=options.FILES)
-]
-Averaged = Annotated[
-    list[Path] | None, typer.Option("--model", help="Run or bundle folder to average; given at least twice.")
-]
-Run = Annotated[
-    Path | None, typer.Option("--run", help="Run whose checkpoints to average, instead of --model; with --last.")
-]
-Last = Annotated[int | None, typer.Option(min=2, help="How many of its checkpoints, the latest ones; with --run.")]
-
-
-def average(
-    output: options.NewFolder,
-    model: Averaged = None,
-    run: Run = None,
-    last: Last = None,
-    debug: options.Debug = False,
-) -> None:
-    """Make a model whose weights are the mean of several models' weights.
-
-    [bold]seq2seq average --model runs/a --model runs/b --output runs/mean[/bold]   same sizes, same vocabulary
-
-    [bold]seq2seq average --run runs/NAME --last 5 --output runs/NAME-mean[/bold]   the last checkpoints of a run
-
-    A run keeps as many checkpoints as trainer.keep_last and training.keep_best say, 1 of each unless told
-    otherwise: train with trainer.keep_last=5 to average the last 5.
-    """
-    if (run is None) == (not model) or (run is None) != (last is None):
-        raise typer.BadParameter("give --model several times, or --run and --last")
-    if output.exists():
-        raise UserError(f"--output {output} is there already: choose another folder")
-    folders = [find_model(one) for one in model or []]  # before anything slow
-    from seq2seq.training.averaging import average_bundles, average_checkpoints
-
-    if run is not None and last is not None:
-        names = average_checkpoints(run, last, output)
-    else:
-        names = average_bundles(folders, output)
-    print(f"{output}: the mean of {', '.join(names)}", file=sys.stderr)
+NewCorpus = Annotated[Path, options.files("--output", help="Corpus to write, .tsv.")]
+Tag = Annotated[bool, options.files("--tag", help=f"Begin every synthetic source with {TAG}.")]
 
 
 @options.search_options(*options.BEAM_SEARCH)
@@ -78,9 +37,8 @@ def distill(
     languages: Languages = None,
     resume: options.Resume = False,
     device: options.Device = "auto",
-    engine: options.Engine = options.EngineName.pytorch,
-    quantization: options.Quantization = options.Precision.int8,
-    debug: options.Debug = False,
+    engine: options.Engine = "pytorch",
+    quantization: options.Quantization = "int8",
     *,
     changes: options.Changes,
 ) -> None:
@@ -92,9 +50,12 @@ def distill(
     with a text a line. The --output has a line for each pair: source TAB translation. It goes on with --resume
     after a kill.
     """
-    given = dict(locals())
-    hint = "give the sources of a corpus (--languages tells the order of a .tsv's columns)"
-    make_corpus(given, "{source}\t{translation}", hint)
+    form, hint = (
+        "{source}\t{translation}",
+        "give the sources of a corpus (--languages tells the order of a .tsv's columns)",
+    )
+    where = (input_, output, model, languages)
+    make_corpus(*where, device, engine, quantization, changes, resume=resume, form=form, hint=hint)
 
 
 @options.search_options(*options.BEAM_SEARCH, *options.SAMPLING)
@@ -106,9 +67,8 @@ def backtranslate(
     languages: Languages = None,
     resume: options.Resume = False,
     device: options.Device = "auto",
-    engine: options.Engine = options.EngineName.pytorch,
-    quantization: options.Quantization = options.Precision.int8,
-    debug: options.Debug = False,
+    engine: options.Engine = "pytorch",
+    quantization: options.Quantization = "int8",
     *,
     changes: options.Changes,
 ) -> None:
@@ -121,42 +81,51 @@ def backtranslate(
     al. 2019); train with [bold]'tokenizer.user_symbols=["<bt>"]'[/bold], so that it is one piece. It goes on with
     --resume after a kill.
     """
-    given = dict(locals())
+    form = f"{TAG} {{translation}}\t{{source}}" if tag else "{translation}\t{source}"
     hint = "back-translation takes a model of the other direction, --model runs/REVERSE, that reads such text"
-    make_corpus(given, f"{TAG} {{translation}}\t{{source}}" if tag else "{translation}\t{source}", hint)
+    where = (input_, output, model, languages)
+    make_corpus(*where, device, engine, quantization, changes, resume=resume, form=form, hint=hint)
 
 
-def make_corpus(given: dict[str, Any], form: str, hint: str) -> None:
-    """Translate the inputs into a TSV; form says what a line of it is made of.
+def make_corpus(
+    specs: list[str],
+    output: Path,
+    models: list[Path] | None,
+    languages: str | None,
+    device: str,
+    engine: options.EngineName,
+    quantization: options.Precision,
+    changes: options.Changes,
+    *,
+    resume: bool,
+    form: str,
+    hint: str,
+) -> None:
+    """Translate the inputs into a TSV, each line in the given form.
 
-    If the texts are in the language that the model writes, hint is what the warning advises. A text without words gives
-    a line with two empty fields, which training drops and counts.
+    The hint is what a warning advises if the texts are in the language that the model writes. A text without words
+    gives a line with two empty fields, which training drops and counts.
 
     Raises:
-        UserError: an input, the model or the output stands against it.
+        UserError: an input or the model cannot be read, or the output cannot be written.
     """
-    folders = jobs.choose_models(given["model"])
-    specs, output = given["input_"], given["output"]
+    from seq2seq.translation import SearchRequest
+
+    folders = jobs.choose_models(models)
     if output.suffix != ".tsv":
         raise UserError(f"--output {output} is a corpus of two columns: let its name end in .tsv")
-    kept_out = ("model", "output", "resume", "device", "debug", "input_")
-    changes: options.Changes = given.pop("changes")
-    values = {**given, **changes}.items()
-    plain = {name: str(value) for name, value in values if name not in kept_out and value is not None}
-    translator = jobs.load(folders, given["device"], given["engine"], given["quantization"])
+    request = SearchRequest(settings=jobs.search_settings(folders[0], changes))
+    translator = jobs.load(folders, device, engine, quantization)
     src, tgt = translator.src_lang, translator.tgt_lang
-    lines = inputs.warn_of_language(inputs.read_corpora(specs, src, tgt, given["languages"]), src, tgt, hint)
-    if given["resume"]:
+    lines = inputs.warn_of_language(inputs.read_corpora(specs, src, tgt, languages), src, tgt, hint)
+    if resume:
         inputs.require_regular(output, *lines.files)
-    made_of = None
-    if all(path.is_file() for path in lines.files):
-        made_of = {"model": jobs.fingerprint(folders), "input_digest": inputs.digest(lines), "form": form, **plain}
-    job = jobs.Job(translator, translator.settings(**changes), 1, False, "", [], [], None)
-    with open_output(output, made_of, resume=given["resume"]) as out:
+    values = {"form": form, "languages": languages, "engine": engine, "quantization": quantization, **changes}
+    with open_output(output, jobs.made_of(folders, lines, values), resume=resume) as out:
 
-        def render(job: jobs.Job, number: int, source: str, best: Any) -> list[str]:
+        def render(job: jobs.Job, number: int, source: str, best: "Sequence[Translation]") -> list[str]:
             translation = best[0].text
             return [form.format(source=source, translation=translation) if translation else "\t"]
 
-        jobs.translate(job, lines, out, shown=True, render=render)
+        jobs.translate(jobs.Job(translator, request), lines, out, shown=True, render=render)
     print(f"{output}: {src}→{tgt} of {', '.join(specs)}", file=sys.stderr)

@@ -1,20 +1,18 @@
-"""What is to be translated: sentences, files, corpora, test sets, as options name them; knows no model."""
+"""Texts to translate: sentences, files, corpora, test sets, as options name them; knows no model."""
 
 import dataclasses
 import itertools
 import logging
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import typer
 
 from seq2seq.errors import UserError
+from seq2seq.evaluation.testsets import load_testset
 from seq2seq.files import count_lines, read_lines
-
-if TYPE_CHECKING:
-    from seq2seq.text.glossary import Glossary
+from seq2seq.settings.data import DataConfig
+from seq2seq.text.corpus import has_two_sides, open_corpora
+from seq2seq.text.lines import Lines
+from seq2seq.text.normalise import normalise
 
 log = logging.getLogger(__name__)
 _SAMPLE = 300  # texts whose language is looked at
@@ -22,7 +20,7 @@ _SAMPLE = 300  # texts whose language is looked at
 
 @dataclasses.dataclass
 class Input:
-    """What is to be translated."""
+    """Texts to translate."""
 
     sources: Iterable[str]
     total: int | None  # None: unknown before they are read
@@ -30,38 +28,8 @@ class Input:
     files: Sequence[Path] = ()  # that the sources are read from
 
 
-def check_sources(
-    texts: list[str] | None,
-    input_: Path | None,
-    output: Path | None,
-    reference: Path | None,
-    testset: str | None,
-    *,
-    resume: bool,
-    interactive: bool,
-) -> None:
-    """Refuse options that do not go together.
-
-    Raises:
-        BadParameter: they exclude or need each other.
-    """
-    given = sum(bool(source) for source in (texts, input_, testset, interactive))
-    if given > 1:
-        raise typer.BadParameter("sentences, --input, --testset and --interactive exclude each other: give one")
-    if reference and (testset or interactive):
-        raise typer.BadParameter("--testset brings its own references, --interactive has none: leave out --reference")
-    if resume and (input_ is None or output is None):
-        raise typer.BadParameter("--resume goes on with a file: give --input and --output")
-    if resume:
-        require_regular(*(path for path in (input_, output) if path is not None))
-    if input_ is not None and is_document(input_) and (output is None or reference or resume):
-        raise typer.BadParameter(f"{input_} is a document: give --output, and neither --reference nor --resume")
-    if not given and sys.stdin.isatty():
-        raise typer.BadParameter("nothing to translate: give a sentence, --input FILE, or text on stdin")
-
-
 def require_regular(*paths: Path) -> None:
-    """Refuse to resume with what cannot be read or written a second time; a file need not be there.
+    """Refuse to resume with what cannot be read or written a second time; a file need not exist.
 
     Raises:
         UserError: a path is a pipe, a device or a folder.
@@ -71,30 +39,14 @@ def require_regular(*paths: Path) -> None:
             raise UserError(f"--resume needs regular files, and {path} is none: leave out --resume to begin anew")
 
 
-def digest(lines: Input) -> str:
-    """Hash the contents of the files that the sources are read from."""
-    from seq2seq.text.cache import digest_files
-
-    return " ".join(one[:16] for one in digest_files(lines.files))
-
-
-def is_document(path: Path) -> bool:
-    """Whether a file is translated as a document."""
-    from seq2seq.documents.document import is_document
-
-    return is_document(path)
-
-
 def read(texts: list[str] | None, input_: Path | None, reference: Path | None) -> Input:
-    """Give the sources, their number if known, and the references; a regular file is checked here, read later."""
+    """Return the sources, their number if known, and the references; a regular file is checked now and read later."""
     references = None if reference is None else list(read_lines(reference))
     if texts:
         for number, text in enumerate(texts, start=1):
             if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
                 raise UserError(f"sentence {number} is not UTF-8: set a UTF-8 locale, or use --input")
         lines = Input(texts, len(texts), references)
-    elif input_ is not None and is_document(input_):
-        lines = Input([], None)
     elif input_ is not None and input_.is_file():
         lines = Input(read_lines(input_), count_lines(input_), references, [input_])
     elif references is not None or input_ is not None:
@@ -110,18 +62,13 @@ def read(texts: list[str] | None, input_: Path | None, reference: Path | None) -
 
 
 def read_corpora(specs: Sequence[str], src_lang: str, tgt_lang: str, languages: str | None) -> Input:
-    """The source sides of corpora, and the lines of other files, one after the other, each normalised.
+    """Read the source sides of corpora, and the lines of other files, one after the other, each normalised.
 
     languages are those of a TSV's two columns, with a comma between.
 
     Raises:
-        UserError: nothing is there under a name, there is no text in it, or (while it is read) it is malformed.
+        UserError: a corpus does not exist, has no text, or (while the texts are read) is malformed.
     """
-    from seq2seq.settings.data import DataConfig
-    from seq2seq.text.corpus import has_two_sides, open_corpora
-    from seq2seq.text.lines import Lines
-    from seq2seq.text.normalise import normalise
-
     data = DataConfig(src_lang=src_lang, tgt_lang=tgt_lang, languages=languages.split(",") if languages else [])
     parts: list[Iterable[str]] = []
     files: list[Path] = []
@@ -141,7 +88,7 @@ def read_corpora(specs: Sequence[str], src_lang: str, tgt_lang: str, languages: 
 
 
 def warn_of_language(lines: Input, src_lang: str, tgt_lang: str, hint: str) -> Input:
-    """Warn, with a hint, if the first texts are in the model's target language; the same lines come back."""
+    """Warn, with a hint, if the first texts are in the model's target language; return the same lines."""
     from seq2seq.text.filters import seem_to_be
 
     sources = iter(lines.sources)
@@ -152,17 +99,6 @@ def warn_of_language(lines: Input, src_lang: str, tgt_lang: str, hint: str) -> I
 
 
 def read_testset(name: str, src_lang: str, tgt_lang: str) -> Input:
-    """Sources and references of one of sacreBLEU's sets."""
-    from seq2seq.evaluation.testsets import load_testset
-
+    """Return sources and references of one of sacreBLEU's sets."""
     sources, references = load_testset(name, src_lang, tgt_lang)
     return Input(sources, len(sources), references)
-
-
-def read_glossary(path: Path | None) -> "Glossary | None":
-    """Terms and translations, if there is a file."""
-    if path is None:
-        return None
-    from seq2seq.text.glossary import Glossary
-
-    return Glossary.parse(read_lines(path), str(path))

@@ -1,12 +1,12 @@
-"""What the commands do with lines: translate and write them in a format, score, report; knows no options."""
+"""What several commands do: find and load models, translate lines and write them in a format, report scores."""
 
 import hashlib
 import itertools
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,50 +14,38 @@ from seq2seq.cli.inputs import Input
 from seq2seq.errors import UserError
 from seq2seq.extras import needing
 from seq2seq.files import Output, find_model
+from seq2seq.settings.data import DataConfig
+from seq2seq.settings.search import SearchConfig, change_search
+from seq2seq.text.cache import digest_files
 
 if TYPE_CHECKING:
-    from seq2seq.settings.search import SearchConfig
-    from seq2seq.text.glossary import Glossary
-    from seq2seq.translator import Reading, Translation, Translator
+    from seq2seq.distributed.ray_workers import RayWorkers
+    from seq2seq.translation import SearchRequest, Text, Translation
+    from seq2seq.translator import Translator
 
 
-MAX_SCORED_TOKENS = 2048  # a side, in `seq2seq score`; all of a pair's logits exist at once
-
-
-@dataclass
+@dataclass(frozen=True)
 class Job:
-    """How it is to be translated and shown."""
+    """The translator, what every translation must have, and the format of the output."""
 
     translator: "Translator"
-    settings: "SearchConfig"
-    n_best: int
-    as_json: bool
-    prefix: str
-    phrases: list[str]
-    banned: list[str]
-    glossary: "Glossary | None"
+    request: "SearchRequest"
+    prefix: str = ""
+    phrases: Sequence[str] = ()
+    as_json: bool = False
 
-    def stream(self, texts: Iterable[str], *, align: bool = False, **options: Any) -> "Iterator[list[Translation]]":
-        """Translate texts as wanted, with alignments if asked for."""
-        from seq2seq.translator import Text
+    def texts(self, sources: Iterable[str]) -> "Iterator[Text]":
+        """Add the prefix and the phrases to every source."""
+        from seq2seq.translation import Text
 
-        wanted = (Text(text, self.prefix, self.phrases) for text in texts)
-        return self.translator.stream(
-            wanted,
-            self.settings,
-            n_best=self.n_best,
-            banned=self.banned,
-            glossary=self.glossary,
-            align=align or (self.as_json and self.translator.can_score),
-            **options,
-        )
+        return (Text(source, self.prefix, self.phrases) for source in sources)
 
 
 def choose_models(given: Sequence[Path] | None, *, shown: bool = True) -> list[Path]:
-    """Find the bundles that a user named; if none, take the newest, and say on stderr which that is.
+    """Find the bundles that a user named; if none, take the newest and name it on stderr.
 
     Raises:
-        UserError: one is not there, or there is none.
+        UserError: a named bundle does not exist, or there is none.
     """
     if given:
         return [find_model(one) for one in given]
@@ -66,6 +54,19 @@ def choose_models(given: Sequence[Path] | None, *, shown: bool = True) -> list[P
     if shown:
         print(f"model: {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}", file=sys.stderr)
     return [newest]
+
+
+def search_settings(folder: Path, changes: Mapping[str, int | float | None]) -> SearchConfig:
+    """Return the search settings of a bundle or an export with changes, without reading its weights.
+
+    Raises:
+        UserError: the configuration is missing or damaged, or a value is out of range.
+    """
+    from seq2seq.bundle import CONFIG, read_config
+    from seq2seq.exchange.export import SETTINGS, is_export
+
+    _, config = read_config(folder / (SETTINGS if is_export(folder) else CONFIG))
+    return change_search(config.search, changes)
 
 
 def load(folders: list[Path], device: str, engine: str, quantization: str) -> "Translator":
@@ -84,39 +85,25 @@ def load(folders: list[Path], device: str, engine: str, quantization: str) -> "T
         from seq2seq.device import choose_device
         from seq2seq.exchange.ctranslate2 import cached_export
         from seq2seq.exchange.ctranslate2_engine import load_export
-        from seq2seq.exchange.folder import is_export
-        from seq2seq.settings.data import DataConfig
+        from seq2seq.exchange.export import is_export
 
         (folder,) = folders
         if not is_export(folder):
             folder = cached_export(folder, quantization, DataConfig().cache)
-        found = load_export(folder, choose_device(device))
-    config = found.config
-    return Translator(
-        found.engine,
-        found.tokenizer,
-        search=config.search,
-        src_lang=config.src_lang,
-        tgt_lang=config.tgt_lang,
-        trained_length=config.trained_length,
-    )
+        return load_export(folder, choose_device(device))
 
 
-def load_exact(folders: list[Path], device: str) -> "Translator":
-    """Read the model or models to look at what they compute: with PyTorch, in float32 on every device.
-
-    Raises:
-        UserError: one is missing or damaged.
-    """
-    import torch
-
-    from seq2seq.translator import Translator
-
-    return Translator.load(folders, device, torch.float32)
+def made_of(folders: Sequence[Path], lines: Input, values: Mapping[str, object]) -> dict[str, str] | None:
+    """Describe what an output depends on, by which `--resume` recognises it; None if an input is no regular file."""
+    if not lines.files or not all(path.is_file() for path in lines.files):
+        return None
+    plain = {name: str(value) for name, value in values.items() if value is not None}
+    digests = " ".join(digest[:16] for digest in digest_files(lines.files))
+    return {"model": fingerprint(folders), "input_digest": digests, **plain}
 
 
 def fingerprint(folders: Sequence[Path]) -> str:
-    """What changes when a model changes."""
+    """Hash the files of models."""
     digest = hashlib.sha256()
     for folder in folders:
         for file in sorted(path for path in folder.iterdir() if path.is_file()):
@@ -129,7 +116,7 @@ Render = Callable[[Job, int, str, "Sequence[Translation]"], Iterable[str]]
 
 
 def translate(job: Job, lines: Input, out: Output, *, shown: bool, render: Render | None = None) -> list[str]:
-    """Translate and write all lines after those that the output has; the best of each, if there are references.
+    """Translate and write all lines after those that the output has; return the best of each if there are references.
 
     render makes lines of a source and its translations; by default in the format that the job asks for.
     """
@@ -139,9 +126,9 @@ def translate(job: Job, lines: Input, out: Output, *, shown: bool, render: Rende
     if start and lines.references is not None:
         raise UserError("--resume has only the rest of the translations: score the whole with `seq2seq evaluate`")
     to_translate, to_show = itertools.tee(itertools.islice(lines.sources, start, None))
-    kept = []
+    texts, kept = job.texts(to_translate), []
     with progress(lines.total, start, shown=shown) as advance:
-        found = job.stream(to_translate, chunk=CHUNK_LINES, first_line=start + 1, on_progress=advance)
+        found = job.translator.stream(texts, job.request, chunk=CHUNK_LINES, first_line=start + 1, on_progress=advance)
         for number, (source, best) in enumerate(zip(to_show, found, strict=True), start=start + 1):
             for line in (render or show)(job, number, source, best):
                 out(line)
@@ -153,73 +140,18 @@ def translate(job: Job, lines: Input, out: Output, *, shown: bool, render: Rende
 
 
 def show(job: Job, number: int, source: str, best: "Sequence[Translation]") -> Iterator[str]:
-    """A source's translations in the format asked for, as lines."""
+    """Format a source's translations as lines."""
     if job.as_json:
         plain: list[dict[str, Any]] = [
-            {"translation": one.text, "score": one.score, "normalised_score": one.normalised_score} for one in best
+            {"translation": one.text, "score": one.score, "normalised_score": one.normalised_score}
+            | ({} if one.alignment is None else {"alignment": one.alignment})
+            for one in best
         ]
-        for one, translation in zip(plain, best, strict=True):
-            if translation.alignment is not None:
-                one["alignment"] = translation.alignment
         yield json.dumps({"line": number, "source": source, **plain[0], "n_best": plain}, ensure_ascii=False)
-    elif job.n_best > 1:
+    elif job.request.n_best > 1:
         yield from (f"{number} ||| {one.text} ||| {one.normalised_score:.4f}" for one in best)
     else:
         yield best[0].text
-
-
-def show_reading(number: int, reading: "Reading", *, as_json: bool, per_token: bool) -> str:
-    """What the model thinks of a translation, as a line."""
-    if not as_json:
-        tokens = zip(reading.tokens, reading.log_probs, strict=True)
-        per_piece = "".join(f"\t{token} {log_prob:.4f}" for token, log_prob in tokens) if per_token else ""
-        return f"{reading.score:.4f}\t{reading.normalised_score:.4f}{per_piece}"
-    plain = {"line": number, **asdict(reading)}
-    if not per_token:
-        del plain["tokens"], plain["log_probs"]
-    return json.dumps(plain, ensure_ascii=False)
-
-
-def converse(job: Job) -> None:
-    """Ask for sentences and answer with translations, until the end of the input."""
-    for number in itertools.count(1):
-        try:
-            source = input("> " if sys.stdin.isatty() else "")
-        except EOFError:
-            return
-        try:
-            (best,) = job.stream([source], first_line=number)
-            for line in show(job, number, source, best):
-                print(line, flush=True)
-        except UserError as error:
-            print(f"error: {error}", file=sys.stderr)
-
-
-def translate_document(job: Job, source: Path, target: Path | None) -> int:
-    """Translate a document into one of the same format; the number of its texts."""
-    from seq2seq.documents.document import translate_document
-
-    def words(texts: Sequence[str], align: bool) -> "list[tuple[str, list[tuple[int, int]] | None]]":
-        found = job.stream(texts, align=align and job.translator.can_align)
-        return [(best[0].text, best[0].alignment) for best in found]
-
-    assert target is not None
-    return translate_document(source, target, words, job.translator.src_lang, job.translator.tgt_lang)
-
-
-def require_readable(translator: "Translator", sources: Sequence[str], translations: Sequence[str]) -> None:
-    """Refuse pairs that no model was trained for and no memory holds: scoring reads each as a whole.
-
-    Raises:
-        UserError: a side has more than MAX_SCORED_TOKENS tokens; its line is named.
-    """
-    for texts, side in ((sources, "input"), (translations, "translations")):
-        for number, ids in enumerate(translator.tokenizer.encode(texts), start=1):
-            if len(ids) > MAX_SCORED_TOKENS:
-                raise UserError(
-                    f"--{side}, line {number} has {len(ids):,} tokens, and a pair is scored as a whole, of at most "
-                    f"{MAX_SCORED_TOKENS:,} a side: split it and the other side's into sentences, or leave it out"
-                )
 
 
 def report(translations: list[str], references: list[str], as_json: bool, *, to_stderr: bool) -> None:
@@ -235,9 +167,22 @@ def report(translations: list[str], references: list[str], as_json: bool, *, to_
         Console(stderr=to_stderr).print(scores.table())
 
 
+def ray_workers(address: str | None) -> "RayWorkers | None":
+    """Return what works on a Ray cluster; None without an address.
+
+    Raises:
+        UserError: Ray is not installed.
+    """
+    if address is None:
+        return None
+    with needing("ray"):
+        from seq2seq.distributed.ray_workers import RayWorkers
+    return RayWorkers(address)
+
+
 @contextmanager
 def progress(total: int | None, done: int, *, shown: bool) -> "Iterator[Callable[[int], object] | None]":
-    """Show a bar on stderr if that is a terminal; gives the function that advances it by a number of lines."""
+    """Show a bar on stderr if that is a terminal; give the function that advances it by a number of lines."""
     if not (shown and sys.stderr.isatty()):
         yield None
         return

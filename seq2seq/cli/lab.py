@@ -1,4 +1,4 @@
-"""The commands of the ablation lab: report, lengths; `cli` registers them."""
+"""The commands of the ablation lab: report, lengths."""
 
 import sys
 from pathlib import Path
@@ -6,21 +6,19 @@ from typing import Annotated
 
 import typer
 
-from seq2seq.cli import options
+from seq2seq.cli import inputs, jobs, options
+from seq2seq.files import find_model
 
-HELP = "Measure what each part of attention is worth: a report of the lab's runs, and BLEU by length."
+app = options.Application(
+    "Measure what each part of attention is worth: a report of the lab's runs, and BLEU by length."
+)
 
-
-app = options.Application(HELP)
-
-Runs = Annotated[Path, typer.Option("--runs", help="Folder of the lab's runs.", rich_help_panel=options.FILES)]
-Output = Annotated[
-    Path, typer.Option("--output", help="Folder of lab.md and of its pictures.", rich_help_panel=options.FILES)
-]
+Runs = Annotated[Path, options.files(help="Folder of the lab's runs.")]
+Output = Annotated[Path, options.files(help="Folder of lab.md and of its pictures.")]
 
 
 @app.command()
-def report(runs: Runs = Path("runs/lab"), output: Output = Path("lab"), debug: options.Debug = False) -> None:
+def report(runs: Runs = Path("runs/lab"), output: Output = Path("lab")) -> None:
     """Hold the lab's runs against the claims: tables, loss curves, values.
 
     [bold]seq2seq lab report --runs runs/lab --output docs[/bold]   fills docs/lab.md's part about them
@@ -45,7 +43,6 @@ def lengths(
     reference: Annotated[Path, typer.Option("--reference", help="Their translations, one a line.")],
     output: Annotated[Path, typer.Option("--output", help="The picture (.png, .svg or .pdf).")] = Path("lengths.png"),
     device: options.Device = "auto",
-    debug: options.Debug = False,
     *,
     changes: options.Changes,
 ) -> None:
@@ -56,18 +53,17 @@ def lengths(
 
     Lengths are in words; groups of fewer than 20 sentences are left out. The same numbers go to standard output.
     """
-    from seq2seq.cli.inputs import read
     from seq2seq.explain.lab.lengths import bleu_by_length, buckets, draw_lengths, names_of, table
-    from seq2seq.files import find_model
+    from seq2seq.translation import SearchRequest
     from seq2seq.translator import Translator
 
-    lines = read(None, input_, reference)
+    lines = inputs.read(None, input_, reference)
     sources, references = list(lines.sources), lines.references or []
     found, folders = buckets(sources), [find_model(one) for one in model]
+    requests = [SearchRequest(settings=jobs.search_settings(folder, changes)) for folder in folders]
     curves = {}
-    for name, folder in zip(names_of(folders), folders, strict=True):
-        translator = Translator.load(folder, device)
-        translations = translator.translate(sources, **changes)
-        curves[name] = bleu_by_length(found, translations, references)
+    for name, folder, request in zip(names_of(folders), folders, requests, strict=True):
+        translations = Translator.load(folder, device).stream(sources, request, chunk=None)
+        curves[name] = bleu_by_length(found, [best[0].text for best in translations], references)
     draw_lengths(found, curves, output)
     print(table(found, curves))

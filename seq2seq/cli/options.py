@@ -5,9 +5,8 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -17,120 +16,63 @@ from seq2seq.settings.search import SearchConfig
 FILES, SEARCH, DRAWING, WANTED = "Input and output", "Search", "Sampling and choice", "Required and forbidden phrases"
 SCORING, OTHER = "Scoring", "Other"
 Command = Callable[..., None]
-Changes = Mapping[str, Any]  # search settings by name, as `Translator.settings` takes them
+Changes = Mapping[str, int | float | None]  # search settings by name, as `Translator.translate` takes them
 
 BEAM_SEARCH = ("beam", "length_penalty", "max_length", "batch_tokens")
 SAMPLING = ("sampling", "temperature", "top_k", "top_p", "seed")
-ALL_SEARCH = (
-    *("beam", "length_penalty", "max_length", "max_length_ratio", "min_length", "min_length_ratio"),
-    *("no_repeat_ngram", "repetition_penalty", "coverage_penalty", "early_stopping", "groups", "diversity"),
-    *("batch_tokens", *SAMPLING, "mbr"),
-)
+ALL_SEARCH = [
+    "max_length" if field.name == "max_length_offset" else field.name for field in dataclasses.fields(SearchConfig)
+]
 _MAX_LENGTH = "at most this many tokens of a translation; otherwise the source's length decides"
+_NEWEST = "[dim]default: the newest under runs/, named on stderr[/dim]"
 
+EngineName = Literal["pytorch", "ctranslate2"]
+Precision = Literal["float32", "int8", "float16"]
 
-class EngineName(StrEnum):
-    """What searches."""
-
-    pytorch = "pytorch"
-    ctranslate2 = "ctranslate2"
-
-
-class Precision(StrEnum):
-    """In which weights are kept."""
-
-    float32 = "float32"
-    int8 = "int8"
-    float16 = "float16"
-
-
-class ExportName(StrEnum):
-    """What reads an export."""
-
-    ctranslate2 = "ctranslate2"
-    huggingface = "huggingface"
-
+files = functools.partial(typer.Option, rich_help_panel=FILES)
+search = functools.partial(typer.Option, rich_help_panel=SEARCH)
+wanted = functools.partial(typer.Option, rich_help_panel=WANTED)
+scoring = functools.partial(typer.Option, rich_help_panel=SCORING)
 
 Texts = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Sentences; none: read --input or stdin.")]
 Models = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--model",
-        help="Run or bundle folder; given several times, an ensemble. "
-        "[dim]default: the newest under runs/, named on stderr[/dim]",
-        rich_help_panel=FILES,
-    ),
+    files("--model", help=f"Run or bundle folder; given several times, an ensemble. {_NEWEST}"),
 ]
-OneModel = Annotated[
-    Path | None,
-    typer.Option("--model", help="Run or bundle folder. [dim]default: the newest under runs/, named on stderr[/dim]"),
-]
+OneModel = Annotated[Path | None, typer.Option("--model", help=f"Run or bundle folder. {_NEWEST}")]
 Input = Annotated[
-    Path | None,
-    typer.Option(
-        "--input", help="File to translate, a text a line; or .srt .po .xliff .tmx .html .md.", rich_help_panel=FILES
-    ),
+    Path | None, files("--input", help="File to translate, a text a line; or .srt .po .xliff .tmx .html .md.")
 ]
-Output = Annotated[
-    Path | None,
-    typer.Option(help="File to write, complete or not at all. [dim]default: stdout[/dim]", rich_help_panel=FILES),
-]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on with an --output that was broken off.", rich_help_panel=FILES)
-]
-Interactive = Annotated[
-    bool, typer.Option("--interactive", help="Ask for sentences one by one.", rich_help_panel=FILES)
-]
-NBest = Annotated[
-    int, typer.Option(min=1, help="Translations of each input, at most the beam, or samples.", rich_help_panel=FILES)
-]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of text.", rich_help_panel=FILES)]
-Prefix = Annotated[
-    str,
-    typer.Option(help="What every translation begins with.", rich_help_panel=WANTED),
-]
-Phrase = Annotated[
-    list[str] | None,
-    typer.Option(help="What every translation contains; may be given several times.", rich_help_panel=WANTED),
-]
-Ban = Annotated[
-    list[str] | None,
-    typer.Option(help="What no translation contains; may be given several times.", rich_help_panel=WANTED),
-]
-Glossary = Annotated[
-    Path | None,
-    typer.Option(help="Terms and their translations, term TAB translation a line.", rich_help_panel=WANTED),
-]
-Engine = Annotated[
-    EngineName,
-    typer.Option(help="ctranslate2 is quicker on CPUs; greedy and beam only.", rich_help_panel=SEARCH),
-]
-Quantization = Annotated[Precision, typer.Option(help="Of ctranslate2's weights only.", rich_help_panel=SEARCH)]
-ExportFormat = Annotated[ExportName, typer.Argument(metavar="FORMAT", help="ctranslate2 or huggingface.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:N, or auto: a GPU if there is one.", rich_help_panel=SEARCH)]
-Reference = Annotated[
-    Path | None,
-    typer.Option(help="Reference translations, a line each: score with BLEU, chrF++, TER.", rich_help_panel=SCORING),
-]
-TestSet = Annotated[
-    str | None,
-    typer.Option(help="Public test set by its sacreBLEU name, such as wmt13.", rich_help_panel=SCORING),
-]
-SrcLang = Annotated[str, typer.Option(help="Source language of --testset.", rich_help_panel=SCORING)]
-TgtLang = Annotated[str, typer.Option(help="Target language of --testset.", rich_help_panel=SCORING)]
-Hypotheses = Annotated[Path, typer.Option(help="Translations to score, a line each.", rich_help_panel=FILES)]
+Output = Annotated[Path | None, files(help="File to write, complete or not at all. [dim]default: stdout[/dim]")]
+Resume = Annotated[bool, files("--resume", help="Go on with an --output that was broken off.")]
+Interactive = Annotated[bool, files("--interactive", help="Ask for sentences one by one.")]
+NBest = Annotated[int, files(min=1, help="Translations of each input, at most the beam, or samples.")]
+AsJson = Annotated[bool, files("--json", help="JSON instead of text.")]
+Prefix = Annotated[str, wanted(help="What every translation begins with.")]
+Phrase = Annotated[list[str] | None, wanted(help="What every translation contains; may be given several times.")]
+Ban = Annotated[list[str] | None, wanted(help="What no translation contains; may be given several times.")]
+Glossary = Annotated[Path | None, wanted(help="Terms and their translations, term TAB translation a line.")]
+Engine = Annotated[EngineName, search(help="ctranslate2 is quicker on CPUs; greedy and beam only.")]
+Quantization = Annotated[Precision, search(help="Of ctranslate2's weights only.")]
+Device = Annotated[str, search(help="cpu, cuda, cuda:N, or auto: a GPU if there is one.")]
+Reference = Annotated[Path | None, scoring(help="Reference translations, a line each: score with BLEU, chrF++, TER.")]
+TestSet = Annotated[str | None, scoring(help="Public test set by its sacreBLEU name, such as wmt13.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=OTHER)]
-Sources = Annotated[Path, typer.Option("--input", help="Sources, a text a line.", rich_help_panel=FILES)]
-Translations = Annotated[Path, typer.Option(help="Their translations, a line each.", rich_help_panel=FILES)]
-PerToken = Annotated[bool, typer.Option("--per-token", help="Every token's score, too.", rich_help_panel=FILES)]
 NewFolder = Annotated[Path, typer.Option("--output", help="Folder to make.")]
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="SETTING", help="group=option or key=value, as for train.py.")
 ]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray", metavar="ADDRESS", help="Work on a Ray cluster: its address, auto, or local to start one here."
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Delete without asking.")]
 
 
 class Application(typer.Typer):
-    """Commands whose help is their docstring."""
+    """Commands whose help is their docstring; every command has the option --debug, which `cli.main` reads."""
 
     def __init__(self, told: str | None, *, no_args_is_help: bool = True, name: str | None = None) -> None:
         super().__init__(
@@ -146,14 +88,19 @@ class Application(typer.Typer):
         """Add a command; each paragraph of its docstring becomes one line, which the terminal wraps."""
 
         def add(command: Command) -> Command:
+            def without_debug(*, debug: bool, **given: Any) -> None:
+                command(**given)
+
             told = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(command) or "")
-            return super(Application, self).command(name, help=told, **settings)(command)
+            debug = inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug)
+            with_debug = with_parameters(command, without_debug, [debug])
+            return super(Application, self).command(name, help=told, **settings)(with_debug)
 
         return add
 
 
 def search_options(*names: str) -> Callable[[Command], Command]:
-    """Give a command an option for each of these search settings; it receives those given as `changes`.
+    """Give a command an option for each of these search settings; the command receives the given ones as `changes`.
 
     Defaults are the model's own settings.
     """
@@ -198,19 +145,23 @@ def options_of(
             )
 
     def replace(command: Command) -> Command:
-        @functools.wraps(command)
         def with_options(**given: Any) -> None:
             values = {name: given.pop(name) for name in made}
             command(**given, **{parameter: {name: value for name, value in values.items() if value is not None}})
 
-        signature = inspect.signature(command)
-        others = [
-            one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for one in signature.parameters.values()
-            if one.name != parameter
-        ]
-        with_options.__signature__ = signature.replace(parameters=[*others, *made.values()])  # type: ignore[attr-defined]
-        with_options.__annotations__ = {}  # Typer reads the signature's
-        return with_options
+        return with_parameters(command, with_options, list(made.values()), without=parameter)
 
     return replace
+
+
+def with_parameters(
+    command: Command, wrapper: Command, added: Sequence[inspect.Parameter], without: str | None = None
+) -> Command:
+    """Give a command's wrapper the command's name, docstring and keyword parameters, some added and one left out."""
+    signature = inspect.signature(command)
+    own = [one for one in signature.parameters.values() if one.name != without]
+    kept = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
+    functools.update_wrapper(wrapper, command)
+    wrapper.__signature__ = signature.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {}  # Typer reads the signature's
+    return wrapper

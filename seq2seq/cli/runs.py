@@ -1,8 +1,8 @@
-"""The command that lists, compares and removes runs; `cli` registers it."""
+"""The command that lists, compares and removes runs."""
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -24,21 +24,19 @@ _NAMES = {"name", "resume"}  # settings that say which run it is
 Names = Annotated[
     list[str] | None, typer.Argument(metavar="NAME", help="Runs to compare. [dim]default: list all[/dim]")
 ]
-Folder = Annotated[Path, typer.Option("--runs", help="Folder of the runs.", rich_help_panel=options.FILES)]
+Folder = Annotated[Path, options.files("--runs", help="Folder of the runs.")]
 Remove = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME", help="Run to delete with all its files; may be given several times."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Delete without asking.")]
 
 
 def runs(
     names: Names = None,
     folder: Folder = Path("runs"),
     remove: Remove = None,
-    yes: Yes = False,
+    yes: options.Yes = False,
     as_json: options.AsJson = False,
-    debug: options.Debug = False,
 ) -> None:
     """List the runs under runs/, compare some of them, or remove old ones.
 
@@ -60,34 +58,33 @@ def runs(
         raise UserError(f"--runs {folder} has no run: train one with `{train_command()}`")
     if remove:
         remove_runs(choose(found, remove), confirmed=yes)
-    elif not names:
-        show([plain(run) for run in found], None if as_json else list_table(found))
+        return
+    chosen = choose(found, names) if names else found
+    differing = differing_settings(chosen) if names else {}
+    if as_json:
+        entries = [asdict(run) | {"folder": str(run.folder)} for run in chosen]
+        if names:
+            for number, entry in enumerate(entries):
+                entry["differing_settings"] = {key: values[number] for key, values in differing.items()}
+        print(json.dumps(entries, indent=2, ensure_ascii=False))
     else:
-        chosen = choose(found, names)
-        settings = [settings_of(run) for run in chosen]
-        differing = {
-            key: [of_run.get(key) for of_run in settings]
-            for key in dict.fromkeys(key for of_run in settings for key in of_run)
-            if any(of_run.get(key) != settings[0].get(key) for of_run in settings)
-        }
-        entries = [
-            plain(run) | {"differing_settings": {key: values[i] for key, values in differing.items()}}
-            for i, run in enumerate(chosen)
-        ]
-        show(entries, None if as_json else comparison_table(chosen, differing))
+        print_table(comparison_table(chosen, differing) if names else list_table(found))
 
 
 def choose(found: Sequence["SavedRun"], names: Sequence[str]) -> list["SavedRun"]:
-    """The runs of these names, or of these folders.
+    """Find the runs of these names, or of these folders, each once.
 
     Raises:
         UserError: there is no such run.
     """
     by_name = {key: run for run in found for key in (run.name, str(run.folder))}
+    chosen = {}
     for name in names:
-        if name.rstrip("/") not in by_name:
+        run = by_name.get(name.rstrip("/"))
+        if run is None:
             raise UserError(f"there is no run {name}: `seq2seq runs` lists their names")
-    return list({by_name[name.rstrip("/")].name: by_name[name.rstrip("/")] for name in names}.values())
+        chosen[run.name] = run
+    return list(chosen.values())
 
 
 def remove_runs(chosen: Sequence["SavedRun"], *, confirmed: bool) -> None:
@@ -119,28 +116,17 @@ def confirm(what: str, confirmed: bool) -> None:
         raise UserError("nothing was removed")
 
 
-def settings_of(run: "SavedRun") -> dict[str, Any]:
-    """A run's settings by dotted keys, without those that only name it."""
+def differing_settings(chosen: Sequence["SavedRun"]) -> dict[str, list[Any]]:
+    """Return the settings that are not the same in all runs, without the names: each run's value by dotted key."""
     from seq2seq.settings.choices import flatten
     from seq2seq.settings.config import to_plain
     from seq2seq.settings.loading import load_config
 
-    config = load_config(str(run.folder), [], option="")
-    flat = flatten({**to_plain(config), "model": config.model.used()})
-    return {key: value for key, value in flat.items() if key not in _NAMES}
-
-
-def plain(run: "SavedRun") -> dict[str, Any]:
-    """A run as JSON has it."""
-    return asdict(run) | {"folder": str(run.folder)}
-
-
-def show(entries: Sequence[dict[str, Any]], table: "Table | None") -> None:
-    """Print a table, or without one the entries as JSON."""
-    if table is None:
-        print(json.dumps(entries, indent=2, ensure_ascii=False))
-    else:
-        print_table(table)
+    configs = [load_config(str(run.folder), [], option="") for run in chosen]
+    settings = [flatten({**to_plain(config), "model": config.model.used()}) for config in configs]
+    keys = [key for key in dict.fromkeys(key for of_run in settings for key in of_run) if key not in _NAMES]
+    by_key = {key: [of_run.get(key) for of_run in settings] for key in keys}
+    return {key: values for key, values in by_key.items() if any(value != values[0] for value in values)}
 
 
 def print_table(table: "Table") -> None:
@@ -151,16 +137,15 @@ def print_table(table: "Table") -> None:
 
 
 def list_table(found: Sequence["SavedRun"]) -> "Table":
-    """A line for each run."""
+    """Make a table with a line for each run."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("run", "state"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("updates", "time", "loss", "BLEU"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("test BLEU", overflow="fold")
-    table.add_column("size", justify="right", no_wrap=True)
+    for heading in ("run", "state", "updates", "time", "loss", "BLEU", "test BLEU", "size"):
+        if heading in ("run", "state", "test BLEU"):
+            table.add_column(heading, overflow="fold")
+        else:
+            table.add_column(heading, justify="right", no_wrap=True)
     for run in found:
         best = run.validation
         loss, bleu = (number(best.loss, 3), number(best.bleu, 1)) if best else ("", "")
@@ -170,8 +155,8 @@ def list_table(found: Sequence["SavedRun"]) -> "Table":
     return table
 
 
-def comparison_table(chosen: Sequence["SavedRun"], differing: dict[str, list[Any]]) -> "Table":
-    """A column for each run: what it scored and took, then the settings that are not the same in all."""
+def comparison_table(chosen: Sequence["SavedRun"], differing: Mapping[str, Sequence[Any]]) -> "Table":
+    """Make a table with a column for each run: its scores and costs, then the settings in which the runs differ."""
     from rich.table import Table
 
     table = Table("", *(run.name for run in chosen), box=None, pad_edge=False, header_style="bold")
@@ -195,15 +180,15 @@ def comparison_table(chosen: Sequence["SavedRun"], differing: dict[str, list[Any
 
 
 def number(value: float | int | None, digits: int) -> str:
-    """A number with so many digits after the point, or nothing."""
+    """Format a number with so many digits after the point; None gives an empty string."""
     return "" if value is None else f"{value:,.{digits}f}"
 
 
 def duration(seconds: float | None) -> str:
-    """Hours, minutes and seconds, or nothing."""
+    """Format hours, minutes and seconds; None gives an empty string."""
     return "" if seconds is None else str(timedelta(seconds=round(seconds)))
 
 
 def size(bytes_: int) -> str:
-    """Bytes in megabytes or gigabytes."""
+    """Format bytes as megabytes or gigabytes."""
     return f"{bytes_ / 1e9:,.1f} GB" if bytes_ >= 1e9 else f"{bytes_ / 1e6:,.1f} MB"

@@ -1,19 +1,37 @@
 """`seq2seq evaluate` and `seq2seq score`: scores of finished translations, by references and by a model."""
 
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 
 from seq2seq.cli import inputs, jobs, options
+from seq2seq.errors import UserError
 from seq2seq.files import open_output, read_lines
+
+if TYPE_CHECKING:
+    from seq2seq.translation import Reading
+
+MAX_SCORED_TOKENS = 2048  # a side, in `seq2seq score`; all of a pair's logits exist at once
+
+Hypotheses = Annotated[Path, options.files(help="Translations to score, a line each.")]
+SrcLang = Annotated[str, options.scoring(help="Source language of --testset.")]
+TgtLang = Annotated[str, options.scoring(help="Target language of --testset.")]
+Sources = Annotated[Path, options.files("--input", help="Sources, a text a line.")]
+Translations = Annotated[Path, options.files(help="Their translations, a line each.")]
+PerToken = Annotated[bool, options.files("--per-token", help="Every token's score, too.")]
 
 
 def evaluate(
-    hypotheses: options.Hypotheses,
+    hypotheses: Hypotheses,
     reference: options.Reference = None,
     testset: options.TestSet = None,
-    src_lang: options.SrcLang = "en",
-    tgt_lang: options.TgtLang = "es",
+    src_lang: SrcLang = "en",
+    tgt_lang: TgtLang = "es",
     as_json: options.AsJson = False,
-    debug: options.Debug = False,
 ) -> None:
     """Score a finished translation: BLEU, chrF++ and TER, with sacreBLEU's signatures.
 
@@ -30,14 +48,13 @@ def evaluate(
 
 @options.search_options("length_penalty", "batch_tokens")
 def score(
-    input_: options.Sources,
-    translations: options.Translations,
+    input_: Sources,
+    translations: Translations,
     model: options.Models = None,
     output: options.Output = None,
     as_json: options.AsJson = False,
-    per_token: options.PerToken = False,
+    per_token: PerToken = False,
     device: options.Device = "auto",
-    debug: options.Debug = False,
     *,
     changes: options.Changes,
 ) -> None:
@@ -54,8 +71,40 @@ def score(
     sources, targets = list(read_lines(input_)), list(read_lines(translations))
     require_same_length(len(targets), len(sources), against="input")
     folders = jobs.choose_models(model)
+    jobs.search_settings(folders[0], changes)  # refuses a value out of range before the model is loaded
     with open_output(output) as out:
-        translator = jobs.load_exact(folders, device)
-        jobs.require_readable(translator, sources, targets)
+        import torch
+
+        from seq2seq.translator import Translator
+
+        translator = Translator.load(folders, device, torch.float32)  # exact on every device
+        for side, texts in (("input", sources), ("translations", targets)):
+            require_short(side, translator.tokenizer.encode(texts))
         for number, reading in enumerate(translator.score(sources, targets, align=as_json, **changes), start=1):
-            out(jobs.show_reading(number, reading, as_json=as_json, per_token=per_token))
+            out(show(number, reading, as_json=as_json, per_token=per_token))
+
+
+def require_short(side: str, encoded: Iterable[Sequence[int]]) -> None:
+    """Refuse a text that no model was trained for and no memory holds: scoring reads each pair as a whole.
+
+    Raises:
+        UserError: a text has more than MAX_SCORED_TOKENS tokens; the message names its line.
+    """
+    for number, ids in enumerate(encoded, start=1):
+        if len(ids) > MAX_SCORED_TOKENS:
+            raise UserError(
+                f"--{side}, line {number} has {len(ids):,} tokens, and a pair is scored as a whole, of at most "
+                f"{MAX_SCORED_TOKENS:,} a side: split it and the other side's into sentences, or leave it out"
+            )
+
+
+def show(number: int, reading: "Reading", *, as_json: bool, per_token: bool) -> str:
+    """Format the scores of a translation as a line."""
+    if not as_json:
+        tokens = zip(reading.tokens, reading.log_probs, strict=True)
+        per_piece = "".join(f"\t{token} {log_prob:.4f}" for token, log_prob in tokens) if per_token else ""
+        return f"{reading.score:.4f}\t{reading.normalised_score:.4f}{per_piece}"
+    plain = {"line": number, **asdict(reading)}
+    if not per_token:
+        del plain["tokens"], plain["log_probs"]
+    return json.dumps(plain, ensure_ascii=False)

@@ -1,9 +1,10 @@
-"""The command that serves a model over HTTP; `cli` registers it."""
+"""The command that serves a model over HTTP."""
 
 import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,46 +18,30 @@ if TYPE_CHECKING:
     from seq2seq.serve.service import Detect, Explain
     from seq2seq.translator import Translator
 
-NETWORK, LIMITS = "Network", "Limits"
-Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of them.", rich_help_panel=NETWORK)]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.", rich_help_panel=NETWORK)]
+BOUNDS = ("char_limit", "batch_limit", "sentence_limit", "tag_limit", "max_batch", "waiting_chars", "timeout")
+
+network = partial(typer.Option, rich_help_panel="Network")
+Host = Annotated[str, network(help="Address to listen on; 0.0.0.0 is all of them.")]
+Port = Annotated[int, network(min=0, max=65535, help="0 takes a free one.")]
 ApiKey = Annotated[
     str | None,
-    typer.Option(
-        envvar="SEQ2SEQ_API_KEY",
-        help="Key that requests must have. [dim]default: none[/dim]",
-        show_default=False,
-        rich_help_panel=NETWORK,
-    ),
+    network(envvar="SEQ2SEQ_API_KEY", help="Key that requests must have. [dim]default: none[/dim]", show_default=False),
 ]
 AllowedHost = Annotated[
     list[str] | None,
-    typer.Option(
+    network(
         help="Name by which browsers reach the server, such as translate.example.org, or '*'; may be given several "
-        "times. [dim]Known anyhow: localhost, addresses, --host[/dim]",
-        rich_help_panel=NETWORK,
+        "times. [dim]Known anyhow: localhost, addresses, --host[/dim]"
     ),
 ]
 AllowOrigin = Annotated[
     list[str] | None,
-    typer.Option(
-        help="Origin whose pages may ask, such as https://example.org, or '*'; may be given several times.",
-        rich_help_panel=NETWORK,
-    ),
+    network(help="Origin whose pages may ask, such as https://example.org, or '*'; may be given several times."),
 ]
 Threads = Annotated[int, typer.Option(min=0, help="CPU threads of the model; 0: PyTorch's choice.")]
 
 
-@options.options_of(
-    Limits,
-    "bounds",
-    {
-        LIMITS: [
-            *("char_limit", "batch_limit", "sentence_limit", "tag_limit"),
-            *("max_batch", "waiting_chars", "timeout"),
-        ]
-    },
-)
+@options.options_of(Limits, "bounds", {"Limits": BOUNDS})
 def serve(
     model: options.Models = None,
     host: Host = "127.0.0.1",
@@ -66,9 +51,8 @@ def serve(
     allow_origin: AllowOrigin = None,
     device: options.Device = "auto",
     threads: Threads = 0,
-    engine: options.Engine = options.EngineName.pytorch,
-    quantization: options.Quantization = options.Precision.int8,
-    debug: options.Debug = False,
+    engine: options.Engine = "pytorch",
+    quantization: options.Quantization = "int8",
     *,
     bounds: dict[str, Any],
 ) -> None:
@@ -96,7 +80,7 @@ def serve(
         translator,
         limits,
         most_alternatives=min(translator.search.beam - 1, 9),
-        explain=explainer(translator) if engine is options.EngineName.pytorch and len(folders) == 1 else None,
+        explain=explainer(translator) if engine == "pytorch" and len(folders) == 1 else None,
         detect=detector(),
         api_key=api_key,
     )
@@ -104,10 +88,10 @@ def serve(
     app = create_app(service, allowed_hosts=hosts, allow_origins=allow_origin or (), viewer=viewer())
     if not is_loopback(taken.getsockname()[0]) and not api_key:
         print(f"warning: {host} is open to the network and no --api-key is set: anybody can translate", file=sys.stderr)
-    told = f"serving {' '.join(map(str, folders))} at {url_of(taken)} (Ctrl-C ends)"
-    say = lambda: print(told, file=sys.stderr, flush=True)  # noqa: E731
+    message = f"serving {' '.join(map(str, folders))} at {url_of(taken)} (Ctrl-C ends)"
+    announce = partial(print, message, file=sys.stderr, flush=True)
     with _discreet():
-        run(app, taken, say)
+        run(app, taken, announce)
 
 
 @contextmanager
@@ -130,7 +114,7 @@ def is_loopback(address: str) -> bool:
 
 
 def detector() -> "Detect | None":
-    """What tells languages, if py3langid is installed."""
+    """Return what finds a text's language, if py3langid is installed."""
     try:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ModuleNotFoundError:
@@ -147,7 +131,7 @@ def detector() -> "Detect | None":
 
 
 def explainer(translator: "Translator") -> "Explain":
-    """What explains a sentence by this model: `Explanation.to_plain`, walks through one layer and head, and beams."""
+    """Return what explains a sentence: `Explanation.to_plain`, walks through one layer and head, and beams."""
     from seq2seq.errors import UserError
     from seq2seq.explain.explanation import explain
     from seq2seq.explain.steps import take_walk, watch_beams
@@ -168,7 +152,7 @@ def explainer(translator: "Translator") -> "Explain":
 
 
 def viewer() -> Path:
-    """Folder of the modules that draw explanations."""
+    """Return the folder of the modules that draw explanations."""
     import seq2seq.explain
 
     return Path(seq2seq.explain.__file__).parent / "viewer"

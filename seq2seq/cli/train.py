@@ -1,4 +1,4 @@
-"""The command that trains: `train.py` and `seq2seq train` are this program. Assembles; Hydra ends here."""
+"""The command that trains: `train.py` and `seq2seq train` run this program, which turns Hydra's settings into ours."""
 
 import contextlib
 import ctypes
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def without_cfg_job(arguments: Sequence[str]) -> tuple[list[str], bool]:
-    """Take `--cfg job` out: Hydra would print what it composed, in which the command line's choices do not win yet."""
+    """Remove `--cfg job`: Hydra would print settings in which the command line's choices do not win yet."""
     words = "".join(f"{argument}\0" for argument in arguments)
     left = re.sub(r"(?<![^\0])(--cfg|-c)[=\0]job\0", "", words)
     return left.split("\0")[:-1], left != words
@@ -99,10 +99,10 @@ def start_logging() -> None:
 
 
 def settle_one(cfg: DictConfig) -> tuple[Config, Origins, list[str]]:
-    """The settings of a new run or of one to resume, who chose them, and the command line's overrides.
+    """Return the settings of a new or resumed run, who chose them, and the command line's overrides.
 
     Raises:
-        UserError: a value is missing or out of its range, or the run to resume is not there.
+        UserError: a value is missing or out of range, or the run to resume does not exist.
     """
     own = HydraConfig.get()
     overrides = [override for override in own.overrides.task if not override.startswith("resume=")]
@@ -127,7 +127,7 @@ def train_one(cfg: DictConfig) -> float | None:
     choose_devices(config.trainer)
     check_processes(config.trainer, is_sweep=own.mode == RunMode.MULTIRUN)
     keep_freed_memory()
-    config.trainer.precision = choose_precision(config.trainer)  # written down, so that a resumed run keeps it
+    config.trainer.precision = choose_precision(config.trainer)  # saved, so that a resumed run keeps it
     if config.init is not None and config.resume is None:
         config = start_from_bundle(config, overrides)
         origins = replace(origins, chosen=origins.chosen | {"model", "tokenizer"})  # by init=
@@ -144,7 +144,7 @@ def train_one(cfg: DictConfig) -> float | None:
 
 
 def text_of(config: Config, options: Mapping[str, Any]) -> str:
-    """Say in a word what a run is about: its experiment, else the option of its text, else its first file."""
+    """Name the text of a run: its experiment, else the option of its text, else its first file."""
     if options.get("experiment") not in (None, NO_PRESET):
         return config.experiment_name
     first = Path(config.data.train[0]).name if config.data.train else config.data.hub or ""
@@ -154,7 +154,7 @@ def text_of(config: Config, options: Mapping[str, Any]) -> str:
 def keep_freed_memory() -> None:
     """Let glibc keep freed memory for the next update, instead of getting 10,000 pages from the kernel in each.
 
-    Training on the CPU is some 4 % faster for it (docs/performance.md). Other C libraries have no such setting.
+    Training on the CPU is some 4 % faster (docs/performance.md). Other C libraries have no such setting.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if mallopt is not None:

@@ -1,9 +1,18 @@
 """`seq2seq translate` and `translate.py`: translates sentences, a file, or standard input."""
 
+import dataclasses
+import itertools
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
 
 from seq2seq.cli import inputs, jobs, options
-from seq2seq.files import open_output
+from seq2seq.documents.document import is_document, translate_document
+from seq2seq.errors import UserError
+from seq2seq.files import open_output, read_lines
+from seq2seq.text.glossary import Glossary
 
 
 @options.search_options(*options.ALL_SEARCH)
@@ -17,15 +26,14 @@ def translate(
     n_best: options.NBest = 1,
     as_json: options.AsJson = False,
     device: options.Device = "auto",
-    engine: options.Engine = options.EngineName.pytorch,
-    quantization: options.Quantization = options.Precision.int8,
+    engine: options.Engine = "pytorch",
+    quantization: options.Quantization = "int8",
     prefix: options.Prefix = "",
     phrase: options.Phrase = None,
     ban: options.Ban = None,
     glossary: options.Glossary = None,
     reference: options.Reference = None,
     testset: options.TestSet = None,
-    debug: options.Debug = False,
     *,
     changes: options.Changes,
 ) -> None:
@@ -55,27 +63,38 @@ def translate(
     of more than 200 tokens in pieces, with a warning. What goes wrong is told in one line on stderr, and the exit
     status is not 0.
     """
-    given = {name: value for name, value in locals().items() if value is not None and name != "changes"}
-    inputs.check_sources(texts, input_, output, reference, testset, resume=resume, interactive=interactive)
-    lines = inputs.read(texts, input_, reference)
-    terms = inputs.read_glossary(glossary)
-    told_as_json = as_json and (reference is not None or testset is not None)  # then stderr is one JSON object
-    folders = jobs.choose_models(model, shown=not told_as_json)
-    made_of = None
-    if lines.files:
-        kept_out = ("input_", "glossary", "output", "resume", "reference", "device", "debug", "model")
-        plain = {name: str(value) for name, value in {**given, **changes}.items() if name not in kept_out}
-        digests = {"input_digest": inputs.digest(lines), "glossary_digest": terms.digest if terms else None}
-        made_of = {"model": jobs.fingerprint(folders), **digests, **plain}
-    with open_output(None if input_ and inputs.is_document(input_) else output, made_of, resume=resume) as out:
-        translator = jobs.load(folders, device, engine, quantization)  # slow: not before the input is known to be good
-        settings = translator.settings(**changes)
-        job = jobs.Job(translator, settings, n_best, as_json, prefix, phrase or [], ban or [], terms)
+    if sum(bool(source) for source in (texts, input_, testset, interactive)) > 1:
+        raise typer.BadParameter("sentences, --input, --testset and --interactive exclude each other: give one")
+    if reference and (testset or interactive):
+        raise typer.BadParameter("--testset brings its own references, --interactive has none: leave out --reference")
+    if resume:
+        if input_ is None or output is None:
+            raise typer.BadParameter("--resume goes on with a file: give --input and --output")
+        inputs.require_regular(input_, output)
+    document = input_ if input_ is not None and is_document(input_) else None
+    if document is not None and (output is None or reference or resume):
+        raise typer.BadParameter(f"{input_} is a document: give --output, and neither --reference nor --resume")
+    if not (texts or input_ or testset or interactive) and sys.stdin.isatty():
+        raise typer.BadParameter("nothing to translate: give a sentence, --input FILE, or text on stdin")
+    lines = inputs.Input([], None) if document else inputs.read(texts, input_, reference)
+    terms = Glossary.parse(read_lines(glossary), str(glossary)) if glossary else None
+    is_scored_as_json = as_json and (reference is not None or testset is not None)  # stderr is one JSON object
+    folders = jobs.choose_models(model, shown=not is_scored_as_json)
+    from seq2seq.translation import SearchRequest
+
+    settings = jobs.search_settings(folders[0], changes)
+    request = SearchRequest(settings=settings, n_best=n_best, banned=ban or [], glossary=terms)
+    values = {"n_best": n_best, "as_json": as_json, "engine": engine, "quantization": quantization, **changes}
+    values |= {"prefix": prefix, "phrase": phrase, "ban": ban, "glossary_digest": terms.digest if terms else None}
+    made_of = jobs.made_of(folders, lines, values)
+    with open_output(None if document else output, made_of, resume=resume) as out:
+        translator = jobs.load(folders, device, engine, quantization)  # slow: only once the input is known to be good
+        request = dataclasses.replace(request, align=as_json and translator.can_align)
+        job = jobs.Job(translator, request, prefix, phrase or [], as_json)
         if interactive:
-            jobs.converse(job)
-        elif input_ is not None and inputs.is_document(input_):
-            count = jobs.translate_document(job, input_, output)
-            print(f"{output}: {count} texts translated", file=sys.stderr)
+            converse(job)
+        elif document is not None and output is not None:
+            translate_file(job, document, output)
         else:
             if testset is not None:
                 lines = inputs.read_testset(testset, translator.src_lang, translator.tgt_lang)
@@ -83,3 +102,29 @@ def translate(
             kept = jobs.translate(job, lines, out, shown=shown)
             if lines.references is not None:
                 jobs.report(kept, lines.references, as_json, to_stderr=True)
+
+
+def converse(job: jobs.Job) -> None:
+    """Ask for sentences and answer with translations, until the end of the input."""
+    for number in itertools.count(1):
+        try:
+            source = input("> " if sys.stdin.isatty() else "")
+        except EOFError:
+            return
+        try:
+            (best,) = job.translator.stream(job.texts([source]), job.request, first_line=number)
+            for line in jobs.show(job, number, source, best):
+                print(line, flush=True)
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
+
+
+def translate_file(job: jobs.Job, source: Path, target: Path) -> None:
+    """Translate a document into one of the same format."""
+
+    def words(texts: Sequence[str], align: bool) -> list[tuple[str, list[tuple[int, int]] | None]]:
+        request = dataclasses.replace(job.request, align=align and job.translator.can_align)
+        return [(best[0].text, best[0].alignment) for best in job.translator.stream(job.texts(texts), request)]
+
+    count = translate_document(source, target, words, job.translator.src_lang, job.translator.tgt_lang)
+    print(f"{target}: {count} texts translated", file=sys.stderr)

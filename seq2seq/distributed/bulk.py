@@ -1,15 +1,15 @@
-"""Translate files in shards of lines, here or by workers of a cluster; a job begun anew goes on from whole shards.
+"""Translate files in shards of lines, here or by workers of a cluster; a killed job continues after its last shard.
 
-A shard holds as many lines as `Translator.stream` takes at a time, or a multiple, so that cutting a file changes no
-line's translation. An output has its input's name and a line for every line of it. What it was made of, and its digest,
-are written down beside it, in the output folder's .finished/; its shards are in .parts/ until then.
+A shard holds a multiple of the lines that `Translator.stream` takes at a time, so that cutting a file changes no line's
+translation. An output has its input's name and a line for every line of the input. The output folder's .finished/
+records each output's digest and what the output depends on; .parts/ holds the shards of unfinished outputs.
 """
 
 import glob
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +22,9 @@ from filelock import FileLock, Timeout
 
 from seq2seq.errors import UnfinishedError, UserError
 from seq2seq.files import read_lines
+from seq2seq.settings.search import change_search
 from seq2seq.text.cache import digest_files, piece
+from seq2seq.translation import SearchRequest
 from seq2seq.translator import CHUNK_LINES, Translator
 
 if TYPE_CHECKING:
@@ -34,13 +36,13 @@ _FINISHED, _PARTS, _LINES = ".finished", ".parts", "lines"
 
 @dataclass(frozen=True)
 class BulkJob:
-    """Which model translates, how, and on what."""
+    """Models, search settings and hardware of a job."""
 
     models: tuple[Path, ...]
     fingerprint: str  # of the models' files
-    settings: dict[str, Any]  # of the search, where they are not the model's
+    settings: Mapping[str, int | float | None]  # search settings that replace the model's
     device: str
-    threads: int | None  # of each translator, on CPUs; None: as many as PyTorch chooses
+    threads: int | None  # CPU threads of each translator; None: PyTorch's choice
 
 
 @dataclass(frozen=True)
@@ -56,25 +58,25 @@ class ShardTask:
 
 @dataclass(frozen=True)
 class BulkFile:
-    """One file."""
+    """One file to translate."""
 
     source: Path
     target: Path
-    made_of: dict[str, Any]
-    starts: tuple[int, ...]  # bytes at which its shards begin
+    made_of: dict[str, Any]  # what the output depends on
+    starts: tuple[int, ...]  # bytes at which the shards begin
 
     @property
     def parts(self) -> Path:
-        """Where its shards are."""
+        """Folder of its shards."""
         return self.target.parent / _PARTS / self.target.name
 
     @property
     def record(self) -> Path:
-        """Where it is written down that it is finished."""
+        """File that says that the output is finished."""
         return self.target.parent / _FINISHED / f"{self.target.name}.json"
 
     def tasks(self) -> list[ShardTask]:
-        """Its shards; those of another model, text or settings are elsewhere."""
+        """List its shards; another model, text or settings have other folders."""
         key = hashlib.blake2b(json.dumps([self.made_of, SHARD], sort_keys=True).encode(), digest_size=8).hexdigest()
         return [
             ShardTask(self.source, start, number * SHARD + 1, SHARD, self.parts / key / f"{number:06}")
@@ -82,7 +84,7 @@ class BulkFile:
         ]
 
     def is_finished(self) -> bool:
-        """Tell whether the output is there.
+        """Return whether the output is finished.
 
         Raises:
             UserError: an output is there that is not this job's.
@@ -101,7 +103,7 @@ class BulkFile:
         return True
 
     def finish(self) -> None:
-        """Join the shards."""
+        """Join the shards to the output."""
         draft = self.target.with_name(f".{self.target.name}.draft")
         with draft.open("wb") as out:
             for task in self.tasks():
@@ -109,17 +111,13 @@ class BulkFile:
                     shutil.copyfileobj(part, out)
         record = {"made_of": self.made_of, "output": digest_files([draft])[0]}
         self.record.write_text(json.dumps(record), encoding="utf-8")
-        draft.replace(self.target)  # finished is what has a record and is there
-        self.remove_parts()
-
-    def remove_parts(self) -> None:
-        """Remove the shards."""
+        draft.replace(self.target)  # finished means: with a record, and under its name
         shutil.rmtree(self.parts, ignore_errors=True)
 
 
 @contextmanager
 def claim(output: Path) -> Iterator[None]:
-    """Make the folder and keep other jobs out of it.
+    """Make the output folder, and lock it against other jobs.
 
     Raises:
         UserError: it cannot be written, or another job is at work in it.
@@ -139,7 +137,7 @@ def claim(output: Path) -> Iterator[None]:
 
 
 def find_files(patterns: Sequence[str], output: Path, job: BulkJob) -> tuple[list[BulkFile], int]:
-    """What is to be translated, and how many files are finished.
+    """Return the files to translate, and the number of finished ones.
 
     Raises:
         UserError: a pattern matches no file, a file cannot be read, two files have one name, or an output is there that
@@ -159,14 +157,14 @@ def find_files(patterns: Sequence[str], output: Path, job: BulkJob) -> tuple[lis
         made_of = {"model": job.fingerprint, "input": digest, **job.settings}
         file = BulkFile(source.resolve(), output.resolve() / name, made_of, starts)
         if file.is_finished():
-            file.remove_parts()
+            shutil.rmtree(file.parts, ignore_errors=True)
         else:
             files.append(file)
     return files, len(sources) - len(files)
 
 
 def _survey(source: Path) -> tuple[str, tuple[int, ...]]:
-    """A file's digest, and the bytes at which its shards begin."""
+    """Return a file's digest, and the bytes at which its shards begin."""
     digest, starts, size = hashlib.blake2b(digest_size=16), [], 0
     try:
         with source.open("rb") as file:
@@ -187,10 +185,10 @@ class ShardTranslator:
         if job.threads is not None:
             torch.set_num_threads(job.threads)
         self._translator = Translator.load(job.models, job.device)
-        self._settings = self._translator.settings(**job.settings)
+        self._request = SearchRequest(settings=change_search(self._translator.search, job.settings))
 
     def __call__(self, task: ShardTask) -> int:
-        """Translate one that is not there yet; gives how many lines it has.
+        """Translate a shard unless it is finished; return its number of lines.
 
         Raises:
             UserError: it is not UTF-8.
@@ -199,7 +197,7 @@ class ShardTranslator:
         def build(draft: Path) -> int:
             texts, count = islice(read_lines(task.source, task.start, task.first_line), task.lines), 0
             with (draft / _LINES).open("w", encoding="utf-8", newline="\n") as out:
-                for best in self._translator.stream(texts, self._settings, first_line=task.first_line):
+                for best in self._translator.stream(texts, self._request, first_line=task.first_line):
                     out.write(best[0].text + "\n")
                     count += 1
             return count
@@ -210,7 +208,7 @@ class ShardTranslator:
 def bulk_translate(
     job: BulkJob, files: Sequence[BulkFile], ray: "RayWorkers | None", workers: int
 ) -> Iterator[tuple[BulkFile, int]]:
-    """Translate files here, or by so many workers on a cluster; every file when it is finished, and its lines.
+    """Translate files here, or by so many workers on a cluster; yield every finished file with its number of lines.
 
     Raises:
         UserError: a file cannot be read or written.

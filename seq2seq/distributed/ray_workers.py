@@ -22,7 +22,7 @@ _SHOWN = 200  # characters of an error of Ray's
 
 
 class RayWorkers:
-    """Works on a Ray cluster; results come in the order of tasks, whoever finishes first.
+    """Maps functions over tasks on a Ray cluster; results come in the order of tasks.
 
     Attributes:
         size: CPUs of the cluster.
@@ -54,7 +54,7 @@ class RayWorkers:
                 raise UserError(
                     f"--ray {self.address}: no Ray cluster there ({_shown(error)}); try --ray local"
                 ) from error
-        logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what goes wrong is raised and told once
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are raised and reported once
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.execution_options.preserve_order = True
@@ -72,7 +72,7 @@ class RayWorkers:
             UnfinishedError: the cluster or function failed.
             UserError: as function raises it.
         """
-        return _results(tasks, lambda rows: rows.map(_Work(lambda: function)))
+        return _results(tasks, _Work(lambda: function))
 
     def map_with(
         self,
@@ -83,22 +83,18 @@ class RayWorkers:
         num_cpus: int,
         num_gpus: int = 0,
     ) -> Iterator[Result]:
-        """Apply to tasks what `make` makes: once in each of so many actors, which keep it; raises what `map` does."""
-        work: Any = _Work
+        """Apply to tasks the function that `make` makes once in each of so many actors; raises what `map` does."""
         actors = ray.data.ActorPoolStrategy(size=workers)
-
-        def job(rows: ray.data.Dataset) -> ray.data.Dataset:
-            return rows.map(work, compute=actors, fn_constructor_args=(make,), num_cpus=num_cpus, num_gpus=num_gpus)
-
-        return _results(tasks, job)
+        resources = {"num_cpus": num_cpus, "num_gpus": num_gpus}
+        return _results(tasks, _Work, compute=actors, fn_constructor_args=(make,), **resources)
 
 
-def _results(tasks: Iterable[Any], job: Callable[["ray.data.Dataset"], "ray.data.Dataset"]) -> Iterator[Any]:
+def _results(tasks: Iterable[Any], work: Any, **how: Any) -> Iterator[Any]:
     iterator = iter(tasks)
     while some := list(islice(iterator, _AT_ONCE)):
         rows = ray.data.from_items([{"task": pickle.dumps(task)} for task in some], override_num_blocks=len(some))
         try:
-            for row in job(rows).iter_rows():
+            for row in rows.map(work, **how).iter_rows():
                 result, error = pickle.loads(row["result"])
                 if error is not None:
                     raise error
@@ -114,9 +110,9 @@ def _shown(error: Exception) -> str:
 
 
 class _Work:
-    """Turns a task's row into its result's: the value, or what went wrong.
+    """Turns a task's row into its result's row: the value, or the error.
 
-    What does the task is made with the first one, so that mistakes in making it are told likewise.
+    The function is made with the first task, so that an error in making it is reported in the same way.
     """
 
     def __init__(self, make: Callable[[], Callable[[Any], Any]]) -> None:

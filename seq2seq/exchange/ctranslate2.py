@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from seq2seq.bundle import CONFIG, TOKENIZER, WEIGHTS, example, load_bundle
 from seq2seq.errors import UserError
-from seq2seq.exchange.folder import SETTINGS, new_folder, write_card
-from seq2seq.exchange.networks import require_exportable
+from seq2seq.exchange.export import SETTINGS, new_folder, require_exportable, write_card
 from seq2seq.extras import needing
 from seq2seq.model.attention import MultiHeadAttention
 from seq2seq.model.encoder_decoder import EncoderDecoder

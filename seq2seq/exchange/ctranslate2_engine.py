@@ -3,38 +3,29 @@
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from seq2seq.bundle import TOKENIZER, BundleConfig, read_config
+from seq2seq.bundle import TOKENIZER, read_config
 from seq2seq.device import is_out_of_memory
-from seq2seq.engine import UNPRODUCIBLE_IDS, Source
+from seq2seq.engine import UNPRODUCIBLE_IDS, Phrases, Source, length_limits
 from seq2seq.errors import UserError
 from seq2seq.exchange.ctranslate2 import MAX_POSITIONS
-from seq2seq.exchange.folder import SETTINGS, is_export
+from seq2seq.exchange.export import SETTINGS, is_export
 from seq2seq.search.step import Hypothesis
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocab import EOS
+from seq2seq.translator import Translator
 
 log = logging.getLogger(__name__)
 UNSUPPORTED = ("repetition_penalty", "coverage_penalty", "groups", "sampling")  # missing, or by another formula
 
 
-@dataclass(frozen=True)
-class Export:
-    """A loaded export: like a Bundle, with an engine instead of a model."""
-
-    engine: "CTranslate2Engine"
-    tokenizer: Tokenizer
-    config: BundleConfig
-
-
-def load_export(folder: Path, device: torch.device) -> Export:
-    """Read what `export_ctranslate2` wrote.
+def load_export(folder: Path, device: torch.device) -> Translator:
+    """Read an export that `export_ctranslate2` wrote.
 
     Raises:
         UserError: a file is missing or damaged, or CTranslate2 cannot use the device.
@@ -43,7 +34,16 @@ def load_export(folder: Path, device: torch.device) -> Export:
         raise UserError(f"{folder} is no export for CTranslate2 ({SETTINGS} is missing): see `seq2seq export --help`")
     _, config = read_config(folder / SETTINGS)
     tokenizer = Tokenizer.load(folder / TOKENIZER)
-    return Export(CTranslate2Engine(folder, tokenizer, device), tokenizer, config)
+    engine = CTranslate2Engine(folder, tokenizer, device)
+    return Translator(
+        engine,
+        tokenizer,
+        search=config.search,
+        src_lang=config.src_lang,
+        tgt_lang=config.tgt_lang,
+        device=device,
+        trained_length=config.trained_length,
+    )
 
 
 class CTranslate2Engine:
@@ -77,7 +77,7 @@ class CTranslate2Engine:
         sources: Sequence[Source],
         settings: SearchConfig,
         n_best: int,
-        banned: Sequence[Sequence[int]] = (),
+        banned: Phrases = (),
         *,
         on_step: Callable[[], object] | None = None,
     ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
@@ -108,9 +108,9 @@ class CTranslate2Engine:
             waiting = waiting[len(batch) :]
 
     def _search(
-        self, sources: list[Source], settings: SearchConfig, n_best: int, banned: Sequence[Sequence[int]]
+        self, sources: list[Source], settings: SearchConfig, n_best: int, banned: Phrases
     ) -> list[list[Hypothesis]]:
-        limits = _limits(sources, settings)
+        limits = length_limits(sources, settings)
         options = {
             "beam_size": settings.beam,
             "num_hypotheses": n_best,
@@ -186,22 +186,13 @@ def _require_supported(sources: Sequence[Source], settings: SearchConfig) -> Non
             raise UserError(f"search.{key}={value} is not what CTranslate2 computes: use --engine pytorch")
     if any(source.phrases for source in sources):
         raise UserError("phrases that must appear are not known to CTranslate2: use --engine pytorch")
-    longest = [longest for _, longest in _limits(sources, settings)]
+    longest = [longest for _, longest in length_limits(sources, settings)]
     needed = max([*longest, *(len(source.ids) for source in sources)], default=0)
     if needed >= MAX_POSITIONS:
         raise UserError(
             f"texts or translations of up to {needed} tokens need more than an export's {MAX_POSITIONS} positions: "
             "lower --max-length, or use --engine pytorch"
         )
-
-
-def _limits(sources: Sequence[Source], settings: SearchConfig) -> list[tuple[int, int]]:
-    """Least and most tokens of each source's translation, by the PyTorch engine's formula."""
-    lengths = torch.tensor([len(source.ids) for source in sources])
-    prefixes = torch.tensor([len(source.prefix) for source in sources])
-    longest = (lengths * settings.max_length_ratio + settings.max_length_offset).long().maximum(prefixes)
-    shortest = (lengths * settings.min_length_ratio + settings.min_length).long().minimum(longest)
-    return list(zip(shortest.tolist(), longest.tolist(), strict=True))
 
 
 def _ranked(rows: Sequence[list[int]], scores: Sequence[float], alpha: float) -> list[Hypothesis]:

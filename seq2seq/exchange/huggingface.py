@@ -1,18 +1,33 @@
-"""Export a bundle as a Hugging Face `MarianMTModel` with its tokenizer and model card."""
+"""Export a bundle as a Hugging Face `MarianMTModel` with the same scores; convert between the two networks.
+
+The two networks differ in one thing: our position vectors alternate sin and cos from channel to channel, Marian's hold
+all sines and then all cosines. The conversion therefore reorders the residual stream's channels in every weight that
+reads or writes that stream. Channels within an attention head or a feed-forward network keep their order.
+"""
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
 
 from seq2seq.bundle import TOKENIZER, Bundle, example, load_bundle
-from seq2seq.exchange.folder import new_folder, write_card
-from seq2seq.exchange.marian import MAX_POSITIONS, to_marian
+from seq2seq.errors import UserError
+from seq2seq.exchange.export import new_folder, require_exportable, write_card
+from seq2seq.extras import needing
+from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.model.transformer import Transformer
+from seq2seq.settings.model import ModelConfig
 from seq2seq.text.vocab import BOS, EOS, PAD, UNK
 
-if TYPE_CHECKING:
-    from transformers import GenerationConfig
+with needing("huggingface"):
+    from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
+MAX_POSITIONS = 512  # tokens a side; Marian's position vectors are a table
+PUBLISHED = {"norm": "layernorm", "norm_position": "post", "activation": "relu", "positions": "sinusoidal"}
 USAGE = """```python
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -49,13 +64,11 @@ def export_huggingface(bundle: Path, folder: Path) -> None:
         write_card(bundle, draft, "transformers", USAGE.replace("EXAMPLE", example(loaded.config.src_lang)))
 
 
-def _generation(bundle: Bundle) -> "GenerationConfig":
+def _generation(bundle: Bundle) -> GenerationConfig:
     """The bundle's beam and length penalty; transformers knows no limit by the source's length.
 
     Its only exact search, `early_stopping="never"`, goes on to the limit for every text, so it is left off.
     """
-    from transformers import GenerationConfig  # here, after seq2seq.exchange.marian made sure that it is installed
-
     search = bundle.config.search
     return GenerationConfig(
         num_beams=search.beam,
@@ -88,3 +101,136 @@ def _write_tokenizer(bundle: Bundle, draft: Path) -> None:
     files = {"vocab.json": {piece: number for number, piece in enumerate(pieces)}, "tokenizer_config.json": settings}
     for name, values in files.items():
         (draft / name).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+class Pairing(NamedTuple):
+    """One weight under its two names, and which of its axes is the residual stream's (None: none)."""
+
+    ours: str
+    marian: str
+    axis: int | None
+
+
+@torch.no_grad()
+def to_marian(network: EncoderDecoder, attention: str = "sdpa") -> MarianMTModel:
+    """Make a MarianMTModel that gives the same logits; it is on the same device and in evaluation mode.
+
+    Raises:
+        UserError: the model is no Transformer, an ablation, or not of the published style.
+    """
+    model = require_exportable(network)
+    marian = MarianMTModel(marian_config(model.config, model.vocab_size, attention))
+    weights, state = model.state_dict(), marian.state_dict()
+    order = channel_order(model.config.d_model)
+    for pair in pairings(model.config):
+        if pair.ours in weights:
+            state[pair.marian].copy_(reordered(weights[pair.ours].cpu(), pair.axis, order))
+        else:
+            assert pair.ours.endswith(".bias")
+            state[pair.marian].zero_()  # of a network without biases; Marian always has them
+    marian.to(model.embedding.weight.device)  # type: ignore[arg-type]  (transformers' decorator hides self)
+    return marian.eval()
+
+
+@torch.no_grad()
+def from_marian(marian: MarianMTModel, config: ModelConfig) -> Transformer:
+    """Make our model from one of the shape `marian_config(config)`; it is on the CPU, in evaluation mode.
+
+    Raises:
+        UserError: the model has a bias on its logits, which our network lacks.
+    """
+    state = marian.state_dict()
+    if bool(state["final_logits_bias"].any()):
+        raise UserError("the Marian model has a final_logits_bias other than zero: it cannot be converted")
+    model = Transformer(config, marian.config.vocab_size)
+    order = channel_order(config.d_model).argsort()
+    weights = {pair.ours: reordered(state[pair.marian].cpu(), pair.axis, order) for pair in pairings(config)}
+    model.load_state_dict(weights)
+    return model.eval()
+
+
+def marian_config(config: ModelConfig, vocab_size: int, attention: str = "sdpa") -> MarianConfig:
+    """Describe our network to transformers.
+
+    attention is its name for the kernel: "sdpa" (its default, PyTorch's fused one) or "eager" (in the open).
+
+    Raises:
+        UserError: the network is not of the published style, the only one that Marian has.
+    """
+    for key, value in PUBLISHED.items():
+        found = getattr(config, key)
+        if found != value:
+            raise UserError(
+                f"model.{key}={found}: a Marian model can only have {value} (train with model/style=vaswani)"
+            )
+    return MarianConfig(
+        vocab_size=vocab_size,
+        d_model=config.d_model,
+        encoder_layers=config.num_encoder_layers,
+        decoder_layers=config.num_decoder_layers,
+        encoder_attention_heads=config.num_heads,
+        decoder_attention_heads=config.num_heads,
+        encoder_ffn_dim=config.d_ff,
+        decoder_ffn_dim=config.d_ff,
+        dropout=config.dropout,
+        attention_dropout=config.attention_dropout,
+        activation_dropout=config.ffn_dropout,
+        activation_function="relu",
+        scale_embedding=True,
+        max_position_embeddings=MAX_POSITIONS,
+        pad_token_id=PAD,
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+        decoder_start_token_id=BOS,
+        forced_eos_token_id=None,
+        attn_implementation=attention,  # type: ignore[call-arg]  (taken by the base class)
+    )
+
+
+def channel_order(d_model: int) -> Tensor:
+    """For each channel of Marian's residual stream, the number of our channel: even ones, then odd ones."""
+    return torch.cat((torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)))
+
+
+def reordered(weights: Tensor, axis: int | None, order: Tensor) -> Tensor:
+    """The weights with one axis in another order."""
+    return weights if axis is None else weights.index_select(axis, order)
+
+
+def pairings(config: ModelConfig) -> Iterator[Pairing]:
+    """Every trained weight, once."""
+    yield Pairing("embedding.weight", "model.shared.weight", 1)
+    for index in range(config.num_encoder_layers):
+        ours, marian = f"encoder_layers.{index}.", f"model.encoder.layers.{index}."
+        yield from _attention(ours + "self_", marian + "self_attn")
+        yield from _feed_forward(ours + "feed_forward", marian)
+    for index in range(config.num_decoder_layers):
+        ours, marian = f"decoder_layers.{index}.", f"model.decoder.layers.{index}."
+        yield from _attention(ours + "self_", marian + "self_attn")
+        yield from _attention(ours + "cross_", marian + "encoder_attn")
+        yield from _feed_forward(ours + "feed_forward", marian)
+
+
+def _attention(ours: str, marian: str) -> Iterator[Pairing]:
+    for projection in ("q_proj", "k_proj", "v_proj"):
+        yield from _reads(f"{ours}attention.{projection}", f"{marian}.{projection}")
+    yield from _writes(f"{ours}attention.out_proj", f"{marian}.out_proj")
+    yield from _writes(f"{ours}residual.norm", f"{marian}_layer_norm")
+
+
+def _feed_forward(ours: str, marian: str) -> Iterator[Pairing]:
+    yield from _reads(f"{ours}.up", f"{marian}fc1")
+    yield from _writes(f"{ours}.down", f"{marian}fc2")
+    yield from _writes(f"{ours}_residual.norm", f"{marian}final_layer_norm")
+
+
+def _reads(ours: str, marian: str) -> Iterator[Pairing]:
+    """A linear map whose input is the residual stream."""
+    yield Pairing(f"{ours}.weight", f"{marian}.weight", 1)
+    yield Pairing(f"{ours}.bias", f"{marian}.bias", None)
+
+
+def _writes(ours: str, marian: str) -> Iterator[Pairing]:
+    """A linear map whose output is added to the residual stream, or a norm of the stream."""
+    yield Pairing(f"{ours}.weight", f"{marian}.weight", 0)
+    yield Pairing(f"{ours}.bias", f"{marian}.bias", 0)

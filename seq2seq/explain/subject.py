@@ -11,6 +11,7 @@ from seq2seq.text.normalise import normalise
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocab import BOS, EOS
 from seq2seq.text.words import word_of_pieces
+from seq2seq.translation import SearchRequest
 from seq2seq.translator import Translator
 
 MAX_PIECES = 100  # of either side, EOS included; a larger map is unreadable and slow to send
@@ -66,7 +67,7 @@ def make_subject(
     if target is not None:
         tgt, text = encode_sentence(tokenizer, target, "target"), normalise(target)
     else:
-        (found,) = translator.stream([source], translator.search if settings is None else settings)
+        (found,) = translator.stream([source], SearchRequest(settings=settings or translator.search))
         tgt, text = tokenizer.ids(found[0].tokens), found[0].text
         _require_short(len(tgt), "model's translation")
     return Subject(normalise(source), text, target is None, [*src, EOS], [BOS, *tgt], [*tgt, EOS], tokenizer)

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from seq2seq.device import tensor_on
-from seq2seq.search.driver import INF, Continuation, Search, SearchRequest
+from seq2seq.search.driver import INF, Continuation, Search, SearchTask
 from seq2seq.search.step import Hypothesis, Step
 
 _LEAST_ATTENDED = torch.finfo(torch.float32).tiny  # what an attention of zero counts as; its logarithm is -87.3
@@ -53,25 +53,25 @@ class BeamSearch(Search):
         left: the numbers and hypotheses of the sentences that have left the batch.
     """
 
-    def __init__(self, request: SearchRequest) -> None:
-        super().__init__(request)
+    def __init__(self, task: SearchTask) -> None:
+        super().__init__(task)
         self.left: list[tuple[list[int], Beams]] = []
-        self.longest = tensor_on(request.device, request.max_lengths)[:, None] + 1
+        self.longest = tensor_on(task.device, task.max_lengths)[:, None] + 1
         self.longest_power = self.longest**self.alpha
-        nothing = torch.full((len(self.longest), self.settings.beam), -INF, device=request.device)
+        nothing = torch.full((len(self.longest), self.settings.beam), -INF, device=task.device)
         self.finished = Beams(self.longest.new_empty(*nothing.shape, 0), nothing, nothing, nothing)
         self.tokens, self.scores = self.finished.tokens[:, :1], torch.zeros_like(nothing[:, :1])
         self.own = self.scores
-        self.rows = torch.arange(len(self.longest), device=request.device)[:, None]
-        self.attended = request.coverage.attended[:, None] if request.coverage else None
+        self.rows = torch.arange(len(self.longest), device=task.device)[:, None]
+        self.attended = task.coverage.attended[:, None] if task.coverage else None
 
     def choose(self, log_probs: Float[Tensor, "n v"], own: Float[Tensor, "n v"], state: Any) -> Continuation:
         """Continue every live hypothesis by one token, and drop hypotheses without hope."""
-        attention = self.request.coverage.last(state) if self.request.coverage else None
-        candidates = self._advance(log_probs, own if self.request.rules else None, attention)
+        attention = self.task.coverage.last(state) if self.task.coverage else None
+        candidates = self._advance(log_probs, own if self.task.rules else None, attention)
         hopeful = self._hopeful()
-        if self.request.watcher is not None:
-            self.request.watcher(Step(self.waiting, *candidates, hopeful))
+        if self.task.watcher is not None:
+            self.task.watcher(Step(self.waiting, *candidates, hopeful))
         return self._keep(hopeful)
 
     def _advance(
@@ -88,12 +88,12 @@ class BeamSearch(Search):
         own_scores = scores
         if own is not None:
             own_scores = self.own.gather(1, parents) + own[self.rows.gather(1, parents), last]
-        has_ended = last == self.request.eos
+        has_ended = last == self.task.eos
         live_scores, order = scores.masked_fill(has_ended, -INF).sort(dim=-1, descending=True, stable=True)
         order, penalties = order[:, : self.settings.beam], None
-        if self.request.coverage and self.attended is not None and attention is not None:
+        if self.task.coverage and self.attended is not None and attention is not None:
             attended = _pick(self.attended + attention[self.rows], parents)
-            penalties = self.request.coverage.weight * attended.clamp(_LEAST_ATTENDED, 1).log().sum(-1)
+            penalties = self.task.coverage.weight * attended.clamp(_LEAST_ATTENDED, 1).log().sum(-1)
             self.attended = _pick(attended, order)
         # Only those among the best k may end, as in the searches of Hugging Face and CTranslate2.
         # On a GPU the host would wait for the answer, which costs more than what it may save.
@@ -103,7 +103,7 @@ class BeamSearch(Search):
             values = values if penalties is None else values + penalties[:, : self.settings.beam]
             ended = self._continued(parents[:, : self.settings.beam], last[:, : self.settings.beam])
             beams = Beams(ended, ended_scores, values, own_scores[:, : self.settings.beam])
-            self.finished = _best(self.settings.beam, self.finished, beams, self.request.eos)
+            self.finished = _best(self.settings.beam, self.finished, beams, self.task.eos)
         parents, self.scores = parents.gather(1, order), live_scores[:, : self.settings.beam]
         self.own = self.scores if own is None else own_scores.gather(1, order)
         self.tokens, self.rows = self._continued(parents, last.gather(1, order)), self.rows.gather(1, parents)
@@ -134,9 +134,7 @@ class BeamSearch(Search):
 
     def _hopeful(self) -> Bool[Tensor, "b k"]:
         """Tell which live hypotheses can still enter the n best; with early stopping, at their present length."""
-        hopeful = (
-            self.scores / self.longest_power > self.finished.values[:, self.request.n_best - 1 : self.request.n_best]
-        )
+        hopeful = self.scores / self.longest_power > self.finished.values[:, self.task.n_best - 1 : self.task.n_best]
         if self.settings.early_stopping:
             best = self.scores[:, :1]
             hopeful &= best / self.length**self.alpha > self.finished.values[:, -1:]
@@ -168,15 +166,15 @@ class BeamSearch(Search):
 
     def results(self) -> list[list[Hypothesis]]:
         """Bring the results to the host, in the order that the sentences came in."""
-        alpha, n_best = self.alpha, self.request.n_best
-        results: list[list[Hypothesis]] = [[] for _ in self.request.max_lengths]
+        alpha, n_best = self.alpha, self.task.n_best
+        results: list[list[Hypothesis]] = [[] for _ in self.task.max_lengths]
         for numbers, beams in self.left:
             tables = (table[:, :n_best].tolist() for table in (beams.tokens, beams.scores, beams.values, beams.own))
             for number, *of_sentence in zip(numbers, *tables, strict=True):
                 for ids, score, value, own in zip(*of_sentence, strict=True):
                     if score > -INF:
-                        length = ids.index(self.request.eos) + 1
-                        penalty = value - score / length**alpha if self.request.coverage else 0.0
+                        length = ids.index(self.task.eos) + 1
+                        penalty = value - score / length**alpha if self.task.coverage else 0.0
                         results[number].append(Hypothesis(ids[: length - 1], own, own / length**alpha + penalty))
         return results
 

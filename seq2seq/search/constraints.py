@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seq2seq.device import tensor_on
-from seq2seq.search.driver import INF, Continuation, Partial, Search, SearchRequest, continue_all
+from seq2seq.search.driver import INF, Continuation, Partial, Search, SearchTask, continue_all
 from seq2seq.search.step import Hypothesis
 
 Phrase = tuple[int, ...]
@@ -99,39 +99,39 @@ class ConstrainedBeamSearch(Search):
     room for every stage of them; a smaller one makes hypotheses begin their phrases early.
     """
 
-    def __init__(self, request: SearchRequest) -> None:
+    def __init__(self, task: SearchTask) -> None:
         """Begin one search.
 
         Raises:
             ValueError: a phrase is empty, has a token that is never produced, or does not fit within its sentence's
                 limit (see `tokens_needed`).
         """
-        super().__init__(request)
-        phrases = request.phrases
-        if impossible := {request.eos, *request.banned}.intersection(chain(*chain(*phrases))):
+        super().__init__(task)
+        phrases = task.phrases
+        if impossible := {task.eos, *task.banned}.intersection(chain(*chain(*phrases))):
             raise ValueError(f"phrases={phrases} have tokens that are never produced: {sorted(impossible)}")
         self._live = {
             number: [_Partial([], number, progress=Progress.start(one))]
             for number, one in zip(self.waiting, phrases, strict=True)
         }
         self._finished: list[list[_Partial]] = [[] for _ in self.waiting]  # the k best
-        for one, limit, (start,) in zip(phrases, request.max_lengths, self._live.values(), strict=True):
+        for one, limit, (start,) in zip(phrases, task.max_lengths, self._live.values(), strict=True):
             if (needed := start.progress.needed) > limit:
                 raise ValueError(f"phrases={one} need {needed} tokens, but at most {limit} are allowed")
 
     def choose(self, log_probs: Float[Tensor, "n v"], own: Float[Tensor, "n v"], state: Any) -> Continuation:
         """Choose each sentence's continuations from the banks."""
         live = list(chain(*(self._live[number] for number in self.waiting)))
-        continuations = _continuations(log_probs, own, live, self.settings.beam, self.request.eos)
+        continuations = _continuations(log_probs, own, live, self.settings.beam, self.task.eos)
         for number in self.waiting:
             self._advance(number, chain(*(continuations[one.row] for one in self._live[number])))
             if self._is_done(number):
                 self._live[number] = []
-        return continue_all([self._live[number] for number in self.waiting], self.request.device)
+        return continue_all([self._live[number] for number in self.waiting], self.task.device)
 
     def _advance(self, number: int, continuations: Iterable[_Partial]) -> None:
         """Choose among all continuations: the banks take places in turn, those that miss the fewest tokens first."""
-        eos, alpha, room = self.request.eos, self.alpha, self.request.max_lengths[number] - self.length
+        eos, alpha, room = self.task.eos, self.alpha, self.task.max_lengths[number] - self.length
         banks: dict[int, list[_Partial]] = {}
         possible = (
             one
@@ -151,14 +151,14 @@ class ConstrainedBeamSearch(Search):
     def _is_done(self, number: int) -> bool:
         """Tell whether no live hypothesis can enter the n best: log-probabilities are never positive."""
         live, finished, alpha = self._live[number], self._finished[number], self.alpha
-        if not live or len(finished) < self.request.n_best:
+        if not live or len(finished) < self.task.n_best:
             return not live
-        bound = max(one.score for one in live) / (self.request.max_lengths[number] + 1) ** alpha
-        return self.settings.beam == 1 or bound <= finished[self.request.n_best - 1].value(alpha)
+        bound = max(one.score for one in live) / (self.task.max_lengths[number] + 1) ** alpha
+        return self.settings.beam == 1 or bound <= finished[self.task.n_best - 1].value(alpha)
 
     def results(self) -> list[list[Hypothesis]]:
         """Return each sentence's best that ended, with the model's own scores."""
-        return [[one.hypothesis(self.alpha) for one in best[: self.request.n_best]] for best in self._finished]
+        return [[one.hypothesis(self.alpha) for one in best[: self.task.n_best]] for best in self._finished]
 
 
 def _continuations(

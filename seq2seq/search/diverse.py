@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seq2seq.search.driver import INF, Continuation, Partial, Search, SearchRequest, continue_all
+from seq2seq.search.driver import INF, Continuation, Partial, Search, SearchTask, continue_all
 from seq2seq.search.step import Hypothesis
 
 
@@ -39,8 +39,8 @@ class DiverseBeamSearch(Search):
     A single group is `BeamSearch`, but a group of one hypothesis goes on after its first EOS.
     """
 
-    def __init__(self, request: SearchRequest) -> None:
-        super().__init__(request)
+    def __init__(self, task: SearchTask) -> None:
+        super().__init__(task)
         self._size = self.settings.beam // self.settings.groups  # hypotheses of a group
         groups = range(self.settings.groups)
         self._groups = [[_Group([_Partial([], number)]) for _ in groups] for number in self.waiting]
@@ -56,7 +56,7 @@ class DiverseBeamSearch(Search):
                 said.update(one.ids[-1] for one in group.live)
             self._give_up(number)
         live = [[one for group in self._groups[number] for one in group.live] for number in self.waiting]
-        return continue_all(live, self.request.device)
+        return continue_all(live, self.task.device)
 
     def _advance(self, group: _Group, likeliest: list[list[tuple[int, float, float]]], said: Counter[int]) -> None:
         """Keep a group's best continuations; only those among its best `size` may end."""
@@ -68,14 +68,14 @@ class DiverseBeamSearch(Search):
                 if score > -INF:
                     candidates.append(_Partial([*one.ids, token], one.row, score, one.own + own, one.taken_off + off))
         candidates.sort(key=lambda one: one.score, reverse=True)
-        group.finished += [one for one in candidates[: self._size] if one.ids[-1] == self.request.eos]
+        group.finished += [one for one in candidates[: self._size] if one.ids[-1] == self.task.eos]
         group.finished.sort(key=lambda one: one.value(self.alpha), reverse=True)
         del group.finished[self._size :]
-        group.live = [one for one in candidates if one.ids[-1] != self.request.eos][: self._size]
+        group.live = [one for one in candidates if one.ids[-1] != self.task.eos][: self._size]
 
     def _give_up(self, number: int) -> None:
         """Drop the groups without hope behind which no other has any: log-probabilities are never positive."""
-        alpha, longest = self.alpha, self.request.max_lengths[number] + 1
+        alpha, longest = self.alpha, self.task.max_lengths[number] + 1
         for group in reversed(self._groups[number]):
             bound = group.live[0].score / longest**alpha if group.live else -INF
             worst = group.finished[-1].value(alpha) if len(group.finished) == self._size else -INF
@@ -85,7 +85,7 @@ class DiverseBeamSearch(Search):
 
     def results(self) -> list[list[Hypothesis]]:
         """Return what the groups found, best first by scores without what diversity took off."""
-        return [self._best(groups)[: self.request.n_best] for groups in self._groups]
+        return [self._best(groups)[: self.task.n_best] for groups in self._groups]
 
     def _best(self, groups: list[_Group]) -> list[Hypothesis]:
         found: dict[tuple[int, ...], _Partial] = {}

@@ -23,7 +23,7 @@ INF = float("inf")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchRequest:
+class SearchTask:
     """What to search for, for a batch of b sentences.
 
     Raises:
@@ -66,11 +66,11 @@ class Search(ABC):
         length: tokens of every live hypothesis; while `choose` runs, of its continuations.
     """
 
-    def __init__(self, request: SearchRequest) -> None:
+    def __init__(self, task: SearchTask) -> None:
         """Begin one search; an instance searches once."""
-        self.request, self.settings, self.length = request, request.settings, 0
+        self.task, self.settings, self.length = task, task.settings, 0
         self.alpha = self.settings.length_penalty
-        self.waiting = list(range(len(request.max_lengths)))
+        self.waiting = list(range(len(task.max_lengths)))
 
     @abstractmethod
     def choose(self, log_probs: Float[Tensor, "n v"], own: Float[Tensor, "n v"], state: Any) -> Continuation:
@@ -95,26 +95,26 @@ class Search(ABC):
             step: returns the logits of the next token; its first call has one row a sentence.
             state: what step remembers; the search only reorders it.
         """
-        request, device = self.request, self.request.device
-        limits, counts = request.max_lengths, [1] * len(self.waiting)  # rows of each waiting sentence
-        last, banned = torch.full((len(counts),), request.bos, device=device), tensor_on(device, request.banned)
+        task, device = self.task, self.task.device
+        limits, counts = task.max_lengths, [1] * len(self.waiting)  # rows of each waiting sentence
+        last, banned = torch.full((len(counts),), task.bos, device=device), tensor_on(device, task.banned)
         prefixes = Prefixes(last.new_empty(len(counts), 0), torch.arange(len(counts), device=device))  # only rules read
         while self.waiting:
             logits, state = step(last, state)
             own = next_log_probs(logits, banned)
-            log_probs = own.clone() if request.rules else own
-            for rule in request.rules:
+            log_probs = own.clone() if task.rules else own
+            for rule in task.rules:
                 log_probs = rule(log_probs, prefixes)
             at_limit = [limits[number] == self.length for number in self.waiting]
             if any(at_limit):
                 at_limit = [one for one, count in zip(at_limit, counts, strict=True) for _ in range(count)]
-                log_probs = force_end(log_probs, tensor_on(device, at_limit, torch.bool), request.eos)
+                log_probs = force_end(log_probs, tensor_on(device, at_limit, torch.bool), task.eos)
             self.length += 1
             rows, last, counts = self.choose(log_probs, own, state)
             self.waiting = [number for number, count in zip(self.waiting, counts, strict=True) if count]
             if self.waiting and rows is not None:
                 state = state.reorder(rows, counts)
-            if self.waiting and request.rules:
+            if self.waiting and task.rules:
                 prefixes = prefixes.continued(rows, last)
             counts = [count for count in counts if count]
         return self.results()

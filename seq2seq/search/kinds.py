@@ -9,7 +9,7 @@ from seq2seq.errors import UserError
 from seq2seq.search.beam import BeamSearch
 from seq2seq.search.constraints import ConstrainedBeamSearch
 from seq2seq.search.diverse import DiverseBeamSearch
-from seq2seq.search.driver import Search, SearchRequest
+from seq2seq.search.driver import Search, SearchTask
 from seq2seq.search.greedy import GreedySearch
 from seq2seq.search.rules import BannedPhrases, ForcedPrefix, MinimumLength, NoRepeatNgram, RepetitionPenalty, Rule
 from seq2seq.search.sampling import SampleSearch
@@ -70,14 +70,14 @@ def make_rules(
     return [ForcedPrefix(prefixes, rules)] if any(prefixes) else rules
 
 
-def make_search(request: SearchRequest) -> Search:
-    """Make the search that the request's settings and phrases ask for."""
-    if request.settings.sampling:
-        return SampleSearch(request)
-    if any(request.phrases):
-        return ConstrainedBeamSearch(request)
-    if request.settings.groups > 1:
-        return DiverseBeamSearch(request)
-    if request.settings.beam == 1 and request.coverage is None and request.watcher is None:
-        return GreedySearch(request)
-    return BeamSearch(request)
+def make_search(task: SearchTask) -> Search:
+    """Make the search that the task's settings and phrases ask for."""
+    if task.settings.sampling:
+        return SampleSearch(task)
+    if any(task.phrases):
+        return ConstrainedBeamSearch(task)
+    if task.settings.groups > 1:
+        return DiverseBeamSearch(task)
+    if task.settings.beam == 1 and task.coverage is None and task.watcher is None:
+        return GreedySearch(task)
+    return BeamSearch(task)

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seq2seq.device import tensor_on
-from seq2seq.search.driver import INF, Continuation, Partial, Search, SearchRequest, continue_all
+from seq2seq.search.driver import INF, Continuation, Partial, Search, SearchTask, continue_all
 from seq2seq.search.step import Hypothesis
 from seq2seq.settings.search import SearchConfig
 
@@ -34,9 +34,9 @@ class SampleSearch(Search):
     equal keys draw the same. A sample is missing if rules leave it no token.
     """
 
-    def __init__(self, request: SearchRequest) -> None:
-        super().__init__(request)
-        seed, keys, samples = self.settings.seed, request.keys or self.waiting, range(request.n_best)
+    def __init__(self, task: SearchTask) -> None:
+        super().__init__(task)
+        seed, keys, samples = self.settings.seed, task.keys or self.waiting, range(task.n_best)
         self._drawn = [
             [_Sample([], number, chance=Random(f"{seed} {key} {sample}")) for sample in samples]
             for number, key in zip(self.waiting, keys, strict=True)
@@ -49,7 +49,7 @@ class SampleSearch(Search):
         if len(live) > len(log_probs):  # the first step has one row a sentence
             repeats = len(live) // len(log_probs)
             log_probs, own = (one.repeat_interleave(repeats, 0) for one in (log_probs, own))
-        uniform = tensor_on(self.request.device, [one.chance.random() for one in live], torch.double)
+        uniform = tensor_on(self.task.device, [one.chance.random() for one in live], torch.double)
         tokens = _draw(log_probs, uniform, self.settings)[:, None]
         drawn = torch.cat((tokens.double(), own.gather(1, tokens).double(), log_probs.gather(1, tokens).double()), 1)
         # The one time a step that the host waits for the device.
@@ -58,16 +58,16 @@ class SampleSearch(Search):
                 one.ids.append(int(token))
                 one.own += own_score
         self._live = [[one for one in of_sentence if self._goes_on(one)] for of_sentence in self._live]
-        continuation = continue_all(self._live, self.request.device)
+        continuation = continue_all(self._live, self.task.device)
         self._live = [of_sentence for of_sentence in self._live if of_sentence]
         return continuation
 
     def _goes_on(self, one: _Sample) -> bool:
-        return len(one.ids) == self.length and one.ids[-1] != self.request.eos
+        return len(one.ids) == self.length and one.ids[-1] != self.task.eos
 
     def results(self) -> list[list[Hypothesis]]:
         """Return each sentence's samples that ended."""
-        eos, alpha = self.request.eos, self.alpha
+        eos, alpha = self.task.eos, self.alpha
         return [[one.hypothesis(alpha) for one in drawn if one.ids[-1:] == [eos]] for drawn in self._drawn]
 
 

@@ -24,7 +24,7 @@ from benchmarks.agreement import Scored, agreement
 from benchmarks.data import DrawnPairs, draw_batches
 from benchmarks.ours import Updates
 from benchmarks.race import race
-from seq2seq.exchange.marian import to_marian
+from seq2seq.exchange.huggingface import to_marian
 
 VOCAB = 30
 CONFIG = ModelConfig(d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num_decoder_layers=2, dropout=0.1)

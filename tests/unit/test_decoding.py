@@ -12,7 +12,8 @@ from seq2seq.errors import UserError
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.segments import split_text
 from seq2seq.text.vocab import BOS, EOS
-from seq2seq.translator import MAX_SOURCE_TOKENS, Text, Translator
+from seq2seq.translation import MAX_SOURCE_TOKENS, Text
+from seq2seq.translator import Translator
 
 TEXTS = ["The cat drank the milk.", "Ella ve.", "A dog sees a blue ball!", "¿Quién quiere la leche?", "niños"]
 GOLDEN = Path(__file__).parents[1] / "golden" / "bundle"
@@ -109,7 +110,7 @@ def test_samples_depend_on_seed_and_line_only(translator):
     assert tokens_of(first) == tokens_of(translator.translate_nbest(TEXTS, 4, seed=3, batch_tokens=10, **settings))
     assert tokens_of(first) != tokens_of(translator.translate_nbest(TEXTS, 4, seed=4, **settings))
     assert len({one.text for one in first[0]}) > 1
-    one_by_one = list(translator.stream(TEXTS, translator.settings(seed=3, **settings), n_best=4, chunk=1))
+    one_by_one = list(translator.stream(TEXTS, translator.request(n_best=4, seed=3, **settings), chunk=1))
     assert tokens_of(one_by_one) == tokens_of(first)
 
 
@@ -141,7 +142,7 @@ def test_every_setting_reaches_the_search(translator):
 
 
 def test_forced_scores_are_those_of_the_search(translator):
-    engine, settings = translator._engine, translator.settings(length_penalty=0.6, max_length=9)
+    engine, settings = translator.engine, translator.request(length_penalty=0.6, max_length=9).settings
     sources = [Source(ids_of(translator, text)) for text in TEXTS]
     found = dict(one for batch in engine.search(sources, settings, 3) for one in batch)
     pairs = [(sources[index].ids, one) for index, best in found.items() for one in best]
@@ -166,10 +167,11 @@ def test_forced_scores_are_those_of_the_search(translator):
 )
 def test_scores_are_the_models_own_whatever_rules_rank_by(translator, changes):
     phrases = changes.pop("phrases", [])
-    settings = translator.settings(repetition_penalty=1.2, length_penalty=0.6, max_length=12, min_length=6, **changes)
+    rules = {"repetition_penalty": 1.2, "length_penalty": 0.6, "max_length": 12, "min_length": 6}
+    settings = translator.request(**rules, **changes).settings
     wanted = [Text(text, phrases=phrases) for text in TEXTS]
     n_best = 1 if settings.beam == 1 else 3
-    engine = translator._engine
+    engine = translator.engine
     encoded = [translator.tokenizer.encode([text.text, *text.phrases]) for text in wanted]
     sources = [Source(src, phrases=of_text) for src, *of_text in encoded]
     found = dict(one for batch in engine.search(sources, settings, n_best) for one in batch)
@@ -184,7 +186,7 @@ def test_scores_are_the_models_own_whatever_rules_rank_by(translator, changes):
 
 
 def test_scores_equal_a_token_by_token_reading(translator):
-    model, engine = translator._engine.model, translator._engine
+    model, engine = translator.engine.model, translator.engine
     assert isinstance(engine, Engine)
     targets = ["El gato bebió la leche.", "", "Un perro", "¿Qué?", "niños"]
     readings = translator.score(TEXTS, targets, align=True, batch_tokens=20)
@@ -265,11 +267,10 @@ def test_a_text_however_long_is_aligned_piece_by_piece_in_small_batches(translat
 def test_an_engine_that_only_searches_cannot_align(translator):
     class Searcher:
         def search(self, sources, settings, n_best, banned=(), *, on_step=None):
-            return translator._engine.search(sources, settings, n_best, banned)
+            return translator.engine.search(sources, settings, n_best, banned)
 
     searcher = Translator(Searcher(), translator.tokenizer, search=translator.search)
     assert searcher.translate(TEXTS) == translator.translate(TEXTS)
-    assert not searcher.can_score
     assert not searcher.can_align
     with pytest.raises(UserError, match="cannot score given translations: use the pytorch engine"):
         searcher.translate_nbest(TEXTS, 1, align=True)

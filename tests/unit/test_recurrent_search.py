@@ -12,7 +12,8 @@ import torch
 from torch.testing import assert_close
 
 from seq2seq.bundle import Bundle, BundleConfig, load_bundle, save_bundle
-from seq2seq.cli.jobs import Job, translate_document
+from seq2seq.cli.jobs import Job
+from seq2seq.cli.translate import translate_file
 from seq2seq.engine import Engine, Source
 from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
@@ -139,8 +140,8 @@ def test_a_document_with_tags_is_translated_whether_or_not_words_can_be_aligned(
     translator = Translator(drawn(attention, tokenizer.vocab_size), tokenizer)
     page, result = tmp_path / "in.html", tmp_path / "out.html"
     page.write_text("<p>The <b>cat</b> sees.</p>")
-    job = Job(translator, translator.settings(max_length=9), 1, False, "", [], [], None)
-    assert translate_document(job, page, result) == 1
+    job = Job(translator, translator.request(max_length=9))
+    translate_file(job, page, result)
     (plain,) = translator.translate(["The cat sees."], max_length=9)
     assert translator.can_align == (attention == "additive")
     assert html.unescape(re.sub("<[^>]*>", "", result.read_text())) == plain

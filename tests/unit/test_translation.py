@@ -89,8 +89,10 @@ def test_a_setting_of_the_wrong_type_or_name_is_refused(translator, options, mes
 def test_other_arguments_of_the_wrong_type_are_refused(translator):
     with pytest.raises(UserError, match="n_best='3' is of type str: give a whole number"):
         translator.translate_nbest(TEXTS, "3")
+    with pytest.raises(UserError, match="n_best=0 must be at least 1"):
+        translator.translate_nbest(TEXTS, 0)
     with pytest.raises(UserError, match="texts is one string"):
-        next(translator.stream("Ella ve.", translator.search))
+        next(translator.stream("Ella ve.", translator.request()))
     with pytest.raises(UserError, match="device '3' is not known: use cpu, cuda, cuda:N or auto"):
         Translator.load("anywhere", device=3)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="sources is one string"):
@@ -107,6 +109,12 @@ def test_other_arguments_of_the_wrong_type_are_refused(translator):
 def test_numbers_of_other_libraries_are_taken(translator):
     one, *_ = translator.translate_nbest(TEXTS, 1, beam=np.int64(2), length_penalty=np.float32(1), max_length=None)
     assert one[0].tokens == translator.translate_nbest(TEXTS, 1, beam=2)[0][0].tokens
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_banned_phrases_may_come_from_anything_to_iterate_over(translator):
+    request = translator.request(banned=(phrase for phrase in ["leche", "gato"]))
+    assert request.banned == ("leche", "gato")
 
 
 def test_a_glossary_of_the_package_is_taken(translator):

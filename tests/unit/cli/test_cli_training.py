@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq.bundle import Bundle, BundleConfig, load_bundle, save_bundle
-from seq2seq.cli import app, jobs
+from seq2seq.cli import app
 from seq2seq.cli.corpora import TAG
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.data import DataConfig, TokenizerConfig
@@ -117,16 +117,16 @@ def test_a_corpus_that_was_broken_off_goes_on(run, bundle_folder, tmp_path, monk
     assert call(run, "distill", bundle_folder, *options)[0] == 0
     whole = out.read_bytes()
     out.unlink()
-    translated, stream = [], jobs.Job.stream
+    translated, stream = [], Translator.stream
 
-    def breaking(self, texts, **given):
-        for number, best in enumerate(stream(self, texts, **given)):
+    def breaking(self, texts, request, **given):
+        for number, best in enumerate(stream(self, texts, request, **given)):
             if number == 6 and not translated:
                 translated.append(number)
                 raise KeyboardInterrupt
             yield best
 
-    monkeypatch.setattr(jobs.Job, "stream", breaking)
+    monkeypatch.setattr(Translator, "stream", breaking)
     assert call(run, "distill", bundle_folder, *options)[0] == 130
     assert not out.exists()
     progress = json.loads((tmp_path / "out.tsv.progress").read_text())

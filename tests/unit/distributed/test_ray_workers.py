@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from seq2seq.cli import app
-from seq2seq.cli.bulk_translate import ray_workers
+from seq2seq.cli.jobs import ray_workers
 from seq2seq.distributed import bulk
 from seq2seq.errors import UnfinishedError, UserError
 from seq2seq.files import count_lines

@@ -15,7 +15,7 @@ pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not instal
 
 from seq2seq.exchange.ctranslate2 import export_ctranslate2
 from seq2seq.exchange.ctranslate2_engine import UNSUPPORTED, load_export
-from seq2seq.exchange.folder import is_export
+from seq2seq.exchange.export import is_export
 from tests.thin import thin
 
 CPU = torch.device("cpu")
@@ -138,7 +138,7 @@ def test_an_export_has_the_bundles_settings_and_tokenizer(bundle_folder, tokeniz
     assert is_export(tmp_path / "export")
     assert not is_export(bundle_folder)
     export = load_export(tmp_path / "export", CPU)
-    assert (export.config.search.beam, export.config.src_lang, export.config.tgt_lang) == (3, "en", "es")
+    assert (export.search.beam, export.src_lang, export.tgt_lang) == (3, "en", "es")
     assert export.tokenizer.model_bytes == tokenizer.model_bytes
 
 

@@ -14,7 +14,8 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.vocab import BOS, EOS, UNK
-from seq2seq.translator import Translation, Translator
+from seq2seq.translation import Translation
+from seq2seq.translator import Translator
 
 TEXT = "The cat sees a blue ball."
 
@@ -34,7 +35,7 @@ def test_the_explanation_is_of_the_models_best_translation(translator):
 
 
 def test_search_settings_change_the_explained_translation(untrained):
-    short = explain(untrained, TEXT, settings=untrained.settings(max_length=2, beam=1))
+    short = explain(untrained, TEXT, settings=untrained.request(max_length=2, beam=1).settings)
     assert short.subject.target == untrained.translate([TEXT], max_length=2, beam=1)[0]
     assert short.subject.target != untrained.translate([TEXT])[0]
 

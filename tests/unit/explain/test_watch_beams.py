@@ -20,7 +20,7 @@ CHANGES = [{}, {"beam": 1}, {"length_penalty": 0.4, "beam": 4}, {"early_stopping
 @pytest.mark.parametrize("changes", thin(CHANGES, [{}]))
 def test_the_watched_search_finds_the_same_translation_at_the_same_score(translator, changes):
     for text in TEXTS:
-        found = watch_beams(translator, text, translator.settings(**changes))
+        found = watch_beams(translator, text, translator.request(**changes).settings)
         (best,) = translator.translate_nbest([text], 1, **changes)[0]
         winner = found["result"][0]
         assert winner["text"] == best.text

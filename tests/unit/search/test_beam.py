@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from seq2seq.search.beam import BeamSearch
-from seq2seq.search.driver import SearchRequest
+from seq2seq.search.driver import SearchTask
 from seq2seq.settings.search import SearchConfig
 
 ALPHAS = (0.0, 0.6, 1.0, 2.0)
@@ -13,7 +13,7 @@ BANNED = (0, BOS)
 
 
 def search(model, tables, limits, *, beam, alpha, n_best=None, banned=BANNED, early=False):
-    request = SearchRequest(
+    task = SearchTask(
         settings=SearchConfig(beam=beam, length_penalty=alpha, early_stopping=early),
         bos=BOS,
         eos=EOS,
@@ -22,7 +22,7 @@ def search(model, tables, limits, *, beam, alpha, n_best=None, banned=BANNED, ea
         n_best=beam if n_best is None else n_best,
         banned=banned,
     )
-    return BeamSearch(request).run(model.step, model.start(tables))
+    return BeamSearch(task).run(model.step, model.start(tables))
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)

@@ -5,7 +5,7 @@ import torch
 
 from seq2seq.search.beam import BeamSearch
 from seq2seq.search.constraints import ConstrainedBeamSearch, Progress, tokens_needed
-from seq2seq.search.driver import SearchRequest
+from seq2seq.search.driver import SearchTask
 from seq2seq.settings.search import SearchConfig
 from tests.thin import thin
 
@@ -26,12 +26,12 @@ PHRASE_SETS = [
 
 
 def search(model, tables, limits, phrases, *, beam, alpha=1.0, n_best=None, rules=()):
-    wanted = request(limits, beam, alpha, beam if n_best is None else n_best, phrases, rules)
+    wanted = task(limits, beam, alpha, beam if n_best is None else n_best, phrases, rules)
     return ConstrainedBeamSearch(wanted).run(model.step, model.start(tables))
 
 
-def request(limits, beam, alpha, n_best, phrases=(), rules=()):
-    return SearchRequest(
+def task(limits, beam, alpha, n_best, phrases=(), rules=()):
+    return SearchTask(
         settings=SearchConfig(beam=beam, length_penalty=alpha),
         bos=BOS,
         eos=EOS,
@@ -141,7 +141,7 @@ def test_a_narrow_beam_keeps_what_dynamic_beam_allocation_keeps(table_model, phr
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 def test_sentences_without_phrases_come_out_as_from_beam_search(table_model, beam, alpha):
     model, tables, limits = table_model(9), [11, 12, 13, 14], [4, 0, 9, 6]
-    plain = BeamSearch(request(limits, beam, alpha, 1))
+    plain = BeamSearch(task(limits, beam, alpha, 1))
     expected = plain.run(model.step, model.start(tables))
     found = search(model, tables, limits, [[]] * 4, beam=beam, alpha=alpha, n_best=1)
     assert [[one.ids for one in best] for best in found] == [[one.ids for one in best] for best in expected]

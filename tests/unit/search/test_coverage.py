@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from seq2seq.search.beam import BeamSearch
-from seq2seq.search.driver import SearchRequest
+from seq2seq.search.driver import SearchTask
 from seq2seq.search.step import Coverage
 from seq2seq.settings.search import SearchConfig
 
@@ -45,12 +45,12 @@ def watching_step(model):
 def search(model, tables, weight, beam, n_best=None):
     start = torch.tensor([[0.0] * 3 + [float(table == 62)] for table in tables])
     coverage = Coverage(weight, start, lambda state: state.attention)
-    wanted = request(len(tables), coverage, beam, beam if n_best is None else n_best)
+    wanted = task(len(tables), coverage, beam, beam if n_best is None else n_best)
     return BeamSearch(wanted).run(watching_step(model), Watching(model.start(tables)))
 
 
-def request(sentences, coverage, beam, n_best):
-    return SearchRequest(
+def task(sentences, coverage, beam, n_best):
+    return SearchTask(
         settings=SearchConfig(beam=beam),
         bos=BOS,
         eos=EOS,
@@ -107,7 +107,7 @@ def test_a_source_token_that_is_never_attended_to_costs_much_and_not_infinitely_
         return logits, Watching(watching.inner, watching.attention * torch.tensor([1.0, 1, 1, 0]))
 
     coverage = Coverage(0.2, torch.zeros(1, WORDS), lambda state: state.attention)
-    (found,) = BeamSearch(request(1, coverage, 3, 3)).run(step, Watching(model.start([61])))
+    (found,) = BeamSearch(task(1, coverage, 3, 3)).run(step, Watching(model.start([61])))
     assert len(found) == 3
     for one in found:
         total = torch.stack([attended(61, (BOS, *one.ids[:place])) for place in range(len(one.ids) + 1)]).sum(0)

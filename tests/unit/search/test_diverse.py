@@ -5,7 +5,7 @@ import torch
 
 from seq2seq.search.beam import BeamSearch
 from seq2seq.search.diverse import DiverseBeamSearch
-from seq2seq.search.driver import SearchRequest
+from seq2seq.search.driver import SearchTask
 from seq2seq.search.rules import NoRepeatNgram
 from seq2seq.settings.search import SearchConfig
 
@@ -13,8 +13,8 @@ BOS, EOS = 2, 3
 BANNED = (0, BOS)
 
 
-def request(limits, settings, n_best, rules=()):
-    return SearchRequest(
+def task(limits, settings, n_best, rules=()):
+    return SearchTask(
         settings=settings,
         bos=BOS,
         eos=EOS,
@@ -28,7 +28,7 @@ def request(limits, settings, n_best, rules=()):
 
 def search(model, tables, limits, *, beam, groups, diversity, alpha=1.0, n_best=None, rules=()):
     settings = SearchConfig(beam=beam, groups=groups, diversity=diversity, length_penalty=alpha)
-    wanted = request(limits, settings, beam if n_best is None else n_best, rules)
+    wanted = task(limits, settings, beam if n_best is None else n_best, rules)
     return DiverseBeamSearch(wanted).run(model.step, model.start(tables))
 
 
@@ -84,7 +84,7 @@ def test_groups_stop_early_once_none_can_find_better(table_model):
 def test_one_group_is_beam_search(table_model):
     model, tables, limits = table_model(8), [51, 52, 53], [5, 3, 4]
     diverse = search(model, tables, limits, beam=4, groups=1, diversity=3.0)
-    expected = BeamSearch(request(limits, SearchConfig(beam=4), 4)).run(model.step, model.start(tables))
+    expected = BeamSearch(task(limits, SearchConfig(beam=4), 4)).run(model.step, model.start(tables))
     for found, plain in zip(diverse, expected, strict=True):
         assert [one.ids for one in found] == [one.ids for one in plain]
         assert [one.score for one in found] == pytest.approx([one.score for one in plain])

@@ -4,16 +4,16 @@ import pytest
 import torch
 
 from seq2seq.search.beam import BeamSearch
-from seq2seq.search.driver import SearchRequest
+from seq2seq.search.driver import SearchTask
 from seq2seq.search.greedy import GreedySearch
 from seq2seq.settings.search import SearchConfig
 
 TABLES, LIMITS = [21, 22, 23, 24, 25, 26], [5, 0, 12, 3, 30, 7]
 
 
-def request(limits, alpha=1.0):
+def task(limits, alpha=1.0):
     settings = SearchConfig(beam=1, length_penalty=alpha)
-    return SearchRequest(settings=settings, bos=2, eos=3, max_lengths=limits, device="cpu", banned=(0, 2))
+    return SearchTask(settings=settings, bos=2, eos=3, max_lengths=limits, device="cpu", banned=(0, 2))
 
 
 def obvious_greedy(model, table, limit):
@@ -30,7 +30,7 @@ def obvious_greedy(model, table, limit):
 
 def test_greedy_search_follows_the_likeliest_token(table_model):
     model = table_model(7)
-    found = GreedySearch(request(LIMITS)).run(model.step, model.start(TABLES))
+    found = GreedySearch(task(LIMITS)).run(model.step, model.start(TABLES))
     assert [best[0].ids for best in found] == [
         obvious_greedy(model, table, limit) for table, limit in zip(TABLES, LIMITS, strict=True)
     ]
@@ -41,8 +41,8 @@ def test_greedy_search_follows_the_likeliest_token(table_model):
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
 def test_a_beam_of_one_is_greedy_search(table_model, alpha):
     model = table_model(7)
-    greedy = GreedySearch(request(LIMITS, alpha)).run(model.step, model.start(TABLES))
-    beam = BeamSearch(request(LIMITS, alpha)).run(model.step, model.start(TABLES))
+    greedy = GreedySearch(task(LIMITS, alpha)).run(model.step, model.start(TABLES))
+    beam = BeamSearch(task(LIMITS, alpha)).run(model.step, model.start(TABLES))
     assert greedy == beam
     assert len({len(best[0].ids) for best in greedy}) > 2
 
@@ -50,12 +50,12 @@ def test_a_beam_of_one_is_greedy_search(table_model, alpha):
 def test_greedy_search_takes_finished_sentences_out_of_the_batch(table_model):
     model = table_model(7)
     model.logits = lambda table, prefix: torch.tensor([0.0, 9.0, 0.0, 1.0, 0.0, 0.0, 0.0])  # always token 1
-    GreedySearch(request([1, 2, 3, 3, 3, 5])).run(model.step, model.start(TABLES))
+    GreedySearch(task([1, 2, 3, 3, 3, 5])).run(model.step, model.start(TABLES))
     assert model.calls == [6, 6, 5, 4, 1, 1]
 
 
 def test_scores_that_are_no_numbers_give_no_hypothesis(table_model):
     model = table_model(7)
     model.logits = lambda table, prefix: torch.full((7,), math.nan)
-    found = GreedySearch(request(LIMITS)).run(model.step, model.start(TABLES))
+    found = GreedySearch(task(LIMITS)).run(model.step, model.start(TABLES))
     assert found == [[]] * 6

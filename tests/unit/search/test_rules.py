@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from seq2seq.search.beam import BeamSearch
-from seq2seq.search.driver import SearchRequest
+from seq2seq.search.driver import SearchTask
 from seq2seq.search.greedy import GreedySearch
 from seq2seq.search.rules import BannedPhrases, ForcedPrefix, MinimumLength, NoRepeatNgram, RepetitionPenalty
 from seq2seq.settings.search import SearchConfig
@@ -13,12 +13,12 @@ LIMIT = 5
 
 
 def search(model, tables, rules, *, beam, n_best=None):
-    request = make_request([LIMIT] * len(tables), rules, beam, beam if n_best is None else n_best)
-    return (GreedySearch if beam == 1 else BeamSearch)(request).run(model.step, model.start(tables))
+    task = make_task([LIMIT] * len(tables), rules, beam, beam if n_best is None else n_best)
+    return (GreedySearch if beam == 1 else BeamSearch)(task).run(model.step, model.start(tables))
 
 
-def make_request(limits, rules, beam, n_best=1):
-    return SearchRequest(
+def make_task(limits, rules, beam, n_best=1):
+    return SearchTask(
         settings=SearchConfig(beam=beam),
         bos=BOS,
         eos=EOS,
@@ -108,8 +108,8 @@ def test_with_rules_sentences_together_come_out_as_alone(table_model, beam):
 def test_greedy_search_obeys_rules_as_a_beam_of_one_does(table_model):
     model = table_model(7)
     rules = [NoRepeatNgram(1), ForcedPrefix([[6], [], [5, 4], []]), MinimumLength(torch.tensor([3, 3, 3, 0]), EOS)]
-    greedy = GreedySearch(make_request([6] * 4, rules, 1)).run(model.step, model.start([1, 2, 3, 4]))
-    beam = BeamSearch(make_request([6] * 4, rules, 1)).run(model.step, model.start([1, 2, 3, 4]))
+    greedy = GreedySearch(make_task([6] * 4, rules, 1)).run(model.step, model.start([1, 2, 3, 4]))
+    beam = BeamSearch(make_task([6] * 4, rules, 1)).run(model.step, model.start([1, 2, 3, 4]))
     assert greedy == beam
     assert greedy[0][0].ids[0] == 6
 

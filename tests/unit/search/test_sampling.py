@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
-from seq2seq.search.driver import SearchRequest
+from seq2seq.search.driver import SearchTask
 from seq2seq.search.rules import BannedPhrases, ForcedPrefix, MinimumLength, NoRepeatNgram, RepetitionPenalty
 from seq2seq.search.sampling import SampleSearch
 from seq2seq.settings.search import SearchConfig
@@ -15,7 +15,7 @@ BANNED = (0, BOS)
 
 
 def sample(model, tables, limits, *, samples, keys=(), rules=(), **settings):
-    request = SearchRequest(
+    task = SearchTask(
         settings=SearchConfig(sampling=True, **settings),
         bos=BOS,
         eos=EOS,
@@ -26,7 +26,7 @@ def sample(model, tables, limits, *, samples, keys=(), rules=(), **settings):
         rules=rules,
         keys=keys,
     )
-    return SampleSearch(request).run(model.step, model.start(tables))
+    return SampleSearch(task).run(model.step, model.start(tables))
 
 
 def obvious_sample(model, table, limit, draws, temperature, top_k, top_p):

@@ -3,7 +3,7 @@
 import pytest
 
 from seq2seq.search.beam import BeamSearch
-from seq2seq.search.driver import SearchRequest
+from seq2seq.search.driver import SearchTask
 from seq2seq.search.step import Step
 from seq2seq.settings.search import SearchConfig
 
@@ -13,10 +13,8 @@ TABLES, LIMITS = [4, 7, 9], [3, 5, 4]
 
 def search(model, tables, limits, watcher=None):
     settings = SearchConfig(beam=2)
-    request = SearchRequest(
-        settings=settings, bos=BOS, eos=EOS, max_lengths=limits, device="cpu", n_best=2, watcher=watcher
-    )
-    return BeamSearch(request).run(model.step, model.start(tables))
+    task = SearchTask(settings=settings, bos=BOS, eos=EOS, max_lengths=limits, device="cpu", n_best=2, watcher=watcher)
+    return BeamSearch(task).run(model.step, model.start(tables))
 
 
 def shown(model, tables, limits):

@@ -1,4 +1,4 @@
-"""The folder of an export, written whole or not at all, and its model card."""
+"""What both exports share: which networks can be exported, the folder, and its model card."""
 
 import contextlib
 import re
@@ -7,12 +7,30 @@ from pathlib import Path
 
 from seq2seq.bundle import CARD, replaced_folder
 from seq2seq.errors import UserError
+from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.model.transformer import Transformer
 
 SETTINGS = "bundle.json"  # the bundle's config.json under another name: CTranslate2 writes a config.json itself
 
 
+def require_exportable(model: EncoderDecoder) -> Transformer:
+    """Return the model if it is a whole Transformer.
+
+    Raises:
+        UserError: it is another network, or an ablation: other programs always compute every part.
+    """
+    if not isinstance(model, Transformer):
+        raise UserError(
+            f"model.architecture={model.config.architecture}: CTranslate2 and Hugging Face have no such network; "
+            "translate with `seq2seq translate --engine pytorch`, or train a Transformer, such as model=small"
+        )
+    if ablations := model.config.ablations():
+        raise UserError(f"{', '.join(ablations)}: such an ablation cannot be exported, only translated with here")
+    return model
+
+
 def is_export(folder: Path) -> bool:
-    """Whether the folder is an export for CTranslate2."""
+    """Return whether the folder is an export for CTranslate2."""
     return (folder / SETTINGS).is_file()
 
 

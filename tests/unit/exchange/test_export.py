@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from seq2seq.exchange.folder import write_card
+from seq2seq.exchange.export import write_card
 
 CARD = """---
 library_name: seq2seq

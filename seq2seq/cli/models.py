@@ -1,0 +1,77 @@
+"""`seq2seq average` and `seq2seq export`: a model made of several, and a model as another program reads it."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from seq2seq.cli import jobs, options
+from seq2seq.errors import UserError
+from seq2seq.extras import needing
+from seq2seq.files import find_model
+
+Averaged = Annotated[
+    list[Path] | None, typer.Option("--model", help="Run or bundle folder to average; given at least twice.")
+]
+Run = Annotated[
+    Path | None, typer.Option("--run", help="Run whose checkpoints to average, instead of --model; with --last.")
+]
+Last = Annotated[int | None, typer.Option(min=2, help="How many of its checkpoints, the latest ones; with --run.")]
+Format = Annotated[
+    Literal["ctranslate2", "huggingface"], typer.Argument(metavar="FORMAT", help="ctranslate2 or huggingface.")
+]
+
+
+def average(output: options.NewFolder, model: Averaged = None, run: Run = None, last: Last = None) -> None:
+    """Make a model whose weights are the mean of several models' weights.
+
+    [bold]seq2seq average --model runs/a --model runs/b --output runs/mean[/bold]   same sizes, same vocabulary
+
+    [bold]seq2seq average --run runs/NAME --last 5 --output runs/NAME-mean[/bold]   the last checkpoints of a run
+
+    A run keeps as many checkpoints as trainer.keep_last and training.keep_best say, 1 of each unless told
+    otherwise: train with trainer.keep_last=5 to average the last 5.
+    """
+    if (run is None) == (not model) or (run is None) != (last is None):
+        raise typer.BadParameter("give --model several times, or --run and --last")
+    if output.exists():
+        raise UserError(f"--output {output} is there already: choose another folder")
+    folders = [find_model(one) for one in model or []]  # before anything slow
+    from seq2seq.training.averaging import average_bundles, average_checkpoints
+
+    if run is not None and last is not None:
+        names = average_checkpoints(run, last, output)
+    else:
+        names = average_bundles(folders, output)
+    print(f"{output}: the mean of {', '.join(names)}", file=sys.stderr)
+
+
+def export(
+    format_: Format,
+    output: options.NewFolder,
+    model: options.OneModel = None,
+    quantization: options.Quantization = "float32",
+) -> None:
+    """Write a model as a folder that another program translates with by itself.
+
+    [bold]seq2seq export ctranslate2 --quantization int8 --output FOLDER[/bold]   float32, int8 or float16
+
+    [bold]seq2seq export huggingface --output FOLDER[/bold]   a MarianMTModel with its tokenizer
+    """
+    if format_ == "huggingface" and quantization != "float32":
+        raise UserError(
+            f"export huggingface writes float32 weights, so --quantization {quantization} would do nothing: "
+            f"leave it out, or use `seq2seq export ctranslate2 --quantization {quantization}`"
+        )
+    (folder,) = jobs.choose_models([model] if model else None)
+    with needing(format_):
+        if format_ == "ctranslate2":
+            from seq2seq.exchange.ctranslate2 import export_ctranslate2
+
+            export_ctranslate2(folder, output, quantization)
+        else:
+            from seq2seq.exchange.huggingface import export_huggingface
+
+            export_huggingface(folder, output)
+    print(f"{output}: {folder} for {format_}", file=sys.stderr)

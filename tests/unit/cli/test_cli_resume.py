@@ -1,0 +1,117 @@
+"""Translations of files that were broken off, and go on with --resume."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_an_interrupted_file_goes_on_as_if_nothing_had_happened(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("seq2seq.translator.CHUNK_LINES", 3)
+    source, whole, broken = tmp_path / "in.en", tmp_path / "whole.es", tmp_path / "broken.es"
+    source.write_text("\n".join(f"The cat {number}." for number in range(20)))
+    assert run("--input", source, "--output", whole, "--n-best", "2")[0] == 0
+    monkeypatch.setattr("seq2seq.cli.jobs.show", breaking_at(11))
+    assert run("--input", source, "--output", broken, "--n-best", "2")[0] == 130
+    assert not broken.exists()
+    monkeypatch.undo()
+    monkeypatch.setattr("seq2seq.translator.CHUNK_LINES", 3)
+    status, _, err = run("--input", source, "--output", broken, "--n-best", "2", "--beam", "2", "--resume")
+    assert status == 1
+    assert "broken.es.partial was made with beam=None, not 2: --resume it with the same" in err
+    assert run("--input", source, "--output", broken, "--n-best", "2", "--resume")[0] == 0
+    assert broken.read_bytes() == whole.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.es", "in.en", "whole.es"]
+    status, _, err = run("--input", source, "--output", broken, "--resume")
+    assert (status, err.count("\n")) == (1, 1)
+    assert "nothing to resume" in err
+    assert run("hola", "--resume")[0] == 2
+
+
+def test_a_changed_input_or_glossary_is_not_resumed(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("seq2seq.translator.CHUNK_LINES", 3)
+    source, terms, broken = tmp_path / "in.en", tmp_path / "terms.tsv", tmp_path / "broken.es"
+    texts = [f"The cat {number}." for number in range(20)]
+    source.write_text("\n".join(texts))
+    terms.write_text("# old\nsee\tve\n")
+    options = ("--input", source, "--glossary", terms, "--output", broken)
+    with monkeypatch.context() as patched:
+        patched.setattr("seq2seq.cli.jobs.show", breaking_at(11))
+        assert run(*options)[0] == 130
+    begun = (tmp_path / "broken.es.partial").read_bytes()
+    for file, name in ((source, "input"), (terms, "glossary")):
+        before = file.read_text()
+        file.write_text(before.replace("see", "drinks").replace("cat 15", "dog 15"))
+        status, _, err = run(*options, "--resume")
+        assert (status, err.count("\n")) == (1, 1)
+        assert re.search(
+            rf"broken\.es\.partial was made with {name}_digest=\w+, not \w+: .*leave out --resume to begin anew", err
+        )
+        assert (tmp_path / "broken.es.partial").read_bytes() == begun
+        file.write_text(before)
+    terms.write_text("see\tve\n")  # a comment changes no translation
+    assert run(*options, "--resume")[0] == 0
+    resumed = broken.read_bytes()
+    assert run(*options)[0] == 0
+    assert broken.read_bytes() == resumed
+
+
+def test_what_cannot_be_read_or_written_again_is_not_resumed(run, tmp_path):
+    source, pipe = tmp_path / "in.en", tmp_path / "pipe"
+    source.write_text("The cat.\n")
+    os.mkfifo(pipe)
+    for options, named in (
+        (("--input", pipe, "--output", tmp_path / "out.es"), pipe),
+        (("--input", source, "--output", os.devnull), os.devnull),
+    ):
+        status, _, err = run(*options, "--resume")
+        assert status == 1
+        assert err == f"error: --resume needs regular files, and {named} is none: leave out --resume to begin anew\n"
+
+
+def breaking_at(line):
+    from seq2seq.cli.jobs import show
+
+    def show_or_break(job, number, source, best):
+        if number == line:
+            raise KeyboardInterrupt
+        return show(job, number, source, best)
+
+    return show_or_break
+
+
+@pytest.mark.system
+def test_a_killed_translation_resumes_to_the_same_file(bundle_folder, tmp_path):
+    source, whole, killed = tmp_path / "in.en", tmp_path / "whole.es", tmp_path / "killed.es"
+    source.write_text("\n".join(f"The cat drank {number} times." for number in range(3000)))
+    command = [
+        sys.executable,
+        "translate.py",
+        "--model",
+        bundle_folder,
+        "--device",
+        "cpu",
+        "--input",
+        source,
+        "--beam",
+        "1",
+    ]
+    subprocess.run([*command, "--output", whole], cwd=ROOT, check=True)
+    process = subprocess.Popen([*command, "--output", killed], cwd=ROOT)
+    progress = tmp_path / "killed.es.progress"
+    while not (progress.is_file() and json.loads(progress.read_text())["inputs"]):
+        assert process.poll() is None, "it ended before it could be killed"
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not killed.exists()
+    subprocess.run([*command, "--output", killed, "--resume"], cwd=ROOT, check=True)
+    assert killed.read_bytes() == whole.read_bytes()
