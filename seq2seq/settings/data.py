@@ -61,7 +61,7 @@ class DataConfig:
         )
         require(
             self.temperature == 1 or not self.streaming,
-            f"data.temperature={self.temperature} needs the size of every corpus, which is unknown for a stream: "
+            f"data.temperature={self.temperature} needs every corpus's size, which is unknown for a stream: "
             "give data.weights, or data.streaming=false",
         )
 

@@ -17,7 +17,7 @@ class SubwordSamplingConfig:
     nbest: int = -1  # unigram: number of likeliest segmentations to draw from; -1 = all
 
     def __post_init__(self) -> None:
-        check_ranges("training.subword_sampling.", self, alpha=(0, 1))
+        require(0 <= self.alpha <= 1, f"training.subword_sampling.alpha={self.alpha} must be in [0, 1]")
         nbest = self.nbest
         require(nbest == -1 or nbest > 1, f"training.subword_sampling.nbest={nbest} must be at least 2, or -1 for all")
 
@@ -31,7 +31,9 @@ class NoiseConfig:
     punctuation: float = 0.0  # share of sources that lose their final . ? ! or …
 
     def __post_init__(self) -> None:
-        check_ranges("training.noise.", self, case=(0, 1), typos=(0, 1), punctuation=(0, 1))
+        for key in ("case", "typos", "punctuation"):
+            value = getattr(self, key)
+            require(0 <= value <= 1, f"training.noise.{key}={value} must be in [0, 1]")
 
     @property
     def is_on(self) -> bool:

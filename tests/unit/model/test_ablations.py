@@ -200,6 +200,6 @@ def test_an_ablation_is_told_by_its_settings() -> None:
         ModelConfig(cross_attention="off")
 
 
-def test_adapters_cannot_split_what_is_one() -> None:
-    with pytest.raises(UserError, match=r"model\.relevance=shared has as one"):
+def test_adapters_refuse_a_shared_projection() -> None:
+    with pytest.raises(UserError, match=r"model\.relevance=shared has one projection"):
         Config(model=ModelConfig(relevance="shared"), training=TrainingConfig(lora_rank=2))

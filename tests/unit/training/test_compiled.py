@@ -25,5 +25,5 @@ def test_batches_get_few_widths_by_padding_on_the_right(length: int, expected: i
     ],
 )
 def test_what_compiling_excludes_is_told(training: TrainingConfig, trainer: TrainerConfig) -> None:
-    with pytest.raises(UserError, match=r"trainer.compile=true decides itself"):
+    with pytest.raises(UserError, match=r"trainer.compile=true decides by itself"):
         Config(training=training, trainer=trainer)
