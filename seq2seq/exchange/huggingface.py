@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from seq2seq.bundle import TOKENIZER, Bundle, example, load_bundle
 from seq2seq.exchange.folder import new_folder, write_card
 from seq2seq.exchange.marian import MAX_POSITIONS, to_marian
-from seq2seq.text.vocab import BOS, EOS, PAD, UNK
+from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK
 
 if TYPE_CHECKING:
     from transformers import GenerationConfig

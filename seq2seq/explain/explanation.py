@@ -14,7 +14,7 @@ from seq2seq.explain.subject import Subject, Word, make_subject, require_engine
 from seq2seq.model.state import aligning_layer
 from seq2seq.model.trace import Trace
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.words import align_words
+from seq2seq.text.segments import align_words
 from seq2seq.translator import Translator
 
 VERSION = 1  # of `Explanation.to_plain`

@@ -8,8 +8,7 @@ from seq2seq.explain.subject import encode_sentence, require_engine
 from seq2seq.search.step import Step
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.normalise import normalise
-from seq2seq.text.tokenizer import Tokenizer
-from seq2seq.text.vocab import EOS
+from seq2seq.text.tokenizer import EOS, Tokenizer
 from seq2seq.translator import Translator
 
 PLACES = 6  # decimals in the result

@@ -1,9 +1,10 @@
-"""Cleaning of training pairs: each pair is normalised, then checked, and every drop is counted by its reason.
+"""Cleaning of training pairs: each pair is normalised, checked, and compared with the held-out sets.
 
 The check of languages needs the extra package py3langid, whose model comes with it.
 """
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
@@ -33,6 +34,7 @@ REASONS = (
 HELD_OUT = "held out"  # not dropped, but taken for validation or test
 _RATIO_FROM = 20  # characters of the longer side up to which any length ratio is fine ("No." ~ "De ninguna manera.")
 _PACKAGE = "py3langid"
+_EXAMPLES = 3  # of overlapping pairs, kept per held-out set
 _JUDGED = 200  # characters; a shorter sample is not judged
 _FUNCTION_WORDS = {  # frequent ones that the other language does not have
     "en": r"the|of|and|to|is|was|with|that|this|it|you|they|are|not|have|my|your|what|for|she|his",
@@ -182,3 +184,61 @@ def identifier_version() -> str:
         return f"{_PACKAGE} {metadata.version(_PACKAGE)}"
     except metadata.PackageNotFoundError as error:
         raise missing("langid", "data.language_filter=true", _PACKAGE) from error
+
+
+class _Ignored(dict[int, int | None]):
+    """A translation table that learns by and by which characters are punctuation, white space or controls."""
+
+    def __missing__(self, code: int) -> int | None:
+        kept = None if unicodedata.category(chr(code))[0] in "PZC" else code
+        self[code] = kept
+        return kept
+
+
+_ignored = _Ignored()
+
+
+def fold(text: str) -> str:
+    """Reduce a sentence to what is compared; one that is all punctuation stays as it is."""
+    text = unicodedata.normalize("NFC", text)
+    return text.translate(_ignored).casefold() or text
+
+
+class OverlapIndex:
+    """Finds the training pairs that share a side with a held-out set, and counts them.
+
+    Attributes:
+        report: per held-out set, how many of the pairs asked for share a side, the source, the target; the first few.
+    """
+
+    def __init__(self, held_out: Mapping[str, Iterable[tuple[str, str]]]) -> None:
+        """Index held-out sets by name."""
+        self._src_sets: dict[str, set[str]] = {}
+        self._tgt_sets: dict[str, set[str]] = {}
+        self.report: dict[str, dict[str, Any]] = {}
+        for name, pairs in held_out.items():
+            self.report[name] = {"pairs": 0, "source": 0, "target": 0, "examples": []}
+            for src, tgt in pairs:
+                for sets, side in ((self._src_sets, src), (self._tgt_sets, tgt)):
+                    if side.strip():
+                        sets.setdefault(fold(side), set()).add(name)
+
+    def shares(self, src: str, tgt: str) -> bool:
+        """Return whether a training pair shares its source or target side with a held-out set, and count it."""
+        src_sets = self._src_sets.get(fold(src), frozenset())
+        tgt_sets = self._tgt_sets.get(fold(tgt), frozenset())
+        for name in src_sets | tgt_sets:
+            counts = self.report[name]
+            counts["pairs"] += 1
+            counts["source"] += name in src_sets
+            counts["target"] += name in tgt_sets
+            if len(counts["examples"]) < _EXAMPLES:
+                counts["examples"].append([src, tgt])
+        return bool(src_sets or tgt_sets)
+
+
+def name_held_out(
+    validation: list[tuple[str, str]], tests: Mapping[str, list[tuple[str, str]]]
+) -> dict[str, list[tuple[str, str]]]:
+    """Put the validation set before the test sets, under a name that none of them has."""
+    return {"the validation set" if "validation" in tests else "validation": validation, **tests}

@@ -3,7 +3,6 @@
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -21,52 +20,38 @@ _CHUNK = 1 << 16  # bytes of a TMX file, parsed at a time
 _CODE = frozenset(("bpt", "ept", "it", "ph", "ut"))  # TMX elements that hold markup of the original document
 
 
-@dataclass(frozen=True)
-class Reader:
-    """Pairs from some place of a corpus on, and the place behind the last one given.
-
-    A place is a few integers, [] being the beginning: how many records came before, and in files of lines the byte
-    offsets of what follows, so that nothing needs to be read again to get there.
-    """
-
-    pairs: Iterator[Pair]
-    place: Callable[[], list[int]]
+# Pairs from some place of a corpus on, each with the place behind it. A place is a few integers, [] the beginning: how
+# many records came before, and in files of lines the byte offsets of what follows, so that nothing is read again.
+Read = Callable[[list[int]], Iterator[tuple[Pair, list[int]]]]
 
 
-Open = Callable[[list[int]], Reader]  # from a place on
-
-
-def open_table(path: Path, ending: str, data: DataConfig) -> Open | None:
-    """Return what opens a file of pairs, by its ending without compression; None: the format is unknown."""
-    if ending in _LINES:
-        return partial(_open_lines, _LINES[ending], path, data)
-    if ending in _RECORDS and (ending != ".parquet" or path.suffix == ending):
-        return partial(open_records, partial(_RECORDS[ending], path, data))
-    return None
-
-
-def open_moses(src_path: Path, tgt_path: Path, place: list[int]) -> Reader:
+def read_moses(src_path: Path, tgt_path: Path, place: list[int]) -> Iterator[tuple[Pair, list[int]]]:
     """Read two files of parallel lines."""
     number, src_offset, tgt_offset = place or (0, 0, 0)
     src, tgt = Lines(src_path, number, src_offset), Lines(tgt_path, number, tgt_offset)
-    return Reader(_read_moses(src, tgt), lambda: [src.number, src.offset, tgt.offset])
-
-
-def _read_moses(src: Lines, tgt: Lines) -> Iterator[Pair]:
     for src_line, tgt_line in zip_longest(src, tgt):
         if src_line is None or tgt_line is None:
             for longer in (src, tgt):
                 longer.number += sum(1 for _ in Lines(longer.path, longer.number, longer.offset))
             raise UserError(f"{src.path} has {src.number} lines but {tgt.path} has {tgt.number}: they must be parallel")
-        yield src_line, tgt_line
+        yield (src_line, tgt_line), [src.number, src.offset, tgt.offset]
 
 
-def _open_lines(
-    read: Callable[[Lines, DataConfig], Iterator[Pair]], path: Path, data: DataConfig, place: list[int]
-) -> Reader:
-    number, offset = place or (0, 0)
-    lines = Lines(path, number, offset)
-    return Reader(read(lines, data), lambda: [lines.number, lines.offset])
+def read_table(path: Path, ending: str, data: DataConfig, place: list[int]) -> Iterator[tuple[Pair, list[int]]]:
+    """Read a file of pairs of the format that an ending of TABLES names."""
+    if ending in _LINES:
+        lines = Lines(path, *place)
+        for pair in _LINES[ending](lines, data):
+            yield pair, [lines.number, lines.offset]
+    else:
+        yield from with_places(partial(_RECORDS[ending], path, data), place)
+
+
+def with_places(read: Callable[[int], Iterator[Pair]], place: list[int]) -> Iterator[tuple[Pair, list[int]]]:
+    """Read records, given a function that reads them after skipping a number of them."""
+    (skipped,) = place or (0,)
+    for number, pair in enumerate(read(skipped), start=skipped + 1):
+        yield pair, [number]
 
 
 def _read_tsv(lines: Lines, data: DataConfig) -> Iterator[Pair]:
@@ -109,18 +94,6 @@ def _read_jsonl(lines: Lines, data: DataConfig) -> Iterator[Pair]:
         if not isinstance(row, dict):
             raise UserError(f"{where} is no JSON object: expected one object a line, such as {{'en': …, 'es': …}}")
         yield pick(row, find_columns(list(row), data, where), where)
-
-
-def open_records(read: Callable[[int], Iterator[Pair]], place: list[int]) -> Reader:
-    """Read records, given a function that reads them after skipping the number that it is given."""
-    done = [*place] or [0]
-
-    def count() -> Iterator[Pair]:
-        for pair in read(done[0]):
-            done[0] += 1
-            yield pair
-
-    return Reader(count(), lambda: [*done])
 
 
 def _read_tmx(path: Path, data: DataConfig, skipped: int) -> Iterator[Pair]:

@@ -21,10 +21,10 @@ from seq2seq.text.lines import explain_os_error
 from seq2seq.text.pipeline import Pipeline
 from seq2seq.text.streaming import sample_corpora
 from seq2seq.text.tokenizer import describe_tokenizer
-from seq2seq.text.workers import Workers, open_workers
+from seq2seq.text.workers import Processes, Workers
 
 logger = logging.getLogger(__name__)
-_FORMAT = 3  # of the cache: raise it whenever the same inputs give other files, or other pieces on the way
+_FORMAT = 4  # of the cache: raise it whenever the same inputs give other files, or other pieces on the way
 # Settings that say only where text is and who prepares it.
 _PLACES = ("cache", "root", "hub", "hub_splits", "train", "validation", "test", "num_proc")
 _ORDER = ("weights", "temperature", "streaming", "block")  # settings that decide only in what order text comes
@@ -60,7 +60,7 @@ def prepare_folder(data: DataConfig, tokenizer: TokenizerConfig, seed: int, work
         splits["train"] = [sample_corpora(splits["train"], data, pairs)]
 
     def build(folder: Path) -> None:
-        with workers or open_workers(data.num_proc) as opened:
+        with workers or Processes(data.num_proc) as opened:
             Pipeline(folder, data, splits, opened).run(tokenizer, seed)
 
     folder = cached_folder(cache_root(data.cache), _cache_key(data, tokenizer, seed, splits), build)

@@ -17,7 +17,9 @@ from seq2seq.errors import UserError
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.text.normalise import normalise
 from seq2seq.text.segmenting import Sampler
-from seq2seq.text.vocab import BOS, EOS, PAD, SPECIAL_IDS, UNK
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+SPECIAL_IDS = (PAD, UNK, BOS, EOS)
 
 _NUM_THREADS = 4  # fixed: the sums of unigram training, hence the model's bytes, depend on it
 _SEED = 1  # of the sample of sentences
@@ -72,15 +74,6 @@ class Tokenizer:
             return cls(path.read_bytes(), str(path))
         except OSError as error:
             raise UserError(f"{path} cannot be read ({error.strerror}): a tokenizer is expected there") from error
-
-    @classmethod
-    def from_bytes(cls, model: bytes) -> "Tokenizer":
-        """Wrap a serialised model.
-
-        Raises:
-            UserError: the bytes are no SentencePiece model, or its special ids are others than ours.
-        """
-        return cls(model)
 
     @property
     def vocab_size(self) -> int:
@@ -223,7 +216,7 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
         if failures:
             raise failures[0] from None
         raise _explain(str(error), config) from error
-    return Tokenizer.from_bytes(model.getvalue())
+    return Tokenizer(model.getvalue())
 
 
 def _feed(texts: Iterable[str], size: int, failures: list[Exception]) -> Iterator[str]:

@@ -11,7 +11,8 @@ from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.settings.config import Config
 from seq2seq.text.augment import is_random
-from seq2seq.text.batching import Batch, TokenPairs, collate
+from seq2seq.text.batching import Batch, collate
+from seq2seq.text.dataset import Pairs
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import agree
 from seq2seq.training.recompute import recompute_layers
@@ -22,7 +23,7 @@ UPDATES_AN_EPOCH = 50  # at least, however large the memory is
 MARGIN = 0.9  # of the free memory; the rest is for the allocator's gaps, which differ from batch to batch, and NCCL
 
 
-def resolve_max_tokens(config: Config, pairs: TokenPairs, vocab_size: int) -> None:
+def resolve_max_tokens(config: Config, pairs: Pairs, vocab_size: int) -> None:
     """Put a number where training.max_tokens says auto, the same for all processes.
 
     Raises:
@@ -34,7 +35,7 @@ def resolve_max_tokens(config: Config, pairs: TokenPairs, vocab_size: int) -> No
     config.training.max_tokens = found
 
 
-def _choose(config: Config, pairs: TokenPairs, vocab_size: int) -> int:
+def _choose(config: Config, pairs: Pairs, vocab_size: int) -> int:
     widths = np.maximum(pairs.src_lengths, pairs.tgt_lengths) + 1
     training = config.training
     if config.data.streaming or is_random(training.subword_sampling, training.noise):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from seq2seq.errors import UserError
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.text.vocab import PAD
+from seq2seq.text.tokenizer import PAD
 
 BACKEND = "inductor"
 WIDTH = 8  # positions; sources and targets are padded to multiples of it, so that kernels know what divides a row

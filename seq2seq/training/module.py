@@ -14,7 +14,7 @@ from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
-from seq2seq.text.vocab import PAD
+from seq2seq.text.tokenizer import PAD
 from seq2seq.training.compiled import compile_forward, widen
 from seq2seq.training.loss import cross_entropy
 from seq2seq.training.r_drop import r_drop_loss

@@ -11,7 +11,7 @@ from seq2seq.engine import Engine, Source
 from seq2seq.errors import UserError
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.segments import split_text
-from seq2seq.text.vocab import BOS, EOS
+from seq2seq.text.tokenizer import BOS, EOS
 from seq2seq.translator import MAX_SOURCE_TOKENS, Text, Translator
 
 TEXTS = ["The cat drank the milk.", "Ella ve.", "A dog sees a blue ball!", "¿Quién quiere la leche?", "niños"]

@@ -1,8 +1,15 @@
-"""How much of each corpus an epoch holds: weights, temperature, and the draws they lead to; knows no text."""
+"""What an epoch of prepared text holds: every pair once, or shares by weights or temperature; cut into blocks.
 
-from collections.abc import Mapping, Sequence
+A block's place is a few plain values, from which the same block can be read again. This module and its imports load no
+PyTorch, because the process that reads blocks ahead of training does not need it.
+"""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import count
 from pathlib import PurePath
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int64
@@ -10,6 +17,69 @@ from rich import box
 from rich.table import Table
 
 from seq2seq.errors import UserError
+from seq2seq.text.augment import Encoder
+from seq2seq.text.dataset import Pairs
+from seq2seq.text.tokenizer import UNK
+
+Place = dict[str, Any]  # plain values; {} is the beginning
+
+
+class Block(NamedTuple):
+    """Pairs that are shuffled and batched together."""
+
+    pairs: Pairs
+    seed: list[int]  # of the order of pairs and batches
+    after: Place  # where the next block begins
+    told: list[str]  # what to log when the block is used up
+    draws: Int64[np.ndarray, " draws"] | None = None  # numbers of the pairs to train on; None: each once
+
+
+BlockSource = Callable[[Place], Generator[Block, None, None]]  # blocks without end, from a place on; can be pickled
+
+
+@dataclass(frozen=True)
+class PreparedEpochs:
+    """Prepared pairs as blocks, an epoch each; with an encoder, blocks of about `size` pairs, split anew each time.
+
+    Ids become text and text becomes ids again without loss, since the tokenizer knows every byte; a pair with an
+    unknown token, of a tokenizer without byte fallback, stays as it is.
+    """
+
+    pairs: Pairs
+    seed: int
+    mixture: "Mixture | None" = None
+    encoder: Encoder | None = None
+    size: int = 0
+
+    def __call__(self, place: Place) -> Generator[Block, None, None]:
+        """Read blocks from a place on; every epoch has each pair once, or as the mixture says."""
+        first = place.get("block", 0)
+        for epoch in count(place.get("epoch", 0)):
+            draws = self.draws(epoch)
+            if self.encoder is None:
+                yield Block(self.pairs, [self.seed, epoch], {"epoch": epoch + 1}, [], draws)
+                continue
+            order = np.random.default_rng([self.seed, epoch]).permutation(draws)  # the same as without blocks
+            parts = np.array_split(order, max(1, round(len(order) / self.size)))
+            for number in range(first, len(parts)):
+                is_last = number + 1 == len(parts)
+                after = {"epoch": epoch + is_last, "block": 0 if is_last else number + 1}
+                seed = [self.seed, epoch, number]
+                yield Block(self._split(self.encoder, parts[number], seed), seed, after, [])
+            first = 0
+
+    def draws(self, epoch: int) -> Int64[np.ndarray, " draws"]:
+        """Return the numbers of an epoch's pairs."""
+        return np.arange(len(self.pairs)) if self.mixture is None else self.mixture.draw(epoch)
+
+    def _split(self, encoder: Encoder, indices: np.ndarray, seed: list[int]) -> Pairs:
+        plain = [tuple(ids.tolist() for ids in self.pairs[int(index)]) for index in indices]
+        src_texts, tgt_texts = (encoder.tokenizer.decode([pair[side] for pair in plain]) for side in (0, 1))
+        src, tgt = encoder.encode(src_texts, tgt_texts, seed)
+        for i, pair in enumerate(plain):
+            if UNK in pair[0] or UNK in pair[1]:
+                src[i], tgt[i] = pair
+        return Pairs.of(src, tgt)
 
 
 def weigh(names: Sequence[str], weights: Mapping[str, float | int]) -> list[float | int]:
@@ -79,15 +149,15 @@ class Mixture:
         """How many pairs of each corpus an epoch draws."""
         return [len(self._range(share, epoch)) for share in self.shares.tolist()]
 
-    def draw(self, epoch: int, rng: np.random.Generator) -> Int64[np.ndarray, " draws"]:
-        """Indices of an epoch's pairs, in an order drawn from rng."""
+    def draw(self, epoch: int) -> Int64[np.ndarray, " draws"]:
+        """Return the numbers of an epoch's pairs, corpus after corpus."""
         starts = np.cumsum([0, *self.sizes])
         parts = [
             starts[number] + self._take(number, self._range(share, epoch))
             for number, share in enumerate(self.shares.tolist())
             if share > 0
         ]
-        return rng.permutation(np.concatenate(parts))
+        return np.concatenate(parts)
 
     def _range(self, share: float, epoch: int) -> range:
         """Count a corpus's draws from the first epoch on: which of them this epoch takes."""
@@ -108,7 +178,7 @@ class Mixture:
         for column in ("pairs", "drawn", "share", "times"):
             table.add_column(column, justify="right", no_wrap=True)
         counts = self.counts(0)
-        for name, size, count in zip(names, self.sizes, counts, strict=True):
-            times = f"{count / size:.2f}" if size else "–"
-            table.add_row(name, f"{size:,}", f"{count:,}", f"{count / max(sum(counts), 1):.1%}", times)
+        for name, size, drawn in zip(names, self.sizes, counts, strict=True):
+            times = f"{drawn / size:.2f}" if size else "–"
+            table.add_row(name, f"{size:,}", f"{drawn:,}", f"{drawn / max(sum(counts), 1):.1%}", times)
         return table
