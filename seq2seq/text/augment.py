@@ -13,20 +13,20 @@ from seq2seq.text.tokenizer import Tokenizer
 
 _ROWS_OF_KEYS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 _FINAL_MARK = re.compile(r"\s*(?:[.?!…]+|[。？！]+)(?=[\"'”’»)\]]*$)")
-_WORDS_A_TYPO = 10  # a spoilt sentence has one typing error per so many words, at least one
-_PIECE = 2000  # pairs split at a time, so that no other thread waits for long
+_WORDS_A_TYPO = 10  # a sentence with typing errors has one per this many words, at least one
+_PIECE = 2000  # pairs split at a time, so that other threads do not wait long
 
 Ids = list[list[int]]
 
 
 def is_random(sampling: SubwordSamplingConfig, noise: NoiseConfig) -> bool:
-    """Whether the settings let a pair look different each time it is seen."""
+    """Return whether the settings give a pair other ids each epoch."""
     return sampling.alpha > 0 or noise.is_on
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """Splits normalised pairs into ids, at random and spoilt if asked; the same seed gives the same ids.
+    """Splits normalised pairs into ids, with random splits and noise if set; the same seed gives the same ids.
 
     Where randomness makes a side longer than max_length tokens, the pair stays plain.
     """
@@ -38,11 +38,11 @@ class Encoder:
 
     @property
     def is_random(self) -> bool:
-        """Whether a pair may look different the next time."""
+        """Whether a pair may have other ids the next time."""
         return is_random(self.sampling, self.noise)
 
     def encode(self, src: Sequence[str], tgt: Sequence[str], seed: Sequence[int]) -> tuple[Ids, Ids]:
-        """Give the ids of both sides of the pairs; of a pair that is too long even when plain, those too."""
+        """Return the ids of all sources and all targets, also of pairs that are too long even without randomness."""
         seeds = np.random.SeedSequence(seed).generate_state(3).tolist()
         spoilt = add_noise(src, self.noise, seeds[0]) if self.noise.is_on else src
         sides = self._split(spoilt, seeds[1]), self._split(tgt, seeds[2])
@@ -66,7 +66,7 @@ class Encoder:
 
 
 def _neighbours() -> dict[str, str]:
-    """Tell the keys beside, above and below each letter of a QWERTY keyboard."""
+    """Map each letter to the keys beside, above and below on a QWERTY keyboard."""
     found: dict[str, str] = {}
     for number, row in enumerate(_ROWS_OF_KEYS):
         around = _ROWS_OF_KEYS[max(number - 1, 0) : number + 2]
@@ -79,7 +79,7 @@ _NEIGHBOURS = _neighbours()
 
 
 def add_noise(texts: Sequence[str], config: NoiseConfig, seed: int) -> list[str]:
-    """Spoil the shares of lines that config tells, each kind independently; the same seed spoils the same lines."""
+    """Add each kind of noise to its share of the lines, independently; the same seed changes the same lines."""
     rng = random.Random(seed)
     kinds: list[tuple[float, Callable[[str, random.Random], str]]] = [
         (config.punctuation, drop_final_mark),

@@ -1,4 +1,4 @@
-"""Batches of similar lengths within a token budget, in a seeded order that resumes anywhere. Knows no files."""
+"""Batches of similar lengths within a token budget, in a seeded order that resumes anywhere."""
 
 import contextlib
 import logging
@@ -35,7 +35,7 @@ class Batch(NamedTuple):
 
 
 def pad(rows: Sequence[np.ndarray], first: int | None, last: int | None) -> Int[Tensor, "b t"]:
-    """Token ids of different lengths as one matrix, with a special id before and after each row if given."""
+    """Pad rows of token ids to one matrix, with a special id before and after each row if given."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     start = int(first is not None)
     out = np.full((len(rows), int(lengths.max()) + start + (last is not None)), PAD, dtype=np.int64)
@@ -49,7 +49,7 @@ def pad(rows: Sequence[np.ndarray], first: int | None, last: int | None) -> Int[
 
 
 def collate(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> Batch:
-    """One batch of the given (source, target) ids."""
+    """Make a batch of (source, target) ids."""
     src, tgt = zip(*pairs, strict=True)
     return Batch(pad(src, None, EOS), pad(tgt, BOS, None), pad(tgt, None, EOS))
 

@@ -86,7 +86,7 @@ def _digest(path: Path) -> str:
 
 
 def digest_once(path: Path) -> str:
-    """Hash the contents of a file, in one process not a second time unless the file has changed meanwhile."""
+    """Hash the contents of a file; a process hashes an unchanged file once."""
     status = path.stat()
     changed = max(status.st_mtime_ns, status.st_ctime_ns)
     if time.time_ns() - changed < _TICK:  # a later change might leave the same times
@@ -109,7 +109,7 @@ def whole_folder(folder: Path, build: Callable[[Path], Any]) -> None:
 
 
 def is_whole(folder: Path) -> bool:
-    """Tell whether a folder has all files that it was made with, unchanged."""
+    """Return whether all files of a folder are there, unchanged."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         return list(manifest.values()) == digest_files(folder / name for name in manifest)
@@ -118,7 +118,7 @@ def is_whole(folder: Path) -> bool:
 
 
 def piece(folder: Path, build: Callable[[Path], Any]) -> Any:
-    """Make a piece, a folder of work that a killed job need not do again; return what its build returned.
+    """Make a piece, a folder of work that a killed job does once; return what its build returned.
 
     An undamaged piece is kept. build writes files into the folder that it is given and returns what JSON can hold.
     """
@@ -145,11 +145,11 @@ class Entry:
     kind: str
     bytes: int
     used: float  # seconds since 1970
-    runs: list[Path]  # that read it and are still there
+    runs: list[Path]  # that read the folder and still exist
 
 
 def note_run(folder: Path, run: Path) -> None:
-    """Write beside a folder of the cache that a run reads it; nothing happens where the cache is read-only."""
+    """Record beside a folder of the cache that a run reads the folder; a read-only cache stays as it is."""
     users, told = _users(folder), str(run.resolve())
     with suppress(OSError):
         if told not in _lines(users):
@@ -158,7 +158,7 @@ def note_run(folder: Path, run: Path) -> None:
 
 
 def list_entries(root: Path) -> list[Entry]:
-    """All folders of the cache, the last used first; also those whose preparation was broken off or is going on."""
+    """List all folders of the cache, the last used first, also unfinished ones."""
     return sorted(_entries(root), key=lambda entry: -entry.used)
 
 
@@ -168,7 +168,7 @@ def _entries(root: Path) -> Iterator[Entry]:
             continue
         is_draft = folder.name.startswith(_DRAFT) and folder.name.endswith(_DRAFT_END)
         names = _names(folder)
-        if is_draft or names:  # anything else is not the cache's
+        if is_draft or names:  # other folders do not belong to the cache
             kind = "unfinished" if is_draft else "prepared text" if "tokenizer.model" in names else "CTranslate2 export"
             files = [path.lstat() for path in folder.rglob("*") if path.is_file()]
             used = max([folder.stat().st_mtime, *(s.st_mtime for s in files)] if is_draft else [folder.stat().st_mtime])

@@ -35,15 +35,15 @@ _ROWS = 1000  # of a hub set, converted to Python at a time
 
 @dataclass(frozen=True)
 class Corpus:
-    """One place that pairs come from: a file, two parallel files, or one split of a hub set."""
+    """A source of pairs: a file, two parallel files, or one split of a hub set."""
 
-    name: str  # from data.root on, for tables and messages
-    stem: str  # file name without endings: what a test set is called
-    paths: tuple[Path, ...]  # the files whose bytes decide what the pairs are
+    name: str  # relative to data.root, for tables and messages
+    stem: str  # file name without endings, the name of a test set
+    paths: tuple[Path, ...]  # the files that hold the pairs
     read: Read
 
     def pairs(self) -> Iterator[Pair]:
-        """Read the pairs, one after the other.
+        """Read the pairs.
 
         Raises:
             UserError: the corpus cannot be read or holds no pair.
@@ -86,7 +86,7 @@ def open_corpora(spec: str, root: str | None, data: DataConfig) -> list[Corpus]:
 
 
 def has_two_sides(path: Path) -> bool:
-    """Whether a file's ending says that it holds pairs, not one text a line."""
+    """Return whether a file holds pairs, by its ending, and not one text a line."""
     return _uncompressed(path).suffix in TABLES
 
 
@@ -126,7 +126,7 @@ def _moses(src: Path, tgt: Path, folder: Path, data: DataConfig) -> Corpus:
 
 
 def _shown(path: Path, folder: Path) -> str:
-    """Name a file as the user would: from data.root if it lies there."""
+    """Name a file relative to data.root if it lies there."""
     return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
 
 
@@ -145,9 +145,9 @@ def _table(path: Path, folder: Path, data: DataConfig) -> Corpus:
 
 
 def _require_order(name: str, part: str, data: DataConfig) -> None:
-    """Refuse a corpus of which nothing tells which side is the source, unless the languages are the default ones.
+    """Refuse a corpus that does not name the languages of its sides, unless the languages are the default ones.
 
-    Somebody who trains Spanish to English on an English–Spanish TSV would else get a model of the wrong direction.
+    Otherwise a Spanish-to-English run on an English–Spanish TSV would train the wrong direction.
     """
     src, tgt = data.src_lang, data.tgt_lang
     if not data.languages and (src, tgt) != (DataConfig.src_lang, DataConfig.tgt_lang):
@@ -218,7 +218,7 @@ def _load(name: str, split: str, data: DataConfig, streaming: bool) -> Any:
     logger.info("loading %s", name)
     try:
         return datasets.load_dataset(*((path, config) if path else (config, None)), split=split, streaming=streaming)
-    except Exception as error:  # whatever the hub client and its network stack raise, the user can do the same
+    except Exception as error:  # the hub client and its network stack raise many kinds, with the same remedy
         raise UserError(
             f"data.hub={name} cannot be loaded ({type(error).__name__}: {in_short(error)}): "
             "check name, configuration and split, and the connection; or give files with data.root"

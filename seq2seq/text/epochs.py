@@ -1,4 +1,4 @@
-"""What an epoch of prepared text holds: every pair once, or shares by weights or temperature; cut into blocks.
+"""Epochs of prepared text: every pair once, or shares of corpora by weights or temperature; cut into blocks.
 
 A block's place is a few plain values, from which the same block can be read again. This module and its imports load no
 PyTorch, because the process that reads blocks ahead of training does not need it.
@@ -83,7 +83,7 @@ class PreparedEpochs:
 
 
 def weigh(names: Sequence[str], weights: Mapping[str, float | int]) -> list[float | int]:
-    """Find each corpus's weight; one that no key names has 1, of several keys the first counts.
+    """Find each corpus's weight: of several keys the first counts, and 1 is the default.
 
     A key is a corpus's name (from data.root on), a folder or a file of it, the file's name without endings, or a
     pattern of the whole name, such as `news/*`.
@@ -104,7 +104,7 @@ def _names(key: str, name: str) -> bool:
 
 
 def weighted_shares(names: Sequence[str], weights: Mapping[str, float | int]) -> Float[np.ndarray, " corpora"]:
-    """Give each corpus's share of the draws, in proportion to its weight alone.
+    """Return each corpus's share of the draws, in proportion to its weight alone.
 
     Raises:
         UserError: a key names no corpus, or all weights are 0.
@@ -116,9 +116,9 @@ def weighted_shares(names: Sequence[str], weights: Mapping[str, float | int]) ->
 
 
 def tempered_shares(sizes: Sequence[int], temperature: float) -> Float[np.ndarray, " corpora"]:
-    """Give each corpus's share of the draws, (n_i / N)^(1/T) normalised (Arivazhagan et al. 2019, §4.2).
+    """Return each corpus's share of the draws, (n_i / N)^(1/T) normalised (Arivazhagan et al. 2019, §4.2).
 
-    T = 1 takes corpora as they are; the higher, the more alike their shares, however different their sizes (pairs).
+    n_i is the size of corpus i in pairs. T = 1 keeps the proportions of the sizes; a higher T makes shares more equal.
     """
     powers = (np.array(sizes, dtype=np.float64) / sum(sizes)) ** (1 / temperature)
     powers[np.array(sizes) == 0] = 0
@@ -126,15 +126,15 @@ def tempered_shares(sizes: Sequence[int], temperature: float) -> Float[np.ndarra
 
 
 def cumulative_draws(share: float, drawn: int) -> int:
-    """How many of the first `drawn` draws are of a corpus with this share: rounding errors never add up."""
+    """Count the draws of a corpus with this share among the first `drawn` ones; rounding errors never add up."""
     return round(drawn * share)
 
 
 class Mixture:
-    """Draws as many pairs an epoch as there are, but of each corpus as many as its share says.
+    """Draws as many pairs an epoch as there are, from each corpus by its share.
 
-    A corpus is gone through in a shuffled order again and again, epochs going on where the last one stopped: no pair
-    comes a second time before all others of its corpus came once.
+    Each corpus is read in a new shuffled order again and again, and an epoch goes on where the last one stopped: no
+    pair is drawn a second time before all others of its corpus were drawn.
     """
 
     def __init__(self, sizes: Sequence[int], shares: Float[np.ndarray, " corpora"], seed: int) -> None:
@@ -146,7 +146,7 @@ class Mixture:
         self.shares /= self.shares.sum()
 
     def counts(self, epoch: int) -> list[int]:
-        """How many pairs of each corpus an epoch draws."""
+        """Return how many pairs of each corpus an epoch draws."""
         return [len(self._range(share, epoch)) for share in self.shares.tolist()]
 
     def draw(self, epoch: int) -> Int64[np.ndarray, " draws"]:
@@ -160,7 +160,7 @@ class Mixture:
         return np.concatenate(parts)
 
     def _range(self, share: float, epoch: int) -> range:
-        """Count a corpus's draws from the first epoch on: which of them this epoch takes."""
+        """Return the draws of this epoch, numbered from the first epoch on."""
         total = sum(self.sizes)
         return range(cumulative_draws(share, epoch * total), cumulative_draws(share, (epoch + 1) * total))
 

@@ -20,7 +20,7 @@ from seq2seq.settings.data import DataConfig
 from seq2seq.text.normalise import normalise
 
 # In the order of the checks: a pair is counted under the first check that it fails. Cleaner does all but the last two;
-# preparation does those, once test sets and tokenizer are known.
+# preparation does the last two, once test sets and tokenizer are known.
 REASONS = (
     "empty",
     "characters",
@@ -49,7 +49,7 @@ class Cleaner:
         """Take the limits of the settings.
 
         Raises:
-            UserError: languages are to be told and the package for it is missing, or does not know them.
+            UserError: the language filter is on, and its package is missing or does not know a language.
         """
         self._config = config
         self._languages = LanguageCheck(config) if config.language_filter else None
@@ -115,7 +115,7 @@ def drop_table(report: Mapping[str, Any]) -> Table:
 
 
 class LanguageCheck:
-    """Tells pairs of which a side is, with confidence, in another language than it should be."""
+    """Finds pairs with a side that is, with confidence, in another language than its own."""
 
     def __init__(self, config: DataConfig) -> None:
         """Load the model.
@@ -135,7 +135,7 @@ class LanguageCheck:
                 )
 
     def fit(self, src: str, tgt: str) -> bool:
-        """Say whether neither side is surely in another language; short sides are not judged."""
+        """Return whether neither side is surely in another language; short sides are not judged."""
         return not any(map(self._is_other, (src, tgt), self._languages))
 
     def _is_other(self, text: str, language: str) -> bool:
@@ -146,7 +146,7 @@ class LanguageCheck:
 
 
 def seem_to_be(texts: Iterable[str], other: str, expected: str) -> bool:
-    """Say whether texts as a whole are in the language `other` rather than in the expected one.
+    """Return whether texts as a whole are in the language `other` rather than in the expected one.
 
     English and Spanish are told apart by their function words, other pairs by py3langid. False where the texts are
     short or in neither language, the package is missing, or does not know the languages: only a clear answer counts.
@@ -175,7 +175,7 @@ def _load_identifier() -> Any:
 
 
 def identifier_version() -> str:
-    """Name the package and its version, on which the judgement depends.
+    """Name the package that identifies languages, and its version.
 
     Raises:
         UserError: it is not installed.
@@ -187,7 +187,7 @@ def identifier_version() -> str:
 
 
 class _Ignored(dict[int, int | None]):
-    """A translation table that learns by and by which characters are punctuation, white space or controls."""
+    """A translation table that removes punctuation, white space and controls, filled on demand."""
 
     def __missing__(self, code: int) -> int | None:
         kept = None if unicodedata.category(chr(code))[0] in "PZC" else code
@@ -199,7 +199,7 @@ _ignored = _Ignored()
 
 
 def fold(text: str) -> str:
-    """Reduce a sentence to what is compared; one that is all punctuation stays as it is."""
+    """Remove case, punctuation and white space for comparison; a sentence of punctuation alone stays as it is."""
     text = unicodedata.normalize("NFC", text)
     return text.translate(_ignored).casefold() or text
 
@@ -240,5 +240,5 @@ class OverlapIndex:
 def name_held_out(
     validation: list[tuple[str, str]], tests: Mapping[str, list[tuple[str, str]]]
 ) -> dict[str, list[tuple[str, str]]]:
-    """Put the validation set before the test sets, under a name that none of them has."""
+    """Add the validation set before the test sets, under a name that no test set has."""
     return {"the validation set" if "validation" in tests else "validation": validation, **tests}

@@ -134,7 +134,7 @@ Columns = tuple[tuple[str, ...], tuple[str, ...]]  # the keys that lead to the s
 
 
 def find_columns(names: Sequence[str], data: DataConfig, where: str) -> Columns:
-    """Tell which columns hold source and target: data.columns, else by language, else `translation` by language.
+    """Find the columns of source and target: data.columns, else by language, else `translation` by language.
 
     Raises:
         UserError: such columns are not among names.
@@ -151,7 +151,7 @@ def find_columns(names: Sequence[str], data: DataConfig, where: str) -> Columns:
 
 
 def pick(row: Mapping[str, object], columns: Columns, where: str) -> Pair:
-    """Take source and target text out of a row; null becomes the empty text, which cleaning counts.
+    """Return source and target text of a row; null becomes the empty text, which cleaning counts.
 
     Raises:
         UserError: a value is missing or no text.
@@ -175,9 +175,9 @@ def _text(row: Mapping[str, object], keys: tuple[str, ...], where: str) -> str:
 
 
 def read_tmx(path: Path, src_lang: str, tgt_lang: str) -> Iterator[tuple[str, str]]:
-    """Yield every unit's source and target text, inline markup left out; en stands for en-US and all its kind.
+    """Yield every unit's source and target text without inline markup; en also stands for en-US and its like.
 
-    Units that lack one of the languages are passed over; of several variants in one language the first counts.
+    Units without one of the languages are left out; of several variants in one language the first counts.
 
     Raises:
         UserError: the file cannot be read, is no TMX or damaged, or declares entities.
@@ -214,12 +214,12 @@ class _Units:
         self.parser.CharacterDataHandler = self._text
         self.parser.EntityDeclHandler = self._refuse_entity
         self._units: list[dict[str, str]] = []  # complete ones: text by language
-        self._open: list[str] = []  # names of the elements around the parser's place
+        self._open: list[str] = []  # names of the open elements
         self._language = ""
         self._parts: list[str] = []  # of the segment
 
     def take(self, src_lang: str, tgt_lang: str) -> Iterator[tuple[str, str]]:
-        """Give the pairs of the units that are complete, once."""
+        """Yield the pairs of the complete units, each once."""
         units, self._units = self._units, []
         for unit in units:
             src, tgt = unit.get(_base_language(src_lang)), unit.get(_base_language(tgt_lang))

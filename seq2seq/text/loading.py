@@ -19,7 +19,7 @@ from seq2seq.text.workers import read_ahead
 
 
 def make_mixture(config: Config, data: PreparedData) -> Mixture | None:
-    """Give the mixture that data.weights or data.temperature ask for; None: every pair comes once an epoch.
+    """Make the mixture of data.weights or data.temperature; None: every pair comes once an epoch.
 
     Raises:
         UserError: a weight names no corpus, or nothing would be drawn.
@@ -36,19 +36,19 @@ def make_mixture(config: Config, data: PreparedData) -> Mixture | None:
 
 
 def mixture_table(config: Config, data: PreparedData) -> Table | None:
-    """Show what an epoch holds of each corpus, where that is not just all of it."""
+    """Show how much of each corpus an epoch holds, if not each pair once."""
     mixture = make_mixture(config, data)
     return None if mixture is None else mixture.table(_corpora(data)[0])
 
 
 def _corpora(data: PreparedData) -> tuple[Sequence[str], Sequence[int]]:
-    """Name the training corpora in the order of their pairs, and count those."""
+    """Return the names and sizes (pairs) of the training corpora, in the order of their pairs."""
     files = data.report["files"]
     return [file["name"] for file in files], [file.get("kept", 0) for file in files]
 
 
 def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: int, pin: bool) -> BatchLoader:
-    """Give this rank's training batches, without end; pin is for training on a GPU.
+    """Return this rank's training batches, without end; pin is for training on a GPU.
 
     Raises:
         UserError: a corpus, a weight or the token budget does not fit.
@@ -64,7 +64,7 @@ def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: 
     else:
         source = PreparedEpochs(data.train, config.seed, mixture)
         plan = plan_batches(data.train, source.draws(0), training.max_tokens)
-        even_out(plan, world_size * training.accumulate)  # refuses at once what no epoch can be made of
+        even_out(plan, world_size * training.accumulate)  # refuse at once what gives no epoch
     in_blocks = settings.streaming or encoder.is_random
     if in_blocks and training.max_tokens <= settings.max_length:
         raise UserError(
@@ -83,7 +83,7 @@ def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: 
 
 
 def validation_loader(config: Config, data: PreparedData, *, rank: int, world_size: int) -> FixedBatches:
-    """Give this rank's validation batches, by length; their budget is at least the longest pair."""
+    """Return this rank's validation batches, by length; their budget is at least the longest pair."""
     longest = int(data.validation.lengths.max(initial=0)) + 1
     tokens = max(config.training.max_tokens, longest)
     plan = plan_batches(data.validation, np.arange(len(data.validation)), tokens)

@@ -38,7 +38,7 @@ def split_text(text: str, limit: int, lengths: Lengths) -> list[str]:
 
 
 def number_words(text: str, parts: Sequence[str]) -> list[int]:
-    """Number of the word (from 0, as in `text.split()`) that each part of a text begins with or goes on with.
+    """Return the number of each part's first word (from 0, as in `text.split()`), also if only its end is in the part.
 
     Args:
         text: what was cut.
@@ -83,7 +83,7 @@ def _halve(text: str, limit: int, lengths: Lengths) -> list[str]:
 
 
 def word_of_pieces(pieces: Sequence[str]) -> list[int]:
-    """Number of the word (from 0, as in `text.split()`) that each piece belongs to."""
+    """Return the number of each piece's word (from 0, as in `text.split()`)."""
     words, number = [], -1
     for piece in pieces:
         number += piece.startswith(SPACE) or number < 0
@@ -94,9 +94,9 @@ def word_of_pieces(pieces: Sequence[str]) -> list[int]:
 def align_words(
     source: Sequence[str], target: Sequence[str], attention: Sequence[Sequence[float]]
 ) -> list[tuple[int, int]]:
-    """For every target word, the source word that its pieces attend to most, as (source, target) from 0.
+    """Align every target word with the source word that its pieces attend to most, as (source, target) from 0.
 
-    One whose pieces attend to nothing (a model without cross-attention) has none.
+    A word whose pieces attend to nothing (a model without cross-attention) is left out.
 
     Args:
         source: the source's pieces, without EOS.

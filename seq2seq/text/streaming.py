@@ -1,7 +1,7 @@
-"""Training text read from its sources while it is trained on, with the checks of preparation; keeps nothing on disk.
+"""Training text that is read from its sources during training, with the checks of preparation; no disk is used.
 
-Duplicates are found within a chunk only: a memory of all text would grow with it, and could not be had again from a few
-integers when training goes on from a checkpoint.
+Duplicates are found within a chunk only: a memory of all text would grow, and a few integers in a checkpoint could not
+restore it.
 """
 
 from collections import Counter
@@ -50,7 +50,7 @@ class StreamBlocks:
 
     @cached_property
     def sizes(self) -> list[int]:
-        """What corpora are to each other without weights: bytes of their files, or 1 each where there are none."""
+        """Relative sizes of the corpora without weights: bytes of their files, or 1 each if there are no files."""
         if not all(corpus.paths for corpus in self.corpora):
             return [1 for _ in self.corpora]
         return [max(1, sum(path.stat().st_size for path in corpus.paths)) for corpus in self.corpora]
@@ -118,7 +118,7 @@ class _Chunks:
             yield Block(Pairs.of(*ids), seed, deepcopy(self.place), told)
 
     def _go_on(self) -> list[tuple[int, str, str]]:
-        """Take what comes next of every corpus that has not ended, in proportion to their sizes."""
+        """Read on in every corpus that has not ended, in proportion to the sizes."""
         seen, pairs, ended = self._no_digests(), [], self.place["ended"]
         while (room := self.data.block - len(pairs)) and not all(ended):
             live = [corpus for corpus, has_ended in enumerate(ended) if not has_ended]
@@ -133,7 +133,7 @@ class _Chunks:
         return pairs
 
     def _draw(self, number: int) -> list[tuple[int, str, str]]:
-        """Take of each corpus what its share says, from its beginning again where it ends."""
+        """Read each corpus's share; a corpus that ends begins again."""
         assert self.shares is not None
         before, after = number * self.data.block, (number + 1) * self.data.block
         of_chunk, pairs = self._no_digests(), []
@@ -198,7 +198,7 @@ class _Chunks:
         return told
 
     def _tell(self, what: str) -> list[str]:
-        """Say what became of what was read since the last time, and begin to count anew."""
+        """Report the pairs read, dropped and kept since the last report, and reset the counts."""
         told = [f"{what}, {self._name(corpus)}: {self._counted(corpus)}" for corpus in range(len(self.counts))]
         self.counts = [Counter() for _ in self.counts]
         return told
@@ -219,9 +219,9 @@ class _Chunks:
 
 
 def sample_corpora(corpora: Sequence[Corpus], data: DataConfig, size: int) -> Corpus:
-    """Stand the first pairs of all corpora, size together, for the whole: to learn a vocabulary from.
+    """Make a corpus of the first pairs of all corpora, `size` together, to learn a vocabulary from.
 
-    They are taken in turns, in the corpora's shares; where one ends, the others go on.
+    Pairs are read in turns, by the corpora's shares; when one corpus ends, the others go on.
     """
     weights = {name: float(weight) for name, weight in data.weights.items()}
     name = f"sample of {', '.join(corpus.name for corpus in corpora)}" + (f" by {weights}" if weights else "")
