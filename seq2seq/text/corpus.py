@@ -215,9 +215,10 @@ def _load(name: str, split: str, data: DataConfig, streaming: bool) -> Any:
 
     assert data.hub is not None
     path, _, config = data.hub.rpartition(":")
+    load: Callable[..., Any] = datasets.load_dataset  # its overloads take no variable for streaming
     logger.info("loading %s", name)
     try:
-        return datasets.load_dataset(*((path, config) if path else (config, None)), split=split, streaming=streaming)
+        return load(path or config, config if path else None, split=split, streaming=streaming)
     except Exception as error:  # the hub client and its network stack raise many kinds, with the same remedy
         raise UserError(
             f"data.hub={name} cannot be loaded ({type(error).__name__}: {in_short(error)}): "

@@ -1,6 +1,6 @@
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,11 @@ def make_pairs(lengths: list[tuple[int, int]]) -> Pairs:
     )
 
 
-def loader(pairs: Pairs, seed: int = 5, **settings: int) -> BatchLoader:
-    return BatchLoader(PreparedEpochs(pairs, seed), **{"max_tokens": 64, **settings})
+def loader(
+    pairs: Pairs, *, max_tokens: int = 64, rank: int = 0, world_size: int = 1, accumulate: int = 1
+) -> BatchLoader:
+    source = PreparedEpochs(pairs, seed=5)
+    return BatchLoader(source, max_tokens=max_tokens, rank=rank, world_size=world_size, accumulate=accumulate)
 
 
 def epoch_of(loader: BatchLoader, epoch: int = 0) -> list[Batch]:
@@ -31,9 +34,8 @@ def epoch_of(loader: BatchLoader, epoch: int = 0) -> list[Batch]:
 
 
 def plan(pairs: Pairs, seed: int, epoch: int, multiple: int = 1) -> list[list[int]]:
-    block = next(PreparedEpochs(pairs, seed)({"epoch": epoch}))
-    rng = np.random.default_rng(block.seed)
-    batches = plan_batches(pairs, rng.permutation(block.draws), 64, rng)
+    rng = np.random.default_rng([seed, epoch])
+    batches = plan_batches(pairs, rng.permutation(PreparedEpochs(pairs, seed).draws(epoch)), 64, rng)
     return [indices.tolist() for indices in even_out(batches, multiple)]
 
 
@@ -166,7 +168,7 @@ def test_no_pairs_at_all_are_refused() -> None:
 
 
 def test_batches_read_ahead_by_a_thread_are_the_same_and_errors_come_through() -> None:
-    def items() -> Iterator[int]:
+    def items() -> Generator[int, None, None]:
         yield from range(10)
         raise UserError("the text ended")
 
