@@ -64,14 +64,13 @@ def profile(
     precision: options.Precision = "auto",
 ) -> dict[str, Any]:
     """Measure the time of each part of an update, and of its matrix products alone."""
-    from benchmarks.data import DrawnPairs, read_folder
+    from benchmarks.data import drawn_pairs, epochs_of, read_folder
     from benchmarks.profile import Plan, run
-    from seq2seq.text.batching import BatchLoader
 
     plan = Plan(rounds=rounds, batches=batches, max_tokens=max_tokens, precision=options.precision(precision, where))
     count = 40 * (rounds * batches + 1) * max_tokens // 100  # drawn pairs are some ten tokens long
-    pairs = read_folder(data, vocab_size).train if data else DrawnPairs(count, vocab_size, plan.seed)
-    loader = BatchLoader(pairs, max_tokens=max_tokens, seed=plan.seed)
+    pairs = read_folder(data, vocab_size).train if data else drawn_pairs(count, vocab_size, plan.seed)
+    loader = epochs_of(pairs, max_tokens, plan.seed)
     found = run(loader, vocab_size, options.model_config(size), plan, where)
     return {"profile": {"data": str(data) if data else "random", **found}}
 

@@ -1,35 +1,26 @@
 """The sentence pairs that contestants share: prepared from a folder as for training, or random ids."""
 
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig, TokenizerConfig
-from seq2seq.text.batching import Batch, BatchLoader, TokenPairs
+from seq2seq.text.batching import Batch, BatchLoader, plan_batches
 from seq2seq.text.corpus import read_pairs
-from seq2seq.text.dataset import PreparedData
+from seq2seq.text.dataset import Pairs, PreparedData
+from seq2seq.text.epochs import PreparedEpochs
 from seq2seq.text.prepare import prepare
 
 
-class DrawnPairs:
-    """Seeded random ids, about as long as everyday sentences, for measurements of time only."""
-
-    def __init__(self, count: int, vocab_size: int, seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        self.src_lengths = np.clip(rng.gamma(4.0, 2.4, count), 2, 60).astype(np.int32)
-        self.tgt_lengths = np.clip(self.src_lengths * rng.uniform(0.8, 1.3, count), 2, 60).astype(np.int32)
-        self.seed, self.vocab_size = seed, vocab_size
-
-    def __len__(self) -> int:
-        return len(self.src_lengths)
-
-    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        rng = np.random.default_rng([self.seed, index])
-        src, tgt = (
-            rng.integers(4, self.vocab_size, lengths[index]) for lengths in (self.src_lengths, self.tgt_lengths)
-        )
-        return src, tgt
+def drawn_pairs(count: int, vocab_size: int, seed: int) -> Pairs:
+    """Draw random ids, about as long as everyday sentences: they replace text where only time is measured."""
+    rng = np.random.default_rng(seed)
+    src_lengths = np.clip(rng.gamma(4.0, 2.4, count), 2, 60).astype(np.int32)
+    tgt_lengths = np.clip(src_lengths * rng.uniform(0.8, 1.3, count), 2, 60).astype(np.int32)
+    lengths = np.stack([src_lengths, tgt_lengths], axis=1)
+    return Pairs(rng.integers(4, vocab_size, int(lengths.sum()), dtype=np.int32), lengths)
 
 
 def read_folder(folder: Path, vocab_size: int) -> PreparedData:
@@ -51,16 +42,21 @@ def read_test(folder: Path) -> list[tuple[str, str]]:
     return list(read_pairs("test.tsv", str(folder), DataConfig()))
 
 
-def draw_batches(pairs: TokenPairs, count: int, max_tokens: int, seed: int) -> list[Batch]:
+def epochs_of(pairs: Pairs, max_tokens: int, seed: int = 0) -> BatchLoader:
+    """Give training's batches of pairs, epoch after epoch."""
+    return BatchLoader(PreparedEpochs(pairs, seed), max_tokens=max_tokens)
+
+
+def draw_batches(pairs: Pairs, count: int, max_tokens: int, seed: int) -> list[Batch]:
     """Take the first batches of an epoch, in its order.
 
     Raises:
         UserError: there are fewer.
     """
-    loader = BatchLoader(pairs, max_tokens=max_tokens, seed=seed)
-    if len(loader) < count:
-        raise UserError(f"{count} batches are wanted, the data has {len(loader)} of {max_tokens} tokens: ask for fewer")
-    return [batch for _, batch in zip(range(count), loader, strict=False)]
+    found = len(plan_batches(pairs, np.arange(len(pairs)), max_tokens))
+    if found < count:
+        raise UserError(f"{count} batches are wanted, the data has {found} of {max_tokens} tokens: ask for fewer")
+    return list(islice(epochs_of(pairs, max_tokens, seed), count))
 
 
 def to_device(batch: Batch, device: str) -> Batch:

@@ -15,7 +15,7 @@ from transformers import MarianMTModel
 from benchmarks import huggingface, options
 from benchmarks.agreement import Scored, agreement, agreement_table
 from benchmarks.ctranslate import Contestant, export_all
-from benchmarks.data import read_folder, read_test, to_device
+from benchmarks.data import epochs_of, read_folder, read_test, to_device
 from benchmarks.ours import Updates
 from benchmarks.race import Race, race
 from benchmarks.tables import Table
@@ -29,7 +29,6 @@ from seq2seq.model.products import has_packed_products
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.text.batching import BatchLoader
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.training.module import learning_rate
@@ -251,7 +250,7 @@ def train_briefly(data: PreparedData, config: ModelConfig, seconds: float, devic
     model = build_model(config, data.tokenizer.vocab_size).to(device)
     settings = TrainingConfig(max_tokens=1024, learning_rate=1e-3, warmup_steps=100, schedule="linear")
     ours = Updates(model, settings, options.precision("auto", device))
-    loader = BatchLoader(data.train, max_tokens=settings.max_tokens, seed=1)
+    loader = epochs_of(data.train, settings.max_tokens, seed=1)
     start, step = time.perf_counter(), 0
     while time.perf_counter() - start < seconds:
         for batch in loader:

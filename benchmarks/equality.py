@@ -15,8 +15,7 @@ from seq2seq.engine import Engine, Source
 from seq2seq.exchange.huggingface import to_marian
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.tokenizer import Tokenizer
-from seq2seq.text.vocab import EOS
+from seq2seq.text.tokenizer import EOS, Tokenizer
 
 BATCH = 32
 RIVALS = {"ct2": "CTranslate2, float32", "hf": "Hugging Face, float32"}

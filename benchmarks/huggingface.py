@@ -11,8 +11,7 @@ from transformers import MarianMTModel
 
 from benchmarks.agreement import Scored
 from seq2seq.text.batching import Batch, pad
-from seq2seq.text.tokenizer import Tokenizer
-from seq2seq.text.vocab import BOS, EOS, PAD, UNK
+from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
 # Search that is exact and never produces special tokens, as this project's; transformers' default stops by a heuristic.
 EXACT: dict[str, Any] = {"early_stopping": "never", "suppress_tokens": [PAD, UNK, BOS]}

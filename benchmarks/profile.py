@@ -15,7 +15,7 @@ from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
-from seq2seq.text.vocab import PAD
+from seq2seq.text.tokenizer import PAD
 from seq2seq.training.loss import chunk_of, cross_entropy
 
 PARTS = ("loader", "forward", "loss", "backward", "clipping", "optimizer")

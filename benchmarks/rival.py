@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import track
 from transformers import MarianMTModel
 
-from benchmarks.data import read_folder, to_device
+from benchmarks.data import epochs_of, read_folder, to_device
 from benchmarks.huggingface import make_optimizer, mean_loss, translate, update
 from benchmarks.machine import describe_machine, write_json
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
@@ -22,9 +23,9 @@ from seq2seq.exchange.huggingface import from_marian, marian_config
 from seq2seq.settings.checks import require_choice
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.batching import Batch, BatchLoader
+from seq2seq.text.batching import Batch, FixedBatches, plan_batches
 from seq2seq.text.dataset import PreparedData
-from seq2seq.text.vocab import PAD
+from seq2seq.text.tokenizer import PAD
 
 log = logging.getLogger(__name__)
 BATCH = 32  # sentences translated at once
@@ -98,8 +99,10 @@ class Training:
     def __init__(self, model: MarianMTModel, data: PreparedData, recipe: Recipe) -> None:
         self.model, self.recipe = model, recipe
         self.optimizer = make_optimizer(model, recipe.learning_rate)
-        self.loader = BatchLoader(data.train, max_tokens=recipe.max_tokens, seed=recipe.seed)
-        self.validation = list(BatchLoader(data.validation, max_tokens=2048, shuffle=False))
+        self.loader = epochs_of(data.train, recipe.max_tokens, recipe.seed)
+        self.batches_an_epoch = len(plan_batches(data.train, np.arange(len(data.train)), recipe.max_tokens))
+        plan = plan_batches(data.validation, np.arange(len(data.validation)), 2048)
+        self.validation = list(FixedBatches(data.validation, plan))
         self.updates, self.tokens, self.seconds = 0, 0, 0.0
         self.history: list[dict[str, float]] = []
 
@@ -118,7 +121,7 @@ class Training:
             "updates": self.updates,
             "training_seconds": round(self.seconds, 1),
             "target_tokens_per_second": round(self.tokens / max(self.seconds, 1e-9)),
-            "epochs": round(self.loader.epoch + self.loader.state_dict()["batches"] / len(self.loader), 2),
+            "epochs": round(self.updates / self.batches_an_epoch, 2),
             "validation_loss": self.history[-1]["validation_loss"],
             "history": self.history,
         }
@@ -143,9 +146,8 @@ class Training:
 
     def _batches(self) -> Iterator[Batch]:
         device = str(self.model.device)
-        while True:
-            for batch in self.loader:
-                yield to_device(batch, device)
+        for batch in self.loader:
+            yield to_device(batch, device)
 
     @torch.no_grad()
     def _validate(self) -> None:

@@ -25,11 +25,10 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.text.batching import Batch
-from seq2seq.text.blocks import BlockSource
-from seq2seq.text.loading import BlockLoader, training_feed
+from seq2seq.text.batching import Batch, BatchLoader
+from seq2seq.text.loading import training_feed
 from seq2seq.text.prepare import prepare
-from seq2seq.text.vocab import PAD
+from seq2seq.text.tokenizer import PAD
 
 _WORDS = 3_000  # made-up ones of each language
 _WRITTEN = 100_000  # pairs written at a time
@@ -174,10 +173,9 @@ def _to(batch: Batch, device: torch.device) -> Batch:
     return Batch(*(side.to(device) for side in batch))
 
 
-def stream_all(feed: Any, plan: Plan) -> dict[str, Any]:
+def stream_all(feed: BatchLoader, plan: Plan) -> dict[str, Any]:
     """Stream the first pairs as fast as possible; return pairs and tokens per second and memory at ten points."""
-    source: BlockSource = feed.loader.source
-    loader = BlockLoader(source, max_tokens=plan.max_tokens)
+    loader = BatchLoader(feed.source, max_tokens=plan.max_tokens)
     streamed = min(plan.streamed, plan.pairs)
     points: list[dict[str, float]] = []
     start, seen, tokens, since = time.perf_counter(), 0, 0, (0.0, 0, 0)
@@ -197,7 +195,7 @@ def stream_all(feed: Any, plan: Plan) -> dict[str, Any]:
             }
             points.append({"pairs": seen, "pairs_s": pairs / seconds, "tokens_s": words / seconds, **costs})
             since = (now, seen, tokens)
-        if len(points) == 10 or loader.place["epoch"] > 0:
+        if len(points) == 10 or loader.state_dict()["place"].get("epoch", 0) > 0:
             break
     columns = {
         "pairs": "pairs streamed",

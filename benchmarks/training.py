@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import huggingface, options
-from benchmarks.data import DrawnPairs, draw_batches, read_folder, to_device
+from benchmarks.data import draw_batches, drawn_pairs, read_folder, to_device
 from benchmarks.ours import Updates
 from benchmarks.race import Race, race
 from benchmarks.tables import Table
@@ -20,7 +20,7 @@ from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
-from seq2seq.text.vocab import PAD
+from seq2seq.text.tokenizer import PAD
 from seq2seq.training.loss import cross_entropy
 
 TOLERANCE = 1e-3  # nats; two ways of summing thousands of float32 losses differ by less
@@ -47,7 +47,7 @@ class Plan:
 
 def run_on(data: Path | None, plan: Plan, size: str, vocab_size: int, device: torch.device) -> dict[str, Any]:
     """Draw the batches from a folder's text, or from random ids, and measure."""
-    pairs = read_folder(data, vocab_size).train if data else DrawnPairs(20_000, vocab_size, plan.seed)
+    pairs = read_folder(data, vocab_size).train if data else drawn_pairs(20_000, vocab_size, plan.seed)
     batches = draw_batches(pairs, plan.batches, plan.max_tokens, plan.seed)
     found = run(batches, vocab_size, options.model_config(size), plan, device)
     return {"data": str(data) if data else "random", **found}

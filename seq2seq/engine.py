@@ -20,7 +20,7 @@ from seq2seq.search.driver import SearchTask
 from seq2seq.search.kinds import make_rules, make_search, require_one_kind, require_steps
 from seq2seq.search.step import Coverage, Hypothesis, Step
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.vocab import BOS, EOS, PAD, UNK
+from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK
 
 UNPRODUCIBLE_IDS = (PAD, UNK, BOS)
 

@@ -14,9 +14,8 @@ from seq2seq.search.step import Hypothesis
 from seq2seq.settings.checks import require_at_least
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.glossary import Glossary
-from seq2seq.text.segments import number_words, split_text
+from seq2seq.text.segments import align_words, number_words, split_text
 from seq2seq.text.tokenizer import Tokenizer
-from seq2seq.text.words import align_words
 
 MAX_SOURCE_TOKENS = 200  # the longest piece of a text that a model sees
 

@@ -22,7 +22,7 @@ from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.layers import DecoderLayer, EncoderLayer, FeedForward, GatedFeedForward
 from seq2seq.model.positions import sinusoidal
 from seq2seq.text.cache import cache_root, cached_folder, digest_files
-from seq2seq.text.vocab import BOS, EOS, UNK
+from seq2seq.text.tokenizer import BOS, EOS, UNK
 
 with needing("ctranslate2"):
     import ctranslate2

@@ -16,8 +16,7 @@ from seq2seq.exchange.ctranslate2 import MAX_POSITIONS
 from seq2seq.exchange.export import SETTINGS, is_export
 from seq2seq.search.step import Hypothesis
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.tokenizer import Tokenizer
-from seq2seq.text.vocab import EOS
+from seq2seq.text.tokenizer import EOS, Tokenizer
 from seq2seq.translator import Translator
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from seq2seq.extras import needing
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
-from seq2seq.text.vocab import BOS, EOS, PAD, UNK
+from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK
 
 with needing("huggingface"):
     from transformers import GenerationConfig, MarianConfig, MarianMTModel

@@ -22,7 +22,7 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.search.step import Step
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.normalise import normalise
-from seq2seq.text.vocab import EOS
+from seq2seq.text.tokenizer import EOS
 from seq2seq.translator import Translator
 
 PLACES = 6  # decimals in all results

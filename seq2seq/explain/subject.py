@@ -8,9 +8,8 @@ from seq2seq.errors import UserError
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.normalise import normalise
-from seq2seq.text.tokenizer import Tokenizer
-from seq2seq.text.vocab import BOS, EOS
-from seq2seq.text.words import word_of_pieces
+from seq2seq.text.segments import word_of_pieces
+from seq2seq.text.tokenizer import BOS, EOS, Tokenizer
 from seq2seq.translation import SearchRequest
 from seq2seq.translator import Translator
 

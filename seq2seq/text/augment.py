@@ -2,35 +2,31 @@
 
 import random
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from seq2seq.settings.training import NoiseConfig, SubwordSamplingConfig
-from seq2seq.text.blocks import Block, Place, TokenBlock
-from seq2seq.text.mixing import Mixture
 from seq2seq.text.tokenizer import Tokenizer
-from seq2seq.text.vocab import UNK
 
 _ROWS_OF_KEYS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 _FINAL_MARK = re.compile(r"\s*(?:[.?!…]+|[。？！]+)(?=[\"'”’»)\]]*$)")
-_WORDS_A_TYPO = 10  # a spoilt sentence has one typing error per so many words, at least one
-_PIECE = 2000  # pairs split at a time, so that no other thread waits for long
+_WORDS_A_TYPO = 10  # a sentence with typing errors has one per this many words, at least one
+_PIECE = 2000  # pairs split at a time, so that other threads do not wait long
 
 Ids = list[list[int]]
 
 
 def is_random(sampling: SubwordSamplingConfig, noise: NoiseConfig) -> bool:
-    """Whether the settings let a pair look different each time it is seen."""
+    """Return whether the settings give a pair other ids each epoch."""
     return sampling.alpha > 0 or noise.is_on
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """Splits normalised pairs into ids, at random and spoilt if asked; the same seed gives the same ids.
+    """Splits normalised pairs into ids, with random splits and noise if set; the same seed gives the same ids.
 
     Where randomness makes a side longer than max_length tokens, the pair stays plain.
     """
@@ -42,11 +38,11 @@ class Encoder:
 
     @property
     def is_random(self) -> bool:
-        """Whether a pair may look different the next time."""
+        """Whether a pair may have other ids the next time."""
         return is_random(self.sampling, self.noise)
 
     def encode(self, src: Sequence[str], tgt: Sequence[str], seed: Sequence[int]) -> tuple[Ids, Ids]:
-        """Give the ids of both sides of the pairs; of a pair that is too long even when plain, those too."""
+        """Return the ids of all sources and all targets, also of pairs that are too long even without randomness."""
         seeds = np.random.SeedSequence(seed).generate_state(3).tolist()
         spoilt = add_noise(src, self.noise, seeds[0]) if self.noise.is_on else src
         sides = self._split(spoilt, seeds[1]), self._split(tgt, seeds[2])
@@ -69,62 +65,8 @@ class Encoder:
         return list(chain.from_iterable(rows))
 
 
-@runtime_checkable
-class IdPairs(Protocol):
-    """Tokenised sentence pairs, without special ids."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]: ...
-
-
-@dataclass(frozen=True)
-class PreparedBlocks:
-    """Prepared pairs, back to text and to other ids each time: an epoch's order is drawn, then cut into blocks.
-
-    Ids become text and text ids again without loss, since the tokenizer knows every byte; a pair with an unknown
-    token, of a tokenizer without byte fallback, stays as it is.
-    """
-
-    pairs: IdPairs
-    encoder: Encoder
-    size: int  # pairs a block, about
-    seed: int
-    mixture: Mixture | None = None
-
-    def start(self) -> Place:
-        """Return the place of the first block."""
-        return {"epoch": 0, "block": 0}
-
-    def blocks(self, place: Place) -> Generator[Block, None, None]:
-        """Read blocks, beginning at a place; every epoch has each pair once, or as the mixture says.
-
-        The order of an epoch is the same as without blocks.
-        """
-        epoch, first = place["epoch"], place["block"]
-        while True:
-            rng = np.random.default_rng([self.seed, epoch])
-            order = rng.permutation(len(self.pairs)) if self.mixture is None else self.mixture.draw(epoch, rng)
-            parts = np.array_split(order, max(1, round(len(order) / self.size)))
-            for number in range(first, len(parts)):
-                is_last = number + 1 == len(parts)
-                after = {"epoch": epoch + is_last, "block": 0 if is_last else number + 1}
-                seed = [self.seed, epoch, number]
-                yield Block(self._encode(parts[number], seed), seed, after, [])
-            epoch, first = epoch + 1, 0
-
-    def _encode(self, indices: np.ndarray, seed: list[int]) -> TokenBlock:
-        plain = [tuple(ids.tolist() for ids in self.pairs[int(index)]) for index in indices]
-        src_texts, tgt_texts = (self.encoder.tokenizer.decode([pair[side] for pair in plain]) for side in (0, 1))
-        src, tgt = self.encoder.encode(src_texts, tgt_texts, seed)
-        for i, pair in enumerate(plain):
-            if UNK in pair[0] or UNK in pair[1]:
-                src[i], tgt[i] = pair
-        return TokenBlock(src, tgt)
-
-
 def _neighbours() -> dict[str, str]:
-    """Tell the keys beside, above and below each letter of a QWERTY keyboard."""
+    """Map each letter to the keys beside, above and below on a QWERTY keyboard."""
     found: dict[str, str] = {}
     for number, row in enumerate(_ROWS_OF_KEYS):
         around = _ROWS_OF_KEYS[max(number - 1, 0) : number + 2]
@@ -137,7 +79,7 @@ _NEIGHBOURS = _neighbours()
 
 
 def add_noise(texts: Sequence[str], config: NoiseConfig, seed: int) -> list[str]:
-    """Spoil the shares of lines that config tells, each kind independently; the same seed spoils the same lines."""
+    """Add each kind of noise to its share of the lines, independently; the same seed changes the same lines."""
     rng = random.Random(seed)
     kinds: list[tuple[float, Callable[[str, random.Random], str]]] = [
         (config.punctuation, drop_final_mark),

@@ -1,7 +1,11 @@
-"""Batches of similar lengths within a token budget, in a seeded order that resumes anywhere. Knows no files."""
+"""Batches of similar lengths within a token budget, in a seeded order that resumes anywhere."""
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -9,8 +13,17 @@ from jaxtyping import Int
 from torch import Tensor
 
 from seq2seq.errors import UserError
-from seq2seq.text.mixing import Mixture
-from seq2seq.text.vocab import BOS, EOS, PAD
+from seq2seq.text.dataset import Pairs
+from seq2seq.text.epochs import BlockSource, Place
+from seq2seq.text.tokenizer import BOS, EOS, PAD
+
+logger = logging.getLogger(__name__)
+ENDLESS = 1 << 40  # batches: to Lightning, training is one epoch that does not end
+_AHEAD = 4  # batches
+_FULL = 0.9  # of the token budget, on average
+
+Item = TypeVar("Item")
+State = dict[str, Any]  # plain values
 
 
 class Batch(NamedTuple):
@@ -21,27 +34,8 @@ class Batch(NamedTuple):
     tgt_out: Int[Tensor, "b t"]  # tokens, EOS, padding
 
 
-@runtime_checkable
-class TokenPairs(Protocol):
-    """Tokenised sentence pairs, without special ids."""
-
-    @property
-    def src_lengths(self) -> np.ndarray:
-        """Tokens of each source."""
-        ...
-
-    @property
-    def tgt_lengths(self) -> np.ndarray:
-        """Tokens of each target."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]: ...
-
-
 def pad(rows: Sequence[np.ndarray], first: int | None, last: int | None) -> Int[Tensor, "b t"]:
-    """Token ids of different lengths as one matrix, with a special id before and after each row if given."""
+    """Pad rows of token ids to one matrix, with a special id before and after each row if given."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     start = int(first is not None)
     out = np.full((len(rows), int(lengths.max()) + start + (last is not None)), PAD, dtype=np.int64)
@@ -55,7 +49,7 @@ def pad(rows: Sequence[np.ndarray], first: int | None, last: int | None) -> Int[
 
 
 def collate(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> Batch:
-    """One batch of the given (source, target) ids."""
+    """Make a batch of (source, target) ids."""
     src, tgt = zip(*pairs, strict=True)
     return Batch(pad(src, None, EOS), pad(tgt, BOS, None), pad(tgt, None, EOS))
 
@@ -109,100 +103,131 @@ def even_out(batches: list[np.ndarray], multiple: int) -> list[np.ndarray]:
 
 
 def plan_batches(
-    pairs: TokenPairs, order: np.ndarray, max_tokens: int, rng: np.random.Generator | None
+    pairs: Pairs, order: np.ndarray, max_tokens: int, rng: np.random.Generator | None = None
 ) -> list[np.ndarray]:
-    """Make batches of pairs in the given order, which decides among equal lengths; rng, if given, shuffles them.
+    """Make batches of pairs by length; the order decides among equal lengths, and rng, if given, shuffles the batches.
 
     Raises:
-        UserError: one pair alone is longer than max_tokens.
+        UserError: there is no pair, or one pair alone is longer than max_tokens.
     """
+    if len(order) == 0:
+        raise UserError("no sentence pair is left to make batches of: look at the table of dropped pairs")
     src_lengths, tgt_lengths = pairs.src_lengths + 1, pairs.tgt_lengths + 1
     order = order[np.lexsort((src_lengths[order], tgt_lengths[order]))]
     batches = pack(src_lengths, tgt_lengths, order, max_tokens)
     return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
 
 
-class Share:
-    """Which batches of a plan belong to which rank, and how many all ranks together have used: one integer.
+class FixedBatches:
+    """Gives the same batches again and again, in the order of their plan."""
 
-    Another number of ranks can go on from there, with as many batches an update as before.
-    """
+    def __init__(self, pairs: Pairs, plan: list[np.ndarray]) -> None:
+        self.pairs, self.plan = pairs, plan
 
-    def __init__(self, rank: int, world_size: int, accumulate: int) -> None:
-        self.rank, self.world_size, self.multiple = rank, world_size, world_size * accumulate
-        self.batches = 0
+    def __len__(self) -> int:
+        return len(self.plan)
 
-    def of(self, batches: list[np.ndarray]) -> list[np.ndarray]:
-        """Give this rank's batches of a plan that it has not used; every rank has equally many.
-
-        Raises:
-            UserError: there are too few sentence pairs for equal counts.
-        """
-        return even_out(batches, self.multiple)[self.batches + self.rank :: self.world_size]
-
-    def advance(self) -> None:
-        """Count one batch on every rank."""
-        self.batches += self.world_size
+    def __iter__(self) -> Iterator[Batch]:
+        return (collate([self.pairs[index] for index in indices]) for indices in self.plan)
 
 
 class BatchLoader:
-    """Iterates over one epoch's batches; its state is two integers and the same for every rank.
+    """Gives one rank's training batches, block after block without end; its state is the same for every rank.
 
-    Each epoch draws a permutation from (seed, epoch), sorts it by length so that a batch needs little padding (equal
-    lengths stay in the drawn order), cuts it into batches and shuffles those. Every pair is visited exactly once an
-    epoch, or as often as a mixture says, and an epoch is a whole number of updates of `accumulate` batches on every
-    rank. With shuffle=False batches come in order of length.
+    Each block's pairs are drawn in an order by the block's seed and sorted by length, so that a batch needs little
+    padding (equal lengths stay in the drawn order); they are cut into batches, and the batches are shuffled. A block is
+    a whole number of updates of `accumulate` batches on every rank. Another number of ranks can go on from a state,
+    with as many batches an update.
+
+    With pin, a thread makes batches ready in page-locked memory, from which a GPU fetches them while it computes. The
+    state is that of the last batch given out, however many are ready.
     """
 
     def __init__(
         self,
-        pairs: TokenPairs,
+        source: BlockSource,
         *,
         max_tokens: int,
-        seed: int = 0,
-        shuffle: bool = True,
         rank: int = 0,
         world_size: int = 1,
         accumulate: int = 1,
-        mixture: Mixture | None = None,
+        pin: bool = False,
+        warn_of_small_blocks: bool = False,
     ) -> None:
-        if len(pairs) == 0:
-            raise UserError("no sentence pair is left to make batches of: look at the table of dropped pairs")
-        self.pairs, self.max_tokens, self.seed, self.shuffle = pairs, max_tokens, seed, shuffle
-        self.mixture = mixture
-        self.epoch, self._share = 0, Share(rank, world_size, accumulate)
-        self._length = len(self.plan(0)) // world_size
-
-    def plan(self, epoch: int) -> list[np.ndarray]:
-        """All ranks' batches of an epoch, as indices of pairs; rank r takes every world_size-th from r on."""
-        return even_out(self._draw(epoch), self._share.multiple)
-
-    def _draw(self, epoch: int) -> list[np.ndarray]:
-        if not self.shuffle:
-            return plan_batches(self.pairs, np.arange(len(self.pairs)), self.max_tokens, None)
-        rng = np.random.default_rng([self.seed, epoch])
-        order = rng.permutation(len(self.pairs)) if self.mixture is None else self.mixture.draw(epoch, rng)
-        return plan_batches(self.pairs, order, self.max_tokens, rng)
+        self.source, self.max_tokens, self.pin = source, max_tokens, pin
+        self._rank, self._world_size, self._multiple = rank, world_size, world_size * accumulate
+        self._is_to_warn = warn_of_small_blocks and rank == 0
+        self._state: State = {"place": {}, "batches": 0}
 
     def __len__(self) -> int:
-        """Batches of the first epoch on each rank; without a mixture, of every epoch."""
-        return self._length
+        """Count batches: there is no end."""
+        return ENDLESS
 
     def __iter__(self) -> Iterator[Batch]:
-        """Go on from the current position to the end of the epoch, or begin the next one if there is none left."""
-        mine = self._share.of(self._draw(self.epoch))
-        if not mine:
-            self.epoch, self._share.batches = self.epoch + 1, 0
-            mine = self._share.of(self._draw(self.epoch))
-        for indices in mine:
-            batch = collate([self.pairs[int(index)] for index in indices])
-            self._share.advance()  # before the yield: a checkpoint taken while it is in use counts it as given
-            yield batch
+        """Go on from the state.
 
-    def state_dict(self) -> dict[str, int]:
-        """Where all ranks together stand, as plain integers: another number of ranks can go on from there."""
-        return {"epoch": self.epoch, "batches": self._share.batches}
+        Raises:
+            UserError: the text cannot be read, or does not fit max_tokens or the number of ranks.
+        """
+        batches = self._batches(self._state["place"], self._state["batches"])
+        with contextlib.closing(_ahead(self._pinned(batches)) if self.pin else batches) as given:
+            for batch, state in given:
+                self._state = state  # before the yield: a checkpoint that is taken while it is in use counts it
+                yield batch
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        """Stand there again."""
-        self.epoch, self._share.batches = state["epoch"], state["batches"]
+    def _batches(self, place: Place, used: int) -> Generator[tuple[Batch, State], None, None]:
+        """Make batches from a block's place on, of which all ranks together have used a number of batches."""
+        with contextlib.closing(self.source(place)) as blocks:
+            for block in blocks:
+                rng = np.random.default_rng(block.seed)
+                draws = np.arange(len(block.pairs)) if block.draws is None else block.draws
+                plan = plan_batches(block.pairs, rng.permutation(draws), self.max_tokens, rng)
+                self._warn_of_small_block(len(plan), len(draws))
+                for indices in even_out(plan, self._multiple)[used + self._rank :: self._world_size]:
+                    used += self._world_size
+                    yield collate([block.pairs[index] for index in indices]), {"place": place, "batches": used}
+                if self._rank == 0:
+                    for line in block.told:
+                        logger.info("%s", line)
+                place, used = block.after, 0
+
+    @staticmethod
+    def _pinned(batches: Generator[tuple[Batch, State], None, None]) -> Generator[tuple[Batch, State], None, None]:
+        with contextlib.closing(batches):
+            for batch, state in batches:
+                yield Batch(*(side.pin_memory() for side in batch)), state
+
+    def _warn_of_small_block(self, batches: int, pairs: int) -> None:
+        """Warn, once, if equal counts for all ranks cost much because a block has too few batches an update."""
+        full = batches / (batches + -batches % self._multiple)
+        if self._is_to_warn and full < _FULL:
+            logger.warning(
+                "a block of %s pairs makes %d batches of training.max_tokens=%d, and every update takes %d: they are "
+                "cut to %.0f %% of that on average; data.block=%d, if there is as much text, makes it at least 90 %%",
+                *(f"{pairs:,}", batches, self.max_tokens, self._multiple, 100 * full),
+                10 * self._multiple * pairs // batches,
+            )
+        self._is_to_warn = False
+
+    def state_dict(self) -> State:
+        """Return where all ranks together are, as plain values: the block's place, and the batches used of it."""
+        return self._state
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from there; version 0.1 kept the number of the epoch where a place is now."""
+        place = state["place"] if "place" in state else {"epoch": state["epoch"]}
+        self._state = {"place": place, "batches": state["batches"]}
+
+
+def _ahead(items: Generator[Item, None, None]) -> Generator[Item, None, None]:
+    """Let a thread go through endless items, a few ahead of the caller."""
+    pool = ThreadPoolExecutor(1, "batches")
+    waiting = deque(pool.submit(next, items) for _ in range(_AHEAD))
+    try:
+        while True:
+            item = waiting.popleft().result()
+            waiting.append(pool.submit(next, items))
+            yield item
+    finally:
+        pool.shutdown(cancel_futures=True)
+        items.close()

@@ -15,11 +15,12 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from seq2seq.drafts import draft_of
 from seq2seq.errors import UnfinishedError, UserError
 
 logger = logging.getLogger(__name__)
-WORK = "work"  # sub-folder of a draft
-DRAFT, DRAFT_END = ".", ".building"  # around the name of a folder that is being built
+WORK = "work"  # folder of the pieces, beside the draft of a result
+_DRAFT, _DRAFT_END = ".", ".building"  # around the name of a folder in which another is built
 MANIFEST = "manifest.json"
 _VALUE = "value.json"
 _USERS = ".runs"  # end of the name of the list of runs beside a folder
@@ -32,10 +33,10 @@ def cache_root(setting: str) -> Path:
 
 
 def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
-    """Return root/key, built if it is not there or damaged; of several processes, one builds and the others wait.
+    """Return root/key, built if it is absent or damaged; of several processes, one builds and the others wait.
 
-    What is there and whole may lie where nothing can be written. A build that was killed is called again with what it
-    had in its sub-folder WORK; see `whole_folder`.
+    A whole folder may lie where nothing can be written. build writes files into the folder that it is given; pieces in
+    the folder WORK beside that one remain if the process is killed, until the whole folder is there.
 
     Raises:
         UserError: the folder cannot be written; or what build raises.
@@ -43,17 +44,13 @@ def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
     folder = root / key
     if is_whole(folder):
         with suppress(OSError):
-            os.utime(folder)  # when it was used last, for who clears the cache by age
+            os.utime(folder)  # the time of the last use, for clearing the cache by age
         return folder
     try:
         root.mkdir(parents=True, exist_ok=True)
         with FileLock(root / f"{key}.lock"):
-            if is_whole(folder):  # another process has made it meanwhile
-                return folder
-            if folder.exists():
-                logger.warning("prepared text in %s is damaged: preparing it again", folder)
-                shutil.rmtree(folder)
-            whole_folder(folder, build)
+            if not is_whole(folder):  # else another process has made it meanwhile
+                _make(folder, build)
     except OSError as error:
         raise UserError(
             f"data.cache={root} cannot be used ({error.strerror or error}): "
@@ -62,17 +59,34 @@ def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
     return folder
 
 
+def _make(folder: Path, build: Callable[[Path], None]) -> None:
+    if folder.exists():
+        logger.warning("prepared text in %s is damaged: preparing it again", folder)
+        shutil.rmtree(folder)
+    unfinished = folder.with_name(f"{_DRAFT}{folder.name}{_DRAFT_END}")
+    try:
+        if not is_whole(unfinished / "result"):  # else it was killed before the last step
+            whole_folder(unfinished / "result", build)
+    except UserError as error:
+        if not isinstance(error, UnfinishedError):  # a second try would fail again
+            shutil.rmtree(unfinished, ignore_errors=True)  # on a cluster, some may still write into it
+        raise
+    (unfinished / "result").rename(folder)
+    shutil.rmtree(unfinished, ignore_errors=True)
+
+
 def digest_files(paths: Iterable[Path]) -> list[str]:
     """Hash the contents of files."""
-    digests = []
-    for path in paths:
-        with path.open("rb") as file:
-            digests.append(hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest())
-    return digests
+    return [_digest(path) for path in paths]
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def digest_once(path: Path) -> str:
-    """Hash the contents of a file, in one process not a second time unless the file has changed meanwhile."""
+    """Hash the contents of a file; a process hashes an unchanged file once."""
     status = path.stat()
     changed = max(status.st_mtime_ns, status.st_ctime_ns)
     if time.time_ns() - changed < _TICK:  # a later change might leave the same times
@@ -85,42 +99,17 @@ def _digest_of(path: Path, stamp: tuple[int, ...]) -> str:
     return digest_files([path])[0]
 
 
-def whole_folder(folder: Path, build: Callable[[Path], None]) -> None:
-    """Make a folder under its name once it is whole, with the digests of its files beside them.
-
-    build writes into a draft beside it. What it keeps in the draft's sub-folder WORK is there again if it is killed
-    and called anew, and gone in the end; after a UserError, which a second try would meet again, all of the draft goes.
-    """
-    draft = folder.with_name(f"{DRAFT}{folder.name}{DRAFT_END}")
-    if not is_whole(draft):  # else it was killed when nothing but its name was wanting
-        draft.mkdir(exist_ok=True)
-        _sweep(draft)
-        try:
-            build(draft)
-        except Exception as error:
-            if isinstance(error, UserError) and not isinstance(error, UnfinishedError):
-                shutil.rmtree(draft, ignore_errors=True)  # on a cluster, some may still write into it
-            else:
-                _sweep(draft)  # a full disk has room again
-            raise
-        names = sorted(path.name for path in draft.iterdir() if path.name != WORK)
+def whole_folder(folder: Path, build: Callable[[Path], Any]) -> None:
+    """Write a folder that is complete or absent, with the digests of its files beside them."""
+    with draft_of(folder) as draft:
+        build(draft)
+        names = sorted(path.name for path in draft.iterdir())
         digests = digest_files(draft / name for name in names)
-        (draft / MANIFEST).write_text(json.dumps(dict(zip(names, digests, strict=True))), encoding="utf-8")
-    shutil.rmtree(draft / WORK, ignore_errors=True)
-    draft.rename(folder)
-
-
-def _sweep(draft: Path) -> None:
-    """Remove what a build that was broken off left unfinished."""
-    for path in draft.iterdir():
-        if path.is_dir() and path.name != WORK:
-            shutil.rmtree(path)
-        elif path.name != WORK:
-            path.unlink()
+        write_json(draft / MANIFEST, dict(zip(names, digests, strict=True)))
 
 
 def is_whole(folder: Path) -> bool:
-    """Tell whether a folder has all files that it was made with, unchanged."""
+    """Return whether all files of a folder are there, unchanged."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         return list(manifest.values()) == digest_files(folder / name for name in manifest)
@@ -129,14 +118,11 @@ def is_whole(folder: Path) -> bool:
 
 
 def piece(folder: Path, build: Callable[[Path], Any]) -> Any:
-    """Make a piece, a folder of work that a killed job need not do again; return what its build returned.
+    """Make a piece, a folder of work that a killed job does once; return what its build returned.
 
-    An existing piece is kept if it is undamaged. build writes files into the folder that it is given and returns what
-    JSON can hold.
+    An undamaged piece is kept. build writes files into the folder that it is given and returns what JSON can hold.
     """
     if not is_whole(folder):
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.parent.mkdir(parents=True, exist_ok=True)
         whole_folder(folder, lambda draft: write_json(draft / _VALUE, build(draft)))
     return value_of(folder)
 
@@ -159,11 +145,11 @@ class Entry:
     kind: str
     bytes: int
     used: float  # seconds since 1970
-    runs: list[Path]  # that read it and are still there
+    runs: list[Path]  # that read the folder and still exist
 
 
 def note_run(folder: Path, run: Path) -> None:
-    """Write beside a folder of the cache that a run reads it; nothing happens where the cache is read-only."""
+    """Record beside a folder of the cache that a run reads the folder; a read-only cache stays as it is."""
     users, told = _users(folder), str(run.resolve())
     with suppress(OSError):
         if told not in _lines(users):
@@ -172,7 +158,7 @@ def note_run(folder: Path, run: Path) -> None:
 
 
 def list_entries(root: Path) -> list[Entry]:
-    """All folders of the cache, the last used first; also those whose preparation was broken off or is going on."""
+    """List all folders of the cache, the last used first, also unfinished ones."""
     return sorted(_entries(root), key=lambda entry: -entry.used)
 
 
@@ -180,10 +166,10 @@ def _entries(root: Path) -> Iterator[Entry]:
     for folder in root.iterdir() if root.is_dir() else ():
         if not folder.is_dir() or folder.is_symlink():
             continue
-        is_draft = folder.name.startswith(DRAFT) and folder.name.endswith(DRAFT_END)
+        is_draft = folder.name.startswith(_DRAFT) and folder.name.endswith(_DRAFT_END)
         names = _names(folder)
-        if is_draft or names:  # anything else is not the cache's
-            kind = "unfinished" if is_draft else "prepared text" if "train.arrow" in names else "CTranslate2 export"
+        if is_draft or names:  # other folders do not belong to the cache
+            kind = "unfinished" if is_draft else "prepared text" if "tokenizer.model" in names else "CTranslate2 export"
             files = [path.lstat() for path in folder.rglob("*") if path.is_file()]
             used = max([folder.stat().st_mtime, *(s.st_mtime for s in files)] if is_draft else [folder.stat().st_mtime])
             runs = [Path(line) for line in _lines(_users(folder)) if (Path(line) / "config.yaml").is_file()]
@@ -196,7 +182,7 @@ def remove_entry(entry: Entry) -> bool:
     Raises:
         UserError: it cannot be deleted.
     """
-    key = entry.folder.name.removeprefix(DRAFT).removesuffix(DRAFT_END)
+    key = entry.folder.name.removeprefix(_DRAFT).removesuffix(_DRAFT_END)
     try:
         with FileLock(entry.folder.with_name(f"{key}.lock"), timeout=0):
             shutil.rmtree(entry.folder)

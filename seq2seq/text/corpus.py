@@ -7,25 +7,25 @@ memories), or two files of parallel lines, `a.en+a.es`. All but Parquet may also
 
 import glob
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from seq2seq.errors import UserError
+from seq2seq.errors import UserError, in_short
 from seq2seq.settings.data import DataConfig
 from seq2seq.text.formats import (
     COMPRESSED,
     TABLES,
-    Open,
     Pair,
+    Read,
     find_columns,
-    open_moses,
-    open_records,
-    open_table,
     pick,
+    read_moses,
+    read_table,
+    with_places,
 )
 from seq2seq.text.lines import explain_os_error
 
@@ -35,20 +35,20 @@ _ROWS = 1000  # of a hub set, converted to Python at a time
 
 @dataclass(frozen=True)
 class Corpus:
-    """One place that pairs come from: a file, two parallel files, or one split of a hub set."""
+    """A source of pairs: a file, two parallel files, or one split of a hub set."""
 
-    name: str  # from data.root on, for tables and messages
-    stem: str  # file name without endings: what a test set is called
-    paths: tuple[Path, ...]  # the files whose bytes decide what the pairs are
-    open: Open
+    name: str  # relative to data.root, for tables and messages
+    stem: str  # file name without endings, the name of a test set
+    paths: tuple[Path, ...]  # the files that hold the pairs
+    read: Read
 
     def pairs(self) -> Iterator[Pair]:
-        """Read the pairs, one after the other.
+        """Read the pairs.
 
         Raises:
             UserError: the corpus cannot be read or holds no pair.
         """
-        pairs = self.open([]).pairs
+        pairs = (pair for pair, _ in self.read([]))
         first = next(pairs, None)
         if first is None:
             raise UserError(f"{self.name} is empty: it has no sentence pair")
@@ -86,7 +86,7 @@ def open_corpora(spec: str, root: str | None, data: DataConfig) -> list[Corpus]:
 
 
 def has_two_sides(path: Path) -> bool:
-    """Whether a file's ending says that it holds pairs, not one text a line."""
+    """Return whether a file holds pairs, by its ending, and not one text a line."""
     return _uncompressed(path).suffix in TABLES
 
 
@@ -122,33 +122,32 @@ def _moses(src: Path, tgt: Path, folder: Path, data: DataConfig) -> Corpus:
     if (endings[0] == data.tgt_lang != data.src_lang) if by_endings else data.is_swapped:
         src, tgt = tgt, src
     name = f"{_shown(src, folder)}+{_shown(tgt, folder)}"
-    return Corpus(name, _uncompressed(src).stem, (src, tgt), partial(open_moses, src, tgt))
+    return Corpus(name, _uncompressed(src).stem, (src, tgt), partial(read_moses, src, tgt))
 
 
 def _shown(path: Path, folder: Path) -> str:
-    """Name a file as the user would: from data.root if it lies there."""
+    """Name a file relative to data.root if it lies there."""
     return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
 
 
 def _table(path: Path, folder: Path, data: DataConfig) -> Corpus:
     plain = _uncompressed(path)
-    opened = open_table(path, plain.suffix, data)
     if path.is_dir():
         raise explain_os_error(path, IsADirectoryError())
-    if opened is None:
+    if plain.suffix not in TABLES or (plain.suffix == ".parquet" and plain != path):
         raise UserError(
             f"{path} has an unknown ending: expected {', '.join(TABLES)}, also {' or '.join(COMPRESSED)} of all but "
             ".parquet, or a pair a.en+a.es"
         )
     if plain.suffix == ".tsv":
         _require_order(str(path), "column", data)
-    return Corpus(_shown(path, folder), plain.stem, (path,), opened)
+    return Corpus(_shown(path, folder), plain.stem, (path,), partial(read_table, path, plain.suffix, data))
 
 
 def _require_order(name: str, part: str, data: DataConfig) -> None:
-    """Refuse a corpus of which nothing tells which side is the source, unless the languages are the default ones.
+    """Refuse a corpus that does not name the languages of its sides, unless the languages are the default ones.
 
-    Somebody who trains Spanish to English on an English–Spanish TSV would else get a model of the wrong direction.
+    Otherwise a Spanish-to-English run on an English–Spanish TSV would train the wrong direction.
     """
     src, tgt = data.src_lang, data.tgt_lang
     if not data.languages and (src, tgt) != (DataConfig.src_lang, DataConfig.tgt_lang):
@@ -166,8 +165,10 @@ def open_splits(data: DataConfig) -> dict[str, list[Corpus]]:
     """Find the corpora of each split; validation and test may have none."""
     if data.hub is not None and data.root is None:
         splits = data.hub_splits or {"train": "train"}
-        opened = {ours: stream_hub_split if data.streaming and ours == "train" else open_hub_split for ours in splits}
-        corpora = {ours: [opened[ours](theirs, data)] for ours, theirs in splits.items()}
+        corpora = {
+            ours: [open_hub_split(theirs, data, streaming=data.streaming and ours == "train")]
+            for ours, theirs in splits.items()
+        }
     else:
         specs = {"train": data.train, "validation": data.validation, "test": data.test}
         corpora = {
@@ -179,68 +180,47 @@ def open_splits(data: DataConfig) -> dict[str, list[Corpus]]:
     return {split: corpora.get(split, []) for split in ("train", "validation", "test")}
 
 
-def open_hub_split(split: str, data: DataConfig) -> Corpus:
-    """Load one split of the set data.hub; the hub client downloads it once and keeps it as Arrow files.
+def open_hub_split(split: str, data: DataConfig, *, streaming: bool = False) -> Corpus:
+    """Open one split of the set data.hub.
+
+    The hub client downloads the split once and keeps it as Arrow files; with streaming nothing is kept on disk, and
+    rows are fetched while they are read.
 
     Raises:
         UserError: there is no such set, configuration or split, or no connection to fetch it.
     """
     name = f"{data.hub}[{split}]"
-    rows = _load(name, split, data, streaming=False)
-    paths = tuple(Path(file["filename"]) for file in rows.cache_files)
-    return Corpus(name, split, paths, partial(open_records, partial(_read, rows, name, data)))
+    load = partial(_load, name, split, data, streaming)
+    rows = None if streaming else load()
+    paths = tuple(Path(file["filename"]) for file in rows.cache_files) if rows is not None else ()
+    read = partial(_read_hub, load if rows is None else lambda: rows, name, data)
+    return Corpus(name, split, paths, partial(with_places, read))
 
 
-def stream_hub_split(split: str, data: DataConfig) -> Corpus:
-    """Stream one split of the set data.hub: nothing is kept on disk, rows are fetched while they are read.
-
-    Raises:
-        UserError: there is no such set, configuration or split, or no connection to fetch it.
-    """
-    name = f"{data.hub}[{split}]"
-    return Corpus(name, split, (), partial(open_records, partial(_stream, name, split, data)))
-
-
-def _stream(name: str, split: str, data: DataConfig, skipped: int) -> Iterator[Pair]:
-    rows = _load(name, split, data, streaming=True)
+def _read_hub(load: Callable[[], Any], name: str, data: DataConfig, skipped: int) -> Iterator[Pair]:
+    rows, number = load(), skipped
     first = next(iter(rows), None)
-    if first is None:
+    if first is None or (hasattr(rows, "__len__") and skipped >= len(rows)):  # a streamed set has no length
         return
     columns = find_columns(list(first), data, name)
-    for number, row in enumerate(rows.skip(skipped), start=skipped + 1):
-        yield pick(row, columns, f"{name}, row {number}")
-
-
-def _load(name: str, split: str, data: DataConfig, *, streaming: bool) -> Any:
-    import datasets
-
-    assert data.hub is not None
-    path, config = _split_name(data.hub)
-    logger.info("loading %s", name)
-    try:
-        if streaming:
-            return datasets.load_dataset(path, config, split=split, streaming=True)
-        return datasets.load_dataset(path, config, split=split, keep_in_memory=False)
-    except Exception as error:  # whatever the hub client and its network stack raise, the way out is the same
-        reason = " ".join(str(error).split())[:200]
-        raise UserError(
-            f"data.hub={name} cannot be loaded ({type(error).__name__}: {reason}): "
-            "check name, configuration and split, and the connection; or give files with data.root"
-        ) from error
-
-
-def _split_name(hub: str) -> tuple[str, str | None]:
-    path, _, config = hub.rpartition(":")
-    return (path, config) if path else (config, None)
-
-
-def _read(rows: Any, name: str, data: DataConfig, skipped: int) -> Iterator[Pair]:
-    columns = find_columns(rows.column_names, data, name)
-    rows = rows.select_columns(list(dict.fromkeys(keys[0] for keys in columns)))
-    if skipped >= len(rows):
-        return
-    rows, number = rows.skip(skipped), skipped
+    rows = rows.select_columns(list(dict.fromkeys(keys[0] for keys in columns))).skip(skipped)
     for batch in rows.iter(batch_size=_ROWS):
         for values in zip(*batch.values(), strict=True):
             number += 1
             yield pick(dict(zip(batch, values, strict=True)), columns, f"{name}, row {number}")
+
+
+def _load(name: str, split: str, data: DataConfig, streaming: bool) -> Any:
+    import datasets
+
+    assert data.hub is not None
+    path, _, config = data.hub.rpartition(":")
+    load: Callable[..., Any] = datasets.load_dataset  # its overloads take no variable for streaming
+    logger.info("loading %s", name)
+    try:
+        return load(path or config, config if path else None, split=split, streaming=streaming)
+    except Exception as error:  # the hub client and its network stack raise many kinds, with the same remedy
+        raise UserError(
+            f"data.hub={name} cannot be loaded ({type(error).__name__}: {in_short(error)}): "
+            "check name, configuration and split, and the connection; or give files with data.root"
+        ) from error

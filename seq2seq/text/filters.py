@@ -1,9 +1,10 @@
-"""Cleaning of training pairs: each pair is normalised, then checked, and every drop is counted by its reason.
+"""Cleaning of training pairs: each pair is normalised, checked, and compared with the held-out sets.
 
 The check of languages needs the extra package py3langid, whose model comes with it.
 """
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
@@ -19,7 +20,7 @@ from seq2seq.settings.data import DataConfig
 from seq2seq.text.normalise import normalise
 
 # In the order of the checks: a pair is counted under the first check that it fails. Cleaner does all but the last two;
-# preparation does those, once test sets and tokenizer are known.
+# preparation does the last two, once test sets and tokenizer are known.
 REASONS = (
     "empty",
     "characters",
@@ -33,6 +34,7 @@ REASONS = (
 HELD_OUT = "held out"  # not dropped, but taken for validation or test
 _RATIO_FROM = 20  # characters of the longer side up to which any length ratio is fine ("No." ~ "De ninguna manera.")
 _PACKAGE = "py3langid"
+_EXAMPLES = 3  # of overlapping pairs, kept per held-out set
 _JUDGED = 200  # characters; a shorter sample is not judged
 _FUNCTION_WORDS = {  # frequent ones that the other language does not have
     "en": r"the|of|and|to|is|was|with|that|this|it|you|they|are|not|have|my|your|what|for|she|his",
@@ -47,7 +49,7 @@ class Cleaner:
         """Take the limits of the settings.
 
         Raises:
-            UserError: languages are to be told and the package for it is missing, or does not know them.
+            UserError: the language filter is on, and its package is missing or does not know a language.
         """
         self._config = config
         self._languages = LanguageCheck(config) if config.language_filter else None
@@ -113,7 +115,7 @@ def drop_table(report: Mapping[str, Any]) -> Table:
 
 
 class LanguageCheck:
-    """Tells pairs of which a side is, with confidence, in another language than it should be."""
+    """Finds pairs with a side that is, with confidence, in another language than its own."""
 
     def __init__(self, config: DataConfig) -> None:
         """Load the model.
@@ -133,7 +135,7 @@ class LanguageCheck:
                 )
 
     def fit(self, src: str, tgt: str) -> bool:
-        """Say whether neither side is surely in another language; short sides are not judged."""
+        """Return whether neither side is surely in another language; short sides are not judged."""
         return not any(map(self._is_other, (src, tgt), self._languages))
 
     def _is_other(self, text: str, language: str) -> bool:
@@ -144,7 +146,7 @@ class LanguageCheck:
 
 
 def seem_to_be(texts: Iterable[str], other: str, expected: str) -> bool:
-    """Say whether texts as a whole are in the language `other` rather than in the expected one.
+    """Return whether texts as a whole are in the language `other` rather than in the expected one.
 
     English and Spanish are told apart by their function words, other pairs by py3langid. False where the texts are
     short or in neither language, the package is missing, or does not know the languages: only a clear answer counts.
@@ -173,7 +175,7 @@ def _load_identifier() -> Any:
 
 
 def identifier_version() -> str:
-    """Name the package and its version, on which the judgement depends.
+    """Name the package that identifies languages, and its version.
 
     Raises:
         UserError: it is not installed.
@@ -182,3 +184,61 @@ def identifier_version() -> str:
         return f"{_PACKAGE} {metadata.version(_PACKAGE)}"
     except metadata.PackageNotFoundError as error:
         raise missing("langid", "data.language_filter=true", _PACKAGE) from error
+
+
+class _Ignored(dict[int, int | None]):
+    """A translation table that removes punctuation, white space and controls, filled on demand."""
+
+    def __missing__(self, code: int) -> int | None:
+        kept = None if unicodedata.category(chr(code))[0] in "PZC" else code
+        self[code] = kept
+        return kept
+
+
+_ignored = _Ignored()
+
+
+def fold(text: str) -> str:
+    """Remove case, punctuation and white space for comparison; a sentence of punctuation alone stays as it is."""
+    text = unicodedata.normalize("NFC", text)
+    return text.translate(_ignored).casefold() or text
+
+
+class OverlapIndex:
+    """Finds the training pairs that share a side with a held-out set, and counts them.
+
+    Attributes:
+        report: per held-out set, how many of the pairs asked for share a side, the source, the target; the first few.
+    """
+
+    def __init__(self, held_out: Mapping[str, Iterable[tuple[str, str]]]) -> None:
+        """Index held-out sets by name."""
+        self._src_sets: dict[str, set[str]] = {}
+        self._tgt_sets: dict[str, set[str]] = {}
+        self.report: dict[str, dict[str, Any]] = {}
+        for name, pairs in held_out.items():
+            self.report[name] = {"pairs": 0, "source": 0, "target": 0, "examples": []}
+            for src, tgt in pairs:
+                for sets, side in ((self._src_sets, src), (self._tgt_sets, tgt)):
+                    if side.strip():
+                        sets.setdefault(fold(side), set()).add(name)
+
+    def shares(self, src: str, tgt: str) -> bool:
+        """Return whether a training pair shares its source or target side with a held-out set, and count it."""
+        src_sets = self._src_sets.get(fold(src), frozenset())
+        tgt_sets = self._tgt_sets.get(fold(tgt), frozenset())
+        for name in src_sets | tgt_sets:
+            counts = self.report[name]
+            counts["pairs"] += 1
+            counts["source"] += name in src_sets
+            counts["target"] += name in tgt_sets
+            if len(counts["examples"]) < _EXAMPLES:
+                counts["examples"].append([src, tgt])
+        return bool(src_sets or tgt_sets)
+
+
+def name_held_out(
+    validation: list[tuple[str, str]], tests: Mapping[str, list[tuple[str, str]]]
+) -> dict[str, list[tuple[str, str]]]:
+    """Add the validation set before the test sets, under a name that no test set has."""
+    return {"the validation set" if "validation" in tests else "validation": validation, **tests}

@@ -3,7 +3,6 @@
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -21,52 +20,38 @@ _CHUNK = 1 << 16  # bytes of a TMX file, parsed at a time
 _CODE = frozenset(("bpt", "ept", "it", "ph", "ut"))  # TMX elements that hold markup of the original document
 
 
-@dataclass(frozen=True)
-class Reader:
-    """Pairs from some place of a corpus on, and the place behind the last one given.
-
-    A place is a few integers, [] being the beginning: how many records came before, and in files of lines the byte
-    offsets of what follows, so that nothing needs to be read again to get there.
-    """
-
-    pairs: Iterator[Pair]
-    place: Callable[[], list[int]]
+# Pairs from some place of a corpus on, each with the place behind it. A place is a few integers, [] the beginning: how
+# many records came before, and in files of lines the byte offsets of what follows, so that nothing is read again.
+Read = Callable[[list[int]], Iterator[tuple[Pair, list[int]]]]
 
 
-Open = Callable[[list[int]], Reader]  # from a place on
-
-
-def open_table(path: Path, ending: str, data: DataConfig) -> Open | None:
-    """Return what opens a file of pairs, by its ending without compression; None: the format is unknown."""
-    if ending in _LINES:
-        return partial(_open_lines, _LINES[ending], path, data)
-    if ending in _RECORDS and (ending != ".parquet" or path.suffix == ending):
-        return partial(open_records, partial(_RECORDS[ending], path, data))
-    return None
-
-
-def open_moses(src_path: Path, tgt_path: Path, place: list[int]) -> Reader:
+def read_moses(src_path: Path, tgt_path: Path, place: list[int]) -> Iterator[tuple[Pair, list[int]]]:
     """Read two files of parallel lines."""
     number, src_offset, tgt_offset = place or (0, 0, 0)
     src, tgt = Lines(src_path, number, src_offset), Lines(tgt_path, number, tgt_offset)
-    return Reader(_read_moses(src, tgt), lambda: [src.number, src.offset, tgt.offset])
-
-
-def _read_moses(src: Lines, tgt: Lines) -> Iterator[Pair]:
     for src_line, tgt_line in zip_longest(src, tgt):
         if src_line is None or tgt_line is None:
             for longer in (src, tgt):
                 longer.number += sum(1 for _ in Lines(longer.path, longer.number, longer.offset))
             raise UserError(f"{src.path} has {src.number} lines but {tgt.path} has {tgt.number}: they must be parallel")
-        yield src_line, tgt_line
+        yield (src_line, tgt_line), [src.number, src.offset, tgt.offset]
 
 
-def _open_lines(
-    read: Callable[[Lines, DataConfig], Iterator[Pair]], path: Path, data: DataConfig, place: list[int]
-) -> Reader:
-    number, offset = place or (0, 0)
-    lines = Lines(path, number, offset)
-    return Reader(read(lines, data), lambda: [lines.number, lines.offset])
+def read_table(path: Path, ending: str, data: DataConfig, place: list[int]) -> Iterator[tuple[Pair, list[int]]]:
+    """Read a file of pairs of the format that an ending of TABLES names."""
+    if ending in _LINES:
+        lines = Lines(path, *place)
+        for pair in _LINES[ending](lines, data):
+            yield pair, [lines.number, lines.offset]
+    else:
+        yield from with_places(partial(_RECORDS[ending], path, data), place)
+
+
+def with_places(read: Callable[[int], Iterator[Pair]], place: list[int]) -> Iterator[tuple[Pair, list[int]]]:
+    """Read records, given a function that reads them after skipping a number of them."""
+    (skipped,) = place or (0,)
+    for number, pair in enumerate(read(skipped), start=skipped + 1):
+        yield pair, [number]
 
 
 def _read_tsv(lines: Lines, data: DataConfig) -> Iterator[Pair]:
@@ -111,18 +96,6 @@ def _read_jsonl(lines: Lines, data: DataConfig) -> Iterator[Pair]:
         yield pick(row, find_columns(list(row), data, where), where)
 
 
-def open_records(read: Callable[[int], Iterator[Pair]], place: list[int]) -> Reader:
-    """Read records, given a function that reads them after skipping the number that it is given."""
-    done = [*place] or [0]
-
-    def count() -> Iterator[Pair]:
-        for pair in read(done[0]):
-            done[0] += 1
-            yield pair
-
-    return Reader(count(), lambda: [*done])
-
-
 def _read_tmx(path: Path, data: DataConfig, skipped: int) -> Iterator[Pair]:
     return islice(read_tmx(path, data.src_lang, data.tgt_lang), skipped, None)
 
@@ -161,7 +134,7 @@ Columns = tuple[tuple[str, ...], tuple[str, ...]]  # the keys that lead to the s
 
 
 def find_columns(names: Sequence[str], data: DataConfig, where: str) -> Columns:
-    """Tell which columns hold source and target: data.columns, else by language, else `translation` by language.
+    """Find the columns of source and target: data.columns, else by language, else `translation` by language.
 
     Raises:
         UserError: such columns are not among names.
@@ -178,7 +151,7 @@ def find_columns(names: Sequence[str], data: DataConfig, where: str) -> Columns:
 
 
 def pick(row: Mapping[str, object], columns: Columns, where: str) -> Pair:
-    """Take source and target text out of a row; null becomes the empty text, which cleaning counts.
+    """Return source and target text of a row; null becomes the empty text, which cleaning counts.
 
     Raises:
         UserError: a value is missing or no text.
@@ -202,9 +175,9 @@ def _text(row: Mapping[str, object], keys: tuple[str, ...], where: str) -> str:
 
 
 def read_tmx(path: Path, src_lang: str, tgt_lang: str) -> Iterator[tuple[str, str]]:
-    """Yield every unit's source and target text, inline markup left out; en stands for en-US and all its kind.
+    """Yield every unit's source and target text without inline markup; en also stands for en-US and its like.
 
-    Units that lack one of the languages are passed over; of several variants in one language the first counts.
+    Units without one of the languages are left out; of several variants in one language the first counts.
 
     Raises:
         UserError: the file cannot be read, is no TMX or damaged, or declares entities.
@@ -241,12 +214,12 @@ class _Units:
         self.parser.CharacterDataHandler = self._text
         self.parser.EntityDeclHandler = self._refuse_entity
         self._units: list[dict[str, str]] = []  # complete ones: text by language
-        self._open: list[str] = []  # names of the elements around the parser's place
+        self._open: list[str] = []  # names of the open elements
         self._language = ""
         self._parts: list[str] = []  # of the segment
 
     def take(self, src_lang: str, tgt_lang: str) -> Iterator[tuple[str, str]]:
-        """Give the pairs of the units that are complete, once."""
+        """Yield the pairs of the complete units, each once."""
         units, self._units = self._units, []
         for unit in units:
             src, tgt = unit.get(_base_language(src_lang)), unit.get(_base_language(tgt_lang))

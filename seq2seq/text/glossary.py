@@ -1,4 +1,4 @@
-"""Terms and the translations they must have; knows texts only."""
+"""Terms and their required translations."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ class Glossary:
     """
 
     def __init__(self, terms: Iterable[tuple[str, str]] | Mapping[str, str]) -> None:
-        """Take (term, translation) pairs; of a term given twice the last counts.
+        """Store (term, translation) pairs; of a term given twice the last counts.
 
         Raises:
             UserError: there is none, or one is no pair of strings with words.
@@ -50,12 +50,12 @@ class Glossary:
 
     @property
     def digest(self) -> str:
-        """A hash of the terms and their translations."""
+        """Hash of the terms and their translations."""
         terms = json.dumps(sorted(self._translations.items()))
         return hashlib.blake2b(terms.encode(), digest_size=8).hexdigest()
 
     def translations(self, text: str) -> list[str]:
-        """The phrases that the text's translation must contain, in the order of the terms, each once."""
+        """Return the phrases that the text's translation must contain, in the order of the terms, each once."""
         folded = normalise(text).casefold()
         found = (one for one in self._pattern.finditer(folded) if not any(map(_is_joined, _beside(one))))
         return list(dict.fromkeys(self._translations[one.group()] for one in found))
@@ -70,7 +70,7 @@ def _checked(pair: object) -> tuple[str, str]:
 
 
 def _beside(found: re.Match[str]) -> str:
-    """The characters before and after what was found."""
+    """Return the characters before and after a match."""
     return found.string[max(found.start() - 1, 0) : found.start()] + found.string[found.end() : found.end() + 1]
 
 

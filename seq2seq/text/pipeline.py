@@ -1,16 +1,18 @@
-"""The steps of preparation, from corpora to Arrow: clean, find repeats, hold out, remove overlap, tokenise.
+"""The steps of preparation, from corpora to ids: clean, find repeats, hold out, remove overlap, tokenise.
 
 Training text goes through files in shards and is never held in memory; validation and test sets are. Every step leaves
-pieces in the folder's sub-folder WORK, from which a killed run goes on. The result does not depend on the workers.
+pieces in the folder WORK beside the draft of the result, and a killed run goes on from them. The result does not depend
+on the workers.
 """
 
 import logging
 import random
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from itertools import accumulate, chain, islice
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -19,67 +21,55 @@ import numpy as np
 from seq2seq.errors import UserError
 from seq2seq.settings import rules
 from seq2seq.settings.data import DataConfig, TokenizerConfig
-from seq2seq.text.cache import WORK, piece, value_of, write_json
+from seq2seq.text.cache import WORK, piece, write_json
 from seq2seq.text.corpus import Corpus, Pair
-from seq2seq.text.dataset import TokenWriter
-from seq2seq.text.filters import HELD_OUT, REASONS
+from seq2seq.text.dataset import Pairs, write_pairs
+from seq2seq.text.filters import HELD_OUT, REASONS, OverlapIndex, name_held_out
 from seq2seq.text.normalise import normalise, one_line
-from seq2seq.text.overlap import OverlapIndex
 from seq2seq.text.shards import (
-    SelectingTask,
     Shard,
-    clean_stripe,
+    call,
     cleaning_tasks,
-    find_repeats,
+    encode_in_chunks,
     list_shards,
-    read_held_out,
-    read_overlaps,
-    read_rows,
-    read_shard,
     repeats_of,
     repeats_tasks,
     select,
+    tokenise,
 )
 from seq2seq.text.tokenizer import Tokenizer, VocabularySizeError, make_tokenizer
 from seq2seq.text.workers import Workers
 
 logger = logging.getLogger(__name__)
-_CHUNK = 10_000  # pairs tokenised at a time
-_HELD, _MODEL, _TOKENS = "texts.json", "tokenizer.model", "tokens.arrow"
-Ids = list[list[int]]
+_HELD, _MODEL = "texts.json", "tokenizer.model"
 
 
 class Pipeline:
-    """One run of the pipeline, in a folder of its own; `counts` has what became of the pairs of each training file."""
+    """One run of the pipeline into a folder; `counts` has what became of the pairs of each training file."""
 
     def __init__(self, folder: Path, data: DataConfig, splits: dict[str, list[Corpus]], workers: Workers) -> None:
         self.folder, self.data, self.splits, self.workers = folder, data, splits, workers
-        self.work = folder / WORK
+        self.work = folder.parent / WORK
         self.counts: list[Counter[str]] = [Counter() for _ in splits["train"]]
 
-    def run(
-        self,
-        tokenizer_config: TokenizerConfig,
-        seed: int,
-    ) -> None:
+    def run(self, tokenizer_config: TokenizerConfig, seed: int) -> None:
         """Write all files that `load_prepared` reads."""
-        validation = self._read_validation()
-        tests = self._read_tests()
+        validation, tests = self._read_validation(), self._read_tests()
         shards = self._clean()
         repeats = self._find_repeats(shards)
         rows = self._draw(shards, repeats, seed, validation is None, not tests)
-        held_out = {name: self._read_rows(shards, drawn) for name, drawn in rows.items()}
+        held_out = {name: _read_rows(shards, drawn) for name, drawn in rows.items()}
         validation = held_out.get("validation", validation) or []
         tests = {"held_out": held_out["test"]} if "test" in held_out else tests
         texts = {"validation": validation, "tests": tests}
         piece(self.work / "held_out", lambda draft: write_json(draft / _HELD, texts))
-        chosen, overlap = self._select(shards, repeats, rows)
+        overlap = OverlapIndex(name_held_out(validation, tests))
+        size = self._select(shards, repeats, rows, overlap)
         logger.info("%s the tokenizer", "training" if tokenizer_config.model is None else "loading")
-        self._train_tokenizer(shards, chosen, tokenizer_config)
-        self._tokenise(shards, chosen)
-        with TokenWriter(self.folder / "validation.arrow") as writer:
-            for src, tgt in encode_in_chunks(self.folder / _MODEL, validation):
-                writer.write(src, tgt)
+        self._train_tokenizer(shards, size, tokenizer_config)
+        write_pairs(self.folder / "train", self._tokenise(shards))
+        self._require_kept()
+        write_pairs(self.folder / "validation", encode_in_chunks(self.folder / _MODEL, validation))
         write_json(self.folder / _HELD, texts)
         write_json(self.folder / "report.json", self._report(overlap, len(validation), tests))
 
@@ -103,21 +93,27 @@ class Pipeline:
         return tests
 
     def _clean(self) -> list[Shard]:
-        tasks = list(cleaning_tasks(self.work / "cleaned", self.splits["train"], self.data, self.workers.size))
-        for task, _ in zip(tasks, self.workers.map(clean_stripe, tasks), strict=True):
-            if task.stripe + 1 == task.stripes:
-                logger.info("cleaned %s", task.corpus.name)
-        shards = list_shards(tasks)
+        corpora = self.splits["train"]
+        folders = [self.work / "cleaned" / f"{number:05}" for number in range(len(corpora))]
+        tasks = [
+            cleaning_tasks(folder, corpus, self.data, self.workers.size)
+            for folder, corpus in zip(folders, corpora, strict=True)
+        ]
+        done, sizes = self.workers.map(call, chain.from_iterable(tasks)), []
+        for corpus, stripes in zip(corpora, tasks, strict=True):
+            sizes += {next(done) for _ in stripes}  # every stripe counts all shards
+            logger.info("cleaned %s", corpus.name)
+        shards = list_shards(folders, sizes)
         for shard in shards:
             self.counts[shard.corpus].update(shard.counts)
         self._require_kept()
         return shards
 
     def _find_repeats(self, shards: list[Shard]) -> list[Path]:
-        """The rows of every shard that repeat an earlier pair, in so many files."""
+        """Find the rows of every shard that repeat an earlier pair."""
         if not self.data.drop_duplicates:
             return []
-        found = list(self.workers.map(find_repeats, repeats_tasks(self.work / "repeats", shards)))
+        found = list(self.workers.map(call, repeats_tasks(self.work / "repeats", shards)))
         for shard in shards:
             self._drop(shard.corpus, "duplicate", len(repeats_of(found, shard)))
         return found
@@ -148,53 +144,40 @@ class Pipeline:
             self._drop(shard.corpus, HELD_OUT, 1)
         return rows
 
-    def _read_rows(self, shards: list[Shard], rows: dict[int, list[int]]) -> list[Pair]:
-        pairs: list[Pair] = []
-        for number, of_shard in rows.items():
-            wanted = set(of_shard)
-            pairs += [pair for row, pair in enumerate(read_shard(shards[number].folder)) if row in wanted]
-        return pairs
-
     def _select(
-        self,
-        shards: list[Shard],
-        repeats: list[Path],
-        held_out: dict[str, dict[int, list[int]]],
-    ) -> tuple[list[Path], OverlapIndex]:
-        """Choose what is trained on: where the rows of each shard are noted, and what was found of held-out sets."""
+        self, shards: list[Shard], repeats: list[Path], held_out: dict[str, dict[int, list[int]]], overlap: OverlapIndex
+    ) -> int:
+        """Choose the rows of each shard to train on and count them; count the overlap with held-out sets."""
         texts, remove = self.work / "held_out" / _HELD, self.data.remove_overlap
         tasks = (
-            SelectingTask(
-                self.work / "selected" / shard.folder.name,
-                shard,
-                tuple(repeats),
-                tuple(row for rows in held_out.values() for row in rows.get(number, ())),
-                texts,
-                remove,
+            partial(
+                *(select, self._piece("selected", shard), shard, repeats),
+                *([row for rows in held_out.values() for row in rows.get(number, ())], texts, remove),
             )
             for number, shard in enumerate(shards)
         )
-        overlap, chosen = OverlapIndex(read_held_out(texts)), []
-        for shard, folder in zip(shards, self.workers.map(select, tasks), strict=True):
-            chosen.append(folder)
-            shared = sum(overlap.shares(src, tgt) for src, tgt in read_overlaps(folder))
+        size = 0
+        for shard, found in zip(shards, self.workers.map(call, tasks), strict=True):
+            size += found["kept"]
+            shared = sum(overlap.shares(src, tgt) for src, tgt in found["shared"])
             self._drop(shard.corpus, "overlap", shared if remove else 0)
         self._require_kept()
-        return chosen, overlap
+        return size
 
-    def _train_tokenizer(self, shards: list[Shard], chosen: list[Path], config: TokenizerConfig) -> None:
-        def make(size: int) -> Tokenizer:
-            pairs = chain.from_iterable(map(read_rows, shards, chosen))
-            return make_tokenizer((side for pair in pairs for side in pair), replace(config, vocab_size=size))
+    def _piece(self, step: str, shard: Shard) -> Path:
+        return self.work / step / shard.folder.name
+
+    def _train_tokenizer(self, shards: list[Shard], size: int, config: TokenizerConfig) -> None:
+        def make(vocab_size: int) -> Tokenizer:
+            pairs = (pair for shard in shards for pair in shard.chosen(self._piece("selected", shard)))
+            return make_tokenizer((side for pair in pairs for side in pair), replace(config, vocab_size=vocab_size))
 
         def train(draft: Path) -> None:
-            size = config.vocab_size
-            if size == rules.AUTO:
-                size = rules.vocab_size(sum(value_of(folder)["kept"] for folder in chosen))
+            is_automatic = config.vocab_size == rules.AUTO
             try:
-                tokenizer = make(size)
+                tokenizer = make(rules.vocab_size(size) if is_automatic else config.vocab_size)
             except VocabularySizeError as error:
-                if config.vocab_size != rules.AUTO:
+                if not is_automatic:
                     raise
                 tokenizer = make(error.nearest)
             (draft / _MODEL).write_bytes(tokenizer.model_bytes)
@@ -202,17 +185,16 @@ class Pipeline:
         piece(self.work / "tokenizer", train)
         (self.folder / _MODEL).write_bytes((self.work / "tokenizer" / _MODEL).read_bytes())
 
-    def _tokenise(self, shards: list[Shard], chosen: list[Path]) -> None:
+    def _tokenise(self, shards: list[Shard]) -> Iterator[Pairs]:
         model = self.work / "tokenizer" / _MODEL
+        limit = self.data.max_length
         tasks = (
-            TokenizingTask(self.work / "tokens" / shard.folder.name, shard, folder, model, self.data.max_length)
-            for shard, folder in zip(shards, chosen, strict=True)
+            partial(tokenise, self._piece("tokens", shard), shard, self._piece("selected", shard), model, limit)
+            for shard in shards
         )
-        with TokenWriter(self.folder / "train.arrow") as writer:
-            for shard, (tokens, dropped) in zip(shards, self.workers.map(tokenise, tasks), strict=True):
-                writer.copy(tokens)
-                self._drop(shard.corpus, "tokens", dropped)
-        self._require_kept()
+        for shard, dropped in zip(shards, self.workers.map(call, tasks), strict=True):
+            self._drop(shard.corpus, "tokens", dropped)
+            yield Pairs.load(self._piece("tokens", shard) / "tokens")
 
     def _drop(self, number: int, reason: str, count: int) -> None:
         self.counts[number]["kept"] -= count
@@ -230,7 +212,7 @@ class Pipeline:
             files.append({"name": corpus.name, "read": counts["read"], "kept": counts["kept"], **drops})
         return {
             "files": files,
-            "overlap": {"removed": self.data.remove_overlap, "sets": overlap.report()},
+            "overlap": {"removed": self.data.remove_overlap, "sets": overlap.report},
             "sizes": {
                 "train": sum(counts["kept"] for counts in self.counts),
                 "validation": validation_size,
@@ -239,34 +221,9 @@ class Pipeline:
         }
 
 
-@dataclass(frozen=True)
-class TokenizingTask:
-    """One shard whose chosen pairs are tokenised."""
-
-    piece: Path
-    shard: Shard
-    chosen: Path
-    model: Path
-    max_length: int  # tokens a side
-
-
-def tokenise(task: TokenizingTask) -> tuple[Path, int]:
-    """Write the tokens of pairs that are short enough; return the file and the number of dropped pairs."""
-
-    def build(draft: Path) -> int:
-        dropped = 0
-        with TokenWriter(draft / _TOKENS) as writer:
-            for sides in encode_in_chunks(task.model, read_rows(task.shard, task.chosen)):
-                kept = [pair for pair in zip(*sides, strict=True) if max(map(len, pair)) <= task.max_length]
-                dropped += len(sides[0]) - len(kept)
-                writer.write([src for src, _ in kept], [tgt for _, tgt in kept])
-        return dropped
-
-    return task.piece / _TOKENS, piece(task.piece, build)
-
-
-def encode_in_chunks(model: Path, pairs: Iterable[Pair]) -> Iterator[tuple[Ids, Ids]]:
-    """Tokenise both sides of pairs, some thousands at a time."""
-    tokenizer, iterator = Tokenizer.load(model), iter(pairs)
-    while chunk := list(islice(iterator, _CHUNK)):
-        yield tokenizer.encode([src for src, _ in chunk]), tokenizer.encode([tgt for _, tgt in chunk])
+def _read_rows(shards: list[Shard], rows: dict[int, list[int]]) -> list[Pair]:
+    pairs: list[Pair] = []
+    for number, of_shard in rows.items():
+        wanted = set(of_shard)
+        pairs += [pair for row, pair in enumerate(shards[number].pairs()) if row in wanted]
+    return pairs

@@ -1,4 +1,4 @@
-"""Preparation of text as the data settings say, and the cache key: a hash of all that decides the prepared files."""
+"""Preparation of text by the data settings, and the cache key: a hash of everything that decides the files."""
 
 import dataclasses
 import hashlib
@@ -21,23 +21,22 @@ from seq2seq.text.lines import explain_os_error
 from seq2seq.text.pipeline import Pipeline
 from seq2seq.text.streaming import sample_corpora
 from seq2seq.text.tokenizer import describe_tokenizer
-from seq2seq.text.workers import Workers, open_workers
+from seq2seq.text.workers import Processes, Workers
 
 logger = logging.getLogger(__name__)
-_FORMAT = 3  # of the cache: raise it whenever the same inputs give other files, or other pieces on the way
+_FORMAT = 4  # of the cache: raise it whenever the same inputs give other files, or other pieces on the way
 # Settings that say only where text is and who prepares it.
 _PLACES = ("cache", "root", "hub", "hub_splits", "train", "validation", "test", "num_proc")
 _ORDER = ("weights", "temperature", "streaming", "block")  # settings that decide only in what order text comes
 
 
 def prepare(data: DataConfig, tokenizer: TokenizerConfig, seed: int, workers: Workers | None = None) -> PreparedData:
-    """Read, clean, check for overlap, learn the vocabulary, tokenise; or take all that from the cache.
+    """Read, clean, check for overlap, learn the vocabulary, tokenise; or load the result from the cache.
 
     Training pairs pass the checks of `filters`; validation pairs are normalised and dropped only if a side is empty;
     test pairs stay as written. A split that is not given is taken out of the cleaned training pairs, drawn by seed.
-    With data.streaming, what is said of training pairs is done with a sample of them.
-    The work is done by data.num_proc processes, or by workers; that changes nothing of the result. A preparation that
-    was killed goes on from what it had done.
+    With data.streaming, a sample stands for the training pairs. data.num_proc processes do the work, or workers; the
+    result does not depend on them. A killed preparation goes on from its last piece.
 
     Raises:
         UserError: a corpus is missing, empty or malformed, nothing is left of it, the vocabulary does not suit it, or
@@ -48,7 +47,7 @@ def prepare(data: DataConfig, tokenizer: TokenizerConfig, seed: int, workers: Wo
 
 
 def prepare_folder(data: DataConfig, tokenizer: TokenizerConfig, seed: int, workers: Workers | None = None) -> Path:
-    """Do the work of `prepare`; the folder in the cache."""
+    """Do the work of `prepare`; return the folder in the cache."""
     splits = open_splits(data)
     if data.streaming:  # the training text itself is read while training
         if not (data.remove_overlap or (splits["validation"] and splits["test"])):
@@ -60,7 +59,7 @@ def prepare_folder(data: DataConfig, tokenizer: TokenizerConfig, seed: int, work
         splits["train"] = [sample_corpora(splits["train"], data, pairs)]
 
     def build(folder: Path) -> None:
-        with workers or open_workers(data.num_proc) as opened:
+        with workers or Processes(data.num_proc) as opened:
             Pipeline(folder, data, splits, opened).run(tokenizer, seed)
 
     folder = cached_folder(cache_root(data.cache), _cache_key(data, tokenizer, seed, splits), build)
@@ -77,14 +76,14 @@ def _cache_key(data: DataConfig, tokenizer: TokenizerConfig, seed: int, splits: 
     seeds = [] if splits["validation"] and splits["test"] else [seed]  # it draws the held-out pairs
     versions = [_FORMAT, sentencepiece.__version__, unicodedata.unidata_version]
     versions += [identifier_version()] if data.language_filter else []
-    # of a finished tokenizer, which symbols it must have; of streamed text, the size of its sample
+    # the symbols that a finished tokenizer must have, and the size of a stream's sample
     asked = [tokenizer.user_symbols, tokenizer.input_sentence_size]
     everything = [inputs, settings, describe_tokenizer(tokenizer), asked, seeds, versions]
     return hashlib.blake2b(json.dumps(everything, sort_keys=True).encode(), digest_size=10).hexdigest()
 
 
 def deciding_settings(data: DataConfig) -> dict[str, Any]:
-    """Those settings that decide what text is trained on in what order: not where it is or who prepares it."""
+    """Return the settings that decide the training text and its order, not its place or who prepares it."""
     settings = {key: value for key, value in dataclasses.asdict(data).items() if key not in _PLACES}
     if not data.language_filter:  # then its settings decide nothing
         settings = {key: value for key, value in settings.items() if not key.startswith("language_")}
@@ -101,7 +100,7 @@ def _digest(corpus: Corpus) -> list[str]:
 def corpus_digests(data: DataConfig) -> dict[str, str]:
     """Hash the contents of each text that a run reads, in their order, by split and file name.
 
-    Of text that is in no file, such as a hub set that is streamed, there is the name alone.
+    Text without a file, such as a streamed hub set, has its name alone.
 
     Raises:
         UserError: a corpus is missing.
@@ -119,7 +118,7 @@ def corpus_digests(data: DataConfig) -> dict[str, str]:
 
 
 def _told(corpus: Corpus) -> list[str]:
-    """Name the files of a corpus, wherever data.root is."""
+    """Name the files of a corpus, independently of data.root."""
     if len(corpus.paths) == 1:
         return [corpus.name]
     common = os.path.commonpath([path.absolute().parent for path in corpus.paths])

@@ -1,7 +1,7 @@
-"""Texts split into a vocabulary's pieces at random, the same way in every process; knows no corpora.
+"""Random splits of texts into a vocabulary's pieces, the same in every process.
 
-SentencePiece samples too, but since 0.2 its generator starts elsewhere in every process, whatever seed it is given: a
-resumed run would see other subwords than one that never stopped.
+SentencePiece samples too, but since 0.2 its generator starts differently in every process, whatever the seed: a resumed
+run would see other subwords than an uninterrupted one.
 """
 
 import heapq
@@ -24,7 +24,7 @@ Ids = tuple[int, ...]
 
 
 class _Ways(NamedTuple):
-    """The last pieces that a word's beginning up to some character may have, and how likely each is."""
+    """The possible last pieces of a word's beginning, up to some character, and their probabilities."""
 
     cumulative: list[float]  # probabilities, summed up
     starts: list[int]  # the character at which the piece begins
@@ -67,7 +67,7 @@ class Sampler:
         self._ways = lru_cache(_WORDS)(self._find_ways)
 
     def sample(self, texts: Sequence[str], seed: int) -> list[list[int]]:
-        """Give the ids of each text; the same for the same texts and seed."""
+        """Return the ids of each text; the same for the same texts and seed."""
         rng = random.Random(seed)
         draw = self._among_best if self._nbest > 1 and not self._is_bpe else self._piece_by_piece
         return [draw(text, rng) for text in texts]

@@ -1,4 +1,4 @@
-"""Cuts a text that is too long for the model into pieces that are not; knows neither model nor tokenizer."""
+"""Sentences, parts and words of a text: cuts a text that is too long for the model, and finds the words of subwords."""
 
 import itertools
 import re
@@ -8,7 +8,9 @@ _CLOSERS = "[\"'”’»)\\]]*"
 _ABBREVIATIONS = r"(?<!\b[A-Z])(?<!\b(?:Mr|Ms|Dr|St|Sr|Jr))(?<!\bMrs)(?<!\bProf)"
 _SENTENCE_END = re.compile(rf"{_ABBREVIATIONS}[.?!…]+{_CLOSERS}\s+|[。！？]+{_CLOSERS}\s*")
 _CLAUSE_END = re.compile(rf"[;:,]+{_CLOSERS}\s+")
-_SPACE = re.compile(r"\s+")
+_WHITE_SPACE = re.compile(r"\s+")
+
+SPACE = "▁"  # begins every piece that begins a word
 
 Lengths = Callable[[Sequence[str]], list[int]]  # tokens of each string
 
@@ -25,7 +27,7 @@ def split_text(text: str, limit: int, lengths: Lengths) -> list[str]:
         lengths: counts the tokens of each string.
     """
     pieces = _cut(text, _SENTENCE_END)
-    for cut_at in (_CLAUSE_END, _SPACE):
+    for cut_at in (_CLAUSE_END, _WHITE_SPACE):
         counts = lengths(pieces)
         parts = [
             [piece] if count <= limit else _join(_cut(piece, cut_at), limit, lengths)
@@ -36,7 +38,7 @@ def split_text(text: str, limit: int, lengths: Lengths) -> list[str]:
 
 
 def number_words(text: str, parts: Sequence[str]) -> list[int]:
-    """Number of the word (from 0, as in `text.split()`) that each part of a text begins with or goes on with.
+    """Return the number of each part's first word (from 0, as in `text.split()`), also if only its end is in the part.
 
     Args:
         text: what was cut.
@@ -78,3 +80,34 @@ def _halve(text: str, limit: int, lengths: Lengths) -> list[str]:
         return [text]
     middle = len(text) // 2
     return _halve(text[:middle], limit, lengths) + _halve(text[middle:], limit, lengths)
+
+
+def word_of_pieces(pieces: Sequence[str]) -> list[int]:
+    """Return the number of each piece's word (from 0, as in `text.split()`)."""
+    words, number = [], -1
+    for piece in pieces:
+        number += piece.startswith(SPACE) or number < 0
+        words.append(number)
+    return words
+
+
+def align_words(
+    source: Sequence[str], target: Sequence[str], attention: Sequence[Sequence[float]]
+) -> list[tuple[int, int]]:
+    """Align every target word with the source word that its pieces attend to most, as (source, target) from 0.
+
+    A word whose pieces attend to nothing (a model without cross-attention) is left out.
+
+    Args:
+        source: the source's pieces, without EOS.
+        target: the translation's pieces, without EOS.
+        attention: of each target piece to each source piece; rows and columns may go on beyond them (EOS).
+    """
+    source_words, target_words = word_of_pieces(source), word_of_pieces(target)
+    if not source_words or not target_words:
+        return []
+    sums = [[0.0] * (source_words[-1] + 1) for _ in range(target_words[-1] + 1)]
+    for row, target_word in zip(attention, target_words, strict=False):
+        for share, source_word in zip(row, source_words, strict=False):
+            sums[target_word][source_word] += share
+    return [(max(range(len(row)), key=row.__getitem__), word) for word, row in enumerate(sums) if any(row)]

@@ -1,4 +1,4 @@
-"""The tasks of preparation that read training text in shards: clean, find repeats, select pairs for training.
+"""The tasks that prepare training text in shards, one after the other or in several processes.
 
 A shard's contents depend on its corpus alone and not on the worker: every task reads its corpus from the beginning and
 cleans its own shards. Reading costs a tenth of cleaning, and no text goes from process to process.
@@ -7,98 +7,94 @@ Repeats are found by sorting digests, one range of digests a task. Each shard's 
 only its range of each. A task's memory depends on the range, not on the corpus: about 50 bytes for each of PART pairs.
 """
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import compress, count, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Int64
 
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.cache import is_whole, piece, value_of
+from seq2seq.text.cache import piece, value_of
 from seq2seq.text.corpus import Corpus, Pair
-from seq2seq.text.filters import Cleaner, digest_pair
-from seq2seq.text.overlap import OverlapIndex, name_held_out
+from seq2seq.text.dataset import Pairs, read_texts, write_pairs
+from seq2seq.text.filters import Cleaner, OverlapIndex, digest_pair, name_held_out
+from seq2seq.text.tokenizer import Tokenizer
 
 SHARD = 50_000  # pairs read for one shard
 PART = 2_000_000  # pairs whose digests one task sorts
+_CHUNK = 10_000  # pairs tokenised at a time
 _STRIPE = 4 << 20  # bytes of a corpus for each process that reads it
-_TEXT, _ROWS, _SHARED = "pairs.tsv", "rows.npy", "overlap.tsv"
-DIGESTS = ("high.npy", "low.npy", "row.npy")  # of the pairs, sorted: first 8 bytes, last 4, and the row in the shard
+_TEXT, _ROWS = "pairs.tsv", "rows.npy"
+_DIGESTS, _ORDER = "digests.npy", "order.npy"  # of the pairs, sorted, and the row in the shard of each
+
+Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class CleaningTask:
-    """Every `stripes`-th shard of a corpus, from number `stripe` on."""
-
-    folder: Path
-    number: int  # of the corpus
-    corpus: Corpus
-    data: DataConfig
-    size: int  # pairs a shard
-    stripe: int
-    stripes: int
-
-    def piece(self, shard: int) -> Path:
-        """Return the folder of a shard."""
-        return self.folder / f"{self.number:05}-{shard:06}"
-
-    @property
-    def summary(self) -> Path:
-        """Return the piece that marks the task as done; its value is the number of pairs of the corpus."""
-        return self.folder / f"{self.number:05}-part{self.stripe}of{self.stripes}"
+def call(task: Callable[[], Result]) -> Result:
+    """Do one task."""
+    return task()
 
 
 @dataclass(frozen=True)
 class Shard:
-    """A cleaned shard."""
+    """Cleaned pairs of one corpus."""
 
     folder: Path
     corpus: int
     start: int  # cleaned pairs in the shards before it
-    size: int  # cleaned pairs
     counts: dict[str, int]
 
+    @property
+    def size(self) -> int:
+        """Cleaned pairs."""
+        return self.counts.get("kept", 0)
 
-def cleaning_tasks(folder: Path, corpora: list[Corpus], data: DataConfig, workers: int) -> Iterator[CleaningTask]:
-    """Divide the corpora among workers, large corpora in stripes."""
-    for number, corpus in enumerate(corpora):
-        stripes = min(workers, 1 + sum(path.stat().st_size for path in corpus.paths) // _STRIPE)
-        for stripe in range(stripes):
-            yield CleaningTask(folder, number, corpus, data, SHARD, stripe, stripes)
+    def pairs(self) -> Iterator[Pair]:
+        """Read the cleaned pairs."""
+        with (self.folder / _TEXT).open(encoding="utf-8", newline="\n") as file:
+            for line in file:
+                src, tgt = line.rstrip("\n").split("\t")
+                yield src, tgt
+
+    def chosen(self, rows: Path) -> Iterator[Pair]:
+        """Read the pairs that `select` chose."""
+        mask = np.zeros(self.size, bool)
+        mask[np.load(rows / _ROWS)] = True
+        return compress(self.pairs(), mask.tolist())
 
 
-def clean_stripe(task: CleaningTask) -> None:
-    """Clean the missing shards of a task.
+def cleaning_tasks(folder: Path, corpus: Corpus, data: DataConfig, workers: int) -> list[Callable[[], int]]:
+    """Divide a corpus among workers, a large one in stripes; every task returns the number of the corpus's shards."""
+    stripes = min(workers, 1 + sum(path.stat().st_size for path in corpus.paths) // _STRIPE)
+    return [partial(clean_stripe, folder, corpus, data, SHARD, range(i, 1 << 40, stripes)) for i in range(stripes)]
+
+
+def clean_stripe(folder: Path, corpus: Corpus, data: DataConfig, size: int, mine: range) -> int:
+    """Clean the shards of a corpus whose numbers are in `mine`, as far as they are missing; count all shards.
 
     Raises:
         UserError: the corpus cannot be read.
     """
-    if is_whole(task.summary):
-        mine = range(task.stripe, -(-value_of(task.summary) // task.size), task.stripes)
-        if all(is_whole(task.piece(shard)) for shard in mine):
-            return
-    pairs, total, cleaner = task.corpus.pairs(), 0, Cleaner(task.data)
-    for shard in count():
-        if shard % task.stripes != task.stripe or is_whole(task.piece(shard)):
-            found = sum(1 for _ in islice(pairs, task.size))
-        else:
-            raw = list(islice(pairs, task.size))
-            found = len(raw)
-            if raw:
-                piece(task.piece(shard), lambda draft, raw=raw: _clean(draft, raw, cleaner, task.data.drop_duplicates))
-        total += found
-        if found < task.size:
-            break
-    piece(task.summary, lambda _: total)
+    pairs, cleaner = corpus.pairs(), Cleaner(data)
+    for number in count():
+        raw = list(islice(pairs, size))
+        if raw and number in mine:
+            piece(_shard_folder(folder, number), partial(_clean, raw, cleaner, data.drop_duplicates))
+        if len(raw) < size:
+            return number + bool(raw)
+    raise AssertionError
 
 
-def _clean(draft: Path, raw: list[Pair], cleaner: Cleaner, digests: bool) -> dict[str, int]:
+def _shard_folder(corpus: Path, number: int) -> Path:
+    return corpus.with_name(f"{corpus.name}-{number:06}")
+
+
+def _clean(raw: list[Pair], cleaner: Cleaner, digests: bool, draft: Path) -> dict[str, int]:
     counts: Counter[str] = Counter()
     found: list[bytes] = []
     with (draft / _TEXT).open("w", encoding="utf-8", newline="\n") as file:
@@ -107,90 +103,50 @@ def _clean(draft: Path, raw: list[Pair], cleaner: Cleaner, digests: bool) -> dic
             if digests:
                 found.append(digest_pair(src, tgt))
     if digests:
-        _save_digests(draft, found)
+        table = np.array(found, "S12")
+        order = np.argsort(table, kind="stable")
+        np.save(draft / _DIGESTS, table[order])
+        np.save(draft / _ORDER, order.astype(np.uint32))
     return counts
 
 
-def _save_digests(draft: Path, digests: list[bytes]) -> None:
-    table = np.frombuffer(b"".join(digests), dtype=[("high", ">u8"), ("low", ">u4")])
-    high, low = table["high"].astype(np.uint64), table["low"].astype(np.uint32)
-    order = np.lexsort((low, high))
-    for name, column in zip(DIGESTS, (high[order], low[order], order.astype(np.uint32)), strict=True):
-        np.save(draft / name, column)
-
-
-def list_shards(tasks: list[CleaningTask]) -> list[Shard]:
-    """List the shards of finished tasks in the order of the corpora."""
+def list_shards(folders: Sequence[Path], sizes: Sequence[int]) -> list[Shard]:
+    """List the shards of all corpora in their order, given each corpus's folder and number of shards."""
     shards: list[Shard] = []
-    for task in tasks:
-        if task.stripe == 0:
-            for number in range(-(-value_of(task.summary) // task.size)):
-                folder = task.piece(number)
-                counts = value_of(folder)
-                start = shards[-1].start + shards[-1].size if shards else 0
-                shards.append(Shard(folder, task.number, start, counts.get("kept", 0), counts))
+    start = 0
+    for corpus, (folder, size) in enumerate(zip(folders, sizes, strict=True)):
+        for number in range(size):
+            path = _shard_folder(folder, number)
+            shards.append(Shard(path, corpus, start, value_of(path)))
+            start += shards[-1].size
     return shards
 
 
-def read_shard(folder: Path) -> Iterator[Pair]:
-    """Read the cleaned pairs of a shard."""
-    return _read_pairs(folder / _TEXT)
-
-
-def _read_pairs(path: Path) -> Iterator[Pair]:
-    with path.open(encoding="utf-8", newline="\n") as file:
-        for line in file:
-            src, tgt = line.rstrip("\n").split("\t")
-            yield src, tgt
-
-
-def read_rows(shard: Shard, chosen: Path) -> Iterator[Pair]:
-    """Read the pairs of a shard that the piece `chosen` selects."""
-    mask = np.zeros(shard.size, bool)
-    mask[np.load(chosen / _ROWS)] = True
-    return compress(read_shard(shard.folder), mask.tolist())
-
-
-@dataclass(frozen=True)
-class RepeatsTask:
-    """One of `parts` equal ranges of digests."""
-
-    piece: Path
-    shards: tuple[tuple[Path, int], ...]  # folder of each, and the number of pairs before it
-    part: int
-    parts: int
-
-
-def repeats_tasks(folder: Path, shards: Sequence[Shard]) -> Iterator[RepeatsTask]:
+def repeats_tasks(folder: Path, shards: Sequence[Shard]) -> Iterator[Callable[[], Path]]:
     """Divide all pairs by digest."""
     parts = -(-sum(shard.size for shard in shards) // PART)
-    for part in range(parts):
-        folders = tuple((shard.folder, shard.start) for shard in shards)
-        yield RepeatsTask(folder / f"{part:05}of{parts}", folders, part, parts)
+    return (partial(find_repeats, folder / f"{i:05}of{parts}", shards, i, parts) for i in range(parts))
 
 
-def find_repeats(task: RepeatsTask) -> Path:
+def find_repeats(folder: Path, shards: Sequence[Shard], part: int, parts: int) -> Path:
     """Write the numbers of the pairs, counted through all shards, that equal an earlier pair; return the piece."""
 
     def build(draft: Path) -> None:
-        columns = [np.concatenate(column) for column in zip(*map(read, task.shards), strict=True)]
-        high, low, rows = columns
-        order = np.lexsort((low, high))  # stable: equal digests stay in the order of the corpora
-        high, low = high[order], low[order]
-        repeated = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
-        np.save(draft / _ROWS, np.sort(rows[order[1:][repeated]]))
+        digests, rows = (np.concatenate(column) for column in zip(*map(read, shards), strict=True))
+        order = np.argsort(digests, kind="stable")  # equal digests stay in the order of the corpora
+        digests = digests[order]
+        np.save(draft / _ROWS, np.sort(rows[order[1:][digests[1:] == digests[:-1]]]))
 
-    def read(shard: tuple[Path, int]) -> tuple[np.ndarray, np.ndarray, Int64[np.ndarray, " n"]]:
-        folder, start = shard
-        high, low, row = (np.load(folder / name, mmap_mode="r") for name in DIGESTS)
-        first = np.searchsorted(high, np.uint64((task.part << 64) // task.parts))
-        last_part = task.part + 1 == task.parts
-        last = len(high) if last_part else np.searchsorted(high, np.uint64((task.part + 1 << 64) // task.parts))
+    def read(shard: Shard) -> tuple[np.ndarray, Int64[np.ndarray, " n"]]:
+        digests, order = (np.load(shard.folder / name, mmap_mode="r") for name in (_DIGESTS, _ORDER))
+        first, last = (np.searchsorted(digests, bound.to_bytes(9, "big")[1:]) for bound in bounds)
+        last = len(digests) if part + 1 == parts else last
         # copies, so that the files of thousands of shards do not all stay mapped
-        return high[first:last].copy(), low[first:last].copy(), row[first:last].astype(np.int64) + start
+        return digests[first:last].copy(), order[first:last].astype(np.int64) + shard.start
 
-    piece(task.piece, build)
-    return task.piece
+    bounds = [(number << 64) // parts for number in (part, part + 1)]
+    piece(folder, build)
+    return folder
 
 
 def repeats_of(found: Sequence[Path], shard: Shard) -> Int64[np.ndarray, " n"]:
@@ -203,56 +159,54 @@ def repeats_of(found: Sequence[Path], shard: Shard) -> Int64[np.ndarray, " n"]:
     return np.sort(np.concatenate(columns))
 
 
-@dataclass(frozen=True)
-class SelectingTask:
-    """One shard to select from."""
+def select(
+    folder: Path, shard: Shard, repeats: Sequence[Path], held_out: Sequence[int], texts: Path, remove_overlap: bool
+) -> dict[str, Any]:
+    """Write the rows of a shard to train on; return their number and the pairs that share a side with a held-out set.
 
-    piece: Path
-    shard: Shard
-    repeats: tuple[Path, ...]
-    held_out: tuple[int, ...]  # rows taken for validation or test
-    texts: Path  # of the held-out sets
-    remove_overlap: bool
-
-
-def select(task: SelectingTask) -> Path:
-    """Write the rows to train on and the pairs that share a side with a held-out set; return the piece.
-
-    Repeats and held-out pairs are left out, with remove_overlap also the pairs that share a side. The piece's value has
-    the number of rows under "kept".
+    Repeats and the rows in held_out are left out, with remove_overlap also the pairs that share a side.
     """
 
-    def build(draft: Path) -> dict[str, int]:
-        out, kept = {*repeats_of(task.repeats, task.shard).tolist(), *task.held_out}, []
-        overlap = _overlap(task.texts)
-        with (draft / _SHARED).open("w", encoding="utf-8", newline="\n") as file:
-            for row, (src, tgt) in enumerate(read_shard(task.shard.folder)):
-                if row not in out:
-                    shares = overlap.shares(src, tgt)
-                    if shares:
-                        file.write(f"{src}\t{tgt}\n")
-                    if not (shares and task.remove_overlap):
-                        kept.append(row)
+    def build(draft: Path) -> dict[str, Any]:
+        out, kept, shared = {*repeats_of(repeats, shard).tolist(), *held_out}, [], []
+        overlap = _overlap(texts)
+        for row, (src, tgt) in enumerate(shard.pairs()):
+            if row not in out:
+                if shares := overlap.shares(src, tgt):
+                    shared.append((src, tgt))
+                if not (shares and remove_overlap):
+                    kept.append(row)
         np.save(draft / _ROWS, np.array(kept, np.uint32))
-        return {"kept": len(kept)}
+        return {"kept": len(kept), "shared": shared}
 
-    piece(task.piece, build)
-    return task.piece
-
-
-def read_overlaps(folder: Path) -> Iterator[Pair]:
-    """Read the pairs of a shard that share a side with a held-out set."""
-    return _read_pairs(folder / _SHARED)
-
-
-def read_held_out(texts: Path) -> dict[str, list[Pair]]:
-    """Read the held-out sets, validation first."""
-    plain: dict[str, Any] = json.loads(texts.read_text(encoding="utf-8"))
-    tests = {name: [(src, tgt) for src, tgt in pairs] for name, pairs in plain["tests"].items()}
-    return name_held_out([(src, tgt) for src, tgt in plain["validation"]], tests)
+    return piece(folder, build)
 
 
 @lru_cache(maxsize=1)
 def _overlap(texts: Path) -> OverlapIndex:
     """Index the held-out sets once per process; nobody reads the counts of this index."""
-    return OverlapIndex(read_held_out(texts))
+    return OverlapIndex(name_held_out(*read_texts(texts)))
+
+
+def tokenise(folder: Path, shard: Shard, chosen: Path, model: Path, max_length: int) -> int:
+    """Write the tokens of the chosen pairs that have at most max_length a side; return the number of dropped pairs."""
+
+    def build(draft: Path) -> int:
+        def parts() -> Iterator[Pairs]:
+            for pairs in encode_in_chunks(model, shard.chosen(chosen)):
+                fits = pairs.lengths.max(axis=1) <= max_length
+                dropped.append(len(pairs) - int(fits.sum()))
+                yield Pairs(pairs.ids[np.repeat(fits, pairs.lengths.sum(axis=1))], pairs.lengths[fits])
+
+        dropped: list[int] = []
+        write_pairs(draft / "tokens", parts())
+        return sum(dropped)
+
+    return piece(folder, build)
+
+
+def encode_in_chunks(model: Path, pairs: Iterable[Pair]) -> Iterator[Pairs]:
+    """Tokenise pairs, some thousands at a time."""
+    tokenizer, iterator = Tokenizer.load(model), iter(pairs)
+    while chunk := list(islice(iterator, _CHUNK)):
+        yield Pairs.of(*(tokenizer.encode([pair[side] for pair in chunk]) for side in (0, 1)))

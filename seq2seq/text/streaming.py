@@ -1,7 +1,7 @@
-"""Training text read from its sources while it is trained on, with the checks of preparation; keeps nothing on disk.
+"""Training text that is read from its sources during training, with the checks of preparation; no disk is used.
 
-Duplicates are found within a chunk only: a memory of all text would grow with it, and could not be had again from a few
-integers when training goes on from a checkpoint.
+Duplicates are found within a chunk only: a memory of all text would grow, and a few integers in a checkpoint could not
+restore it.
 """
 
 from collections import Counter
@@ -10,29 +10,19 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
-from typing import NamedTuple
+
+import numpy as np
 
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
 from seq2seq.text.augment import Encoder, Ids
-from seq2seq.text.blocks import Block, Place, TokenBlock
 from seq2seq.text.corpus import Corpus
-from seq2seq.text.filters import REASONS, Cleaner
-from seq2seq.text.formats import Pair, Reader, open_records
-from seq2seq.text.mixing import cumulative_draws, weighted_shares
-from seq2seq.text.overlap import OverlapIndex
+from seq2seq.text.dataset import Pairs
+from seq2seq.text.epochs import Block, Place, cumulative_draws, weighted_shares
+from seq2seq.text.filters import REASONS, Cleaner, OverlapIndex
+from seq2seq.text.formats import Pair, with_places
 
 _TURN = 1000  # pairs read at a time of all sources together, for the sample
-
-
-class _Chunk(NamedTuple):
-    """data.block pairs, or the rest of an epoch."""
-
-    epoch: int
-    number: int
-    ids: tuple[Ids, Ids]
-    after: Place
-    told: list[str]
 
 
 @dataclass(frozen=True)
@@ -60,13 +50,12 @@ class StreamBlocks:
 
     @cached_property
     def sizes(self) -> list[int]:
-        """What corpora are to each other without weights: bytes of their files, or 1 each where there are none."""
+        """Relative sizes of the corpora without weights: bytes of their files, or 1 each if there are no files."""
         if not all(corpus.paths for corpus in self.corpora):
             return [1 for _ in self.corpora]
         return [max(1, sum(path.stat().st_size for path in corpus.paths)) for corpus in self.corpora]
 
-    def start(self) -> Place:
-        """Tell where the first block begins."""
+    def _start(self) -> Place:
         corpora = self.corpora
         return {
             "epoch": 0,
@@ -77,12 +66,13 @@ class StreamBlocks:
             "counts": [{} for _ in corpora],  # of what was read since the last table
         }
 
-    def blocks(self, place: Place) -> Generator[Block, None, None]:
+    def __call__(self, place: Place) -> Generator[Block, None, None]:
         """Read blocks from a place on.
 
         Raises:
             UserError: a corpus cannot be read, nothing is left of it after cleaning, or the place is another version's.
         """
+        place = place or self._start()
         if "ended" not in place:
             raise UserError(
                 "the checkpoint is of a version that streamed one corpus after the other, so this one cannot go on "
@@ -91,17 +81,15 @@ class StreamBlocks:
         chunks = _Chunks(self, place).read()
         chunk = next(chunks)
         for following in chunks:
-            ends_epoch = following.after["epoch"] > following.epoch == chunk.epoch
-            if ends_epoch and 2 * len(following.ids[0]) < self.data.block:
-                ids = chunk.ids[0] + following.ids[0], chunk.ids[1] + following.ids[1]
-                chunk = following._replace(number=chunk.number, ids=ids, told=chunk.told + following.told)
+            ends_epoch = following.after["epoch"] > following.seed[1] == chunk.seed[1]
+            if ends_epoch and 2 * len(following.pairs) < self.data.block:
+                ids = np.concatenate([chunk.pairs.ids, following.pairs.ids])
+                pairs = Pairs(ids, np.concatenate([chunk.pairs.lengths, following.pairs.lengths]))
+                chunk = Block(pairs, chunk.seed, following.after, chunk.told + following.told)
                 continue
-            if chunk.ids[0]:
-                yield self._block(chunk)
+            if len(chunk.pairs):
+                yield chunk
             chunk = following
-
-    def _block(self, chunk: _Chunk) -> Block:
-        return Block(TokenBlock(*chunk.ids), [self.seed, chunk.epoch, chunk.number], chunk.after, chunk.told)
 
 
 class _Chunks:
@@ -111,27 +99,26 @@ class _Chunks:
         self.stream, self.data, self.shares = stream, stream.data, stream.shares
         self.place, self.cleaner = deepcopy(place), Cleaner(self.data)
         self.counts = [Counter(counts) for counts in place["counts"]]
-        self.readers: dict[int, Reader] = {}
+        self.readers: dict[int, Iterator[Pair]] = {}
 
-    def read(self) -> Iterator[_Chunk]:
-        """Read chunks without end."""
+    def read(self) -> Iterator[Block]:
+        """Read data.block pairs, or the rest of an epoch, again and again."""
         while True:
             epoch, number = self.place["epoch"], self.place["chunk"]
             pairs = self._draw(number) if self.shares else self._go_on()
-            ids = self._encode(pairs, [self.stream.seed, epoch, number])
+            seed = [self.stream.seed, epoch, number]
+            ids = self._encode(pairs, seed)
             if self.shares and not ids[0]:
                 raise UserError(f"none of {len(pairs)} pairs has at most data.max_length={self.data.max_length} tokens")
             told = self._end_epoch() if all(self.place["ended"]) else []
             if self.shares and (number + 1) % 100 == 0:
                 told = self._tell(f"the stream's last {100 * self.data.block:,} draws")
             self.place["chunk"] = 0 if self.place["epoch"] > epoch else number + 1
-            for corpus, reader in self.readers.items():
-                self.place["places"][corpus] = reader.place()
             self.place["counts"] = [dict(counts) for counts in self.counts]
-            yield _Chunk(epoch, number, ids, deepcopy(self.place), told)
+            yield Block(Pairs.of(*ids), seed, deepcopy(self.place), told)
 
     def _go_on(self) -> list[tuple[int, str, str]]:
-        """Take what comes next of every corpus that has not ended, in proportion to their sizes."""
+        """Read on in every corpus that has not ended, in proportion to the sizes."""
         seen, pairs, ended = self._no_digests(), [], self.place["ended"]
         while (room := self.data.block - len(pairs)) and not all(ended):
             live = [corpus for corpus, has_ended in enumerate(ended) if not has_ended]
@@ -146,7 +133,7 @@ class _Chunks:
         return pairs
 
     def _draw(self, number: int) -> list[tuple[int, str, str]]:
-        """Take of each corpus what its share says, from its beginning again where it ends."""
+        """Read each corpus's share; a corpus that ends begins again."""
         assert self.shares is not None
         before, after = number * self.data.block, (number + 1) * self.data.block
         of_chunk, pairs = self._no_digests(), []
@@ -154,7 +141,7 @@ class _Chunks:
             wanted = len(pairs) + cumulative_draws(share, after) - cumulative_draws(share, before)
             seen = of_chunk
             while len(pairs) < wanted:
-                is_whole = not self._reader(corpus).place()[0]
+                is_whole = not any(self.place["places"][corpus])
                 start, repeated = len(pairs), self.counts[corpus]["duplicate"]
                 pairs += islice(self._kept(corpus, seen), wanted - start)
                 if len(pairs) < wanted:
@@ -171,7 +158,7 @@ class _Chunks:
 
     def _kept(self, corpus: int, seen: set[bytes] | None) -> Iterator[tuple[int, str, str]]:
         counts, overlap = self.counts[corpus], self.stream.overlap
-        for src, tgt in self.cleaner.clean(self._reader(corpus).pairs, counts, seen):
+        for src, tgt in self.cleaner.clean(self._reader(corpus), counts, seen):
             if self.data.remove_overlap and overlap.shares(src, tgt):
                 self._drop(corpus, "overlap")
             else:
@@ -188,10 +175,13 @@ class _Chunks:
                 kept[1].append(sides[1])
         return kept
 
-    def _reader(self, corpus: int) -> Reader:
-        if corpus not in self.readers:
-            self.readers[corpus] = self.stream.corpora[corpus].open(self.place["places"][corpus])
-        return self.readers[corpus]
+    def _reader(self, corpus: int) -> Iterator[Pair]:
+        def read() -> Iterator[Pair]:
+            for pair, place in self.stream.corpora[corpus].read(self.place["places"][corpus]):
+                self.place["places"][corpus] = place
+                yield pair
+
+        return self.readers.setdefault(corpus, read())
 
     def _rewind(self, corpus: int) -> None:
         self.readers.pop(corpus, None)
@@ -208,7 +198,7 @@ class _Chunks:
         return told
 
     def _tell(self, what: str) -> list[str]:
-        """Say what became of what was read since the last time, and begin to count anew."""
+        """Report the pairs read, dropped and kept since the last report, and reset the counts."""
         told = [f"{what}, {self._name(corpus)}: {self._counted(corpus)}" for corpus in range(len(self.counts))]
         self.counts = [Counter() for _ in self.counts]
         return told
@@ -229,15 +219,15 @@ class _Chunks:
 
 
 def sample_corpora(corpora: Sequence[Corpus], data: DataConfig, size: int) -> Corpus:
-    """Stand the first pairs of all corpora, size together, for the whole: to learn a vocabulary from.
+    """Make a corpus of the first pairs of all corpora, `size` together, to learn a vocabulary from.
 
-    They are taken in turns, in the corpora's shares; where one ends, the others go on.
+    Pairs are read in turns, by the corpora's shares; when one corpus ends, the others go on.
     """
     weights = {name: float(weight) for name, weight in data.weights.items()}
     name = f"sample of {', '.join(corpus.name for corpus in corpora)}" + (f" by {weights}" if weights else "")
     shares = weighted_shares([corpus.name for corpus in corpora], data.weights).tolist()
     paths = tuple(path for corpus in corpora for path in corpus.paths)
-    return Corpus(name, "sample", paths, partial(open_records, partial(_read_sample, list(corpora), shares, size)))
+    return Corpus(name, "sample", paths, partial(with_places, partial(_read_sample, list(corpora), shares, size)))
 
 
 def _read_sample(corpora: list[Corpus], shares: list[float], size: int, skipped: int) -> Iterator[Pair]:

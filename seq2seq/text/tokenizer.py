@@ -1,4 +1,4 @@
-"""Text to subword ids and back: SentencePiece with fixed special ids; knows neither corpora nor tensors."""
+"""Text to subword ids and back: SentencePiece with fixed special ids."""
 
 import dataclasses
 import hashlib
@@ -17,7 +17,9 @@ from seq2seq.errors import UserError
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.text.normalise import normalise
 from seq2seq.text.segmenting import Sampler
-from seq2seq.text.vocab import BOS, EOS, PAD, SPECIAL_IDS, UNK
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+SPECIAL_IDS = (PAD, UNK, BOS, EOS)
 
 _NUM_THREADS = 4  # fixed: the sums of unigram training, hence the model's bytes, depend on it
 _SEED = 1  # of the sample of sentences
@@ -30,7 +32,7 @@ class Tokenizer:
     """Turns normalised text into ids and ids into text; `decode(encode(x)) == normalise(x)` given byte fallback."""
 
     def __init__(self, model: bytes, name: str = "tokenizer.model") -> None:
-        """Load a SentencePiece model; name is what errors call it.
+        """Load a SentencePiece model; errors use the name.
 
         Raises:
             UserError: the bytes are no SentencePiece model, or its special ids are others than ours.
@@ -73,15 +75,6 @@ class Tokenizer:
         except OSError as error:
             raise UserError(f"{path} cannot be read ({error.strerror}): a tokenizer is expected there") from error
 
-    @classmethod
-    def from_bytes(cls, model: bytes) -> "Tokenizer":
-        """Wrap a serialised model.
-
-        Raises:
-            UserError: the bytes are no SentencePiece model, or its special ids are others than ours.
-        """
-        return cls(model)
-
     @property
     def vocab_size(self) -> int:
         """Count the ids, special ones included."""
@@ -89,7 +82,7 @@ class Tokenizer:
 
     @cached_property
     def user_symbols(self) -> dict[str, int]:
-        """Words that are one piece each whatever stands around them, such as tags of sources, and their ids."""
+        """Ids of the words that are one piece in any context, such as tags of sources."""
         ids = range(len(SPECIAL_IDS), self.vocab_size)
         if all(self._processor.get_score(i) or self._processor.is_byte(i) for i in ids):
             return {}  # theirs is 0; but so is that of byte-pair encoding's first merge
@@ -101,11 +94,11 @@ class Tokenizer:
         return self._processor.encode([normalise(text) for text in texts])
 
     def encode_normalised(self, texts: Sequence[str]) -> list[list[int]]:
-        """Split texts that are normalised already."""
+        """Split normalised texts into ids."""
         return self._processor.encode(list(texts))
 
     def sample(self, texts: Sequence[str], *, alpha: float, nbest: int, seed: int) -> list[list[int]]:
-        """Split normalised texts at random, the same way for the same texts and seed, in whatever thread or process.
+        """Split normalised texts at random, the same way for the same texts and seed in every thread and process.
 
         Of a unigram vocabulary, segmentations are drawn with P(x)^alpha from the nbest likeliest, or with nbest=-1
         from all (Kudo 2018, §3.2); of a BPE vocabulary, each merge is left out with probability alpha (Provilkov et
@@ -136,7 +129,7 @@ class Tokenizer:
         return format_of_models.ModelProto.FromString(self.model_bytes)
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Join ids into texts of one line each; special ids are left out.
+        """Join ids into texts of one line each, without special ids.
 
         Raises:
             IndexError: an id is not in the vocabulary.
@@ -153,7 +146,7 @@ class Tokenizer:
         return [self._processor.id_to_piece(int(i)) for i in ids]
 
     def ids(self, tokens: Sequence[str]) -> list[int]:
-        """Undo `tokens`; what is no piece of the vocabulary is UNK."""
+        """Undo `tokens`; a string that is no piece of the vocabulary becomes UNK."""
         return [self._processor.piece_to_id(token) for token in tokens]
 
 
@@ -174,7 +167,7 @@ def make_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
 
 
 def describe_tokenizer(config: TokenizerConfig) -> dict[str, Any]:
-    """Give, as plain values, all that decides what `make_tokenizer` makes of the same texts.
+    """Return, as plain values, everything besides the texts that decides the result of `make_tokenizer`.
 
     Raises:
         UserError: the file that config.model names cannot be read, or is no tokenizer of ours.
@@ -223,11 +216,11 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
         if failures:
             raise failures[0] from None
         raise _explain(str(error), config) from error
-    return Tokenizer.from_bytes(model.getvalue())
+    return Tokenizer(model.getvalue())
 
 
 def _feed(texts: Iterable[str], size: int, failures: list[Exception]) -> Iterator[str]:
-    """Yield a sample of what there is to learn from; note what goes wrong with texts on the way."""
+    """Yield a sample of the texts to learn from; keep an error of reading texts in failures."""
     try:
         yield from _sample((text for text in map(normalise, texts) if text), size)
     except Exception as error:
@@ -236,7 +229,7 @@ def _feed(texts: Iterable[str], size: int, failures: list[Exception]) -> Iterato
 
 
 def _sample(texts: Iterable[str], size: int) -> list[str]:
-    """Draw size of the texts, each with the same chance; all of them if there are no more."""
+    """Draw `size` texts, each with the same probability; all texts if there are fewer."""
     rng, sample = random.Random(_SEED), []
     for i, text in enumerate(texts):
         if i < size:
@@ -247,7 +240,7 @@ def _sample(texts: Iterable[str], size: int) -> list[str]:
 
 
 def _explain(message: str, config: TokenizerConfig) -> UserError:
-    """Say in our settings' names what SentencePiece's trainer complains about."""
+    """Reword an error of SentencePiece's trainer in the names of our settings."""
     size = f"tokenizer.vocab_size={config.vocab_size}"
     if match := re.search(r"value <= (\d+)", message):
         told = f"{size} is larger than the training text can fill: set it to at most {match[1]}"

@@ -1,26 +1,31 @@
-"""Who does a job's tasks: this process, or several; tasks and results are plain values, results come in order."""
+"""Processes that prepare training text or read it ahead; tasks and results are plain values.
+
+This module and its imports load no PyTorch: the processes do not need it.
+"""
 
 import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from seq2seq.errors import UnfinishedError
+from seq2seq.errors import UnfinishedError, UserError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Place = TypeVar("Place")
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # signals that end training in good order
 
 
 @runtime_checkable
 class Workers(Protocol):
-    """Whoever can apply a function of a module to tasks; use as a context manager.
+    """Applies a function of a module to tasks; used as a context manager.
 
     Attributes:
         size: how many tasks run at a time.
@@ -37,44 +42,22 @@ class Workers(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
 
-def open_workers(num_proc: int) -> Workers:
-    """Take this process for one, else so many new ones."""
-    return Processes(num_proc) if num_proc > 1 else Here()
-
-
-class Here:
-    """Works in this process."""
-
-    size = 1
-
-    def __enter__(self) -> Workers:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-        """Apply function to one task after the other."""
-        return map(function, tasks)
-
-
 class Processes:
-    """Works in new processes, which end with this one however it ends."""
+    """Works in `size` new processes, which end with this one however it ends; in this process if size is 1."""
 
     def __init__(self, size: int) -> None:
         self.size = size
 
     def __enter__(self) -> Workers:
-        context = get_context("spawn")  # a forked process would have this one's threads' locks
-        watched, self._lifeline = context.Pipe(duplex=False)
-        self._pool = ProcessPoolExecutor(self.size, context, _begin, (watched,))
+        self._pool, self._lifeline = _open_pool(self.size) if self.size > 1 else (None, None)
         return self
 
     def __exit__(self, error: object, *_: object) -> None:
-        if error is not None:
-            self._lifeline.close()  # no need to wait for what nobody will take
-        self._pool.shutdown(cancel_futures=True)
-        self._lifeline.close()
+        if self._pool is not None and self._lifeline is not None:
+            if error is not None:
+                self._lifeline.close()  # stops tasks at once whose results nobody takes
+            self._pool.shutdown(cancel_futures=True)
+            self._lifeline.close()
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
         """Apply function to tasks, a few ahead of the results taken.
@@ -82,6 +65,9 @@ class Processes:
         Raises:
             UnfinishedError: a process died; or what function raises.
         """
+        if self._pool is None:
+            yield from map(function, tasks)
+            return
         waiting: deque[Future[Any]] = deque()
         try:
             for task in tasks:
@@ -92,18 +78,69 @@ class Processes:
                 yield waiting.popleft().result()
         except BrokenProcessPool as error:
             raise UnfinishedError(
-                f"one of {self.size} processes died, for want of memory perhaps: the same command goes on from what "
+                f"one of {self.size} processes died, perhaps for want of memory: the same command goes on from what "
                 "is done; lower data.num_proc"
             ) from error
 
 
-def _begin(lifeline: Connection) -> None:
-    """Leave Ctrl-C to the first process, and end with it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def read_ahead(source: Callable[[Place], Iterator[Result]], place: Place) -> Generator[Result, None, None]:
+    """Read the endless items of a source in a process of its own, which prepares the next one while one is used.
+
+    The process ignores the signals that end training, because a terminal's Ctrl-C and SLURM's warnings go to both
+    processes and this one decides what to do about them.
+
+    Raises:
+        UserError: the source raised it, or the process was killed.
+    """
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)  # until the new process ignores them
+    try:
+        resource_tracker.ensure_running()  # its start unblocks signals, so it has to run already
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+        pool, lifeline = _open_pool(1, source, place)
+        waiting = pool.submit(_read_next)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    try:
+        while True:
+            item = waiting.result()
+            waiting = pool.submit(_read_next)
+            yield item
+    except BrokenProcessPool as error:
+        raise UserError(
+            "the process that reads the training text ended, perhaps for want of memory: resume=runs/NAME goes on from "
+            "the last checkpoint; a new run may lower data.block"
+        ) from error
+    finally:
+        lifeline.close()
+        pool.shutdown(cancel_futures=True)
+
+
+def _open_pool(size: int, *source: Any) -> tuple[ProcessPoolExecutor, Connection]:
+    """Open a pool of processes that end when the connection closes; they may read a source from a place on."""
+    context = get_context("spawn")  # a forked process would have this one's threads' locks
+    watched, lifeline = context.Pipe(duplex=False)
+    return ProcessPoolExecutor(size, context, _begin, (watched, *source)), lifeline
+
+
+def _begin(lifeline: Connection, source: Callable[[Any], Iterator[Any]] | None = None, place: object = None) -> None:
+    """Leave signals to the first process, and end with it."""
+    global _reading
+    for name in _STOPS if source else (signal.SIGINT,):
+        signal.signal(name, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
+    if source:
+        _reading = source(place)
 
     def watch() -> None:
         with suppress(EOFError, OSError):
-            lifeline.recv()  # nothing ever comes: it returns when the other end is closed, or its process gone
+            lifeline.recv()  # nothing ever comes: it returns when the other end is closed, or its process is gone
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+_reading: Iterator[Any] = iter(())  # of a reading process
+
+
+def _read_next() -> Any:
+    return next(_reading)

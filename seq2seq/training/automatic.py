@@ -15,8 +15,8 @@ from seq2seq.settings import rules
 from seq2seq.settings.choices import flatten
 from seq2seq.settings.config import Config, to_plain
 from seq2seq.text.augment import is_random
-from seq2seq.text.batching import Batch, TokenPairs, collate, plan_batches
-from seq2seq.text.dataset import PreparedData
+from seq2seq.text.batching import Batch, collate, plan_batches
+from seq2seq.text.dataset import Pairs, PreparedData
 from seq2seq.training.execution import recompute_layers
 from seq2seq.training.folder import write_config
 from seq2seq.training.module import TranslationModule
@@ -94,12 +94,12 @@ def _max_steps(config: Config, data: PreparedData, epoch: float | None) -> int:
     return rules.max_steps(positions, config.training.max_tokens * _batches_an_update(config))
 
 
-def _widths(pairs: TokenPairs) -> np.ndarray:
+def _widths(pairs: Pairs) -> np.ndarray:
     """Positions that each pair takes on either side, special ids included."""
     return np.maximum(pairs.src_lengths, pairs.tgt_lengths) + 1
 
 
-def resolve_max_tokens(config: Config, pairs: TokenPairs, vocab_size: int) -> None:
+def resolve_max_tokens(config: Config, pairs: Pairs, vocab_size: int) -> None:
     """Replace training.max_tokens=auto by the largest batch that the device's memory holds, found by trying.
 
     Raises:
@@ -109,7 +109,7 @@ def resolve_max_tokens(config: Config, pairs: TokenPairs, vocab_size: int) -> No
         config.training.max_tokens = int(agree("max_tokens", lambda: str(_choose(config, pairs, vocab_size))))
 
 
-def _choose(config: Config, pairs: TokenPairs, vocab_size: int) -> int:
+def _choose(config: Config, pairs: Pairs, vocab_size: int) -> int:
     widths, training = _widths(pairs), config.training
     if config.data.streaming or is_random(training.subword_sampling, training.noise):
         longest = config.data.max_length + 1  # a pair of this length may come yet

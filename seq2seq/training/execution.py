@@ -18,7 +18,7 @@ from seq2seq.errors import UserError
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.layers import DecoderLayer
-from seq2seq.text.vocab import PAD
+from seq2seq.text.tokenizer import PAD
 
 BACKEND = "inductor"
 WIDTH = 8  # positions: kernels want sources and targets that are padded to multiples of it

@@ -16,7 +16,7 @@ from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
-from seq2seq.text.vocab import PAD
+from seq2seq.text.tokenizer import PAD
 from seq2seq.training.execution import compile_forward, full, own_part, shard, widen
 from seq2seq.training.loss import cross_entropy, r_drop_loss
 

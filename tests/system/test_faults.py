@@ -136,7 +136,7 @@ def test_a_corrupted_cache_is_noticed_and_made_again(launcher: Launcher, place: 
     sets = (*BASE, "trainer.max_steps=3")
     cache = place / "cache"
     assert launcher.train(*sets, "name=one", cwd=place, SEQ2SEQ_CACHE=str(cache)).status == 0
-    (prepared,) = cache.glob("*/train.arrow")
+    (prepared,) = cache.glob("*/train.ids")
     prepared.write_bytes(prepared.read_bytes()[:-64] + bytes(64))
     result = launcher.train(*sets, "name=two", cwd=place, SEQ2SEQ_CACHE=str(cache))
     assert result.status == 0, result.output

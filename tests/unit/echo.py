@@ -8,7 +8,7 @@ from torch import Tensor
 
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.model import ModelConfig
-from seq2seq.text.vocab import EOS
+from seq2seq.text.tokenizer import EOS
 
 TEXTS = [
     "The cat drank the milk.",

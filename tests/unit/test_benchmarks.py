@@ -13,15 +13,15 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.text.batching import Batch, BatchLoader
-from seq2seq.text.vocab import EOS, PAD
+from seq2seq.text.batching import Batch
+from seq2seq.text.tokenizer import EOS, PAD
 from seq2seq.training.loss import cross_entropy
 
 pytest.importorskip("transformers", reason="the extra `bench` is not installed")
 
 from benchmarks import huggingface, profile
 from benchmarks.agreement import Scored, agreement
-from benchmarks.data import DrawnPairs, draw_batches
+from benchmarks.data import draw_batches, drawn_pairs, epochs_of
 from benchmarks.ours import Updates
 from benchmarks.race import race
 from seq2seq.exchange.huggingface import to_marian
@@ -42,7 +42,7 @@ def model() -> Transformer:
 
 @pytest.fixture
 def batch() -> Batch:
-    return draw_batches(DrawnPairs(20, VOCAB, seed=1), count=1, max_tokens=120, seed=4)[0]
+    return draw_batches(drawn_pairs(20, VOCAB, seed=1), count=1, max_tokens=120, seed=4)[0]
 
 
 def test_both_losses_of_the_same_weights_are_equal(model: Transformer, batch: Batch):
@@ -90,10 +90,10 @@ def test_an_update_of_theirs_lowers_the_loss_of_its_batch(model: Transformer, ba
 
 
 def test_drawn_pairs_are_the_same_each_time():
-    first, second = (next(iter(BatchLoader(DrawnPairs(50, VOCAB, seed=2), max_tokens=90))) for _ in range(2))
+    first, second = (next(iter(epochs_of(drawn_pairs(50, VOCAB, seed=2), max_tokens=90))) for _ in range(2))
     assert_close(first.src, second.src)
     assert int(first.src.max()) < VOCAB
-    assert np.all(DrawnPairs(50, VOCAB, seed=2).src_lengths >= 2)
+    assert np.all(drawn_pairs(50, VOCAB, seed=2).src_lengths >= 2)
 
 
 def test_in_a_race_everyone_does_every_block_in_turns():
@@ -148,7 +148,7 @@ def test_a_profiles_products_are_those_that_an_update_makes(batch: Batch, style:
 def test_a_profile_tells_every_part_and_what_the_products_need(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(profile.SQUARE, "cpu", 128)
     found = profile.run(
-        BatchLoader(DrawnPairs(200, VOCAB, seed=1), max_tokens=120),
+        epochs_of(drawn_pairs(200, VOCAB, seed=1), max_tokens=120),
         VOCAB,
         CONFIG,
         profile.Plan(rounds=2, batches=2, max_tokens=120, precision="32-true"),

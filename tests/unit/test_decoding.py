@@ -11,7 +11,7 @@ from seq2seq.engine import Engine, Source
 from seq2seq.errors import UserError
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.segments import split_text
-from seq2seq.text.vocab import BOS, EOS
+from seq2seq.text.tokenizer import BOS, EOS
 from seq2seq.translation import MAX_SOURCE_TOKENS, Text
 from seq2seq.translator import Translator
 

@@ -13,7 +13,7 @@ from seq2seq.model.decoding import FlatDecoder
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.vocab import BOS, EOS
+from seq2seq.text.tokenizer import BOS, EOS
 from seq2seq.translator import Translator
 
 

@@ -22,8 +22,7 @@ from seq2seq.model.ensemble import Ensemble
 from seq2seq.search.step import Hypothesis
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.tokenizer import Tokenizer
-from seq2seq.text.vocab import EOS
+from seq2seq.text.tokenizer import EOS, Tokenizer
 from seq2seq.translator import Translator
 
 V = 7  # of which 3 can be produced: not PAD, UNK, BOS and EOS

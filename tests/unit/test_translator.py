@@ -7,7 +7,7 @@ from echo import TEXTS, EchoModel
 
 from seq2seq.errors import UserError
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.vocab import BOS, EOS
+from seq2seq.text.tokenizer import BOS, EOS
 from seq2seq.translation import MAX_SOURCE_TOKENS, Text
 from seq2seq.translator import Translator
 

@@ -25,7 +25,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Text that a run read 40 days ago, an export of now, a preparation that was broken off, a stranger's folder."""
     root = tmp_path / "cache"
     monkeypatch.setenv("SEQ2SEQ_CACHE", str(root))
-    text = cached_folder(root, "text", fill("train.arrow"))
+    text = cached_folder(root, "text", fill("tokenizer.model"))
     note_run(text, make_run(tmp_path / "runs" / "reader", results=6))
     note_run(text, tmp_path / "runs" / "reader")  # once more
     note_run(text, tmp_path / "runs" / "gone")

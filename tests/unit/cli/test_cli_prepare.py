@@ -31,7 +31,7 @@ def test_prepare_tells_what_came_of_it_and_training_finds_it(run, settings: list
     assert "duplicate" in out
     assert "pairs: train 159, validation 2, test 2\nvocabulary: 300; size: 0." in out
     folder = Path(out.splitlines()[-1].removeprefix("folder: "))
-    assert (folder / "train.arrow").is_file()
+    assert (folder / "train.ids").is_file()
     monkeypatch.setattr(pipeline.Pipeline, "run", None)  # nothing is to be prepared any more
     config = compose([*settings, "model=small", "trainer.max_steps=3", "data.num_proc=2"])
     assert len(prepare(config.data, config.tokenizer, config.seed).train) == 159

@@ -11,8 +11,7 @@ from seq2seq.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.tokenizer import Tokenizer
-from seq2seq.text.vocab import BOS, EOS
+from seq2seq.text.tokenizer import BOS, EOS, Tokenizer
 
 
 @pytest.fixture

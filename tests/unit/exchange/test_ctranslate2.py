@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from seq2seq.errors import UserError
-from seq2seq.text.vocab import BOS, EOS
+from seq2seq.text.tokenizer import BOS, EOS
 
 pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
 

@@ -9,7 +9,7 @@ from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.vocab import BOS, EOS, PAD, UNK
+from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK
 
 pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from seq2seq.errors import UserError
-from seq2seq.text.vocab import EOS
+from seq2seq.text.tokenizer import EOS
 from seq2seq.translator import Translator
 
 pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")

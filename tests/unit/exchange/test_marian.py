@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from seq2seq.errors import UserError
 from seq2seq.settings.model import ModelConfig
-from seq2seq.text.vocab import BOS, EOS, PAD
+from seq2seq.text.tokenizer import BOS, EOS, PAD
 
 pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 

@@ -13,7 +13,7 @@ from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.vocab import BOS, EOS, UNK
+from seq2seq.text.tokenizer import BOS, EOS, UNK
 from seq2seq.translation import Translation
 from seq2seq.translator import Translator
 

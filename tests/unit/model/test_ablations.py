@@ -13,7 +13,7 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.settings.config import Config
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.text.vocab import PAD
+from seq2seq.text.tokenizer import PAD
 
 V, N, T, S, D, H = 31, 2, 5, 7, 12, 3
 ABLATIONS: dict[str, dict[str, Any]] = {

@@ -15,7 +15,7 @@ from seq2seq.model.products import has_packed_products, missing_rows, product
 from seq2seq.model.recurrent import Recurrent
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
-from seq2seq.text.vocab import PAD
+from seq2seq.text.tokenizer import PAD
 
 V = 40
 MODERN: dict[str, Any] = {"norm": "rmsnorm", "norm_position": "pre", "activation": "swiglu", "positions": "rotary"}

@@ -11,7 +11,7 @@ from seq2seq.model.additive import AdditiveAttention
 from seq2seq.model.build import build_model
 from seq2seq.model.recurrent import BidirectionalLSTM, Recurrent, turning
 from seq2seq.settings.model import ModelConfig
-from seq2seq.text.vocab import PAD
+from seq2seq.text.tokenizer import PAD
 
 V = 31
 KINDS: dict[str, dict[str, Any]] = {

@@ -13,7 +13,7 @@ from seq2seq.model.attention import KeysValues, MultiHeadAttention, attend, atte
 from seq2seq.model.trace import watch
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
-from seq2seq.text.vocab import PAD
+from seq2seq.text.tokenizer import PAD
 
 V = 31
 ORDER = torch.tensor([3, 0, 5, 1, 6, 4, 2])

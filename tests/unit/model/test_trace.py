@@ -10,7 +10,7 @@ from seq2seq.model.attention import MultiHeadAttention
 from seq2seq.model.trace import Trace, watch
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
-from seq2seq.text.vocab import PAD
+from seq2seq.text.tokenizer import PAD
 
 V = 31
 MODERN: dict[str, Any] = {"norm": "rmsnorm", "norm_position": "pre", "activation": "swiglu", "positions": "rotary"}

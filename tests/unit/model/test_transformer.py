@@ -10,7 +10,7 @@ from seq2seq.model import transformer
 from seq2seq.model.layers import Dropout, GatedFeedForward
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
-from seq2seq.text.vocab import PAD
+from seq2seq.text.tokenizer import PAD
 
 V = 31
 STYLES: dict[str, dict[str, Any]] = {

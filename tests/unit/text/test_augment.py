@@ -13,14 +13,13 @@ from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.settings.training import NoiseConfig, SubwordSamplingConfig, TrainingConfig
-from seq2seq.text.augment import Encoder, PreparedBlocks
-from seq2seq.text.batching import Batch
-from seq2seq.text.blocks import TokenBlock
-from seq2seq.text.loading import BlockLoader, training_feed, validation_loader
-from seq2seq.text.mixing import Mixture
+from seq2seq.text.augment import Encoder
+from seq2seq.text.batching import Batch, BatchLoader
+from seq2seq.text.dataset import Pairs
+from seq2seq.text.epochs import Mixture, PreparedEpochs
+from seq2seq.text.loading import training_feed, validation_loader
 from seq2seq.text.prepare import prepare
-from seq2seq.text.tokenizer import Tokenizer, train_tokenizer
-from seq2seq.text.vocab import SPECIAL_IDS, UNK
+from seq2seq.text.tokenizer import SPECIAL_IDS, UNK, Tokenizer, train_tokenizer
 
 SUBJECTS, VERBS = ("The cat", "A dog", "El gato", "Un perro", "Ella"), ("drank", "sees", "bebió", "ve", "quiere")
 THINGS = ("the milk", "a blue ball", "la leche", "una bola azul", "niños, años")
@@ -111,18 +110,9 @@ def test_a_pair_that_randomness_would_make_too_long_stays_plain(vocabulary: Toke
     assert src != plain
 
 
-class Ids:
+def ids(vocabulary: Tokenizer) -> Pairs:
     """Tokenised pairs, as preparation leaves them."""
-
-    def __init__(self, vocabulary: Tokenizer) -> None:
-        block = TokenBlock(vocabulary.encode([src for src, _ in PAIRS]), vocabulary.encode([tgt for _, tgt in PAIRS]))
-        self.block, self.src_lengths, self.tgt_lengths = block, block.src_lengths, block.tgt_lengths
-
-    def __len__(self) -> int:
-        return len(PAIRS)
-
-    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        return self.block[index]
+    return Pairs.of(vocabulary.encode([src for src, _ in PAIRS]), vocabulary.encode([tgt for _, tgt in PAIRS]))
 
 
 def texts(vocabulary: Tokenizer, batches: list[Batch]) -> Counter[tuple[str, str]]:
@@ -138,23 +128,23 @@ def equal(first: list[Batch], second: list[Batch]) -> bool:
 
 
 def test_prepared_pairs_come_once_an_epoch_split_otherwise_each_time(vocabulary: Tokenizer):
-    source = PreparedBlocks(Ids(vocabulary), encoder(vocabulary), 60, seed=3)
-    loader = BlockLoader(source, max_tokens=300)
-    epochs = [list(itertools.takewhile(lambda _, e=e: loader.place["epoch"] == e, loader)) for e in (0,)]
-    assert texts(vocabulary, epochs[0]) == Counter(PAIRS)
-    assert all(max(batch.src.numel(), batch.tgt_in.numel()) <= 300 for batch in epochs[0]), "of sampled lengths"
-    sizes = [len(block.pairs) for block in itertools.islice(source.blocks(source.start()), 4)]
+    source = PreparedEpochs(ids(vocabulary), 3, None, encoder(vocabulary), 60)
+    loader = BatchLoader(source, max_tokens=300)
+    epoch = list(itertools.takewhile(lambda _: loader.state_dict()["place"].get("epoch", 0) == 0, loader))
+    assert texts(vocabulary, epoch) == Counter(PAIRS)
+    assert all(max(batch.src.numel(), batch.tgt_in.numel()) <= 300 for batch in epoch), "of sampled lengths"
+    sizes = [len(block.pairs) for block in itertools.islice(source({}), 4)]
     assert sizes == [63, 63, 62, 62]
-    one, two = (next(source.blocks({"epoch": epoch, "block": 0})).pairs for epoch in (0, 1))
+    one, two = (next(source({"epoch": epoch, "block": 0})).pairs for epoch in (0, 1))
     assert [len(one[i][0]) for i in range(60)] != [len(two[i][0]) for i in range(60)]
 
 
 def test_sampling_goes_on_exactly_and_is_the_same_for_two_ranks(vocabulary: Tokenizer):
     mixture = Mixture([200, 50], np.array([0.5, 0.5]), seed=3)
 
-    def loader(rank: int = 0, ranks: int = 1, accumulate: int = 2) -> BlockLoader:
-        source = PreparedBlocks(Ids(vocabulary), encoder(vocabulary, typos=0.3), 60, seed=3, mixture=mixture)
-        return BlockLoader(source, max_tokens=300, rank=rank, world_size=ranks, accumulate=accumulate)
+    def loader(rank: int = 0, ranks: int = 1, accumulate: int = 2) -> BatchLoader:
+        source = PreparedEpochs(ids(vocabulary), 3, mixture, encoder(vocabulary, typos=0.3), 60)
+        return BatchLoader(source, max_tokens=300, rank=rank, world_size=ranks, accumulate=accumulate)
 
     expected = list(itertools.islice(loader(), 80))
     result: list[Batch] = []
@@ -172,10 +162,9 @@ def test_sampling_goes_on_exactly_and_is_the_same_for_two_ranks(vocabulary: Toke
 
 def test_a_pair_with_an_unknown_token_stays_as_it_is():
     narrow = train_tokenizer(TEXTS, TokenizerConfig(vocab_size=45, byte_fallback=False))
-    ids = Ids(narrow)
-    ids.block = TokenBlock([*([[UNK, 7]] * 3), *narrow.encode(TEXTS[3:])], narrow.encode(TEXTS))
-    source = PreparedBlocks(ids, encoder(narrow, alpha=0.5), 1000, seed=3)
-    (block,) = itertools.islice(source.blocks(source.start()), 1)
+    pairs = Pairs.of([*([[UNK, 7]] * 3), *narrow.encode(TEXTS[3:])], narrow.encode(TEXTS))
+    source = PreparedEpochs(pairs, 3, None, encoder(narrow, alpha=0.5), 1000)
+    block = next(source({}))
     rows = [block.pairs[i] for i in range(len(block.pairs))]
     kept = [tgt.tolist() for src, tgt in rows if src.tolist() == [UNK, 7]]
     assert sorted(kept) == sorted(narrow.encode(TEXTS[:3]))

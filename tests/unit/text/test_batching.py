@@ -1,35 +1,48 @@
 import itertools
 from collections import Counter
+from collections.abc import Generator
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from seq2seq.errors import UserError
-from seq2seq.text.batching import Batch, BatchLoader, collate
-from seq2seq.text.vocab import BOS, EOS, PAD
+from seq2seq.text.batching import Batch, BatchLoader, _ahead, collate, even_out, pack, plan_batches
+from seq2seq.text.dataset import Pairs
+from seq2seq.text.epochs import PreparedEpochs
+from seq2seq.text.tokenizer import BOS, EOS, PAD
 
 
-class Pairs:
-    """Sentence pairs in memory, each with tokens of its own: pair i holds only the id 10 + i."""
+def make_pairs(lengths: list[tuple[int, int]]) -> Pairs:
+    """Pair i holds only the id 10 + i."""
+    return Pairs.of(
+        [[10 + i] * src for i, (src, _) in enumerate(lengths)], [[10 + i] * t for i, (_, t) in enumerate(lengths)]
+    )
 
-    def __init__(self, lengths: list[tuple[int, int]]) -> None:
-        self.src_lengths, self.tgt_lengths = np.array(lengths).reshape(-1, 2).T.astype(np.int32)
 
-    def __len__(self) -> int:
-        return len(self.src_lengths)
+def loader(
+    pairs: Pairs, *, max_tokens: int = 64, rank: int = 0, world_size: int = 1, accumulate: int = 1
+) -> BatchLoader:
+    source = PreparedEpochs(pairs, seed=5)
+    return BatchLoader(source, max_tokens=max_tokens, rank=rank, world_size=world_size, accumulate=accumulate)
 
-    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        return (
-            np.full(self.src_lengths[index], 10 + index, dtype=np.int32),
-            np.full(self.tgt_lengths[index], 10 + index, dtype=np.int32),
-        )
+
+def epoch_of(loader: BatchLoader, epoch: int = 0) -> list[Batch]:
+    """The loader's batches as long as it is in an epoch."""
+    return list(itertools.takewhile(lambda _: loader.state_dict()["place"].get("epoch", 0) == epoch, loader))
+
+
+def plan(pairs: Pairs, seed: int, epoch: int, multiple: int = 1) -> list[list[int]]:
+    rng = np.random.default_rng([seed, epoch])
+    batches = plan_batches(pairs, rng.permutation(PreparedEpochs(pairs, seed).draws(epoch)), 64, rng)
+    return [indices.tolist() for indices in even_out(batches, multiple)]
 
 
 @pytest.fixture
 def pairs() -> Pairs:
     rng = np.random.default_rng(3)
-    return Pairs([(int(s), int(t)) for s, t in rng.integers(1, 20, (211, 2))])
+    return make_pairs([(int(s), int(t)) for s, t in rng.integers(1, 20, (211, 2))])
 
 
 def visited(batches: list) -> Counter[int]:
@@ -45,98 +58,126 @@ def test_a_batch_holds_the_target_twice_shifted_by_one() -> None:
 
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 def test_every_pair_comes_once_an_epoch_over_all_ranks_in_equal_counts(pairs: Pairs, world_size: int) -> None:
-    ranks = [BatchLoader(pairs, max_tokens=64, seed=5, rank=r, world_size=world_size) for r in range(world_size)]
-    for _ in range(2):
-        epochs = [list(rank) for rank in ranks]
-        assert {len(epoch) for epoch in epochs} == {len(ranks[0])}
-        assert visited([batch for epoch in epochs for batch in epoch]) == Counter(range(len(pairs)))
+    ranks = [loader(pairs, rank=rank, world_size=world_size) for rank in range(world_size)]
+    for epoch in range(2):
+        epochs = [epoch_of(rank, epoch) for rank in ranks]
+        assert len({len(batches) for batches in epochs}) == 1
+        assert visited([batch for batches in epochs for batch in batches]) == Counter(range(len(pairs)))
+        for rank in ranks:
+            rank.load_state_dict({"place": {"epoch": epoch + 1}, "batches": 0})
 
 
 def test_no_batch_exceeds_the_budget_with_its_padding_and_little_is_padding(pairs: Pairs) -> None:
-    batches = list(BatchLoader(pairs, max_tokens=64, seed=5))
+    batches = epoch_of(loader(pairs))
     assert all(max(batch.src.numel(), batch.tgt_in.numel()) <= 64 for batch in batches)
     real = sum(int((batch.tgt_out != PAD).sum()) for batch in batches)
     assert real > 0.8 * sum(batch.tgt_out.numel() for batch in batches)
 
 
 def test_order_changes_with_epoch_and_seed_and_with_nothing_else(pairs: Pairs) -> None:
-    def order(seed: int, epoch: int) -> list[list[int]]:
-        return [indices.tolist() for indices in BatchLoader(pairs, max_tokens=64, seed=seed).plan(epoch)]
+    assert plan(pairs, 1, 0) == plan(pairs, 1, 0)
+    assert plan(pairs, 1, 0) != plan(pairs, 1, 1)
+    assert plan(pairs, 1, 0) != plan(pairs, 2, 0)
+    members = {frozenset(batch) for batch in plan(pairs, 1, 0)}
+    assert members != {frozenset(batch) for batch in plan(pairs, 1, 1)}, "batches are made anew each epoch"
 
-    assert order(1, 0) == order(1, 0)
-    assert order(1, 0) != order(1, 1)
-    assert order(1, 0) != order(2, 0)
-    members = {frozenset(batch) for batch in order(1, 0)}
-    assert members != {frozenset(batch) for batch in order(1, 1)}, "batches are made anew each epoch"
+
+def test_the_order_of_an_epoch_is_that_of_version_0_1(pairs: Pairs) -> None:
+    (first, *_), (src, *_) = plan(pairs, 5, 0), next(iter(loader(pairs))).src
+    rng = np.random.default_rng([5, 0])
+    order = rng.permutation(len(pairs))
+    order = order[np.lexsort((pairs.src_lengths[order], pairs.tgt_lengths[order]))]
+    batches = pack(pairs.src_lengths + 1, pairs.tgt_lengths + 1, order, 64)
+    assert first == batches[rng.permutation(len(batches))[0]].tolist()
+    assert int(src[0]) - 10 == first[0]
 
 
 @pytest.mark.parametrize("stops", [(4,), (4, 3), (1, 1, 30)])
-def test_a_loader_goes_on_exactly_where_its_state_was_taken(pairs: Pairs, stops: tuple[int, ...]) -> None:
-    straight = BatchLoader(pairs, max_tokens=64, seed=5)
-    expected = [batch for _ in range(3) for batch in straight]
+@pytest.mark.parametrize("first", [{"place": {}, "batches": 0}, {"epoch": 0, "batches": 0}])
+def test_a_loader_goes_on_exactly_where_its_state_was_taken(
+    pairs: Pairs, stops: tuple[int, ...], first: dict[str, Any]
+) -> None:
+    expected = list(itertools.islice(loader(pairs), 150))
     result: list[Batch] = []
-    state = {"epoch": 0, "batches": 0}
+    state = first  # also as version 0.1 wrote it
     for stop in (*stops, len(expected)):
-        loader = BatchLoader(pairs, max_tokens=64, seed=5)
-        loader.load_state_dict(state)
-        epochs = (batch for _ in range(4) for batch in loader)
-        result += itertools.islice(epochs, min(stop, len(expected) - len(result)))
-        state = loader.state_dict()
-    assert len(result) == len(expected)
+        again = loader(pairs)
+        again.load_state_dict(state)
+        result += itertools.islice(again, min(stop, len(expected) - len(result)))
+        state = again.state_dict()
+    assert state["place"]["epoch"] >= 2
     pairs_of = zip(result, expected, strict=True)
     assert all(torch.equal(a.src, b.src) and torch.equal(a.tgt_out, b.tgt_out) for a, b in pairs_of)
 
 
-def test_a_loader_whose_last_batch_was_taken_without_asking_for_more_begins_the_next_epoch(pairs: Pairs) -> None:
-    loader = BatchLoader(pairs, max_tokens=64, seed=5)
-    for epoch in range(3):
-        batches = list(itertools.islice(loader, len(loader)))
-        assert visited(batches) == Counter(range(len(pairs)))
-        assert loader.state_dict() == {"epoch": epoch, "batches": len(loader)}
+def test_a_state_of_version_0_1_in_a_later_epoch_is_gone_on_from(pairs: Pairs) -> None:
+    straight, old = loader(pairs), loader(pairs)
+    straight.load_state_dict({"place": {"epoch": 3}, "batches": 5})
+    old.load_state_dict({"epoch": 3, "batches": 5})
+    assert torch.equal(next(iter(old)).src, next(iter(straight)).src)
+    assert old.state_dict() == straight.state_dict() == {"place": {"epoch": 3}, "batches": 6}
+
+
+def test_batches_of_an_epoch_taken_without_asking_for_more_are_followed_by_the_next_epoch(pairs: Pairs) -> None:
+    again, size = loader(pairs), len(plan(pairs, 5, 0))
+    for epoch in range(2):
+        assert visited(list(itertools.islice(again, size))) == Counter(range(len(pairs)))
+        assert again.state_dict() == {"place": {"epoch": epoch} if epoch else {}, "batches": size}
 
 
 def test_an_epoch_is_a_whole_number_of_updates(pairs: Pairs) -> None:
-    loader = BatchLoader(pairs, max_tokens=64, seed=5, world_size=2, accumulate=4)
-    assert len(loader) % 4 == 0
-    other = BatchLoader(pairs, max_tokens=64, seed=5, world_size=2, accumulate=4, rank=1)
-    assert visited([*loader, *other]) == Counter(range(len(pairs)))
+    epochs = [epoch_of(loader(pairs, world_size=2, accumulate=4, rank=rank)) for rank in (0, 1)]
+    assert len(epochs[0]) % 4 == 0
+    assert visited([*epochs[0], *epochs[1]]) == Counter(range(len(pairs)))
 
 
 def test_all_but_the_end_of_an_epoch_is_the_same_for_every_number_of_ranks(pairs: Pairs) -> None:
-    one = BatchLoader(pairs, max_tokens=64, seed=5).plan(0)
-    eight = BatchLoader(pairs, max_tokens=64, seed=5, world_size=2, accumulate=4).plan(0)
+    one, eight = plan(pairs, 5, 0), plan(pairs, 5, 0, multiple=8)
     assert len(eight) % 8 == 0
-    same = next(i for i, (a, b) in enumerate(zip(one, eight, strict=False)) if a.tolist() != b.tolist())
+    same = next(i for i, (a, b) in enumerate(zip(one, eight, strict=False)) if a != b)
     assert same >= len(one) - 8
 
 
 def test_another_number_of_ranks_goes_on_with_the_same_updates(pairs: Pairs) -> None:
-    one = BatchLoader(pairs, max_tokens=64, seed=5, accumulate=4)
+    one = loader(pairs, accumulate=4)
     list(itertools.islice(one, 8))  # two updates
     state, expected = one.state_dict(), [visited(list(itertools.islice(one, 4))) for _ in range(3)]
     for world_size, update in ((2, 0), (4, 1), (1, 2)):
         accumulate = 4 // world_size
-        ranks = [
-            BatchLoader(pairs, max_tokens=64, seed=5, accumulate=accumulate, rank=rank, world_size=world_size)
-            for rank in range(world_size)
-        ]
-        for loader in ranks:
-            loader.load_state_dict(state)
-        assert visited([b for loader in ranks for b in itertools.islice(loader, accumulate)]) == expected[update]
+        ranks = [loader(pairs, accumulate=accumulate, rank=rank, world_size=world_size) for rank in range(world_size)]
+        for rank in ranks:
+            rank.load_state_dict(state)
+        assert visited([b for rank in ranks for b in itertools.islice(rank, accumulate)]) == expected[update]
         state = ranks[-1].state_dict()
 
 
-def test_too_few_pairs_for_equal_counts_are_refused(pairs: Pairs) -> None:
-    assert len(BatchLoader(Pairs([(1, 1)] * 6), max_tokens=99, world_size=6)) == 1
+def test_too_few_pairs_for_equal_counts_are_refused() -> None:
+    assert len(next(iter(loader(make_pairs([(1, 1)] * 6), world_size=6))).src) == 1
     with pytest.raises(UserError, match="too few sentence pairs: 6 single ones for updates of 7 batches"):
-        BatchLoader(Pairs([(1, 1)] * 6), max_tokens=99, world_size=7)
+        next(iter(loader(make_pairs([(1, 1)] * 6), world_size=7)))
 
 
 def test_a_pair_longer_than_the_budget_is_refused_with_the_way_out() -> None:
     with pytest.raises(UserError, match=r"max_tokens=16 is less than one sentence pair of 21 tokens: raise it"):
-        BatchLoader(Pairs([(3, 4), (20, 5)]), max_tokens=16)
+        next(iter(loader(make_pairs([(3, 4), (20, 5)]), max_tokens=16)))
 
 
 def test_no_pairs_at_all_are_refused() -> None:
     with pytest.raises(UserError, match="no sentence pair is left"):
-        BatchLoader(Pairs([]), max_tokens=16)
+        next(iter(loader(make_pairs([]))))
+
+
+def test_batches_read_ahead_by_a_thread_are_the_same_and_errors_come_through() -> None:
+    def items() -> Generator[int, None, None]:
+        yield from range(10)
+        raise UserError("the text ended")
+
+    ahead = _ahead(items())
+    assert list(itertools.islice(ahead, 7)) == list(range(7))
+    with pytest.raises(UserError, match="the text ended"):
+        list(ahead)
+    endless = itertools.count()
+    closed = _ahead(number for number in endless)
+    assert next(closed) == 0
+    closed.close()
+    assert next(endless) <= 6, "the thread reads a few items ahead and ends"

@@ -1,7 +1,6 @@
 """A cached folder is whole or absent, built once, and never trusted blindly."""
 
 import logging
-import shutil
 import threading
 import time
 from pathlib import Path
@@ -76,13 +75,12 @@ def test_a_killed_build_goes_on_from_its_work_and_all_else_is_swept_away(tmp_pat
 
     def die(folder: Path) -> None:
         (folder / "stale").write_text("half of it")
-        (folder / "old").mkdir()
-        (folder / WORK).mkdir()
-        (folder / WORK / "done").write_text("something")
+        (folder.parent / WORK).mkdir()
+        (folder.parent / WORK / "done").write_text("something")
         raise Killed
 
     def go_on(folder: Path) -> None:
-        assert (folder / WORK / "done").read_text() == "something"
+        assert (folder.parent / WORK / "done").read_text() == "something"
         Builder()(folder)
 
     with pytest.raises(Killed):
@@ -98,18 +96,22 @@ def test_a_build_killed_when_only_its_name_is_wanting_is_not_made_again(
     class Killed(BaseException):
         pass
 
-    def die(*_: object, **__: object) -> None:
-        raise Killed
+    def killing(path: Path, target: Path) -> Path:
+        if path.name == "result":
+            raise Killed
+        return rename(path, target)
+
+    rename = Path.rename
 
     class Working(Builder):
         def __call__(self, folder: Path) -> None:
             super().__call__(folder)
-            (folder / WORK).mkdir()
-            (folder / WORK / "done").write_text("something")
+            (folder.parent / WORK).mkdir()
+            (folder.parent / WORK / "done").write_text("something")
 
     build = Working()
     with monkeypatch.context() as patched:
-        patched.setattr(shutil, "rmtree", die)
+        patched.setattr(Path, "rename", killing)
         with pytest.raises(Killed):
             cached_folder(tmp_path, "key", build)
     folder = cached_folder(tmp_path, "key", build)
@@ -134,14 +136,14 @@ def test_what_is_there_needs_no_place_to_write(tmp_path: Path, monkeypatch: pyte
 def test_only_what_a_second_try_would_meet_again_ends_the_work(tmp_path: Path, error: type[Exception], left: bool):
     def fail(folder: Path) -> None:
         (folder / "half").write_text("x")
-        (folder / WORK).mkdir()
+        (folder.parent / WORK).mkdir()
         raise error("so")
 
     with pytest.raises((UserError, OSError)):
         cached_folder(tmp_path, "key", fail)
     draft = tmp_path / ".key.building"
     assert (draft / WORK).exists() == left
-    assert not (draft / "half").exists()
+    assert not list(draft.rglob("half"))
 
 
 def test_of_two_at_the_same_time_one_builds_and_the_other_waits(tmp_path: Path):

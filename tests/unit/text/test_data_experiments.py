@@ -14,7 +14,7 @@ from seq2seq.text.batching import Batch
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.loading import training_feed, validation_loader
 from seq2seq.text.prepare import prepare
-from seq2seq.text.vocab import PAD, SPECIAL_IDS
+from seq2seq.text.tokenizer import PAD, SPECIAL_IDS
 
 REPOSITORY = Path(__file__).parents[3]
 Pair = tuple[str, str]
@@ -23,7 +23,7 @@ Pair = tuple[str, str]
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A part of the bundled corpus under its own names: 1,000 and 60 pairs."""
-    monkeypatch.setattr(loading, "ReadAhead", lambda source: source)
+    monkeypatch.setattr(loading, "read_ahead", lambda source, place: source(place))
     monkeypatch.setenv("SEQ2SEQ_HOME", str(REPOSITORY))
     sizes = {"grammar.train": 1000, "everyday.train": 60, "grammar.validation": 40}
     for name, size in {**sizes, "grammar.test": 10, "everyday.test": 10}.items():

@@ -14,9 +14,9 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.training import NoiseConfig, SubwordSamplingConfig, TrainingConfig
 from seq2seq.text import loading
-from seq2seq.text.batching import Batch
+from seq2seq.text.batching import Batch, BatchLoader
 from seq2seq.text.dataset import PreparedData
-from seq2seq.text.loading import Feed, training_feed
+from seq2seq.text.loading import training_feed
 from seq2seq.text.prepare import prepare
 from tests.thin import thin
 
@@ -55,7 +55,7 @@ def prepared(config: Config) -> PreparedData:
     return prepare(config.data, config.tokenizer, config.seed)
 
 
-def feed(config: Config, data: PreparedData, rank: int = 0, ranks: int = 1) -> Feed:
+def feed(config: Config, data: PreparedData, rank: int = 0, ranks: int = 1) -> BatchLoader:
     return training_feed(config, data, rank=rank, world_size=ranks, pin=False)
 
 
@@ -67,7 +67,7 @@ def through_a_file(state: dict[str, Any]) -> dict[str, Any]:
     return torch.load(file, weights_only=True)
 
 
-def take(source: Feed, count: int) -> list[Batch]:
+def take(source: BatchLoader, count: int) -> list[Batch]:
     batches = iter(source)
     taken = [next(batches) for _ in range(count)]
     batches.close()  # type: ignore[attr-defined]  # it is a generator
@@ -85,7 +85,7 @@ def equal(first: list[Batch], second: list[Batch]) -> bool:
 def test_a_feed_stopped_anywhere_and_restored_gives_the_very_same_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, ranks: int
 ):
-    monkeypatch.setattr(loading, "ReadAhead", lambda source: source)
+    monkeypatch.setattr(loading, "read_ahead", lambda source, place: source(place))
     config = settings(tmp_path, kind, accumulate=4 // ranks)
     data = prepared(config)
     straight = [take(feed(config, data, rank, ranks), STEPS) for rank in range(ranks)]
@@ -106,7 +106,7 @@ def test_a_feed_stopped_anywhere_and_restored_gives_the_very_same_batches(
 def test_two_ranks_and_one_see_the_same_updates_and_can_take_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ):
-    monkeypatch.setattr(loading, "ReadAhead", lambda source: source)
+    monkeypatch.setattr(loading, "read_ahead", lambda source, place: source(place))
     one_config, two_config = settings(tmp_path, kind), settings(tmp_path, kind, accumulate=2)
     data = prepared(one_config)
     one = feed(one_config, data)
@@ -124,7 +124,7 @@ def test_two_ranks_and_one_see_the_same_updates_and_can_take_turns(
 def test_blocks_too_small_for_an_updates_batches_are_told_with_the_size_to_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(loading, "ReadAhead", lambda source: source)
+    monkeypatch.setattr(loading, "read_ahead", lambda source, place: source(place))
     config = settings(tmp_path, "streamed", accumulate=16)
     data = prepared(config)
     caplog.clear()

@@ -4,7 +4,6 @@ import csv
 import gzip
 import json
 import lzma
-from itertools import islice
 from pathlib import Path
 
 import datasets
@@ -14,7 +13,7 @@ from pyarrow import parquet
 
 from seq2seq.settings.data import DataConfig
 from seq2seq.text import formats
-from seq2seq.text.corpus import open_corpora, open_hub_split, stream_hub_split
+from seq2seq.text.corpus import open_corpora, open_hub_split
 
 PAIRS = [(f"source {i} ñ", f'objetivo "{i}", sí') for i in range(23)]
 DATA = DataConfig()
@@ -48,26 +47,20 @@ def test_every_format_is_read_on_from_every_place(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(formats, "_ROWS", 4)
     spec = write_all(tmp_path)[number]
     (corpus,) = open_corpora(spec, str(tmp_path), DATA)
-    assert list(corpus.open([]).pairs) == PAIRS
-    for taken in (0, 1, 8, 9, 10, 22, 23):
-        reader = corpus.open([])
-        first = list(islice(reader.pairs, taken))
-        place = reader.place()
-        assert all(type(part) is int for part in place)
-        again = corpus.open(place)
-        assert first + list(again.pairs) == PAIRS
-        assert list(corpus.open(again.place()).pairs) == []
+    read = list(corpus.read([]))
+    assert [pair for pair, _ in read] == PAIRS
+    assert all(type(part) is int for _, place in read for part in place)
+    for taken in (1, 8, 9, 10, 22, 23):
+        assert list(corpus.read(read[taken - 1][1])) == read[taken:]
 
 
 def test_lines_are_not_read_again_to_get_to_a_place(tmp_path: Path):
     path = tmp_path / "a.tsv"
     path.write_text(TSV, encoding="utf-8")
     (corpus,) = open_corpora("a.tsv", str(tmp_path), DATA)
-    reader = corpus.open([])
-    list(islice(reader.pairs, 5))
-    text = path.read_bytes()
-    path.write_bytes(b"\xff" * reader.place()[1] + text[reader.place()[1] :])
-    assert list(corpus.open(reader.place()).pairs) == PAIRS[5:]
+    place = list(corpus.read([]))[4][1]
+    path.write_bytes(b"\xff" * place[1] + path.read_bytes()[place[1] :])
+    assert [pair for pair, _ in corpus.read(place)] == PAIRS[5:]
 
 
 @pytest.fixture
@@ -84,16 +77,15 @@ def hub_like(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataConfig:
     return DataConfig(hub=f"{folder}:en-es")
 
 
-@pytest.mark.parametrize("opened", [open_hub_split, stream_hub_split])
-def test_a_hub_set_is_read_on_from_a_row(hub_like: DataConfig, opened):
-    corpus = opened("train", hub_like)
-    assert list(corpus.open([]).pairs) == PAIRS
-    for taken in (0, 9, 10, 23):
-        reader = corpus.open([])
-        first = list(islice(reader.pairs, taken))
-        assert first + list(corpus.open(reader.place()).pairs) == PAIRS
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_hub_set_is_read_on_from_a_row(hub_like: DataConfig, streaming: bool):
+    corpus = open_hub_split("train", hub_like, streaming=streaming)
+    read = list(corpus.read([]))
+    assert [pair for pair, _ in read] == PAIRS
+    for taken in (1, 9, 10, 23):
+        assert list(corpus.read(read[taken - 1][1])) == read[taken:]
 
 
 def test_streaming_a_hub_set_keeps_nothing_on_disk(hub_like: DataConfig, tmp_path: Path):
-    list(stream_hub_split("train", hub_like).pairs())
+    list(open_hub_split("train", hub_like, streaming=True).pairs())
     assert not list((tmp_path / "hub-cache").rglob("*.arrow"))

@@ -10,7 +10,7 @@ from preparing import TEST, TRAIN, VALIDATION, run, texts, write
 from seq2seq.errors import UserError
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.text.dataset import example
-from seq2seq.text.vocab import SPECIAL_IDS
+from seq2seq.text.tokenizer import SPECIAL_IDS
 
 
 def test_clean_text_comes_through_whole_in_order_and_without_special_ids(root: Path):

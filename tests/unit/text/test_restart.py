@@ -12,9 +12,9 @@ import pytest
 from preparing import SMALL, TEST, TRAIN, config, files, run, texts, write
 
 from seq2seq.errors import UnfinishedError
-from seq2seq.text import cache, dataset, pipeline, shards
+from seq2seq.text import cache, pipeline, shards
 from seq2seq.text.prepare import prepare
-from seq2seq.text.workers import Here, Processes
+from seq2seq.text.workers import Processes, Workers
 from tests.thin import thin
 
 REPEATED = [*TRAIN, TEST[0], ("", "x"), *TRAIN[10:20], ("same", "same")]
@@ -31,7 +31,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shards, "SHARD", 50)
     monkeypatch.setattr(shards, "_STRIPE", 4000)
     monkeypatch.setattr(shards, "PART", 100)
-    monkeypatch.setattr(pipeline, "_CHUNK", 40)
+    monkeypatch.setattr(shards, "_CHUNK", 40)
 
 
 @pytest.fixture
@@ -47,21 +47,28 @@ def prepare_into(cache: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, **c
     return files(cache)
 
 
-class Several(Here):
-    """Divides the work as three processes would."""
+class Here(Processes):
+    """Works in this process, but divides the work as three processes would."""
 
-    size = 3
+    def __init__(self, size: int = 3) -> None:
+        self.size = size
+
+    def __enter__(self) -> Workers:
+        self._pool = None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
 
 @pytest.mark.parametrize("splits", thin(SPLITS, ["held out"]))
 def test_pieces_of_any_size_for_any_number_of_workers_give_the_same_bytes(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest, splits: str
 ):
-    monkeypatch.setattr(dataset, "ROWS", 60)
     whole = prepare_into(tmp_path / "whole", corpus, monkeypatch, **SPLITS[splits])
     request.getfixturevalue("small_pieces")
     in_pieces = prepare_into(tmp_path / "pieces", corpus, monkeypatch, **SPLITS[splits])
-    monkeypatch.setattr("seq2seq.text.prepare.open_workers", lambda _: Several())
+    monkeypatch.setattr("seq2seq.text.prepare.Processes", lambda _: Here())
     assert prepare_into(tmp_path / "several", corpus, monkeypatch, **SPLITS[splits]) == in_pieces == whole
     assert b'"duplicate": 10' in whole["report.json"]
     assert b'"duplicate": 70' in whole["report.json"]
@@ -193,9 +200,10 @@ def test_a_process_that_dies_is_one_line_and_nothing_done_is_lost(corpus: Path, 
 
     class Broken(Here):
         def map(self, function: Any, tasks: Any) -> Any:
-            if function.__name__ == "select":
-                raise UnfinishedError("died")
-            return map(function, tasks)
+            for task in tasks:
+                if task.func is shards.select:
+                    raise UnfinishedError("died")
+                yield function(task)
 
     with pytest.raises(UnfinishedError):
         prepare(config(corpus), SMALL, 7, Broken())

@@ -16,8 +16,18 @@ from hypothesis import strategies as st
 from seq2seq.errors import UserError
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.text.normalise import normalise
-from seq2seq.text.tokenizer import Tokenizer, _sample, describe_tokenizer, make_tokenizer, train_tokenizer
-from seq2seq.text.vocab import BOS, EOS, PAD, SPECIAL_IDS, UNK
+from seq2seq.text.tokenizer import (
+    BOS,
+    EOS,
+    PAD,
+    SPECIAL_IDS,
+    UNK,
+    Tokenizer,
+    _sample,
+    describe_tokenizer,
+    make_tokenizer,
+    train_tokenizer,
+)
 
 
 def make_texts() -> list[str]:
@@ -96,7 +106,7 @@ def test_bytes_file_and_pickle_give_the_same_tokenizer(tokenizer: Tokenizer, tmp
     path.write_bytes(tokenizer.model_bytes)
     for copy in (
         Tokenizer.load(path),
-        Tokenizer.from_bytes(tokenizer.model_bytes),
+        Tokenizer(tokenizer.model_bytes),
         pickle.loads(pickle.dumps(tokenizer)),
     ):
         assert copy.encode(TEXTS[:20]) == tokenizer.encode(TEXTS[:20])

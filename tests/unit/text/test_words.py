@@ -1,4 +1,4 @@
-from seq2seq.text.words import align_words, word_of_pieces
+from seq2seq.text.segments import align_words, word_of_pieces
 
 
 def test_pieces_belong_to_the_words_that_splitting_the_text_gives():

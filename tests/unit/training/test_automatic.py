@@ -17,7 +17,7 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.trainer import TrainerConfig
-from seq2seq.text.dataset import PreparedData, TokenDataset
+from seq2seq.text.dataset import Pairs, PreparedData
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.training.automatic import settle_numbers
 from seq2seq.training.report import summary_table
@@ -25,7 +25,7 @@ from seq2seq.training.report import summary_table
 
 def pairs(count: int) -> MagicMock:
     """Sentence pairs of nine tokens a side."""
-    found = MagicMock(spec=TokenDataset)
+    found = MagicMock(spec=Pairs)
     found.src_lengths = found.tgt_lengths = np.full(count, 9)
     found.__len__.return_value = count
     return found

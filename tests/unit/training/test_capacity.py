@@ -9,22 +9,16 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import NoiseConfig, TrainingConfig
 from seq2seq.text.batching import Batch
+from seq2seq.text.dataset import Pairs
 from seq2seq.training.automatic import ON_CPU, Trial, largest, resolve_max_tokens
 
 MODEL = ModelConfig(d_model=8, num_heads=2, d_ff=16, num_encoder_layers=1, num_decoder_layers=1)
 
 
-class Pairs:
-    """Ten sentences of like length, one of them longer."""
-
-    def __init__(self, longest: int) -> None:
-        self.src_lengths = self.tgt_lengths = np.array([7] * 9 + [longest - 1])
-
-    def __len__(self) -> int:
-        return 10
-
-    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        raise AssertionError("lengths are enough")
+def make_pairs(longest: int) -> Pairs:
+    """Ten pairs with a longest side of `longest` tokens, the end mark included."""
+    lengths = np.array([[7, 7]] * 9 + [[longest - 1, longest - 1]], np.int32)
+    return Pairs(np.zeros(int(lengths.sum()), np.int32), lengths)
 
 
 def settings(**training: object) -> Config:
@@ -84,7 +78,7 @@ def test_copies_of_the_weights_take_their_share() -> None:
 def test_a_cpu_gets_small_batches_that_hold_the_longest_pair(longest: int, expected: int) -> None:
     config = settings()
     before = torch.get_rng_state()
-    resolve_max_tokens(config, Pairs(longest), 30)
+    resolve_max_tokens(config, make_pairs(longest), 30)
     assert torch.equal(torch.get_rng_state(), before)
     assert config.training.max_tokens == expected
 
@@ -93,7 +87,7 @@ def test_a_cpu_gets_small_batches_that_hold_the_longest_pair(longest: int, expec
 def test_text_whose_longest_pair_is_not_known_yet_gets_room_for_it(changes: dict[str, bool]) -> None:
     config = settings(**({} if changes else {"noise": NoiseConfig(typos=0.1)}))
     config.data = DataConfig(max_length=2000, **changes)  # type: ignore[arg-type]
-    resolve_max_tokens(config, Pairs(20), 30)
+    resolve_max_tokens(config, make_pairs(20), 30)
     assert config.training.max_tokens == 2001
 
 

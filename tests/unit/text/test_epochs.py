@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from seq2seq.errors import UserError
-from seq2seq.text.mixing import Mixture, tempered_shares, weigh, weighted_shares
+from seq2seq.text.epochs import Mixture, tempered_shares, weigh, weighted_shares
 
 NAMES = ["corpora/tax.tsv.xz", "tatoeba/train.tsv", "news.en+news.es", "corpora/guide.tsv"]
 
 
 def draw(mixture: Mixture, epoch: int, seed: int = 4) -> list[int]:
-    return mixture.draw(epoch, np.random.default_rng([seed, epoch])).tolist()
+    return np.random.default_rng([seed, epoch]).permutation(mixture.draw(epoch)).tolist()
 
 
 def test_weights_name_corpora_by_name_folder_stem_or_pattern():

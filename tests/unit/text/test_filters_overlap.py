@@ -2,7 +2,7 @@
 
 import pytest
 
-from seq2seq.text.overlap import OverlapIndex, fold
+from seq2seq.text.filters import OverlapIndex, fold
 
 HELD_OUT = {
     "validation": [("Who is it?", "¿Quién es?")],
@@ -45,7 +45,7 @@ def test_the_report_counts_pairs_and_sides_per_set_and_shows_examples():
     index = OverlapIndex(HELD_OUT)
     for pair in [("who is it", "nada"), ("Who is it?", "¿quién es?"), ("blue", "es azul"), ("no", "sí")]:
         index.shares(*pair)
-    report = index.report()
+    report = index.report
     assert {key: report["validation"][key] for key in ("pairs", "source", "target")} == {
         "pairs": 2,
         "source": 2,
@@ -63,8 +63,8 @@ def test_only_a_few_examples_are_kept():
     index = OverlapIndex(HELD_OUT)
     for i in range(50):
         index.shares("Who is it?", str(i))
-    assert index.report()["validation"]["pairs"] == 50
-    assert len(index.report()["validation"]["examples"]) == 3
+    assert index.report["validation"]["pairs"] == 50
+    assert len(index.report["validation"]["examples"]) == 3
 
 
 def test_an_empty_side_of_a_test_set_matches_nothing():

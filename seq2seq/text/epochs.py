@@ -1,0 +1,184 @@
+"""Epochs of prepared text: every pair once, or shares of corpora by weights or temperature; cut into blocks.
+
+A block's place is a few plain values, from which the same block can be read again. This module and its imports load no
+PyTorch, because the process that reads blocks ahead of training does not need it.
+"""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import count
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int64
+from rich import box
+from rich.table import Table
+
+from seq2seq.errors import UserError
+from seq2seq.text.augment import Encoder
+from seq2seq.text.dataset import Pairs
+from seq2seq.text.tokenizer import UNK
+
+Place = dict[str, Any]  # plain values; {} is the beginning
+
+
+class Block(NamedTuple):
+    """Pairs that are shuffled and batched together."""
+
+    pairs: Pairs
+    seed: list[int]  # of the order of pairs and batches
+    after: Place  # where the next block begins
+    told: list[str]  # what to log when the block is used up
+    draws: Int64[np.ndarray, " draws"] | None = None  # numbers of the pairs to train on; None: each once
+
+
+BlockSource = Callable[[Place], Generator[Block, None, None]]  # blocks without end, from a place on; can be pickled
+
+
+@dataclass(frozen=True)
+class PreparedEpochs:
+    """Prepared pairs as blocks, an epoch each; with an encoder, blocks of about `size` pairs, split anew each time.
+
+    Ids become text and text becomes ids again without loss, since the tokenizer knows every byte; a pair with an
+    unknown token, of a tokenizer without byte fallback, stays as it is.
+    """
+
+    pairs: Pairs
+    seed: int
+    mixture: "Mixture | None" = None
+    encoder: Encoder | None = None
+    size: int = 0
+
+    def __call__(self, place: Place) -> Generator[Block, None, None]:
+        """Read blocks from a place on; every epoch has each pair once, or as the mixture says."""
+        first = place.get("block", 0)
+        for epoch in count(place.get("epoch", 0)):
+            draws = self.draws(epoch)
+            if self.encoder is None:
+                yield Block(self.pairs, [self.seed, epoch], {"epoch": epoch + 1}, [], draws)
+                continue
+            order = np.random.default_rng([self.seed, epoch]).permutation(draws)  # the same as without blocks
+            parts = np.array_split(order, max(1, round(len(order) / self.size)))
+            for number in range(first, len(parts)):
+                is_last = number + 1 == len(parts)
+                after = {"epoch": epoch + is_last, "block": 0 if is_last else number + 1}
+                seed = [self.seed, epoch, number]
+                yield Block(self._split(self.encoder, parts[number], seed), seed, after, [])
+            first = 0
+
+    def draws(self, epoch: int) -> Int64[np.ndarray, " draws"]:
+        """Return the numbers of an epoch's pairs."""
+        return np.arange(len(self.pairs)) if self.mixture is None else self.mixture.draw(epoch)
+
+    def _split(self, encoder: Encoder, indices: np.ndarray, seed: list[int]) -> Pairs:
+        plain = [tuple(ids.tolist() for ids in self.pairs[int(index)]) for index in indices]
+        src_texts, tgt_texts = (encoder.tokenizer.decode([pair[side] for pair in plain]) for side in (0, 1))
+        src, tgt = encoder.encode(src_texts, tgt_texts, seed)
+        for i, pair in enumerate(plain):
+            if UNK in pair[0] or UNK in pair[1]:
+                src[i], tgt[i] = pair
+        return Pairs.of(src, tgt)
+
+
+def weigh(names: Sequence[str], weights: Mapping[str, float | int]) -> list[float | int]:
+    """Find each corpus's weight: of several keys the first counts, and 1 is the default.
+
+    A key is a corpus's name (from data.root on), a folder or a file of it, the file's name without endings, or a
+    pattern of the whole name, such as `news/*`.
+
+    Raises:
+        UserError: a key names no corpus.
+    """
+    found = {key: [i for i, name in enumerate(names) if _names(key, name)] for key in weights}
+    for key, corpora in found.items():
+        if not corpora:
+            raise UserError(f"data.weights has {key}, which names none of the corpora: {', '.join(names)}")
+    return [next((weights[key] for key in weights if i in found[key]), 1.0) for i in range(len(names))]
+
+
+def _names(key: str, name: str) -> bool:
+    parts = [part for side in name.split("+") for part in PurePath(side).parts]
+    return key in parts or any(key == part.split(".")[0] for part in parts) or fnmatchcase(name, key)
+
+
+def weighted_shares(names: Sequence[str], weights: Mapping[str, float | int]) -> Float[np.ndarray, " corpora"]:
+    """Return each corpus's share of the draws, in proportion to its weight alone.
+
+    Raises:
+        UserError: a key names no corpus, or all weights are 0.
+    """
+    values = np.array(weigh(names, weights), dtype=np.float64)
+    if not values.any():
+        raise UserError("data.weights is 0 for every corpus: nothing would be drawn")
+    return values / values.sum()
+
+
+def tempered_shares(sizes: Sequence[int], temperature: float) -> Float[np.ndarray, " corpora"]:
+    """Return each corpus's share of the draws, (n_i / N)^(1/T) normalised (Arivazhagan et al. 2019, §4.2).
+
+    n_i is the size of corpus i in pairs. T = 1 keeps the proportions of the sizes; a higher T makes shares more equal.
+    """
+    powers = (np.array(sizes, dtype=np.float64) / sum(sizes)) ** (1 / temperature)
+    powers[np.array(sizes) == 0] = 0
+    return powers / powers.sum()
+
+
+def cumulative_draws(share: float, drawn: int) -> int:
+    """Count the draws of a corpus with this share among the first `drawn` ones; rounding errors never add up."""
+    return round(drawn * share)
+
+
+class Mixture:
+    """Draws as many pairs an epoch as there are, from each corpus by its share.
+
+    Each corpus is read in a new shuffled order again and again, and an epoch goes on where the last one stopped: no
+    pair is drawn a second time before all others of its corpus were drawn.
+    """
+
+    def __init__(self, sizes: Sequence[int], shares: Float[np.ndarray, " corpora"], seed: int) -> None:
+        """Mix corpora of the given sizes (pairs), which lie one after the other."""
+        self.sizes, self.seed = list(sizes), seed
+        self.shares = np.where(np.array(sizes) > 0, shares, 0.0)
+        if not self.shares.any():
+            raise UserError("data.weights is 0 for every corpus that has a pair left: nothing would be drawn")
+        self.shares /= self.shares.sum()
+
+    def counts(self, epoch: int) -> list[int]:
+        """Return how many pairs of each corpus an epoch draws."""
+        return [len(self._range(share, epoch)) for share in self.shares.tolist()]
+
+    def draw(self, epoch: int) -> Int64[np.ndarray, " draws"]:
+        """Return the numbers of an epoch's pairs, corpus after corpus."""
+        starts = np.cumsum([0, *self.sizes])
+        parts = [
+            starts[number] + self._take(number, self._range(share, epoch))
+            for number, share in enumerate(self.shares.tolist())
+            if share > 0
+        ]
+        return np.concatenate(parts)
+
+    def _range(self, share: float, epoch: int) -> range:
+        """Return the draws of this epoch, numbered from the first epoch on."""
+        total = sum(self.sizes)
+        return range(cumulative_draws(share, epoch * total), cumulative_draws(share, (epoch + 1) * total))
+
+    def _take(self, number: int, draws: range) -> Int64[np.ndarray, " draws"]:
+        size, taken = self.sizes[number], []
+        for turn in range(draws.start // size, -(-draws.stop // size)):
+            order = np.random.default_rng([self.seed, number, turn]).permutation(size)
+            taken.append(order[max(draws.start - turn * size, 0) : draws.stop - turn * size])
+        return np.concatenate([np.empty(0, np.int64), *taken])
+
+    def table(self, names: Sequence[str]) -> Table:
+        """Show what the first epoch holds of each corpus."""
+        table = Table(title="Mixture of an epoch", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1))
+        table.add_column("corpus", overflow="fold")
+        for column in ("pairs", "drawn", "share", "times"):
+            table.add_column(column, justify="right", no_wrap=True)
+        counts = self.counts(0)
+        for name, size, drawn in zip(names, self.sizes, counts, strict=True):
+            times = f"{drawn / size:.2f}" if size else "–"
+            table.add_row(name, f"{size:,}", f"{drawn:,}", f"{drawn / max(sum(counts), 1):.1%}", times)
+        return table
