@@ -152,6 +152,15 @@ def transfers(where: torch.device) -> dict[str, Any]:
 
 @app.command()
 @measuring
+def operations(where: torch.device) -> dict[str, Any]:
+    """Count the tensor operations that a step of a search dispatches, by the model and by the search."""
+    from benchmarks.operations import run
+
+    return {"operations": run()}
+
+
+@app.command()
+@measuring
 def streaming(
     where: torch.device,
     pairs: options.Pairs = 20_000_000,

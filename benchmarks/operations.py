@@ -1,0 +1,63 @@
+"""Tensor operations that a step of a search dispatches, by the model and by the search; a view counts as one, too."""
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from benchmarks.tables import Table
+from seq2seq.engine import Engine, Source
+from seq2seq.model.build import build_model
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
+
+MODEL = ModelConfig(d_model=64, num_heads=4, d_ff=128, num_encoder_layers=3, num_decoder_layers=4)
+VOCAB_SIZE = 1024
+SHORT, LONG = 10, 20  # the length of the two searches whose difference is taken (tokens)
+VIEWS = ("view", "slice", "transpose", "select", "permute", "unbind", "unsqueeze", "squeeze", "expand", "split")
+
+
+class _Counting(TorchDispatchMode):
+    """Counts operations by the package that asked for them, and whether they only make a view."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: Counter[tuple[str, bool]] = Counter()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        frame: Any = sys._getframe(1)
+        while frame is not None and "/seq2seq/" not in frame.f_code.co_filename:
+            frame = frame.f_back
+        asked_by = "search" if frame is not None and "/search/" in frame.f_code.co_filename else "model"
+        self.seen[asked_by, func.overloadpacket.__name__ in VIEWS] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def per_step(beam: int, sentences: int = 1) -> dict[str, float]:
+    """Count the operations of a step: of the model, of the search, and those among both that only make a view."""
+    torch.manual_seed(0)
+    engine = Engine(build_model(MODEL, VOCAB_SIZE).eval(), torch.device("cpu"), torch.float32, is_frozen=True)
+    sources, seen = [Source([*range(5, 12)])] * sentences, []
+    for length in (SHORT, LONG):
+        settings = SearchConfig(beam=beam, max_length_ratio=0.0, max_length_offset=length)
+        with _Counting() as counting:
+            list(engine.search(sources, settings, 1))
+        seen.append(counting.seen)
+    steps = LONG - SHORT
+    found = {key: (count - seen[0][key]) / steps for key, count in seen[1].items()}
+    by_package = {name: found.get((name, True), 0.0) + found.get((name, False), 0.0) for name in ("model", "search")}
+    return {**by_package, "views": sum(count for (_, is_view), count in found.items() if is_view)}
+
+
+def run() -> dict[str, Any]:
+    """Count for one sentence, by beam search and greedily, with a decoder of four layers."""
+    counts = {"beam 5": per_step(5), "greedy": per_step(1)}
+    header = ["operations a step, one sentence, 4 decoder layers", "model", "search", "views among them"]
+    rows = [[name, *(f"{count:.0f}" for count in found.values())] for name, found in counts.items()]
+    return {"per_step": counts, "tables": [asdict(Table("Operations", header, rows))]}

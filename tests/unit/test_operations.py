@@ -1,0 +1,14 @@
+"""A step of a search stays as short as it was made: a bound on the operations that it dispatches."""
+
+import pytest
+
+from benchmarks.operations import per_step
+
+PER_LAYER, AROUND = 32, 16  # of the model
+
+
+@pytest.mark.parametrize(("beam", "of_search"), [(5, 62), (1, 13)])
+def test_a_step_dispatches_no_more_operations_than_it_did(beam: int, of_search: int) -> None:
+    counts = per_step(beam)
+    assert 40 < counts["model"] <= 4 * PER_LAYER + AROUND
+    assert 5 < counts["search"] <= of_search
