@@ -147,7 +147,7 @@ def test_a_missing_package_is_named_with_its_extra(run, monkeypatch):
 def test_a_search_option_out_of_range_is_refused_before_the_model_is_loaded(run, bundle_folder, tmp_path, monkeypatch):
     monkeypatch.setattr(Translator, "load", lambda *_: pytest.fail("loaded"))
     source, out = tmp_path / "in.en", tmp_path / "out"
-    source.write_text("hola\n")
+    source.write_text("hola\n" * 20)
     for name, *arguments in (
         ("translate", "hola"),
         ("distill", "--input", source, "--output", tmp_path / "out.tsv"),
