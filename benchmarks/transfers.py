@@ -92,7 +92,10 @@ class Transfers(TorchFunctionMode):
         elif func in _INDEXES and args[0].device == self.device and any(map(_is_data, _indexes(args[1]))):
             self._count("index")
             if self.device == META and func is Tensor.__getitem__:
-                return args[0].flatten(0, args[1].ndim - 1)  # as if all were wanted
+                index = args[1]
+                if isinstance(index, tuple):  # (..., mask, :)
+                    return args[0].flatten(-1 - index[1].ndim, -2)
+                return args[0].flatten(0, index.ndim - 1)  # as if all were wanted
         return func(*args, **kwargs)
 
     def _is_made_there(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:

@@ -33,10 +33,10 @@ def recompute_layers(model: EncoderDecoder) -> None:
         layer.forward = functools.partial(_forward, layer.forward)
 
 
-def _forward(forward: Callable[..., Any], *arguments: Any) -> Any:
+def _forward(forward: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     if not torch.is_grad_enabled():
-        return forward(*arguments)
-    return checkpoint(forward, *arguments, use_reentrant=False)
+        return forward(*arguments, **named)
+    return checkpoint(forward, *arguments, use_reentrant=False, **named)
 
 
 def compile_forward(model: EncoderDecoder) -> Callable[[Tensor, Tensor], Tensor]:
