@@ -1,0 +1,94 @@
+"""Every search finds the same with the decoder for search as with the textbook's, token for token."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from seq2seq import engine
+from seq2seq.engine import Engine, Source
+from seq2seq.model.decoding import TextbookDecoder
+from seq2seq.model.ensemble import Ensemble
+from seq2seq.model.transformer import Transformer
+from seq2seq.search.step import Hypothesis
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
+
+V = 60
+MODERN: dict[str, Any] = {"norm": "rmsnorm", "norm_position": "pre", "activation": "swiglu", "positions": "rotary"}
+STYLES: dict[str, dict[str, Any]] = {"vaswani": {}, "modern": {**MODERN, "bias": False}}
+SEARCHES: dict[str, dict[str, Any]] = {
+    "greedy": {"beam": 1},
+    "beam": {"beam": 5},
+    "early stopping": {"beam": 4, "early_stopping": True},
+    "sampling": {"sampling": True, "top_k": 20, "seed": 3},
+    "diverse": {"beam": 6, "groups": 3, "diversity": 0.7},
+    "coverage": {"beam": 4, "coverage_penalty": 0.3},
+    "rules": {"beam": 4, "no_repeat_ngram": 2, "repetition_penalty": 1.3, "min_length": 4},
+    "constrained": {"beam": 5},
+}
+
+
+def make(**style: Any) -> Transformer:
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {"d_model": 32, "num_heads": 4, "d_ff": 48}
+    model = Transformer(ModelConfig(**sizes, num_encoder_layers=2, num_decoder_layers=2, **style), V)
+    for parameter in model.parameters():
+        parameter.data.mul_(5)  # so that sources matter
+    return model
+
+
+def sources(name: str) -> list[Source]:
+    torch.manual_seed(1)
+    phrases = [[7, 8], [9]] if name == "constrained" else []
+    lengths = (3, 9, 6, 1, 12, 9)
+    return [
+        Source(torch.randint(4, V, (length,)).tolist(), phrases=phrases, key=key) for key, length in enumerate(lengths)
+    ]
+
+
+def search(name: str, model: Transformer | Ensemble) -> dict[int, list[Hypothesis]]:
+    settings = SearchConfig(max_length_ratio=1.5, max_length_offset=12, batch_tokens=400, **SEARCHES[name])
+    n_best = 1 if name == "greedy" else 3
+    cpu = torch.device("cpu")
+    return dict(
+        one for batch in Engine(model, cpu, torch.float32).search(sources(name), settings, n_best) for one in batch
+    )
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("name", SEARCHES)
+def test_every_search_finds_what_it_finds_with_the_textbook(
+    name: str, style: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make(**STYLES[style])
+    found = search(name, model)
+    monkeypatch.setattr(engine, "for_search", lambda model, dtype: TextbookDecoder(model))
+    expected = search(name, model)
+    assert len(found) == 6
+    for index, hypotheses in expected.items():
+        assert [one.ids for one in found[index]] == [one.ids for one in hypotheses]
+        scores = [one.score for one in hypotheses]
+        assert [one.score for one in found[index]] == pytest.approx(scores, abs=1e-4, rel=1e-5)
+
+
+def test_an_ensembles_search_finds_what_it_finds_with_the_textbook(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = Ensemble([make(), make(**MODERN)])
+    found = search("beam", models)
+    monkeypatch.setattr(engine, "for_search", lambda model, dtype: TextbookDecoder(model))
+    expected = search("beam", models)
+    assert {i: [one.ids for one in best] for i, best in found.items()} == {
+        i: [one.ids for one in best] for i, best in expected.items()
+    }
+
+
+def test_a_search_sees_the_weights_of_its_time_unless_the_model_is_frozen() -> None:
+    model, settings = make(), SearchConfig(beam=3, max_length_ratio=0.0, max_length_offset=8)
+    cpu = torch.device("cpu")
+    live, frozen = Engine(model, cpu, torch.float32), Engine(model, cpu, torch.float32, is_frozen=True)
+    before = [list(one.search(sources("beam"), settings, 1)) for one in (live, frozen)]
+    assert before[0] == before[1]
+    model.embedding.weight.data = model.embedding.weight.data.roll(1, 0)
+    again = list(live.search(sources("beam"), settings, 1))
+    assert again != before[0]
+    assert again == list(Engine(model, cpu, torch.float32).search(sources("beam"), settings, 1))
