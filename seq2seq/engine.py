@@ -213,11 +213,25 @@ class Engine:
         return None
 
     def _decoder_for_search(self) -> Decoder:
+        """Lay out the present weights for a search; those of a frozen model once.
+
+        Raises:
+            UserError: they do not fit into the memory.
+        """
         if self._decoder is not None:
             return self._decoder
-        decoder = for_search(self.model, self.dtype)
+        try:
+            with self.inference(), torch.autocast(self.device.type, enabled=False):
+                decoder = for_search(self.model, self.dtype)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise UserError(f"the model does not fit into the memory of {self.device}: use another device") from error
         self._decoder = decoder if self.is_frozen else None
         return decoder
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_decoder": None}  # its functions cannot be pickled
 
     def _search(
         self,

@@ -3,8 +3,7 @@
 The textbook (`layers.py`, `transformer.py`) is the specification; tests hold the two equal for every model and every
 search. What differs is how the computation is laid out:
 
-- Rows are (n, d). Weights are laid out once for products of few rows; the embedding's scale, the positions and the
-  stretch of the queries are folded into tables and weights.
+- Rows are (n, d). Weights are laid out once for products of few rows, and the stretch of the queries is folded in.
 - The k hypotheses of a sentence are k queries over one set of keys and values: the sentence's in cross-attention, and
   in self-attention those of every token that any of its hypotheses ever had. These *slots* are written once and never
   move; a mask tells each hypothesis which slots are its own past.
@@ -24,13 +23,13 @@ from seq2seq.model.attention import KeysValues
 from seq2seq.model.ensemble import Ensemble, EnsembleState, mean_log_probs
 from seq2seq.model.layers import DecoderLayer, FeedForward, GatedFeedForward
 from seq2seq.model.masks import additive
-from seq2seq.model.places import SHARE_TO_KEEP, Places, still_searched
+from seq2seq.model.places import PACK_BELOW, Places, still_searched
 from seq2seq.model.positions import rotate, rotations, sinusoidal
 from seq2seq.model.products import product, product_with
 from seq2seq.model.state import aligning_layer
 from seq2seq.model.transformer import Transformer
 
-SPARE_SLOTS = 64  # slots that are allotted at first, and written before dead ones are cleared
+SPARE_SLOTS = 16  # free slots that are allotted at first and after every clearing
 
 Rows = Float[Tensor, "n d"]
 
@@ -51,6 +50,8 @@ class Decoder(Protocol):
 class FlatState:
     """Everything that a `FlatDecoder` remembers of one search; steps and `reorder` change it in place.
 
+    Once a sentence has had several rows, `reorder` comes between any two steps.
+
     Attributes:
         memory: keys and values of the b encoded sentences, one pair a layer.
         memory_mask: additive mask of the source's padding, (b, 1, 1, s).
@@ -60,25 +61,24 @@ class FlatState:
         places: where the rows stand among the sentences.
         numbers: of the sentences that are still searched, their index in `memory`.
         length: target tokens so far.
-        cleared: slots in use after the last clearing.
-        watched: the layer whose cross-attention is kept, or None; attention: that of the last step.
+        watched: the layer whose cross-attention is kept; None: no layer's.
+        attention: how much each row took of each source position in the last step, mean of the heads.
     """
 
     def __init__(self, memory: list[KeysValues], memory_mask: Float[Tensor, "b 1 1 s"]) -> None:
         keys = memory[0].keys
         sentences, heads, _, channels = keys.shape
         self.memory, self.memory_mask = memory, memory_mask
-        self.slots = keys.new_zeros(
-            len(memory), 2, sentences, heads, SPARE_SLOTS, channels
-        )  # zeros: a NaN would spread
+        # Zeros, because uninitialised memory may hold NaN, and NaN passes a mask.
+        self.slots = keys.new_zeros(len(memory), 2, sentences, heads, SPARE_SLOTS, channels)
         self.mask: Float[Tensor, "b w z"] | None = None
         self.places, self.numbers = Places(sentences), list(range(sentences))
-        self.length = self.used = self.cleared = 0
+        self.length = self.used = 0
         self.watched: int | None = None
         self.attention: Float[Tensor, "n 1 s"] | None = None
 
     def watching(self) -> "FlatState":
-        """Keep the attention of the layer that aligns best from now on."""
+        """Keep the attention of the layer that aligns best from now on, in this very state."""
         self.watched = aligning_layer(len(self.memory))
         return self
 
@@ -91,17 +91,14 @@ class FlatState:
         """
         own_past = self._own_past(rows, max(counts))
         numbers, counts = still_searched(self.numbers, counts)
-        if len(numbers) <= SHARE_TO_KEEP * self.places.sentences:
+        if len(numbers) <= PACK_BELOW * self.places.sentences:
             self._keep_sentences(tensor_on(rows.device, numbers))
             numbers = list(range(len(numbers)))
         self.numbers, self.mask = numbers, None
         self.places = Places.of(numbers, counts, len(self.memory_mask), rows.device)
-        is_due = self.used > 2 * self.cleared + SPARE_SLOTS
-        if is_due:
-            self.cleared = self.used
         if own_past is not None:
             past = self.places.spread(own_past)  # (b, w, used)
-            past = self._clear_dead_slots(past) if is_due else past
+            past = past if self._has_room() else self._clear_dead_slots(past)
             width = self.places.width
             next_slots = past.new_full((width, width), -torch.inf).fill_diagonal_(0)
             self.mask = torch.cat((past, next_slots.expand(len(past), -1, -1)), 2)[:, None]
@@ -109,15 +106,18 @@ class FlatState:
 
     def make_room(self) -> None:
         """Allot slots for the next token of every place."""
-        end = self.used + self.places.width
-        if end > self.slots.shape[4]:
-            wider = self.slots.new_zeros(*self.slots.shape[:4], 2 * end, self.slots.shape[5])
-            wider[:, :, :, :, : self.used] = self.slots[:, :, :, :, : self.used]
-            self.slots = wider
+        if not self._has_room():
+            self.slots = F.pad(self._used_slots(), (0, 0, 0, self.used + 2 * self.places.width))
 
     def advance(self) -> None:
         """Count the token that every place has written."""
         self.length, self.used = self.length + 1, self.used + self.places.width
+
+    def _has_room(self) -> bool:
+        return self.used + self.places.width <= self.slots.shape[4]
+
+    def _used_slots(self) -> Float[Tensor, "l 2 b h z c"]:
+        return self.slots[:, :, :, :, : self.used]
 
     def _own_past(self, rows: Int[Tensor, " n"], width: int) -> Float[Tensor, "n z"] | None:
         """Return an additive mask of each new row's past; None: no sentence has ever had two rows."""
@@ -129,16 +129,16 @@ class FlatState:
     def _keep_sentences(self, index: Int[Tensor, " i"]) -> None:
         self.memory = [memory.select(index) for memory in self.memory]
         self.memory_mask = self.memory_mask.index_select(0, index)
-        self.slots = self.slots.index_select(2, index)
+        self.slots = F.pad(self._used_slots().index_select(2, index), (0, 0, 0, SPARE_SLOTS))
 
     def _clear_dead_slots(self, past: Float[Tensor, "b w z"]) -> Float[Tensor, "b w y"]:
         """Forget the slots that are no row's past; return the mask of the others."""
         is_alive = (past == 0).any(1)  # (b, used)
-        self.used = self.cleared = count = int(is_alive.sum(1).max())
+        self.used = count = int(is_alive.sum(1).max())
         index = is_alive.byte().sort(dim=1, descending=True, stable=True).indices[:, :count]  # the living ones first
         layers, _, _, heads, _, channels = self.slots.shape
         living = self.slots.gather(4, index[:, None, :, None].expand(layers, 2, -1, heads, -1, channels))
-        self.slots = F.pad(living, (0, 0, 0, count + SPARE_SLOTS))
+        self.slots = F.pad(living, (0, 0, 0, count + SPARE_SLOTS + self.places.width))
         return past.gather(2, index[:, None].expand(-1, past.shape[1], -1))
 
 
@@ -208,7 +208,7 @@ class FlatDecoder:
         config = model.config
         self.model, self.dtype, self.positions = model, dtype, config.positions
         self.scale, self.channels = math.sqrt(config.d_model), config.d_model // config.num_heads
-        self.embedding = model.embedding.weight.detach()
+        self.embedding = _copy(model.embedding.weight)
         self.layers = [FlatLayer(layer, dtype) for layer in model.decoder_layers if isinstance(layer, DecoderLayer)]
         self.norm, self.output = _norm(model.decoder_norm), product_with(self.embedding, None, dtype)
 
@@ -268,19 +268,29 @@ class EnsembleDecoder:
 
 
 def for_search(model: Any, dtype: torch.dtype) -> Decoder:
-    """Return a model's decoder for search, products in dtype; later changes of the weights do not reach it."""
+    """Return a model's decoder for search, products in dtype.
+
+    A Transformer's has a copy of the decoder's weights; hooks on the decoder's modules are not called. Other models,
+    subclasses of Transformer among them, are searched by their own `decode`.
+    """
     if isinstance(model, Ensemble):
         return EnsembleDecoder([for_search(member, dtype) for member in model.members])
-    return FlatDecoder(model, dtype) if isinstance(model, Transformer) else TextbookDecoder(model)
+    return FlatDecoder(model, dtype) if type(model) is Transformer else TextbookDecoder(model)  # not of a subclass
 
 
 def _norm(module: nn.Module) -> Callable[[Rows], Rows]:
-    """Return a normalisation as a function of rows, without the costs of a module's call."""
+    """Return a normalisation with its present weights as a function of rows, without the costs of a module's call."""
     if isinstance(module, nn.LayerNorm):
-        return lambda x: F.layer_norm(x, module.normalized_shape, module.weight, module.bias, module.eps)
+        shape, eps, weight, bias = list(module.normalized_shape), module.eps, _copy(module.weight), _copy(module.bias)
+        return lambda x: F.layer_norm(x, shape, weight, bias, eps)
     if isinstance(module, nn.RMSNorm):
-        return lambda x: F.rms_norm(x, module.normalized_shape, module.weight, module.eps)
+        shape, eps, weight = list(module.normalized_shape), module.eps, _copy(module.weight)
+        return lambda x: F.rms_norm(x, shape, weight, eps)
     return lambda x: x
+
+
+def _copy(weight: Tensor) -> Tensor:
+    return weight.detach().clone().float()
 
 
 def _feed_forward(module: nn.Module, dtype: torch.dtype) -> Callable[[Rows], Rows]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from seq2seq.device import tensor_on
 
-SHARE_TO_KEEP = 0.75  # memories are packed anew when at most this share of their sentences is still searched
+PACK_BELOW = 0.75  # memories are packed when at most this share of their sentences is still searched
 
 
 @dataclass(frozen=True)

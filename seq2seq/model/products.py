@@ -24,8 +24,9 @@ def product(maps: Sequence[nn.Module], dtype: torch.dtype, stretches: Sequence[f
     matrices = [weight_and_bias(one) for one in maps]
     scaled = list(zip(matrices, stretches, strict=True))
     weight = torch.cat([weight * stretch for (weight, _), stretch in scaled])
-    biases = [bias * stretch for (_, bias), stretch in scaled if bias is not None]
-    return product_with(weight, torch.cat(biases) if biases else None, dtype)
+    biases = [weight.new_zeros(len(weight)) if bias is None else bias * stretch for (weight, bias), stretch in scaled]
+    has_bias = any(bias is not None for _, bias in matrices)
+    return product_with(weight, torch.cat(biases) if has_bias else None, dtype)
 
 
 @torch.no_grad()
@@ -41,7 +42,7 @@ def weight_and_bias(linear: nn.Module) -> tuple[Float[Tensor, "o i"], Float[Tens
 
 def product_with(weight: Float[Tensor, "o i"], bias: Float[Tensor, " o"] | None, dtype: torch.dtype) -> Product:
     """Make x Wᵀ + b in dtype; the weight must not change afterwards."""
-    weight, bias = weight.detach().to(dtype), None if bias is None else bias.to(dtype)
+    weight, bias = weight.detach().to(dtype, copy=True), None if bias is None else bias.to(dtype)
     if weight.device.type != "cpu":
         return lambda x: F.linear(x.to(dtype), weight, bias)
     if (dtype != torch.float32 or len(weight) >= MANY_OUTPUTS) and has_packed_products(dtype):

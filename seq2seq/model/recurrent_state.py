@@ -8,7 +8,7 @@ from torch import Tensor
 
 from seq2seq.device import tensor_on
 from seq2seq.errors import UserError
-from seq2seq.model.places import SHARE_TO_KEEP, Places, still_searched
+from seq2seq.model.places import PACK_BELOW, Places, still_searched
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class RecurrentState:
         before = range(self.places.sentences) if self.numbers is None else self.numbers
         numbers, counts = still_searched(before, counts)
         memory, memory_mask = self.memory, self.memory_mask
-        if len(numbers) <= SHARE_TO_KEEP * self.places.sentences:
+        if len(numbers) <= PACK_BELOW * self.places.sentences:
             index = tensor_on(rows.device, numbers)
             memory = None if memory is None else memory.select(index)
             memory_mask, numbers = memory_mask.index_select(0, index), list(range(len(numbers)))

@@ -61,7 +61,7 @@ def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
 
 def _make(folder: Path, build: Callable[[Path], None]) -> None:
     if folder.exists():
-        logger.warning("prepared text in %s is damaged: preparing it again", folder)
+        logger.warning("the cache entry %s is damaged: preparing it again", folder)
         shutil.rmtree(folder)
     unfinished = folder.with_name(f"{_DRAFT}{folder.name}{_DRAFT_END}")
     try:
@@ -71,6 +71,7 @@ def _make(folder: Path, build: Callable[[Path], None]) -> None:
         if not isinstance(error, UnfinishedError):  # a second try would fail again
             shutil.rmtree(unfinished, ignore_errors=True)  # on a cluster, some may still write into it
         raise
+    shutil.rmtree(unfinished / WORK, ignore_errors=True)  # before the rename: nothing looks for it afterwards
     (unfinished / "result").rename(folder)
     shutil.rmtree(unfinished, ignore_errors=True)
 
@@ -112,8 +113,8 @@ def is_whole(folder: Path) -> bool:
     """Return whether all files of a folder are there, unchanged."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        return list(manifest.values()) == digest_files(folder / name for name in manifest)
-    except (OSError, ValueError, AttributeError):
+        return bool(manifest) and list(manifest.values()) == digest_files(folder / name for name in manifest)
+    except (OSError, ValueError, AttributeError, RecursionError):
         return False
 
 
@@ -169,7 +170,7 @@ def _entries(root: Path) -> Iterator[Entry]:
         is_draft = folder.name.startswith(_DRAFT) and folder.name.endswith(_DRAFT_END)
         names = _names(folder)
         if is_draft or names:  # other folders do not belong to the cache
-            kind = "unfinished" if is_draft else "prepared text" if "tokenizer.model" in names else "CTranslate2 export"
+            kind = "unfinished" if is_draft else "prepared text" if "report.json" in names else "CTranslate2 export"
             files = [path.lstat() for path in folder.rglob("*") if path.is_file()]
             used = max([folder.stat().st_mtime, *(s.st_mtime for s in files)] if is_draft else [folder.stat().st_mtime])
             runs = [Path(line) for line in _lines(_users(folder)) if (Path(line) / "config.yaml").is_file()]
@@ -208,5 +209,5 @@ def _lines(path: Path) -> list[str]:
 def _names(folder: Path) -> list[str]:
     try:
         return list(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return []

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int32
 
+from seq2seq.errors import UserError
 from seq2seq.text.formats import Pair
 from seq2seq.text.tokenizer import Tokenizer
 
@@ -45,7 +46,11 @@ class Pairs:
     @classmethod
     def load(cls, path: Path) -> "Pairs":
         """Map the files that `write_pairs` wrote; the pickle of such pairs is their path."""
-        lengths = np.fromfile(path.with_suffix(_LENGTHS), np.int32).reshape(-1, 2)
+        lengths = np.fromfile(path.with_suffix(_LENGTHS), np.int32)
+        size = path.with_suffix(_IDS).stat().st_size
+        if lengths.size % 2 or (lengths < 0).any() or int(lengths.sum(dtype=np.int64)) * 4 != size:
+            raise UserError(f"the prepared text in {path.parent} is damaged: remove that folder, and run again")
+        lengths = lengths.reshape(-1, 2)
         # an empty file cannot be mapped; the plain array on the map is quicker to index than np.memmap
         ids = np.asarray(np.memmap(path.with_suffix(_IDS), np.int32, "r")) if lengths.any() else np.empty(0, np.int32)
         pairs = cls(ids, lengths)

@@ -101,7 +101,10 @@ class Pipeline:
         ]
         done, sizes = self.workers.map(call, chain.from_iterable(tasks)), []
         for corpus, stripes in zip(corpora, tasks, strict=True):
-            sizes += {next(done) for _ in stripes}  # every stripe counts all shards
+            counts = {next(done) for _ in stripes}  # every stripe counts all shards
+            if len(counts) > 1:
+                raise UserError(f"{corpus.name} changed while it was read: run the same command again")
+            sizes += counts
             logger.info("cleaned %s", corpus.name)
         shards = list_shards(folders, sizes)
         for shard in shards:

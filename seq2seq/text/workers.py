@@ -6,6 +6,7 @@ This module and its imports load no PyTorch: the processes do not need it.
 import os
 import signal
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -143,4 +144,10 @@ _reading: Iterator[Any] = iter(())  # of a reading process
 
 
 def _read_next() -> Any:
-    return next(_reading)
+    """Read one item; other errors than the user's become text, since not every error can be sent to the trainer."""
+    try:
+        return next(_reading)
+    except UserError:
+        raise
+    except Exception:
+        raise RuntimeError(f"reading training text failed:\n{traceback.format_exc()}") from None

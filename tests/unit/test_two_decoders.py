@@ -1,12 +1,15 @@
 """Every search finds the same with the decoder for search as with the textbook's, token for token."""
 
+import pickle
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from seq2seq import engine
 from seq2seq.engine import Engine, Source
+from seq2seq.errors import UserError
 from seq2seq.model.decoding import TextbookDecoder
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.transformer import Transformer
@@ -92,3 +95,48 @@ def test_a_search_sees_the_weights_of_its_time_unless_the_model_is_frozen() -> N
     again = list(live.search(sources("beam"), settings, 1))
     assert again != before[0]
     assert again == list(Engine(model, cpu, torch.float32).search(sources("beam"), settings, 1))
+
+
+class Adapted(nn.Module):
+    """A linear map with an adapter that has dropout."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.linear, self.in_features, self.dropout = linear, linear.in_features, nn.Dropout(0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x) + 0.1 * self.dropout(x)
+
+
+def test_adapters_are_read_without_dropout_and_without_the_callers_precision() -> None:
+    model, settings = make(), SearchConfig(beam=3, max_length_ratio=0.0, max_length_offset=8)
+    for layer in model.decoder_layers:
+        layer.self_attention.q_proj = Adapted(layer.self_attention.q_proj)  # type: ignore[union-attr, arg-type]
+    searching = Engine(model, torch.device("cpu"), torch.float32)
+    expected = list(searching.search(sources("beam"), settings, 1))
+    model.train()
+    with torch.autocast("cpu", torch.bfloat16):
+        decoder = searching._decoder_for_search()
+    assert model.training
+    src = torch.tensor([[5, 6, 7]])
+    with searching.inference():
+        logits, _ = decoder.step(torch.tensor([8]), decoder.encode(src))
+        textbook, _ = model.decode(torch.tensor([[8]]), model.encode(src))
+    torch.testing.assert_close(logits, textbook[:, 0], atol=1e-4, rtol=1e-5)
+    assert list(searching.search(sources("beam"), settings, 1)) == expected
+
+
+def test_a_model_that_does_not_fit_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(engine, "for_search", fail)
+    with pytest.raises(UserError, match="the model does not fit into the memory of cpu: use another device"):
+        search("beam", make())
+
+
+def test_an_engine_that_has_searched_can_be_pickled() -> None:
+    model, settings = make(), SearchConfig(beam=3, max_length_ratio=0.0, max_length_offset=8)
+    searching = Engine(model, torch.device("cpu"), torch.float32, is_frozen=True)
+    expected = list(searching.search(sources("beam"), settings, 1))
+    assert list(pickle.loads(pickle.dumps(searching)).search(sources("beam"), settings, 1)) == expected

@@ -16,8 +16,8 @@ from seq2seq.training.lock import lock_folder, release_folder
 DAY = 86_400
 
 
-def fill(name: str):
-    return lambda folder: (folder / name).write_bytes(b"x" * 500_000)
+def fill(*names: str):
+    return lambda folder: [(folder / name).write_bytes(b"x" * (500_000 // len(names))) for name in names]
 
 
 @pytest.fixture
@@ -25,13 +25,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Text that a run read 40 days ago, an export of now, a preparation that was broken off, a stranger's folder."""
     root = tmp_path / "cache"
     monkeypatch.setenv("SEQ2SEQ_CACHE", str(root))
-    text = cached_folder(root, "text", fill("tokenizer.model"))
+    text = cached_folder(root, "text", fill("tokenizer.model", "report.json"))
     note_run(text, make_run(tmp_path / "runs" / "reader", results=6))
     note_run(text, tmp_path / "runs" / "reader")  # once more
     note_run(text, tmp_path / "runs" / "gone")
     then = time.time() - 40 * DAY
     os.utime(text, (then, then))
-    cached_folder(root, "export", fill("model.bin"))
+    cached_folder(root, "export", fill("model.bin", "tokenizer.model"))
     (root / ".half.building").mkdir()
     (root / "mine").mkdir()
     return root

@@ -158,7 +158,7 @@ def test_a_product_is_its_maps_side_by_side(
 
 
 class Adapted(nn.Module):
-    """A linear map with a low-rank addition, as LoRA makes it."""
+    """A linear map with a low-rank addition and dropout, as LoRA makes it."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
@@ -166,14 +166,16 @@ class Adapted(nn.Module):
         self.down, self.up = nn.Linear(16, 2, bias=False), nn.Linear(2, 40, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear(x) + self.up(self.down(x))
+        return self.linear(x) + self.up(self.down(nn.functional.dropout(x, 0.5, self.training)))
 
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_product_includes_adapters(bias: bool) -> None:
-    adapted, x = Adapted(nn.Linear(16, 40, bias=bias)), torch.randn(5, 16)
+    adapted, plain, x = Adapted(nn.Linear(16, 40, bias=bias)), nn.Linear(16, 8, bias=bias), torch.randn(5, 16)
     with torch.no_grad():
-        assert_close(product([adapted], torch.float32)(x), adapted(x))
+        assert_close(product([adapted.eval()], torch.float32)(x), adapted(x))
+        joined = product([adapted, plain], torch.float32, [1.0, 1.0])(x)
+        assert_close(joined, torch.cat((adapted(x), plain(x)), -1))
 
 
 def test_products_need_no_operators_that_pytorch_does_not_document(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,9 @@ def test_another_key_is_another_folder(tmp_path: Path):
     assert build.calls == 2
 
 
-@pytest.mark.parametrize("damage", ["cut", "changed", "missing", "no manifest", "bad manifest"])
+@pytest.mark.parametrize(
+    "damage", ["cut", "changed", "missing", "no manifest", "bad manifest", "empty manifest", "deep"]
+)
 def test_a_damaged_folder_is_built_again_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str):
     build = Builder()
     folder = cached_folder(tmp_path, "key", build)
@@ -48,6 +50,8 @@ def test_a_damaged_folder_is_built_again_with_a_warning(tmp_path: Path, caplog: 
         "missing": lambda: (folder / "b").unlink(),
         "no manifest": lambda: (folder / "manifest.json").unlink(),
         "bad manifest": lambda: (folder / "manifest.json").write_text("[]"),
+        "empty manifest": lambda: (folder / "b").write_text((folder / "manifest.json").write_text("{}") and "x"),
+        "deep": lambda: (folder / "manifest.json").write_text("[" * 100_000),
     }[damage]()
     with caplog.at_level(logging.WARNING):
         cached_folder(tmp_path, "key", build)
@@ -187,3 +191,25 @@ def test_digests_tell_contents_and_not_names(tmp_path: Path):
         (tmp_path / name).write_bytes(content)
     a, b, c = digest_files(tmp_path / name for name in "abc")
     assert a == b != c
+
+
+def test_a_kill_while_the_work_is_removed_leaves_nothing_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    class Killed(BaseException):
+        pass
+
+    class Working(Builder):
+        def __call__(self, folder: Path) -> None:
+            super().__call__(folder)
+            (folder.parent / WORK).mkdir()
+
+    def killing(path: Path, **_: object) -> None:
+        raise Killed
+
+    build = Working()
+    with monkeypatch.context() as patched:
+        patched.setattr(cache.shutil, "rmtree", killing)
+        with pytest.raises(Killed):
+            cached_folder(tmp_path, "key", build)
+    folder = cached_folder(tmp_path, "key", build)
+    assert build.calls == 1
+    assert [path for path in tmp_path.iterdir() if path.is_dir()] == [folder]

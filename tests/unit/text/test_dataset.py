@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seq2seq.errors import UserError
 from seq2seq.text.dataset import Pairs, write_pairs
 
 SRC = [[4, 5, 6], [], [7], [8, 9]]
@@ -81,3 +82,11 @@ def test_any_parts_come_back_and_give_the_bytes_of_one_part(tmp_path_factory: py
     assert as_lists(Pairs.load(folder / "parts")) == expected
     for ending in (".ids", ".lengths"):
         assert (folder / f"parts{ending}").read_bytes() == (folder / f"whole{ending}").read_bytes()
+
+
+@pytest.mark.parametrize("lengths", [[3, 2, 1], [3, -1], [3, 3], []])
+def test_files_that_do_not_fit_each_other_are_refused(tmp_path: Path, lengths: list[int]):
+    np.arange(5, dtype=np.int32).tofile(tmp_path / "tokens.ids")
+    np.array(lengths, np.int32).tofile(tmp_path / "tokens.lengths")
+    with pytest.raises(UserError, match="is damaged: remove that folder"):
+        Pairs.load(tmp_path / "tokens")

@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -298,6 +299,24 @@ def test_an_error_of_the_reading_process_reaches_the_user(root: Path, tokenizer:
         file.write("{")
     with pytest.raises(UserError, match=r"c.jsonl:41 is not JSON"):
         list(itertools.islice(BatchLoader(partial(read_ahead, source), max_tokens=200), 100))
+
+
+class ResponseError(Exception):
+    """An error that cannot be unpickled, as those of HTTP libraries."""
+
+    def __init__(self, *, response: str) -> None:
+        super().__init__(response)
+
+
+def failing(place: dict[str, int]) -> Iterator[Block]:
+    raise ConnectionResetError("the hub is gone") if place["epoch"] else ResponseError(response="the hub is gone")
+    yield
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_any_other_error_of_the_reading_process_comes_as_text(epoch: int):
+    with pytest.raises(RuntimeError, match=r"(?s)reading training text failed:.*Error: the hub is gone"):
+        next(read_ahead(failing, {"epoch": epoch}))
 
 
 def test_a_killed_reading_process_is_told_in_one_line(streamed: StreamBlocks):
