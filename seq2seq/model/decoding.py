@@ -29,7 +29,7 @@ from seq2seq.model.products import product, product_with
 from seq2seq.model.state import aligning_layer
 from seq2seq.model.transformer import Transformer
 
-SPARE_SLOTS = 16  # free slots that are allotted at first and after every clearing
+SPARE_SLOTS = 64  # free slots at first and after every clearing, for which the host waits for a GPU
 
 Rows = Float[Tensor, "n d"]
 

@@ -92,7 +92,9 @@ M.on_train_batch_start = kill
 def test_when_the_process_that_reads_text_dies_training_says_so_and_can_go_on(launcher: Launcher, place: Path) -> None:
     sets = (*BASE, *VARIANTS["streaming"], "trainer.validate_every=100000", "training.schedule=constant")
     result = launcher.train(*sets, "name=run", "trainer.max_steps=100000", cwd=place, BEFORE=KILL_READER)
-    fails_in_one_line(result, r"the process that reads the training text ended, perhaps for want of memory: resume=runs/NAME")
+    fails_in_one_line(
+        result, r"the process that reads the training text ended, perhaps for want of memory: resume=runs/NAME"
+    )
     (newest,) = checkpoints(place / "runs/run")
     steps = f"trainer.max_steps={int(newest[5:12]) + 5}"
     resumed = launcher.train("resume=runs/run", steps, cwd=place)
