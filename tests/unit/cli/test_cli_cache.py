@@ -17,7 +17,11 @@ DAY = 86_400
 
 
 def fill(*names: str):
-    return lambda folder: [(folder / name).write_bytes(b"x" * (500_000 // len(names))) for name in names]
+    def build(folder: Path) -> None:
+        for name in names:
+            (folder / name).write_bytes(b"x" * (500_000 // len(names)))
+
+    return build
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ def test_a_damaged_folder_is_built_again_with_a_warning(tmp_path: Path, caplog: 
         "missing": lambda: (folder / "b").unlink(),
         "no manifest": lambda: (folder / "manifest.json").unlink(),
         "bad manifest": lambda: (folder / "manifest.json").write_text("[]"),
-        "empty manifest": lambda: (folder / "b").write_text((folder / "manifest.json").write_text("{}") and "x"),
+        "empty manifest": lambda: (folder / "manifest.json").write_text("{}"),
         "deep": lambda: (folder / "manifest.json").write_text("[" * 100_000),
     }[damage]()
     with caplog.at_level(logging.WARNING):
