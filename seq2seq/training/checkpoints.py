@@ -111,11 +111,8 @@ class Checkpoints(Checkpoint):
         self.folder, self.record, self._clock = folder, dict(record), clock
         trainer, training = config.trainer, config.training
         self.every, self.minutes = trainer.checkpoint_every, trainer.checkpoint_minutes
-        self.validate_every, self.keep_last, self.keep_best = (
-            trainer.validate_every,
-            trainer.keep_last,
-            training.keep_best,
-        )
+        self.validate_every = trainer.validate_every
+        self.keep_last, self.keep_best = trainer.keep_last, training.keep_best
         self.monitor = f"val_{training.monitor}"
         self._sign = 1.0 if training.monitor == "bleu" else -1.0  # times the monitored value: larger is better
         self._scores: dict[str, float] = {}  # names of the best checkpoints → monitored value
@@ -213,10 +210,8 @@ class Checkpoints(Checkpoint):
         for name in (*scores, *(name for names in named.values() for name in names)):
             if not _BEST.fullmatch(name):
                 raise UserError(f"{self.folder} has a checkpoint that names {name!r} as one of the best: it is forged")
-        scores = {
-            name: value for name, value in scores.items() if f"-{self.monitor}=" in name
-        }  # by another measure: not comparable
-        self._scores = {str(name): float(value) for name, value in scores.items()}
+        ours = {name: value for name, value in scores.items() if f"-{self.monitor}=" in name}  # others do not compare
+        self._scores = {str(name): float(value) for name, value in ours.items()}
         self._named = {str(name): [str(one) for one in names] for name, names in named.items()}
         for path in self.best():  # a name is missing if the run was killed before it was given
             source = self.folder / checkpoint_name(int(cast(re.Match[str], _BEST.fullmatch(path.name))[1]))
@@ -239,11 +234,7 @@ class Checkpoints(Checkpoint):
             raise UserError(
                 f"every update of this run is made of {theirs} batches ({record['ranks']} processes × "
                 f"training.accumulate={record['accumulate']}), now of {total} × {now['accumulate']}: "
-                + (
-                    f"set training.accumulate={theirs // total}"
-                    if theirs % total == 0
-                    else f"use a divisor of {theirs}"
-                )
+                + (f"use a divisor of {theirs}" if theirs % total else f"set training.accumulate={theirs // total}")
             )
         loops = checkpoint["loops"]["fit_loop"]
         for count in loops["epoch_loop.batch_progress"].values():

@@ -3,14 +3,8 @@
 import gzip
 import itertools
 import json
-import multiprocessing
-import os
 import random
-import signal
-import threading
-import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -299,54 +293,6 @@ def test_an_error_of_the_reading_process_reaches_the_user(root: Path, tokenizer:
         file.write("{")
     with pytest.raises(UserError, match=r"c.jsonl:41 is not JSON"):
         list(itertools.islice(BatchLoader(partial(read_ahead, source), max_tokens=200), 100))
-
-
-class ResponseError(Exception):
-    """An error that cannot be unpickled, as those of HTTP libraries."""
-
-    def __init__(self, *, response: str) -> None:
-        super().__init__(response)
-
-
-def failing(place: dict[str, int]) -> Iterator[Block]:
-    raise ConnectionResetError("the hub is gone") if place["epoch"] else ResponseError(response="the hub is gone")
-    yield
-
-
-@pytest.mark.parametrize("epoch", [0, 1])
-def test_any_other_error_of_the_reading_process_comes_as_text(epoch: int):
-    with pytest.raises(RuntimeError, match=r"(?s)reading training text failed:.*Error: the hub is gone"):
-        next(read_ahead(failing, {"epoch": epoch}))
-
-
-def test_a_killed_reading_process_is_told_in_one_line(streamed: StreamBlocks):
-    batches = iter(BatchLoader(partial(read_ahead, streamed), max_tokens=200))
-    next(batches)
-    (process,) = multiprocessing.active_children()
-    process.kill()
-    with pytest.raises(UserError, match=r"reads the training text ended, perhaps for want of memory"):
-        list(itertools.islice(batches, 100_000))
-    assert not multiprocessing.active_children()
-
-
-def test_the_reading_process_leaves_signals_to_training(streamed: StreamBlocks):
-    """SLURM sends its warning to every process, a terminal its Ctrl-C; the feeding thread starts this one for a GPU."""
-    batches = iter(BatchLoader(partial(read_ahead, streamed), max_tokens=200))
-    first: list[Batch] = []
-    thread = threading.Thread(target=lambda: first.append(next(batches)))
-    thread.start()
-    while not (processes := multiprocessing.active_children()):
-        time.sleep(0.001)
-    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
-        assert processes[0].pid is not None
-        os.kill(processes[0].pid, name)  # in its first moments
-    thread.join()
-    assert len(first) == 1
-    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
-        os.kill(processes[0].pid, name)
-    assert len(list(itertools.islice(batches, 200))) == 200
-    batches.close()  # type: ignore[attr-defined]  # it is a generator
-    assert not multiprocessing.active_children()
 
 
 def test_temperature_is_refused_where_sizes_are_not_known():
