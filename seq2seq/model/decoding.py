@@ -201,14 +201,14 @@ class FlatLayer:
 
 
 class FlatDecoder:
-    """A Transformer's decoder for search, from a copy of its present weights."""
+    """A Transformer's decoder for search, with its present weights; see `for_search`."""
 
     def __init__(self, model: Transformer, dtype: torch.dtype) -> None:
         """Lay out the weights for products in dtype."""
         config = model.config
         self.model, self.dtype, self.positions = model, dtype, config.positions
         self.scale, self.channels = math.sqrt(config.d_model), config.d_model // config.num_heads
-        self.embedding = _copy(model.embedding.weight)
+        self.embedding = model.embedding.weight.detach().float()
         self.layers = [FlatLayer(layer, dtype) for layer in model.decoder_layers if isinstance(layer, DecoderLayer)]
         self.norm, self.output = _norm(model.decoder_norm), product_with(self.embedding, None, dtype)
 
@@ -270,8 +270,9 @@ class EnsembleDecoder:
 def for_search(model: Any, dtype: torch.dtype) -> Decoder:
     """Return a model's decoder for search, products in dtype.
 
-    A Transformer's has a copy of the decoder's weights; hooks on the decoder's modules are not called. Other models,
-    subclasses of Transformer among them, are searched by their own `decode`.
+    A Transformer's has a copy of the decoder's weights, but for the embedding: weights must not change while a search
+    runs. Hooks on the decoder's modules are not called. Other models, subclasses of Transformer among them, are
+    searched by their own `decode`.
     """
     if isinstance(model, Ensemble):
         return EnsembleDecoder([for_search(member, dtype) for member in model.members])
