@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -48,8 +49,10 @@ OPPONENTS = {  # the contestant with the same stopping rule
 }
 TOLD = {
     "ours": "this project, exact",
+    "ours-compiled": "this project, exact, `--compile`",
     "hf-exact": "Hugging Face, exact",
     "ours-early": "this project, early stopping",
+    "ours-early-compiled": "this project, early stopping, `--compile`",
     "hf": "Hugging Face",
     "hf-eager": "Hugging Face, eager attention",
     "ct2": "CTranslate2",
@@ -201,14 +204,20 @@ def line_up(model: EncoderDecoder, tokenizer: Tokenizer, plan: Plan, device: tor
     bf16 is raced where the device computes in it: not on a CPU that would only imitate it, ten times slower.
     """
     has_bf16 = device.type != "cpu" or has_packed_products(torch.bfloat16)
-    dtypes = {"ours": torch.float32, "ours-early": torch.float32}
-    dtypes |= {"ours-bf16": torch.bfloat16} if has_bf16 else {}
+    can_compile = device.type == "cpu" and shutil.which("cc") is not None
     early = replace(LIMIT, early_stopping=True)
     translators = {
-        name: Translator(
-            model, tokenizer, search=LIMIT if name == "ours" else early, device=device, dtype=dtype, is_frozen=True
+        f"{name}-compiled" if is_compiled else name: Translator(
+            model, tokenizer, search=search, device=device, dtype=dtype, is_frozen=True, is_compiled=is_compiled
         )
-        for name, dtype in dtypes.items()
+        for name, search, dtype, is_compiled in (
+            ("ours", LIMIT, torch.float32, False),
+            ("ours", LIMIT, torch.float32, True),
+            ("ours-early", early, torch.float32, False),
+            ("ours-early", early, torch.float32, True),
+            ("ours-bf16", early, torch.bfloat16, False),
+        )
+        if (can_compile or not is_compiled) and (has_bf16 or dtype == torch.float32)
     }
     exports = export_all(model, tokenizer, LIMIT, folder)
     ways = {"ct2": ("float32", "within"), "ct2-split": ("float32", "split"), "ours-ct2-int8": ("int8", "engine")}
@@ -234,10 +243,13 @@ def table(result: Race, bleus: dict[str, float], same: dict[str, float]) -> Tabl
     """Return a table with one row per contestant."""
     rows = []
     for name in result.seconds:
-        ratio = result.ratio(OPPONENTS[name], name).show(2) if name in OPPONENTS else ""
-        rows.append([TOLD[name], result.rate(name).show(1), ratio, f"{bleus[name]:.2f}", f"{same[name]:.1%}"])
-    header = ["beam search", "sentences/s (range)", "× faster than it: this project, same rule (range)", "BLEU"]
-    return Table("Decoding", [*header, "same as first"], rows)
+        ours = OPPONENTS.get(name, "")
+        ratios = [
+            result.ratio(one, name).show(2) if one in result.seconds else "" for one in (ours, f"{ours}-compiled")
+        ]
+        rows.append([TOLD[name], result.rate(name).show(1), *ratios, f"{bleus[name]:.2f}", f"{same[name]:.1%}"])
+    header = ["beam search", "sentences/s (range)", "× faster than it: this project, same rule (range)", "compiled"]
+    return Table("Decoding", [*header, "BLEU", "same as first"], rows)
 
 
 def train_briefly(data: PreparedData, config: ModelConfig, seconds: float, device: torch.device) -> EncoderDecoder:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,12 +39,23 @@ def prepare(device: torch.device) -> None:
         torch.backends.cuda.enable_cudnn_sdp(False)
 
 
-def tensor_on(device: torch.device | str, values: Sequence[Any], dtype: torch.dtype = torch.long) -> Tensor:
+def tensor_on(
+    device: torch.device | str, values: Sequence[Any] | np.ndarray, dtype: torch.dtype = torch.long
+) -> Tensor:
     """Make a tensor of the host's numbers on device; a GPU copies them from pinned memory while the host goes on."""
     made = torch.tensor(values, dtype=dtype)
     if torch.device(device).type == "cuda":
         made = made.pin_memory()
     return made.to(device, non_blocking=True)
+
+
+def on_host(*tensors: Tensor) -> list[np.ndarray]:
+    """Bring tensors' values to the host in one transfer, for which the host waits once; on the CPU they are shared."""
+    if all(one.device.type == "cpu" for one in tensors):
+        return [one.numpy() for one in tensors]
+    together = torch.cat([one.double().flatten() for one in tensors]).cpu()
+    parts = together.split([one.numel() for one in tensors])
+    return [part.view(one.shape).to(one.dtype).numpy() for part, one in zip(parts, tensors, strict=True)]
 
 
 def default_dtype(device: torch.device) -> torch.dtype:

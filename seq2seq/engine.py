@@ -15,10 +15,11 @@ from seq2seq.errors import UserError
 from seq2seq.model.decoding import Decoder, for_search
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.ensemble import Ensemble
+from seq2seq.model.native import NativeDecoder
 from seq2seq.search.constraints import tokens_needed
 from seq2seq.search.driver import SearchTask
 from seq2seq.search.kinds import make_rules, make_search, require_one_kind, require_steps
-from seq2seq.search.step import Coverage, Hypothesis, Step
+from seq2seq.search.step import Coverage, Hypothesis, Step, best_next
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK
 
@@ -84,17 +85,32 @@ class Engine:
     """Searches translations of any number of sources, in batches that fit into memory."""
 
     def __init__(
-        self, model: EncoderDecoder | Ensemble, device: torch.device, dtype: torch.dtype, *, is_frozen: bool = False
+        self,
+        model: EncoderDecoder | Ensemble,
+        device: torch.device,
+        dtype: torch.dtype,
+        *,
+        is_frozen: bool = False,
+        is_compiled: bool = False,
     ) -> None:
         """Wrap a model that is on device; dtype is that of its matrix products.
 
-        Weights of a frozen model never change: they are laid out for search once, instead of once a search.
+        A frozen model is never trained again: it leaves training mode, and its weights are laid out for search once,
+        instead of once a search.
+
+        Raises:
+            UserError: a compiled search is wanted, and not possible.
         """
-        self.model, self.device, self.dtype, self.is_frozen = model, device, dtype, is_frozen
+        self.model, self.device, self.dtype = model, device, dtype
+        self.is_frozen, self.is_compiled = is_frozen, is_compiled
         self._decoder: Decoder | None = None  # of a frozen model
         prepare(device)
         self._computing = 0  # batches at work, one inside another; see `search`
         self._fits: dict[str, int] = {}  # batch_tokens to which "search" and "force" came down when memory ran out
+        if is_frozen:
+            model.train(False)
+        if is_compiled:
+            self._decoder_for_search()
 
     def search(
         self,
@@ -222,7 +238,7 @@ class Engine:
             return self._decoder
         try:
             with self.inference(), torch.autocast(self.device.type, enabled=False):
-                decoder = for_search(self.model, self.dtype)
+                decoder = for_search(self.model, self.dtype, is_compiled=self.is_compiled)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -266,6 +282,7 @@ class Engine:
         task = SearchTask(
             settings=settings, bos=BOS, eos=EOS, max_lengths=longest, device=self.device, n_best=n_best,
             banned=UNPRODUCIBLE_IDS, rules=rules, phrases=phrases, keys=keys, coverage=coverage, watcher=watcher,
+            best_next=decoder.best_next if isinstance(decoder, NativeDecoder) else best_next,
         )  # fmt: skip
 
         def step(last: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
@@ -305,14 +322,16 @@ class Engine:
         Not `inference_mode`: there, autocast would convert the weights anew for every token, and the positions that a
         model caches could not be used in training.
         """
-        was_training = self.model.training
-        self.model.train(False)
+        is_live, was_training = not self.is_frozen, self.model.training
+        if is_live:
+            self.model.train(False)
         autocast = torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
         try:
             with torch.inference_mode(False), torch.no_grad(), autocast:
                 yield
         finally:
-            self.model.train(was_training)
+            if is_live:
+                self.model.train(was_training)
 
 
 def _last_attention(state: Any) -> Float[Tensor, "n s"]:

@@ -179,12 +179,12 @@ def make_pieces(
     wants = [_as_text(text, number) for number, text in enumerate(texts, start=first_line)]
     pieces = []
     for index, (want, ids) in enumerate(zip(wants, tokenizer.encode([want.text for want in wants]), strict=True)):
-        line, parts, first_words = first_line + index, [want.text], [0]
+        line, parts, ids_of_parts, first_words = first_line + index, [want.text], [ids], [0]
         is_too_long = len(ids) > MAX_SOURCE_TOKENS
         if is_too_long or (trained_length is not None and len(ids) > trained_length and not want.phrases):
             whole = " ".join(want.text.split())
             parts = split_text(whole, MAX_SOURCE_TOKENS, lambda some: [len(one) for one in tokenizer.encode(some)])
-            first_words = number_words(whole, parts)
+            ids_of_parts, first_words = tokenizer.encode(parts), number_words(whole, parts)
             if want.phrases:
                 raise UserError(f"line {line} has {len(ids)} tokens: too many for a text with phrases to appear in it")
             if is_too_long:
@@ -192,10 +192,10 @@ def make_pieces(
                     "line %d has %d tokens, more than %d: translated in %d pieces",
                     *(line, len(ids), MAX_SOURCE_TOKENS, len(parts)),
                 )
-        for part, (text, part_ids) in enumerate(zip(parts, tokenizer.encode(parts), strict=True)):
+        for part, (text, part_ids) in enumerate(zip(parts, ids_of_parts, strict=True)):
             if part_ids:
                 phrases = [*want.phrases, *(glossary.translations(text) if glossary else ())]
-                (prefix,) = tokenizer.encode([want.prefix if part == 0 else ""])
+                prefix = tokenizer.encode([want.prefix])[0] if part == 0 and want.prefix else []
                 key = (line << 16) + part
                 source = Source(part_ids, prefix, encode_phrases(phrases, tokenizer), key=key)
                 pieces.append(Piece(index, text, source, first_words[part], part == 0))

@@ -67,13 +67,14 @@ class Translator:
         num_parameters: int | None = None,
         trained_length: int | None = None,
         is_frozen: bool = False,
+        is_compiled: bool = False,
     ) -> None:
         """Wrap a model that is on device already; every call leaves its mode (training or not) as it was.
 
         Texts of more than trained_length source tokens are translated sentence by sentence; None: of more than 200.
         dtype is that of matrix products: None means bfloat16 on a GPU and float32 elsewhere. The weights of a frozen
-        model never change any more, which makes short searches faster. Instead of a model, an engine of another kind
-        can search; such an engine has its own device and dtype.
+        model never change any more, which makes short searches faster; only a frozen model's search can be compiled.
+        Instead of a model, an engine of another kind can search; such an engine has its own device and dtype.
         """
         self.tokenizer, self.src_lang, self.tgt_lang = tokenizer, src_lang, tgt_lang
         self.num_parameters, self.trained_length = num_parameters, trained_length
@@ -82,7 +83,7 @@ class Translator:
         self.engine: SearchEngine
         if isinstance(model, EncoderDecoder | Ensemble):
             dtype = dtype or default_dtype(self.device)
-            self.engine = Engine(model, self.device, dtype, is_frozen=is_frozen)
+            self.engine = Engine(model, self.device, dtype, is_frozen=is_frozen, is_compiled=is_compiled)
         else:
             self.engine = model
 
@@ -92,6 +93,8 @@ class Translator:
         folder: str | Path | Sequence[str | Path],
         device: str | torch.device = "auto",
         dtype: torch.dtype | None = None,
+        *,
+        is_compiled: bool = False,
     ) -> "Translator":
         """Read the model of a run; several with one vocabulary translate together, as an ensemble.
 
@@ -100,9 +103,11 @@ class Translator:
                 first one's.
             device: cpu, cuda, cuda:N, or auto for a GPU if there is one.
             dtype: of matrix products; None means bfloat16 on a GPU and float32 elsewhere.
+            is_compiled: whether the C compiler that is there makes code for the search; on the CPU in float32 only.
 
         Raises:
-            UserError: a bundle is missing or damaged, their vocabularies differ, or the device is not there.
+            UserError: a bundle is missing or damaged, their vocabularies differ, the device is not there, or the search
+                cannot be compiled.
         """
         chosen = choose_device(device)
         bundles = load_bundles(find_models(folder))
@@ -114,6 +119,7 @@ class Translator:
         return cls(
             *(model, bundles[0].tokenizer), search=config.search, src_lang=config.src_lang, tgt_lang=config.tgt_lang,
             device=chosen, dtype=dtype, num_parameters=size, trained_length=config.trained_length, is_frozen=True,
+            is_compiled=is_compiled,
         )  # fmt: skip
 
     def __repr__(self) -> str:

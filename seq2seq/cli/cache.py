@@ -13,8 +13,8 @@ from typing import Annotated
 from seq2seq.cli import jobs, options
 from seq2seq.cli.runs import confirm, print_table, size
 from seq2seq.errors import UserError
-from seq2seq.settings.data import DataConfig
-from seq2seq.text.cache import Entry, cache_root, list_entries, remove_entry
+from seq2seq.settings.data import cache_root
+from seq2seq.text.cache import Entry, list_entries, remove_entry
 from seq2seq.training.lock import holder_of
 
 _SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
@@ -132,5 +132,5 @@ def clear(cache: Cache = None, older_than: OlderThan = None, yes: options.Yes = 
 
 def entries_of(cache: Path | None) -> tuple[Path, Sequence[Entry]]:
     """Return the cache's folder and its entries."""
-    root = cache_root(DataConfig().cache) if cache is None else cache.expanduser()
+    root = cache_root() if cache is None else cache.expanduser()
     return root, list_entries(root)

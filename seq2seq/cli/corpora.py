@@ -1,9 +1,9 @@
 """The commands that make a corpus with a model: distill, backtranslate."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from seq2seq.cli import inputs, jobs, options
 from seq2seq.errors import UserError
@@ -29,6 +29,7 @@ NewCorpus = Annotated[Path, options.files("--output", help="Corpus to write, .ts
 Tag = Annotated[bool, options.files("--tag", help=f"Begin every synthetic source with {TAG}.")]
 
 
+@options.engine_options
 @options.search_options(*options.BEAM_SEARCH)
 def distill(
     input_: Corpora,
@@ -36,10 +37,8 @@ def distill(
     model: options.Models = None,
     languages: Languages = None,
     resume: options.Resume = False,
-    device: options.Device = "auto",
-    engine: options.Engine = "pytorch",
-    quantization: options.Quantization = "int8",
     *,
+    engine: dict[str, Any],
     changes: options.Changes,
 ) -> None:
     """Translate the sources of a corpus into a corpus to train a student on (Kim & Rush 2016).
@@ -55,9 +54,10 @@ def distill(
         "give the sources of a corpus (--languages tells the order of a .tsv's columns)",
     )
     where = (input_, output, model, languages)
-    make_corpus(*where, device, engine, quantization, changes, resume=resume, form=form, hint=hint)
+    make_corpus(*where, engine, changes, resume=resume, form=form, hint=hint)
 
 
+@options.engine_options
 @options.search_options(*options.BEAM_SEARCH, *options.SAMPLING)
 def backtranslate(
     input_: Corpora,
@@ -66,10 +66,8 @@ def backtranslate(
     tag: Tag = False,
     languages: Languages = None,
     resume: options.Resume = False,
-    device: options.Device = "auto",
-    engine: options.Engine = "pytorch",
-    quantization: options.Quantization = "int8",
     *,
+    engine: dict[str, Any],
     changes: options.Changes,
 ) -> None:
     """Translate text of the target language into synthetic sources for it (Sennrich et al. 2016).
@@ -84,7 +82,7 @@ def backtranslate(
     form = f"{TAG} {{translation}}\t{{source}}" if tag else "{translation}\t{source}"
     hint = "back-translation takes a model of the other direction, --model runs/REVERSE, that reads such text"
     where = (input_, output, model, languages)
-    make_corpus(*where, device, engine, quantization, changes, resume=resume, form=form, hint=hint)
+    make_corpus(*where, engine, changes, resume=resume, form=form, hint=hint)
 
 
 def make_corpus(
@@ -92,9 +90,7 @@ def make_corpus(
     output: Path,
     models: list[Path] | None,
     languages: str | None,
-    device: str,
-    engine: options.EngineName,
-    quantization: options.Precision,
+    engine: Mapping[str, Any],
     changes: options.Changes,
     *,
     resume: bool,
@@ -115,12 +111,12 @@ def make_corpus(
     if output.suffix != ".tsv":
         raise UserError(f"--output {output} is a corpus of two columns: let its name end in .tsv")
     request = SearchRequest(settings=jobs.search_settings(folders[0], changes))
-    translator = jobs.load(folders, device, engine, quantization)
+    translator = jobs.load(folders, **engine)
     src, tgt = translator.src_lang, translator.tgt_lang
     lines = inputs.warn_of_language(inputs.read_corpora(specs, src, tgt, languages), src, tgt, hint)
     if resume:
         inputs.require_regular(output, *lines.files)
-    values = {"form": form, "languages": languages, "engine": engine, "quantization": quantization, **changes}
+    values = {"form": form, "languages": languages, **engine, "device": None, **changes}
     with open_output(output, jobs.made_of(folders, lines, values), resume=resume) as out:
 
         def render(job: jobs.Job, number: int, source: str, best: "Sequence[Translation]") -> list[str]:

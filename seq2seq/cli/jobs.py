@@ -69,8 +69,8 @@ def search_settings(folder: Path, changes: Mapping[str, int | float | None]) -> 
     return change_search(config.search, changes)
 
 
-def load(folders: list[Path], device: str, engine: str, quantization: str) -> "Translator":
-    """Read the model or models for an engine, pytorch or ctranslate2 (with weights of the precision given).
+def load(folders: list[Path], *, device: str, engine: str, quantization: str, compile: bool) -> "Translator":
+    """Read the model or models for the engine that `options.Engine` describes.
 
     Raises:
         UserError: one is missing or damaged, or the engine cannot use it.
@@ -78,7 +78,9 @@ def load(folders: list[Path], device: str, engine: str, quantization: str) -> "T
     from seq2seq.translator import Translator
 
     if engine == "pytorch":
-        return Translator.load(folders, device)
+        return Translator.load(folders, device, is_compiled=compile)
+    if compile:
+        raise UserError(f"--compile is for the pytorch engine, and --engine is {engine}: leave one of them out")
     if len(folders) > 1:
         raise UserError(f"{len(folders)} models: only the pytorch engine translates with an ensemble")
     with needing("ctranslate2"):

@@ -52,7 +52,6 @@ Prefix = Annotated[str, wanted(help="What every translation begins with.")]
 Phrase = Annotated[list[str] | None, wanted(help="What every translation contains; may be given several times.")]
 Ban = Annotated[list[str] | None, wanted(help="What no translation contains; may be given several times.")]
 Glossary = Annotated[Path | None, wanted(help="Terms and their translations, term TAB translation a line.")]
-Engine = Annotated[EngineName, search(help="ctranslate2 is quicker on CPUs; greedy and beam only.")]
 Quantization = Annotated[Precision, search(help="Of ctranslate2's weights only.")]
 Device = Annotated[str, search(help="cpu, cuda, cuda:N, or auto: a GPU if there is one.")]
 Reference = Annotated[Path | None, scoring(help="Reference translations, a line each: score with BLEU, chrF++, TER.")]
@@ -69,6 +68,16 @@ Ray = Annotated[
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Delete without asking.")]
+
+
+@dataclasses.dataclass(frozen=True)
+class Engine:
+    """What translates, and where."""
+
+    device: str = "auto"  # cpu, cuda, cuda:N, or auto: a GPU if there is one
+    engine: EngineName = "pytorch"  # ctranslate2 is quicker on CPUs; greedy and beam only
+    quantization: Precision = "int8"  # of ctranslate2's weights only
+    compile: bool = False  # search by code that the C compiler here makes: quicker on CPUs; the pytorch engine only
 
 
 class Application(typer.Typer):
@@ -107,6 +116,11 @@ def search_options(*names: str) -> Callable[[Command], Command]:
     panels = {SEARCH: [name for name in names if name not in (*SAMPLING, "mbr")]}
     panels[DRAWING] = [name for name in names if name not in panels[SEARCH]]
     return options_of(SearchConfig, "changes", panels, has_defaults=False, more={"max_length": (int, _MAX_LENGTH)})
+
+
+def engine_options(command: Command) -> Command:
+    """Give a command the options of `Engine`; the command receives their values as `engine`."""
+    return options_of(Engine, "engine", {SEARCH: [field.name for field in dataclasses.fields(Engine)]})(command)
 
 
 def options_of(

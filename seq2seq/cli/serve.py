@@ -41,6 +41,7 @@ AllowOrigin = Annotated[
 Threads = Annotated[int, typer.Option(min=0, help="CPU threads of the model; 0: PyTorch's choice.")]
 
 
+@options.engine_options
 @options.options_of(Limits, "bounds", {"Limits": BOUNDS})
 def serve(
     model: options.Models = None,
@@ -49,11 +50,9 @@ def serve(
     api_key: ApiKey = None,
     allowed_host: AllowedHost = None,
     allow_origin: AllowOrigin = None,
-    device: options.Device = "auto",
     threads: Threads = 0,
-    engine: options.Engine = "pytorch",
-    quantization: options.Quantization = "int8",
     *,
+    engine: dict[str, Any],
     bounds: dict[str, Any],
 ) -> None:
     """Serve a model: a page, and an HTTP API that LibreTranslate's clients speak.
@@ -75,12 +74,12 @@ def serve(
         import torch
 
         torch.set_num_threads(threads)
-    translator = jobs.load(folders, device, engine, quantization)
+    translator = jobs.load(folders, **engine)
     service = Service(
         translator,
         limits,
         most_alternatives=min(translator.search.beam - 1, 9),
-        explain=explainer(translator) if engine == "pytorch" and len(folders) == 1 else None,
+        explain=explainer(translator) if engine["engine"] == "pytorch" and len(folders) == 1 else None,
         detect=detector(),
         api_key=api_key,
     )

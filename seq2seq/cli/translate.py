@@ -5,6 +5,7 @@ import itertools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -15,6 +16,7 @@ from seq2seq.files import open_output, read_lines
 from seq2seq.text.glossary import Glossary
 
 
+@options.engine_options
 @options.search_options(*options.ALL_SEARCH)
 def translate(
     texts: options.Texts = None,
@@ -25,9 +27,6 @@ def translate(
     interactive: options.Interactive = False,
     n_best: options.NBest = 1,
     as_json: options.AsJson = False,
-    device: options.Device = "auto",
-    engine: options.Engine = "pytorch",
-    quantization: options.Quantization = "int8",
     prefix: options.Prefix = "",
     phrase: options.Phrase = None,
     ban: options.Ban = None,
@@ -35,6 +34,7 @@ def translate(
     reference: options.Reference = None,
     testset: options.TestSet = None,
     *,
+    engine: dict[str, Any],
     changes: options.Changes,
 ) -> None:
     r"""Translate sentences, a file, or standard input: one line out for every line in, in order.
@@ -84,11 +84,11 @@ def translate(
 
     settings = jobs.search_settings(folders[0], changes)
     request = SearchRequest(settings=settings, n_best=n_best, banned=ban or [], glossary=terms)
-    values = {"n_best": n_best, "as_json": as_json, "engine": engine, "quantization": quantization, **changes}
+    values = {"n_best": n_best, "as_json": as_json, **engine, "device": None, **changes}
     values |= {"prefix": prefix, "phrase": phrase, "ban": ban, "glossary_digest": terms.digest if terms else None}
     made_of = jobs.made_of(folders, lines, values)
     with open_output(None if document else output, made_of, resume=resume) as out:
-        translator = jobs.load(folders, device, engine, quantization)  # slow: only once the input is known to be good
+        translator = jobs.load(folders, **engine)  # slow: only once the input is known to be good
         request = dataclasses.replace(request, align=as_json and translator.can_align)
         job = jobs.Job(translator, request, prefix, phrase or [], as_json)
         if interactive:

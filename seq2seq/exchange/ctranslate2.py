@@ -21,7 +21,8 @@ from seq2seq.model.attention import MultiHeadAttention
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.layers import DecoderLayer, EncoderLayer, FeedForward, GatedFeedForward
 from seq2seq.model.positions import sinusoidal
-from seq2seq.text.cache import cache_root, cached_folder, digest_files
+from seq2seq.settings.data import cache_root
+from seq2seq.text.cache import cached_folder, digest_files
 from seq2seq.text.tokenizer import BOS, EOS, UNK
 
 with needing("ctranslate2"):

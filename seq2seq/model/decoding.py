@@ -19,10 +19,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seq2seq.device import tensor_on
+from seq2seq.errors import UserError
 from seq2seq.model.attention import KeysValues
 from seq2seq.model.ensemble import Ensemble, EnsembleState, mean_log_probs
 from seq2seq.model.layers import DecoderLayer, FeedForward, GatedFeedForward
 from seq2seq.model.masks import additive
+from seq2seq.model.native import NativeDecoder
 from seq2seq.model.places import PACK_BELOW, Places, still_searched
 from seq2seq.model.positions import rotate, rotations, sinusoidal
 from seq2seq.model.products import product, product_with
@@ -267,16 +269,26 @@ class EnsembleDecoder:
         return mean_log_probs([logits for logits, _ in steps]), EnsembleState(tuple(own for _, own in steps))
 
 
-def for_search(model: Any, dtype: torch.dtype) -> Decoder:
-    """Return a model's decoder for search, products in dtype.
+def for_search(model: Any, dtype: torch.dtype, *, is_compiled: bool = False) -> Decoder:
+    """Return a model's decoder for search, products in dtype; compiled, if asked for, where that is possible.
 
     A Transformer's has a copy of the decoder's weights, but for the embedding: weights must not change while a search
     runs. Hooks on the decoder's modules are not called. Other models, subclasses of Transformer among them, are
     searched by their own `decode`.
+
+    Raises:
+        UserError: the search cannot be compiled.
     """
     if isinstance(model, Ensemble):
-        return EnsembleDecoder([for_search(member, dtype) for member in model.members])
-    return FlatDecoder(model, dtype) if type(model) is Transformer else TextbookDecoder(model)  # not of a subclass
+        return EnsembleDecoder([for_search(member, dtype, is_compiled=is_compiled) for member in model.members])
+    is_transformer = type(model) is Transformer  # and not a subclass
+    if is_compiled:
+        if not is_transformer or dtype != torch.float32 or model.embedding.weight.device.type != "cpu":
+            raise UserError("--compile is for Transformers on the CPU in float32: leave it out")
+        return NativeDecoder(model)
+    if not is_transformer:
+        return TextbookDecoder(model)
+    return FlatDecoder(model, dtype)
 
 
 def _norm(module: nn.Module) -> Callable[[Rows], Rows]:

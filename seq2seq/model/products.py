@@ -21,12 +21,19 @@ Product = Callable[[Float[Tensor, "n i"]], Float[Tensor, "n o"]]
 
 def product(maps: Sequence[nn.Module], dtype: torch.dtype, stretches: Sequence[float] = (1.0,)) -> Product:
     """Make one product in dtype of several maps of the same input, their outputs side by side, each times a stretch."""
+    return product_with(*joined_weights(maps, stretches), dtype)
+
+
+def joined_weights(
+    maps: Sequence[nn.Module], stretches: Sequence[float] = (1.0,)
+) -> tuple[Float[Tensor, "o i"], Float[Tensor, " o"] | None]:
+    """Return W and b of several maps of the same input, their outputs side by side, each times a stretch."""
     matrices = [weight_and_bias(one) for one in maps]
     scaled = list(zip(matrices, stretches, strict=True))
     weight = torch.cat([weight * stretch for (weight, _), stretch in scaled])
     biases = [weight.new_zeros(len(weight)) if bias is None else bias * stretch for (weight, bias), stretch in scaled]
     has_bias = any(bias is not None for _, bias in matrices)
-    return product_with(weight, torch.cat(biases) if has_bias else None, dtype)
+    return weight, torch.cat(biases) if has_bias else None
 
 
 @torch.no_grad()

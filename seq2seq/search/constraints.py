@@ -14,13 +14,9 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import Any
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
-from seq2seq.device import tensor_on
+from seq2seq.device import on_host, tensor_on
 from seq2seq.search.driver import INF, Continuation, Partial, Search, SearchTask, continue_all
-from seq2seq.search.step import Hypothesis
+from seq2seq.search.step import Hypothesis, NextTokens
 
 Phrase = tuple[int, ...]
 
@@ -119,10 +115,10 @@ class ConstrainedBeamSearch(Search):
             if (needed := start.progress.needed) > limit:
                 raise ValueError(f"phrases={one} need {needed} tokens, but at most {limit} are allowed")
 
-    def choose(self, log_probs: Float[Tensor, "n v"], own: Float[Tensor, "n v"], state: Any) -> Continuation:
+    def choose(self, following: NextTokens, state: Any) -> Continuation:
         """Choose each sentence's continuations from the banks."""
         live = list(chain(*(self._live[number] for number in self.waiting)))
-        continuations = _continuations(log_probs, own, live, self.settings.beam, self.task.eos)
+        continuations = _continuations(following, live, self.settings.beam, self.task.eos)
         for number in self.waiting:
             self._advance(number, chain(*(continuations[one.row] for one in self._live[number])))
             if self._is_done(number):
@@ -161,18 +157,13 @@ class ConstrainedBeamSearch(Search):
         return [[one.hypothesis(self.alpha) for one in best[: self.task.n_best]] for best in self._finished]
 
 
-def _continuations(
-    log_probs: Float[Tensor, "n v"], own: Float[Tensor, "n v"], live: list[_Partial], beam: int, eos: int
-) -> list[list[_Partial]]:
-    """Continue every row by EOS, by each token of its missing phrases, and by the best k of all other tokens.
-
-    log_probs are as rules changed them, own the model's.
-    """
+def _continuations(following: NextTokens, live: list[_Partial], beam: int, eos: int) -> list[list[_Partial]]:
+    """Continue every row by EOS, by each token of its missing phrases, and by the best k of all other tokens."""
     special = [(one.row, token) for one in live for token in (eos, *one.progress.steps)]
-    at = tensor_on(log_probs.device, special).unbind(1)
+    at = tensor_on(following.logits.device, special).unbind(1)
     most = beam + max(len(one.progress.steps) for one in live) + 1  # so that k are left without the special ones
-    values, tokens = log_probs.topk(min(most, log_probs.shape[1]))
-    of_special, own_special, *of_rows = _read(log_probs[at], own[at], tokens, values, own.gather(1, tokens))
+    tables = on_host(following.log_probs[at], following.own[at], *following.best(most))
+    of_special, own_special, values, tokens, own_values = (table.tolist() for table in tables)
     found: list[list[_Partial]] = [[] for _ in live]
 
     def add(row: int, token: int, value: float, own_value: float, progress: Progress) -> None:
@@ -183,15 +174,8 @@ def _continuations(
     for (row, token), value, own_value in zip(special, of_special, own_special, strict=True):
         progress = live[row].progress
         add(row, token, value, own_value, progress if token == eos else progress.steps[token])
-    for row, (one, *table) in enumerate(zip(live, *of_rows, strict=True)):
-        best = ((int(token), *values) for token, *values in zip(*table, strict=True))
-        others = (entry for entry in best if entry[0] != eos and entry[0] not in one.progress.steps)
+    for row, (one, *table) in enumerate(zip(live, tokens, values, own_values, strict=True)):
+        others = (entry for entry in zip(*table, strict=True) if entry[0] != eos and entry[0] not in one.progress.steps)
         for token, value, own_value in islice(others, beam):
             add(row, token, value, own_value, one.progress.broken_off)
     return found
-
-
-def _read(*tensors: Tensor) -> list[Any]:
-    """Bring several tensors' values to the host together: the one wait for the device a step."""
-    parts = torch.cat([one.double().flatten() for one in tensors]).cpu().split([one.numel() for one in tensors])
-    return [part.view(one.shape).tolist() for part, one in zip(parts, tensors, strict=True)]

@@ -10,12 +10,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-from jaxtyping import Float
 from torch import Tensor
 
+from seq2seq.device import on_host
 from seq2seq.search.driver import INF, Continuation, Partial, Search, SearchTask, continue_all
-from seq2seq.search.step import Hypothesis
+from seq2seq.search.step import Hypothesis, NextTokens
 
 
 @dataclass
@@ -45,10 +44,10 @@ class DiverseBeamSearch(Search):
         groups = range(self.settings.groups)
         self._groups = [[_Group([_Partial([], number)]) for _ in groups] for number in self.waiting]
 
-    def choose(self, log_probs: Float[Tensor, "n v"], own: Float[Tensor, "n v"], state: Any) -> Continuation:
+    def choose(self, following: NextTokens, state: Any) -> Continuation:
         """Continue every sentence, group after group."""
         # A group's best continuations are among so many: of its own size, EOS, and those that others made dearer.
-        likeliest = _likeliest(log_probs, own, self.settings.beam + 1)
+        likeliest = _read(following.best(self.settings.beam + 1))
         for number in self.waiting:
             said: Counter[int] = Counter()  # last tokens of the groups before
             for group in self._groups[number]:
@@ -98,13 +97,7 @@ class DiverseBeamSearch(Search):
         return [one.hypothesis(alpha) for one in ranked]
 
 
-def _likeliest(
-    log_probs: Float[Tensor, "n v"], own: Float[Tensor, "n v"], count: int
-) -> list[list[tuple[int, float, float]]]:
-    """Read each row's best tokens, best first, with their log-probabilities and the model's own.
-
-    This is the one time a step that the host waits for the device.
-    """
-    values, tokens = log_probs.topk(min(count, log_probs.shape[1]))
-    rows = torch.stack((tokens.double(), values.double(), own.gather(1, tokens).double()), 2).tolist()
-    return [[(int(token), value, own_value) for token, value, own_value in row] for row in rows]
+def _read(best: tuple[Tensor, Tensor, Tensor]) -> list[list[tuple[int, float, float]]]:
+    """Read each row's best tokens, with their log-probabilities and the model's own."""
+    values, tokens, own = (table.tolist() for table in on_host(*best))
+    return [list(zip(*row, strict=True)) for row in zip(tokens, values, own, strict=True)]

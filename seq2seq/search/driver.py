@@ -7,6 +7,7 @@ limit, reorders the state, and drops finished sentences. A subclass chooses the 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from seq2seq.device import tensor_on
 from seq2seq.search.rules import Prefixes, Rule
-from seq2seq.search.step import Coverage, Hypothesis, S, Step, StepFn, force_end, next_log_probs
+from seq2seq.search.step import Best, Coverage, Hypothesis, NextTokens, S, Step, StepFn, best_next, force_end
 from seq2seq.settings.search import SearchConfig
 
 INF = float("inf")
@@ -41,6 +42,7 @@ class SearchTask:
     phrases: Sequence[Sequence[Sequence[int]]] = ()  # each sentence's own; constrained search places them
     keys: Sequence[int] = ()  # each sentence's own; its samples depend on the key (none given: its number)
     coverage: Coverage | None = None  # beam search adds this penalty
+    best_next: Callable[[Float[Tensor, "n v"], Int[Tensor, " u"], int], Best] = best_next  # or the model's quicker one
     watcher: Callable[[Step], object] | None = None  # beam search shows it every step
 
     def __post_init__(self) -> None:
@@ -73,14 +75,8 @@ class Search(ABC):
         self.waiting = list(range(len(task.max_lengths)))
 
     @abstractmethod
-    def choose(self, log_probs: Float[Tensor, "n v"], own: Float[Tensor, "n v"], state: Any) -> Continuation:
-        """Choose the next tokens.
-
-        Args:
-            log_probs: of each row's next token, as rules and limits changed them (nats).
-            own: the model's own log-probabilities; -inf for banned tokens (nats).
-            state: the step function's, after the step.
-        """
+    def choose(self, following: NextTokens, state: Any) -> Continuation:
+        """Choose the next tokens; state is the step function's, after the step."""
 
     @abstractmethod
     def results(self) -> list[list[Hypothesis]]:
@@ -101,16 +97,13 @@ class Search(ABC):
         prefixes = Prefixes(last.new_empty(len(counts), 0), torch.arange(len(counts), device=device))  # only rules read
         while self.waiting:
             logits, state = step(last, state)
-            own = next_log_probs(logits, banned)
-            log_probs = own.clone() if task.rules else own
-            for rule in task.rules:
-                log_probs = rule(log_probs, prefixes)
             at_limit = [limits[number] == self.length for number in self.waiting]
-            if any(at_limit):
-                at_limit = [one for one, count in zip(at_limit, counts, strict=True) for _ in range(count)]
-                log_probs = force_end(log_probs, tensor_on(device, at_limit, torch.bool), task.eos)
+            at_limit = [one for one, count in zip(at_limit, counts, strict=True) for _ in range(count)]
+            changed = None
+            if task.rules or any(at_limit):
+                changed = partial(self._changed, prefixes=prefixes, at_limit=at_limit)
             self.length += 1
-            rows, last, counts = self.choose(log_probs, own, state)
+            rows, last, counts = self.choose(NextTokens(logits, banned, changed, task.best_next), state)
             self.waiting = [number for number, count in zip(self.waiting, counts, strict=True) if count]
             if self.waiting and rows is not None:
                 state = state.reorder(rows, counts)
@@ -118,6 +111,16 @@ class Search(ABC):
                 prefixes = prefixes.continued(rows, last)
             counts = [count for count in counts if count]
         return self.results()
+
+    def _changed(
+        self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes, at_limit: Sequence[bool]
+    ) -> Float[Tensor, "n v"]:
+        """Apply the rules, then end the rows that are at their limit."""
+        for rule in self.task.rules:
+            log_probs = rule(log_probs, prefixes)
+        if not any(at_limit):
+            return log_probs
+        return force_end(log_probs, tensor_on(self.task.device, at_limit, torch.bool), self.task.eos)
 
 
 @dataclass

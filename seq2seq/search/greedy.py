@@ -2,12 +2,9 @@
 
 from typing import Any
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
-from seq2seq.search.driver import INF, Continuation, Search, SearchTask
-from seq2seq.search.step import Hypothesis
+from seq2seq.device import on_host, tensor_on
+from seq2seq.search.driver import INF, Continuation, Partial, Search, SearchTask
+from seq2seq.search.step import Hypothesis, NextTokens
 
 
 class GreedySearch(Search):
@@ -19,26 +16,25 @@ class GreedySearch(Search):
     def __init__(self, task: SearchTask) -> None:
         """Begin one search."""
         super().__init__(task)
-        self._ids: list[list[int]] = [[] for _ in task.max_lengths]
-        self._found: list[list[Hypothesis]] = [[] for _ in task.max_lengths]
-        # Sums of log-probabilities as rules changed them (-inf: rules left no token), and of the model's own.
-        self._scores = self._own = torch.zeros(len(task.max_lengths), device=task.device)
+        self._live = [Partial([], number) for number in self.waiting]  # one of each waiting sentence
+        self._found: list[list[Hypothesis]] = [[] for _ in self.waiting]
 
-    def choose(self, log_probs: Float[Tensor, "n v"], own: Float[Tensor, "n v"], state: Any) -> Continuation:
+    def choose(self, following: NextTokens, state: Any) -> Continuation:
         """Choose each row's likeliest token."""
-        best, last = log_probs.max(-1)
-        self._scores, self._own = self._scores + best, self._own + own.gather(1, last[:, None])[:, 0]
-        # The one time a step that the host waits for the device.
-        chosen = torch.stack((last.double(), self._scores.double(), self._own.double()), 1).tolist()
-        for number, (token, score, own_score) in zip(self.waiting, chosen, strict=True):
-            self._ids[number].append(int(token))
-            if token == self.task.eos and score > -INF:
-                self._found[number] = [Hypothesis.ended(self._ids[number], own_score, self.alpha)]
-        counts = [int(token != self.task.eos) for token, *_ in chosen]
+        best = following.best(1)
+        last = best[1][:, 0]
+        values, tokens, own_values = (table[:, 0].tolist() for table in on_host(*best))
+        for one, token, value, own_value in zip(self._live, tokens, values, own_values, strict=True):
+            one.ids.append(token)
+            one.score, one.own = one.score + value, one.own + own_value
+        counts = [int(token != self.task.eos) for token in tokens]
         if all(counts):
             return Continuation(None, last, counts)
-        rows = (last != self.task.eos).nonzero_static(size=sum(counts))[:, 0]
-        self._scores, self._own = self._scores[rows], self._own[rows]
+        for number, one, count in zip(self.waiting, self._live, counts, strict=True):
+            if not count and one.score > -INF:  # else rules left no token, or the scores are NaN
+                self._found[number] = [one.hypothesis(self.alpha)]
+        self._live = [one for one, count in zip(self._live, counts, strict=True) if count]
+        rows = tensor_on(self.task.device, [row for row, count in enumerate(counts) if count])
         return Continuation(rows, last[rows], counts)
 
     def results(self) -> list[list[Hypothesis]]:

@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seq2seq.device import tensor_on
+from seq2seq.device import on_host, tensor_on
 from seq2seq.search.driver import INF, Continuation, Partial, Search, SearchTask, continue_all
-from seq2seq.search.step import Hypothesis
+from seq2seq.search.step import Hypothesis, NextTokens
 from seq2seq.settings.search import SearchConfig
 
 
@@ -43,19 +43,18 @@ class SampleSearch(Search):
         ]
         self._live = self._drawn  # of the waiting sentences
 
-    def choose(self, log_probs: Float[Tensor, "n v"], own: Float[Tensor, "n v"], state: Any) -> Continuation:
+    def choose(self, following: NextTokens, state: Any) -> Continuation:
         """Draw each live sample's next token."""
-        live = list(chain(*self._live))
+        live, log_probs, own = list(chain(*self._live)), following.log_probs, following.own
         if len(live) > len(log_probs):  # the first step has one row a sentence
             repeats = len(live) // len(log_probs)
             log_probs, own = (one.repeat_interleave(repeats, 0) for one in (log_probs, own))
         uniform = tensor_on(self.task.device, [one.chance.random() for one in live], torch.double)
         tokens = _draw(log_probs, uniform, self.settings)[:, None]
-        drawn = torch.cat((tokens.double(), own.gather(1, tokens).double(), log_probs.gather(1, tokens).double()), 1)
-        # The one time a step that the host waits for the device.
-        for one, (token, own_score, ruled_score) in zip(live, drawn.tolist(), strict=True):
+        drawn = (one[:, 0].tolist() for one in on_host(tokens, own.gather(1, tokens), log_probs.gather(1, tokens)))
+        for one, token, own_score, ruled_score in zip(live, *drawn, strict=True):
             if ruled_score > -INF:  # else rules left no token, or the scores are NaN: the sample is dropped
-                one.ids.append(int(token))
+                one.ids.append(token)
                 one.own += own_score
         self._live = [[one for one in of_sentence if self._goes_on(one)] for of_sentence in self._live]
         continuation = continue_all(self._live, self.task.device)

@@ -4,11 +4,14 @@ A *step function* takes the last token of each row and a state, and returns the 
 state. A row continues one hypothesis; the rows of a sentence stand together, those of the first sentence first.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from jaxtyping import Float, Int
+import numpy as np
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 T = TypeVar("T")
@@ -73,11 +76,11 @@ class Step:
     """
 
     sentences: list[int]
-    tokens: Int[Tensor, "b c"]
-    scores: Float[Tensor, "b c"]
-    parents: Int[Tensor, "b c"]
-    places: Int[Tensor, "b k"]
-    alive: Tensor  # (b, k)
+    tokens: Int[np.ndarray, "b c"]
+    scores: Float[np.ndarray, "b c"]
+    parents: Int[np.ndarray, "b c"]
+    places: Int[np.ndarray, "b k"]
+    alive: Bool[np.ndarray, "b k"]
 
 
 def next_log_probs(logits: Float[Tensor, "n v"], banned: Int[Tensor, " u"]) -> Float[Tensor, "n v"]:
@@ -95,3 +98,54 @@ def force_end(log_probs: Float[Tensor, "n v"], rows: Tensor, eos: int) -> Float[
     log_probs = log_probs.masked_fill(rows[:, None], -float("inf"))
     log_probs[:, eos] = end
     return log_probs
+
+
+Best = tuple[Float[Tensor, "n c"], Int[Tensor, "n c"]]  # each row's best tokens, best first: log-probabilities, ids
+
+
+def best_tokens(log_probs: Float[Tensor, "n v"], count: int) -> Best:
+    """Return each row's best tokens, c = min(count, v) of them."""
+    if count == 1:
+        return log_probs.max(-1, keepdim=True)
+    size = math.gcd(log_probs.shape[1], 64)  # the best c tokens lie in the c blocks of the greatest maxima
+    blocks = log_probs.unflatten(1, (-1, size))
+    chosen = blocks.amax(-1).topk(min(count, blocks.shape[1])).indices  # (n, c)
+    values, order = (
+        blocks.gather(1, chosen[:, :, None].expand(-1, -1, size)).flatten(1).topk(min(count, log_probs.shape[1]))
+    )
+    return values, chosen.gather(1, order // size) * size + order % size
+
+
+def best_next(logits: Float[Tensor, "n v"], banned: Int[Tensor, " u"], count: int) -> Best:
+    """Return each row's best tokens, c = min(count, v) of them, of what `next_log_probs` gives."""
+    return best_tokens(next_log_probs(logits, banned), count)
+
+
+@dataclass(frozen=True)
+class NextTokens:
+    """What a step tells of each row's next token; only what a search asks for is computed."""
+
+    logits: Float[Tensor, "n v"]  # the model's
+    banned: Int[Tensor, " u"]  # tokens that no hypothesis contains
+    changed: (
+        Callable[[Float[Tensor, "n v"]], Float[Tensor, "n v"]] | None
+    )  # applies rules and limits; None: there are none
+    best_next: Callable[[Float[Tensor, "n v"], Int[Tensor, " u"], int], Best]  # a quick way to `best_next`
+
+    @cached_property
+    def own(self) -> Float[Tensor, "n v"]:
+        """The model's own log-probabilities; -inf for banned tokens (nats)."""
+        return next_log_probs(self.logits, self.banned)
+
+    @cached_property
+    def log_probs(self) -> Float[Tensor, "n v"]:
+        """Log-probabilities as rules and limits changed them (nats)."""
+        return self.own if self.changed is None else self.changed(self.own.clone())
+
+    def best(self, count: int) -> tuple[Float[Tensor, "n c"], Int[Tensor, "n c"], Float[Tensor, "n c"]]:
+        """Return each row's best tokens: log-probabilities, ids, and log-probabilities by the model alone."""
+        if self.changed is None:
+            values, tokens = self.best_next(self.logits, self.banned, count)
+            return values, tokens, values
+        values, tokens = best_tokens(self.log_probs, count)
+        return values, tokens, self.own.gather(1, tokens)

@@ -1,7 +1,9 @@
 """Settings of texts and of their vocabulary: `data` and `tokenizer`."""
 
 import math
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from seq2seq.settings.checks import IntOrAuto, check_choices, check_ranges, require
 from seq2seq.settings.rules import AUTO
@@ -69,6 +71,11 @@ class DataConfig:
     def is_swapped(self) -> bool:
         """Whether the target's column stands before the source's."""
         return bool(self.languages) and self.languages[0] != self.src_lang
+
+
+def cache_root(setting: str = DataConfig.cache) -> Path:
+    """Find the folder of all caches: the environment's SEQ2SEQ_CACHE, else the setting."""
+    return Path(os.environ.get("SEQ2SEQ_CACHE") or setting).expanduser()
 
 
 @dataclass(kw_only=True)

@@ -27,11 +27,6 @@ _USERS = ".runs"  # end of the name of the list of runs beside a folder
 _TICK = 2 * 10**9  # ns: the coarsest times that file systems give
 
 
-def cache_root(setting: str) -> Path:
-    """Find the folder of all caches: the environment's SEQ2SEQ_CACHE, else the setting."""
-    return Path(os.environ.get("SEQ2SEQ_CACHE") or setting).expanduser()
-
-
 def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
     """Return root/key, built if it is absent or damaged; of several processes, one builds and the others wait.
 

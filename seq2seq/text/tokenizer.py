@@ -91,7 +91,7 @@ class Tokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Normalise and split texts into ids, without BOS and EOS; an empty text has none."""
-        return self._processor.encode([normalise(text) for text in texts])
+        return [self._processor.encode(normalise(text)) for text in texts]  # a call for all would start threads
 
     def encode_normalised(self, texts: Sequence[str]) -> list[list[int]]:
         """Split normalised texts into ids."""
@@ -134,7 +134,7 @@ class Tokenizer:
         Raises:
             IndexError: an id is not in the vocabulary.
         """
-        texts = self._processor.decode([[int(i) for i in row if i not in SPECIAL_IDS] for row in ids]) if ids else []
+        texts = [self._processor.decode([int(i) for i in row if i not in SPECIAL_IDS]) for row in ids]
         return [normalise(text) for text in texts]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:

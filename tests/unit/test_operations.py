@@ -4,11 +4,11 @@ import pytest
 
 from benchmarks.operations import per_step
 
-PER_LAYER, AROUND = 32, 16  # of the model
+PER_LAYER, AROUND = 27, 16  # of the model
 
 
-@pytest.mark.parametrize(("beam", "of_search"), [(5, 62), (1, 13)])
+@pytest.mark.parametrize(("beam", "of_search"), [(5, 16), (1, 4)])
 def test_a_step_dispatches_no_more_operations_than_it_did(beam: int, of_search: int) -> None:
     counts = per_step(beam)
     assert 40 < counts["model"] <= 4 * PER_LAYER + AROUND
-    assert 5 < counts["search"] <= of_search
+    assert 0 < counts["search"] <= of_search

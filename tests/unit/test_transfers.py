@@ -12,16 +12,19 @@ from benchmarks.transfers import Transfer, as_on_a_gpu
 from seq2seq.settings.search import SearchConfig
 from seq2seq.training import loss
 
-# Searches that choose on the host bring what they chose to the device, and rules bring what they know in the first
-# step, without waiting for it.
+# Searches choose on the host and bring what they chose to the device, and rules bring what they know in the first step,
+# without waiting for it.
 COPIES = {
+    "beam": 1,
+    "beam, early stopping": 1,
+    "coverage": 1,
     "sampling": 2,
     "sampling with rules": 3,
     "diverse": 1,
     "phrases": 2,
-    "rules": 1,
+    "rules": 2,
     "greedy with rules": 1,
-    "prefix": 1,
+    "prefix": 2,
 }
 ALL_MODELS = pytest.mark.parametrize(
     "model", [name if name == "transformer" else pytest.param(name, marks=pytest.mark.slow) for name in MODELS]

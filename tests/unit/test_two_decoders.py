@@ -1,6 +1,7 @@
 """Every search finds the same with the decoder for search as with the textbook's, token for token."""
 
 import pickle
+import shutil
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 
 V = 60
+NEEDS_COMPILER = pytest.mark.skipif(shutil.which("cc") is None, reason="this machine has no C compiler")
 MODERN: dict[str, Any] = {"norm": "rmsnorm", "norm_position": "pre", "activation": "swiglu", "positions": "rotary"}
 STYLES: dict[str, dict[str, Any]] = {"vaswani": {}, "modern": {**MODERN, "bias": False}}
 SEARCHES: dict[str, dict[str, Any]] = {
@@ -50,23 +52,23 @@ def sources(name: str) -> list[Source]:
     ]
 
 
-def search(name: str, model: Transformer | Ensemble) -> dict[int, list[Hypothesis]]:
+def search(name: str, model: Transformer | Ensemble, *, is_compiled: bool = False) -> dict[int, list[Hypothesis]]:
     settings = SearchConfig(max_length_ratio=1.5, max_length_offset=12, batch_tokens=400, **SEARCHES[name])
     n_best = 1 if name == "greedy" else 3
     cpu = torch.device("cpu")
-    return dict(
-        one for batch in Engine(model, cpu, torch.float32).search(sources(name), settings, n_best) for one in batch
-    )
+    searching = Engine(model, cpu, torch.float32, is_compiled=is_compiled)
+    return dict(one for batch in searching.search(sources(name), settings, n_best) for one in batch)
 
 
+@pytest.mark.parametrize("is_compiled", [False, pytest.param(True, marks=NEEDS_COMPILER)])
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("name", SEARCHES)
 def test_every_search_finds_what_it_finds_with_the_textbook(
-    name: str, style: str, monkeypatch: pytest.MonkeyPatch
+    name: str, style: str, is_compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = make(**STYLES[style])
-    found = search(name, model)
-    monkeypatch.setattr(engine, "for_search", lambda model, dtype: TextbookDecoder(model))
+    found = search(name, model, is_compiled=is_compiled)
+    monkeypatch.setattr(engine, "for_search", lambda model, dtype, **_: TextbookDecoder(model))
     expected = search(name, model)
     assert len(found) == 6
     for index, hypotheses in expected.items():
@@ -78,7 +80,7 @@ def test_every_search_finds_what_it_finds_with_the_textbook(
 def test_an_ensembles_search_finds_what_it_finds_with_the_textbook(monkeypatch: pytest.MonkeyPatch) -> None:
     models = Ensemble([make(), make(**MODERN)])
     found = search("beam", models)
-    monkeypatch.setattr(engine, "for_search", lambda model, dtype: TextbookDecoder(model))
+    monkeypatch.setattr(engine, "for_search", lambda model, dtype, **_: TextbookDecoder(model))
     expected = search("beam", models)
     assert {i: [one.ids for one in best] for i, best in found.items()} == {
         i: [one.ids for one in best] for i, best in expected.items()
@@ -127,7 +129,7 @@ def test_adapters_are_read_without_dropout_and_without_the_callers_precision() -
 
 
 def test_a_model_that_does_not_fit_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise torch.OutOfMemoryError("out of memory")
 
     monkeypatch.setattr(engine, "for_search", fail)

@@ -128,12 +128,26 @@ def test_a_document_becomes_a_document(run, translator, tmp_path):
 
 
 def test_ctranslate2_computes_with_int8_weights_as_the_readme_says(run, monkeypatch):
-    def load(folders, device, engine, quantization):
+    def load(folders, *, device, engine, quantization, compile):
         raise UserError(f"{engine} with {quantization}")
 
     monkeypatch.setattr("seq2seq.cli.jobs.load", load)
     assert run("--engine", "ctranslate2", LINES[0])[2] == "error: ctranslate2 with int8\n"
     assert "`--engine ctranslate2` computes with int8 weights" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="this machine has no C compiler")
+@pytest.mark.parametrize("option", ["--beam=4", "--beam=1", "--sampling", "--coverage-penalty=0.2", "--ban=leche"])
+def test_compiled_code_translates_alike(run, option):
+    status, out, err = run("--compile", option, *LINES)
+    assert (status, err) == (0, "")
+    assert out == run(option, *LINES)[1]
+
+
+def test_compiling_is_for_the_pytorch_engine(run):
+    status, _, err = run("--compile", "--engine", "ctranslate2", LINES[0])
+    assert status == 1
+    assert err == "error: --compile is for the pytorch engine, and --engine is ctranslate2: leave one of them out\n"
 
 
 def test_a_missing_package_is_named_with_its_extra(run, monkeypatch):
@@ -145,7 +159,7 @@ def test_a_missing_package_is_named_with_its_extra(run, monkeypatch):
 
 
 def test_a_search_option_out_of_range_is_refused_before_the_model_is_loaded(run, bundle_folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(Translator, "load", lambda *_: pytest.fail("loaded"))
+    monkeypatch.setattr(Translator, "load", lambda *_, **__: pytest.fail("loaded"))
     source, out = tmp_path / "in.en", tmp_path / "out"
     source.write_text("hola\n" * 20)
     for name, *arguments in (

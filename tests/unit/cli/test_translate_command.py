@@ -228,7 +228,7 @@ def test_a_bar_on_stderr_shows_progress_when_that_is_a_terminal(run, source, tmp
 
 
 def test_an_interruption_is_told_in_one_line(run, monkeypatch):
-    def interrupt(*_):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Translator, "load", interrupt)

@@ -1,6 +1,9 @@
-"""The decoder for search against the textbook: equal logits, step by step, whatever rows go on."""
+"""The decoders for search against the textbook: equal logits, step by step, whatever rows go on."""
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,12 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from seq2seq.model import products
-from seq2seq.model.decoding import FlatDecoder, FlatState, for_search
+from seq2seq.errors import UserError
+from seq2seq.model import native, products
+from seq2seq.model.decoding import Decoder, FlatDecoder, FlatState, for_search
 from seq2seq.model.ensemble import Ensemble
+from seq2seq.model.native import NativeDecoder, NativeState, load_library
 from seq2seq.model.products import has_packed_products, missing_rows, product
 from seq2seq.model.recurrent import Recurrent
 from seq2seq.model.transformer import Transformer
+from seq2seq.search.step import best_next
 from seq2seq.settings.model import ModelConfig
 from seq2seq.text.tokenizer import PAD
 
@@ -39,6 +45,9 @@ FORKING = [
     ([2, 1, 1], [0, 3]),
     ([2], [1]),
 ]
+NEEDS_COMPILER = pytest.mark.skipif(shutil.which("cc") is None, reason="this machine has no C compiler")
+flat = partial(FlatDecoder, dtype=torch.float32)
+BOTH = pytest.mark.parametrize("make_decoder", [flat, pytest.param(NativeDecoder, marks=NEEDS_COMPILER)])
 LEAVING = [([0, 1, 3], [1, 1, 0, 1]), ([0, 2], [1, 0, 1]), ([1, 1], [0, 2])]
 
 
@@ -62,47 +71,59 @@ def sources() -> Tensor:
     return src
 
 
-def require_equal_steps(model: Transformer, steps: Sequence[tuple[list[int], list[int]]]) -> FlatState:
-    """Take one step, then the given ones, with both decoders; compare logits and attention."""
-    flat, src = FlatDecoder(model, torch.float32), sources()
+def require_equal_steps(
+    make_decoder: Callable[[Transformer], Decoder], model: Transformer, steps: Sequence[tuple[list[int], list[int]]]
+) -> Any:
+    """Take one step, then the given ones, with a decoder and the textbook; compare logits and attention."""
+    decoder, src = make_decoder(model), sources()
     with torch.no_grad():
-        state, textbook = flat.encode(src).watching(), model.encode(src).watching()
+        state, textbook = decoder.encode(src).watching(), model.encode(src).watching()
         steps = [([0, 1, 2, 3], [1, 1, 1, 1]), *steps]
         for number, (rows, counts) in enumerate(steps):
             if number:
                 state = state.reorder(torch.tensor(rows), counts)
                 textbook = textbook.reorder(torch.tensor(rows), counts)
             last = torch.randint(4, V, (len(rows),))
-            logits, state = flat.step(last, state)
+            logits, state = decoder.step(last, state)
             expected, textbook = model.decode(last[:, None], textbook)
             assert_close(logits, expected[:, 0], atol=1e-5, rtol=1e-5)
             assert_close(state.attention, textbook.attention, atol=1e-5, rtol=1e-5)
     return state
 
 
-def test_every_step_equals_the_textbooks_whatever_rows_go_on(model: Transformer) -> None:
-    state = require_equal_steps(model, FORKING)
-    assert len(state.memory_mask) == 1
-    assert state.mask is not None
+@BOTH
+@pytest.mark.parametrize("steps", [FORKING, LEAVING])
+def test_every_step_equals_the_textbooks_whatever_rows_go_on(
+    make_decoder: Callable[[Transformer], Decoder], steps: list[tuple[list[int], list[int]]], model: Transformer
+) -> None:
+    require_equal_steps(make_decoder, model, steps)
 
 
-def test_rows_that_never_fork_need_no_mask(model: Transformer) -> None:
-    assert require_equal_steps(model, LEAVING[:2]).mask is None
-    require_equal_steps(model, LEAVING)
+def test_sentences_that_left_are_packed_and_rows_that_never_fork_need_no_mask(model: Transformer) -> None:
+    forked = require_equal_steps(flat, model, FORKING)
+    assert len(forked.memory_mask) == 1
+    assert forked.mask is not None
+    assert require_equal_steps(flat, model, LEAVING[:2]).mask is None
 
 
-def test_slots_grow_and_are_cleared_of_the_dead(model: Transformer) -> None:
+@BOTH
+def test_slots_grow_and_are_cleared_of_the_dead(
+    make_decoder: Callable[[Transformer], Decoder], model: Transformer
+) -> None:
     forks = [([0, 0, 1, 1, 2, 2, 3, 3], [2, 2, 2, 2])]
-    state = require_equal_steps(model, forks + [([1, 1, 2, 3, 5, 4, 6, 6], [2, 2, 2, 2])] * 60)
-    assert state.length == 62
-    assert state.used < 8 * 62 / 2
+    state = require_equal_steps(make_decoder, model, forks + [([1, 1, 2, 3, 5, 4, 6, 6], [2, 2, 2, 2])] * 60)
+    assert (state.length if isinstance(state, FlatState) else state.past.shape[1]) == 62
+    assert state.used < 8 * 62 / (2 if isinstance(state, FlatState) else 1)
 
 
-def test_a_batch_of_one_equals_the_same_sentence_among_others(model: Transformer) -> None:
-    flat, src = FlatDecoder(model, torch.float32), sources()
+@BOTH
+def test_a_batch_of_one_equals_the_same_sentence_among_others(
+    make_decoder: Callable[[Transformer], Decoder], model: Transformer
+) -> None:
+    decoder, src = make_decoder(model), sources()
     with torch.no_grad():
-        together, _ = flat.step(torch.tensor([4, 5, 6, 7]), flat.encode(src))
-        alone, _ = flat.step(torch.tensor([5]), flat.encode(src[1:2, :5]))
+        together, _ = decoder.step(torch.tensor([4, 5, 6, 7]), decoder.encode(src))
+        alone, _ = decoder.step(torch.tensor([5]), decoder.encode(src[1:2, :5]))
     assert_close(alone[0], together[1], atol=1e-5, rtol=1e-5)
 
 
@@ -136,6 +157,104 @@ def test_an_ensemble_is_searched_by_its_members_decoders() -> None:
         assert [type(one) for one in state.states] == [FlatState, FlatState]
         expected, _ = Ensemble(models).decode(last[:, None], Ensemble(models).encode(src))
     assert_close(logits, expected[:, 0], atol=1e-5, rtol=1e-5)
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("rows", [*range(1, 14), 160])
+@pytest.mark.parametrize("width", [16, 48, 272])
+def test_compiled_products_take_any_number_of_rows_and_outputs(rows: int, width: int) -> None:
+    model = make(d_model=width, d_ff=50, num_encoder_layers=1)
+    decoder, src = NativeDecoder(model), torch.randint(4, V, (rows, 3))
+    last = torch.randint(4, V, (rows,))
+    with torch.no_grad():
+        logits, _ = decoder.step(last, decoder.encode(src))
+        expected, _ = model.decode(last[:, None], model.encode(src))
+    assert_close(logits, expected[:, 0], atol=1e-5 * width, rtol=1e-4)
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("size", [7, 64, 1000])
+@pytest.mark.parametrize("count", [1, 10])
+def test_compiled_code_finds_the_best_next_tokens(size: int, count: int) -> None:
+    logits, banned = 3 * torch.randn(9, size), torch.tensor([0, 5])
+    logits[2], logits[3, 6:], logits[4, :4], logits[5, 1] = torch.arange(size), -torch.inf, 30, torch.nan
+    expected = best_next(logits, banned, count)
+    values, tokens = NativeDecoder(make()).best_next(logits, banned, count)
+    assert not values[5].isfinite().any()
+    values[5] = expected[0][5] = -torch.inf
+    assert_close(values, expected[0], atol=1e-5, rtol=1e-6)
+    is_possible = expected[0] > -torch.inf
+    is_possible[4] = False  # equal ones may come in any order
+    assert torch.equal(tokens[is_possible], expected[1][is_possible])
+    assert tokens.min() >= 0
+    assert tokens.max() < size
+
+
+@NEEDS_COMPILER
+def test_a_model_that_gives_nan_gives_nan_compiled() -> None:
+    model = make(norm_position="pre")
+    assert isinstance(model.decoder_norm, nn.LayerNorm)
+    model.decoder_norm.weight.data.fill_(torch.nan)
+    decoder = NativeDecoder(model)
+    with torch.no_grad():
+        logits, _ = decoder.step(torch.tensor([4, 5, 6, 7]), decoder.encode(sources()))
+    assert logits.isnan().all()
+
+
+@NEEDS_COMPILER
+def test_an_ensemble_is_compiled_member_by_member() -> None:
+    decoder = for_search(Ensemble([make(), make()]), torch.float32, is_compiled=True)
+    with torch.no_grad():
+        states = decoder.encode(sources()).states
+    assert [type(one) for one in states] == [NativeState, NativeState]
+
+
+def test_only_transformers_on_the_cpu_in_float32_are_compiled() -> None:
+    recurrent = Recurrent(ModelConfig(architecture="recurrent", d_model=16), V)
+    for model, dtype in ((recurrent, torch.float32), (make(), torch.bfloat16)):
+        with pytest.raises(UserError, match="--compile is for Transformers on the CPU in float32: leave it out"):
+            for_search(model, dtype, is_compiled=True)
+
+
+@pytest.fixture
+def compiling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Begin without a compiled library; the cache is this folder."""
+    monkeypatch.setenv("SEQ2SEQ_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(native, "load_library", load_library.__wrapped__)
+    return tmp_path
+
+
+@NEEDS_COMPILER
+def test_compiled_code_is_kept_in_the_cache(compiling: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    NativeDecoder(make())
+    (kept,) = (compiling / "cache").iterdir()
+    assert kept.suffix == ".so"
+    monkeypatch.setattr(native, "_compile", lambda *_: pytest.fail("compiled again"))
+    NativeDecoder(make())
+
+
+def test_without_a_compiler_compiling_is_refused(compiling: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(UserError, match="--compile needs a C compiler, and there is no no-such-compiler: install gcc"):
+        for_search(make(), torch.float32, is_compiled=True)
+
+
+@pytest.mark.parametrize(("script", "told"), [("echo bad flag >&2; exit 1", "bad flag"), ("exit 0", "wrote nothing")])
+def test_a_compiler_that_fails_is_told_in_one_line(
+    compiling: Path, monkeypatch: pytest.MonkeyPatch, script: str, told: str
+) -> None:
+    compiler = compiling / "broken"
+    compiler.write_text(f"#!/bin/sh\n{script}\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    with pytest.raises(UserError, match=f"cannot compile .*decoding.c: {told}: leave out --compile"):
+        for_search(make(), torch.float32, is_compiled=True)
+
+
+def test_a_cache_that_cannot_be_written_is_told_in_one_line(compiling: Path) -> None:
+    (compiling / "cache").write_text("a file")
+    with pytest.raises(UserError, match=r"cannot write .*cache .*: set SEQ2SEQ_CACHE to another folder"):
+        for_search(make(), torch.float32, is_compiled=True)
 
 
 def test_rows_are_padded_to_few_numbers() -> None:
