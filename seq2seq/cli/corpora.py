@@ -37,6 +37,7 @@ def distill(
     model: options.Models = None,
     languages: Languages = None,
     resume: options.Resume = False,
+    workers: options.Workers = 1,
     *,
     engine: dict[str, Any],
     changes: options.Changes,
@@ -54,7 +55,7 @@ def distill(
         "give the sources of a corpus (--languages tells the order of a .tsv's columns)",
     )
     where = (input_, output, model, languages)
-    make_corpus(*where, engine, changes, resume=resume, form=form, hint=hint)
+    make_corpus(*where, engine, changes, resume=resume, workers=workers, form=form, hint=hint)
 
 
 @options.engine_options
@@ -66,6 +67,7 @@ def backtranslate(
     tag: Tag = False,
     languages: Languages = None,
     resume: options.Resume = False,
+    workers: options.Workers = 1,
     *,
     engine: dict[str, Any],
     changes: options.Changes,
@@ -82,7 +84,7 @@ def backtranslate(
     form = f"{TAG} {{translation}}\t{{source}}" if tag else "{translation}\t{source}"
     hint = "back-translation takes a model of the other direction, --model runs/REVERSE, that reads such text"
     where = (input_, output, model, languages)
-    make_corpus(*where, engine, changes, resume=resume, form=form, hint=hint)
+    make_corpus(*where, engine, changes, resume=resume, workers=workers, form=form, hint=hint)
 
 
 def make_corpus(
@@ -94,6 +96,7 @@ def make_corpus(
     changes: options.Changes,
     *,
     resume: bool,
+    workers: int,
     form: str,
     hint: str,
 ) -> None:
@@ -123,5 +126,5 @@ def make_corpus(
             translation = best[0].text
             return [form.format(source=source, translation=translation) if translation else "\t"]
 
-        jobs.translate(jobs.Job(translator, request), lines, out, shown=True, render=render)
+        jobs.translate(jobs.Job(translator, request), lines, out, workers=workers, shown=True, render=render)
     print(f"{output}: {src}→{tgt} of {', '.join(specs)}", file=sys.stderr)

@@ -117,11 +117,14 @@ def fingerprint(folders: Sequence[Path]) -> str:
 Render = Callable[[Job, int, str, "Sequence[Translation]"], Iterable[str]]
 
 
-def translate(job: Job, lines: Input, out: Output, *, shown: bool, render: Render | None = None) -> list[str]:
+def translate(
+    job: Job, lines: Input, out: Output, *, workers: int, shown: bool, render: Render | None = None
+) -> list[str]:
     """Translate and write all lines after those that the output has; return the best of each if there are references.
 
     render makes lines of a source and its translations; by default in the format that the job asks for.
     """
+    from seq2seq.distributed import processes
     from seq2seq.translator import CHUNK_LINES
 
     start = out.inputs
@@ -130,7 +133,12 @@ def translate(job: Job, lines: Input, out: Output, *, shown: bool, render: Rende
     to_translate, to_show = itertools.tee(itertools.islice(lines.sources, start, None))
     texts, kept = job.texts(to_translate), []
     with progress(lines.total, start, shown=shown) as advance:
-        found = job.translator.stream(texts, job.request, chunk=CHUNK_LINES, first_line=start + 1, on_progress=advance)
+        if workers > 1:
+            found = _counted(
+                processes.stream(job.translator, texts, job.request, workers, first_line=start + 1), advance
+            )
+        else:
+            found = job.translator.stream(texts, job.request, first_line=start + 1, on_progress=advance)
         for number, (source, best) in enumerate(zip(to_show, found, strict=True), start=start + 1):
             for line in (render or show)(job, number, source, best):
                 out(line)
@@ -139,6 +147,15 @@ def translate(job: Job, lines: Input, out: Output, *, shown: bool, render: Rende
             if number % CHUNK_LINES == 0:  # where a resumed run makes the same batches
                 out.commit(number)
     return kept
+
+
+def _counted(
+    found: "Iterator[list[Translation]]", advance: Callable[[int], object] | None
+) -> "Iterator[list[Translation]]":
+    for best in found:
+        if advance is not None:
+            advance(1)
+        yield best
 
 
 def show(job: Job, number: int, source: str, best: "Sequence[Translation]") -> Iterator[str]:

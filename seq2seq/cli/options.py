@@ -45,6 +45,7 @@ Input = Annotated[
 ]
 Output = Annotated[Path | None, files(help="File to write, complete or not at all. [dim]default: stdout[/dim]")]
 Resume = Annotated[bool, files("--resume", help="Go on with an --output that was broken off.")]
+Workers = Annotated[int, files(min=1, help="Processes that translate a file or stdin on the CPU.")]
 Interactive = Annotated[bool, files("--interactive", help="Ask for sentences one by one.")]
 NBest = Annotated[int, files(min=1, help="Translations of each input, at most the beam, or samples.")]
 AsJson = Annotated[bool, files("--json", help="JSON instead of text.")]

@@ -24,6 +24,7 @@ def translate(
     input_: options.Input = None,
     output: options.Output = None,
     resume: options.Resume = False,
+    workers: options.Workers = 1,
     interactive: options.Interactive = False,
     n_best: options.NBest = 1,
     as_json: options.AsJson = False,
@@ -74,6 +75,8 @@ def translate(
     document = input_ if input_ is not None and is_document(input_) else None
     if document is not None and (output is None or reference or resume):
         raise typer.BadParameter(f"{input_} is a document: give --output, and neither --reference nor --resume")
+    if workers > 1 and (texts or interactive or document is not None):
+        raise typer.BadParameter("--workers is for the lines of a file or of stdin: leave it out")
     if not (texts or input_ or testset or interactive) and sys.stdin.isatty():
         raise typer.BadParameter("nothing to translate: give a sentence, --input FILE, or text on stdin")
     lines = inputs.Input([], None) if document else inputs.read(texts, input_, reference)
@@ -99,7 +102,7 @@ def translate(
             if testset is not None:
                 lines = inputs.read_testset(testset, translator.src_lang, translator.tgt_lang)
             shown = not texts and (output is not None or not sys.stdout.isatty())
-            kept = jobs.translate(job, lines, out, shown=shown)
+            kept = jobs.translate(job, lines, out, workers=workers, shown=shown)
             if lines.references is not None:
                 jobs.report(kept, lines.references, as_json, to_stderr=True)
 

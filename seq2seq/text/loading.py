@@ -15,7 +15,7 @@ from seq2seq.text.dataset import PreparedData
 from seq2seq.text.epochs import Mixture, PreparedEpochs, tempered_shares, weighted_shares
 from seq2seq.text.filters import OverlapIndex, name_held_out
 from seq2seq.text.streaming import StreamBlocks
-from seq2seq.text.workers import read_ahead
+from seq2seq.workers import read_ahead
 
 
 def make_mixture(config: Config, data: PreparedData) -> Mixture | None:

@@ -38,7 +38,7 @@ from seq2seq.text.shards import (
     tokenise,
 )
 from seq2seq.text.tokenizer import Tokenizer, VocabularySizeError, make_tokenizer
-from seq2seq.text.workers import Workers
+from seq2seq.workers import Workers
 
 logger = logging.getLogger(__name__)
 _HELD, _MODEL = "texts.json", "tokenizer.model"

@@ -21,7 +21,7 @@ from seq2seq.text.lines import explain_os_error
 from seq2seq.text.pipeline import Pipeline
 from seq2seq.text.streaming import sample_corpora
 from seq2seq.text.tokenizer import describe_tokenizer
-from seq2seq.text.workers import Processes, Workers
+from seq2seq.workers import Processes, Workers
 
 logger = logging.getLogger(__name__)
 _FORMAT = 4  # of the cache: raise it whenever the same inputs give other files, or other pieces on the way

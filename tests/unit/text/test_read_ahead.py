@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from seq2seq.errors import UserError
-from seq2seq.text.workers import read_ahead
+from seq2seq.workers import read_ahead
 
 START = {"epoch": 0}
 

@@ -14,7 +14,7 @@ from preparing import SMALL, TEST, TRAIN, config, files, run, texts, write
 from seq2seq.errors import UnfinishedError
 from seq2seq.text import cache, pipeline, shards
 from seq2seq.text.prepare import prepare
-from seq2seq.text.workers import Processes, Workers
+from seq2seq.workers import Processes, Workers
 from tests.thin import thin
 
 REPEATED = [*TRAIN, TEST[0], ("", "x"), *TRAIN[10:20], ("same", "same")]

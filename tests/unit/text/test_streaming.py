@@ -27,7 +27,7 @@ from seq2seq.text.loading import training_feed
 from seq2seq.text.prepare import prepare
 from seq2seq.text.streaming import StreamBlocks
 from seq2seq.text.tokenizer import SPECIAL_IDS, Tokenizer
-from seq2seq.text.workers import read_ahead
+from seq2seq.workers import read_ahead
 
 Pair = tuple[str, str]
 

@@ -1,6 +1,6 @@
-"""Processes that prepare training text or read it ahead; tasks and results are plain values.
+"""Processes that prepare text, read it ahead, or translate it; tasks and results are values that can be pickled.
 
-This module and its imports load no PyTorch: the processes do not need it.
+This module and its imports load no PyTorch: what prepares text does not need it.
 """
 
 import os
@@ -8,10 +8,11 @@ import signal
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from functools import partial
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -46,11 +47,14 @@ class Workers(Protocol):
 class Processes:
     """Works in `size` new processes, which end with this one however it ends; in this process if size is 1."""
 
-    def __init__(self, size: int) -> None:
-        self.size = size
+    def __init__(
+        self, size: int, begin: Callable[[], object] | None = None, *, way_out: str = "lower data.num_proc"
+    ) -> None:
+        """Set the number, what every new process does first, and what helps if memory runs out."""
+        self.size, self._begin, self._way_out = size, begin, way_out
 
     def __enter__(self) -> Workers:
-        self._pool, self._lifeline = _open_pool(self.size) if self.size > 1 else (None, None)
+        self._pool, self._lifeline = _open_pool(self.size, self._begin) if self.size > 1 else (None, None)
         return self
 
     def __exit__(self, error: object, *_: object) -> None:
@@ -80,7 +84,7 @@ class Processes:
         except BrokenProcessPool as error:
             raise UnfinishedError(
                 f"one of {self.size} processes died, perhaps for want of memory: the same command goes on from what "
-                "is done; lower data.num_proc"
+                f"is done; {self._way_out}"
             ) from error
 
 
@@ -97,7 +101,7 @@ def read_ahead(source: Callable[[Place], Iterator[Result]], place: Place) -> Gen
     try:
         resource_tracker.ensure_running()  # its start unblocks signals, so it has to run already
         signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
-        pool, lifeline = _open_pool(1, source, place)
+        pool, lifeline = _open_pool(1, partial(_begin_to_read, source, place), ignored=_STOPS)
         waiting = pool.submit(_read_next)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
@@ -116,21 +120,22 @@ def read_ahead(source: Callable[[Place], Iterator[Result]], place: Place) -> Gen
         pool.shutdown(cancel_futures=True)
 
 
-def _open_pool(size: int, *source: Any) -> tuple[ProcessPoolExecutor, Connection]:
-    """Open a pool of processes that end when the connection closes; they may read a source from a place on."""
+def _open_pool(
+    size: int, begin: Callable[[], object] | None, ignored: Sequence[int] = (signal.SIGINT,)
+) -> tuple[ProcessPoolExecutor, Connection]:
+    """Open a pool of processes that ignore these signals and end when the connection closes."""
     context = get_context("spawn")  # a forked process would have this one's threads' locks
     watched, lifeline = context.Pipe(duplex=False)
-    return ProcessPoolExecutor(size, context, _begin, (watched, *source)), lifeline
+    return ProcessPoolExecutor(size, context, _start, (watched, begin, ignored)), lifeline
 
 
-def _begin(lifeline: Connection, source: Callable[[Any], Iterator[Any]] | None = None, place: object = None) -> None:
+def _start(lifeline: Connection, begin: Callable[[], object] | None, ignored: Sequence[int]) -> None:
     """Leave signals to the first process, and end with it."""
-    global _reading
-    for name in _STOPS if source else (signal.SIGINT,):
+    for name in ignored:
         signal.signal(name, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
-    if source:
-        _reading = source(place)
+    if begin is not None:
+        begin()
 
     def watch() -> None:
         with suppress(EOFError, OSError):
@@ -141,6 +146,11 @@ def _begin(lifeline: Connection, source: Callable[[Any], Iterator[Any]] | None =
 
 
 _reading: Iterator[Any] = iter(())  # of a reading process
+
+
+def _begin_to_read(source: Callable[[Any], Iterator[Any]], place: object) -> None:
+    global _reading
+    _reading = source(place)
 
 
 def _read_next() -> Any:

@@ -1,0 +1,56 @@
+"""Translates many lines in several processes on this machine, which share the model's weights."""
+
+import itertools
+import logging
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+import torch
+
+from seq2seq.errors import UserError
+from seq2seq.translation import SearchRequest, Text, Translation
+from seq2seq.translator import CHUNK_LINES, Translator
+from seq2seq.workers import Processes
+
+_WAY_OUT = "lower --workers"
+
+
+def stream(
+    translator: Translator, texts: Iterable[Text], request: SearchRequest, workers: int, *, first_line: int = 1
+) -> Iterator[list[Translation]]:
+    """Translate as `Translator.stream` does, chunk by chunk in so many processes; the order stays.
+
+    Every process has its share of the CPU's threads, and lays out the decoder's weights for itself.
+
+    Raises:
+        UserError: as `Translator.stream`, or the model is not one of PyTorch's on the CPU.
+        UnfinishedError: a process died.
+    """
+    if translator.device.type != "cpu" or not hasattr(translator.engine, "model"):
+        raise UserError(f"--workers {workers} is for the pytorch engine on the CPU: leave it out")
+    threads = max(1, torch.get_num_threads() // workers)
+    with Processes(workers, partial(_begin, translator, request, threads), way_out=_WAY_OUT) as opened:
+        for translated in opened.map(_translate, _chunks(iter(texts), first_line)):
+            yield from translated
+
+
+def _chunks(texts: Iterator[Text], first_line: int) -> Iterator[tuple[int, list[Text]]]:
+    while chunk := list(itertools.islice(texts, CHUNK_LINES)):
+        yield first_line, chunk
+        first_line += len(chunk)
+
+
+def _begin(translator: Translator, request: SearchRequest, threads: int) -> None:
+    global _working
+    logging.addLevelName(logging.WARNING, "warning")
+    logging.basicConfig(format="%(levelname)s: %(message)s")
+    torch.set_num_threads(threads)
+    _working = translator, request
+
+
+_working: tuple[Translator, SearchRequest]  # of a process that translates
+
+
+def _translate(task: tuple[int, list[Text]]) -> list[list[Translation]]:
+    (translator, request), (first_line, texts) = _working, task
+    return list(translator.stream(texts, request, first_line=first_line))

@@ -1,0 +1,91 @@
+"""Several processes translate as one does, in order; what goes wrong in one is told in one line."""
+
+import multiprocessing
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seq2seq.distributed import processes
+from seq2seq.errors import UnfinishedError, UserError
+from seq2seq.translation import SearchRequest, Text
+from seq2seq.translator import CHUNK_LINES, Translator
+
+pytestmark = pytest.mark.slow  # a process needs seconds to begin
+LINES = ["The cat drank the milk.", "", "Ella ve la leche.", "¿Quién quiere niños?"]
+
+
+@pytest.fixture(scope="module")
+def translator(bundle_folder: Path) -> Translator:
+    return Translator.load(bundle_folder, "cpu")
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "CHUNK_LINES", 3)
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_several_processes_translate_as_one_does(bundle_folder: Path, is_compiled: bool) -> None:
+    translator = Translator.load(bundle_folder, "cpu", is_compiled=is_compiled)
+    texts = [Text(line) for line in LINES * 4]
+    request = translator.request(sampling=True, seed=3, n_best=2)  # samples depend on the number of the line
+    expected = list(translator.stream(texts, request, chunk=3, first_line=7))
+    assert list(processes.stream(translator, texts, request, 2, first_line=7)) == expected
+
+
+def test_a_process_that_dies_is_one_line(translator: Translator) -> None:
+    def kill_one() -> None:
+        while not (children := multiprocessing.active_children()):
+            time.sleep(0.05)
+        children[0].kill()
+
+    def endless() -> Iterator[Text]:
+        while True:
+            yield Text("Ella ve la leche.")
+
+    killing = threading.Thread(target=kill_one)
+    killing.start()
+    with pytest.raises(UnfinishedError, match=r"one of 2 processes died, perhaps .*; lower --workers"):
+        for _ in processes.stream(translator, endless(), translator.request(), 2):
+            pass
+    killing.join()
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_mistake_found_in_a_process_is_told_as_it_is(translator: Translator) -> None:
+    texts = [Text(line) for line in LINES]
+    with pytest.raises(UserError, match="the phrase ' ' is empty"):
+        list(processes.stream(translator, texts, SearchRequest(settings=translator.search, banned=[" "]), 2))
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_broken_off_file_goes_on_with_several_processes(run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    source, out = tmp_path / "in.en", tmp_path / "out.es"
+    source.write_text("".join(f"{LINES[number % 4]}\n" for number in range(CHUNK_LINES + 5)))
+    command = ("--input", str(source), "--workers", "2", "--max-length", "3", "--beam", "1")
+    assert run(*command, "--output", str(tmp_path / "whole"))[0] == 0
+    stream = processes.stream
+
+    def broken(*arguments, **named) -> Iterator[object]:
+        for number, best in enumerate(stream(*arguments, **named)):
+            if number > CHUNK_LINES:
+                raise UnfinishedError("one of 2 processes died")
+            yield best
+
+    monkeypatch.setattr(processes, "stream", broken)
+    assert run(*command, "--output", str(out))[2] == "error: one of 2 processes died\n"
+    monkeypatch.setattr(processes, "stream", stream)
+    assert run(*command, "--output", str(out), "--resume")[0] == 0
+    assert out.read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_workers_are_for_the_lines_of_files_on_the_cpu(run, translator: Translator) -> None:
+    assert "--workers is for the lines of a file or of stdin" in run("--workers", "2", "Hola")[2]
+    other = Translator.__new__(Translator)
+    other.device, other.engine = translator.device, object()  # type: ignore[assignment]
+    with pytest.raises(UserError, match="--workers 2 is for the pytorch engine on the CPU: leave it out"):
+        next(processes.stream(other, [], translator.request(), 2))
