@@ -161,6 +161,15 @@ def operations(where: torch.device) -> dict[str, Any]:
 
 @app.command()
 @measuring
+def starting(where: torch.device, model: options.Bundle, rounds: options.Rounds = 5) -> dict[str, Any]:
+    """Measure one sentence's translation from the shell, beside the import of PyTorch alone, in turns."""
+    from benchmarks.starting import run
+
+    return {"starting": run(model, rounds)}
+
+
+@app.command()
+@measuring
 def streaming(
     where: torch.device,
     pairs: options.Pairs = 20_000_000,

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -16,11 +15,11 @@ from torch import Tensor
 from seq2seq.drafts import draft_of
 from seq2seq.errors import UserError, in_short
 from seq2seq.extras import train_command
-from seq2seq.model.build import build_model
+from seq2seq.model.build import build_without_values
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.config import to_plain
-from seq2seq.settings.loading import config_from_plain
 from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.plain import config_from_plain
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer
 
@@ -108,8 +107,7 @@ def load_bundle(folder: Path) -> Bundle:
     if (layers := config.model.num_encoder_layers + config.model.num_decoder_layers) > len(found):
         told = f"{len(found)} tensors are no {layers} layers"  # whose building alone would take seconds
         raise UserError(f"{folder / WEIGHTS} does not belong to its {CONFIG}: {told}")
-    with torch.device("meta"):
-        model = build_model(config.model, values["vocab_size"])
+    model = build_without_values(config.model, values["vocab_size"])
     model.load_state_dict(_read_weights(folder / WEIGHTS, found, model.state_dict()), assign=True)
     return Bundle(model.eval(), tokenizer, config)
 

@@ -102,12 +102,12 @@ class Engine:
             UserError: a compiled search is wanted, and not possible.
         """
         self.model, self.device, self.dtype = model, device, dtype
-        self.is_frozen, self.is_compiled = is_frozen, is_compiled
+        self.is_frozen, self.is_compiled = is_frozen or is_compiled, is_compiled
         self._decoder: Decoder | None = None  # of a frozen model
         prepare(device)
         self._computing = 0  # batches at work, one inside another; see `search`
         self._fits: dict[str, int] = {}  # batch_tokens to which "search" and "force" came down when memory ran out
-        if is_frozen:
+        if self.is_frozen:
             model.train(False)
         if is_compiled:
             self._decoder_for_search()
@@ -282,7 +282,7 @@ class Engine:
         task = SearchTask(
             settings=settings, bos=BOS, eos=EOS, max_lengths=longest, device=self.device, n_best=n_best,
             banned=UNPRODUCIBLE_IDS, rules=rules, phrases=phrases, keys=keys, coverage=coverage, watcher=watcher,
-            best_next=decoder.best_next if isinstance(decoder, NativeDecoder) else best_next,
+            quick_best=decoder.best_next if isinstance(decoder, NativeDecoder) else best_next,
         )  # fmt: skip
 
         def step(last: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:

@@ -69,11 +69,11 @@ class Translator:
         is_frozen: bool = False,
         is_compiled: bool = False,
     ) -> None:
-        """Wrap a model that is on device already; every call leaves its mode (training or not) as it was.
+        """Wrap a model that is on device already; unless it is frozen, calls leave its mode as it was.
 
         Texts of more than trained_length source tokens are translated sentence by sentence; None: of more than 200.
         dtype is that of matrix products: None means bfloat16 on a GPU and float32 elsewhere. The weights of a frozen
-        model never change any more, which makes short searches faster; only a frozen model's search can be compiled.
+        model never change any more, which makes short searches faster; a model whose search is compiled is frozen, too.
         Instead of a model, an engine of another kind can search; such an engine has its own device and dtype.
         """
         self.tokenizer, self.src_lang, self.tgt_lang = tokenizer, src_lang, tgt_lang

@@ -119,7 +119,7 @@ def make_corpus(
     lines = inputs.warn_of_language(inputs.read_corpora(specs, src, tgt, languages), src, tgt, hint)
     if resume:
         inputs.require_regular(output, *lines.files)
-    values = {"form": form, "languages": languages, **engine, "device": None, **changes}
+    values = {"form": form, "languages": languages, **jobs.decisive(engine), **changes}
     with open_output(output, jobs.made_of(folders, lines, values), resume=resume) as out:
 
         def render(job: jobs.Job, number: int, source: str, best: "Sequence[Translation]") -> list[str]:

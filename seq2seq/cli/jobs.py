@@ -95,6 +95,11 @@ def load(folders: list[Path], *, device: str, engine: str, quantization: str, co
         return load_export(folder, choose_device(device))
 
 
+def decisive(engine: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of `options.Engine`'s values that outputs depend on."""
+    return {**engine, "device": None, "compile": engine["compile"] or None}  # as in outputs of earlier versions
+
+
 def made_of(folders: Sequence[Path], lines: Input, values: Mapping[str, object]) -> dict[str, str] | None:
     """Describe what an output depends on, by which `--resume` recognises it; None if an input is no regular file."""
     if not lines.files or not all(path.is_file() for path in lines.files):

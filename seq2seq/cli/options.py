@@ -78,7 +78,7 @@ class Engine:
     device: str = "auto"  # cpu, cuda, cuda:N, or auto: a GPU if there is one
     engine: EngineName = "pytorch"  # ctranslate2 is quicker on CPUs; greedy and beam only
     quantization: Precision = "int8"  # of ctranslate2's weights only
-    compile: bool = False  # search by code that the C compiler here makes: quicker on CPUs; the pytorch engine only
+    compile: bool = False  # search by code that the C compiler here makes: quicker; the pytorch engine on CPUs only
 
 
 class Application(typer.Typer):

@@ -87,7 +87,7 @@ def translate(
 
     settings = jobs.search_settings(folders[0], changes)
     request = SearchRequest(settings=settings, n_best=n_best, banned=ban or [], glossary=terms)
-    values = {"n_best": n_best, "as_json": as_json, **engine, "device": None, **changes}
+    values = {"n_best": n_best, "as_json": as_json, **jobs.decisive(engine), **changes}
     values |= {"prefix": prefix, "phrase": phrase, "ban": ban, "glossary_digest": terms.digest if terms else None}
     made_of = jobs.made_of(folders, lines, values)
     with open_output(None if document else output, made_of, resume=resume) as out:

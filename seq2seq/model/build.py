@@ -1,5 +1,12 @@
 """Builds the network that the settings name."""
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.recurrent import Recurrent
 from seq2seq.model.transformer import Transformer
@@ -10,3 +17,21 @@ def build_model(config: ModelConfig, vocab_size: int) -> EncoderDecoder:
     """Return the network of `config.architecture` with random weights."""
     networks: dict[str, type[EncoderDecoder]] = {"transformer": Transformer, "recurrent": Recurrent}
     return networks[config.architecture](config, vocab_size)
+
+
+def build_without_values(config: ModelConfig, vocab_size: int) -> EncoderDecoder:
+    """Return the network with weights that have shapes but no values (on the meta device), to be assigned."""
+    with torch.device("meta"), _WithoutRandomValues():
+        return build_model(config, vocab_size)
+
+
+class _WithoutRandomValues(TorchFunctionMode):
+    """Draws nothing: for tensors on the meta device PyTorch would import its compiler, which takes seconds."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        given: Mapping[str, Any] = kwargs or {}
+        if func in (Tensor.normal_, Tensor.uniform_) or getattr(func, "__module__", "") == "torch.nn.init":
+            return args[0] if args else given["tensor"]
+        return func(*args, **given)

@@ -20,7 +20,7 @@ enum { BLOCK = LANES * VECTORS, MOST_ROWS = 6 }; /* as many sums as fit into the
 
 typedef float Vector __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float))));
 
-typedef struct { /* x Wᵀ + b; the weight in blocks of BLOCK outputs, (blocks, in, BLOCK), padded with zeros like the bias */
+typedef struct { /* x Wᵀ + b; W in blocks of BLOCK outputs, (blocks, in, BLOCK); both padded with zeros */
     const float *weight, *bias;
     int64_t in, out;
 } Map;
@@ -46,7 +46,7 @@ typedef struct {
 
 typedef struct {
     int64_t rows, used, capacity, steps, sources;
-    const int64_t *last, *sentence, *past; /* (rows), (rows), (rows, steps); past's last column is used, used + 1, … */
+    const int64_t *last, *sentence, *past; /* (rows), (rows), (rows, steps); past ends with the new slots, from `used` on */
     const int64_t *lengths;                /* of the sources, (sentences) */
     const float *position, *rotation;      /* to add to embeddings, (d); cosines and sines, (2, c); or null */
     float *slots;                          /* (layers, 2, capacity, d) */
@@ -57,7 +57,8 @@ typedef struct {
 
 int64_t block_size(void) { return BLOCK; }
 
-/* e^x to 1e-7 of it, in a form that compilers vectorise: 2^n times a polynomial in what is left of x / ln 2. */
+/* e^x in a form that compilers vectorise: 2^n times a polynomial in x - n ln 2. Its relative error is about 1e-7 from -87
+   to 88; outside, it is the value at that end. NaN gives NaN. */
 static inline float exponential(float x) {
     x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
     float n = floorf(x * 1.44269504f + 0.5f);
@@ -69,7 +70,8 @@ static inline float exponential(float x) {
     sum = sum * rest + 1.6666667e-1f;
     sum = sum * rest + 0.5f;
     sum = sum * rest * rest + rest + 1.0f;
-    union { int32_t bits; float value; } power = {((int32_t)n + 127) << 23};
+    const uint32_t exponent = n > -127.0f ? (uint32_t)((int32_t)n + 127) : 0; /* 0: n is NaN */
+    union { uint32_t bits; float value; } power = {exponent << 23};
     return sum * power.value;
 }
 
@@ -162,10 +164,10 @@ static void activate(int64_t rows, int64_t hidden, int is_gated, float *x, float
         if (is_gated) /* the gate lies before the values */
             for (int64_t i = 0; i < hidden; i++) y[i] = x[i] / (1 + exponential(-x[i])) * x[hidden + i];
         else
-            for (int64_t i = 0; i < hidden; i++) y[i] = x[i] > 0 ? x[i] : 0;
+            for (int64_t i = 0; i < hidden; i++) y[i] = x[i] < 0 ? 0 : x[i]; /* NaN stays, so that it is noticed */
 }
 
-/* Residual connections: what a sublayer reads is normalised before it, or its sum with what it gives after it. */
+/* Residual connections: pre-norm normalises what a sublayer reads, post-norm the sum of its input and its output. */
 static const float *enter(const Decoder *decoder, const Norm *norm, int64_t rows, const float *x, float *y) {
     if (!decoder->is_pre_norm) return x;
     normalise(norm, rows, decoder->width, x, y);

@@ -7,13 +7,15 @@ import ctypes
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,9 +31,11 @@ from seq2seq.model.state import aligning_layer
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.data import cache_root
 
+ROWS_OF_THREAD = 16  # a thread's at least: few rows cost as much as one, since all weights have to be read
 SPARE_STEPS = 32  # steps for which slots are allotted at first and after every clearing
 _SOURCE = Path(__file__).with_name("decoding.c")
-# Sums may be taken in any order, as in any library of matrix products; -ffast-math would change all of the process.
+# Sums may be taken in any order, as in any library of matrix products. Not -ffast-math: it would round tiny numbers to
+# zero in the whole process, and take NaN for a number.
 _FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fassociative-math", "-fno-signed-zeros")
 
 
@@ -114,7 +118,10 @@ class NativeState:
 
 
 class NativeDecoder:
-    """A Transformer's decoder for search, compiled; a `Decoder` (see `decoding.py`) with a copy of the weights."""
+    """A Transformer's decoder for search, compiled; a `Decoder` (see `decoding.py`).
+
+    It has a copy of the weights, but for the embedding.
+    """
 
     def __init__(self, model: Transformer) -> None:
         """Lay out the present weights.
@@ -125,6 +132,7 @@ class NativeDecoder:
         config = model.config
         self.library, self.model, self.positions = load_library(), model, config.positions
         self.channels, self.vocab_size = config.d_model // config.num_heads, len(model.embedding.weight)
+        self._threads = ThreadPoolExecutor(os.cpu_count() or 1)
         self._kept: list[Tensor] = []  # the tensors that the C structures point to
         self._embedding = model.embedding.weight.detach().float().contiguous()
         layers = [self._layer(layer) for layer in model.decoder_layers if isinstance(layer, DecoderLayer)]
@@ -132,7 +140,7 @@ class NativeDecoder:
         self._decoder = _Decoder(
             len(layers), config.num_heads, config.d_model, config.norm_position == "pre", config.activation == "swiglu",
             aligning_layer(len(layers)), config.d_model**0.5, self._embedding.data_ptr(), self._layers,
-            self._norm(model.decoder_norm), self._map([], weight=self._embedding),
+            self._norm(model.decoder_norm), self._map(self._embedding, None),
         )  # fmt: skip
 
     def encode(self, src: Int[Tensor, "b s"]) -> NativeState:
@@ -144,33 +152,58 @@ class NativeDecoder:
     def step(self, last: Int[Tensor, " n"], state: NativeState) -> tuple[Float[Tensor, "n v"], NativeState]:
         """Continue every row by its last token; return the logits of the next tokens, and the same state."""
         rows, length, sources = len(last), state.past.shape[1], state.memory[0].shape[1]
-        cpu, last = last.device, last.contiguous()
-        logits = torch.empty(rows, self.vocab_size)
-        position = sinusoidal(length, 1, self._decoder.width, cpu) if self.positions == "sinusoidal" else None
-        rotation = rotations(length, 1, self.channels, cpu) if self.positions == "rotary" else None
+        if rows != len(state.past):
+            raise ValueError(f"{rows} tokens for a state of {len(state.past)} rows")
+        last, logits = last.long().contiguous(), torch.empty(rows, self.vocab_size)
+        position = rotation = None
+        if self.positions == "sinusoidal":
+            position = sinusoidal(length, 1, self._decoder.width, last.device)
+        elif self.positions == "rotary":
+            rotation = rotations(length, 1, self.channels, last.device)
         state.attention = torch.zeros(rows, 1, sources) if state.watches else None
         state.add_slots()
-        step = _Step(
-            rows, state.used - rows, state.slots.shape[2], length + 1, sources, last.data_ptr(),
-            state.sentence.ctypes.data, state.past.ctypes.data, state.lengths.ctypes.data, _pointer(position),
-            _pointer(rotation), state.slots.data_ptr(), state.pointers, logits.data_ptr(), _pointer(state.attention),
-        )  # fmt: skip
-        if self.library.step(ctypes.byref(self._decoder), ctypes.byref(step)):
-            raise MemoryError("no memory for a step of the search")
+        self._decoder.embedding = self._embedding.data_ptr()  # it moves if the model is shared with another process
+
+        def advance(first: int, end: int) -> None:
+            attention = None if state.attention is None else state.attention[first:end].data_ptr()
+            step = _Step(
+                end - first, state.used - rows + first, state.slots.shape[2], length + 1, sources,
+                last[first:end].data_ptr(), state.sentence[first:end].ctypes.data, state.past[first:end].ctypes.data,
+                state.lengths.ctypes.data, _address(position), _address(rotation), state.slots.data_ptr(),
+                state.pointers, logits[first:end].data_ptr(), attention,
+            )  # fmt: skip
+            if self.library.step(ctypes.byref(self._decoder), ctypes.byref(step)):
+                raise MemoryError("no memory for a step of the search")
+
+        self._share(advance, rows)
         return logits, state
 
     def best_next(
         self, logits: Float[Tensor, "n v"], banned: Int[Tensor, " u"], count: int
     ) -> tuple[Float[Tensor, "n c"], Int[Tensor, "n c"]]:
         """Return each row's best tokens, best first, without the banned ones: log-probabilities (nats) and ids."""
+        logits, banned = logits.float().contiguous(), banned.long().contiguous()
         rows, size = logits.shape
         count = min(count, size)
         values, tokens = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.long)
-        self.library.best_next(
-            *(_pointer(logits), ctypes.c_int64(rows), ctypes.c_int64(size), _pointer(banned)),
-            *(ctypes.c_int64(len(banned)), ctypes.c_int64(count), _pointer(values), _pointer(tokens)),
-        )
+
+        def find(first: int, end: int) -> None:
+            of_rows = (one[first:end].data_ptr() for one in (logits, values, tokens))
+            logits_at, values_at, tokens_at = of_rows
+            banned_at, bans = banned.data_ptr(), len(banned)
+            self.library.best_next(logits_at, end - first, size, banned_at, bans, count, values_at, tokens_at)
+
+        self._share(find, rows)
         return values, tokens
+
+    def _share(self, work: Callable[[int, int], object], rows: int) -> None:
+        """Let PyTorch's number of threads work on the rows, a part of them each; ctypes frees them of Python's lock."""
+        parts = max(1, min(torch.get_num_threads(), rows // ROWS_OF_THREAD))
+        bounds = [rows * part // parts for part in range(parts + 1)]
+        others = [self._threads.submit(work, *bound) for bound in pairwise(bounds[1:])]
+        work(0, bounds[1])
+        for other in others:
+            other.result()
 
     def _layer(self, layer: DecoderLayer) -> _Layer:
         own, cross, network = layer.self_attention, layer.cross_attention, layer.feed_forward
@@ -178,20 +211,20 @@ class NativeDecoder:
         up = [network.gate, network.up] if isinstance(network, GatedFeedForward) else [network.up]
         norms = (residual.norm for residual in (layer.self_residual, layer.cross_residual, layer.feed_forward_residual))
         maps = (
-            self._map([own.q_proj, own.k_proj, own.v_proj], [own.stretch, 1.0, 1.0]), self._map([own.out_proj]),
-            self._map([cross.q_proj], [cross.stretch]), self._map([cross.out_proj]), self._map(up, [1.0] * len(up)),
-            self._map([network.down]),
+            ([own.q_proj, own.k_proj, own.v_proj], [own.stretch, 1.0, 1.0]), ([own.out_proj], [1.0]),
+            ([cross.q_proj], [cross.stretch]), ([cross.out_proj], [1.0]),
+            (up, [1.0] * len(up)), ([network.down], [1.0]),
         )  # fmt: skip
-        return _Layer((_Norm * 3)(*map(self._norm, norms)), (_Map * 6)(*maps))
+        laid_out = (self._map(*joined_weights(*one)) for one in maps)
+        return _Layer((_Norm * 3)(*map(self._norm, norms)), (_Map * 6)(*laid_out))
 
-    def _map(self, maps: Sequence[nn.Module], stretches: Sequence[float] = (1.0,), weight: Any = None) -> _Map:
-        """Lay out maps of the same input as one: blocks of outputs, each (in, block)."""
-        weight, bias = (weight, None) if weight is not None else joined_weights(maps, stretches)
+    def _map(self, weight: Float[Tensor, "o i"], bias: Float[Tensor, " o"] | None) -> _Map:
+        """Lay out x Wᵀ + b: blocks of outputs, each (in, block)."""
         outputs, inputs = weight.shape
-        block = self.library.block_size()
-        padded = F.pad(weight.float(), (0, 0, 0, -outputs % block)).unflatten(0, (-1, block)).transpose(1, 2)
-        biases = F.pad(weight.new_zeros(outputs) if bias is None else bias.float(), (0, -outputs % block))
-        return _Map(self._keep(padded), self._keep(biases), inputs, outputs)
+        missing = -outputs % self.library.block_size()
+        blocks = F.pad(weight.float(), (0, 0, 0, missing)).unflatten(0, (-1, self.library.block_size())).transpose(1, 2)
+        biases = F.pad(weight.new_zeros(outputs) if bias is None else bias.float(), (0, missing))
+        return _Map(self._keep(blocks), self._keep(biases), inputs, outputs)
 
     def _norm(self, module: nn.Module) -> _Norm:
         if isinstance(module, nn.LayerNorm):
@@ -206,8 +239,8 @@ class NativeDecoder:
         return self._kept[-1].data_ptr()
 
 
-def _pointer(values: Tensor | None) -> ctypes.c_void_p:
-    return ctypes.c_void_p(None if values is None else values.data_ptr())
+def _address(values: Tensor | None) -> int | None:
+    return None if values is None else values.data_ptr()
 
 
 @cache
@@ -217,39 +250,60 @@ def load_library() -> ctypes.CDLL:
     Raises:
         UserError: there is no C compiler, or it fails.
     """
-    wanted = os.environ.get("CC", "cc")
-    compiler = shutil.which(wanted)
+    wanted = shlex.split(os.environ.get("CC") or "cc")
+    compiler = shutil.which(wanted[0])
     if compiler is None:
-        raise UserError(
-            f"--compile needs a C compiler, and there is no {wanted}: install gcc or clang, or leave it out"
-        )
-    version = subprocess.run([compiler, "--version"], capture_output=True).stdout
-    key = hashlib.sha256(b"\0".join([_SOURCE.read_bytes(), version, _processor(), *map(str.encode, _FLAGS)]))
-    path = cache_root() / f"decoding-{key.hexdigest()[:20]}.so"
-    if not path.exists():
-        _compile(compiler, path)
-    library = ctypes.CDLL(str(path))
+        told = f"--compile needs a C compiler, and there is no {wanted[0]}: install gcc or clang, or leave it out"
+        raise UserError(told)
+    command = [compiler, *wanted[1:], *_FLAGS]
+    key = hashlib.sha256(
+        b"\0".join([_SOURCE.read_bytes(), _run([compiler, "--version"]), _processor(), *map(str.encode, command)])
+    )
+    stem = f"decoding-{key.hexdigest()[:20]}-"
+    folder = cache_root()
+    whole = [path for path in folder.glob(f"{stem}*.so") if path.name == _name(stem, path)]
+    library = ctypes.CDLL(str(whole[0] if whole else _compile(command, folder, stem)))
     library.block_size.restype = ctypes.c_int64
+    integer, address = ctypes.c_int64, ctypes.c_void_p
+    library.best_next.argtypes = (address, integer, integer, address, integer, integer, address, address)
+    library.best_next.restype = None
     return library
 
 
-def _compile(compiler: str, path: Path) -> None:
+def _compile(command: list[str], folder: Path, stem: str) -> Path:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            draft = Path(folder, path.name)
-            command = [compiler, *_FLAGS, "-shared", "-fPIC", "-o", str(draft), str(_SOURCE), "-lm"]
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode or not draft.exists():
-                told = in_short(done.stderr) or "wrote nothing"
-                raise UserError(f"{compiler} cannot compile {_SOURCE}: {told}: leave out --compile")
-            draft.replace(path)
-    except OSError as error:
-        told = f"cannot write {path.parent} ({error.strerror}): set SEQ2SEQ_CACHE to another folder"
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as temporary:
+            draft = Path(temporary, "decoding.so")
+            _run([*command, "-shared", "-fPIC", "-o", str(draft), str(_SOURCE), "-lm"])
+            if not draft.exists():
+                raise UserError(f"{command[0]} cannot compile {_SOURCE}: it wrote nothing: leave out --compile")
+            ctypes.CDLL(str(draft)).block_size()  # a library of another processor cannot be loaded
+            return draft.replace(folder / _name(stem, draft))
+    except (OSError, AttributeError) as error:
+        told = f"cannot keep compiled code in {folder} ({error}): set SEQ2SEQ_CACHE to another folder"
         raise UserError(told) from error
 
 
+def _run(command: list[str]) -> bytes:
+    try:
+        done = subprocess.run(command, capture_output=True)
+    except OSError as error:
+        raise UserError(f"{command[0]} cannot be run ({error.strerror}): leave out --compile") from error
+    if done.returncode:
+        told = in_short(done.stderr.decode(errors="replace")) or f"status {done.returncode}"
+        raise UserError(f"{command[0]} cannot compile {_SOURCE}: {told}: leave out --compile")
+    return done.stdout
+
+
+def _name(stem: str, library: Path) -> str:
+    """Return a library's name in the cache, which ends with its digest: a damaged one could end the process."""
+    return f"{stem}{hashlib.sha256(library.read_bytes()).hexdigest()[:20]}.so"
+
+
 def _processor() -> bytes:
-    """Tell this processor from others that the cache's folder may serve."""
+    """Describe this processor, since code for its instructions may not run on another that has the same cache."""
     about = Path("/proc/cpuinfo")
-    return about.read_bytes().partition(b"\n\n")[0] if about.exists() else platform.processor().encode()
+    lines = about.read_bytes().splitlines() if about.exists() else [platform.processor().encode()]
+    fixed = (b"model name", b"flags", b"CPU implementer", b"CPU part", b"Features")
+    return b"\n".join(sorted({line for line in lines if line.startswith(fixed) or not about.exists()}))

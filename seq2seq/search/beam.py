@@ -9,6 +9,7 @@ stopping, a sentence leaves as soon as k hypotheses have ended and no live one i
 in Hugging Face's `generate`; hypotheses that become better by growing longer are missed.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,17 @@ from seq2seq.search.driver import INF, Continuation, Search, SearchTask
 from seq2seq.search.step import Hypothesis, NextTokens, Step
 
 _LEAST_ATTENDED = 2.0**-126  # what an attention of zero counts as; its logarithm is -87.3
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """The best continuations of every sentence, best first."""
+
+    tokens: Int[np.ndarray, "b c"]
+    scores: Float[np.ndarray, "b c"]  # as rules changed them (nats)
+    parents: Int[np.ndarray, "b c"]  # place of the hypothesis that each continues
+    own: Float[np.ndarray, "b c"]  # scores by the model alone (nats)
+    attended: Float[np.ndarray, "b c s"] | None  # with a coverage penalty, sums of attention
 
 
 class BeamSearch(Search):
@@ -55,59 +67,53 @@ class BeamSearch(Search):
         count = 2 * self.settings.beam if self.settings.beam > 1 else 1  # greedy search keeps one hypothesis
         attention = (self.task.coverage.last(state),) if self.task.coverage else ()
         values, tokens, own_values, *attention = on_host(*following.best(count), *attention)
-        scores = (self.scores[:, :, None] + values[self.rows]).reshape(len(self.rows), -1)
+        is_live = self.scores[:, :, None] > -INF
+        scores = np.where(is_live, self.scores[:, :, None] + values[self.rows], -INF).reshape(len(self.rows), -1)
+        scores[np.isnan(scores).any(1)] = -INF  # of a damaged model: these sentences find nothing more
         order = np.argsort(-scores, axis=1, kind="stable")[:, :count]
         parents = order // values.shape[1]
-        last = _pick(tokens[self.rows].reshape(scores.shape), order)
-        own_scores = _pick((self.own[:, :, None] + own_values[self.rows]).reshape(scores.shape), order)
-        candidates = last, _pick(scores, order), parents
-        attended = None if self.attended is None else _pick(self.attended + attention[0][self.rows], parents)
-        self._end(*candidates, own_scores, attended)
-        places = self._continue(*candidates, own_scores, attended)
+        candidates = _Candidates(
+            _pick(tokens[self.rows].reshape(scores.shape), order),
+            _pick(scores, order),
+            parents,
+            _pick((self.own[:, :, None] + own_values[self.rows]).reshape(scores.shape), order),
+            None if self.attended is None else _pick(self.attended + attention[0][self.rows], parents),
+        )
+        self._end(candidates)
+        places = self._continue(candidates)
         hopeful = self._hopeful()
         if self.task.watcher is not None:
-            self.task.watcher(Step(self.waiting, *candidates, places, hopeful))
+            shown = candidates.tokens, candidates.scores, candidates.parents
+            self.task.watcher(Step(self.waiting, *shown, places, hopeful))
         return self._keep(hopeful)
 
-    def _end(
-        self,
-        last: Int[np.ndarray, "b c"],
-        scores: Float[np.ndarray, "b c"],
-        parents: Int[np.ndarray, "b c"],
-        own: Float[np.ndarray, "b c"],
-        attended: Float[np.ndarray, "b c s"] | None,
-    ) -> None:
+    def _end(self, candidates: _Candidates) -> None:
         """Collect the candidates that end, of each sentence's best k, as in Hugging Face's and CTranslate2's search."""
         beam, coverage = self.settings.beam, self.task.coverage
-        has_ended = (last[:, :beam] == self.task.eos) & (scores[:, :beam] > -INF)
+        has_ended = (candidates.tokens[:, :beam] == self.task.eos) & (candidates.scores[:, :beam] > -INF)
         for row, place in np.argwhere(has_ended).tolist():
-            ids, number = self.tokens[row, parents[row, place]].tolist(), self.waiting[row]
+            ids, number = self.tokens[row, candidates.parents[row, place]].tolist(), self.waiting[row]
             penalty = 0.0
-            if coverage and attended is not None:
-                penalty = coverage.weight * float(np.log(attended[row, place].clip(_LEAST_ATTENDED, 1)).sum())
-            power, own_score = self.length**self.alpha, float(own[row, place])
-            value = float(scores[row, place]) / power + penalty
+            if coverage and candidates.attended is not None:
+                shares = candidates.attended[row, place].clip(_LEAST_ATTENDED, 1)
+                penalty = coverage.weight * float(np.log(shares).sum())
+            power, own = self.length**self.alpha, float(candidates.own[row, place])
+            value = float(candidates.scores[row, place]) / power + penalty
             ended = self.ended[number]
-            ended.append((value, Hypothesis(ids, own_score, own_score / power + penalty)))
+            ended.append((value, Hypothesis(ids, own, own / power + penalty)))
             ended.sort(key=lambda one: one[0], reverse=True)
             del ended[beam:]
             for column, wanted in enumerate((self.task.n_best, beam)):
                 self.to_beat[row, column] = ended[wanted - 1][0] if len(ended) >= wanted else -INF
 
-    def _continue(
-        self,
-        last: Int[np.ndarray, "b c"],
-        scores: Float[np.ndarray, "b c"],
-        parents: Int[np.ndarray, "b c"],
-        own: Float[np.ndarray, "b c"],
-        attended: Float[np.ndarray, "b c s"] | None,
-    ) -> Int[np.ndarray, "b k"]:
+    def _continue(self, candidates: _Candidates) -> Int[np.ndarray, "b k"]:
         """Let the best k candidates that do not end live; return which these are, best first."""
-        has_ended = last == self.task.eos
+        has_ended = candidates.tokens == self.task.eos
         places = np.argsort(has_ended, axis=1, kind="stable")[:, : self.settings.beam]
-        self.scores = _pick(np.where(has_ended, -INF, scores), places)
-        self.own, parents, last = _pick(own, places), _pick(parents, places), _pick(last, places)
-        self.attended = None if attended is None else _pick(attended, places)
+        self.scores = _pick(np.where(has_ended, -INF, candidates.scores), places)
+        self.own, parents = _pick(candidates.own, places), _pick(candidates.parents, places)
+        self.attended = None if candidates.attended is None else _pick(candidates.attended, places)
+        last = _pick(candidates.tokens, places)
         self.tokens = np.concatenate((_pick(self.tokens, parents), last[:, :, None]), 2)
         self.rows = _pick(self.rows, parents)
         return places

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from seq2seq.device import tensor_on
 from seq2seq.search.rules import Prefixes, Rule
-from seq2seq.search.step import Best, Coverage, Hypothesis, NextTokens, S, Step, StepFn, best_next, force_end
+from seq2seq.search.step import Coverage, FindBest, Hypothesis, NextTokens, S, Step, StepFn, best_next, force_end
 from seq2seq.settings.search import SearchConfig
 
 INF = float("inf")
@@ -42,7 +42,7 @@ class SearchTask:
     phrases: Sequence[Sequence[Sequence[int]]] = ()  # each sentence's own; constrained search places them
     keys: Sequence[int] = ()  # each sentence's own; its samples depend on the key (none given: its number)
     coverage: Coverage | None = None  # beam search adds this penalty
-    best_next: Callable[[Float[Tensor, "n v"], Int[Tensor, " u"], int], Best] = best_next  # or the model's quicker one
+    quick_best: FindBest = best_next  # the decoder's own way, if it has one
     watcher: Callable[[Step], object] | None = None  # beam search shows it every step
 
     def __post_init__(self) -> None:
@@ -99,11 +99,11 @@ class Search(ABC):
             logits, state = step(last, state)
             at_limit = [limits[number] == self.length for number in self.waiting]
             at_limit = [one for one, count in zip(at_limit, counts, strict=True) for _ in range(count)]
-            changed = None
+            change = None
             if task.rules or any(at_limit):
-                changed = partial(self._changed, prefixes=prefixes, at_limit=at_limit)
+                change = partial(self._change, prefixes=prefixes, at_limit=at_limit)
             self.length += 1
-            rows, last, counts = self.choose(NextTokens(logits, banned, changed, task.best_next), state)
+            rows, last, counts = self.choose(NextTokens(logits, banned, change, task.quick_best), state)
             self.waiting = [number for number, count in zip(self.waiting, counts, strict=True) if count]
             if self.waiting and rows is not None:
                 state = state.reorder(rows, counts)
@@ -112,7 +112,7 @@ class Search(ABC):
             counts = [count for count in counts if count]
         return self.results()
 
-    def _changed(
+    def _change(
         self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes, at_limit: Sequence[bool]
     ) -> Float[Tensor, "n v"]:
         """Apply the rules, then end the rows that are at their limit."""

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 T = TypeVar("T")
+MOST_QUICK = 64  # tokens of a row for which a decoder's own way to find the best ones is the quicker one
 
 
 @runtime_checkable
@@ -121,16 +122,18 @@ def best_next(logits: Float[Tensor, "n v"], banned: Int[Tensor, " u"], count: in
     return best_tokens(next_log_probs(logits, banned), count)
 
 
+Change = Callable[[Float[Tensor, "n v"]], Float[Tensor, "n v"]]
+FindBest = Callable[[Float[Tensor, "n v"], Int[Tensor, " u"], int], Best]  # as `best_next`
+
+
 @dataclass(frozen=True)
 class NextTokens:
     """What a step tells of each row's next token; only what a search asks for is computed."""
 
     logits: Float[Tensor, "n v"]  # the model's
     banned: Int[Tensor, " u"]  # tokens that no hypothesis contains
-    changed: (
-        Callable[[Float[Tensor, "n v"]], Float[Tensor, "n v"]] | None
-    )  # applies rules and limits; None: there are none
-    best_next: Callable[[Float[Tensor, "n v"], Int[Tensor, " u"], int], Best]  # a quick way to `best_next`
+    change: Change | None  # applies rules and limits to log-probabilities; None: there are none
+    quick_best: FindBest  # finds up to `MOST_QUICK` tokens
 
     @cached_property
     def own(self) -> Float[Tensor, "n v"]:
@@ -140,12 +143,13 @@ class NextTokens:
     @cached_property
     def log_probs(self) -> Float[Tensor, "n v"]:
         """Log-probabilities as rules and limits changed them (nats)."""
-        return self.own if self.changed is None else self.changed(self.own.clone())
+        return self.own if self.change is None else self.change(self.own.clone())
 
     def best(self, count: int) -> tuple[Float[Tensor, "n c"], Int[Tensor, "n c"], Float[Tensor, "n c"]]:
         """Return each row's best tokens: log-probabilities, ids, and log-probabilities by the model alone."""
-        if self.changed is None:
-            values, tokens = self.best_next(self.logits, self.banned, count)
+        if self.change is None:
+            find = self.quick_best if count <= MOST_QUICK else best_next
+            values, tokens = find(self.logits, self.banned, count)
             return values, tokens, values
         values, tokens = best_tokens(self.log_probs, count)
         return values, tokens, self.own.gather(1, tokens)

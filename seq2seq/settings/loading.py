@@ -1,12 +1,12 @@
-"""Reads settings from Hydra, a run's config.yaml, or a bundle's plain values; suggests names for misspelt settings."""
+"""Reads settings from Hydra or a run's config.yaml; suggests names for misspelt settings."""
 
 import dataclasses
 import difflib
 import re
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 from hydra.core.config_store import ConfigStore
@@ -18,9 +18,8 @@ from seq2seq.errors import UserError, in_short
 from seq2seq.extras import train_command
 from seq2seq.settings.choices import flatten, parse
 from seq2seq.settings.config import Config
-from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.plain import first_line
 from seq2seq.settings.rules import AUTO
-from seq2seq.settings.search import SearchConfig
 
 _MAX_YAML = 1_000_000  # bytes
 _MAX_SUGGESTIONS = 3
@@ -34,7 +33,6 @@ _FIXED = {
     **dict.fromkeys(("trainer", "logger", "experiment"), _SINGLE),
     "training.learning_rate": "if you mean to, say resume_lr=",
 }
-C = TypeVar("C", ModelConfig, SearchConfig)
 
 
 def register_schema() -> None:
@@ -56,7 +54,7 @@ def from_hydra(cfg: DictConfig) -> Config:
                 raise UserError(f"{key}={in_short(value)} is no list of words")
         config = OmegaConf.to_object(cfg)
     except OmegaConfBaseException as error:
-        raise UserError(_first_line(error)) from error
+        raise UserError(first_line(error)) from error
     assert isinstance(config, Config)
     _require_known(config)
     return config
@@ -96,7 +94,7 @@ def load_config(folder: str, overrides: list[str], option: str = "resume=") -> C
     except UserError:
         raise
     except (OmegaConfBaseException, yaml.YAMLError, ValueError, OSError, RecursionError) as error:
-        raise UserError(f"{path}: {in_short(_first_line(error))}") from error
+        raise UserError(f"{path}: {in_short(first_line(error))}") from error
     assert isinstance(saved, DictConfig)
     _change(saved, overrides)
     saved.resume = folder
@@ -126,7 +124,7 @@ def _change(settings: DictConfig, overrides: Sequence[str]) -> None:
                 raise UserError(f"{override.input_line}: only key=value can be given here")
             OmegaConf.update(settings, override.key_or_group, override.value())
     except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(explain(error, setting_keys(Config)) or _first_line(error)) from error
+        raise UserError(explain(error, setting_keys(Config)) or first_line(error)) from error
     keys = {override.key_or_group for override in parsed}
     if "trainer.max_epochs" in keys and "trainer.max_steps" not in keys:
         settings.trainer.max_steps = AUTO  # the saved number of updates follows from the old max_epochs
@@ -147,25 +145,6 @@ def _plain_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(settings, dict) or not all(isinstance(key, str) for key in settings) or "${" in text:
         raise UserError(f"{path} holds no plain settings: it is forged or damaged")
     return settings
-
-
-def config_from_plain(schema: type[C], values: Mapping[str, Any]) -> C:
-    """Return a bundle's settings of the model or of the search from their plain values.
-
-    Raises:
-        UserError: a key is unknown or a value has the wrong type or range.
-    """
-    try:
-        merged = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.create(dict(values)))
-        found = OmegaConf.to_object(merged)
-    except (OmegaConfBaseException, AssertionError, ValueError) as error:
-        raise UserError(_first_line(error)) from error
-    assert isinstance(found, schema)
-    return found
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
 
 
 def setting_keys(schema: type, prefix: str = "") -> Iterator[str]:

@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor
 from torch.utils.checkpoint import checkpoint
 
 from seq2seq.errors import UserError
-from seq2seq.model.build import build_model
+from seq2seq.model.build import build_without_values
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.layers import DecoderLayer
 from seq2seq.text.tokenizer import PAD
@@ -92,8 +92,7 @@ def whole(model: EncoderDecoder) -> EncoderDecoder:
     if not isinstance(model, FSDPModule):
         return model
     weights = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
-    with torch.device("meta"):
-        copied = build_model(model.config, model.vocab_size)
+    copied = build_without_values(model.config, model.vocab_size)
     copied.load_state_dict(weights, assign=True)
     return copied
 

@@ -191,14 +191,46 @@ def test_compiled_code_finds_the_best_next_tokens(size: int, count: int) -> None
 
 
 @NEEDS_COMPILER
-def test_a_model_that_gives_nan_gives_nan_compiled() -> None:
-    model = make(norm_position="pre")
-    assert isinstance(model.decoder_norm, nn.LayerNorm)
-    model.decoder_norm.weight.data.fill_(torch.nan)
+@pytest.mark.parametrize("name", ["0.feed_forward.up.weight", "1.self_attention.v_proj.bias"])
+def test_a_model_that_gives_nan_gives_nan_compiled(name: str) -> None:
+    model = make()
+    model.get_parameter(f"decoder_layers.{name}").data.fill_(torch.nan)
     decoder = NativeDecoder(model)
     with torch.no_grad():
         logits, _ = decoder.step(torch.tensor([4, 5, 6, 7]), decoder.encode(sources()))
     assert logits.isnan().all()
+
+
+@NEEDS_COMPILER
+def test_a_compiled_decoder_outlives_that_its_model_is_shared() -> None:
+    model, src, last = make(), sources(), torch.tensor([4, 5, 6, 7])
+    decoder = NativeDecoder(model)
+    with torch.no_grad():
+        expected, _ = decoder.step(last, decoder.encode(src))
+        model.share_memory()
+        assert torch.equal(decoder.step(last, decoder.encode(src))[0], expected)
+
+
+@NEEDS_COMPILER
+def test_a_state_takes_a_token_for_each_of_its_rows() -> None:
+    decoder = NativeDecoder(make())
+    with torch.no_grad(), pytest.raises(ValueError, match="5 tokens for a state of 4 rows"):
+        decoder.step(torch.tensor([4, 5, 6, 7, 8]), decoder.encode(sources()))
+
+
+@NEEDS_COMPILER
+def test_threads_share_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, src = make(), torch.randint(4, V, (50, 6))
+    decoder, last, banned = NativeDecoder(model), torch.randint(4, V, (50,)), torch.tensor([0, 2])
+    found = []
+    for threads in (1, 3):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        with torch.no_grad():
+            state = decoder.encode(src).watching()
+            decoder.step(last, state)
+            logits, _ = decoder.step(last, state)
+        found.append((logits, state.attention, *decoder.best_next(logits, banned, 4)))
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
 
 @NEEDS_COMPILER
@@ -229,8 +261,28 @@ def test_compiled_code_is_kept_in_the_cache(compiling: Path, monkeypatch: pytest
     NativeDecoder(make())
     (kept,) = (compiling / "cache").iterdir()
     assert kept.suffix == ".so"
-    monkeypatch.setattr(native, "_compile", lambda *_: pytest.fail("compiled again"))
+    with monkeypatch.context() as patch:
+        patch.setattr(native, "_compile", lambda *_: pytest.fail("compiled again"))
+        NativeDecoder(make())
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("content", [b"", b"no library"])
+def test_damaged_code_in_the_cache_is_compiled_again(compiling: Path, content: bytes) -> None:
     NativeDecoder(make())
+    (kept,) = (compiling / "cache").iterdir()
+    kept.unlink()  # another file: this process has loaded the first one
+    kept.write_bytes(content)
+    NativeDecoder(make())
+    assert any(len(path.read_bytes()) > 1000 for path in (compiling / "cache").iterdir())
+
+
+@NEEDS_COMPILER
+def test_the_compiler_may_have_arguments_or_no_name(compiling: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for wanted in ("", "cc -O2"):
+        monkeypatch.setenv("CC", wanted)
+        NativeDecoder(make())
+    assert len(list((compiling / "cache").iterdir())) == 2
 
 
 def test_without_a_compiler_compiling_is_refused(compiling: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,21 +291,29 @@ def test_without_a_compiler_compiling_is_refused(compiling: Path, monkeypatch: p
         for_search(make(), torch.float32, is_compiled=True)
 
 
-@pytest.mark.parametrize(("script", "told"), [("echo bad flag >&2; exit 1", "bad flag"), ("exit 0", "wrote nothing")])
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("#!/bin/sh\necho bad flag >&2; exit 1", "cannot compile .*decoding.c: bad flag: leave out --compile"),
+        ("#!/bin/sh\nexit 0", "cannot compile .*decoding.c: it wrote nothing: leave out --compile"),
+        ("no program", r"broken cannot be run \(Exec format error\): leave out --compile"),
+    ],
+)
 def test_a_compiler_that_fails_is_told_in_one_line(
     compiling: Path, monkeypatch: pytest.MonkeyPatch, script: str, told: str
 ) -> None:
     compiler = compiling / "broken"
-    compiler.write_text(f"#!/bin/sh\n{script}\n")
+    compiler.write_text(script)
     compiler.chmod(0o755)
     monkeypatch.setenv("CC", str(compiler))
-    with pytest.raises(UserError, match=f"cannot compile .*decoding.c: {told}: leave out --compile"):
+    with pytest.raises(UserError, match=told):
         for_search(make(), torch.float32, is_compiled=True)
 
 
+@NEEDS_COMPILER
 def test_a_cache_that_cannot_be_written_is_told_in_one_line(compiling: Path) -> None:
     (compiling / "cache").write_text("a file")
-    with pytest.raises(UserError, match=r"cannot write .*cache .*: set SEQ2SEQ_CACHE to another folder"):
+    with pytest.raises(UserError, match=r"cannot keep compiled code in .*cache .*: set SEQ2SEQ_CACHE to another"):
         for_search(make(), torch.float32, is_compiled=True)
 
 

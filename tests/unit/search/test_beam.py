@@ -171,3 +171,18 @@ def test_scores_that_are_no_numbers_give_no_hypothesis_and_no_endless_loop(table
 def test_more_hypotheses_than_the_beam_holds_are_refused(table_model, n_best):
     with pytest.raises(ValueError, match=f"beam=3 n_best={n_best}: needs 1 <= n_best <= beam"):
         search(table_model(6), [0], [3], beam=3, alpha=1.0, n_best=n_best)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_sentence_with_a_score_that_is_no_number_finds_nothing(table_model, beam):
+    model = table_model(6)
+    true_logits = model.logits
+
+    def damaged(table, prefix):
+        logits = true_logits(table, prefix)
+        logits[4] = math.nan if table == 1 else logits[4]
+        return logits
+
+    model.logits = damaged
+    found = search(model, [0, 1, 2], [4, 4, 4], beam=beam, alpha=1.0)
+    assert [len(best) for best in found] == [beam, 0, beam]
