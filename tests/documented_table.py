@@ -153,6 +153,7 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
     'python translate.py --sampling --top-p 0.9 --n-best 5 --seed 7 "The ball is blue."': (),
     "python translate.py --glossary terms.tsv --input in.en --output out.es": (),
     "python translate.py --model runs/a --model runs/b < in.en > out.es": (),
+    "python translate.py --compile < in.en > out.es": (),
     "python translate.py --engine ctranslate2 --quantization int8 < in.en > out.es": (),
     "python translate.py --input page.html --output page.es.html": (),
     'seq2seq attend "The black cat drank the milk." --output attention': (),

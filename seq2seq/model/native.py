@@ -188,16 +188,15 @@ class NativeDecoder:
         values, tokens = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.long)
 
         def find(first: int, end: int) -> None:
-            of_rows = (one[first:end].data_ptr() for one in (logits, values, tokens))
-            logits_at, values_at, tokens_at = of_rows
-            banned_at, bans = banned.data_ptr(), len(banned)
-            self.library.best_next(logits_at, end - first, size, banned_at, bans, count, values_at, tokens_at)
+            logits_at, values_at, tokens_at = (one[first:end].data_ptr() for one in (logits, values, tokens))
+            bans = banned.data_ptr(), len(banned)
+            self.library.best_next(logits_at, end - first, size, *bans, count, values_at, tokens_at)
 
         self._share(find, rows)
         return values, tokens
 
     def _share(self, work: Callable[[int, int], object], rows: int) -> None:
-        """Let PyTorch's number of threads work on the rows, a part of them each; ctypes frees them of Python's lock."""
+        """Divide the rows among as many threads as PyTorch has; ctypes releases Python's lock while C computes."""
         parts = max(1, min(torch.get_num_threads(), rows // ROWS_OF_THREAD))
         bounds = [rows * part // parts for part in range(parts + 1)]
         others = [self._threads.submit(work, *bound) for bound in pairwise(bounds[1:])]
