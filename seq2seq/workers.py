@@ -57,12 +57,9 @@ class Processes:
         self._pool, self._lifeline = _open_pool(self.size, self._begin) if self.size > 1 else (None, None)
         return self
 
-    def __exit__(self, error: object, *_: object) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._pool is not None and self._lifeline is not None:
-            if error is not None:
-                self._lifeline.close()  # stops tasks at once whose results nobody takes
-            self._pool.shutdown(cancel_futures=True)
-            self._lifeline.close()
+            _end(self._pool, self._lifeline)
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
         """Apply function to tasks, a few ahead of the results taken.
@@ -116,8 +113,7 @@ def read_ahead(source: Callable[[Place], Iterator[Result]], place: Place) -> Gen
             "the last checkpoint; a new run may lower data.block"
         ) from error
     finally:
-        lifeline.close()
-        pool.shutdown(cancel_futures=True)
+        _end(pool, lifeline)
 
 
 def _open_pool(
@@ -127,6 +123,12 @@ def _open_pool(
     context = get_context("spawn")  # a forked process would have this one's threads' locks
     watched, lifeline = context.Pipe(duplex=False)
     return ProcessPoolExecutor(size, context, _start, (watched, begin, ignored)), lifeline
+
+
+def _end(pool: ProcessPoolExecutor, lifeline: Connection) -> None:
+    """End a pool after the tasks at work: if a process ended while it sends a result, the pool would wait for ever."""
+    pool.shutdown(cancel_futures=True)
+    lifeline.close()
 
 
 def _start(lifeline: Connection, begin: Callable[[], object] | None, ignored: Sequence[int]) -> None:

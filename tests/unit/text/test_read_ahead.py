@@ -4,15 +4,19 @@ import itertools
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from seq2seq.errors import UserError
 from seq2seq.workers import read_ahead
 
+ROOT = Path(__file__).parents[3]
 START = {"epoch": 0}
 
 
@@ -73,3 +77,19 @@ def test_the_reading_process_leaves_signals_to_training():
     assert list(itertools.islice(items, 200)) == list(range(1, 201))
     items.close()
     assert not multiprocessing.active_children()
+
+
+def large(place: dict[str, int]) -> Iterator[bytes]:
+    while True:
+        yield bytes(200_000_000)  # whose sending takes a while
+
+
+@pytest.mark.slow
+def test_reading_ends_while_an_item_is_being_sent():
+    program = (
+        "import time; from seq2seq.workers import read_ahead; from tests.unit.text.test_read_ahead import large\n"
+        "if __name__ == '__main__':\n"
+        "    items = read_ahead(large, {}); next(items); time.sleep(0.3); items.close(); print('ended')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "ended\n"
