@@ -54,15 +54,15 @@ class Processes:
         self.size, self._begin, self._way_out = size, begin, way_out
 
     def __enter__(self) -> Workers:
-        self._pool, self._lifeline = _open_pool(self.size, self._begin) if self.size > 1 else (None, None)
+        self._pool = _Pool(self.size, self._begin) if self.size > 1 else None
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._pool is not None and self._lifeline is not None:
-            _end(self._pool, self._lifeline)
+        if self._pool is not None:
+            self._pool.end()
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-        """Apply function to tasks, a few ahead of the results taken.
+        """Apply function to tasks, a few ahead of the results taken; a long function looks at `is_stopping`.
 
         Raises:
             UnfinishedError: a process died; or what function raises.
@@ -98,7 +98,7 @@ def read_ahead(source: Callable[[Place], Iterator[Result]], place: Place) -> Gen
     try:
         resource_tracker.ensure_running()  # its start unblocks signals, so it has to run already
         signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
-        pool, lifeline = _open_pool(1, partial(_begin_to_read, source, place), ignored=_STOPS)
+        pool = _Pool(1, partial(_begin_to_read, source, place), ignored=_STOPS)
         waiting = pool.submit(_read_next)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
@@ -113,26 +113,50 @@ def read_ahead(source: Callable[[Place], Iterator[Result]], place: Place) -> Gen
             "the last checkpoint; a new run may lower data.block"
         ) from error
     finally:
-        _end(pool, lifeline)
+        pool.end()
 
 
-def _open_pool(
-    size: int, begin: Callable[[], object] | None, ignored: Sequence[int] = (signal.SIGINT,)
-) -> tuple[ProcessPoolExecutor, Connection]:
-    """Open a pool of processes that ignore these signals and end when the connection closes."""
-    context = get_context("spawn")  # a forked process would have this one's threads' locks
-    watched, lifeline = context.Pipe(duplex=False)
-    return ProcessPoolExecutor(size, context, _start, (watched, begin, ignored)), lifeline
+class _Pool:
+    """Processes that ignore some signals, and end with this process however it ends."""
+
+    def __init__(
+        self, size: int, begin: Callable[[], object] | None, ignored: Sequence[int] = (signal.SIGINT,)
+    ) -> None:
+        context = get_context("spawn")  # a forked process would have this one's threads' locks
+        watched, self._lifeline = context.Pipe(duplex=False)
+        self._stopping = context.Event()
+        self._executor = ProcessPoolExecutor(size, context, _start, (watched, self._stopping, begin, ignored))
+
+    def submit(self, function: Callable[..., Result], *arguments: Any) -> "Future[Result]":
+        """Have a function of a module called in one of the processes."""
+        return self._executor.submit(_unless_stopping, function, arguments)
+
+    def end(self) -> None:
+        """End the processes when what they are doing is done; what they have not begun they leave out.
+
+        They are not killed: if a process ends while it sends a result, the executor waits for the rest for ever.
+        """
+        self._stopping.set()
+        self._executor.shutdown(cancel_futures=True)
+        self._lifeline.close()
 
 
-def _end(pool: ProcessPoolExecutor, lifeline: Connection) -> None:
-    """End a pool after the tasks at work: if a process ended while it sends a result, the pool would wait for ever."""
-    pool.shutdown(cancel_futures=True)
-    lifeline.close()
+def is_stopping() -> bool:
+    """Return, in one of the processes, whether nobody waits for results any more."""
+    return _stopping is not None and _stopping.is_set()
 
 
-def _start(lifeline: Connection, begin: Callable[[], object] | None, ignored: Sequence[int]) -> None:
+_stopping: Any = None  # of a pool's process, an event
+
+
+def _unless_stopping(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    return None if is_stopping() else function(*arguments)
+
+
+def _start(lifeline: Connection, stopping: Any, begin: Callable[[], object] | None, ignored: Sequence[int]) -> None:
     """Leave signals to the first process, and end with it."""
+    global _stopping
+    _stopping = stopping
     for name in ignored:
         signal.signal(name, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)

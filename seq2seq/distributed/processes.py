@@ -7,10 +7,10 @@ from functools import partial
 
 import torch
 
-from seq2seq.errors import UserError
+from seq2seq.errors import UnfinishedError, UserError
 from seq2seq.translation import SearchRequest, Text, Translation
 from seq2seq.translator import CHUNK_LINES, Translator
-from seq2seq.workers import Processes
+from seq2seq.workers import Processes, is_stopping
 
 _WAY_OUT = "lower --workers"
 
@@ -53,4 +53,9 @@ _working: tuple[Translator, SearchRequest]  # of a process that translates
 
 def _translate(task: tuple[int, list[Text]]) -> list[list[Translation]]:
     (translator, request), (first_line, texts) = _working, task
-    return list(translator.stream(texts, request, first_line=first_line))
+    return list(translator.stream(texts, request, first_line=first_line, on_progress=_go_on))
+
+
+def _go_on(count: int) -> None:
+    if is_stopping():
+        raise UnfinishedError("nobody waits for the translations any more")

@@ -98,9 +98,9 @@ class Search(ABC):
         while self.waiting:
             logits, state = step(last, state)
             at_limit = [limits[number] == self.length for number in self.waiting]
-            at_limit = [one for one, count in zip(at_limit, counts, strict=True) for _ in range(count)]
             change = None
             if task.rules or any(at_limit):
+                at_limit = [one for one, count in zip(at_limit, counts, strict=True) for _ in range(count)]
                 change = partial(self._change, prefixes=prefixes, at_limit=at_limit)
             self.length += 1
             rows, last, counts = self.choose(NextTokens(logits, banned, change, task.quick_best), state)

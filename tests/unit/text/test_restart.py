@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from preparing import SMALL, TEST, TRAIN, config, files, run, texts, write
 from seq2seq.errors import UnfinishedError
 from seq2seq.text import cache, pipeline, shards
 from seq2seq.text.prepare import prepare
-from seq2seq.workers import Processes, Workers
+from seq2seq.workers import Processes, Workers, is_stopping
 from tests.thin import thin
 
 REPEATED = [*TRAIN, TEST[0], ("", "x"), *TRAIN[10:20], ("same", "same")]
@@ -192,6 +193,23 @@ def die(task: int) -> int:
     if task == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     return task
+
+
+def wait_for_the_end(task: tuple[int, Path]) -> int:
+    number, folder = task
+    deadline = time.monotonic() + 30
+    while number and not is_stopping():
+        if time.monotonic() > deadline:
+            (folder / "nobody said so").touch()
+            break
+        time.sleep(0.01)
+    return number
+
+
+def test_tasks_at_work_hear_that_nobody_waits_any_more(tmp_path: Path):
+    with Processes(2) as workers:
+        assert next(workers.map(wait_for_the_end, ((number, tmp_path) for number in range(9)))) == 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_process_that_dies_is_one_line_and_nothing_done_is_lost(corpus: Path, monkeypatch: pytest.MonkeyPatch):
