@@ -1,21 +1,10 @@
-"""The decoder for search in C (`decoding.c`): `FlatDecoder`'s step in one call, for the CPU in float32.
-
-The library is compiled for this processor by the C compiler that is there, in about a second, and kept in the cache.
-"""
+"""The decoder for search in C (`decoding.c`): `FlatDecoder`'s step in one call, for the CPU in float32."""
 
 import ctypes
-import hashlib
 import os
-import platform
-import shlex
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -23,20 +12,15 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, Int64
 from torch import Tensor, nn
 
-from seq2seq.errors import UserError, in_short
+from seq2seq.model.compiling import load_library
 from seq2seq.model.layers import DecoderLayer, FeedForward, GatedFeedForward
 from seq2seq.model.positions import rotations, sinusoidal
 from seq2seq.model.products import joined_weights
 from seq2seq.model.state import aligning_layer
 from seq2seq.model.transformer import Transformer
-from seq2seq.settings.data import cache_root
 
 ROWS_OF_THREAD = 16  # a thread's at least: few rows cost as much as one, since all weights have to be read
 SPARE_STEPS = 32  # steps for which slots are allotted at first and after every clearing
-_SOURCE = Path(__file__).with_name("decoding.c")
-# Sums may be taken in any order, as in any library of matrix products. Not -ffast-math: it would round tiny numbers to
-# zero in the whole process, and take NaN for a number.
-_FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fassociative-math", "-fno-signed-zeros")
 
 
 class _Map(ctypes.Structure):
@@ -240,69 +224,3 @@ class NativeDecoder:
 
 def _address(values: Tensor | None) -> int | None:
     return None if values is None else values.data_ptr()
-
-
-@cache
-def load_library() -> ctypes.CDLL:
-    """Load the compiled code from the cache, or compile it.
-
-    Raises:
-        UserError: there is no C compiler, or it fails.
-    """
-    wanted = shlex.split(os.environ.get("CC") or "cc")
-    compiler = shutil.which(wanted[0])
-    if compiler is None:
-        told = f"--compile needs a C compiler, and there is no {wanted[0]}: install gcc or clang, or leave it out"
-        raise UserError(told)
-    command = [compiler, *wanted[1:], *_FLAGS]
-    key = hashlib.sha256(
-        b"\0".join([_SOURCE.read_bytes(), _run([compiler, "--version"]), _processor(), *map(str.encode, command)])
-    )
-    stem = f"decoding-{key.hexdigest()[:20]}-"
-    folder = cache_root()
-    whole = [path for path in folder.glob(f"{stem}*.so") if path.name == _name(stem, path)]
-    library = ctypes.CDLL(str(whole[0] if whole else _compile(command, folder, stem)))
-    library.block_size.restype = ctypes.c_int64
-    integer, address = ctypes.c_int64, ctypes.c_void_p
-    library.best_next.argtypes = (address, integer, integer, address, integer, integer, address, address)
-    library.best_next.restype = None
-    return library
-
-
-def _compile(command: list[str], folder: Path, stem: str) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as temporary:
-            draft = Path(temporary, "decoding.so")
-            _run([*command, "-shared", "-fPIC", "-o", str(draft), str(_SOURCE), "-lm"])
-            if not draft.exists():
-                raise UserError(f"{command[0]} cannot compile {_SOURCE}: it wrote nothing: leave out --compile")
-            ctypes.CDLL(str(draft)).block_size()  # a library of another processor cannot be loaded
-            return draft.replace(folder / _name(stem, draft))
-    except (OSError, AttributeError) as error:
-        told = f"cannot keep compiled code in {folder} ({error}): set SEQ2SEQ_CACHE to another folder"
-        raise UserError(told) from error
-
-
-def _run(command: list[str]) -> bytes:
-    try:
-        done = subprocess.run(command, capture_output=True)
-    except OSError as error:
-        raise UserError(f"{command[0]} cannot be run ({error.strerror}): leave out --compile") from error
-    if done.returncode:
-        told = in_short(done.stderr.decode(errors="replace")) or f"status {done.returncode}"
-        raise UserError(f"{command[0]} cannot compile {_SOURCE}: {told}: leave out --compile")
-    return done.stdout
-
-
-def _name(stem: str, library: Path) -> str:
-    """Return a library's name in the cache, which ends with its digest: a damaged one could end the process."""
-    return f"{stem}{hashlib.sha256(library.read_bytes()).hexdigest()[:20]}.so"
-
-
-def _processor() -> bytes:
-    """Describe this processor, since code for its instructions may not run on another that has the same cache."""
-    about = Path("/proc/cpuinfo")
-    lines = about.read_bytes().splitlines() if about.exists() else [platform.processor().encode()]
-    fixed = (b"model name", b"flags", b"CPU implementer", b"CPU part", b"Features")
-    return b"\n".join(sorted({line for line in lines if line.startswith(fixed) or not about.exists()}))

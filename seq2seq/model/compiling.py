@@ -1,0 +1,86 @@
+"""Compiles `decoding.c` for this processor by the C compiler that is there, and keeps the result in the cache."""
+
+import ctypes
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from seq2seq.errors import UserError, in_short
+from seq2seq.settings.data import cache_root
+
+_SOURCE = Path(__file__).with_name("decoding.c")
+# Sums may be taken in any order, as in any library of matrix products. Not -ffast-math: it would round tiny numbers to
+# zero in the whole process, and take NaN for a number.
+_FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fassociative-math", "-fno-signed-zeros")
+
+
+@cache
+def load_library() -> ctypes.CDLL:
+    """Load the compiled code from the cache, or compile it.
+
+    Raises:
+        UserError: there is no C compiler, or it fails.
+    """
+    wanted = shlex.split(os.environ.get("CC") or "cc")
+    compiler = shutil.which(wanted[0])
+    if compiler is None:
+        told = f"--compile needs a C compiler, and there is no {wanted[0]}: install gcc or clang, or leave it out"
+        raise UserError(told)
+    command = [compiler, *wanted[1:], *_FLAGS]
+    key = hashlib.sha256(
+        b"\0".join([_SOURCE.read_bytes(), _run([compiler, "--version"]), _processor(), *map(str.encode, command)])
+    )
+    stem = f"decoding-{key.hexdigest()[:20]}-"
+    folder = cache_root()
+    whole = [path for path in folder.glob(f"{stem}*.so") if path.name == _name(stem, path)]
+    library = ctypes.CDLL(str(whole[0] if whole else _compile(command, folder, stem)))
+    library.block_size.restype = ctypes.c_int64
+    integer, address = ctypes.c_int64, ctypes.c_void_p
+    library.best_next.argtypes = (address, integer, integer, address, integer, integer, address, address)
+    library.best_next.restype = None
+    return library
+
+
+def _compile(command: list[str], folder: Path, stem: str) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as temporary:
+            draft = Path(temporary, "decoding.so")
+            _run([*command, "-shared", "-fPIC", "-o", str(draft), str(_SOURCE), "-lm"])
+            if not draft.exists():
+                raise UserError(f"{command[0]} cannot compile {_SOURCE}: it wrote nothing: leave out --compile")
+            ctypes.CDLL(str(draft)).block_size()  # a library of another processor cannot be loaded
+            return draft.replace(folder / _name(stem, draft))
+    except (OSError, AttributeError) as error:
+        told = f"cannot keep compiled code in {folder} ({error}): set SEQ2SEQ_CACHE to another folder"
+        raise UserError(told) from error
+
+
+def _run(command: list[str]) -> bytes:
+    try:
+        done = subprocess.run(command, capture_output=True)
+    except OSError as error:
+        raise UserError(f"{command[0]} cannot be run ({error.strerror}): leave out --compile") from error
+    if done.returncode:
+        told = in_short(done.stderr.decode(errors="replace")) or f"status {done.returncode}"
+        raise UserError(f"{command[0]} cannot compile {_SOURCE}: {told}: leave out --compile")
+    return done.stdout
+
+
+def _name(stem: str, library: Path) -> str:
+    """Return a library's name in the cache, which ends with its digest: a damaged one could end the process."""
+    return f"{stem}{hashlib.sha256(library.read_bytes()).hexdigest()[:20]}.so"
+
+
+def _processor() -> bytes:
+    """Describe this processor, since code for its instructions may not run on another that has the same cache."""
+    about = Path("/proc/cpuinfo")
+    lines = about.read_bytes().splitlines() if about.exists() else [platform.processor().encode()]
+    fixed = (b"model name", b"flags", b"CPU implementer", b"CPU part", b"Features")
+    return b"\n".join(sorted({line for line in lines if line.startswith(fixed) or not about.exists()}))
