@@ -194,6 +194,27 @@ def streaming(
 
 @app.command()
 @measuring
+def files(
+    where: torch.device,
+    model: options.Bundle,
+    text: options.Text = options.BUNDLED_TEXT,
+    lines: options.Lines = 1_000_000,
+    workers: options.Workers = (1, 2),
+    kills: options.Kills = 2,
+    beam: options.FileBeam = 1,
+    compile_: options.Compile = False,
+) -> dict[str, Any]:
+    """Measure the translation of a long file with one process and several, and killed and resumed, with its memory."""
+    from benchmarks.files import Plan, run
+
+    if where.type != "cpu":
+        raise UserError("files are translated on the CPU here: give --device cpu")
+    plan = Plan(lines=lines, workers=workers, kills=kills, beam=beam, is_compiled=compile_)
+    return {"files": run(plan, model, text, torch.get_num_threads())}
+
+
+@app.command()
+@measuring
 def serving(
     where: torch.device,
     model: options.Bundle,

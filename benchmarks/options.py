@@ -67,6 +67,14 @@ Temporary = Annotated[
     Path | None, typer.Option("--folder", help="Where the corpus is written for the time, 170 bytes a pair.")
 ]
 
+BUNDLED_TEXT = tuple(Path(f"data/bundled/{name}.train.tsv") for name in ("grammar", "everyday"))
+Text = Annotated[list[Path], typer.Option(help="Whose lines, or first columns, are drawn.", rich_help_panel=MEASURING)]
+Lines = Annotated[int, typer.Option(min=1, help="Lines of the file.", rich_help_panel=MEASURING)]
+Workers = Annotated[list[int], typer.Option(min=1, help="Processes that translate, each.", rich_help_panel=MEASURING)]
+Kills = Annotated[int, typer.Option(min=0, help="Of one more run, which is resumed.", rich_help_panel=MEASURING)]
+FileBeam = Annotated[int, typer.Option("--beam", min=1, help="Hypotheses kept.", rich_help_panel=MEASURING)]
+Compile = Annotated[bool, typer.Option("--compile", help="Translate with the compiled decoder.")]
+
 Clients = Annotated[int, typer.Option(min=1, help="That ask at the same time.", rich_help_panel=MEASURING)]
 Unread = Annotated[int, typer.Option(min=0, help="Clients that never read.", rich_help_panel=MEASURING)]
 Seconds = Annotated[float, typer.Option(min=1, help="Of each kind of serving.", rich_help_panel=MEASURING)]
