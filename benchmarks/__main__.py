@@ -199,7 +199,7 @@ def files(
     model: options.Bundle,
     text: options.Text = options.BUNDLED_TEXT,
     lines: options.Lines = 1_000_000,
-    workers: options.Workers = (1, 2),
+    workers: options.Workers = options.ONE_AND_TWO,
     kills: options.Kills = 2,
     beam: options.FileBeam = 1,
     compile_: options.Compile = False,

@@ -67,7 +67,8 @@ Temporary = Annotated[
     Path | None, typer.Option("--folder", help="Where the corpus is written for the time, 170 bytes a pair.")
 ]
 
-BUNDLED_TEXT = tuple(Path(f"data/bundled/{name}.train.tsv") for name in ("grammar", "everyday"))
+BUNDLED_TEXT = [Path(f"data/bundled/{name}.train.tsv") for name in ("grammar", "everyday")]
+ONE_AND_TWO = [1, 2]
 Text = Annotated[list[Path], typer.Option(help="Whose lines, or first columns, are drawn.", rich_help_panel=MEASURING)]
 Lines = Annotated[int, typer.Option(min=1, help="Lines of the file.", rich_help_panel=MEASURING)]
 Workers = Annotated[list[int], typer.Option(min=1, help="Processes that translate, each.", rich_help_panel=MEASURING)]
