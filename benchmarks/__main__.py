@@ -43,11 +43,13 @@ def training(
     size: options.Size = "small",
     vocab_size: options.VocabSize = 8000,
     precision: options.Precision = "auto",
+    compile_: options.CompileTraining = False,
 ) -> dict[str, Any]:
     """Measure target tokens per second of updates: ours and Hugging Face's, in turns on identical batches."""
     from benchmarks.training import Plan, run_on
 
-    plan = Plan(rounds=rounds, batches=batches, max_tokens=max_tokens, precision=options.precision(precision, where))
+    chosen = options.precision(precision, where)
+    plan = Plan(rounds=rounds, batches=batches, max_tokens=max_tokens, precision=chosen, is_compiled=compile_)
     return {"training": run_on(data, plan, size, vocab_size, where)}
 
 

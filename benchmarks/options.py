@@ -74,6 +74,7 @@ Lines = Annotated[int, typer.Option(min=1, help="Lines of the file.", rich_help_
 Workers = Annotated[list[int], typer.Option(min=1, help="Processes that translate, each.", rich_help_panel=MEASURING)]
 Kills = Annotated[int, typer.Option(min=0, help="Of one more run, which is resumed.", rich_help_panel=MEASURING)]
 FileBeam = Annotated[int, typer.Option("--beam", min=1, help="Hypotheses kept.", rich_help_panel=MEASURING)]
+CompileTraining = Annotated[bool, typer.Option("--compile", help="Race trainer.compile=true, too.")]
 Compile = Annotated[bool, typer.Option("--compile", help="Translate with the compiled decoder.")]
 
 Clients = Annotated[int, typer.Option(min=1, help="That ask at the same time.", rich_help_panel=MEASURING)]

@@ -24,9 +24,16 @@ class OneDevice:
 class Updates:
     """Trains a model batch by batch, in the order of Lightning's own loop."""
 
-    def __init__(self, model: EncoderDecoder, config: TrainingConfig, precision: str = "bf16-mixed") -> None:
+    def __init__(
+        self,
+        model: EncoderDecoder,
+        config: TrainingConfig,
+        precision: str = "bf16-mixed",
+        *,
+        is_compiled: bool = False,
+    ) -> None:
         self.is_mixed = precision == "bf16-mixed"
-        self.module = TranslationModule(model.train(), config)
+        self.module = TranslationModule(model.train(), config, is_compiled=is_compiled)
         self.module.trainer = cast(L.Trainer, OneDevice())
         optimizer = self.module.configure_optimizers()
         assert isinstance(optimizer, torch.optim.Optimizer)

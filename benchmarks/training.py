@@ -1,5 +1,6 @@
 """Compares target tokens per second of our training and Hugging Face's, on identical batches."""
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ LEARNING_RATE = 1e-4  # small, so that losses stay normal over the rounds; no ef
 OPPONENTS = {"hf": "ours", "hf-eager": "ours"}
 TOLD = {
     "ours": "this project",
+    "compiled": "this project, `trainer.compile=true`",
     "hf": "Hugging Face",
     "hf-eager": "Hugging Face, eager attention",
 }
@@ -42,6 +44,7 @@ class Plan:
     block: int = 3  # batches of a contestant in one turn
     max_tokens: int = 2048  # a batch's source or target positions, padding included
     precision: str = "bf16-mixed"  # or 32-true
+    is_compiled: bool = False  # race `trainer.compile=true`, too
     seed: int = 1
 
 
@@ -86,8 +89,13 @@ def contestants(model: EncoderDecoder, plan: Plan) -> dict[str, Callable[[Sequen
     settings = TrainingConfig(
         max_tokens=plan.max_tokens, learning_rate=LEARNING_RATE, label_smoothing=0.1, clip_norm=1.0
     )
-    ours = Updates(model, settings, plan.precision)
-    runs: dict[str, Callable[[Sequence[Batch]], object]] = {"ours": lambda block: [ours.update(b) for b in block]}
+    ours = {"ours": Updates(copy.deepcopy(model), settings, plan.precision)}
+    if plan.is_compiled:
+        ours["compiled"] = Updates(copy.deepcopy(model), settings, plan.precision, is_compiled=True)
+    runs: dict[str, Callable[[Sequence[Batch]], object]] = {
+        name: lambda block, updates=updates: [updates.update(batch) for batch in block]
+        for name, updates in ours.items()
+    }
     for name, marian in marians.items():
         optimizer = huggingface.make_optimizer(marian, LEARNING_RATE)
         runs[name] = lambda block, m=marian, o=optimizer: [huggingface.update(m, o, b, plan.precision) for b in block]
@@ -118,6 +126,11 @@ def table(result: Race, losses: dict[str, float], precision: str) -> Table:
     rows = []
     for name in result.seconds:
         ratio = result.ratio(OPPONENTS[name], name).show(2) if name in OPPONENTS else ""
-        rows.append([TOLD[name], result.rate(name).show(0), ratio, f"{losses[name]:.5f}"])
-    header = [f"training, {precision}", "target tokens/s (range)", "× faster (range)", "first loss (nats)"]
+        compiled = result.ratio("compiled", name).show(2) if "compiled" in result.seconds and name != "compiled" else ""
+        rows.append([TOLD[name], result.rate(name).show(0), ratio, compiled, f"{losses.get(name, losses['ours']):.5f}"])
+    header = [f"training, {precision}", "target tokens/s (range)", "× faster (range)", "compiled", "first loss (nats)"]
+    if "compiled" not in result.seconds:
+        header.remove("compiled")
+        for row in rows:
+            del row[3]
     return Table("Training", header, rows)

@@ -42,8 +42,11 @@ def prepare(device: torch.device) -> None:
 def tensor_on(
     device: torch.device | str, values: Sequence[Any] | np.ndarray, dtype: torch.dtype = torch.long
 ) -> Tensor:
-    """Make a tensor of the host's numbers on device; a GPU copies them from pinned memory while the host goes on."""
-    made = torch.tensor(values, dtype=dtype)
+    """Make a tensor of the host's numbers on device; a GPU copies them from pinned memory while the host goes on.
+
+    On the CPU the tensor shares an array's memory: the array must not change afterwards.
+    """
+    made = torch.as_tensor(values, dtype=dtype)
     if torch.device(device).type == "cuda":
         made = made.pin_memory()
     return made.to(device, non_blocking=True)

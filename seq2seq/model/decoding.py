@@ -16,13 +16,14 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from seq2seq.device import tensor_on
 from seq2seq.errors import UserError
 from seq2seq.model.attention import KeysValues
+from seq2seq.model.encoding import FlatEncoder, Residuals, Rows, feed_forward_of_rows, norm_of_rows
 from seq2seq.model.ensemble import Ensemble, EnsembleState, mean_log_probs
-from seq2seq.model.layers import DecoderLayer, FeedForward, GatedFeedForward
+from seq2seq.model.layers import DecoderLayer
 from seq2seq.model.masks import additive
 from seq2seq.model.native import NativeDecoder
 from seq2seq.model.places import PACK_BELOW, Places, still_searched
@@ -32,8 +33,6 @@ from seq2seq.model.state import aligning_layer
 from seq2seq.model.transformer import Transformer
 
 SPARE_SLOTS = 64  # free slots at first and after every clearing, for which the host waits for a GPU
-
-Rows = Float[Tensor, "n d"]
 
 
 @runtime_checkable
@@ -149,29 +148,20 @@ class FlatLayer:
 
     def __init__(self, layer: DecoderLayer, dtype: torch.dtype) -> None:
         own, cross = layer.self_attention, layer.cross_attention
-        residuals = layer.self_residual, layer.cross_residual, layer.feed_forward_residual
-        self.heads, self.is_pre_norm = own.num_heads, residuals[0].is_pre_norm
-        self.norms = [_norm(residual.norm) for residual in residuals]
+        self.heads = own.num_heads
+        self.residuals = Residuals([layer.self_residual, layer.cross_residual, layer.feed_forward_residual])
         self.queries_keys_values = product([own.q_proj, own.k_proj, own.v_proj], dtype, [own.stretch, 1.0, 1.0])
         self.own_out = product([own.out_proj], dtype)
         self.cross_queries = product([cross.q_proj], dtype, [cross.stretch])
         self.cross_out = product([cross.out_proj], dtype)
-        self.feed_forward = _feed_forward(layer.feed_forward, dtype)
+        self.feed_forward = feed_forward_of_rows(layer.feed_forward, dtype)
 
     def advance(self, x: Rows, state: FlatState, index: int, rotation: Float[Tensor, "2 1 1 c"] | None) -> Rows:
         """Advance every row by one position through this layer, which is number `index` of the decoder."""
-        y = self._enter(0, x)
-        x = self._leave(0, x, self.own_out(self._attend_to_target(y, state, index, rotation)))
-        y = self._enter(1, x)
-        x = self._leave(1, x, self.cross_out(self._attend_to_source(y, state, index)))
-        y = self._enter(2, x)
-        return self._leave(2, x, self.feed_forward(y))
-
-    def _enter(self, number: int, x: Rows) -> Rows:
-        return self.norms[number](x) if self.is_pre_norm else x
-
-    def _leave(self, number: int, x: Rows, output: Rows) -> Rows:
-        return x + output if self.is_pre_norm else self.norms[number](x + output)
+        enter, leave = self.residuals.enter, self.residuals.leave
+        x = leave(0, x, self.own_out(self._attend_to_target(enter(0, x), state, index, rotation)))
+        x = leave(1, x, self.cross_out(self._attend_to_source(enter(1, x), state, index)))
+        return leave(2, x, self.feed_forward(enter(2, x)))
 
     def _attend_to_target(
         self, y: Rows, state: FlatState, index: int, rotation: Float[Tensor, "2 1 1 c"] | None
@@ -208,17 +198,17 @@ class FlatDecoder:
     def __init__(self, model: Transformer, dtype: torch.dtype) -> None:
         """Lay out the weights for products in dtype."""
         config = model.config
-        self.model, self.dtype, self.positions = model, dtype, config.positions
+        self.dtype, self.positions, self.encoder = dtype, config.positions, FlatEncoder(model, dtype)
         self.scale, self.channels = math.sqrt(config.d_model), config.d_model // config.num_heads
         self.embedding = model.embedding.weight.detach().float()
         self.layers = [FlatLayer(layer, dtype) for layer in model.decoder_layers if isinstance(layer, DecoderLayer)]
-        self.norm, self.output = _norm(model.decoder_norm), product_with(self.embedding, None, dtype)
+        self.norm, self.output = norm_of_rows(model.decoder_norm), product_with(self.embedding, None, dtype)
 
     def encode(self, src: Int[Tensor, "b s"]) -> FlatState:
-        """Read the source by the textbook encoder; return the state before the first target token."""
-        state = self.model.encode(src)
-        memory = [KeysValues(*(one.to(self.dtype).contiguous() for one in layer)) for layer in state.memory]
-        return FlatState(memory, additive(state.memory_mask, self.dtype))
+        """Read the source; return the state before the first target token."""
+        memory, mask = self.encoder(src)
+        by_head = memory.unflatten(3, (-1, self.channels)).permute(2, 0, 3, 1, 4).contiguous()  # (m, b, h, s, c)
+        return FlatState([KeysValues(*layer) for layer in by_head.unflatten(0, (-1, 2))], additive(mask, self.dtype))
 
     def step(self, last: Int[Tensor, " n"], state: FlatState) -> tuple[Float[Tensor, "n v"], FlatState]:
         """Continue every row by its last token; return the logits of the next tokens, and the same state."""
@@ -289,32 +279,3 @@ def for_search(model: Any, dtype: torch.dtype, *, is_compiled: bool = False) -> 
     if not is_transformer:
         return TextbookDecoder(model)
     return FlatDecoder(model, dtype)
-
-
-def _norm(module: nn.Module) -> Callable[[Rows], Rows]:
-    """Return a normalisation with its present weights as a function of rows, without the costs of a module's call."""
-    if isinstance(module, nn.LayerNorm):
-        shape, eps, weight, bias = list(module.normalized_shape), module.eps, _copy(module.weight), _copy(module.bias)
-        return lambda x: F.layer_norm(x, shape, weight, bias, eps)
-    if isinstance(module, nn.RMSNorm):
-        shape, eps, weight = list(module.normalized_shape), module.eps, _copy(module.weight)
-        return lambda x: F.rms_norm(x, shape, weight, eps)
-    return lambda x: x
-
-
-def _copy(weight: Tensor) -> Tensor:
-    return weight.detach().clone().float()
-
-
-def _feed_forward(module: nn.Module, dtype: torch.dtype) -> Callable[[Rows], Rows]:
-    if isinstance(module, GatedFeedForward):
-        gate_and_up, down = product([module.gate, module.up], dtype, [1.0, 1.0]), product([module.down], dtype)
-
-        def gated(y: Rows) -> Rows:
-            gate, up = gate_and_up(y).chunk(2, 1)
-            return down(F.silu(gate) * up)
-
-        return gated
-    assert isinstance(module, FeedForward)
-    up, down = product([module.up], dtype), product([module.down], dtype)
-    return lambda y: down(F.relu_(up(y)))

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int, Int64
 from torch import Tensor, nn
 
 from seq2seq.model.compiling import load_library
+from seq2seq.model.encoding import FlatEncoder
 from seq2seq.model.layers import DecoderLayer, FeedForward, GatedFeedForward
 from seq2seq.model.positions import rotations, sinusoidal
 from seq2seq.model.products import joined_weights
@@ -114,7 +115,8 @@ class NativeDecoder:
             UserError: there is no C compiler, or it fails.
         """
         config = model.config
-        self.library, self.model, self.positions = load_library(), model, config.positions
+        self.library, self.positions = load_library(), config.positions
+        self.encoder = FlatEncoder(model, torch.float32)
         self.channels, self.vocab_size = config.d_model // config.num_heads, len(model.embedding.weight)
         self._threads = ThreadPoolExecutor(os.cpu_count() or 1)
         self._kept: list[Tensor] = []  # the tensors that the C structures point to
@@ -128,10 +130,9 @@ class NativeDecoder:
         )  # fmt: skip
 
     def encode(self, src: Int[Tensor, "b s"]) -> NativeState:
-        """Read the source by the textbook encoder; return the state before the first target token."""
-        state = self.model.encode(src)
-        memory = [part.transpose(1, 2).flatten(2).float().contiguous() for layer in state.memory for part in layer]
-        return NativeState(memory, state.memory_mask.sum((1, 2, 3)).numpy())
+        """Read the source; return the state before the first target token."""
+        memory, mask = self.encoder(src)
+        return NativeState([*memory.permute(2, 0, 1, 3).contiguous()], mask.sum((1, 2, 3)).numpy())
 
     def step(self, last: Int[Tensor, " n"], state: NativeState) -> tuple[Float[Tensor, "n v"], NativeState]:
         """Continue every row by its last token; return the logits of the next tokens, and the same state."""
