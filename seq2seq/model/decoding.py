@@ -10,7 +10,7 @@ search. What differs is how the computation is laid out:
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -262,8 +262,8 @@ class EnsembleDecoder:
 def for_search(model: Any, dtype: torch.dtype, *, is_compiled: bool = False) -> Decoder:
     """Return a model's decoder for search, products in dtype; compiled, if asked for, where that is possible.
 
-    A Transformer's has a copy of the decoder's weights, but for the embedding: weights must not change while a search
-    runs. Hooks on the decoder's modules are not called. Other models, subclasses of Transformer among them, are
+    A Transformer's has a copy of the weights, but for the embedding: weights must not change while a search runs. Hooks
+    on the model's modules are not called. Other models, subclasses of Transformer among them, are
     searched by their own `decode`.
 
     Raises:

@@ -1,5 +1,4 @@
-"""The encoder for search: the same network as `Transformer.encode`, with weights laid out once; and what it shares with
-the decoder for search."""
+"""The encoder for search: the same network as `Transformer.encode`, with its weights laid out once."""
 
 from collections.abc import Callable
 
@@ -45,9 +44,7 @@ class FlatEncoderLayer:
         self.own_out = product([own.out_proj], dtype)
         self.feed_forward = feed_forward_of_rows(layer.feed_forward, dtype)
 
-    def __call__(
-        self, x: Rows, mask: Float[Tensor, "b 1 1 s"], rotation: Float[Tensor, "2 s 1 c"] | None
-    ) -> Rows:
+    def __call__(self, x: Rows, mask: Float[Tensor, "b 1 1 s"], rotation: Float[Tensor, "2 s 1 c"] | None) -> Rows:
         """Let every source position take in the others of its sentence; rows are b × s."""
         rows = self.queries_keys_values(self.residuals.enter(0, x))
         parts = rows.view(len(mask), mask.shape[3], 3 * self.heads, -1)  # (b, s, 3 h, c)

@@ -46,25 +46,27 @@ def choose_devices(config: TrainerConfig) -> None:
 
 
 def choose_precision(config: TrainerConfig) -> str:
-    """`trainer.precision`; for `auto`, `bf16-mixed` where the device multiplies bf16 matrices, else `32-true`.
+    """`trainer.precision`; for `auto`, `bf16-mixed` where the device multiplies bf16 matrices quickly, else `32-true`.
 
-    GPUs do since compute capability 8.0 (Ampere). Other CPUs emulate bf16, a hundred times slower than float32.
+    GPUs do quickly since compute capability 8.0 (Ampere), AMD's processors with AVX-512's bf16, Intel's with AMX only:
+    without, a Xeon's products in bf16 were slower than in float32 (docs/performance.md). Other CPUs emulate bf16.
     """
     if config.precision != AUTO:
         return config.precision
     if config.accelerator != "cpu" and torch.cuda.is_available():
         has_bf16 = torch.cuda.get_device_capability() >= (8, 0)
     else:
-        has_bf16 = config.accelerator == "gpu" or _cpu_has_bf16()  # `choose_devices` refuses a GPU that is missing
+        has_bf16 = config.accelerator == "gpu" or _cpu_has_quick_bf16()  # a missing GPU: `choose_devices`
     return "bf16-mixed" if has_bf16 else "32-true"
 
 
-def _cpu_has_bf16() -> bool:
+def _cpu_has_quick_bf16() -> bool:
     capabilities = getattr(torch.cpu, "get_capabilities", None)
     if capabilities is None:  # PyTorch 2.9
         return torch.cpu._is_avx512_bf16_supported()
     found = capabilities()
-    return any(found.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+    is_intel = str(found.get("cpu_name", "")).startswith("Intel")
+    return any(found.get(name, False) for name in ("amx_bf16", "bf16", *(() if is_intel else ("avx512_bf16",))))
 
 
 def check_processes(config: TrainerConfig, is_sweep: bool = False) -> None:

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor
 
 from seq2seq.bundle import load_bundle
+from seq2seq.model.encoding import FlatEncoder
 from seq2seq.settings.config import Config
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.training.processes import choose_precision
@@ -25,10 +26,13 @@ def test_a_precision_that_is_given_stays(precision: str):
         ({"avx512_f": True}, "32-true"),
         ({"avx512_bf16": True}, "bf16-mixed"),
         ({"avx512_bf16": False, "amx_bf16": True}, "bf16-mixed"),
+        ({"cpu_name": "Intel Xeon", "avx512_bf16": True, "amx_bf16": False}, "32-true"),
+        ({"cpu_name": "Intel Xeon", "avx512_bf16": True, "amx_bf16": True}, "bf16-mixed"),
+        ({"cpu_name": "AMD EPYC", "avx512_bf16": True, "amx_bf16": False}, "bf16-mixed"),
         ({"neon": True, "bf16": True}, "bf16-mixed"),
     ],
 )
-def test_auto_asks_the_cpu(monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool], expected: str):
+def test_auto_asks_the_cpu(monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool | str], expected: str):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
     assert choose_precision(TrainerConfig(accelerator="cpu")) == expected
 
@@ -58,9 +62,14 @@ def test_a_run_in_float32_is_tested_in_float32(
 ):
     monkeypatch.setattr("seq2seq.translator.default_dtype", lambda device: torch.bfloat16)  # as on a GPU
     bundle, found = load_bundle(bundle_folder), set()
-    for module in bundle.model.modules():
-        if isinstance(module, nn.Linear):
-            module.register_forward_hook(lambda module, inputs, output: found.add(output.dtype))
+    encode = FlatEncoder.__call__
+
+    def watched(encoder: FlatEncoder, src: Tensor) -> tuple[Tensor, Tensor]:
+        memory, mask = encode(encoder, src)
+        found.add(memory.dtype)
+        return memory, mask
+
+    monkeypatch.setattr(FlatEncoder, "__call__", watched)
     tests = {"test": [("The cat sees.", "El gato ve.")]}
     run_tests(bundle, Config(trainer=TrainerConfig(precision=precision)), tests, torch.device("cpu"))
     assert found == {dtype}
