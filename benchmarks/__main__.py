@@ -203,7 +203,7 @@ def files(
     lines: options.Lines = 1_000_000,
     workers: options.Workers = options.ONE_AND_TWO,
     kills: options.Kills = 2,
-    beam: options.FileBeam = 1,
+    beam: options.Beam = 1,
     compile_: options.Compile = False,
 ) -> dict[str, Any]:
     """Measure the translation of a long file with one process and several, and killed and resumed, with its memory."""
@@ -213,6 +213,27 @@ def files(
         raise UserError("files are translated on the CPU here: give --device cpu")
     plan = Plan(lines=lines, workers=workers, kills=kills, beam=beam, is_compiled=compile_)
     return {"files": run(plan, model, text, torch.get_num_threads())}
+
+
+@app.command()
+@measuring
+def workers(
+    where: torch.device,
+    model: options.Bundle,
+    data: options.Data,
+    lines: options.Lines = 8192,
+    processes: options.Processes = 2,
+    rounds: options.Rounds = 3,
+    beam: options.Beam = 5,
+) -> dict[str, Any]:
+    """Measure a file's lines per second with several processes, with one, and CTranslate2's, in turns."""
+    from benchmarks.data import read_test
+    from benchmarks.workers import Plan, run
+
+    if where.type != "cpu":
+        raise UserError("several processes translate on the CPU: give --device cpu")
+    plan = Plan(lines=lines, workers=processes, rounds=rounds, beam=beam)
+    return {"workers": run(plan, model, read_test(data))}
 
 
 @app.command()

@@ -17,6 +17,8 @@ from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer
 
+MOST_AT_ONCE = 64  # sentences of a batch of a long file
+
 
 def export_all(model: EncoderDecoder, tokenizer: Tokenizer, search: SearchConfig, folder: Path) -> dict[str, Path]:
     """Export the model in float32 and int8; return the folders by precision."""
@@ -74,6 +76,6 @@ def _serve(pipe: Connection, folder: Path, threads: int, way: str) -> None:
             beam_size=beam,
             length_penalty=1.0,
             max_decoding_length=max_length,
-            max_batch_size=-(-len(texts) // parts),
+            max_batch_size=min(MOST_AT_ONCE, -(-len(texts) // parts)),  # longest first
         )
         pipe.send([[ids[piece] for piece in result.hypotheses[0]] for result in results])

@@ -164,12 +164,13 @@ def run(model: EncoderDecoder, tokenizer: Tokenizer, pairs: Pairs, plan: Plan, d
         entrants = line_up(model, tokenizer, plan, device, Path(folder))
     count = sum(len(block.texts) for block in blocks)
     result = race(entrants.runs(), blocks, work=count, rounds=plan.rounds, device=device)
-    agreed = agreement([pair for block in blocks for pair in entrants.scored(block)])
-    chosen = sorted(entrants.outputs["ours"])
+    agreed = agreement([pair for block in blocks for pair in entrants.scored(block)]) if plan.beam > 1 else {}
+    first = next(iter(result.seconds))
+    chosen = sorted(entrants.outputs[first])
     references = [pairs[index][1] for index in chosen]
     texts = {name: [outputs[index] for index in chosen] for name, outputs in entrants.outputs.items()}
     bleus = {name: bleu(of_name, references) for name, of_name in texts.items()}
-    same = {name: share_equal(of_name, texts["ours"]) for name, of_name in texts.items()}
+    same = {name: share_equal(of_name, texts[first]) for name, of_name in texts.items()}
     return {
         "unit": "sentences/s",
         "plan": asdict(plan),
@@ -178,7 +179,7 @@ def run(model: EncoderDecoder, tokenizer: Tokenizer, pairs: Pairs, plan: Plan, d
         "share_identical_to_ours": same,
         "agreement": agreed,
         **result.to_dict(OPPONENTS),
-        "tables": [asdict(table(result, bleus, same)), asdict(agreement_table(agreed))],
+        "tables": [asdict(table(result, bleus, same)), *([asdict(agreement_table(agreed))] if agreed else [])],
     }
 
 
@@ -201,11 +202,12 @@ def cut(pairs: Pairs, tokenizer: Tokenizer, plan: Plan) -> list[Block]:
 def line_up(model: EncoderDecoder, tokenizer: Tokenizer, plan: Plan, device: torch.device, folder: Path) -> Field:
     """Return all contestants, with the model's weights, which are exported to the folder.
 
-    bf16 is raced where the device computes in it: not on a CPU that would only imitate it, ten times slower.
+    bf16 is raced where the device computes in it: not on a CPU that would only imitate it, ten times slower. Greedy
+    search has one rule for the end only.
     """
     has_bf16 = device.type != "cpu" or has_packed_products(torch.bfloat16)
     can_compile = device.type == "cpu" and shutil.which("cc") is not None
-    early = replace(LIMIT, early_stopping=True)
+    early = replace(LIMIT, early_stopping=plan.beam > 1)
     translators = {
         f"{name}-compiled" if is_compiled else name: Translator(
             model, tokenizer, search=search, device=device, dtype=dtype, is_frozen=True, is_compiled=is_compiled
@@ -217,7 +219,9 @@ def line_up(model: EncoderDecoder, tokenizer: Tokenizer, plan: Plan, device: tor
             ("ours-early", early, torch.float32, True),
             ("ours-bf16", early, torch.bfloat16, False),
         )
-        if (can_compile or not is_compiled) and (has_bf16 or dtype == torch.float32)
+        if (can_compile or not is_compiled)
+        and (has_bf16 or dtype == torch.float32)
+        and (plan.beam > 1 or name != "ours")
     }
     exports = export_all(model, tokenizer, LIMIT, folder)
     ways = {"ct2": ("float32", "within"), "ct2-split": ("float32", "split"), "ours-ct2-int8": ("int8", "engine")}
@@ -227,8 +231,9 @@ def line_up(model: EncoderDecoder, tokenizer: Tokenizer, plan: Plan, device: tor
     marians: dict[str, tuple[MarianMTModel, dict[str, Any]]] = {
         "hf": (marian, {}),
         "hf-eager": (to_marian(model, "eager"), {}),
-        "hf-exact": (marian, huggingface.EXACT),
     }
+    if plan.beam > 1:
+        marians["hf-exact"] = (marian, huggingface.EXACT)
     if has_bf16:
         marians["hf-bf16"] = (copy.deepcopy(marian).bfloat16(), {})
     return Field(tokenizer, translators, marians, ctranslates, plan)
@@ -248,7 +253,7 @@ def table(result: Race, bleus: dict[str, float], same: dict[str, float]) -> Tabl
             result.ratio(one, name).show(2) if one in result.seconds else "" for one in (ours, f"{ours}-compiled")
         ]
         rows.append([TOLD[name], result.rate(name).show(1), *ratios, f"{bleus[name]:.2f}", f"{same[name]:.1%}"])
-    header = ["beam search", "sentences/s (range)", "× faster than it: this project, same rule (range)", "compiled"]
+    header = ["search", "sentences/s (range)", "× faster than it: this project, same rule (range)", "compiled"]
     return Table("Decoding", [*header, "BLEU", "same as first"], rows)
 
 

@@ -57,7 +57,7 @@ Precision = Annotated[
 ]
 Sentences = Annotated[int, typer.Option(min=1, help="Test sentences translated.", rich_help_panel=MEASURING)]
 Batch = Annotated[int, typer.Option(min=1, help="Sentences translated at once.", rich_help_panel=MEASURING)]
-Beam = Annotated[int, typer.Option(min=2, help="Hypotheses kept.", rich_help_panel=MEASURING)]
+Beam = Annotated[int, typer.Option(min=1, help="Hypotheses kept.", rich_help_panel=MEASURING)]
 
 Streamed = Annotated[int, typer.Option(min=1000, help="Of them without training.", rich_help_panel=MEASURING)]
 Pairs = Annotated[int, typer.Option(min=1000, help="Of the made-up corpus.", rich_help_panel=MEASURING)]
@@ -73,7 +73,7 @@ Text = Annotated[list[Path], typer.Option(help="Whose lines, or first columns, a
 Lines = Annotated[int, typer.Option(min=1, help="Lines of the file.", rich_help_panel=MEASURING)]
 Workers = Annotated[list[int], typer.Option(min=1, help="Processes that translate, each.", rich_help_panel=MEASURING)]
 Kills = Annotated[int, typer.Option(min=0, help="Of one more run, which is resumed.", rich_help_panel=MEASURING)]
-FileBeam = Annotated[int, typer.Option("--beam", min=1, help="Hypotheses kept.", rich_help_panel=MEASURING)]
+Processes = Annotated[int, typer.Option("--workers", min=1, help="Processes.", rich_help_panel=MEASURING)]
 CompileTraining = Annotated[bool, typer.Option("--compile", help="Race trainer.compile=true, too.")]
 Compile = Annotated[bool, typer.Option("--compile", help="Translate with the compiled decoder.")]
 

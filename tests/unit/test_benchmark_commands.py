@@ -23,6 +23,7 @@ MEASURING = (
     "operations",
     "starting",
     "files",
+    "workers",
     "streaming",
     "serving",
     "hostile",
