@@ -10,10 +10,10 @@ import ctranslate2
 import torch
 
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
-from seq2seq.engine import Source
 from seq2seq.exchange.ctranslate2 import export_ctranslate2
 from seq2seq.exchange.ctranslate2_engine import load_export
 from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.search_engine import Source
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer
 
@@ -54,7 +54,7 @@ class Contestant:
 
 def _serve(pipe: Connection, folder: Path, threads: int, way: str) -> None:
     torch.set_num_threads(threads)
-    export = load_export(folder, torch.device("cpu"))
+    export = load_export(folder, "cpu", threads)
     tokenizer = export.tokenizer
     ids = {piece: number for number, piece in enumerate(tokenizer.tokens(range(tokenizer.vocab_size)))}
     parts = threads if way == "split" else 1

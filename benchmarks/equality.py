@@ -11,9 +11,10 @@ import torch
 from benchmarks import huggingface
 from benchmarks.ctranslate import Contestant, export_all
 from benchmarks.tables import Table
-from seq2seq.engine import Engine, Source
+from seq2seq.engine import Engine
 from seq2seq.exchange.huggingface import to_marian
 from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.search_engine import Source
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import EOS, Tokenizer
 

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from benchmarks import serving
 from benchmarks.server_process import ServerProcess
 from benchmarks.tables import Table
-from seq2seq.bundle import read_config
 from seq2seq.errors import UserError
+from seq2seq.settings.bundle import read_config
 
 _CHARACTERS = 5_000  # of a request, at most
 _TAGS = 200  # of a sentence, at most

@@ -10,8 +10,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.tables import Table
-from seq2seq.engine import Engine, Source
+from seq2seq.engine import Engine
 from seq2seq.model.build import build_model
+from seq2seq.search_engine import Source
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 

@@ -19,8 +19,9 @@ from lightning.pytorch.strategies import SingleDeviceStrategy
 
 from benchmarks.tables import Table
 from benchmarks.transfers import META, Counts, Transfer, Transfers, as_on_a_gpu
-from seq2seq.engine import Engine, Source
+from seq2seq.engine import Engine
 from seq2seq.model.build import build_model
+from seq2seq.search_engine import Source
 from seq2seq.settings.config import Config
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from benchmarks.server_process import ServerProcess
 from benchmarks.tables import Table
-from seq2seq.bundle import read_config
 from seq2seq.errors import UserError
+from seq2seq.settings.bundle import read_config
 
 _PATIENCE = 600  # seconds that one answer may take: one-at-a-time serving has long queues
 

@@ -20,7 +20,7 @@ _HOMES = {"Glossary": "seq2seq.text.glossary", "Text": "seq2seq.translation", "T
 
 
 def __getattr__(name: str) -> object:
-    """Load a public class (and with it PyTorch) only when it is asked for, so that `--help` is quick."""
+    """Load a public class only when it is asked for, so that `--help` is quick."""
     if name not in _HOMES:
         raise AttributeError(f"module 'seq2seq' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
@@ -17,27 +16,18 @@ from seq2seq.errors import UserError, in_short
 from seq2seq.extras import train_command
 from seq2seq.model.build import build_without_values
 from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.settings.bundle import (
+    ARCHITECTURE,
+    CARD,
+    CONFIG,
+    FORMAT_VERSION,
+    TOKENIZER,
+    WEIGHTS,
+    BundleConfig,
+    read_config,
+)
 from seq2seq.settings.config import to_plain
-from seq2seq.settings.model import ModelConfig
-from seq2seq.settings.plain import config_from_plain
-from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer
-
-FORMAT_VERSION = 1  # raised when an older version could not read the folder
-WEIGHTS, CONFIG, TOKENIZER, CARD = "model.safetensors", "config.json", "tokenizer.model", "README.md"
-ARCHITECTURE = "seq2seq-"  # prefix of config.json's architecture, which is left out of the model's settings
-_MAX_CONFIG = 1_000_000  # bytes
-
-
-@dataclass
-class BundleConfig:
-    """The settings of a bundle."""
-
-    model: ModelConfig
-    search: SearchConfig
-    src_lang: str = "en"
-    tgt_lang: str = "es"
-    trained_length: int | None = None  # source tokens that 99 of 100 training pairs do not exceed; None: not known
 
 
 def example(src_lang: str) -> str:
@@ -137,50 +127,6 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
             yield draft
     except (OSError, SafetensorError) as error:
         raise UserError(f"cannot write {folder}: {getattr(error, 'strerror', None) or error}") from error
-
-
-def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
-    """Read and check config.json: its plain values, and its settings as dataclasses."""
-    try:
-        if path.exists() and not path.is_file():  # a pipe or device gives nothing or no end
-            raise UserError(f"{path} is no file")
-        if path.stat().st_size > _MAX_CONFIG:
-            raise UserError(f"{path} has {path.stat().st_size:,} bytes: it is no configuration of this program")
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except UserError:
-        raise
-    except FileNotFoundError as error:
-        raise UserError(f"{path.parent} is not a whole model: {path.name} is missing") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    if not isinstance(values, dict) or not str(values.get("architecture")).startswith(ARCHITECTURE):
-        raise UserError(f"{path} is not a model of this program: its architecture is no {ARCHITECTURE}…")
-    if values.get("format_version") != FORMAT_VERSION:
-        raise UserError(
-            f"{path} has format_version={values.get('format_version')!r:.80}, this version reads {FORMAT_VERSION}: "
-            "use the version that wrote it"
-        )
-    types = {
-        "src_lang": str,
-        "tgt_lang": str,
-        "vocab_size": int,
-        "tokenizer_sha256": str,
-        "model": dict,
-        "search": dict,
-    }
-    for key, kind in types.items():
-        if not isinstance(values.get(key), kind):
-            raise UserError(f"{path} is damaged: {key}={values.get(key)!r:.80}, expected {kind.__name__}")
-    try:
-        architecture = values["architecture"].removeprefix(ARCHITECTURE)
-        model = config_from_plain(ModelConfig, {**values["model"], "architecture": architecture})
-        search = config_from_plain(SearchConfig, values["search"])
-    except UserError as error:
-        raise UserError(f"{path} is damaged: {in_short(error)}") from error
-    length = values.get("trained_length")
-    if length is not None and (not isinstance(length, int) or length < 1):
-        raise UserError(f"{path} is damaged: trained_length={length!r:.80}, expected a positive whole number")
-    return values, BundleConfig(model, search, values["src_lang"], values["tgt_lang"], length)
 
 
 def _read_shapes(path: Path) -> dict[str, tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""Where computing happens, and how it says that memory ran out; knows nothing else."""
+"""Where PyTorch computes, and how values get there and back; knows nothing else."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -64,11 +64,3 @@ def on_host(*tensors: Tensor) -> list[np.ndarray]:
 def default_dtype(device: torch.device) -> torch.dtype:
     """Return the precision of matrix products in translation where none is asked for: bfloat16 on a GPU only."""
     return torch.bfloat16 if device.type == "cuda" else torch.float32
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether an exception means that a smaller batch could work."""
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
-        return True
-    message = str(error).lower()
-    return "out of memory" in message or "defaultcpuallocator" in message

@@ -3,27 +3,26 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seq2seq.device import is_out_of_memory, prepare
-from seq2seq.errors import UserError
+from seq2seq.device import default_dtype, prepare
+from seq2seq.errors import UserError, is_out_of_memory
 from seq2seq.model.decoding import Decoder, for_search
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.native import NativeDecoder
 from seq2seq.search.constraints import tokens_needed
 from seq2seq.search.driver import SearchTask
-from seq2seq.search.kinds import make_rules, make_search, require_one_kind, require_steps
-from seq2seq.search.step import Coverage, Hypothesis, Step, best_next
-from seq2seq.settings.search import SearchConfig
-from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK
-
-UNPRODUCIBLE_IDS = (PAD, UNK, BOS)
+from seq2seq.search.hypothesis import Hypothesis
+from seq2seq.search.kinds import make_rules, make_search
+from seq2seq.search.step import Coverage, Step, best_next
+from seq2seq.search_engine import UNPRODUCIBLE_IDS, Forced, Phrases, Source, length_limits
+from seq2seq.settings.search import SearchConfig, require_one_kind, require_steps
+from seq2seq.text.tokenizer import BOS, EOS, PAD
 
 log = logging.getLogger(__name__)
 _WAYS_OUT = {  # where one text alone is too much
@@ -31,54 +30,6 @@ _WAYS_OUT = {  # where one text alone is too much
     "force": "split it and its translation, or use another device",
 }
 R = TypeVar("R")
-Phrases = Sequence[Sequence[int]]
-
-
-@dataclass(frozen=True)
-class Source:
-    """A text to translate; all ids are without EOS."""
-
-    ids: list[int]
-    prefix: Sequence[int] = ()  # the translation begins with these ids
-    phrases: Phrases = ()  # the translation contains each of them
-    key: int = 0  # samples depend on the seed and this
-
-
-@dataclass(frozen=True)
-class Forced:
-    """The model's scores of a given translation."""
-
-    log_probs: list[float]  # of every token, EOS last (nats)
-    attention: Float[Tensor, "t s"] | None  # of target to source tokens, EOS last; None: not watched
-
-
-def length_limits(sources: Sequence[Source], settings: SearchConfig) -> list[tuple[int, int]]:
-    """Return the least and the most tokens of each source's translation, EOS not counted."""
-    lengths = torch.tensor([len(source.ids) for source in sources])
-    prefixes = torch.tensor([len(source.prefix) for source in sources])
-    longest = (lengths * settings.max_length_ratio + settings.max_length_offset).long().maximum(prefixes)
-    shortest = (lengths * settings.min_length_ratio + settings.min_length).long().minimum(longest)
-    return list(zip(shortest.tolist(), longest.tolist(), strict=True))
-
-
-@runtime_checkable
-class SearchEngine(Protocol):
-    """What finds translations, such as `Engine`."""
-
-    def search(
-        self,
-        sources: Sequence[Source],
-        settings: SearchConfig,
-        n_best: int,
-        banned: Phrases = (),
-        *,
-        on_step: Callable[[], object] | None = None,
-    ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
-        """Search the n best of every source; yields (source index, hypotheses) by batch; see `Engine.search`.
-
-        An engine whose steps cannot be interrupted calls on_step before every batch.
-        """
-        ...
 
 
 class Engine:
@@ -87,13 +38,13 @@ class Engine:
     def __init__(
         self,
         model: EncoderDecoder | Ensemble,
-        device: torch.device,
-        dtype: torch.dtype,
+        device: torch.device | str,
+        dtype: torch.dtype | None = None,
         *,
         is_frozen: bool = False,
         is_compiled: bool = False,
     ) -> None:
-        """Wrap a model that is on device; dtype is that of its matrix products.
+        """Wrap a model that is on device; dtype is that of its matrix products, by default `default_dtype`.
 
         A frozen model is never trained again: it leaves training mode, and its weights are laid out for search once,
         instead of once a search.
@@ -101,16 +52,22 @@ class Engine:
         Raises:
             UserError: a compiled search is wanted, and not possible.
         """
-        self.model, self.device, self.dtype = model, device, dtype
+        self.model, self.device = model, torch.device(device)
+        self.dtype = dtype or default_dtype(self.device)
         self.is_frozen, self.is_compiled = is_frozen or is_compiled, is_compiled
         self._decoder: Decoder | None = None  # of a frozen model
-        prepare(device)
+        prepare(self.device)
         self._computing = 0  # batches at work, one inside another; see `search`
         self._fits: dict[str, int] = {}  # batch_tokens to which "search" and "force" came down when memory ran out
         if self.is_frozen:
             model.train(False)
         if is_compiled:
             self._decoder_for_search()
+
+    @property
+    def can_align(self) -> bool:
+        """Whether the model attends to the source."""
+        return self.model.can_align
 
     def search(
         self,
@@ -305,7 +262,7 @@ class Engine:
         log_probs = logits.float().log_softmax(-1).gather(-1, tgt_out[:, :, None])[:, :, 0].tolist()
         forced = []
         for row, (src, tgt) in enumerate(zip(sources, targets, strict=True)):
-            attention = state.attention[row, : len(tgt) + 1, : len(src) + 1].float().cpu() if watch else None
+            attention = state.attention[row, : len(tgt) + 1, : len(src) + 1].tolist() if watch else None
             forced.append(Forced(log_probs[row][: len(tgt) + 1], attention))
         return forced
 

@@ -6,13 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seq2seq.engine import Forced, Source
 from seq2seq.errors import UserError
-from seq2seq.evaluation.mbr import minimum_bayes_risk
-from seq2seq.search.kinds import require_one_kind
-from seq2seq.search.step import Hypothesis
+from seq2seq.search.hypothesis import Hypothesis
+from seq2seq.search_engine import Forced, Source
 from seq2seq.settings.checks import require_at_least
-from seq2seq.settings.search import SearchConfig
+from seq2seq.settings.search import SearchConfig, require_one_kind
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.segments import align_words, number_words, split_text
 from seq2seq.text.tokenizer import Tokenizer
@@ -245,6 +243,8 @@ def join_alignments(
 
 def least_risky(candidates: Sequence[Translation]) -> list[Translation]:
     """Order candidates by their mean chrF against all others (minimum Bayes risk)."""
+    from seq2seq.evaluation.mbr import minimum_bayes_risk  # slow to import, and seldom needed
+
     _, utilities = minimum_bayes_risk([candidate.text for candidate in candidates])
     order = sorted(range(len(candidates)), key=lambda index: utilities[index], reverse=True)
     return [candidates[index] for index in order]
@@ -255,5 +255,5 @@ def make_reading(src: Sequence[int], tgt: Sequence[int], forced: Forced, tokeniz
     score, tokens = math.fsum(forced.log_probs), [*tokenizer.tokens(tgt), "</s>"]
     alignment = None
     if forced.attention is not None:
-        alignment = align_words(tokenizer.tokens(src), tokenizer.tokens(tgt), forced.attention.tolist())
+        alignment = align_words(tokenizer.tokens(src), tokenizer.tokens(tgt), forced.attention)
     return Reading(score, score / len(tokens) ** alpha, tokens, forced.log_probs, alignment)

@@ -4,17 +4,12 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-
-from seq2seq.bundle import load_bundles
-from seq2seq.device import choose_device, default_dtype
-from seq2seq.engine import Engine, SearchEngine
 from seq2seq.errors import UserError
 from seq2seq.files import find_models
-from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.model.ensemble import Ensemble
-from seq2seq.search.step import Hypothesis
+from seq2seq.search.hypothesis import Hypothesis
+from seq2seq.search_engine import ReadingEngine, SearchEngine
 from seq2seq.settings.search import SearchConfig, change_search
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.tokenizer import Tokenizer
@@ -35,6 +30,12 @@ from seq2seq.translation import (
     require_strings,
 )
 
+if TYPE_CHECKING:  # an engine of another kind needs no PyTorch
+    import torch
+
+    from seq2seq.model.encoder_decoder import EncoderDecoder
+    from seq2seq.model.ensemble import Ensemble
+
 CHUNK_LINES = 2048  # lines that `stream` sorts and translates together
 
 
@@ -49,21 +50,20 @@ class Translator:
         search: the settings used where a call gives no others.
         src_lang: language of the texts, such as "en".
         tgt_lang: language of the translations.
-        device: where the model computes.
         num_parameters: of the model or, in an ensemble, of all models together; None: not known.
         trained_length: source tokens above which a text is translated sentence by sentence.
     """
 
     def __init__(
         self,
-        model: EncoderDecoder | Ensemble | SearchEngine,
+        model: "EncoderDecoder | Ensemble | SearchEngine",
         tokenizer: Tokenizer,
         *,
         search: SearchConfig | None = None,
         src_lang: str = "en",
         tgt_lang: str = "es",
-        device: torch.device | str = "cpu",
-        dtype: torch.dtype | None = None,
+        device: "torch.device | str" = "cpu",
+        dtype: "torch.dtype | None" = None,
         num_parameters: int | None = None,
         trained_length: int | None = None,
         is_frozen: bool = False,
@@ -79,20 +79,21 @@ class Translator:
         self.tokenizer, self.src_lang, self.tgt_lang = tokenizer, src_lang, tgt_lang
         self.num_parameters, self.trained_length = num_parameters, trained_length
         self.search = SearchConfig() if search is None else search
-        self.device = torch.device(device)
         self.engine: SearchEngine
-        if isinstance(model, EncoderDecoder | Ensemble):
-            dtype = dtype or default_dtype(self.device)
-            self.engine = Engine(model, self.device, dtype, is_frozen=is_frozen, is_compiled=is_compiled)
-        else:
+        self._device = device
+        if isinstance(model, SearchEngine):
             self.engine = model
+        else:
+            from seq2seq.engine import Engine
+
+            self.engine = Engine(model, device, dtype, is_frozen=is_frozen, is_compiled=is_compiled)
 
     @classmethod
     def load(
         cls,
         folder: str | Path | Sequence[str | Path],
-        device: str | torch.device = "auto",
-        dtype: torch.dtype | None = None,
+        device: "str | torch.device" = "auto",
+        dtype: "torch.dtype | None" = None,
         *,
         is_compiled: bool = False,
     ) -> "Translator":
@@ -109,10 +110,13 @@ class Translator:
             UserError: a bundle is missing or damaged, their vocabularies differ, the device is not there, or the search
                 cannot be compiled.
         """
+        from seq2seq.bundle import load_bundles
+        from seq2seq.device import choose_device
+        from seq2seq.model.ensemble import Ensemble
+
         chosen = choose_device(device)
         bundles = load_bundles(find_models(folder))
         size = sum(parameter.numel() for bundle in bundles for parameter in bundle.model.parameters())
-        dtype = dtype or default_dtype(chosen)
         models = [bundle.model.to(chosen).eval() for bundle in bundles]
         config = bundles[0].config
         model = models[0] if len(models) == 1 else Ensemble(models)
@@ -122,9 +126,16 @@ class Translator:
             is_compiled=is_compiled,
         )  # fmt: skip
 
+    @property
+    def device(self) -> "torch.device":
+        """Where the model computes."""
+        import torch
+
+        return torch.device(self._device)
+
     def __repr__(self) -> str:
         size = [] if self.num_parameters is None else [f"{_shorten(self.num_parameters)} parameters"]
-        return f"Translator({', '.join([f'{self.src_lang}→{self.tgt_lang}', *size, str(self.device)])})"
+        return f"Translator({', '.join([f'{self.src_lang}→{self.tgt_lang}', *size, str(self._device)])})"
 
     def translate(
         self,
@@ -232,7 +243,7 @@ class Translator:
     @property
     def can_align(self) -> bool:
         """Whether translations can have an alignment: PyTorch computes a model that attends to the source."""
-        return isinstance(self.engine, Engine) and self.engine.model.can_align
+        return isinstance(self.engine, ReadingEngine) and self.engine.can_align
 
     def score(
         self, sources: Iterable[str], translations: Iterable[str], *, align: bool = False, **changes: int | float | None
@@ -252,7 +263,7 @@ class Translator:
         sources, translations = require_strings(sources, "sources"), require_strings(translations, "translations")
         if len(sources) != len(translations):
             raise UserError(f"{len(sources)} sources but {len(translations)} translations: give one for each")
-        if not isinstance(self.engine, Engine):
+        if not isinstance(self.engine, ReadingEngine):
             raise UserError("this engine cannot score given translations: use the pytorch engine")
         settings = change_search(self.search, changes)
         src, tgt = self.tokenizer.encode(sources), self.tokenizer.encode(translations)

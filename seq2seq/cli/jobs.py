@@ -62,15 +62,16 @@ def search_settings(folder: Path, changes: Mapping[str, int | float | None]) -> 
     Raises:
         UserError: the configuration is missing or damaged, or a value is out of range.
     """
-    from seq2seq.bundle import CONFIG, read_config
-    from seq2seq.exchange.export import SETTINGS, is_export
+    from seq2seq.settings.bundle import CONFIG, SETTINGS, is_export, read_config
 
     _, config = read_config(folder / (SETTINGS if is_export(folder) else CONFIG))
     return change_search(config.search, changes)
 
 
-def load(folders: list[Path], *, device: str, engine: str, quantization: str, compile: bool) -> "Translator":
-    """Read the model or models for the engine that `options.Engine` describes.
+def load(
+    folders: list[Path], *, device: str, engine: str, quantization: str, compile: bool, threads: int = 0
+) -> "Translator":
+    """Read the model or models for the engine that `options.Engine` describes; threads are CTranslate2's (0: all).
 
     Raises:
         UserError: one is missing or damaged, or the engine cannot use it.
@@ -83,16 +84,13 @@ def load(folders: list[Path], *, device: str, engine: str, quantization: str, co
         raise UserError(f"--compile is for the pytorch engine, and --engine is {engine}: leave one of them out")
     if len(folders) > 1:
         raise UserError(f"{len(folders)} models: only the pytorch engine translates with an ensemble")
-    with needing("ctranslate2"):
-        from seq2seq.device import choose_device
-        from seq2seq.exchange.ctranslate2 import cached_export
-        from seq2seq.exchange.ctranslate2_engine import load_export
-        from seq2seq.exchange.export import is_export
+    from seq2seq.exchange.ctranslate2_engine import cached_export, load_export
+    from seq2seq.settings.bundle import is_export
 
-        (folder,) = folders
-        if not is_export(folder):
-            folder = cached_export(folder, quantization, DataConfig().cache)
-        return load_export(folder, choose_device(device))
+    (folder,) = folders
+    if not is_export(folder):
+        folder = cached_export(folder, quantization, DataConfig().cache)
+    return load_export(folder, device, threads)
 
 
 def decisive(engine: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,7 +127,6 @@ def translate(
 
     render makes lines of a source and its translations; by default in the format that the job asks for.
     """
-    from seq2seq.distributed import processes
     from seq2seq.translator import CHUNK_LINES
 
     start = out.inputs
@@ -139,6 +136,8 @@ def translate(
     texts, kept = job.texts(to_translate), []
     with progress(lines.total, start, shown=shown) as advance:
         if workers > 1:
+            from seq2seq.distributed import processes
+
             found = _counted(
                 processes.stream(job.translator, texts, job.request, workers, first_line=start + 1), advance
             )

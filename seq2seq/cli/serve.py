@@ -74,7 +74,7 @@ def serve(
         import torch
 
         torch.set_num_threads(threads)
-    translator = jobs.load(folders, **engine)
+    translator = jobs.load(folders, **engine, threads=threads)
     service = Service(
         translator,
         limits,

@@ -13,24 +13,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seq2seq.bundle import CONFIG, TOKENIZER, WEIGHTS, example, load_bundle
+from seq2seq.bundle import example, load_bundle
 from seq2seq.errors import UserError
-from seq2seq.exchange.export import SETTINGS, new_folder, require_exportable, write_card
+from seq2seq.exchange.ctranslate2_engine import MAX_POSITIONS
+from seq2seq.exchange.export import new_folder, require_exportable, write_card
 from seq2seq.extras import needing
 from seq2seq.model.attention import MultiHeadAttention
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.layers import DecoderLayer, EncoderLayer, FeedForward, GatedFeedForward
 from seq2seq.model.positions import sinusoidal
-from seq2seq.settings.data import cache_root
-from seq2seq.text.cache import cached_folder, digest_files
+from seq2seq.settings.bundle import CONFIG, SETTINGS, TOKENIZER
 from seq2seq.text.tokenizer import BOS, EOS, UNK
 
 with needing("ctranslate2"):
-    import ctranslate2
     from ctranslate2.specs import Activation, TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
 
 QUANTIZATIONS = ("float32", "float16", "int8")
-MAX_POSITIONS = 2048  # tokens a side, EOS included: positions are a table
 USAGE = """```python
 import ctranslate2, sentencepiece
 
@@ -55,22 +53,15 @@ def export_ctranslate2(bundle: Path, folder: Path, quantization: str = "float32"
             be written.
     """
     with new_folder(folder) as draft:
-        _write(bundle, draft, quantization)
+        write_export(bundle, draft, quantization)
 
 
-def cached_export(bundle: Path, quantization: str, cache: str) -> Path:
-    """The folder of a bundle's export in the cache, which is made if it is missing (SEQ2SEQ_CACHE overrides `cache`).
+def write_export(bundle: Path, draft: Path, quantization: str) -> None:
+    """Write an export's files into an empty folder.
 
     Raises:
         UserError: as `export_ctranslate2`.
     """
-    load_bundle(bundle)
-    digests = digest_files(bundle / name for name in (CONFIG, WEIGHTS, TOKENIZER))
-    key = "-".join(("ctranslate2", ctranslate2.__version__, quantization, *(digest[:16] for digest in digests)))
-    return cached_folder(cache_root(cache), key, lambda draft: _write(bundle, draft, quantization))
-
-
-def _write(bundle: Path, draft: Path, quantization: str) -> None:
     if quantization not in QUANTIZATIONS:
         raise UserError(f"quantization={quantization} is not known: choose one of {', '.join(QUANTIZATIONS)}")
     loaded = load_bundle(bundle)

@@ -1,30 +1,65 @@
-"""Search hypotheses of source ids with CTranslate2, as `seq2seq.engine` does with PyTorch."""
+"""Search hypotheses of source ids with CTranslate2, as `seq2seq.engine` does with PyTorch.
+
+Only making an export and using a GPU need PyTorch: without it, a translation starts in a fraction of the time.
+"""
 
 import logging
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from seq2seq.bundle import TOKENIZER, read_config
-from seq2seq.device import is_out_of_memory
-from seq2seq.engine import UNPRODUCIBLE_IDS, Phrases, Source, length_limits
-from seq2seq.errors import UserError
-from seq2seq.exchange.ctranslate2 import MAX_POSITIONS
-from seq2seq.exchange.export import SETTINGS, is_export
-from seq2seq.search.step import Hypothesis
+from seq2seq.errors import UserError, is_out_of_memory
+from seq2seq.extras import needing
+from seq2seq.search.hypothesis import Hypothesis
+from seq2seq.search_engine import UNPRODUCIBLE_IDS, Phrases, Source, length_limits
+from seq2seq.settings.bundle import CONFIG, SETTINGS, TOKENIZER, WEIGHTS, is_export, read_config
+from seq2seq.settings.data import cache_root
 from seq2seq.settings.search import SearchConfig
+from seq2seq.text.cache import cached_folder, digest_files
 from seq2seq.text.tokenizer import EOS, Tokenizer
 from seq2seq.translator import Translator
+
+with needing("ctranslate2"):
+    import ctranslate2
+
+MAX_POSITIONS = 2048  # tokens a side, EOS included: positions are a table
 
 log = logging.getLogger(__name__)
 UNSUPPORTED = ("repetition_penalty", "coverage_penalty", "groups", "sampling")  # missing, or by another formula
 
 
-def load_export(folder: Path, device: torch.device) -> Translator:
+def cached_export(bundle: Path, quantization: str, cache: str) -> Path:
+    """The folder of a bundle's export in the cache, which is made if it is missing (SEQ2SEQ_CACHE overrides `cache`).
+
+    Raises:
+        UserError: as `export_ctranslate2`.
+    """
+
+    def write(draft: Path) -> None:
+        from seq2seq.exchange.ctranslate2 import write_export
+
+        write_export(bundle, draft, quantization)
+
+    try:
+        digests = digest_files(bundle / name for name in (CONFIG, WEIGHTS, TOKENIZER))
+    except OSError:
+        from seq2seq.bundle import load_bundle
+
+        load_bundle(bundle)  # says what is missing
+        raise
+    key = "-".join(("ctranslate2", ctranslate2.__version__, quantization, *(digest[:16] for digest in digests)))
+    return cached_folder(cache_root(cache), key, write)
+
+
+def load_export(folder: Path, device: str, threads: int = 0) -> Translator:
     """Read an export that `export_ctranslate2` wrote.
+
+    Args:
+        folder: the export's.
+        device: cpu, cuda, cuda:N, or auto for a GPU if there is one.
+        threads: on the CPU; 0: one for each core.
 
     Raises:
         UserError: a file is missing or damaged, or CTranslate2 cannot use the device.
@@ -33,7 +68,8 @@ def load_export(folder: Path, device: torch.device) -> Translator:
         raise UserError(f"{folder} is no export for CTranslate2 ({SETTINGS} is missing): see `seq2seq export --help`")
     _, config = read_config(folder / SETTINGS)
     tokenizer = Tokenizer.load(folder / TOKENIZER)
-    engine = CTranslate2Engine(folder, tokenizer, device)
+    device = _choose_device(device)
+    engine = CTranslate2Engine(folder, tokenizer, device, threads)
     return Translator(
         engine,
         tokenizer,
@@ -53,20 +89,19 @@ class CTranslate2Engine:
     with forbidden tokens, such as UNK, may take places in the beam. Scores follow the same formula.
     """
 
-    def __init__(self, folder: Path, tokenizer: Tokenizer, device: torch.device) -> None:
+    def __init__(self, folder: Path, tokenizer: Tokenizer, device: str, threads: int) -> None:
         """Load the network that the export in folder holds, computing in its precision if the device can.
 
         Raises:
             UserError: its files are damaged, or CTranslate2 cannot use the device.
         """
-        import ctranslate2  # here, after seq2seq.exchange.ctranslate2 made sure that it is installed
-
+        kind, _, number = device.partition(":")
         self._pieces = tokenizer.tokens(range(tokenizer.vocab_size))
         self._ids = {piece: number for number, piece in enumerate(self._pieces)}
         self._has_warned = False
         try:
             self._translator = ctranslate2.Translator(
-                str(folder), device.type, device_index=device.index or 0, intra_threads=torch.get_num_threads()
+                str(folder), kind, device_index=int(number or 0), intra_threads=threads or _cores()
             )
         except (RuntimeError, ValueError, IndexError) as error:
             raise UserError(f"CTranslate2 cannot load {folder} on {device}: {error}") from error
@@ -176,6 +211,26 @@ class CTranslate2Engine:
 
     def _read(self, pieces: Sequence[str]) -> list[int]:
         return [self._ids[piece] for piece in pieces]
+
+
+def _choose_device(wanted: str) -> str:
+    """Find the device that a user named; a GPU needs the libraries that come with PyTorch, and load with it."""
+    if wanted == "cpu" or (wanted == "auto" and not ctranslate2.get_cuda_device_count()):
+        return "cpu"
+    from seq2seq.device import choose_device
+
+    return str(choose_device(wanted))
+
+
+def _cores() -> int:
+    """Count the threads that PyTorch would use: OMP_NUM_THREADS, or the cores, whose hyperthreads count as one."""
+    if (number := os.environ.get("OMP_NUM_THREADS", "")).isdecimal():
+        return int(number)
+    siblings = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+    try:
+        return len({Path(siblings.format(cpu)).read_text() for cpu in os.sched_getaffinity(0)})
+    except (AttributeError, OSError):  # not on Linux
+        return os.cpu_count() or 1
 
 
 def _require_supported(sources: Sequence[Source], settings: SearchConfig) -> None:

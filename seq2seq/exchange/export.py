@@ -5,12 +5,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from seq2seq.bundle import CARD, replaced_folder
+from seq2seq.bundle import replaced_folder
 from seq2seq.errors import UserError
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
-
-SETTINGS = "bundle.json"  # the bundle's config.json under another name: CTranslate2 writes a config.json itself
+from seq2seq.settings.bundle import CARD
 
 
 def require_exportable(model: EncoderDecoder) -> Transformer:
@@ -27,11 +26,6 @@ def require_exportable(model: EncoderDecoder) -> Transformer:
     if ablations := model.config.ablations():
         raise UserError(f"{', '.join(ablations)}: such an ablation cannot be exported, only translated with here")
     return model
-
-
-def is_export(folder: Path) -> bool:
-    """Return whether the folder is an export for CTranslate2."""
-    return (folder / SETTINGS).is_file()
 
 
 @contextlib.contextmanager

@@ -14,12 +14,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.bundle import TOKENIZER, Bundle, example, load_bundle
+from seq2seq.bundle import Bundle, example, load_bundle
 from seq2seq.errors import UserError
 from seq2seq.exchange.export import new_folder, require_exportable, write_card
 from seq2seq.extras import needing
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.bundle import TOKENIZER
 from seq2seq.settings.model import ModelConfig
 from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK
 

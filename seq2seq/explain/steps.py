@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from seq2seq.engine import Source
 from seq2seq.errors import UserError
 from seq2seq.explain.explanation import PARTS, Explanation, plain
 from seq2seq.explain.subject import Subject, encode_sentence, make_subject, require_engine
@@ -20,6 +19,7 @@ from seq2seq.model.state import aligning_layer
 from seq2seq.model.trace import watch
 from seq2seq.model.transformer import Transformer
 from seq2seq.search.step import Step
+from seq2seq.search_engine import Source
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.normalise import normalise
 from seq2seq.text.tokenizer import EOS

@@ -17,7 +17,8 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from seq2seq.device import on_host, tensor_on
 from seq2seq.search.driver import INF, Continuation, Search, SearchTask
-from seq2seq.search.step import Hypothesis, NextTokens, Step
+from seq2seq.search.hypothesis import Hypothesis
+from seq2seq.search.step import NextTokens, Step
 
 _LEAST_ATTENDED = 2.0**-126  # what an attention of zero counts as; its logarithm is -87.3
 

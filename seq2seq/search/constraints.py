@@ -16,7 +16,8 @@ from typing import Any
 
 from seq2seq.device import on_host, tensor_on
 from seq2seq.search.driver import INF, Continuation, Partial, Search, SearchTask, continue_all
-from seq2seq.search.step import Hypothesis, NextTokens
+from seq2seq.search.hypothesis import Hypothesis
+from seq2seq.search.step import NextTokens
 
 Phrase = tuple[int, ...]
 

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from seq2seq.device import on_host
 from seq2seq.search.driver import INF, Continuation, Partial, Search, SearchTask, continue_all
-from seq2seq.search.step import Hypothesis, NextTokens
+from seq2seq.search.hypothesis import Hypothesis
+from seq2seq.search.step import NextTokens
 
 
 @dataclass

@@ -16,8 +16,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seq2seq.device import tensor_on
+from seq2seq.search.hypothesis import Hypothesis
 from seq2seq.search.rules import Prefixes, Rule
-from seq2seq.search.step import Coverage, FindBest, Hypothesis, NextTokens, S, Step, StepFn, best_next, force_end
+from seq2seq.search.step import Coverage, FindBest, NextTokens, S, Step, StepFn, best_next, force_end
 from seq2seq.settings.search import SearchConfig
 
 INF = float("inf")

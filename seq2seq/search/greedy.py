@@ -4,7 +4,8 @@ from typing import Any
 
 from seq2seq.device import on_host, tensor_on
 from seq2seq.search.driver import INF, Continuation, Partial, Search, SearchTask
-from seq2seq.search.step import Hypothesis, NextTokens
+from seq2seq.search.hypothesis import Hypothesis
+from seq2seq.search.step import NextTokens
 
 
 class GreedySearch(Search):

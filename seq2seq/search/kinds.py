@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from jaxtyping import Int
 from torch import Tensor
 
-from seq2seq.errors import UserError
 from seq2seq.search.beam import BeamSearch
 from seq2seq.search.constraints import ConstrainedBeamSearch
 from seq2seq.search.diverse import DiverseBeamSearch
@@ -14,31 +13,6 @@ from seq2seq.search.greedy import GreedySearch
 from seq2seq.search.rules import BannedPhrases, ForcedPrefix, MinimumLength, NoRepeatNgram, RepetitionPenalty, Rule
 from seq2seq.search.sampling import SampleSearch
 from seq2seq.settings.search import SearchConfig
-
-
-def require_one_kind(settings: SearchConfig, *, has_phrases: bool) -> None:
-    """Refuse kinds of search that cannot be had together.
-
-    Raises:
-        UserError: the settings ask for two.
-    """
-    kinds = {"sampling": settings.sampling, "phrases": has_phrases}
-    kinds |= {"groups": settings.groups > 1, "coverage_penalty": settings.coverage_penalty > 0}
-    if not settings.coverage_penalty:
-        kinds |= {"early_stopping": settings.early_stopping}
-    wanted = [name for name, is_wanted in kinds.items() if is_wanted]
-    if len(wanted) > 1:
-        raise UserError(f"{' and '.join(wanted)} do not go together: leave out all but one")
-
-
-def require_steps(settings: SearchConfig) -> None:
-    """Refuse a search whose steps cannot be shown.
-
-    Raises:
-        UserError: the settings ask for no plain beam search.
-    """
-    if settings.sampling or settings.groups > 1 or settings.coverage_penalty or settings.mbr:
-        raise UserError("only a plain beam search has steps to show: no sampling, groups, coverage_penalty or mbr")
 
 
 def make_rules(

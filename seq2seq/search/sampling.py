@@ -15,7 +15,8 @@ from torch import Tensor
 
 from seq2seq.device import on_host, tensor_on
 from seq2seq.search.driver import INF, Continuation, Partial, Search, SearchTask, continue_all
-from seq2seq.search.step import Hypothesis, NextTokens
+from seq2seq.search.hypothesis import Hypothesis
+from seq2seq.search.step import NextTokens
 from seq2seq.settings.search import SearchConfig
 
 

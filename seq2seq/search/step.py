@@ -1,4 +1,4 @@
-"""What every search shares: the step function it calls and the hypotheses it returns; no search knows a model.
+"""What every search shares: the step function it calls and what a step gives; no search knows a model.
 
 A *step function* takes the last token of each row and a state, and returns the logits of the next token and the new
 state. A row continues one hypothesis; the rows of a sentence stand together, those of the first sentence first.
@@ -34,20 +34,6 @@ class SearchState(Protocol):
 
 S = TypeVar("S", bound=SearchState)
 StepFn = Callable[[Int[Tensor, " n"], S], tuple[Float[Tensor, "n v"], S]]  # last tokens, state -> logits, state
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """One finished translation."""
-
-    ids: list[int]  # without BOS and EOS
-    score: float  # sum of the model's own log-probabilities, EOS included (nats)
-    normalised_score: float  # score / length^α, length counting EOS (nats)
-
-    @classmethod
-    def ended(cls, ids: Sequence[int], score: float, alpha: float) -> "Hypothesis":
-        """Make a hypothesis of ids that end with EOS; alpha is α."""
-        return cls(list(ids[:-1]), score, score / len(ids) ** alpha)
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from seq2seq.errors import UserError, in_short
 from seq2seq.extras import train_command
+from seq2seq.settings.bundle import first_line
 from seq2seq.settings.choices import flatten, parse
 from seq2seq.settings.config import Config
-from seq2seq.settings.plain import first_line
 from seq2seq.settings.rules import AUTO
 
 _MAX_YAML = 1_000_000  # bytes

@@ -86,3 +86,28 @@ def change_search(search: SearchConfig, changes: Mapping[str, object]) -> Search
         require_at_least("max_length", wanted["max_length"], 1)
         wanted |= {"max_length_ratio": 0.0, "max_length_offset": wanted.pop("max_length")}
     return dataclasses.replace(search, **wanted)
+
+
+def require_one_kind(settings: SearchConfig, *, has_phrases: bool) -> None:
+    """Refuse kinds of search that cannot be had together.
+
+    Raises:
+        UserError: the settings ask for two.
+    """
+    kinds = {"sampling": settings.sampling, "phrases": has_phrases}
+    kinds |= {"groups": settings.groups > 1, "coverage_penalty": settings.coverage_penalty > 0}
+    if not settings.coverage_penalty:
+        kinds |= {"early_stopping": settings.early_stopping}
+    wanted = [name for name, is_wanted in kinds.items() if is_wanted]
+    if len(wanted) > 1:
+        raise UserError(f"{' and '.join(wanted)} do not go together: leave out all but one")
+
+
+def require_steps(settings: SearchConfig) -> None:
+    """Refuse a search whose steps cannot be shown.
+
+    Raises:
+        UserError: the settings ask for no plain beam search.
+    """
+    if settings.sampling or settings.groups > 1 or settings.coverage_penalty or settings.mbr:
+        raise UserError("only a plain beam search has steps to show: no sampling, groups, coverage_penalty or mbr")

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from seq2seq.device import is_out_of_memory
-from seq2seq.errors import UserError
+from seq2seq.errors import UserError, is_out_of_memory
 from seq2seq.model.build import build_model
 from seq2seq.settings import rules
 from seq2seq.settings.choices import flatten

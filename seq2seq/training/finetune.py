@@ -11,12 +11,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from seq2seq.bundle import CONFIG, TOKENIZER, load_bundle, read_config
+from seq2seq.bundle import load_bundle
 from seq2seq.errors import UserError
 from seq2seq.extras import needing
 from seq2seq.files import find_model
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.settings.bundle import CONFIG, TOKENIZER, read_config
 from seq2seq.settings.config import Config
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig

@@ -16,13 +16,14 @@ from rich.console import Console
 from sacrebleu.metrics.chrf import CHRF
 
 from seq2seq import __version__
-from seq2seq.bundle import Bundle, BundleConfig, save_bundle
-from seq2seq.device import is_out_of_memory, prepare
-from seq2seq.errors import UserError, in_short
+from seq2seq.bundle import Bundle, save_bundle
+from seq2seq.device import prepare
+from seq2seq.errors import UserError, in_short, is_out_of_memory
 from seq2seq.evaluation.metrics import Scores, score
 from seq2seq.extras import resume_command
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.settings.bundle import BundleConfig
 from seq2seq.settings.choices import Origins
 from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO

@@ -12,8 +12,9 @@ import pytest
 import torch
 from launcher import Launcher
 
-from seq2seq.engine import Engine, Source
+from seq2seq.engine import Engine
 from seq2seq.model.build import build_model
+from seq2seq.search_engine import Source
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig

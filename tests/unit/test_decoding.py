@@ -7,8 +7,9 @@ import pytest
 import torch
 from sacrebleu import sentence_chrf
 
-from seq2seq.engine import Engine, Source
+from seq2seq.engine import Engine
 from seq2seq.errors import UserError
+from seq2seq.search_engine import Source
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.segments import split_text
 from seq2seq.text.tokenizer import BOS, EOS

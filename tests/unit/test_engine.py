@@ -9,6 +9,7 @@ from echo import TEXTS, EchoModel
 from seq2seq.errors import UserError
 from seq2seq.model.decoding import FlatDecoder
 from seq2seq.model.transformer import Transformer
+from seq2seq.search_engine import Source, length_limits
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import BOS, EOS
@@ -136,3 +137,11 @@ def test_a_model_can_be_trained_after_it_has_translated(tokenizer, positions):
     ids = torch.tensor([[BOS]])
     model.decode(ids, model.encode(torch.tensor([[5, 6, 7, EOS]])))[0].sum().backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_limits_by_a_ratio_are_those_of_its_decimals() -> None:
+    settings = SearchConfig(max_length_ratio=0.29, max_length_offset=1, min_length_ratio=0.57, min_length=2)
+    sources = [Source([5] * 100), Source([5] * 100, prefix=[6] * 40), Source([])]
+    assert 100 * 0.29 < 29
+    assert length_limits(sources, settings) == [(30, 30), (40, 40), (1, 1)]
+    assert length_limits(sources[:1], SearchConfig(min_length_ratio=0.57)) == [(57, 220)]

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq import engine
-from seq2seq.engine import Engine, Source
+from seq2seq.engine import Engine
 from seq2seq.errors import UserError
 from seq2seq.model.decoding import TextbookDecoder
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.transformer import Transformer
-from seq2seq.search.step import Hypothesis
+from seq2seq.search.hypothesis import Hypothesis
+from seq2seq.search_engine import Source
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 

@@ -152,7 +152,7 @@ def test_compiling_is_for_the_pytorch_engine(run):
 
 def test_a_missing_package_is_named_with_its_extra(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    monkeypatch.delitem(sys.modules, "seq2seq.exchange.ctranslate2", raising=False)
+    monkeypatch.delitem(sys.modules, "seq2seq.exchange.ctranslate2_engine", raising=False)
     status, _, err = run("hola", "--engine", "ctranslate2", application=translate_app)
     assert status == 1
     assert err == f"error: this needs the package ctranslate2: {install_command('ctranslate2')}\n"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.bundle import TOKENIZER
 from seq2seq.cli import app
+from seq2seq.settings.bundle import TOKENIZER
 from seq2seq.settings.compose import compose
 from seq2seq.text import pipeline
 from seq2seq.text.prepare import prepare

@@ -41,7 +41,7 @@ def test_given_translations_are_scored(run, bundle_folder, translator, tmp_path)
 
 
 def test_scores_are_of_float32_products_where_translation_is_in_bf16(run, bundle_folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("seq2seq.translator.default_dtype", lambda device: torch.bfloat16)  # as on a GPU
+    monkeypatch.setattr("seq2seq.engine.default_dtype", lambda device: torch.bfloat16)  # as on a GPU
     source, target = tmp_path / "in.en", tmp_path / "out.es"
     source.write_text("\n".join(LINES))
     target.write_text("El gato\n\nElla\nniños\n")

@@ -23,10 +23,26 @@ print(json.dumps(list(sys.modules)))
 """
 
 
+def imported(*arguments: str) -> set[str]:
+    """Return the modules that `python translate.py` has imported at its end."""
+    command = [sys.executable, "-c", PROGRAM, *arguments, "Hola"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
 @pytest.mark.slow
 def test_a_translation_imports_no_slow_package(bundle_folder: Path) -> None:
-    command = [sys.executable, "-c", PROGRAM, "--model", str(bundle_folder), "--device", "cpu", "Hola"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    imported = set(json.loads(done.stdout.splitlines()[-1]))
-    assert "torch" in imported
-    assert not imported & SLOW
+    found = imported("--model", str(bundle_folder), "--device", "cpu")
+    assert "torch" in found
+    assert not found & SLOW
+
+
+@pytest.mark.slow
+def test_a_translation_by_an_export_imports_no_pytorch(bundle_folder: Path) -> None:
+    pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
+    from seq2seq.exchange.ctranslate2_engine import cached_export
+
+    cached_export(bundle_folder, "int8", "unused")
+    found = imported("--model", str(bundle_folder), "--engine", "ctranslate2", "--json")
+    assert "ctranslate2" in found
+    assert not found & {*SLOW, "torch", "numpy", "jaxtyping"}

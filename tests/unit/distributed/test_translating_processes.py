@@ -5,11 +5,13 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from seq2seq.distributed import processes
 from seq2seq.errors import UnfinishedError, UserError
+from seq2seq.search_engine import SearchEngine
 from seq2seq.translation import SearchRequest, Text
 from seq2seq.translator import CHUNK_LINES, Translator
 
@@ -85,7 +87,6 @@ def test_a_broken_off_file_goes_on_with_several_processes(run, monkeypatch: pyte
 
 def test_workers_are_for_the_lines_of_files_on_the_cpu(run, translator: Translator) -> None:
     assert "--workers is for the lines of a file or of stdin" in run("--workers", "2", "Hola")[2]
-    other = Translator.__new__(Translator)
-    other.device, other.engine = translator.device, object()  # type: ignore[assignment]
+    other = Translator(Mock(spec=SearchEngine), translator.tokenizer)
     with pytest.raises(UserError, match="--workers 2 is for the pytorch engine on the CPU: leave it out"):
         next(processes.stream(other, [], translator.request(), 2))

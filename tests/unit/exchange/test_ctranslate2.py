@@ -1,6 +1,7 @@
 import itertools
 import json
 import re
+import shutil
 
 import pytest
 import torch
@@ -12,7 +13,8 @@ pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not instal
 
 import ctranslate2
 
-from seq2seq.exchange.ctranslate2 import QUANTIZATIONS, USAGE, cached_export, export_ctranslate2
+from seq2seq.exchange.ctranslate2 import QUANTIZATIONS, USAGE, export_ctranslate2
+from seq2seq.exchange.ctranslate2_engine import cached_export
 
 SOURCES = [[5, 29, 11, 200, 7, 31, 8], [40, 41], [9, 250, 17, 4]]
 TARGETS = [[60, 12, 301, 4], [8, 8, 99, 14, 280], []]
@@ -98,6 +100,13 @@ def test_an_unknown_quantization_is_refused_and_leaves_nothing(bundle_folder, tm
     with pytest.raises(UserError, match=f"quantization=int4 is not known: choose one of {', '.join(QUANTIZATIONS)}"):
         export_ctranslate2(bundle_folder, tmp_path / "export", "int4")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_bundle_that_is_not_whole_has_no_cached_export(bundle_folder, tmp_path):
+    bundle = shutil.copytree(bundle_folder, tmp_path / "model")
+    (bundle / "model.safetensors").unlink()
+    with pytest.raises(UserError, match=r"model is not a whole model: model.safetensors is missing"):
+        cached_export(bundle, "int8", "unused")
 
 
 def test_a_cached_export_is_made_once_for_each_bundle_and_quantization(

@@ -4,18 +4,21 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from seq2seq.engine import Engine, Source
+from seq2seq.engine import Engine
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
+from seq2seq.search_engine import Source
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK
 
 pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
 
+import ctranslate2
+
 from seq2seq.exchange.ctranslate2 import export_ctranslate2
 from seq2seq.exchange.ctranslate2_engine import UNSUPPORTED, load_export
-from seq2seq.exchange.export import is_export
+from seq2seq.settings.bundle import is_export
 from tests.thin import thin
 
 CPU = torch.device("cpu")
@@ -54,7 +57,7 @@ def padded(rows):
 @pytest.fixture
 def export(model, save_model, tmp_path):
     export_ctranslate2(save_model(model), tmp_path / "export")
-    return load_export(tmp_path / "export", CPU)
+    return load_export(tmp_path / "export", "cpu")
 
 
 def most(source):
@@ -137,7 +140,7 @@ def test_an_export_has_the_bundles_settings_and_tokenizer(bundle_folder, tokeniz
     export_ctranslate2(bundle_folder, tmp_path / "export")
     assert is_export(tmp_path / "export")
     assert not is_export(bundle_folder)
-    export = load_export(tmp_path / "export", CPU)
+    export = load_export(tmp_path / "export", "cpu")
     assert (export.search.beam, export.src_lang, export.tgt_lang) == (3, "en", "es")
     assert export.tokenizer.model_bytes == tokenizer.model_bytes
 
@@ -175,9 +178,18 @@ def test_no_sources_have_no_hypotheses(export):
     assert search(export.engine, [], GREEDY) == []
 
 
+def test_a_gpu_that_is_not_there_is_refused(bundle_folder, tmp_path, monkeypatch):
+    export_ctranslate2(bundle_folder, tmp_path / "export")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match="device cuda:1 is asked for but no CUDA device is there"):
+        load_export(tmp_path / "export", "cuda:1")
+    monkeypatch.setattr(ctranslate2, "get_cuda_device_count", lambda: 2)  # by PyTorch, there is none
+    assert load_export(tmp_path / "export", "auto").device.type == "cpu"
+
+
 def test_a_bundle_is_no_export(bundle_folder):
     with pytest.raises(UserError, match=r"is no export for CTranslate2 \(bundle.json is missing\)"):
-        load_export(bundle_folder, CPU)
+        load_export(bundle_folder, "cpu")
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00" * 40, None])
@@ -186,7 +198,7 @@ def test_a_damaged_export_is_refused(bundle_folder, tmp_path, content):
     weights = tmp_path / "export" / "model.bin"
     weights.write_bytes(weights.read_bytes()[:9000] if content is None else content)
     with pytest.raises(UserError, match=r"CTranslate2 cannot load .*export on cpu"):
-        load_export(tmp_path / "export", CPU)
+        load_export(tmp_path / "export", "cpu")
 
 
 def test_damaged_weights_are_told(random_model, save_model, tokenizer, sources, tmp_path):
@@ -194,7 +206,7 @@ def test_damaged_weights_are_told(random_model, save_model, tokenizer, sources, 
     torch.nn.init.constant_(model.decoder_layers[1].feed_forward_residual.norm.bias, float("nan"))
     export_ctranslate2(save_model(model), tmp_path / "broken")
     with pytest.raises(UserError, match=r"scores are not numbers \(NaN\)"):
-        search(load_export(tmp_path / "broken", CPU).engine, sources[:3], GREEDY)
+        search(load_export(tmp_path / "broken", "cpu").engine, sources[:3], GREEDY)
 
 
 def test_every_search_setting_is_refused_or_known():

@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from seq2seq.errors import UserError
-from seq2seq.search.kinds import make_rules, require_one_kind, require_steps
+from seq2seq.search.kinds import make_rules
 from seq2seq.search.rules import ForcedPrefix
-from seq2seq.settings.search import SearchConfig
+from seq2seq.settings.search import SearchConfig, require_one_kind, require_steps
 
 NONE = torch.tensor([0, 0])
 

@@ -60,7 +60,7 @@ def test_auto_asks_the_gpu(
 def test_a_run_in_float32_is_tested_in_float32(
     monkeypatch: pytest.MonkeyPatch, bundle_folder: Path, precision: str, dtype: torch.dtype
 ):
-    monkeypatch.setattr("seq2seq.translator.default_dtype", lambda device: torch.bfloat16)  # as on a GPU
+    monkeypatch.setattr("seq2seq.engine.default_dtype", lambda device: torch.bfloat16)  # as on a GPU
     bundle, found = load_bundle(bundle_folder), set()
     encode = FlatEncoder.__call__
 

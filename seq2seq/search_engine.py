@@ -1,0 +1,80 @@
+"""What a translator asks of an engine: sources in, hypotheses out, as plain numbers; knows no text and no tensor."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from seq2seq.search.hypothesis import Hypothesis
+from seq2seq.settings.search import SearchConfig
+from seq2seq.text.tokenizer import BOS, PAD, UNK
+
+UNPRODUCIBLE_IDS = (PAD, UNK, BOS)
+
+Phrases = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text to translate; all ids are without EOS."""
+
+    ids: list[int]
+    prefix: Sequence[int] = ()  # the translation begins with these ids
+    phrases: Phrases = ()  # the translation contains each of them
+    key: int = 0  # samples depend on the seed and this
+
+
+@dataclass(frozen=True)
+class Forced:
+    """The model's scores of a given translation."""
+
+    log_probs: list[float]  # of every token, EOS last (nats)
+    attention: list[list[float]] | None  # of target to source tokens, EOS last; None: not watched
+
+
+def length_limits(sources: Sequence[Source], settings: SearchConfig) -> list[tuple[int, int]]:
+    """Return the least and the most tokens of each source's translation, EOS not counted."""
+    limits = []
+    for source in sources:
+        longest = max(_share(source, settings.max_length_ratio, settings.max_length_offset), len(source.prefix))
+        limits.append((min(_share(source, settings.min_length_ratio, settings.min_length), longest), longest))
+    return limits
+
+
+def _share(source: Source, ratio: float, more: int) -> int:
+    return int(round(len(source.ids) * ratio + more, 6))  # 29 of 100 tokens by 0.29, which is 28.999999999999996
+
+
+@runtime_checkable
+class SearchEngine(Protocol):
+    """What finds translations, such as `seq2seq.engine.Engine`."""
+
+    def search(
+        self,
+        sources: Sequence[Source],
+        settings: SearchConfig,
+        n_best: int,
+        banned: Phrases = (),
+        *,
+        on_step: Callable[[], object] | None = None,
+    ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+        """Search the n best of every source; yields (source index, hypotheses) by batch; see `Engine.search`.
+
+        An engine whose steps cannot be interrupted calls on_step before every batch.
+        """
+        ...
+
+
+@runtime_checkable
+class ReadingEngine(SearchEngine, Protocol):
+    """What also scores given translations."""
+
+    @property
+    def can_align(self) -> bool:
+        """Whether it can give attention, from which words are aligned."""
+        ...
+
+    def force(
+        self, sources: Sequence[list[int]], targets: Sequence[list[int]], batch_tokens: int, *, watch: bool = False
+    ) -> Iterator[list[tuple[int, Forced]]]:
+        """Let the model read given translations; yields (index, scores) by batch; see `Engine.force`."""
+        ...

@@ -1,0 +1,102 @@
+"""The files of a bundle, and the settings in its config.json; imports no Hydra, which translating does not need."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from seq2seq.errors import UserError, in_short
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
+
+FORMAT_VERSION = 1  # raised when an older version could not read the folder
+WEIGHTS, CONFIG, TOKENIZER, CARD = "model.safetensors", "config.json", "tokenizer.model", "README.md"
+SETTINGS = "bundle.json"  # config.json's name in an export for CTranslate2, which has a config.json of its own
+ARCHITECTURE = "seq2seq-"  # prefix of config.json's architecture, which is left out of the model's settings
+_MAX_CONFIG = 1_000_000  # bytes
+
+C = TypeVar("C", ModelConfig, SearchConfig)
+
+
+@dataclass
+class BundleConfig:
+    """The settings of a bundle."""
+
+    model: ModelConfig
+    search: SearchConfig
+    src_lang: str = "en"
+    tgt_lang: str = "es"
+    trained_length: int | None = None  # source tokens that 99 of 100 training pairs do not exceed; None: not known
+
+
+def is_export(folder: Path) -> bool:
+    """Return whether the folder is an export for CTranslate2."""
+    return (folder / SETTINGS).is_file()
+
+
+def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
+    """Read and check config.json: its plain values, and its settings as dataclasses."""
+    try:
+        if path.exists() and not path.is_file():  # a pipe or device gives nothing or no end
+            raise UserError(f"{path} is no file")
+        if path.stat().st_size > _MAX_CONFIG:
+            raise UserError(f"{path} has {path.stat().st_size:,} bytes: it is no configuration of this program")
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except UserError:
+        raise
+    except FileNotFoundError as error:
+        raise UserError(f"{path.parent} is not a whole model: {path.name} is missing") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    if not isinstance(values, dict) or not str(values.get("architecture")).startswith(ARCHITECTURE):
+        raise UserError(f"{path} is not a model of this program: its architecture is no {ARCHITECTURE}…")
+    if values.get("format_version") != FORMAT_VERSION:
+        raise UserError(
+            f"{path} has format_version={values.get('format_version')!r:.80}, this version reads {FORMAT_VERSION}: "
+            "use the version that wrote it"
+        )
+    types = {
+        "src_lang": str,
+        "tgt_lang": str,
+        "vocab_size": int,
+        "tokenizer_sha256": str,
+        "model": dict,
+        "search": dict,
+    }
+    for key, kind in types.items():
+        if not isinstance(values.get(key), kind):
+            raise UserError(f"{path} is damaged: {key}={values.get(key)!r:.80}, expected {kind.__name__}")
+    try:
+        architecture = values["architecture"].removeprefix(ARCHITECTURE)
+        model = config_from_plain(ModelConfig, {**values["model"], "architecture": architecture})
+        search = config_from_plain(SearchConfig, values["search"])
+    except UserError as error:
+        raise UserError(f"{path} is damaged: {in_short(error)}") from error
+    length = values.get("trained_length")
+    if length is not None and (not isinstance(length, int) or length < 1):
+        raise UserError(f"{path} is damaged: trained_length={length!r:.80}, expected a positive whole number")
+    return values, BundleConfig(model, search, values["src_lang"], values["tgt_lang"], length)
+
+
+def config_from_plain(schema: type[C], values: Mapping[str, Any]) -> C:
+    """Return a bundle's settings of the model or of the search from their plain values.
+
+    Raises:
+        UserError: a key is unknown or a value has the wrong type or range.
+    """
+    try:
+        merged = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.create(dict(values)))
+        found = OmegaConf.to_object(merged)
+    except (OmegaConfBaseException, AssertionError, ValueError) as error:
+        raise UserError(first_line(error)) from error
+    assert isinstance(found, schema)
+    return found
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's text."""
+    return str(error).strip().splitlines()[0]
