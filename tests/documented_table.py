@@ -158,6 +158,7 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
     "python translate.py --model runs/a --model runs/b < in.en > out.es": (),
     "python translate.py --compile < in.en > out.es": (),
     "seq2seq shortlist --model runs/NAME --output en-es.shortlist": (),
+    "seq2seq shortlist --model runs/tatoeba_cpu --best 50 --frequent 100 --output 50.shortlist": (),
     "python translate.py --engine ctranslate2 --quantization int8 < in.en > out.es": (),
     "python translate.py --input page.html --output page.es.html": (),
     'seq2seq attend "The black cat drank the milk." --output attention': (),

@@ -53,16 +53,17 @@ class Shortlist:
                 raise UserError(f"{path} has {path.stat().st_size:,} bytes: it is no shortlist; {_AGAIN}")
             with safe_open(path, "np") as file:
                 about = file.metadata() or {}
-                arrays = [file.get_tensor(name) for name in names] if about.get("format") == _FORMAT else []
+                known = names if about.get("format") == _FORMAT else ()
+                arrays = {name: file.get_tensor(name) for name in known}
         except SafetensorError as error:
             raise UserError(f"{path} is damaged, or no shortlist: {_AGAIN}") from error
         except OSError as error:
             raise UserError(f"{path} cannot be read ({error.strerror or error}): {_AGAIN}") from error
         if not arrays:
             raise UserError(f"{path} is no shortlist of this version: {_AGAIN}")
-        if not _fit(*arrays):
+        if not _fit(**arrays):
             raise UserError(f"{path} is damaged: its numbers do not fit each other; {_AGAIN}")
-        return cls(*arrays, about.get("vocabulary", ""))
+        return cls(**arrays, vocabulary=about.get("vocabulary", ""))
 
     def save(self, path: Path) -> None:
         """Write a file; an error leaves the one that was there.

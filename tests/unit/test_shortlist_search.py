@@ -18,6 +18,7 @@ from seq2seq.model.decoding import TextbookDecoder, for_search
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.native import NativeDecoder
+from seq2seq.model.transformer import Transformer
 from seq2seq.search.step import Hypothesis, Step
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
@@ -188,6 +189,7 @@ def test_an_engine_with_a_shortlist_can_be_pickled() -> None:
 @NEEDS_COMPILER
 def test_a_limited_compiled_decoder_leaves_the_whole_one_as_it_was() -> None:
     model = transformer()
+    assert isinstance(model, Transformer)
     decoder, ids, src = NativeDecoder(model), torch.tensor([0, 1, 2, 3, 30, 40, 50]), torch.tensor([[5, 6, 3]])
     with torch.no_grad():
         before, _ = decoder.step(torch.tensor([40]), decoder.encode(src))
