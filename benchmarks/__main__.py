@@ -100,6 +100,28 @@ def decoding(
 
 @app.command()
 @measuring
+def shortlist(
+    where: torch.device,
+    data: options.Data,
+    model: options.Bundle,
+    shortlists: options.Shortlists,
+    rounds: options.Rounds = 3,
+    sentences: options.Sentences = 320,
+    batch: options.Batch = 32,
+    beam: options.Beam = 5,
+) -> dict[str, Any]:
+    """Measure sentences per second and BLEU of beam search without and with shortlists, plain and compiled."""
+    from benchmarks.data import read_test
+    from benchmarks.decoding import Plan
+    from benchmarks.shortlist import run
+    from seq2seq.bundle import load_bundle
+
+    plan = Plan(rounds=rounds, sentences=sentences, batch=batch, beam=beam)
+    return {"shortlist": run(load_bundle(model), shortlists, read_test(data), plan, where)}
+
+
+@app.command()
+@measuring
 def equality(
     where: torch.device,
     data: options.Data,

@@ -42,6 +42,12 @@ Model = Annotated[
     ),
 ]
 Bundle = Annotated[Path, typer.Option("--model", help="Bundle of the published style.", rich_help_panel=MODELS)]
+Shortlists = Annotated[
+    list[Path],
+    typer.Option(
+        "--shortlist", help="File of `seq2seq shortlist`; may be given several times.", rich_help_panel=MODELS
+    ),
+]
 TrainSeconds = Annotated[
     float,
     typer.Option(min=1, help="Seconds of training before decoding, where no --model is given.", rich_help_panel=MODELS),

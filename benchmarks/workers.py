@@ -78,7 +78,7 @@ def run(plan: Plan, model: Path, pairs: Sequence[tuple[str, str]]) -> dict[str, 
 
 
 def _ours(translator: Translator, request: SearchRequest, workers: int, lines: list[str]) -> list[str]:
-    texts: list[Text] = [*lines]
+    texts = [*map(Text, lines)]
     found = translator.stream(texts, request) if workers == 1 else stream(translator, texts, request, workers)
     return [best[0].text for best in found]
 

@@ -3,13 +3,15 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import chain
 from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seq2seq.device import default_dtype, prepare
+from seq2seq.device import default_dtype, prepare, tensor_on
 from seq2seq.errors import UserError, is_out_of_memory
 from seq2seq.model.decoding import Decoder, for_search
 from seq2seq.model.encoder_decoder import EncoderDecoder
@@ -20,8 +22,10 @@ from seq2seq.search.driver import SearchTask
 from seq2seq.search.hypothesis import Hypothesis
 from seq2seq.search.kinds import make_rules, make_search
 from seq2seq.search.step import Coverage, Step, best_next
+from seq2seq.search.subset import Subset
 from seq2seq.search_engine import UNPRODUCIBLE_IDS, Forced, Phrases, Source, length_limits
 from seq2seq.settings.search import SearchConfig, require_one_kind, require_steps
+from seq2seq.text.shortlist import Shortlist
 from seq2seq.text.tokenizer import BOS, EOS, PAD
 
 log = logging.getLogger(__name__)
@@ -43,16 +47,18 @@ class Engine:
         *,
         is_frozen: bool = False,
         is_compiled: bool = False,
+        shortlist: Shortlist | None = None,
     ) -> None:
         """Wrap a model that is on device; dtype is that of its matrix products, by default `default_dtype`.
 
         A frozen model is never trained again: it leaves training mode, and its weights are laid out for search once,
-        instead of once a search.
+        instead of once a search. With a shortlist, a batch's search predicts only what the batch's sources need; its
+        probabilities are those of these ids alone. `force` always reads the whole vocabulary.
 
         Raises:
             UserError: a compiled search is wanted, and not possible.
         """
-        self.model, self.device = model, torch.device(device)
+        self.model, self.device, self.shortlist = model, torch.device(device), shortlist
         self.dtype = dtype or default_dtype(self.device)
         self.is_frozen, self.is_compiled = is_frozen or is_compiled, is_compiled
         self._decoder: Decoder | None = None  # of a frozen model
@@ -216,6 +222,32 @@ class Engine:
         watcher: Callable[[Step], object] | None = None,
         on_step: Callable[[], object] | None = None,
     ) -> list[list[Hypothesis]]:
+        """Search one batch; with a shortlist, among the ids that its sources need and that are asked for or banned."""
+        if self.shortlist is None:
+            return self._search_all_ids(decoder, sources, settings, n_best, banned, watcher, on_step)
+        named = chain(*banned, *(one.prefix for one in sources), *chain(*(one.phrases for one in sources)))
+        subset = Subset(self.shortlist.union([one.ids for one in sources], named))
+        in_places = [
+            replace(one, prefix=subset.places(one.prefix), phrases=[subset.places(ids) for ids in one.phrases])
+            for one in sources
+        ]
+        limited = decoder.limited_to(tensor_on(self.device, subset.ids))
+        banned = [subset.places(ids) for ids in banned]
+        shown = None if watcher is None else subset.shown_to(watcher)
+        found = self._search_all_ids(limited, in_places, settings, n_best, banned, shown, on_step)
+        return [subset.with_ids(hypotheses) for hypotheses in found]
+
+    def _search_all_ids(
+        self,
+        decoder: Decoder,
+        sources: list[Source],
+        settings: SearchConfig,
+        n_best: int,
+        banned: Phrases,
+        watcher: Callable[[Step], object] | None = None,
+        on_step: Callable[[], object] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Search one batch among all ids that the decoder knows."""
         shortest, longest = zip(*length_limits(sources, settings), strict=True)
         prefixes = [source.prefix for source in sources]
         rules = make_rules(settings, torch.tensor(shortest), prefixes=prefixes, banned=banned, eos=EOS)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # an engine of another kind needs no PyTorch
 
     from seq2seq.model.encoder_decoder import EncoderDecoder
     from seq2seq.model.ensemble import Ensemble
+    from seq2seq.text.shortlist import Shortlist
 
 CHUNK_LINES = 2048  # lines that `stream` sorts and translates together
 
@@ -68,14 +69,21 @@ class Translator:
         trained_length: int | None = None,
         is_frozen: bool = False,
         is_compiled: bool = False,
+        shortlist: "Shortlist | None" = None,
     ) -> None:
         """Wrap a model that is on device already; unless it is frozen, calls leave its mode as it was.
 
         Texts of more than trained_length source tokens are translated sentence by sentence; None: of more than 200.
         dtype is that of matrix products: None means bfloat16 on a GPU and float32 elsewhere. The weights of a frozen
         model never change any more, which makes short searches faster; a model whose search is compiled is frozen, too.
-        Instead of a model, an engine of another kind can search; such an engine has its own device and dtype.
+        A shortlist limits what the model predicts in a search to the ids that the sources need. Instead of a model, an
+        engine of another kind can search; such an engine has its own device and dtype, and no shortlist.
+
+        Raises:
+            UserError: the shortlist belongs to another model, or the search cannot be compiled.
         """
+        if shortlist is not None:
+            shortlist.require(tokenizer)
         self.tokenizer, self.src_lang, self.tgt_lang = tokenizer, src_lang, tgt_lang
         self.num_parameters, self.trained_length = num_parameters, trained_length
         self.search = SearchConfig() if search is None else search
@@ -86,7 +94,9 @@ class Translator:
         else:
             from seq2seq.engine import Engine
 
-            self.engine = Engine(model, device, dtype, is_frozen=is_frozen, is_compiled=is_compiled)
+            self.engine = Engine(
+                model, device, dtype, is_frozen=is_frozen, is_compiled=is_compiled, shortlist=shortlist
+            )
 
     @classmethod
     def load(
@@ -96,6 +106,7 @@ class Translator:
         dtype: "torch.dtype | None" = None,
         *,
         is_compiled: bool = False,
+        shortlist: str | Path | None = None,
     ) -> "Translator":
         """Read the model of a run; several with one vocabulary translate together, as an ensemble.
 
@@ -105,15 +116,18 @@ class Translator:
             device: cpu, cuda, cuda:N, or auto for a GPU if there is one.
             dtype: of matrix products; None means bfloat16 on a GPU and float32 elsewhere.
             is_compiled: whether the C compiler that is there makes code for the search; on the CPU in float32 only.
+            shortlist: file of `seq2seq shortlist`, by which a search predicts only what the sources need.
 
         Raises:
-            UserError: a bundle is missing or damaged, their vocabularies differ, the device is not there, or the search
-                cannot be compiled.
+            UserError: a bundle or the shortlist is missing or damaged, the bundles' vocabularies differ, the shortlist
+                is another model's, the device is not there, or the search cannot be compiled.
         """
         from seq2seq.bundle import load_bundles
         from seq2seq.device import choose_device
         from seq2seq.model.ensemble import Ensemble
+        from seq2seq.text.shortlist import Shortlist
 
+        chosen_ids = None if shortlist is None else Shortlist.load(Path(shortlist))  # before the model: it is quick
         chosen = choose_device(device)
         bundles = load_bundles(find_models(folder))
         size = sum(parameter.numel() for bundle in bundles for parameter in bundle.model.parameters())
@@ -123,7 +137,7 @@ class Translator:
         return cls(
             *(model, bundles[0].tokenizer), search=config.search, src_lang=config.src_lang, tgt_lang=config.tgt_lang,
             device=chosen, dtype=dtype, num_parameters=size, trained_length=config.trained_length, is_frozen=True,
-            is_compiled=is_compiled,
+            is_compiled=is_compiled, shortlist=chosen_ids,
         )  # fmt: skip
 
     @property

@@ -48,6 +48,9 @@ NOT_RUN = {
     "seq2seq lab report --runs runs/SERIES --output report": LAB,
     "cp -r runs/NAME/model exported-model": SHELL,
     'python translate.py --model exported-model "The ball is blue."': "needs the copy that the command before it makes",
+    "python translate.py --model runs/NAME --shortlist en-es.shortlist < in.en > out.es": (
+        "needs the file that the command before it writes; tests/unit/cli/test_cli_shortlist.py does both"
+    ),
     "python train.py data=files data.train=[mine.tsv] model=base trainer=gpu": CLUSTER,
     "python train.py resume=runs/NAME trainer.max_steps=20000": "trains for long; the same without max_steps is run",
     "python train.py resume=runs/NAME data.root=FOLDER trainer.max_steps=20000": "the same, with texts elsewhere",
@@ -154,6 +157,8 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
     "python translate.py --glossary terms.tsv --input in.en --output out.es": (),
     "python translate.py --model runs/a --model runs/b < in.en > out.es": (),
     "python translate.py --compile < in.en > out.es": (),
+    "seq2seq shortlist --model runs/NAME --output en-es.shortlist": (),
+    "seq2seq shortlist --model runs/tatoeba_cpu --best 50 --frequent 100 --output 50.shortlist": (),
     "python translate.py --engine ctranslate2 --quantization int8 < in.en > out.es": (),
     "python translate.py --input page.html --output page.es.html": (),
     'seq2seq attend "The black cat drank the milk." --output attention': (),

@@ -7,7 +7,20 @@ import traceback
 
 import typer
 
-from seq2seq.cli import attend, bulk_translate, cache, corpora, lab, models, options, runs, score, serve, translate
+from seq2seq.cli import (
+    attend,
+    bulk_translate,
+    cache,
+    corpora,
+    lab,
+    models,
+    options,
+    runs,
+    score,
+    serve,
+    shortlist,
+    translate,
+)
 from seq2seq.errors import UserError
 
 INTERRUPTED = 130  # exit status after Ctrl-C, by which Typer replaces the exception
@@ -32,7 +45,7 @@ as_train_py = {"ignore_unknown_options": True, "help_option_names": []}
 typer.Typer.command(app, "train", context_settings=as_train_py)(train_command)  # which reads --debug by itself
 app.command()(runs.runs)
 app.add_typer(cache.app, name="cache")
-for command in (attend.attend, models.average, corpora.distill, corpora.backtranslate):
+for command in (attend.attend, shortlist.shortlist, models.average, corpora.distill, corpora.backtranslate):
     app.command()(command)
 app.command()(cache.prepare)
 app.command()(bulk_translate.bulk_translate)

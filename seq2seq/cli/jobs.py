@@ -69,7 +69,14 @@ def search_settings(folder: Path, changes: Mapping[str, int | float | None]) -> 
 
 
 def load(
-    folders: list[Path], *, device: str, engine: str, quantization: str, compile: bool, threads: int = 0
+    folders: list[Path],
+    *,
+    device: str,
+    engine: str,
+    quantization: str,
+    compile: bool,
+    shortlist: Path | None = None,
+    threads: int = 0,
 ) -> "Translator":
     """Read the model or models for the engine that `options.Engine` describes; threads are CTranslate2's (0: all).
 
@@ -79,9 +86,14 @@ def load(
     from seq2seq.translator import Translator
 
     if engine == "pytorch":
-        return Translator.load(folders, device, is_compiled=compile)
+        return Translator.load(folders, device, is_compiled=compile, shortlist=shortlist)
     if compile:
         raise UserError(f"--compile is for the pytorch engine, and --engine is {engine}: leave one of them out")
+    if shortlist is not None:
+        raise UserError(
+            f"--shortlist is for the pytorch engine, and --engine is {engine}: leave one of them out "
+            "(CTranslate2 by itself has the same by the file of `seq2seq shortlist --vmap`)"
+        )
     if len(folders) > 1:
         raise UserError(f"{len(folders)} models: only the pytorch engine translates with an ensemble")
     from seq2seq.exchange.ctranslate2_engine import cached_export, load_export
@@ -94,8 +106,17 @@ def load(
 
 
 def decisive(engine: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of `options.Engine`'s values that outputs depend on."""
-    return {**engine, "device": None, "compile": engine["compile"] or None}  # as in outputs of earlier versions
+    """Return those of `options.Engine`'s values that outputs depend on; of a shortlist its digest.
+
+    Raises:
+        UserError: the shortlist cannot be read.
+    """
+    values = {**engine, "device": None, "compile": engine["compile"] or None}  # as in outputs of earlier versions
+    if engine.get("shortlist") is not None:
+        from seq2seq.text.shortlist import Shortlist
+
+        values |= {"shortlist": None, "shortlist_digest": Shortlist.load(engine["shortlist"]).digest}
+    return values
 
 
 def made_of(folders: Sequence[Path], lines: Input, values: Mapping[str, object]) -> dict[str, str] | None:

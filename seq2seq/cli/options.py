@@ -79,6 +79,7 @@ class Engine:
     engine: EngineName = "pytorch"  # ctranslate2 is quicker on CPUs; greedy and beam only
     quantization: Precision = "int8"  # of ctranslate2's weights only
     compile: bool = False  # search by code that the C compiler here makes: quicker; the pytorch engine on CPUs only
+    shortlist: Path | None = None  # file of `seq2seq shortlist`: predict only what sources need; quicker, pytorch only
 
 
 class Application(typer.Typer):

@@ -9,6 +9,7 @@ search. What differs is how the computation is laid out:
   move; a mask tells each hypothesis which slots are its own past.
 """
 
+import copy
 import math
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -45,6 +46,13 @@ class Decoder(Protocol):
 
     def step(self, last: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
         """Continue every row by its last token; return the logits of the next tokens, and the state after the step."""
+        ...
+
+    def limited_to(self, ids: Int[Tensor, " u"]) -> "Decoder":
+        """Return a decoder of the same weights whose `step` reads and predicts places among these ids, not ids.
+
+        Its probabilities are those of these ids alone. `encode` reads ids as before.
+        """
         ...
 
 
@@ -226,12 +234,20 @@ class FlatDecoder:
             state.advance()
             return self.output(self.norm(x)), state
 
+    def limited_to(self, ids: Int[Tensor, " u"]) -> "FlatDecoder":
+        """Return a decoder whose `step` reads and predicts places among these ids; see `Decoder`."""
+        limited = copy.copy(self)
+        limited.embedding = self.embedding.index_select(0, ids)
+        limited.output = product_with(limited.embedding, None, self.dtype)
+        return limited
+
 
 class TextbookDecoder:
     """The decoder for search of a model that has no faster one, such as the LSTM: the model's own `decode`."""
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
+    def __init__(self, model: Any, ids: Int[Tensor, " u"] | None = None) -> None:
+        """Wrap a model; with ids, `step` reads and predicts places among them."""
+        self.model, self.ids = model, ids
 
     def encode(self, src: Int[Tensor, "b s"]) -> Any:
         """Read the source; return the state before the first target token."""
@@ -239,8 +255,14 @@ class TextbookDecoder:
 
     def step(self, last: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
         """Continue every row by its last token; return the logits of the next tokens, and the state after the step."""
+        last = last if self.ids is None else self.ids[last]
         logits, state = self.model.decode(last[:, None], state)
-        return logits[:, -1], state
+        logits = logits[:, -1]
+        return logits if self.ids is None else logits.index_select(1, self.ids), state
+
+    def limited_to(self, ids: Int[Tensor, " u"]) -> "TextbookDecoder":
+        """Return a decoder whose `step` reads and predicts places among these ids; see `Decoder`."""
+        return TextbookDecoder(self.model, ids)
 
 
 class EnsembleDecoder:
@@ -257,6 +279,10 @@ class EnsembleDecoder:
         """Continue every row in every member; return the logs of the mean probabilities (nats)."""
         steps = [member.step(last, own) for member, own in zip(self.members, state.states, strict=True)]
         return mean_log_probs([logits for logits, _ in steps]), EnsembleState(tuple(own for _, own in steps))
+
+    def limited_to(self, ids: Int[Tensor, " u"]) -> "EnsembleDecoder":
+        """Return the decoder of every member limited to these ids; see `Decoder`."""
+        return EnsembleDecoder([member.limited_to(ids) for member in self.members])
 
 
 def for_search(model: Any, dtype: torch.dtype, *, is_compiled: bool = False) -> Decoder:

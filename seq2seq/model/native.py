@@ -1,5 +1,6 @@
 """The decoder for search in C (`decoding.c`): `FlatDecoder`'s step in one call, for the CPU in float32."""
 
+import copy
 import ctypes
 import os
 from collections.abc import Callable, Sequence
@@ -162,6 +163,15 @@ class NativeDecoder:
 
         self._share(advance, rows)
         return logits, state
+
+    def limited_to(self, ids: Int[Tensor, " u"]) -> "NativeDecoder":
+        """Return a decoder whose `step` reads and predicts places among these ids; see `Decoder`."""
+        limited = copy.copy(self)
+        limited._kept = [*self._kept]
+        limited._embedding, limited.vocab_size = self._embedding.index_select(0, ids), len(ids)
+        limited._decoder = _Decoder.from_buffer_copy(self._decoder)
+        limited._decoder.output = limited._map(limited._embedding, None)
+        return limited
 
     def best_next(
         self, logits: Float[Tensor, "n v"], banned: Int[Tensor, " u"], count: int

@@ -80,6 +80,11 @@ class Tokenizer:
         """Count the ids, special ones included."""
         return self._processor.get_piece_size()
 
+    @property
+    def byte_ids(self) -> list[int]:
+        """Ids of the bytes that spell what no other piece does."""
+        return [one for one in range(self.vocab_size) if self._processor.is_byte(one)]
+
     @cached_property
     def user_symbols(self) -> dict[str, int]:
         """Ids of the words that are one piece in any context, such as tags of sources."""

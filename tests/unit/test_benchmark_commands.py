@@ -16,6 +16,7 @@ MEASURING = (
     "training",
     "profile",
     "decoding",
+    "shortlist",
     "equality",
     "attention",
     "cost",

@@ -1,0 +1,61 @@
+"""The command that learns a shortlist: which target pieces each source piece needs."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seq2seq.cli import jobs, options
+from seq2seq.errors import UserError
+from seq2seq.files import open_output
+
+File = Annotated[Path, options.files("--output", help="Shortlist to write.")]
+Best = Annotated[int, typer.Option(min=1, help="Target pieces of each source piece, at most.")]
+Frequent = Annotated[int, typer.Option(min=0, help="Target pieces allowed in every text: the most frequent ones.")]
+Vmap = Annotated[
+    Path | None, options.files("--vmap", help="File to write for CTranslate2, too: vmap.txt in the export's folder.")
+]
+
+
+def shortlist(
+    output: File, model: options.OneModel = None, best: Best = 100, frequent: Frequent = 300, vmap: Vmap = None
+) -> None:
+    """Learn which target pieces each source piece needs, so that translating is quicker.
+
+    [bold]seq2seq shortlist --model runs/NAME --output shortlist.bin[/bold]   then translate --shortlist shortlist.bin
+
+    It counts the run's training pairs (IBM Model 1), as they lie in the cache of prepared text; what is not there is
+    prepared again. What a translation may contain is then the union of what its batch's pieces need, of themselves,
+    and of the frequent pieces. Smaller numbers are quicker, and lose more of the translations' quality. See
+    docs/decoding.md.
+    """
+    (bundle,) = jobs.choose_models([model] if model else None)
+    run = bundle.resolve().parent
+    if not (run / "config.yaml").is_file():
+        raise UserError(
+            f"{bundle} has no run beside it, whose training pairs the shortlist is learned from: give --model runs/NAME"
+        )
+    from seq2seq.bundle import TOKENIZER
+    from seq2seq.settings.loading import load_config
+    from seq2seq.text.cooccurrence import learn_shortlist
+    from seq2seq.text.prepare import prepare
+    from seq2seq.text.tokenizer import Tokenizer
+
+    config = load_config(str(run), [], option="--model ")
+    prepared = prepare(config.data, config.tokenizer, config.seed)
+    tokenizer = Tokenizer.load(bundle / TOKENIZER)
+    if prepared.tokenizer.model_bytes != tokenizer.model_bytes:
+        raise UserError(f"the texts of {run} have changed since its training: restore the files that data.train names")
+    found = learn_shortlist(prepared.train, tokenizer, best=best, frequent=frequent)
+    found.save(output)
+    if vmap is not None:
+        with open_output(vmap) as out:
+            for line in found.vmap(tokenizer.tokens(range(tokenizer.vocab_size))):
+                out(line)
+    of_each = len(found.targets) / max(1, int((found.offsets[1:] > found.offsets[:-1]).sum()))
+    print(
+        f"{output}: {len(found.always):,} of {tokenizer.vocab_size:,} pieces for every text, and {of_each:.0f} for a "
+        f"source piece; from {len(prepared.train):,} pairs",
+        file=sys.stderr,
+    )

@@ -1,0 +1,118 @@
+"""Learns from pairs of ids which target ids a source id needs: IBM Model 1 (Brown et al. 1993, section 4.1)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int32, Int64
+
+from seq2seq.text.dataset import Pairs
+from seq2seq.text.shortlist import Shortlist, vocabulary_of
+from seq2seq.text.tokenizer import BOS, SPECIAL_IDS, Tokenizer
+
+NO_SOURCE = BOS  # the source id that target ids without a counterpart belong to
+_ROUNDS = 4  # of expectation maximisation: later ones change little
+_BLOCK = 2_000_000  # co-occurrences counted at once
+_MOST = 60_000_000  # co-occurrences learned from: those of some 600,000 pairs, in at most two gigabytes and a minute
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The co-occurrences in some pairs, target token by target token."""
+
+    kinds: Int32[np.ndarray, " c"]  # of each co-occurrence the number of its source and target id
+    starts: Int64[np.ndarray, " t"]  # where the co-occurrences of each target token begin
+
+
+def learn_shortlist(pairs: Pairs, tokenizer: Tokenizer, *, best: int, frequent: int) -> Shortlist:
+    """Give every source id the target ids that Model 1 translates it into most often.
+
+    Of a large corpus every second, third, … pair is read. Every text is allowed the special ids, the most frequent
+    target ids, and the bytes that targets are spelt with.
+
+    Args:
+        pairs: what the model was trained on.
+        tokenizer: what made their ids.
+        best: target ids of each source id, at most.
+        frequent: target ids that every text is allowed.
+    """
+    size = tokenizer.vocab_size
+    kinds, blocks = _blocks(pairs, size)
+    frequency = _target_frequency(kinds, blocks, size)
+    by_frequency = np.argsort(-frequency, kind="stable").astype(np.int32)
+    bytes_ = [one for one in tokenizer.byte_ids if frequency[one]]
+    always = np.array(sorted({*SPECIAL_IDS, *bytes_, *by_frequency[:frequent].tolist()}), np.int32)
+    expected = _expected_counts(kinds // size, blocks)
+    source, target = _best(kinds, expected, size, best)
+    offsets = np.searchsorted(source, np.arange(size + 1))
+    return Shortlist(offsets, target.astype(np.int32), always, by_frequency, vocabulary_of(tokenizer))
+
+
+def _blocks(pairs: Pairs, size: int) -> tuple[Int64[np.ndarray, " k"], list[_Block]]:
+    """Return all kinds of co-occurrence, as source id · size + target id in rising order, and where they occur."""
+    found: list[tuple[np.ndarray, _Block]] = []
+    for keys, starts in _cooccurrences(pairs, size):
+        own, numbers = np.unique(keys, return_inverse=True)
+        found.append((own, _Block(numbers.astype(np.int32), starts)))
+    kinds = np.unique(np.concatenate([np.empty(0, np.int64), *(own for own, _ in found)]))
+    blocks = [_Block(np.searchsorted(kinds, own).astype(np.int32)[one.kinds], one.starts) for own, one in found]
+    return kinds, blocks
+
+
+def _target_frequency(kinds: Int64[np.ndarray, " k"], blocks: list[_Block], size: int) -> Float[np.ndarray, " v"]:
+    """Return how often each id is a target token: each comes together with `NO_SOURCE` once."""
+    counts = np.zeros(len(kinds))
+    for block in blocks:
+        counts += np.bincount(block.kinds, minlength=len(kinds))
+    has_none, frequency = kinds // size == NO_SOURCE, np.zeros(size)
+    frequency[kinds[has_none] % size] = counts[has_none]
+    return frequency
+
+
+def _cooccurrences(pairs: Pairs, size: int) -> Iterator[tuple[Int64[np.ndarray, " c"], Int64[np.ndarray, " t"]]]:
+    """Yield, for some pairs at a time, all co-occurrences target token by target token, and where each token's begin.
+
+    A co-occurrence, written source id · size + target id, is that of a target token with a token of its source or with
+    `NO_SOURCE`.
+    """
+    lengths = pairs.lengths.astype(np.int64)
+    lengths[:, 0] += 1  # NO_SOURCE
+    each = lengths.prod(1)
+    chosen = np.flatnonzero(each)[:: max(1, -(-int(each.sum()) // _MOST))]
+    ends = np.cumsum(each[chosen])
+    for part in np.split(chosen, np.searchsorted(ends, np.arange(_BLOCK, int(ends[-1]) if len(ends) else 0, _BLOCK))):
+        if not len(part):
+            continue
+        src = np.concatenate([one for i in part for one in ([NO_SOURCE], pairs[int(i)][0])]).astype(np.int64)
+        tgt = np.concatenate([pairs[int(i)][1] for i in part])
+        of_src, of_tgt = lengths[part].T
+        counts = np.repeat(of_src, of_tgt)  # co-occurrences of each target token
+        starts = np.cumsum(counts) - counts
+        first = np.repeat(np.cumsum(of_src) - of_src, of_tgt)  # place in src of each target token's first source token
+        places = np.arange(int(counts.sum())) + np.repeat(first - starts, counts)
+        yield src[places] * size + np.repeat(tgt, counts), starts
+
+
+def _expected_counts(source: Int64[np.ndarray, " k"], blocks: list[_Block]) -> Float[np.ndarray, " k"]:
+    """Return how often each kind of co-occurrence is a translation, by Model 1."""
+    counts = probs = np.ones(len(source))
+    for _ in range(_ROUNDS):
+        counts = np.zeros(len(source))
+        for block in blocks:
+            shares = probs[block.kinds]
+            ends = np.append(block.starts[1:], len(shares))
+            shares /= np.repeat(np.add.reduceat(shares, block.starts), ends - block.starts)
+            counts += np.bincount(block.kinds, shares, minlength=len(source))
+        probs = counts / np.bincount(source, counts)[source]
+    return counts
+
+
+def _best(
+    kinds: Int64[np.ndarray, " k"], counts: Float[np.ndarray, " k"], size: int, best: int
+) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"]]:
+    """Return source and target ids of each source id's best kinds of co-occurrence, sorted."""
+    order = np.lexsort((-counts, kinds // size))
+    source = kinds[order] // size
+    rank = np.arange(len(order)) - np.searchsorted(source, source)
+    kept = np.sort(kinds[order[(rank < best) & (source != NO_SOURCE)]])
+    return kept // size, kept % size

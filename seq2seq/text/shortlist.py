@@ -1,0 +1,148 @@
+"""Which target ids the translations of a source id need, and the file that keeps it; knows no model and no search."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int32, Int64
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from seq2seq.drafts import replacing
+from seq2seq.errors import UserError
+from seq2seq.text.tokenizer import Tokenizer
+
+MULTIPLE = 64  # of the number of allowed ids: searches look for the best tokens of a row in blocks of as many
+_FORMAT = "seq2seq-shortlist-1"  # raised when an older version could not read the file
+_MAX_BYTES = 1 << 30
+_SEPARATORS = set(" \t\n")  # of CTranslate2's format
+_AGAIN = "make it with `seq2seq shortlist`"
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """The target ids that each source id needs, and those that every text needs.
+
+    Attributes:
+        offsets: where the target ids of each source id begin in `targets`, and where the last ones end.
+        targets: target ids, source id by source id.
+        always: the ids that are allowed whatever the source is.
+        by_frequency: all ids, those that come most often in targets first.
+        vocabulary: SHA-256 of the tokenizer that made the ids.
+    """
+
+    offsets: Int64[np.ndarray, " v_and_1"]
+    targets: Int32[np.ndarray, " t"]
+    always: Int32[np.ndarray, " a"]
+    by_frequency: Int32[np.ndarray, " v"]
+    vocabulary: str
+
+    @classmethod
+    def load(cls, path: Path) -> "Shortlist":
+        """Read the file that `save` wrote.
+
+        Raises:
+            UserError: it cannot be read, is damaged, or is no shortlist.
+        """
+        names = ("offsets", "targets", "always", "by_frequency")
+        try:
+            if path.stat().st_size > _MAX_BYTES:
+                raise UserError(f"{path} has {path.stat().st_size:,} bytes: it is no shortlist; {_AGAIN}")
+            with safe_open(path, "np") as file:
+                about = file.metadata() or {}
+                known = names if about.get("format") == _FORMAT else ()
+                arrays = {name: file.get_tensor(name) for name in known}
+        except SafetensorError as error:
+            raise UserError(f"{path} is damaged, or no shortlist: {_AGAIN}") from error
+        except OSError as error:
+            raise UserError(f"{path} cannot be read ({error.strerror or error}): {_AGAIN}") from error
+        if not arrays:
+            raise UserError(f"{path} is no shortlist of this version: {_AGAIN}")
+        if not _fit(**arrays):
+            raise UserError(f"{path} is damaged: its numbers do not fit each other; {_AGAIN}")
+        return cls(**arrays, vocabulary=about.get("vocabulary", ""))
+
+    def save(self, path: Path) -> None:
+        """Write a file; an error leaves the one that was there.
+
+        Raises:
+            UserError: it cannot be written.
+        """
+        arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        try:
+            with replacing(path) as draft:
+                draft.write_bytes(save(arrays, {"format": _FORMAT, "vocabulary": self.vocabulary}))
+        except OSError as error:
+            raise UserError(f"{path} cannot be written: {error.strerror}") from error
+
+    @property
+    def digest(self) -> str:
+        """Hash of everything that decides what is allowed."""
+        parts = (self.offsets, self.targets, self.always, self.by_frequency)
+        return hashlib.blake2b(b"".join(one.tobytes() for one in parts), digest_size=8).hexdigest()
+
+    def require(self, tokenizer: Tokenizer) -> None:
+        """Refuse a model with another vocabulary.
+
+        Raises:
+            UserError: the shortlist's ids are those of another tokenizer.
+        """
+        if self.vocabulary != vocabulary_of(tokenizer):
+            raise UserError(
+                "the shortlist belongs to another model, whose tokenizer differs: "
+                "make one for this model with `seq2seq shortlist --model RUN`"
+            )
+
+    def needed_by(self, source: int) -> Int32[np.ndarray, " n"]:
+        """Return the target ids that one source id needs."""
+        return self.targets[self.offsets[source] : self.offsets[source + 1]]
+
+    def union(self, sources: Iterable[Sequence[int]], others: Iterable[int] = ()) -> Int64[np.ndarray, " u"]:
+        """Return, in rising order, the ids that texts may be translated into.
+
+        These are the ids that every text needs, those that the sources' ids need, the sources' own (of names and
+        numbers, which stay as they are), the others, and the most frequent of the rest up to a multiple of `MULTIPLE`.
+        """
+        is_allowed = np.zeros(len(self.by_frequency), bool)
+        is_allowed[self.always] = True
+        for source in set(chain.from_iterable(sources)):
+            is_allowed[source] = True
+            is_allowed[self.needed_by(source)] = True
+        is_allowed[list(others)] = True
+        rest = self.by_frequency[~is_allowed[self.by_frequency]]
+        is_allowed[rest[: -int(is_allowed.sum()) % MULTIPLE]] = True
+        return np.flatnonzero(is_allowed)
+
+    def vmap(self, pieces: Sequence[str]) -> Iterator[str]:
+        """Yield the lines of CTranslate2's `vmap.txt`; pieces spell the ids.
+
+        A line is a source piece, a tab, and the target pieces that it allows; the first has no source piece.
+        """
+
+        def spell(ids: Iterable[int]) -> str:
+            return " ".join(pieces[one] for one in ids if not _SEPARATORS & set(pieces[one]))
+
+        yield f"\t{spell(self.always.tolist())}"
+        for source, piece in enumerate(pieces):
+            if spell([source]):  # else the format cannot hold it
+                yield f"{piece}\t{spell(sorted({source, *self.needed_by(source).tolist()}))}"
+
+
+def _fit(offsets: np.ndarray, targets: np.ndarray, always: np.ndarray, by_frequency: np.ndarray) -> bool:
+    """Return whether arrays from a file have the types, sizes and ranges of `Shortlist`'s."""
+    arrays = (offsets, targets, always, by_frequency)
+    kinds = [(one.dtype, one.ndim) for one in arrays]
+    size = by_frequency.size
+    if kinds != [(np.int64, 1), *[(np.int32, 1)] * 3] or offsets.size != size + 1:
+        return False
+    has_order = offsets[0] == 0 and offsets[-1] == targets.size and (np.diff(offsets) >= 0).all()
+    are_ids = all(((one >= 0) & (one < size)).all() for one in (targets, always))
+    return bool(has_order and are_ids and np.array_equal(np.sort(by_frequency), np.arange(size)))
+
+
+def vocabulary_of(tokenizer: Tokenizer) -> str:
+    """Return the SHA-256 of a tokenizer, as a bundle's config.json has it."""
+    return hashlib.sha256(tokenizer.model_bytes).hexdigest()

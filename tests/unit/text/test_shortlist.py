@@ -1,0 +1,188 @@
+"""Shortlists: what they allow, what is learned from pairs, and what their files survive."""
+
+import itertools
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from seq2seq.errors import UserError
+from seq2seq.settings.data import TokenizerConfig
+from seq2seq.text import cooccurrence
+from seq2seq.text.cooccurrence import learn_shortlist
+from seq2seq.text.dataset import Pairs
+from seq2seq.text.shortlist import MULTIPLE, Shortlist, vocabulary_of
+from seq2seq.text.tokenizer import Tokenizer, train_tokenizer
+from tests.toy import PAIRS
+
+SIZE = 200
+
+
+@pytest.fixture(scope="module")
+def toy_tokenizer() -> Tokenizer:
+    return train_tokenizer([text for pair in PAIRS for text in pair], TokenizerConfig(vocab_size=305))
+
+
+@pytest.fixture(scope="module")
+def toy_pairs(toy_tokenizer: Tokenizer) -> Pairs:
+    src, tgt = zip(*PAIRS, strict=True)
+    return Pairs.of(toy_tokenizer.encode(src), toy_tokenizer.encode(tgt))
+
+
+def shortlist(needed: dict[int, list[int]], always: list[int]) -> Shortlist:
+    lists = [sorted(needed.get(source, [])) for source in range(SIZE)]
+    offsets = np.cumsum([0, *map(len, lists)], dtype=np.int64)
+    targets, by_frequency = np.array([*itertools.chain(*lists)], np.int32), np.arange(SIZE, dtype=np.int32)[::-1].copy()
+    return Shortlist(offsets, targets, np.array(always, np.int32), by_frequency, "of a test")
+
+
+def reference(pairs: Pairs, rounds: int) -> dict[int, dict[int, float]]:
+    """Expected counts of Model 1 by source and target id, pair by pair as the paper has it."""
+    probs: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(lambda: 1.0))
+    counts: dict[int, dict[int, float]] = {}
+    for _ in range(rounds):
+        counts = defaultdict(lambda: defaultdict(float))
+        for src, tgt in (pairs[i] for i in range(len(pairs))):
+            sources = [cooccurrence.NO_SOURCE, *src.tolist()]
+            for target in tgt.tolist():
+                total = sum(probs[source][target] for source in sources)
+                for source in sources:
+                    counts[source][target] += probs[source][target] / total
+        probs = {s: {t: c / sum(row.values()) for t, c in row.items()} for s, row in counts.items()}
+    return counts
+
+
+def test_a_union_has_what_its_sources_need_and_is_filled_up_with_frequent_ids() -> None:
+    found = shortlist({5: [70, 80], 6: [80, 90], 7: [100]}, [0, 1, 2, 3, 10])
+    union = found.union([[5, 6], [6], []], [120])
+    wanted = {0, 1, 2, 3, 10, 5, 6, 70, 80, 90, 120}
+    assert set(union.tolist()) == wanted | set(range(SIZE - (MULTIPLE - len(wanted)), SIZE))
+    assert union.tolist() == sorted(union.tolist())
+    assert len(union) == MULTIPLE
+
+
+def test_a_union_of_everything_is_the_vocabulary() -> None:
+    found = shortlist({}, list(range(SIZE)))
+    assert found.union([]).tolist() == list(range(SIZE))
+
+
+def test_what_is_learned_are_the_best_of_model_1(
+    toy_pairs: Pairs, toy_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = reference(toy_pairs, cooccurrence._ROUNDS)
+    for block in (cooccurrence._BLOCK, 300, 1):
+        monkeypatch.setattr(cooccurrence, "_BLOCK", block)
+        found = learn_shortlist(toy_pairs, toy_tokenizer, best=3, frequent=0)
+        for source in range(toy_tokenizer.vocab_size):
+            counts = expected.get(source, {}) if source != cooccurrence.NO_SOURCE else {}
+            kept = found.needed_by(source).tolist()
+            assert len(kept) == min(3, len(counts))
+            least = min((counts[one] for one in kept), default=0)
+            assert all(count <= least * (1 + 1e-9) for target, count in counts.items() if target not in kept)
+
+
+def test_words_of_a_toy_corpus_find_their_translations(toy_pairs: Pairs, toy_tokenizer: Tokenizer) -> None:
+    found = learn_shortlist(toy_pairs, toy_tokenizer, best=12, frequent=0)
+    for source, target in zip(
+        *(toy_tokenizer.encode([side]) for side in ("The dog has the milk.", "leche")), strict=True
+    ):
+        assert set(target) <= set(found.union([source]).tolist())
+
+
+def test_every_text_is_allowed_specials_frequent_ids_and_the_bytes_of_targets(tokenizer: Tokenizer) -> None:
+    src, tgt = tokenizer.encode(["the milk", "a dog"]), tokenizer.encode(["la la leche ☃", "perro"])
+    found = learn_shortlist(Pairs.of(src, tgt), tokenizer, best=1, frequent=1)
+    snow = [one for one in tgt[0] if one in tokenizer.byte_ids]
+    frequent = int(np.bincount(list(itertools.chain(*tgt))).argmax())
+    assert snow
+    assert found.always.tolist() == sorted({0, 1, 2, 3, *snow, frequent})
+
+
+def test_of_a_large_corpus_some_pairs_are_read(
+    toy_pairs: Pairs, toy_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    total = int((toy_pairs.tgt_lengths * (toy_pairs.src_lengths + 1)).sum())
+    monkeypatch.setattr(cooccurrence, "_MOST", -(-total // 4))
+    few = Pairs.of(*zip(*([one.tolist() for one in toy_pairs[i]] for i in range(0, len(toy_pairs), 4)), strict=True))
+    sampled, expected = (learn_shortlist(one, toy_tokenizer, best=5, frequent=9) for one in (toy_pairs, few))
+    assert sampled.digest == expected.digest
+
+
+@pytest.mark.parametrize("pairs", [Pairs.of([], []), Pairs.of([[], [4]], [[5], []])])
+def test_pairs_without_words_teach_nothing(pairs: Pairs, tokenizer: Tokenizer) -> None:
+    found = learn_shortlist(pairs, tokenizer, best=3, frequent=2)
+    assert len(found.targets) == 0
+    assert found.always.tolist()[:4] == [0, 1, 2, 3]
+
+
+def test_a_file_comes_back_as_it_was(tmp_path: Path, toy_pairs: Pairs, toy_tokenizer: Tokenizer) -> None:
+    found = learn_shortlist(toy_pairs, toy_tokenizer, best=3, frequent=5)
+    found.save(tmp_path / "file")
+    again = Shortlist.load(tmp_path / "file")
+    assert again.digest == found.digest
+    assert again.vocabulary == vocabulary_of(toy_tokenizer)
+    again.require(toy_tokenizer)
+    assert learn_shortlist(toy_pairs, toy_tokenizer, best=4, frequent=5).digest != found.digest
+    with pytest.raises(UserError, match="cannot be written: No such file"):
+        found.save(tmp_path / "missing" / "file")
+
+
+def test_another_models_shortlist_is_refused(tokenizer: Tokenizer) -> None:
+    with pytest.raises(UserError, match="belongs to another model, whose tokenizer differs: make one for this model"):
+        shortlist({}, []).require(tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("offsets", np.array([0, 2, 1, 3], np.int64)),
+        ("offsets", np.array([0, 1, 2, 4], np.int64)),
+        ("offsets", np.array([0, 3], np.int64)),
+        ("offsets", np.array([0.0, 1.0, 2.0, 3.0])),
+        ("targets", np.array([0, 1, 3], np.int32)),
+        ("targets", np.array([[0, 1, 2]], np.int32)),
+        ("always", np.array([-1], np.int32)),
+        ("by_frequency", np.array([0, 1, 1], np.int32)),
+    ],
+)
+def test_damaged_numbers_are_one_line(tmp_path: Path, name: str, value: np.ndarray) -> None:
+    whole = {
+        "offsets": np.array([0, 1, 2, 3], np.int64),
+        **{one: np.array([0, 1, 2], np.int32) for one in ("targets", "always", "by_frequency")},
+    }
+    about = {"format": "seq2seq-shortlist-1", "vocabulary": ""}
+    save_file(whole, tmp_path / "file", about)
+    assert Shortlist.load(tmp_path / "file").union([[1]]).tolist() == [0, 1, 2]
+    save_file({**whole, name: value}, tmp_path / "file", about)
+    with pytest.raises(UserError, match="file is damaged: its numbers do not fit each other; make it with `seq2seq sh"):
+        Shortlist.load(tmp_path / "file")
+
+
+@pytest.mark.parametrize("content", [b"", b"no shortlist", b"\x08\0\0\0\0\0\0\0" + b"{" * 8, b"\xff" * 64])
+def test_another_file_is_one_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(UserError, match="file is damaged, or no shortlist: make it with `seq2seq shortlist`"):
+        Shortlist.load(tmp_path / "file")
+
+
+def test_what_is_no_file_or_of_another_format_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"missing cannot be read \(No such file or directory\): make it with"):
+        Shortlist.load(tmp_path / "missing")
+    with pytest.raises(UserError, match=r"cannot be read|is damaged"):
+        Shortlist.load(tmp_path)
+    save_file({"weights": np.zeros(3)}, tmp_path / "weights")
+    with pytest.raises(UserError, match="weights is no shortlist of this version"):
+        Shortlist.load(tmp_path / "weights")
+
+
+def test_a_vmap_has_a_line_for_each_source_piece(toy_tokenizer: Tokenizer) -> None:
+    found = shortlist({5: [70, 80]}, [0, 3, 10])
+    pieces = [f"p{number}" for number in range(SIZE)]
+    pieces[6], pieces[80] = "two words", "a\ttab"  # which the format cannot hold
+    lines = list(found.vmap(pieces))
+    assert lines[0] == "\tp0 p3 p10"
+    assert "p5\tp5 p70" in lines
+    assert "p7\tp7" in lines
+    assert len(lines) == 1 + SIZE - 2
