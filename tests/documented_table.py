@@ -34,7 +34,6 @@ NOT_RUN = {
     "python train.py data=files data.train=[mine.tsv] model=big trainer=fsdp": CLUSTER,
     "seq2seq lab report --runs runs/lab --output docs": LAB,
     "seq2seq lab report --runs runs/lab_tatoeba --output docs": LAB,
-    "python translate.py --model MODEL --beam 1 --input million.en --output million.es": "translates a million lines",
     "python train.py resume=runs/NAME trainer.max_steps=200000": "the same as the one with 20000",
     "python train.py logger=tensorboard,wandb logger.project=translation": LOGGED,
     "python train.py logger=tensorboard,mlflow": LOGGED,
