@@ -16,7 +16,7 @@ from seq2seq.evaluation.metrics import METRICS, require_same_length
 
 SAMPLES, TRIALS = 1000, 10_000  # sacreBLEU's defaults: of the bootstrap, of approximate randomisation
 LEVEL = 0.05  # p-values below are marked in the table
-TESTS = f"BS: paired bootstrap resampling; AR: paired approximate randomisation; *: p < {LEVEL}"
+TESTS = f"BS: paired bootstrap, AR: paired approximate randomisation, *: p < {LEVEL}"
 
 
 @dataclass(frozen=True)
