@@ -121,6 +121,10 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
     "python train.py data=files 'data.train=[real.tsv,synthetic.tsv]' 'tokenizer.user_symbols=[\"<bt>\"]'": TOY,
     "python train.py data=files data.train=[distilled.tsv] data.validation=[dev.tsv] data.test=[test.tsv] "
     "model=tiny": TOY,
+    "python train.py data=files data.train=[mine.tsv] data.test=[test.en+test.es] baseline=runs/NAME": TOY,
+    "seq2seq evaluate --hypotheses out.es --reference ref.es": (),
+    "seq2seq evaluate --hypotheses old.es new.es --reference ref.es": (),
+    "seq2seq evaluate --hypotheses out.es --reference ref.es ref2.es": (),
     "python train.py resume=runs/NAME resume_lr=1e-4": ("trainer.max_steps=9",),
     "seq2seq backtranslate --model runs/reverse --input mono.es --output synthetic.tsv --tag": (),
     "seq2seq distill --model runs/teacher --input train.tsv --output distilled.tsv": (),

@@ -39,7 +39,9 @@ def train_command(overrides: options.Overrides = None) -> None:
 app = options.Application(
     "Translate with the models that train.py makes, score translations, and take models elsewhere.", name="seq2seq"
 )
-for command in (translate.translate, score.evaluate, score.score, models.export):
+app.command()(translate.translate)
+app.command(cls=options.ManyValues)(score.evaluate)
+for command in (score.score, models.export):
     app.command()(command)
 as_train_py = {"ignore_unknown_options": True, "help_option_names": []}
 typer.Typer.command(app, "train", context_settings=as_train_py)(train_command)  # which reads --debug by itself

@@ -20,6 +20,8 @@ from seq2seq.text.cache import digest_files
 
 if TYPE_CHECKING:
     from seq2seq.distributed.ray_workers import RayWorkers
+    from seq2seq.evaluation.metrics import Scores
+    from seq2seq.evaluation.significance import Comparison
     from seq2seq.translation import SearchRequest, Text, Translation
     from seq2seq.translator import Translator
 
@@ -198,13 +200,10 @@ def show(job: Job, number: int, source: str, best: "Sequence[Translation]") -> I
         yield best[0].text
 
 
-def report(translations: list[str], references: list[str], as_json: bool, *, to_stderr: bool) -> None:
-    """Score translations and print the table, or one JSON object."""
+def report(scores: "Scores | Comparison", as_json: bool, *, to_stderr: bool) -> None:
+    """Print scores as a table, or as one JSON object."""
     from rich.console import Console
 
-    from seq2seq.evaluation.metrics import score
-
-    scores = score(translations, references)
     if as_json:
         print(json.dumps(scores.to_dict(), ensure_ascii=False), file=sys.stderr if to_stderr else sys.stdout)
     else:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
 from seq2seq.settings.describe import field_comments
 from seq2seq.settings.search import SearchConfig
@@ -108,6 +109,26 @@ class Application(typer.Typer):
             return super(Application, self).command(name, help=told, **settings)(with_debug)
 
         return add
+
+
+class ManyValues(TyperCommand):
+    """A command without arguments, whose list options take all words up to the next option.
+
+    `--reference A B` is `--reference A --reference B`.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat the option before each further value, and parse the words."""
+        lists = {flag for one in self.params if getattr(one, "multiple", False) for flag in one.opts}
+        words: list[str] = []
+        option = ""
+        for word in args:
+            if word.startswith("-"):
+                option = word.partition("=")[0]
+            elif option in lists and words[-1] != option:
+                words.append(option)
+            words.append(word)
+        return super().parse_args(ctx, words)
 
 
 def search_options(*names: str) -> Callable[[Command], Command]:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,26 @@ if TYPE_CHECKING:
 
 MAX_SCORED_TOKENS = 2048  # a side, in `seq2seq score`; all of a pair's logits exist at once
 
-Hypotheses = Annotated[Path, options.files(help="Translations to score, a line each.")]
+MetricName = StrEnum("MetricName", ["bleu", "chrf", "ter"])  # the keys of `METRICS`, which are slow to import
+Hypotheses = Annotated[
+    list[Path],
+    options.files(
+        metavar="FILE...", help="Translations to score, a line each; of several files, the first is the baseline."
+    ),
+]
+References = Annotated[
+    list[Path] | None, options.scoring("--reference", metavar="FILE...", help="Reference translations, a line each.")
+]
+Metrics = Annotated[
+    list[MetricName] | None,
+    options.scoring("--metric", metavar="NAME...", help="bleu, chrf (chrF++), ter. [dim]default: all[/dim]"),
+]
+Samples = Annotated[
+    int | None, options.scoring(min=1, help="Samples of the paired bootstrap. [dim]default: 1000[/dim]")
+]
+Trials = Annotated[
+    int | None, options.scoring(min=1, help="Trials of approximate randomisation. [dim]default: 10000[/dim]")
+]
 SrcLang = Annotated[str, options.scoring(help="Source language of --testset.")]
 TgtLang = Annotated[str, options.scoring(help="Target language of --testset.")]
 Sources = Annotated[Path, options.files("--input", help="Sources, a text a line.")]
@@ -27,23 +47,54 @@ PerToken = Annotated[bool, options.files("--per-token", help="Every token's scor
 
 def evaluate(
     hypotheses: Hypotheses,
-    reference: options.Reference = None,
+    reference: References = None,
     testset: options.TestSet = None,
     src_lang: SrcLang = "en",
     tgt_lang: TgtLang = "es",
+    metric: Metrics = None,
+    samples: Samples = None,
+    trials: Trials = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Score a finished translation: BLEU, chrF++ and TER, with sacreBLEU's signatures.
+    """Score finished translations: BLEU, chrF++ and TER, with sacreBLEU's signatures.
 
     [bold]seq2seq evaluate --hypotheses out.es --reference ref.es[/bold]
 
     [bold]seq2seq evaluate --hypotheses out.es --testset wmt13 --json[/bold]
+
+    [bold]seq2seq evaluate --hypotheses old.es new.es --reference ref.es[/bold]   is new.es better than old.es?
+
+    Several files are compared with the first one, the baseline, by paired bootstrap resampling and by paired
+    approximate randomisation. --metric, --samples and --trials also show the 95 % interval of a single file.
     """
-    if (reference is None) == (testset is None):
+    if (not reference) == (testset is None):
         raise typer.BadParameter("give --reference FILE or --testset NAME")
-    found = list(read_lines(hypotheses))
-    references = inputs.read_testset(testset, src_lang, tgt_lang).references if testset else list(read_lines(reference))
-    jobs.report(found, references or [], as_json, to_stderr=False)
+    from seq2seq.evaluation.metrics import METRICS, score
+    from seq2seq.evaluation.significance import SAMPLES, TRIALS, compare
+
+    systems = [(str(path), list(read_lines(path))) for path in hypotheses]
+    if testset:
+        texts = [(f"--testset {testset}", inputs.read_testset(testset, src_lang, tgt_lang).references or [])]
+    else:
+        texts = [(str(path), list(read_lines(path))) for path in reference or []]
+    require_parallel([*systems, *texts])
+    references = [lines for _, lines in texts]
+    if len(systems) > 1 or metric or samples or trials:
+        scores = compare(systems, references, metric or METRICS, samples or SAMPLES, trials or TRIALS)
+    else:
+        scores = score(systems[0][1], *references)
+    jobs.report(scores, as_json, to_stderr=False)
+
+
+def require_parallel(files: Sequence[tuple[str, Sequence[str]]]) -> None:
+    """Refuse more than two files (names and lines) with different numbers of lines; scoring refuses two.
+
+    Raises:
+        UserError: the numbers differ.
+    """
+    if len(files) > 2 and len({len(lines) for _, lines in files}) > 1:
+        counts = ", ".join(f"{name} {len(lines):,}" for name, lines in files)
+        raise UserError(f"the files have different numbers of lines: {counts}; line i of each must be of the same text")
 
 
 @options.search_options("length_penalty", "batch_tokens")

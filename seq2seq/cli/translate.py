@@ -104,7 +104,9 @@ def translate(
             shown = not texts and (output is not None or not sys.stdout.isatty())
             kept = jobs.translate(job, lines, out, workers=workers, shown=shown)
             if lines.references is not None:
-                jobs.report(kept, lines.references, as_json, to_stderr=True)
+                from seq2seq.evaluation.metrics import score
+
+                jobs.report(score(kept, lines.references), as_json, to_stderr=True)
 
 
 def converse(job: jobs.Job) -> None:

@@ -1,14 +1,22 @@
 """Corpus scores of translations, by sacreBLEU; knows texts only."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from rich.table import Table
+from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from seq2seq.errors import UserError
+
+METRICS: Mapping[str, tuple[str, Callable[[], Metric]]] = {  # name in JSON → name in tables, and sacreBLEU's metric
+    "bleu": ("BLEU ↑", BLEU),
+    "chrf": ("chrF++ ↑", partial(CHRF, word_order=2)),
+    "ter": ("TER ↓", TER),
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,7 @@ class Scores:
         table = Table("metric", title=f"{self.num_sentences:,} sentences", title_justify="left")
         table.add_column("score", justify="right")
         table.add_column("signature", overflow="fold")  # a score needs its whole signature
-        for name, score in (("BLEU ↑", self.bleu), ("chrF++ ↑", self.chrf), ("TER ↓", self.ter)):
+        for (name, _), score in zip(METRICS.values(), (self.bleu, self.chrf, self.ter), strict=True):
             table.add_row(name, f"{score.value:.1f}", score.signature)
         return table
 
@@ -60,16 +68,18 @@ def require_same_length(
         )
 
 
-def score(hypotheses: Sequence[str], references: Sequence[str]) -> Scores:
-    """Score translations against one reference each: BLEU, chrF++ and TER, on raw (detokenised, cased) text.
+def score(hypotheses: Sequence[str], *references: Sequence[str]) -> Scores:
+    """Score translations against one or several references: BLEU, chrF++ and TER, on raw (detokenised, cased) text.
 
     Raises:
         UserError: the numbers of hypotheses and references differ, or there are none.
     """
-    require_same_length(len(hypotheses), len(references))
+    for one in references:
+        require_same_length(len(hypotheses), len(one))
     values = []
-    for metric in (BLEU(), CHRF(word_order=2), TER()):
-        value = metric.corpus_score(list(hypotheses), [list(references)]).score
+    for _, make in METRICS.values():
+        metric = make()
+        value = metric.corpus_score(list(hypotheses), [list(one) for one in references]).score
         values.append(Score(value, str(metric.get_signature())))
     return Scores(*values, num_sentences=len(hypotheses))
 

@@ -21,7 +21,7 @@ PRESETS = ("experiment", "lab")  # groups whose options are presets of values of
 NO_PRESET = "none"
 DEFAULT_PRESET = "bundled"  # of a command line that names nothing
 # Prefixes of keys that do not count as a choice: a command line with only these still gets the default preset.
-_NEUTRAL = ("name", "series", "existing", "seed", "logger", "hydra", "trainer.progress_bar", "data.cache")
+_NEUTRAL = ("name", "series", "existing", "baseline", "seed", "logger", "hydra", "trainer.progress_bar", "data.cache")
 _NAMED_BY_TEXT = ("data", "experiment", "resume", "init")  # groups that the first part of a run's name tells
 _LONGEST_NAME = 100  # characters
 

@@ -81,8 +81,8 @@ def expand_globs(arguments: Sequence[str]) -> list[str]:
     """Rewrite overrides that Hydra reads differently or not at all.
 
     GROUP=glob(FOLDER/PATTERN) becomes a list of options: Hydra's own glob does not search folders. logger=A,B becomes
-    logger=[A,B], one run with both: Hydra would start a sweep. A folder given to resume= or init= is quoted: names of
-    runs contain = and commas. Options are searched in conf/ and in the folder of --config-dir.
+    logger=[A,B], one run with both: Hydra would start a sweep. A folder given to resume=, init= or baseline= is quoted:
+    names of runs contain = and commas. Options are searched in conf/ and in the folder of --config-dir.
 
     Raises:
         UserError: a glob matches no file, a group gets no option, or there is no such logger.
@@ -112,7 +112,7 @@ def _expanded(argument: str, folders: Sequence[Path]) -> str:
     if equals and value in ("null", "") and key not in ("", "experiment") and _is_folder(home() / "conf" / key):
         names = sorted(path.stem for conf in folders for path in (conf / key).glob("*.yaml"))
         raise UserError(f"{argument}: {key} needs one of its options: {', '.join(names)}")
-    if key in ("resume", "init") and _is_folder(Path(value)):
+    if key in ("resume", "init", "baseline") and _is_folder(Path(value)):
         escaped = value.replace("\\", r"\\").replace("'", r"\'")
         return f"{key}='{escaped}'"
     parts = re.fullmatch(r"([\w/]+)=glob\(([^()*?\[\]]+)/([^()/,]+)\)", argument)

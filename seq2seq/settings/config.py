@@ -25,6 +25,7 @@ class Config:
     resume: str | None = None  # folder of a run to continue exactly where it stopped; null: a new run
     init: str | None = None  # run or bundle folder with the first weights, sizes and vocabulary; null: random weights
     resume_lr: float | None = None  # with resume: the new peak learning rate; null: training.learning_rate
+    baseline: str | None = None  # folder of a complete run to compare test translations with, by p-values; null: none
     experiment_name: str = "run"  # name of the experiment in run names and reports; set by its file
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)

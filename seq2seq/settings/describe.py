@@ -28,8 +28,8 @@ Generated from the comments in `conf/` and `seq2seq/settings/`; do not edit. `py
 
 The command line, options and values alike, overrides the experiment; the experiment overrides the defaults. An option
 sets what its file names; `model=` replaces the whole network of an experiment. A command line without any setting means
-`experiment=bundled`; `name=`, `series=`, `existing=`, `seed=`, `logger=`, `hydra…`, `trainer.progress_bar=` and
-`data.cache=` do not count. [automatic.md](automatic.md) has the rules behind `auto`.
+`experiment=bundled`; `name=`, `series=`, `existing=`, `baseline=`, `seed=`, `logger=`, `hydra…`,
+`trainer.progress_bar=` and `data.cache=` do not count. [automatic.md](automatic.md) has the rules behind `auto`.
 """
 
 

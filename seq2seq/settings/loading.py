@@ -82,7 +82,7 @@ def load_config(folder: str, overrides: list[str], option: str = "resume=") -> C
     Raises:
         UserError: there is no such run, or an override or the file has an unknown key or a wrong value.
     """
-    folder = str(_real(Path(folder)))
+    folder = str(real_folder(Path(folder)))
     path = Path(folder) / "config.yaml"
     if not path.is_file():
         raise UserError(f"{option}{folder}: there is no run (no {path})")
@@ -104,7 +104,7 @@ def load_config(folder: str, overrides: list[str], option: str = "resume=") -> C
     return config
 
 
-def _real(folder: Path) -> Path:
+def real_folder(folder: Path) -> Path:
     """Return the folder by its own name: not runs/latest, a link that will change, and not `.`."""
     if folder.is_symlink():
         return folder.parent / folder.readlink()

@@ -20,7 +20,9 @@ from seq2seq.training.saved import best_validation, list_checkpoints, read_metri
 NO_GPU = "trainer.accelerator=gpu but there is no CUDA device: use trainer=cpu or a CUDA PyTorch"
 
 log = logging.getLogger(__name__)
+TRANSLATIONS = "translations"  # a run's folder with its translations of the test sets
 _MAY_DIFFER = {
+    "baseline",
     "existing",
     "resume",
     "data.root",
@@ -38,7 +40,7 @@ def refuse_early(config: Config) -> None:
     Later checks need PyTorch or a complete checkpoint.
 
     Raises:
-        UserError: a package or a GPU is missing, or the run to resume has spent its budget.
+        UserError: a package, a GPU or the baseline's translations are missing, or the run to resume is complete.
     """
     if config.training.lora_rank and importlib.util.find_spec("peft") is None:
         raise missing("peft", "training.lora_rank", "peft")
@@ -47,8 +49,22 @@ def refuse_early(config: Config) -> None:
             raise missing(name, f"logger={name}", name)
     if config.trainer.accelerator == "gpu" and not has_gpu_driver():
         raise UserError(NO_GPU)
+    if config.baseline is not None:
+        refuse_baseline(config.baseline)
     if config.resume is not None and (paths := list_checkpoints(Path(config.resume) / "checkpoints")):
         refuse_spent(config, Path(config.resume), step_of(paths[-1]))
+
+
+def refuse_baseline(run: str) -> None:
+    """Refuse a run that there is nothing to compare with.
+
+    Raises:
+        UserError: there is no such folder, or it keeps no translations.
+    """
+    folder = Path(run) / TRANSLATIONS
+    if not any(folder.glob("*.txt")):
+        lack = f"has no test translations (no {folder}/*.txt)" if Path(run).is_dir() else "is no folder"
+        raise UserError(f"baseline={run} {lack}: give a complete run's folder, or baseline=null")
 
 
 def has_gpu_driver() -> bool:

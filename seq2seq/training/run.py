@@ -33,6 +33,7 @@ from seq2seq.text.filters import drop_table
 from seq2seq.text.loading import mixture_table, training_feed, validation_loader
 from seq2seq.text.prepare import corpus_digests, prepare_folder
 from seq2seq.training.automatic import settle_numbers
+from seq2seq.training.baseline import compare_with, keep_translations, read_baseline
 from seq2seq.training.callbacks import Budget, Patience, StoppedError
 from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.execution import recompute_layers
@@ -67,6 +68,8 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
     text = prepare_folder(config.data, config.tokenizer, config.seed)
     note_run(text, folder)
     data = load_prepared(text)
+    references = {name: [tgt for _, tgt in pairs] for name, pairs in data.tests.items()}
+    baseline = read_baseline(config.baseline, references)
     console.print(drop_table(data.report))
     if (table := mixture_table(config, data)) is not None:
         console.print(table)
@@ -102,12 +105,20 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
             f"stopped by {interrupted} after update {trainer.global_step}: a usable model is in {folder / 'model'}; "
             f"go on with `{resume_command(folder)}`"
         )
-    scores, worst = test(bundle, config, data.tests, trainer.strategy.root_device)
+    scores, worst, translations = test(bundle, config, data.tests, trainer.strategy.root_device)
+    keep_translations(folder, translations, references)
     save_bundle(folder / "model", bundle, model_card(config, facts, scores, worst))
     facts["scores"] = {name: of_set.to_dict() for name, of_set in scores.items()}
     write_json(folder / "results.json", facts)
     if scores:
         console.print(scores_table(scores))
+    if config.baseline is not None:
+        log.info("comparing the test translations with those of %s", config.baseline)
+        found = compare_with(config.baseline, baseline, folder, translations, references)
+        facts["baseline"] = {"run": config.baseline, "tests": {name: one.to_dict() for name, one in found.items()}}
+        write_json(folder / "results.json", facts)
+        for name, comparison in found.items():
+            console.print(comparison.table(name))
     log.info("model: %s", folder / "model")
     return best
 
@@ -196,8 +207,10 @@ def is_out_of_patience(trainer: L.Trainer) -> bool:
 
 def test(
     bundle: Bundle, config: Config, tests: Mapping[str, list[tuple[str, str]]], device: torch.device
-) -> tuple[dict[str, Scores], list[tuple[str, str, str]]]:
-    """Translate and score every test set; also the twenty worst translations as (source, reference, translation).
+) -> tuple[dict[str, Scores], list[tuple[str, str, str]], dict[str, list[str]]]:
+    """Translate and score every test set.
+
+    Also returns the twenty worst translations as (source, reference, translation), and all translations by test set.
 
     A run in float32 is tested in float32, any other as `translate.py` computes on the device.
     """
@@ -212,17 +225,17 @@ def test(
         tgt_lang=config.data.tgt_lang,
         trained_length=bundle.config.trained_length,
     )
-    scores, samples = {}, []
+    scores, samples, found = {}, [], {}
     for name, pairs in tests.items():
         log.info("translating test set %s: %s sentences", name, f"{len(pairs):,}")
         references = [tgt for _, tgt in pairs]
-        translations = translator.translate([src for src, _ in pairs])
+        found[name] = translations = translator.translate([src for src, _ in pairs])
         scores[name] = score(translations, references)
         samples += [(src, tgt, hyp) for (src, tgt), hyp in zip(pairs, translations, strict=True)]
     bundle.model.cpu()
     chrf = CHRF()
     samples.sort(key=lambda sample: chrf.sentence_score(sample[2], [sample[1]]).score)
-    return scores, samples[:20]
+    return scores, samples[:20], found
 
 
 def gather_facts(config: Config, trainer: L.Trainer, data: PreparedData, model: EncoderDecoder) -> dict[str, Any]:

@@ -43,7 +43,9 @@ def place(tmp_path_factory: pytest.TempPathFactory, shared_launcher: Launcher) -
     write_toy(folder / "toy")
     write_bundled(folder / "bundled")
     sources, targets = ("".join(f"{pair[side]}\n" for pair in PAIRS[:3]) for side in (0, 1))
-    for name, text in (("in.en", sources), ("ref.es", targets), ("out.es", targets), ("terms.tsv", "milk\tleche\n")):
+    (folder / "terms.tsv").write_text("milk\tleche\n", encoding="utf-8")
+    spanish = ("ref.es", "ref2.es", "out.es", "old.es", "new.es")
+    for name, text in (("in.en", sources), *((name, targets) for name in spanish)):
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "page.html").write_text("<p>The <b>cat</b> sees the milk.</p>\n")
     (folder / "mono").mkdir()

@@ -51,7 +51,13 @@ def test_a_chosen_option_overrides_every_experiment(group: str, option: str, exp
 def test_a_bare_command_line_is_the_bundled_experiment() -> None:
     bare = compose([])
     assert (bare.experiment_name, bare.tokenizer.vocab_size, bare.trainer.max_time) == ("bundled", 2000, "00:00:08:00")
-    for neutral in (["name=a"], ["seed=3"], ["name=a", "seed=3", "existing=keep"], ["hydra.verbose=true"]):
+    for neutral in (
+        ["name=a"],
+        ["seed=3"],
+        ["name=a", "seed=3", "existing=keep"],
+        ["hydra.verbose=true"],
+        ["baseline=runs/a"],
+    ):
         assert compose(neutral).experiment_name == "bundled"
 
 
@@ -174,7 +180,7 @@ def test_a_run_resumed_by_a_link_gets_its_own_name(tmp_path: Path, monkeypatch: 
 def test_names_of_runs_may_contain_hydras_special_characters(tmp_path: Path) -> None:
     folder = tmp_path / "mine-learning_rate=0.001,b it's"
     folder.mkdir()
-    for key in ("resume", "init"):
+    for key in ("resume", "init", "baseline"):
         [override] = parse(expand_globs([f"{key}={folder}"]))
         assert override.value() == str(folder)
     assert expand_globs(["resume=runs/none"]) == ["resume=runs/none"]

@@ -13,7 +13,17 @@ from seq2seq.settings.config import to_plain
 from seq2seq.settings.loading import load_config
 
 Curve = list[tuple[int, float]]  # (updates, nats per target token)
-_OF_ONE_RUN = {"name", "series", "experiment_name", "seed", "existing", "resume", "data.root", "trainer.progress_bar"}
+_OF_ONE_RUN = {
+    "name",
+    "series",
+    "experiment_name",
+    "seed",
+    "existing",
+    "baseline",
+    "resume",
+    "data.root",
+    "trainer.progress_bar",
+}
 
 
 @dataclass(frozen=True)

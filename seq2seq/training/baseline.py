@@ -1,0 +1,57 @@
+"""The test translations that a run keeps, and whether another run's differ by more than chance."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from seq2seq.errors import UserError
+from seq2seq.evaluation.significance import Comparison, compare
+from seq2seq.files import read_lines
+from seq2seq.training.refusals import TRANSLATIONS, refuse_baseline
+
+log = logging.getLogger(__name__)
+Lines = Mapping[str, Sequence[str]]  # by test set
+
+
+def keep_translations(folder: Path, translations: Lines, references: Lines) -> None:
+    """Write a run's translations of each test set, and the references, as text files."""
+    (folder / TRANSLATIONS).mkdir(exist_ok=True)
+    for name, lines in translations.items():
+        for kind, texts in (("", lines), (".reference", references[name])):
+            text = "".join(f"{one}\n" for one in texts)
+            (folder / TRANSLATIONS / f"{name}{kind}.txt").write_text(text, encoding="utf-8")
+
+
+def read_baseline(run: str | None, references: Lines) -> dict[str, list[str]]:
+    """Return another run's translations of the test sets that it shares with this one; none if run is None.
+
+    Raises:
+        UserError: it has no such test set, or one with other references.
+    """
+    if run is None:
+        return {}
+    refuse_baseline(run)
+    found = {}
+    for name, texts in references.items():
+        lines, reference = (Path(run) / TRANSLATIONS / f"{name}{kind}.txt" for kind in ("", ".reference"))
+        if not (lines.is_file() and reference.is_file()):
+            log.warning("baseline=%s has no translations of the test set %s: it is not compared", run, name)
+            continue
+        if list(read_lines(reference)) != list(texts):
+            raise UserError(
+                f"baseline={run} was tested on another {name}: {reference} differs from this run's references"
+            )
+        found[name] = list(read_lines(lines))
+        if len(found[name]) != len(texts):
+            raise UserError(f"{lines} has {len(found[name]):,} lines, not {len(texts):,}: it is damaged")
+    if not found:
+        raise UserError(f"baseline={run} has translations of none of this run's test sets: {', '.join(references)}")
+    return found
+
+
+def compare_with(baseline: str, theirs: Lines, folder: Path, ours: Lines, references: Lines) -> dict[str, Comparison]:
+    """Compare a run's translations (ours) with the baseline's (theirs), by test set."""
+    return {
+        name: compare([(baseline, lines), (str(folder), ours[name])], [references[name]])
+        for name, lines in theirs.items()
+    }

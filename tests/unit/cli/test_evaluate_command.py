@@ -1,0 +1,78 @@
+"""`seq2seq evaluate` with several files: how they are named, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+import sacrebleu
+
+from seq2seq.cli import app
+
+LINES = {
+    "a.es": ["El gato ve la leche.", "Una bola.", "¿Un perro grande?"],
+    "b.es": ["El gato ve leche.", "Una bola azul.", "¿Un perro?"],
+    "r1.es": ["El gato ve la leche.", "Una bola azul.", "¿Un perro?"],
+    "r2.es": ["El gato mira la leche.", "Una pelota azul.", "¿Algún perro?"],
+    "short.es": ["El gato ve la leche."],
+}
+FEW = ("--samples", "20", "--trials", "20")
+
+
+@pytest.fixture
+def evaluate(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, lines in LINES.items():
+        Path(name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return lambda *words: run(*words, command=("evaluate",), application=app)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--hypotheses", "a.es", "b.es", "a.es", "--reference", "r1.es", "r2.es"),
+        ("--reference", "r1.es", "--reference", "r2.es", "--hypotheses=a.es", "b.es", "--hypotheses", "a.es"),
+        ("--hypotheses", "a.es", "--hypotheses", "b.es", "a.es", "--reference=r1.es", "r2.es"),
+    ],
+)
+def test_several_files_follow_their_option_or_repeat_it(evaluate, words):
+    status, out, _ = evaluate(*words, *FEW, "--json")
+    found = json.loads(out)
+    assert (status, found["systems"], found["num_references"]) == (0, ["a.es", "b.es", "a.es"], 2)
+    scores = [one["value"] for one in found["metrics"]["bleu"]["systems"]]
+    references = [LINES["r1.es"], LINES["r2.es"]]
+    assert scores == [sacrebleu.corpus_bleu(LINES[name], references).score for name in found["systems"]]
+    assert found["metrics"]["ter"]["systems"][2]["randomisation_p"] == 1
+
+
+def test_the_table_says_which_system_is_the_baseline(evaluate):
+    status, out, _ = evaluate("--hypotheses", "b.es", "a.es", "--reference", "r1.es", *FEW)
+    assert status == 0
+    assert "baseline: b.es" in out
+    assert "bs:20" in out
+
+
+def test_one_file_with_several_references_keeps_its_table(evaluate):
+    status, out, _ = evaluate("--hypotheses", "a.es", "--reference", "r1.es", "r2.es", "--json")
+    assert status == 0
+    found = json.loads(out)
+    assert set(found) == {"bleu", "chrf", "ter", "num_sentences"}
+    assert found["bleu"]["signature"].startswith("nrefs:2|")
+
+
+def test_metrics_are_chosen(evaluate):
+    _, out, _ = evaluate("--hypotheses", "a.es", "--reference", "r1.es", "--metric", "ter", "bleu", "--json", *FEW)
+    found = json.loads(out)
+    assert list(found["metrics"]) == ["bleu", "ter"]
+    assert found["metrics"]["bleu"]["systems"][0]["interval"] > 0
+    assert evaluate("--hypotheses", "a.es", "--reference", "r1.es", "--metric", "meteor")[0] == 2
+
+
+def test_unequal_files_are_refused_with_their_numbers_of_lines(evaluate):
+    status, out, err = evaluate("--hypotheses", "a.es", "short.es", "--reference", "r1.es")
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert "the files have different numbers of lines: a.es 3, short.es 1, r1.es 3;" in err
+
+
+@pytest.mark.parametrize("words", [("--json", "a.es"), ("--samples", "0"), ("--samples", "5", "6"), ("--trials", "-1")])
+def test_misplaced_words_are_refused(evaluate, words):
+    assert evaluate("--hypotheses", "a.es", "--reference", "r1.es", *words)[0] == 2

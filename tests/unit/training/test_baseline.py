@@ -1,0 +1,83 @@
+"""`baseline=`: a run keeps its test translations, and is compared with those of another run."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from resuming import small_config
+
+from seq2seq.errors import UserError
+from seq2seq.settings.config import Config
+from seq2seq.training.baseline import keep_translations, read_baseline
+from seq2seq.training.refusals import refuse_early
+from seq2seq.training.run import train
+
+REFERENCES = {"news": ["El gato.", "", "¿Un perro?"], "talks": ["Una bola."]}
+TRANSLATIONS = {"news": ["Un gato.", "", "¿El perro?"], "talks": ["Una pelota."]}
+
+
+@pytest.fixture
+def baseline(tmp_path: Path) -> Path:
+    folder = tmp_path / "other"
+    folder.mkdir()
+    keep_translations(folder, TRANSLATIONS, REFERENCES)
+    return folder
+
+
+def test_kept_translations_are_read_again(baseline: Path) -> None:
+    assert read_baseline(str(baseline), REFERENCES) == TRANSLATIONS
+    assert (baseline / "translations" / "news.txt").read_text(encoding="utf-8") == "Un gato.\n\n¿El perro?\n"
+    assert read_baseline(None, REFERENCES) == {}
+
+
+def test_only_shared_test_sets_are_compared_and_the_others_named(
+    baseline: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = read_baseline(str(baseline), {"talks": REFERENCES["talks"], "novels": ["Nada."]})
+    assert found == {"talks": TRANSLATIONS["talks"]}
+    assert "has no translations of the test set novels" in caplog.text
+
+
+def test_other_references_and_damaged_translations_are_refused(baseline: Path) -> None:
+    with pytest.raises(UserError, match=r"was tested on another talks: .*talks.reference.txt differs"):
+        read_baseline(str(baseline), {"talks": ["Otra cosa."]})
+    with pytest.raises(UserError, match="has translations of none of this run's test sets: novels"):
+        read_baseline(str(baseline), {"novels": ["Nada."]})
+    (baseline / "translations" / "news.txt").write_text("Un gato.\n")
+    with pytest.raises(UserError, match=r"news.txt has 1 lines, not 3: it is damaged"):
+        read_baseline(str(baseline), REFERENCES)
+
+
+def test_a_run_without_kept_translations_is_refused_before_anything_else(tmp_path: Path, baseline: Path) -> None:
+    refuse_early(Config(baseline=str(baseline)))
+    with pytest.raises(UserError, match=r"baseline=absent is no folder: give a complete run's folder"):
+        refuse_early(Config(baseline="absent"))
+    with pytest.raises(UserError, match=r"has no test translations \(no .*/translations/\*.txt\): give"):
+        refuse_early(Config(baseline=str(tmp_path)))
+
+
+def run(config: Config, name: str, **changes: object) -> Path:
+    folder = Path("runs", name)
+    (folder / "checkpoints").mkdir(parents=True)
+    trainer = replace(config.trainer, max_steps=2, validate_every=2)
+    train(replace(config, name=name, trainer=trainer, **changes), folder)
+    return folder
+
+
+def test_a_run_ends_with_the_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = small_config(tmp_path)
+    first = run(config, "first")
+    lines = (first / "translations" / "held.txt").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 8
+    second = run(config, "second", baseline="runs/first")
+    facts = json.loads((second / "results.json").read_text(encoding="utf-8"))
+    assert facts["baseline"]["run"] == "runs/first"
+    found = facts["baseline"]["tests"]["held"]
+    assert found["systems"] == ["runs/first", "runs/second"]
+    assert found["metrics"]["bleu"]["systems"][1]["bootstrap_p"] == 1  # the same settings and seed
+    assert found["metrics"]["bleu"]["systems"][1]["value"] == facts["scores"]["held"]["bleu"]["value"]
+    assert "held: 8 sentences; baseline: runs/first" in " ".join(capsys.readouterr().err.split())
