@@ -17,7 +17,7 @@ from seq2seq.search_engine import Source
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer
 
-MOST_AT_ONCE = 64  # sentences of a batch of a long file
+AT_ONCE = 64  # sentences of a batch of a file
 
 
 def export_all(model: EncoderDecoder, tokenizer: Tokenizer, search: SearchConfig, folder: Path) -> dict[str, Path]:
@@ -51,6 +51,11 @@ class Contestant:
         self._pipe.send((list(texts), beam, max_length))
         return self._pipe.recv()
 
+    def search_file(self, texts: Sequence[str], *, beam: int, limit: SearchConfig) -> list[list[int]]:
+        """Return ids of many texts' translations, in batches of like lengths, each with the limit of its longest."""
+        self._pipe.send((list(texts), beam, limit))
+        return self._pipe.recv()
+
 
 def _serve(pipe: Connection, folder: Path, threads: int, way: str) -> None:
     torch.set_num_threads(threads)
@@ -71,11 +76,28 @@ def _serve(pipe: Connection, folder: Path, threads: int, way: str) -> None:
             found = dict(one for batch in export.engine.search([*map(Source, encoded)], settings, 1) for one in batch)
             pipe.send([found[index][0].ids for index in range(len(texts))])
             continue
-        results = translator.translate_batch(
-            [tokenizer.tokens(row) for row in encoded],
-            beam_size=beam,
-            length_penalty=1.0,
-            max_decoding_length=max_length,
-            max_batch_size=min(MOST_AT_ONCE, -(-len(texts) // parts)),  # longest first
-        )
-        pipe.send([[ids[piece] for piece in result.hypotheses[0]] for result in results])
+        batches = [([*range(len(texts))], max_length)]
+        if isinstance(max_length, SearchConfig):
+            order = sorted(range(len(texts)), key=lambda index: len(encoded[index]), reverse=True)
+            cut = [order[start : start + AT_ONCE] for start in range(0, len(order), AT_ONCE)]
+            batches = [(batch, most_tokens(len(encoded[batch[0]]), max_length)) for batch in cut]
+        asked = [
+            translator.translate_batch(
+                [tokenizer.tokens(encoded[index]) for index in batch],
+                beam_size=beam,
+                length_penalty=1.0,
+                max_decoding_length=longest,
+                max_batch_size=len(batch) if len(batches) > 1 else -(-len(batch) // parts),
+                asynchronous=True,
+            )
+            for batch, longest in batches
+        ]
+        found = {}
+        for (batch, _), results in zip(batches, asked, strict=True):
+            found |= {index: result.result().hypotheses[0] for index, result in zip(batch, results, strict=True)}
+        pipe.send([[ids[piece] for piece in found[index]] for index in range(len(texts))])
+
+
+def most_tokens(length: int, limit: SearchConfig) -> int:
+    """Return the most tokens of a translation of a source of so many tokens."""
+    return int(length * limit.max_length_ratio + limit.max_length_offset)

@@ -50,8 +50,7 @@ def run(plan: Plan, model: Path, pairs: Sequence[tuple[str, str]]) -> dict[str, 
 
     def theirs(contestant: Contestant) -> Callable[[list[str]], list[str]]:
         def search(some: list[str]) -> list[str]:
-            ids = contestant.search(some, beam=plan.beam, max_length=_longest(bundle.tokenizer.encode(some)))
-            return bundle.tokenizer.decode(ids)
+            return bundle.tokenizer.decode(contestant.search_file(some, beam=plan.beam, limit=LIMIT))
 
         return search
 
@@ -81,10 +80,6 @@ def _ours(translator: Translator, request: SearchRequest, workers: int, lines: l
     texts = [*map(Text, lines)]
     found = translator.stream(texts, request) if workers == 1 else stream(translator, texts, request, workers)
     return [best[0].text for best in found]
-
-
-def _longest(ids: Sequence[Sequence[int]]) -> int:
-    return int(max(map(len, ids)) * LIMIT.max_length_ratio + LIMIT.max_length_offset)
 
 
 def _seconds(
