@@ -43,22 +43,18 @@ def run(plan: Plan, model: Path, pairs: Sequence[tuple[str, str]]) -> dict[str, 
     request = translator.request(beam=plan.beam, length_penalty=1.0, early_stopping=plan.beam > 1)
     with tempfile.TemporaryDirectory() as folder:
         exports = export_all(bundle.model, bundle.tokenizer, LIMIT, Path(folder))
-        within, split = (Contestant(exports["float32"], threads, way) for way in ("within", "split"))
+        split = Contestant(exports["float32"], threads, "split")
 
     def ours(workers: int) -> Callable[[list[str]], list[str]]:
         return lambda some: _ours(translator, request, workers, some)
 
-    def theirs(contestant: Contestant) -> Callable[[list[str]], list[str]]:
-        def search(some: list[str]) -> list[str]:
-            return bundle.tokenizer.decode(contestant.search_file(some, beam=plan.beam, limit=LIMIT))
-
-        return search
+    def theirs(some: list[str]) -> list[str]:
+        return bundle.tokenizer.decode(split.search_file(some, beam=plan.beam, limit=LIMIT))
 
     contestants = {
         f"this project, --compile --workers {plan.workers}": ours(plan.workers),
         "this project, --compile": ours(1),
-        f"CTranslate2, {threads} threads a sentence": theirs(within),
-        f"CTranslate2, {threads} sentences at a time": theirs(split),
+        f"CTranslate2, {threads} batches at a time": theirs,
     }
     outputs: dict[str, list[str]] = {}
     rates: dict[str, list[float]] = {name: [] for name in contestants}
