@@ -29,6 +29,12 @@ with needing("ctranslate2"):
     from ctranslate2.specs import Activation, TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
 
 QUANTIZATIONS = ("float32", "float16", "int8")
+_ACTIVATIONS = {
+    "relu": Activation.RELU,
+    "gelu": Activation.GELU,
+    "swish": Activation.SWISH,
+    "swiglu": Activation.SWISH,  # of the gate
+}
 USAGE = """```python
 import ctranslate2, sentencepiece
 
@@ -87,7 +93,7 @@ def to_spec(network: EncoderDecoder, pieces: Sequence[str]) -> TransformerSpec:
         "pre_norm": config.norm_position == "pre",
         "rms_norm": config.norm == "rmsnorm",
         "ffn_glu": config.activation == "swiglu",
-        "activation": Activation.RELU if config.activation == "relu" else Activation.SWISH,
+        "activation": _ACTIVATIONS[config.activation],
         "rotary_dim": 0 if config.positions == "rotary" else None,  # 0: all channels
         "rotary_interleave": False,
     }
@@ -95,6 +101,9 @@ def to_spec(network: EncoderDecoder, pieces: Sequence[str]) -> TransformerSpec:
     decoder: Any = TransformerDecoderSpec(config.num_decoder_layers, **options)
     embeddings = _array(model.embedding.weight)
     encoder.embeddings[0].weight = decoder.embeddings.weight = decoder.projection.weight = embeddings
+    encoder.scale_embeddings = decoder.scale_embeddings = config.scale_embedding
+    if model.output_bias is not None:
+        decoder.projection.bias = _array(model.output_bias)
     if config.positions == "sinusoidal":
         table = _array(sinusoidal(0, MAX_POSITIONS, config.d_model, torch.device("cpu")))
         encoder.position_encodings.encodings = decoder.position_encodings.encodings = table

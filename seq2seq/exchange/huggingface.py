@@ -8,6 +8,7 @@ reads or writes that stream. Channels within an attention head or a feed-forward
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +29,12 @@ with needing("huggingface"):
     from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
 MAX_POSITIONS = 512  # tokens a side; Marian's position vectors are a table
-PUBLISHED = {"norm": "layernorm", "norm_position": "post", "activation": "relu", "positions": "sinusoidal"}
+PUBLISHED = {  # and what else Marian can have
+    "norm": ("layernorm",),
+    "norm_position": ("post",),
+    "activation": ("relu", "gelu", "swish"),
+    "positions": ("sinusoidal",),
+}
 USAGE = """```python
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -129,23 +135,22 @@ def to_marian(network: EncoderDecoder, attention: str = "sdpa") -> MarianMTModel
         else:
             assert pair.ours.endswith(".bias")
             state[pair.marian].zero_()  # of a network without biases; Marian always has them
+    if model.output_bias is not None:
+        state["final_logits_bias"].copy_(model.output_bias[None].cpu())
     marian.to(model.embedding.weight.device)  # type: ignore[arg-type]  (transformers' decorator hides self)
     return marian.eval()
 
 
 @torch.no_grad()
 def from_marian(marian: MarianMTModel, config: ModelConfig) -> Transformer:
-    """Make our model from one of the shape `marian_config(config)`; it is on the CPU, in evaluation mode.
-
-    Raises:
-        UserError: the model has a bias on its logits, which our network lacks.
-    """
+    """Make our model from one of the shape `marian_config(config)`; it is on the CPU, in evaluation mode."""
     state = marian.state_dict()
-    if bool(state["final_logits_bias"].any()):
-        raise UserError("the Marian model has a final_logits_bias other than zero: it cannot be converted")
+    config = replace(config, output_bias=bool(state["final_logits_bias"].any()))
     model = Transformer(config, marian.config.vocab_size)
     order = channel_order(config.d_model).argsort()
     weights = {pair.ours: reordered(state[pair.marian].cpu(), pair.axis, order) for pair in pairings(config)}
+    if config.output_bias:
+        weights["output_bias"] = state["final_logits_bias"].cpu()[0]
     model.load_state_dict(weights)
     return model.eval()
 
@@ -158,12 +163,11 @@ def marian_config(config: ModelConfig, vocab_size: int, attention: str = "sdpa")
     Raises:
         UserError: the network is not of the published style, the only one that Marian has.
     """
-    for key, value in PUBLISHED.items():
+    for key, values in PUBLISHED.items():
         found = getattr(config, key)
-        if found != value:
-            raise UserError(
-                f"model.{key}={found}: a Marian model can only have {value} (train with model/style=vaswani)"
-            )
+        if found not in values:
+            told = f"model.{key}={found}: a Marian model can only have {' or '.join(values)}"
+            raise UserError(f"{told} (train with model/style=vaswani)")
     return MarianConfig(
         vocab_size=vocab_size,
         d_model=config.d_model,
@@ -176,8 +180,8 @@ def marian_config(config: ModelConfig, vocab_size: int, attention: str = "sdpa")
         dropout=config.dropout,
         attention_dropout=config.attention_dropout,
         activation_dropout=config.ffn_dropout,
-        activation_function="relu",
-        scale_embedding=True,
+        activation_function=config.activation,
+        scale_embedding=config.scale_embedding,
         max_position_embeddings=MAX_POSITIONS,
         pad_token_id=PAD,
         bos_token_id=BOS,

@@ -17,6 +17,7 @@ enum { LANES = 8, VECTORS = 2 };
 enum { LANES = 4, VECTORS = 4 };
 #endif
 enum { BLOCK = LANES * VECTORS, MOST_ROWS = 6 }; /* as many sums as fit into the registers */
+enum { RELU, SWIGLU, SWISH, GELU };
 
 typedef float Vector __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float))));
 
@@ -36,7 +37,7 @@ typedef struct {
 } Layer;
 
 typedef struct {
-    int64_t layers, heads, width, is_pre_norm, is_gated, watched;
+    int64_t layers, heads, width, is_pre_norm, activation, watched;
     float scale;
     const float *embedding; /* (vocabulary, d) */
     const Layer *layer;
@@ -159,12 +160,21 @@ static void rotate(float *x, int64_t heads, int64_t channels, const float *rotat
         }
 }
 
-static void activate(int64_t rows, int64_t hidden, int is_gated, float *x, float *y) {
-    for (int64_t r = 0; r < rows; r++, x += hidden * (1 + is_gated), y += hidden)
-        if (is_gated) /* the gate lies before the values */
-            for (int64_t i = 0; i < hidden; i++) y[i] = x[i] / (1 + exponential(-x[i])) * x[hidden + i];
-        else
-            for (int64_t i = 0; i < hidden; i++) y[i] = x[i] < 0 ? 0 : x[i]; /* NaN stays, so that it is noticed */
+static void activate(int64_t rows, int64_t hidden, int64_t activation, float *x, float *y) {
+    for (int64_t r = 0; r < rows; r++, x += hidden * (activation == SWIGLU ? 2 : 1), y += hidden)
+        switch (activation) {
+            case SWIGLU: /* the gate lies before the values */
+                for (int64_t i = 0; i < hidden; i++) y[i] = x[i] / (1 + exponential(-x[i])) * x[hidden + i];
+                break;
+            case SWISH:
+                for (int64_t i = 0; i < hidden; i++) y[i] = x[i] / (1 + exponential(-x[i]));
+                break;
+            case GELU:
+                for (int64_t i = 0; i < hidden; i++) y[i] = 0.5f * x[i] * (1 + erff(x[i] * 0.70710678f));
+                break;
+            default:
+                for (int64_t i = 0; i < hidden; i++) y[i] = x[i] < 0 ? 0 : x[i]; /* NaN stays, so that it is noticed */
+        }
 }
 
 /* Residual connections: pre-norm normalises what a sublayer reads, post-norm the sum of its input and its output. */
@@ -182,7 +192,7 @@ static void leave(const Decoder *decoder, const Norm *norm, int64_t rows, float 
 /* Continues every row by its last token; returns 0, or 1 if there is no memory. */
 int step(const Decoder *decoder, const Step *step) {
     const int64_t n = step->rows, d = decoder->width, heads = decoder->heads, c = d / heads;
-    const int64_t hidden = decoder->layers ? decoder->layer->down.in : 0, wide = hidden * (1 + decoder->is_gated);
+    const int64_t hidden = decoder->layers ? decoder->layer->down.in : 0, wide = hidden * (decoder->activation == SWIGLU ? 2 : 1);
     const int64_t most = step->steps > step->sources ? step->steps : step->sources;
     float *room = malloc((n * (7 * d + wide + hidden) + most) * sizeof(float));
     if (!room) return 1;
@@ -225,7 +235,7 @@ int step(const Decoder *decoder, const Step *step) {
         leave(decoder, &layer->norms[1], n, x, output);
 
         product(&layer->up, n, enter(decoder, &layer->norms[2], n, x, y), up);
-        activate(n, hidden, decoder->is_gated, up, active);
+        activate(n, hidden, decoder->activation, up, active);
         product(&layer->down, n, active, output);
         leave(decoder, &layer->norms[2], n, x, output);
     }

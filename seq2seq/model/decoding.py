@@ -31,7 +31,7 @@ from seq2seq.model.places import PACK_BELOW, Places, still_searched
 from seq2seq.model.positions import rotate, rotations, sinusoidal
 from seq2seq.model.products import product, product_with
 from seq2seq.model.state import aligning_layer
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.transformer import Transformer, embedding_scale
 
 SPARE_SLOTS = 64  # free slots at first and after every clearing, for which the host waits for a GPU
 
@@ -207,10 +207,10 @@ class FlatDecoder:
         """Lay out the weights for products in dtype."""
         config = model.config
         self.dtype, self.positions, self.encoder = dtype, config.positions, FlatEncoder(model, dtype)
-        self.scale, self.channels = math.sqrt(config.d_model), config.d_model // config.num_heads
-        self.embedding = model.embedding.weight.detach().float()
+        self.scale, self.channels = embedding_scale(config), config.d_model // config.num_heads
+        self.embedding, self.bias = model.embedding.weight.detach().float(), model.output_bias
         self.layers = [FlatLayer(layer, dtype) for layer in model.decoder_layers if isinstance(layer, DecoderLayer)]
-        self.norm, self.output = norm_of_rows(model.decoder_norm), product_with(self.embedding, None, dtype)
+        self.norm, self.output = norm_of_rows(model.decoder_norm), product_with(self.embedding, self.bias, dtype)
 
     def encode(self, src: Int[Tensor, "b s"]) -> FlatState:
         """Read the source; return the state before the first target token."""
@@ -238,7 +238,8 @@ class FlatDecoder:
         """Return a decoder whose `step` reads and predicts places among these ids; see `Decoder`."""
         limited = copy.copy(self)
         limited.embedding = self.embedding.index_select(0, ids)
-        limited.output = product_with(limited.embedding, None, self.dtype)
+        bias = None if self.bias is None else self.bias.index_select(0, ids)
+        limited.output = product_with(limited.embedding, bias, self.dtype)
         return limited
 
 

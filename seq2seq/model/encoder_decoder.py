@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -26,6 +27,8 @@ class EncoderDecoder(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(vocab_size, config.d_model, padding_idx=PAD)
+        self.output_bias: Tensor | None
+        self.register_buffer("output_bias", torch.zeros(vocab_size) if config.output_bias else None)
 
     @property
     def vocab_size(self) -> int:
@@ -51,7 +54,7 @@ class EncoderDecoder(nn.Module):
 
     def logits(self, hidden: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows v"]:
         """Unnormalised log-probabilities of the next token."""
-        return F.linear(hidden, self.embedding.weight)
+        return F.linear(hidden, self.embedding.weight, self.output_bias)
 
     def decode(self, tgt_in: Int[Tensor, "n t"], state: Any) -> tuple[Float[Tensor, "n t v"], Any]:
         """Predict the token after each token of tgt_in, given the source and all earlier tokens."""

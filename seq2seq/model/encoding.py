@@ -116,4 +116,4 @@ def feed_forward_of_rows(module: nn.Module, dtype: torch.dtype) -> Callable[[Row
         return gated
     assert isinstance(module, FeedForward)
     up, down = product([module.up], dtype), product([module.down], dtype)
-    return lambda y: down(F.relu_(up(y)))
+    return lambda y: down(module.activate(up(y)))

@@ -1,5 +1,7 @@
 """Encoder and decoder layers: attention and feed-forward sublayers, each in a residual. Knows no embeddings."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Shaped
@@ -55,18 +57,26 @@ class Residual(nn.Module):
         return x if self.is_pre_norm else self.norm(x)
 
 
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu_,  # in place: its input is needed no more
+    "gelu": F.gelu,  # by the error function (Hendrycks & Gimpel 2016)
+    "swish": F.silu,  # x · sigmoid(x) (Ramachandran et al. 2017)
+}
+
+
 class FeedForward(nn.Module):
-    """Two linear maps with ReLU between (Vaswani et al. 2017, eq. 2)."""
+    """Two linear maps with ReLU or another activation between (Vaswani et al. 2017, eq. 2)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.up = nn.Linear(config.d_model, config.d_ff, bias=config.bias)
         self.down = nn.Linear(config.d_ff, config.d_model, bias=config.bias)
         self.dropout = Dropout(config.ffn_dropout)
+        self.activate = ACTIVATIONS[config.activation]
 
     def forward(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t d"]:
         """Transform every position by itself."""
-        return self.down(self.dropout(F.relu(self.up(x), inplace=True)))
+        return self.down(self.dropout(self.activate(self.up(x))))
 
 
 class GatedFeedForward(nn.Module):
@@ -195,4 +205,4 @@ def make_attention(config: ModelConfig) -> MultiHeadAttention:
 
 def make_feed_forward(config: ModelConfig) -> nn.Module:
     """The feed-forward network of the configured activation."""
-    return FeedForward(config) if config.activation == "relu" else GatedFeedForward(config)
+    return GatedFeedForward(config) if config.activation == "swiglu" else FeedForward(config)

@@ -19,9 +19,10 @@ from seq2seq.model.layers import DecoderLayer, FeedForward, GatedFeedForward
 from seq2seq.model.positions import rotations, sinusoidal
 from seq2seq.model.products import joined_weights
 from seq2seq.model.state import aligning_layer
-from seq2seq.model.transformer import Transformer
+from seq2seq.model.transformer import Transformer, embedding_scale
 
 ROWS_OF_THREAD = 16  # a thread's at least: few rows cost as much as one, since all weights have to be read
+ACTIVATIONS = ("relu", "swiglu", "swish", "gelu")  # in the order of the C code's
 SPARE_STEPS = 32  # steps for which slots are allotted at first and after every clearing
 
 
@@ -41,7 +42,7 @@ class _Layer(ctypes.Structure):
 
 class _Decoder(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("layers", "heads", "width", "is_pre_norm", "is_gated", "watched")),
+        *((name, ctypes.c_int64) for name in ("layers", "heads", "width", "is_pre_norm", "activation", "watched")),
         ("scale", ctypes.c_float), ("embedding", ctypes.c_void_p), ("layer", ctypes.POINTER(_Layer)), ("norm", _Norm),
         ("output", _Map),
     )  # fmt: skip
@@ -121,13 +122,14 @@ class NativeDecoder:
         self.channels, self.vocab_size = config.d_model // config.num_heads, len(model.embedding.weight)
         self._threads = ThreadPoolExecutor(os.cpu_count() or 1)
         self._kept: list[Tensor] = []  # the tensors that the C structures point to
-        self._embedding = model.embedding.weight.detach().float().contiguous()
+        self._embedding, self._bias = model.embedding.weight.detach().float().contiguous(), model.output_bias
         layers = [self._layer(layer) for layer in model.decoder_layers if isinstance(layer, DecoderLayer)]
         self._layers = (_Layer * len(layers))(*layers)
         self._decoder = _Decoder(
-            len(layers), config.num_heads, config.d_model, config.norm_position == "pre", config.activation == "swiglu",
-            aligning_layer(len(layers)), config.d_model**0.5, self._embedding.data_ptr(), self._layers,
-            self._norm(model.decoder_norm), self._map(self._embedding, None),
+            len(layers), config.num_heads, config.d_model, config.norm_position == "pre",
+            ACTIVATIONS.index(config.activation), aligning_layer(len(layers)), embedding_scale(config),
+            self._embedding.data_ptr(), self._layers, self._norm(model.decoder_norm),
+            self._map(self._embedding, self._bias),
         )  # fmt: skip
 
     def encode(self, src: Int[Tensor, "b s"]) -> NativeState:
@@ -170,7 +172,8 @@ class NativeDecoder:
         limited._kept = [*self._kept]
         limited._embedding, limited.vocab_size = self._embedding.index_select(0, ids), len(ids)
         limited._decoder = _Decoder.from_buffer_copy(self._decoder)
-        limited._decoder.output = limited._map(limited._embedding, None)
+        bias = None if self._bias is None else self._bias.index_select(0, ids)
+        limited._decoder.output = limited._map(limited._embedding, bias)
         return limited
 
     def best_next(

@@ -19,6 +19,11 @@ from seq2seq.settings.model import ModelConfig
 INIT_STD = 0.02
 
 
+def embedding_scale(config: ModelConfig) -> float:
+    """Return what embeddings are multiplied by before they enter the network."""
+    return math.sqrt(config.d_model) if config.scale_embedding else 1.0
+
+
 class Transformer(EncoderDecoder):
     """Encoder and decoder stacks around one embedding matrix.
 
@@ -106,8 +111,8 @@ class Transformer(EncoderDecoder):
     def embedded(
         self, ids: Int[Tensor, "n t"], start: int = 0
     ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "t d"] | None]:
-        """Return scaled embeddings, and the vectors to add for positions from start on; None: add nothing."""
-        x = self.embedding(ids) * math.sqrt(self.config.d_model)
+        """Return (scaled) embeddings, and the vectors to add for positions from start on; None: add nothing."""
+        x = self.embedding(ids) * embedding_scale(self.config)
         if self.config.positions != "sinusoidal":
             return x, None
         return x, sinusoidal(start, ids.shape[1], self.config.d_model, ids.device).to(x.dtype)

@@ -29,9 +29,12 @@ class ModelConfig:
     ffn_dropout: float = 0.0  # dropout on the feed-forward network's hidden units
     norm: str = "layernorm"  # layernorm | rmsnorm: the kind of normalisation
     norm_position: str = "post"  # post: after each sum, as published | pre: before each sublayer
-    activation: str = "relu"  # relu | swiglu: activation of the feed-forward network
+    # relu, as published | gelu | swish | swiglu, which has a gate: activation of the feed-forward network
+    activation: str = "relu"
     positions: str = "sinusoidal"  # sinusoidal | rotary | none: how the network knows the order of words
     bias: bool = True  # whether linear layers have biases
+    scale_embedding: bool = True  # whether embeddings are multiplied by √d_model, as published
+    output_bias: bool = False  # whether the logits have a bias, which is not trained; for imported models
     # for ablations (docs/lab.md): query_key | shared: queries are keys | uniform: no queries | unscaled: no 1/√c
     relevance: str = "query_key"
     decoder_mask: str = "causal"  # for ablations: causal | none: in training, target positions see later ones
@@ -45,7 +48,7 @@ class ModelConfig:
             attention=("additive", "none"),
             norm=("layernorm", "rmsnorm"),
             norm_position=("post", "pre"),
-            activation=("relu", "swiglu"),
+            activation=("relu", "gelu", "swish", "swiglu"),
             positions=("sinusoidal", "rotary", "none"),
             relevance=("query_key", "shared", "uniform", "unscaled"),
             decoder_mask=("causal", "none"),

@@ -30,6 +30,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         ctx: Any,
         hidden: Tensor,
         weight: Tensor,
+        bias: Tensor | None,
         targets: Tensor,
         counts: Tensor | None,
         smoothing: float,
@@ -39,17 +40,19 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         grad_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
         weight = weight.to(hidden.dtype)
         mean_weight = weight.float().mean(0).to(hidden.dtype)  # its product with a row is the mean of the row's logits
+        mean_bias = 0.0 if bias is None else bias.mean()
         nll, uniform = (hidden.new_zeros((), dtype=torch.float32) for _ in range(2))
         size = chunk_of(hidden.device)
         for start in range(0, hidden.shape[0], size):
             rows, wanted = hidden[start : start + size], targets[start : start + size, None]
             share = 1 if counts is None else counts[start : start + size, None]  # 1 for a real token, 0 for padding
             logits = (rows @ weight.T).float()
+            logits = logits if bias is None else logits.add_(bias)
             highest = logits.amax(-1, keepdim=True)
             wanted_logits = logits.gather(1, wanted) - highest
             total = (exponentials := logits.sub_(highest).exp_()).sum(-1, keepdim=True)
             nll += ((total.log() - wanted_logits) * share).sum()
-            mean_logits = (rows @ mean_weight).float()[:, None]
+            mean_logits = (rows @ mean_weight).float()[:, None] + mean_bias
             uniform += ((total.log() + highest) * share).sum() - (mean_logits * share).sum()
             if not with_gradients:
                 continue
@@ -69,7 +72,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] (decorated)
         grad_loss = grad_outputs[0]
         grad_hidden, grad_weight = ctx.saved_tensors
-        return _scaled(grad_hidden, grad_loss), grad_weight * grad_loss, None, None, None, None
+        return _scaled(grad_hidden, grad_loss), grad_weight * grad_loss, None, None, None, None, None
 
 
 def _real_rows(hidden: Tensor, targets: Tensor, pad: int) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -88,17 +91,19 @@ def cross_entropy(
     *,
     pad: int,
     smoothing: float = 0.0,
+    bias: Float[Tensor, " v"] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Sums over all real target tokens of the smoothed loss and of the plain loss, and the number of tokens.
 
     With smoothing ε the target distribution is 1 - ε on the wanted token plus ε spread evenly over the vocabulary
     (Szegedy et al. 2016, §7). Both sums are in nats; gradients flow through the first. Padding counts nothing; on the
     CPU it is left out before the projection onto the vocabulary. Logits exist for some rows at a time, and
-    products run in the hidden states' precision (or autocast's) with the softmax in float32.
+    products run in the hidden states' precision (or autocast's) with the softmax in float32. The logits' bias is not
+    trained.
     """
     rows, wanted, counts = _real_rows(hidden, targets, pad)
     with torch.autocast(hidden.device.type, enabled=False):
-        loss, nll = _ChunkedCrossEntropy.apply(rows, weight, wanted, counts, smoothing, torch.is_grad_enabled())
+        loss, nll = _ChunkedCrossEntropy.apply(rows, weight, bias, wanted, counts, smoothing, torch.is_grad_enabled())
     return loss, nll, (targets != pad).sum()
 
 
@@ -114,6 +119,7 @@ class _ChunkedRDrop(torch.autograd.Function):
         ctx: Any,
         hidden: Tensor,
         weight: Tensor,
+        bias: Tensor | None,
         targets: Tensor,
         counts: Tensor | None,
         smoothing: float,
@@ -129,7 +135,8 @@ class _ChunkedRDrop(torch.autograd.Function):
         for start in range(0, len(targets), size):
             rows, wanted = hidden[:, start : start + size], targets[start : start + size, None].expand(2, -1, 1)
             share = 1 if counts is None else counts[start : start + size, None]  # 1 for a real token, 0 for padding
-            log_probs = (rows @ weight.T).to(exact).log_softmax(-1)  # (2, rows, v)
+            logits = (rows @ weight.T).to(exact)  # (2, rows, v)
+            log_probs = (logits if bias is None else logits.add_(bias)).log_softmax(-1)
             probs = log_probs.exp()
             other = log_probs.flip(0).neg_().add_(log_probs)  # log p - log q, log q - log p
             kl = (probs * other).sum(-1, keepdim=True)  # KL(p‖q), KL(q‖p)
@@ -156,7 +163,7 @@ class _ChunkedRDrop(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] (decorated)
         grad_loss = grad_outputs[0]
         grad_hidden, grad_weight = ctx.saved_tensors
-        return _scaled(grad_hidden, grad_loss), grad_weight * grad_loss, None, None, None, None, None
+        return _scaled(grad_hidden, grad_loss), grad_weight * grad_loss, None, None, None, None, None, None
 
 
 def r_drop_loss(
@@ -167,6 +174,7 @@ def r_drop_loss(
     pad: int,
     alpha: float,
     smoothing: float = 0.0,
+    bias: Float[Tensor, " v"] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """R-Drop: sums over all real target tokens of the loss, the plain loss and the divergence; the number of tokens.
 
@@ -178,6 +186,6 @@ def r_drop_loss(
     rows, wanted, counts = _real_rows(hidden.unflatten(0, (2, -1)), targets, pad)
     with torch.autocast(hidden.device.type, enabled=False):
         loss, nll, divergence = _ChunkedRDrop.apply(
-            rows, weight, wanted, counts, smoothing, alpha, torch.is_grad_enabled()
+            rows, weight, bias, wanted, counts, smoothing, alpha, torch.is_grad_enabled()
         )
     return loss, nll, divergence, (targets != pad).sum()

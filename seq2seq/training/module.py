@@ -81,7 +81,8 @@ class TranslationModule(L.LightningModule):
     def _loss(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
         batch = self._widened(batch)
         hidden = self._hidden_states(batch.src, batch.tgt_in)
-        return cross_entropy(hidden, self.model.embedding.weight, batch.tgt_out, pad=PAD, smoothing=smoothing)
+        weight, bias = self.model.embedding.weight, self.model.output_bias
+        return cross_entropy(hidden, weight, batch.tgt_out, pad=PAD, smoothing=smoothing, bias=bias)
 
     def _hidden_states(self, src: Tensor, tgt_in: Tensor) -> Tensor:
         if self._compiled is None or not self.training:
@@ -98,8 +99,10 @@ class TranslationModule(L.LightningModule):
         """As `_loss`, with both passes in one batch: dropout differs between its rows."""
         batch = self._widened(batch)
         hidden = self._hidden_states(batch.src.repeat(2, 1), batch.tgt_in.repeat(2, 1))
-        weight, alpha = self.model.embedding.weight, self.config.r_drop
-        loss, nll, _, tokens = r_drop_loss(hidden, weight, batch.tgt_out, pad=PAD, alpha=alpha, smoothing=smoothing)
+        weight, bias, alpha = self.model.embedding.weight, self.model.output_bias, self.config.r_drop
+        loss, nll, _, tokens = r_drop_loss(
+            hidden, weight, batch.tgt_out, pad=PAD, alpha=alpha, smoothing=smoothing, bias=bias
+        )
         return loss, nll, tokens
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -31,6 +31,8 @@ def random_model() -> Callable[..., Transformer]:
             model = Transformer(ModelConfig(**sizes | style), vocab_size)
             for parameter in model.parameters():
                 parameter.data += 0.3 * torch.randn_like(parameter)
+            if model.output_bias is not None:
+                model.output_bias.normal_()
         return model.eval()
 
     return make

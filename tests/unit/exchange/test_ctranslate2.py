@@ -46,6 +46,18 @@ def test_an_export_of_every_style_gives_every_token_the_same_probability(
     assert theirs == pytest.approx(our_scores(token_scores, model), abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    "style", [{"activation": "swish", "output_bias": True}, {"activation": "gelu", "scale_embedding": False}]
+)
+def test_an_export_has_marians_activations_bias_and_embeddings(
+    random_model, save_model, token_scores, tokenizer, tmp_path, style
+):
+    model = random_model(tokenizer.vocab_size, **style)
+    export_ctranslate2(save_model(model), tmp_path / "export")
+    theirs = their_scores(tmp_path / "export", tokenizer)
+    assert theirs == pytest.approx(our_scores(token_scores, model), abs=1e-4)
+
+
 @pytest.mark.parametrize(("quantization", "tolerance", "size"), [("float16", 0.02, 0.55), ("int8", 0.3, 0.45)])
 def test_a_quantised_export_is_smaller_and_nearly_the_same(
     random_model, save_model, token_scores, tokenizer, tmp_path, quantization, tolerance, size

@@ -31,6 +31,8 @@ STYLES: dict[str, dict[str, Any]] = {
     "unscaled": {"relevance": "unscaled"},
     "no causal mask": {"decoder_mask": "none"},
     "no cross-attention": {"cross_attention": "none"},
+    "swish, bias on the logits": {"activation": "swish", "output_bias": True},
+    "gelu, embeddings as they are": {"activation": "gelu", "scale_embedding": False},
     "deep decoder": {"num_encoder_layers": 1, "num_decoder_layers": 3},
 }
 # In each step: the old row that each new row continues, and the number of new rows of each sentence that is left.
@@ -54,6 +56,8 @@ def make(**changes: Any) -> Transformer:
     model = Transformer(ModelConfig(**{**sizes, "num_decoder_layers": 2, **changes}), V).eval()
     for parameter in model.parameters():
         parameter.data.mul_(4)  # so that attention is far from uniform
+    if model.output_bias is not None:
+        model.output_bias.normal_()
     return model
 
 

@@ -22,18 +22,21 @@ def padding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.usefixtures("padding")
+@pytest.mark.parametrize("bias", [None, torch.linspace(-1, 1, V)])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_loss_and_gradients_equal_pytorchs_over_real_tokens(chunk: int, smoothing: float) -> None:
+def test_loss_and_gradients_equal_pytorchs_over_real_tokens(
+    chunk: int, smoothing: float, bias: torch.Tensor | None
+) -> None:
     hidden = torch.randn(N, T, D, requires_grad=True)
     weight = torch.randn(V, D, requires_grad=True)
     targets = torch.randint(1, V, (N, T))
     targets[1, 3:] = PAD
-    loss, nll, tokens = cross_entropy(hidden, weight, targets, pad=PAD, smoothing=smoothing)
+    loss, nll, tokens = cross_entropy(hidden, weight, targets, pad=PAD, smoothing=smoothing, bias=bias)
     (3 * loss).backward()
     grads = hidden.grad, weight.grad
     hidden.grad, weight.grad = None, None
 
-    logits = (hidden @ weight.T).flatten(0, 1)
+    logits = F.linear(hidden, weight, bias).flatten(0, 1)
     options = {"ignore_index": PAD, "reduction": "sum"}
     expected = F.cross_entropy(logits, targets.flatten(), label_smoothing=smoothing, **options)
     (3 * expected).backward()

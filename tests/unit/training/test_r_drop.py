@@ -67,13 +67,15 @@ def test_loss_and_gradients_are_those_of_the_papers_formula(
     assert_close(grads, (hidden.grad, weight.grad))
 
 
-def test_equal_passes_give_the_single_passes_loss_and_gradient(targets: Tensor) -> None:
+@pytest.mark.parametrize("bias", [None, torch.linspace(-1, 1, V)])
+def test_equal_passes_give_the_single_passes_loss_and_gradient(targets: Tensor, bias: Tensor | None) -> None:
     single = torch.randn(N, T, D, requires_grad=True)
     weight = torch.randn(V, D, requires_grad=True)
-    cross_entropy(single, weight, targets, pad=PAD, smoothing=0.1)[0].backward()
+    cross_entropy(single, weight, targets, pad=PAD, smoothing=0.1, bias=bias)[0].backward()
     expected = single.grad, weight.grad
     single.grad, weight.grad = None, None
-    loss, _, divergence, _ = r_drop_loss(single.repeat(2, 1, 1), weight, targets, pad=PAD, alpha=5.0, smoothing=0.1)
+    twice = single.repeat(2, 1, 1)
+    loss, _, divergence, _ = r_drop_loss(twice, weight, targets, pad=PAD, alpha=5.0, smoothing=0.1, bias=bias)
     loss.backward()
     assert divergence == 0
     assert_close((single.grad, weight.grad), expected)
