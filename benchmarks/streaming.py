@@ -140,7 +140,8 @@ def race_updates(
     """
     torch.manual_seed(plan.seed)
     precision = "32-true" if device.type == "cpu" else "bf16-mixed"  # the quicker one: waiting weighs the most
-    updates = Updates(build_model(model, vocab_size).to(device), TrainingConfig(max_tokens=plan.max_tokens), precision)
+    settings = TrainingConfig(max_tokens=plan.max_tokens, learning_rate=1e-4)
+    updates = Updates(build_model(model, vocab_size).to(device), settings, precision)
     feeds = {"in memory": iter(prepared), "streamed": iter(streamed)}
     for feed in feeds.values():
         updates.update(_to(next(feed), device))
