@@ -101,7 +101,7 @@ class Analysis:
             for place, one in enumerate(groups):
                 row = (escape(one.name), f"{one.num_sentences:,}", f"{one.bleu:.1f}", f"{one.chrf:.1f}")
                 scores.add_row("" if place else GROUPS[by], *row, end_section=place == len(groups) - 1)
-        faults = Table("fault", "lines", "share", "worst lines", caption="\n".join(self.left_out) or None)
+        faults = Table("fault", "lines", "share", "worst lines")
         for fault in self.faults:
             lines = ", ".join(self.place(line) for line in fault.worst[:SHOWN])
             faults.add_row(fault.name.replace("_", " "), f"{fault.count:,}", f"{fault.share:.1%}", escape(lines))
@@ -109,7 +109,7 @@ class Analysis:
         for line in self.worst:
             texts = "\n".join((line.source, line.hypothesis, line.reference))
             worst.add_row(escape(self.place(line)), f"{line.chrf:.1f}", escape(texts), end_section=True)
-        return Tables(scores, faults, worst)
+        return Tables(scores, faults, *map(escape, self.left_out), worst)
 
     def place(self, line: Line) -> str:
         """Name a line: its number, after its file if there are several."""

@@ -103,7 +103,8 @@ def _untranslated(triples: Sequence[Triple]) -> Check:
 
     def check(triple: Triple) -> str | None:
         source, found, reference = (list(map(_lower, words(text))) for text in triple)
-        copies = [word for word in found if word in foreign and word in source and word not in reference]
+        copyable = foreign.intersection(source).difference(reference)
+        copies = [word for word in found if word in copyable]
         return " ".join(copies) if copies and 2 * len(copies) >= len(found) else None
 
     return check

@@ -32,4 +32,7 @@ def test_the_page_fits_and_its_faults_open(chromium: Any, tmp_path: Path, width:
     lightness = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
     assert (max(lightness) < 60) == (theme == "dark")
     assert told == []
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    violations = axe.Axe().run(page).response["violations"]
+    assert [one["id"] for one in violations if one["impact"] in ("serious", "critical")] == []
     context.close()
