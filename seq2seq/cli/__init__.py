@@ -8,6 +8,7 @@ import traceback
 import typer
 
 from seq2seq.cli import (
+    analyse,
     attend,
     bulk_translate,
     cache,
@@ -40,7 +41,8 @@ app = options.Application(
     "Translate with the models that train.py makes, score translations, and take models elsewhere.", name="seq2seq"
 )
 app.command()(translate.translate)
-app.command(cls=options.ManyValues)(score.evaluate)
+for command in (score.evaluate, analyse.analyse):
+    app.command(cls=options.ManyValues)(command)
 for command in (score.score, models.export):
     app.command()(command)
 as_train_py = {"ignore_unknown_options": True, "help_option_names": []}

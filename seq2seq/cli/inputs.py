@@ -61,10 +61,12 @@ def read(texts: list[str] | None, input_: Path | None, reference: Path | None) -
     return lines
 
 
-def read_corpora(specs: Sequence[str], src_lang: str, tgt_lang: str, languages: str | None) -> Input:
+def read_corpora(
+    specs: Sequence[str], src_lang: str, tgt_lang: str, languages: str | None, option: str = "--input"
+) -> Input:
     """Read the source sides of corpora, and the lines of other files, one after the other, each normalised.
 
-    languages are those of a TSV's two columns, with a comma between.
+    languages are those of a TSV's two columns, with a comma between; option is what the user gave the specs by.
 
     Raises:
         UserError: a corpus does not exist, has no text, or (while the texts are read) is malformed.
@@ -83,7 +85,7 @@ def read_corpora(specs: Sequence[str], src_lang: str, tgt_lang: str, languages: 
     texts = itertools.chain.from_iterable(parts)
     first = list(itertools.islice(texts, 1))
     if not first:
-        raise UserError(f"--input {' '.join(specs)} is empty: there is no text to translate")
+        raise UserError(f"{option} {' '.join(specs)} is empty: there is no text in it")
     return Input(map(normalise, itertools.chain(first, texts)), None, files=files)
 
 
@@ -102,3 +104,14 @@ def read_testset(name: str, src_lang: str, tgt_lang: str) -> Input:
     """Return sources and references of one of sacreBLEU's sets."""
     sources, references = load_testset(name, src_lang, tgt_lang)
     return Input(sources, len(sources), references)
+
+
+def require_parallel(files: Sequence[tuple[str, Sequence[str]]]) -> None:
+    """Refuse more than two files (names and lines) with different numbers of lines; scoring refuses two.
+
+    Raises:
+        UserError: the numbers differ.
+    """
+    if len(files) > 2 and len({len(lines) for _, lines in files}) > 1:
+        counts = ", ".join(f"{name} {len(lines):,}" for name, lines in files)
+        raise UserError(f"the files have different numbers of lines: {counts}; line i of each must be of the same text")

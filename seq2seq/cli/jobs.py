@@ -20,6 +20,7 @@ from seq2seq.text.cache import digest_files
 
 if TYPE_CHECKING:
     from seq2seq.distributed.ray_workers import RayWorkers
+    from seq2seq.evaluation.analysis import Analysis
     from seq2seq.evaluation.metrics import Scores
     from seq2seq.evaluation.significance import Comparison
     from seq2seq.translation import SearchRequest, Text, Translation
@@ -200,7 +201,7 @@ def show(job: Job, number: int, source: str, best: "Sequence[Translation]") -> I
         yield best[0].text
 
 
-def report(scores: "Scores | Comparison", as_json: bool, *, to_stderr: bool) -> None:
+def report(scores: "Scores | Comparison | Analysis", as_json: bool, *, to_stderr: bool) -> None:
     """Print scores as a table, or as one JSON object."""
     from rich.console import Console
 

@@ -77,24 +77,13 @@ def evaluate(
         texts = [(f"--testset {testset}", inputs.read_testset(testset, src_lang, tgt_lang).references or [])]
     else:
         texts = [(str(path), list(read_lines(path))) for path in reference or []]
-    require_parallel([*systems, *texts])
+    inputs.require_parallel([*systems, *texts])
     references = [lines for _, lines in texts]
     if len(systems) > 1 or metric or samples or trials:
         scores = compare(systems, references, metric or METRICS, samples or SAMPLES, trials or TRIALS)
     else:
         scores = score(systems[0][1], *references)
     jobs.report(scores, as_json, to_stderr=False)
-
-
-def require_parallel(files: Sequence[tuple[str, Sequence[str]]]) -> None:
-    """Refuse more than two files (names and lines) with different numbers of lines; scoring refuses two.
-
-    Raises:
-        UserError: the numbers differ.
-    """
-    if len(files) > 2 and len({len(lines) for _, lines in files}) > 1:
-        counts = ", ".join(f"{name} {len(lines):,}" for name, lines in files)
-        raise UserError(f"the files have different numbers of lines: {counts}; line i of each must be of the same text")
 
 
 @options.search_options("length_penalty", "batch_tokens")

@@ -1,1 +1,1 @@
-"""Texts to scores: metrics, test sets, overlap. Knows no model."""
+"""Texts to scores and faults: metrics, test sets, significance, analysis. Knows no model."""

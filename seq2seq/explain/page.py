@@ -1,10 +1,11 @@
-"""One HTML file that shows an explanation, with scripts and styles inlined."""
+"""HTML files with their scripts and styles inlined, and the one that shows an explanation."""
 
 import base64
 import hashlib
 import html
 import json
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
 from string import Template
@@ -26,16 +27,25 @@ def write_page(explanation: dict[str, Any], walks: list[dict[str, Any]], beams: 
         walks: from `steps.walk`, one for each head shown step by step; may be empty.
         beams: from `steps.watch_beams`; may be empty.
     """
-    script, styles = _script("page"), "\n".join(map(_read, _STYLES))
-    rules = {"default-src": "'none'", "script-src": _hash(script), "style-src": _hash(styles)}
+    title = html.escape(f"Attention: {explanation['source']}")
+    data = _embed({"explanation": explanation, "walks": walks, "beams": beams})
+    return fill("page.html", _STYLES, _script("page"), title=title, data=data)
+
+
+def fill(template: str, style_sheets: Sequence[str], script: str = "", **values: str) -> str:
+    """Fill a page's template; its policy allows the script and the style sheets, by their hashes, and nothing else.
+
+    Args:
+        template: file of `viewer/`, with places $policy, $styles, $script and those of values.
+        style_sheets: files of `viewer/`.
+        script: JavaScript; none: the page may run none.
+        values: by their places; HTML, so texts have to be escaped.
+    """
+    styles = "\n".join(map(_read, style_sheets))
+    rules = {"default-src": "'none'", "script-src": _hash(script) if script else "'none'", "style-src": _hash(styles)}
     rules |= {"base-uri": "'none'", "form-action": "'none'"}
-    return Template(_read("page.html")).substitute(
-        policy="; ".join(f"{name} {value}" for name, value in rules.items()),
-        title=html.escape(f"Attention: {explanation['source']}"),
-        styles=styles,
-        script=script,
-        data=_embed({"explanation": explanation, "walks": walks, "beams": beams}),
-    )
+    policy = "; ".join(f"{name} {value}" for name, value in rules.items())
+    return Template(_read(template)).substitute(values, policy=policy, styles=styles, script=script)
 
 
 def _embed(data: object) -> str:

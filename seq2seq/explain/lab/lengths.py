@@ -7,8 +7,8 @@ from pathlib import Path
 from sacrebleu.metrics.bleu import BLEU
 
 from seq2seq.errors import UserError
+from seq2seq.evaluation.analysis import LENGTHS, in_ranges
 
-STARTS = (1, 6, 11, 16, 21, 31, 41)  # of the buckets, in source words; the last bucket has no end
 FEWEST = 20  # sentences; BLEU of fewer is noise
 RESAMPLES = 300
 
@@ -36,11 +36,7 @@ def buckets(sources: Sequence[str]) -> list[Bucket]:
         UserError: every bucket has fewer.
     """
     lengths = [len(source.split()) for source in sources]
-    found = []
-    for first, end in zip(STARTS, (*STARTS[1:], None), strict=True):
-        lines = [line for line, length in enumerate(lengths) if first <= length and (end is None or length < end)]
-        if len(lines) >= FEWEST:
-            found.append(Bucket(f"{first}+" if end is None else f"{first}–{end - 1}", lines))
+    found = [Bucket(*one) for one in in_ranges(lengths, LENGTHS) if lengths[one[1][0]] and len(one[1]) >= FEWEST]
     if not found:
         raise UserError(f"{len(sources)} sentences are too few: no group of like length has {FEWEST}")
     return found

@@ -66,7 +66,7 @@ def test_an_empty_input_leaves_the_corpus_made_before(run, bundle_folder, tmp_pa
     out.write_text("before\n")
     mono.write_text("")
     status, _, err = call(run, command, bundle_folder, "--input", mono, "--output", out)
-    assert (status, err) == (1, f"error: --input {mono} is empty: there is no text to translate\n")
+    assert (status, err) == (1, f"error: --input {mono} is empty: there is no text in it\n")
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("made")] == ["made.tsv"]
     assert out.read_text() == "before\n"
 

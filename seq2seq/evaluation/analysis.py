@@ -1,0 +1,243 @@
+"""Where translations score low and what is wrong with them: by length, by rare words, by file; knows texts only."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from rich.console import Group as Tables
+from rich.markup import escape
+from rich.table import Table
+from sacrebleu.metrics.base import Metric
+
+from seq2seq.evaluation.faults import FAULTS, INATTENTIVE, LANGUAGES, Triple, make_checks, words
+from seq2seq.evaluation.metrics import METRICS, require_same_length
+
+LENGTHS = (0, 1, 6, 11, 16, 21, 31, 41)  # first numbers of words of the groups of sources
+RARITY = (0, 1, 6, 51)  # first numbers of occurrences in the training text of a source's rarest word
+GROUPS = {  # name → what the groups' names count, in tables
+    "length": "words in the source",
+    "rarity": "occurrences of the rarest word",
+    "file": "file",
+}
+SHOWN = 3  # lines of each fault that the terminal's table names
+
+
+@dataclass(frozen=True)
+class Translated:
+    """The texts of one test set; line i of each belongs to line i of the others."""
+
+    name: str
+    sources: Sequence[str]
+    hypotheses: Sequence[str]
+    references: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Focus:
+    """What a model attends to, reading a translation."""
+
+    ignored: float  # share of source tokens that get less than `IGNORED` of attention in all
+    entropy: float  # mean over the target's tokens of -Σ a ln a (nats)
+
+
+@dataclass(frozen=True)
+class Group:
+    """The scores of the lines that have something in common, by sacreBLEU."""
+
+    name: str
+    num_sentences: int
+    bleu: float
+    chrf: float  # chrF++
+
+
+@dataclass(frozen=True)
+class Line:
+    """One translation and what is wrong with it."""
+
+    file: str
+    number: int  # in the file, from 1
+    chrf: float  # sentence chrF++
+    faults: dict[str, str]  # name of FAULTS → what was found
+    source: str
+    hypothesis: str
+    reference: str
+
+
+@dataclass(frozen=True)
+class Fault:
+    """How often translations have a fault."""
+
+    name: str  # of FAULTS
+    count: int
+    share: float  # of the lines that were checked
+    worst: list[Line]  # of lowest chrF++
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Scores by groups, faults, and the lowest-scoring lines."""
+
+    num_sentences: int
+    bleu: float
+    chrf: float
+    signatures: dict[str, str]  # sacreBLEU's, of "bleu" and "chrf"
+    groups: dict[str, list[Group]]  # by the names of GROUPS
+    faults: list[Fault]
+    worst: list[Line]
+    left_out: list[str]  # what was not looked at, and why
+
+    def to_dict(self) -> dict[str, object]:
+        """Return plain values, for JSON."""
+        return asdict(self)
+
+    def table(self) -> Tables:
+        """Return scores, faults and the lowest-scoring lines as tables for the terminal."""
+        title = f"{self.num_sentences:,} sentences: BLEU {self.bleu:.1f}, chrF++ {self.chrf:.1f}"
+        scores = Table("by", title=title, title_justify="left")
+        scores.add_column("group", overflow="fold")
+        for heading in ("sentences", "BLEU", "chrF++"):
+            scores.add_column(heading, justify="right")
+        for by, groups in self.groups.items():
+            for place, one in enumerate(groups):
+                row = (escape(one.name), f"{one.num_sentences:,}", f"{one.bleu:.1f}", f"{one.chrf:.1f}")
+                scores.add_row("" if place else GROUPS[by], *row, end_section=place == len(groups) - 1)
+        faults = Table("fault", "lines", "share", "worst lines")
+        for fault in self.faults:
+            lines = ", ".join(self.place(line) for line in fault.worst[:SHOWN])
+            faults.add_row(fault.name.replace("_", " "), f"{fault.count:,}", f"{fault.share:.1%}", escape(lines))
+        worst = Table("line", "chrF++", "source, translation, reference")
+        for line in self.worst:
+            texts = "\n".join((line.source, line.hypothesis, line.reference))
+            worst.add_row(escape(self.place(line)), f"{line.chrf:.1f}", escape(texts), end_section=True)
+        return Tables(scores, faults, *map(escape, self.left_out), worst)
+
+    def place(self, line: Line) -> str:
+        """Name a line: its number, after its file if there are several."""
+        return f"{line.file}:{line.number}" if "file" in self.groups else str(line.number)
+
+
+def analyse(
+    files: Sequence[Translated],
+    src_lang: str = "en",
+    tgt_lang: str = "es",
+    frequencies: Mapping[str, int] | None = None,
+    focus: Sequence[Focus | None] | None = None,
+    worst: int = 10,
+) -> Analysis:
+    """Score groups of translations, and look for faults.
+
+    Args:
+        files: the test sets.
+        src_lang: language of the sources.
+        tgt_lang: language of the translations.
+        frequencies: how often words occur in the training text (see `count_words`); None: not known.
+        focus: a model's, of all lines of all files; None: no model has read them, or not this line.
+        worst: number of lines to give for each fault, and of all.
+
+    Raises:
+        UserError: sources, hypotheses and references differ in number, or there are none.
+    """
+    for one in files:
+        require_same_length(len(one.hypotheses), len(one.references))
+        require_same_length(len(one.hypotheses), len(one.sources), against="input")
+    texts = [Triple(*three) for one in files for three in zip(one.sources, one.hypotheses, one.references, strict=True)]
+    places = [(one.name, number) for one in files for number in range(1, len(one.sources) + 1)]
+    scorer = _Scorer([text.hypothesis for text in texts], [text.reference for text in texts])
+    grouped = {"length": in_ranges([len(text.source.split()) for text in texts], LENGTHS)}
+    if frequencies is not None:
+        ranges = in_ranges([_rarest(text.source, frequencies) for text in texts], RARITY)
+        grouped["rarity"] = [("unseen" if name == "0" else name, lines) for name, lines in ranges]
+    if len(files) > 1:
+        names = dict.fromkeys(one.name for one in files)
+        grouped["file"] = [(name, [i for i, place in enumerate(places) if place[0] == name]) for name in names]
+    found, checked = _find_faults(texts, src_lang, tgt_lang, focus)
+    lines = [
+        Line(*places[i], scorer.score("chrf", [i]), found[i], text.source, text.hypothesis, text.reference)
+        for i, text in enumerate(texts)
+    ]
+    lines.sort(key=lambda line: line.chrf)
+    faults = []
+    for name, number in checked.items():
+        faulty = [line for line in lines if name in line.faults]
+        faults.append(Fault(name, len(faulty), len(faulty) / max(1, number), faulty[:worst]))
+    everything = range(len(texts))
+    return Analysis(
+        len(texts),
+        scorer.score("bleu", everything),
+        scorer.score("chrf", everything),
+        scorer.signatures,
+        {by: [scorer.group(*group) for group in groups] for by, groups in grouped.items()},
+        faults,
+        lines[:worst],
+        _left_out(src_lang, tgt_lang, frequencies, focus),
+    )
+
+
+def count_words(texts: Iterable[str], of: Iterable[str]) -> dict[str, int]:
+    """Count in a training text the words, in lower case, of some sources; a text of any length takes little memory."""
+    wanted = {word.lower() for text in of for word in words(text)}
+    counts = Counter(word for text in texts for word in map(str.lower, words(text)) if word in wanted)
+    return dict(counts)
+
+
+def in_ranges(values: Sequence[int | None], starts: Sequence[int]) -> list[tuple[str, list[int]]]:
+    """Group places by their value: pairs of a range's name, such as "6–10" or "41+", and places; none is empty.
+
+    Values of None, or below the first start, are in no group.
+    """
+    found = []
+    for first, end in zip(starts, (*starts[1:], None), strict=True):
+        inside = [i for i, one in enumerate(values) if one is not None and first <= one and (end is None or one < end)]
+        name = f"{first}+" if end is None else f"{first}–{end - 1}" if end - 1 > first else str(first)
+        if inside:
+            found.append((name, inside))
+    return found
+
+
+class _Scorer:
+    """sacreBLEU's BLEU and chrF++ of any of the lines, each of which is read once."""
+
+    def __init__(self, hypotheses: Sequence[str], references: Sequence[str]) -> None:
+        self._metrics: dict[str, Metric] = {name: METRICS[name][1]() for name in ("bleu", "chrf")}
+        self._read = {
+            name: metric._extract_corpus_statistics(hypotheses, [references]) for name, metric in self._metrics.items()
+        }
+        self.signatures = {name: str(metric.get_signature()) for name, metric in self._metrics.items()}
+
+    def score(self, metric: str, lines: Collection[int]) -> float:
+        return self._metrics[metric]._aggregate_and_compute([self._read[metric][line] for line in lines]).score
+
+    def group(self, name: str, lines: Collection[int]) -> Group:
+        return Group(name, len(lines), self.score("bleu", lines), self.score("chrf", lines))
+
+
+def _rarest(source: str, frequencies: Mapping[str, int]) -> int | None:
+    """Return how often the rarest word of a source occurs in the training text; None: the source has no word."""
+    return min((frequencies.get(word.lower(), 0) for word in words(source)), default=None)
+
+
+def _find_faults(
+    texts: Sequence[Triple], src_lang: str, tgt_lang: str, focus: Sequence[Focus | None] | None
+) -> tuple[list[dict[str, str]], dict[str, int]]:
+    """Return every line's faults, and how many lines were checked for each fault."""
+    checks = make_checks(texts, src_lang, tgt_lang)
+    found = [{name: told for name, check in checks.items() if (told := check(text)) is not None} for text in texts]
+    checked = dict.fromkeys(checks, len(texts))
+    if focus is not None:
+        checked["inattention"] = sum(one is not None for one in focus)
+        for faults, one in zip(found, focus, strict=True):
+            if one is not None and one.ignored >= INATTENTIVE:
+                faults["inattention"] = f"{one.ignored:.0%} of the source ignored, entropy {one.entropy:.1f} nats"
+    return found, {name: checked[name] for name in FAULTS if name in checked}
+
+
+def _left_out(
+    src_lang: str, tgt_lang: str, frequencies: Mapping[str, int] | None, focus: Sequence[Focus | None] | None
+) -> list[str]:
+    unknown = [lang for lang in dict.fromkeys((src_lang, tgt_lang)) if lang not in LANGUAGES]
+    reasons = {
+        "scores by rarity: no training text is given": frequencies is None,
+        "inattention: no model is given": focus is None,
+        f"numbers and negation: known for {' and '.join(LANGUAGES)}, not for {' and '.join(unknown)}": bool(unknown),
+    }
+    return [f"left out: {reason}" for reason, holds in reasons.items() if holds]

@@ -1,0 +1,216 @@
+"""Faults of single translations, found by comparing source, translation and reference; knows texts only."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
+from typing import NamedTuple
+
+FAULTS: Mapping[str, str] = {  # name → meaning
+    "untranslated": "at least half of the words are copied from the source and are no words of the references",
+    "repetition": "words or letters are repeated where neither source nor reference repeats any",
+    "too_long": "more than twice as long as the source, and half as long again as the reference",
+    "too_short": "less than half as long as the source, and less than two thirds of the reference",
+    "inattention": "reading the translation, the model attends to few words of the source",
+    "missing_number": "a number of source and reference is missing",
+    "doubled_number": "a number occurs more often than in source and reference",
+    "missing_name": "a name that the reference keeps is missing",
+    "negation": "a negation of source and reference is lost, or one that neither has is added",
+}
+MARGIN = 10  # characters by which lengths must differ, whatever their ratio
+LONGEST_REPEATED = 4  # words that are repeated at once
+IGNORED = 0.2  # a source token that gets less attention in all is ignored (Bérard et al. 2019)
+INATTENTIVE = 0.4  # share of ignored source tokens from which the translation has the fault
+
+_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+_LETTERS = re.compile(r"((?:[^\W\d]|\ufffd){1,3})\1{3,}")  # up to three letters, four times or more
+_TAG = re.compile(r",\s*¿?[\w']+(?: \w+)?\?\s*$")  # isn't it?, ¿no?
+_NUMBER = re.compile(r"(?<!\d)\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?:,\d+)?(?!\d)|\d+(?:[.,]\d+)*")
+
+
+class Triple(NamedTuple):
+    """A source, its translation, and the reference."""
+
+    source: str
+    hypothesis: str
+    reference: str
+
+
+@dataclass(frozen=True)
+class Language:
+    """How a language negates and writes numbers."""
+
+    negation: re.Pattern[str]
+    decimals: str  # characters that may be the decimal mark
+    spelt: tuple[str, ...]  # the numbers from 0 to 12 as words
+
+
+Check = Callable[[Triple], str | None]  # what is wrong with a translation; None: nothing
+Languages = tuple[Language, Language, Language]  # of a Triple
+Number = tuple[str, set[Decimal | str]]  # as written, and all that it can mean: in Spanish, 1.234 is one of two
+LANGUAGES: Mapping[str, Language] = {
+    "en": Language(
+        re.compile(r"\b(?:no|not|cannot|never|nobody|nothing|none|nor|neither|nowhere|without|\w+n't)\b"),
+        ".",
+        ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    ),
+    "es": Language(
+        re.compile(r"\b(?:no|nunca|jamás|ni|nadie|nada|ningun[oa]s?|ningún|tampoco|sin)\b"),
+        ",.",  # a point in parts of America
+        ("cero", "uno", "dos", "tres", "cuatro", "cinco", "seis", "siete", "ocho", "nueve", "diez", "once", "doce"),
+    ),
+}
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text: runs of letters, `don't` being one, without a final `'s`; numbers are none."""
+    plain = unicodedata.normalize("NFC", text).replace("’", "'")
+    return [word.removesuffix("'s") for word in _WORD.findall(plain)]
+
+
+def make_checks(triples: Sequence[Triple], src_lang: str, tgt_lang: str) -> dict[str, Check]:
+    """Return the checks of FAULTS that texts of these languages allow; all but `inattention` need no model.
+
+    Args:
+        triples: all of the test set, from which names and untranslated words are known.
+        src_lang: numbers and negation are checked between languages of LANGUAGES.
+        tgt_lang: the same.
+    """
+    checks: dict[str, Check] = {
+        "untranslated": _untranslated(triples),
+        "repetition": _repetition,
+        "too_long": _too_long,
+        "too_short": _too_short,
+        "missing_name": _missing_name(triples),
+    }
+    if src_lang in LANGUAGES and tgt_lang in LANGUAGES:
+        languages = (LANGUAGES[src_lang], LANGUAGES[tgt_lang], LANGUAGES[tgt_lang])
+        checks |= {
+            "missing_number": lambda triple: _missing_number(triple, languages),
+            "doubled_number": lambda triple: _doubled_number(triple, languages),
+            "negation": lambda triple: _negation(triple, languages),
+        }
+    return {name: checks[name] for name in FAULTS if name in checks}
+
+
+def _untranslated(triples: Sequence[Triple]) -> Check:
+    sources, references = (Counter(_lower(word) for triple in triples for word in words(triple[i])) for i in (0, 2))
+    foreign = {word for word, count in sources.items() if 2 * references[word] < count}
+
+    def check(triple: Triple) -> str | None:
+        source, found, reference = (list(map(_lower, words(text))) for text in triple)
+        copyable = foreign.intersection(source).difference(reference)
+        copies = [word for word in found if word in copyable]
+        return " ".join(copies) if copies and 2 * len(copies) >= len(found) else None
+
+    return check
+
+
+def _repetition(triple: Triple) -> str | None:
+    source, found, reference = (_TOKEN.findall(text.lower()) for text in triple)
+    for size in range(1, LONGEST_REPEATED + 1):
+        repeated = _repeated(found, size)
+        if repeated and not _repeated(source, size) and not _repeated(reference, size):
+            return " ".join(repeated)
+    letters = [_LETTERS.search(text.lower()) for text in triple]
+    if letters[1] and not (letters[0] or letters[2]):
+        return letters[1][0]
+    most = _most_frequent_pair(found)
+    other = max(_most_frequent_pair(tokens)[1] for tokens in (source, reference))
+    return f"{most[0]} ({most[1]} times)" if most[1] >= max(3, other + 2) else None
+
+
+def _repeated(tokens: Sequence[str], size: int) -> list[str]:
+    """Return the first words that follow themselves at once; those with punctuation do not count."""
+    for start in range(len(tokens) - 2 * size + 1):
+        first = tokens[start : start + size]
+        if first == tokens[start + size : start + 2 * size] and all(token.isalpha() for token in first):
+            return [*first, *first]
+    return []
+
+
+def _most_frequent_pair(tokens: Sequence[str]) -> tuple[str, int]:
+    """Return the pair of neighbouring words that occurs most often, and how often."""
+    counts = Counter(f"{one} {two}" for one, two in pairwise(tokens) if one.isalpha() and two.isalpha())
+    return next(iter(counts.most_common(1)), ("", 0))
+
+
+def _too_long(triple: Triple) -> str | None:
+    source, found, reference = map(len, triple)
+    is_long = found > 2 * source + MARGIN and found > 1.5 * reference
+    return f"{found} characters for {source}" if is_long else None
+
+
+def _too_short(triple: Triple) -> str | None:
+    source, found, reference = map(len, triple)
+    is_short = (not found or 2 * found + MARGIN < source) and 1.5 * found < reference
+    return f"{found} characters for {source}" if is_short else None
+
+
+def _missing_name(triples: Sequence[Triple]) -> Check:
+    """A name is capitalised inside a sentence of some source, and lower-case nowhere in the sources."""
+    inside = {name for triple in triples for name in re.findall(r"(?<=[\w,;] )[^\W\d_]{2,}", triple.source)}
+    lower = {word for triple in triples for word in words(triple.source) if word[0].islower()}
+    names = {name for name in inside if name[0].isupper() and _lower(name) not in lower}
+
+    def check(triple: Triple) -> str | None:
+        source, found, reference = map(words, triple)
+        kept, there = set(reference), set(map(_lower, found))
+        return " ".join(dict.fromkeys(w for w in source if w in names & kept and _lower(w) not in there)) or None
+
+    return check
+
+
+def _missing_number(triple: Triple, languages: Languages) -> str | None:
+    """Find numbers that occur less often than in both source and reference, which may spell them."""
+    known, *others = (numbers(text, language) for text, language in zip(triple, languages, strict=True))
+    for other, text, spelt in zip(others, triple[1:], (one.spelt for one in languages[1:]), strict=True):
+        other += [(word, {Decimal(spelt.index(word))}) for word in map(_lower, words(text)) if word in spelt]
+    counts = ((text, _count(one, known), [_count(one, other) for other in others]) for text, one in known)
+    return _joined(text for text, source, (found, reference) in counts if found < min(source, reference))
+
+
+def _doubled_number(triple: Triple, languages: Languages) -> str | None:
+    source, found, reference = (numbers(text, language) for text, language in zip(triple, languages, strict=True))
+    counts = ((text, _count(one, found), max(_count(one, source), _count(one, reference))) for text, one in found)
+    return _joined(text for text, count, wanted in counts if count > wanted > 0)
+
+
+def numbers(text: str, language: Language) -> list[Number]:
+    """Return the numbers that are written in digits."""
+    return [(one[0], _meanings(re.sub(r"\s", "", one[0]), language.decimals)) for one in _NUMBER.finditer(text)]
+
+
+def _meanings(written: str, decimals: str) -> set[Decimal | str]:
+    found: set[Decimal | str] = set()
+    for decimal in decimals:
+        thousands = "." if decimal == "," else ","
+        if re.fullmatch(rf"(\d+|\d{{1,3}}(\{thousands}\d{{3}})+)(\{decimal}\d+)?", written):
+            found.add(Decimal(written.replace(thousands, "").replace(decimal, ".")))
+    return found or {written}  # a date or a version
+
+
+def _count(wanted: set[Decimal | str], found: Sequence[Number]) -> int:
+    return sum(not wanted.isdisjoint(one) for _, one in found)
+
+
+def _negation(triple: Triple, languages: Languages) -> str | None:
+    source, found, reference = (
+        language.negation.search(_TAG.sub("", _lower(text).replace("’", "'")))
+        for text, language in zip(triple, languages, strict=True)
+    )
+    if source and reference and not found:
+        return f"lost: {source[0]}"
+    return f"added: {found[0]}" if found and not (source or reference) else None
+
+
+def _lower(text: str) -> str:
+    return unicodedata.normalize("NFC", text).lower()
+
+
+def _joined(texts: Iterable[str]) -> str | None:
+    return ", ".join(dict.fromkeys(texts)) or None

@@ -1,0 +1,77 @@
+"""The page of an analysis of translations: pictures of scores, faults, and the lines of lowest scores."""
+
+from collections.abc import Sequence
+from html import escape
+
+from seq2seq.evaluation.analysis import GROUPS, Analysis, Group, Line
+from seq2seq.evaluation.faults import FAULTS
+from seq2seq.explain.page import fill
+
+FEW = 20  # sentences; groups of fewer are shown fainter, since chance decides their scores
+_STYLES = ("viewer.css", "page.css", "analysis.css")
+_TITLES = {"length": "By length of the source", "rarity": "By rarity of the source's words", "file": "By file"}
+
+
+def write_analysis_page(analysis: Analysis, files: Sequence[str]) -> str:
+    """Render an analysis as an HTML document without scripts, which a browser opens from a file, without network.
+
+    files are the names of the translations.
+    """
+    names = escape(", ".join(files))
+    scores = f"{analysis.num_sentences:,} sentences: BLEU {analysis.bleu:.1f}, chrF++ {analysis.chrf:.1f}"
+    return fill(
+        "analysis.html",
+        _STYLES,
+        title=f"Analysis: {names}",
+        files=names,
+        scores=scores,
+        signatures=escape("; ".join(analysis.signatures.values())),
+        groups="".join(_section(by, groups) for by, groups in analysis.groups.items()),
+        faults="".join(
+            f"<details><summary><b>{_spell(one.name)}</b><span>{one.count:,}</span><span>{one.share:.1%}</span>"
+            f"<small>{escape(FAULTS[one.name])}</small></summary>{_lines(analysis, one.worst, one.name)}</details>"
+            for one in analysis.faults
+        ),
+        left_out="".join(f'<p class="left-out">{escape(one)}</p>' for one in analysis.left_out),
+        worst=_lines(analysis, analysis.worst),
+    )
+
+
+def _section(by: str, groups: Sequence[Group]) -> str:
+    rows = "".join(
+        f'<tr{" class=few" * (one.num_sentences < FEW)}><th scope="row">{escape(one.name)}</th>'
+        f"<td>{one.num_sentences:,}</td><td>{_bar(one.bleu)}</td><td>{_bar(one.chrf)}</td></tr>"
+        for one in groups
+    )
+    heads = "".join(f'<th scope="col">{name}</th>' for name in (GROUPS[by], "sentences", "BLEU", "chrF++"))
+    told = f"Scores of 0 to 100; those of fewer than {FEW} sentences are grey: chance decides them."
+    table = f'<table class="groups"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
+    return f"<section><h2>{_TITLES[by]}</h2><p>{told}</p>{table}</section>"
+
+
+def _bar(score: float) -> str:
+    """Draw a number from 0 to 100 below its digits."""
+    return (
+        f'{score:.1f}<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect class="all" width="100" height="8"/><rect class="part" width="{score:.1f}" height="8"/></svg>'
+    )
+
+
+def _lines(analysis: Analysis, lines: Sequence[Line], fault: str | None = None) -> str:
+    """List lines with what was found of a fault, or of every fault."""
+    if not lines:
+        return '<p class="left-out">None was found.</p>'
+    items = []
+    for line in lines:
+        found = [
+            told if fault else f"{_spell(name)}: {told}" for name, told in line.faults.items() if fault in (None, name)
+        ]
+        told = " · ".join([f"line {analysis.place(line)}", f"chrF++ {line.chrf:.1f}", *found])
+        texts = {"source": line.source, "translation": line.hypothesis, "reference": line.reference}
+        rows = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in texts.items())
+        items.append(f"<li><p>{escape(told)}</p><dl>{rows}</dl></li>")
+    return f'<ul class="lines">{"".join(items)}</ul>'
+
+
+def _spell(fault: str) -> str:
+    return fault.replace("_", " ")

@@ -1,0 +1,42 @@
+"""How much of the source a model attends to while it reads given translations."""
+
+import math
+from collections.abc import Sequence
+
+from seq2seq.errors import UserError
+from seq2seq.evaluation.analysis import Focus
+from seq2seq.evaluation.faults import IGNORED
+from seq2seq.search_engine import Forced, ReadingEngine
+from seq2seq.translator import Translator
+
+MAX_TOKENS = 2048  # a side; longer pairs are not read: all attention of a pair exists at once
+
+
+def find_focus(translator: Translator, sources: Sequence[str], hypotheses: Sequence[str]) -> list[Focus | None]:
+    """Let a model read translations, and measure the attention of its aligning layer.
+
+    A pair with a side that is empty or of more than MAX_TOKENS is not read: None.
+
+    Raises:
+        UserError: the model has no attention to the source, or one pair alone exceeds the memory.
+    """
+    engine = translator.engine
+    if not (isinstance(engine, ReadingEngine) and engine.can_align):
+        raise UserError("this model shows no attention to the source: leave out --model, or give another one")
+    src, tgt = translator.tokenizer.encode(sources), translator.tokenizer.encode(hypotheses)
+    read = [i for i, pair in enumerate(zip(src, tgt, strict=True)) if all(0 < len(ids) <= MAX_TOKENS for ids in pair)]
+    found: list[Focus | None] = [None] * len(sources)
+    batch_tokens = translator.search.batch_tokens
+    for batch in engine.force([src[i] for i in read], [tgt[i] for i in read], batch_tokens, watch=True):
+        for place, forced in batch:
+            found[read[place]] = _measure(forced, len(src[read[place]]))
+    return found
+
+
+def _measure(forced: Forced, num_source: int) -> Focus:
+    """Measure the rows of the translation's tokens, without EOS; the source's EOS counts for entropy alone."""
+    assert forced.attention is not None
+    rows = forced.attention[:-1]
+    received = [sum(row[i] for row in rows) for i in range(num_source)]
+    entropies = [-math.fsum(share * math.log(share) for share in row if share > 0) for row in rows]
+    return Focus(sum(one < IGNORED for one in received) / num_source, math.fsum(entropies) / len(rows))

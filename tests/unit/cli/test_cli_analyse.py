@@ -1,0 +1,124 @@
+"""`seq2seq analyse`, as a user calls it."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import sacrebleu
+
+from seq2seq.cli import app
+from tests.toy import write_pairs
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "bundle"
+LINES = {
+    "in.en": ["The cat sees the milk.", "A dog with 12 cats.", "The ball is not blue."],
+    "out.es": ["El gato ve la leche.", "Un perro perro.", "La bola es azul."],
+    "ref.es": ["El gato ve la leche.", "Un perro con 12 gatos.", "La bola no es azul."],
+    "short.es": ["El gato ve la leche."],
+    "empty": [],
+}
+FILES = ("--hypotheses", "out.es", "--reference", "ref.es", "--input", "in.en")
+
+
+@pytest.fixture
+def analyse(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, lines in LINES.items():
+        Path(name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return lambda *words: run(*words, command=("analyse", "--output", "deep/out"), application=app)
+
+
+def faults(found: dict) -> dict[str, list[int]]:
+    return {one["name"]: [line["number"] for line in one["worst"]] for one in found["faults"] if one["worst"]}
+
+
+def test_three_files_give_a_table_a_page_and_numbers(analyse):
+    status, out, err = analyse(*FILES)
+    assert (status, err) == (0, "")
+    bleu = sacrebleu.corpus_bleu(LINES["out.es"], [LINES["ref.es"]]).score
+    assert f"3 sentences: BLEU {bleu:.1f}" in out
+    found = json.loads(Path("deep/out/analysis.json").read_text(encoding="utf-8"))
+    assert found["bleu"] == bleu
+    assert faults(found) == {"repetition": [2], "missing_number": [2], "negation": [3]}
+    assert set(found["groups"]) == {"length"}
+    page = Path("deep/out/analysis.html").read_text(encoding="utf-8")
+    assert "Un perro con 12 gatos." in page
+    assert "left out: scores by rarity" in page
+
+
+def test_json_is_what_the_folder_has(analyse):
+    status, out, _ = analyse(*FILES, "--json", "--worst", 1)
+    found = json.loads(out)
+    assert status == 0
+    assert len(found["worst"]) == 1
+    assert found == json.loads(Path("deep/out/analysis.json").read_text(encoding="utf-8"))
+
+
+def test_training_text_gives_scores_by_rarity(analyse):
+    write_pairs(Path("train.tsv"), [("The cat sees the milk.", "x"), ("a dog is blue", "y"), ("the ball", "z")])
+    status, out, _ = analyse(*FILES, "--training", "train.tsv", "--json")
+    assert status == 0
+    groups = json.loads(out)["groups"]["rarity"]
+    assert [(one["name"], one["num_sentences"]) for one in groups] == [("unseen", 2), ("1–5", 1)]
+
+
+def test_several_files_are_several_test_sets(analyse):
+    words = ("--hypotheses", "out.es", "ref.es", "--reference", "ref.es", "ref.es", "--input", "in.en", "in.en")
+    status, out, _ = analyse(*words, "--json")
+    assert status == 0
+    groups = json.loads(out)["groups"]["file"]
+    assert [(one["name"], one["num_sentences"]) for one in groups] == [("out.es", 3), ("ref.es", 3)]
+    assert groups[1]["bleu"] == pytest.approx(100)
+
+
+def test_a_model_gives_attention_and_the_text_of_its_run(analyse):
+    write_pairs(Path("train.tsv"), [("The cat sees the milk.", "x")])
+    shutil.copytree(GOLDEN, "runs/a/model")
+    Path("runs/a/config.yaml").write_text("name: a\ndata:\n  train: [train.tsv]\n", encoding="utf-8")
+    status, out, err = analyse(*FILES, "--model", "runs/a", "--device", "cpu", "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    assert "inattention" in [one["name"] for one in found["faults"]]
+    assert [one["name"] for one in found["groups"]["rarity"]] == ["unseen", "1–5"]
+    assert found["left_out"] == []
+    Path("train.tsv").unlink()
+    status, _, err = analyse(*FILES, "--model", "runs/a", "--device", "cpu")
+    assert status == 1
+    assert err.startswith("error: the training text of runs/a: ")
+    assert err.endswith("; or give --training FILE\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("--hypotheses", "short.es", "--reference", "ref.es", "--input", "in.en"),
+            "the files have different numbers of lines: in.en 3, short.es 1, ref.es 3; line i of each must be of the "
+            "same text",
+        ),
+        (
+            ("--hypotheses", "out.es", "ref.es", "--reference", "ref.es", "--input", "in.en"),
+            "2 --hypotheses, 1 --reference and 1 --input files: give one of each for every test set",
+        ),
+        (
+            ("--hypotheses", "empty", "--reference", "empty", "--input", "empty"),
+            "there is nothing to score: 0 translations and 0 reference lines",
+        ),
+        (("--hypotheses", "none.es", "--reference", "ref.es", "--input", "in.en"), "none.es cannot be read: "),
+        ((*FILES, "--training", "empty"), "--training empty is empty: there is no text in it"),
+        ((*FILES, "--model", "nothing"), "--model nothing is no folder: give runs/NAME or runs/NAME/model"),
+    ],
+)
+def test_bad_input_is_one_line(analyse, words, message):
+    status, out, err = analyse(*words)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith(f"error: {message}")
+    assert not Path("deep").exists()
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(analyse):
+    Path("deep").write_text("")
+    status, _, err = analyse(*FILES)
+    assert status == 1
+    assert err.startswith("error: cannot write to --output deep/out: ")

@@ -1,0 +1,115 @@
+"""Every fault is found in an example of it, and not in a translation that only looks like it."""
+
+from decimal import Decimal
+
+import pytest
+
+from seq2seq.evaluation.faults import FAULTS, LANGUAGES, Triple, make_checks, numbers, words
+
+CONTEXT = [  # other lines of the test set: Tom and Roma are names, "no" and "a" are Spanish words, too
+    Triple("I know Tom and no one in Roma.", "Conozco a Tom y a nadie en Roma.", "Conozco a Tom y a nadie en Roma."),
+    Triple("A dog, a cat, or no dog?", "¿Un perro, un gato, o no?", "¿Un perro, un gato o no? A Tom no."),
+]
+
+FAULTY = [
+    ("untranslated", "The cat sleeps.", "The cat sleeps.", "El gato duerme.", "the cat sleeps"),
+    ("untranslated", "The cat sleeps.", "El cat sleeps.", "El gato duerme.", "cat sleeps"),
+    ("repetition", "The house is big.", "La casa es muy muy grande.", "La casa es grande.", "muy muy"),
+    ("repetition", "He went home.", "Se fue a la casa a la casa.", "Se fue a casa.", "a la casa a la casa"),
+    ("repetition", "It is big.", "Es graaaaande.", "Es grande.", "aaaaa"),
+    ("repetition", "One.", "De la a de la b de la c.", "Uno de la lista.", "de la (3 times)"),
+    ("too_long", "Stop!", "¡Alto ahí, o la policía vendrá a buscarte!", "¡Alto!", "42 characters for 5"),
+    (
+        "too_short",
+        "We went to the cinema in town last night.",
+        "Fuimos.",
+        "Anoche fuimos al cine.",
+        "7 characters for 41",
+    ),
+    ("too_short", "Hello.", "", "Hola.", "0 characters for 6"),
+    ("missing_number", "It costs 76,000 euros.", "Cuesta 7.600 euros.", "Cuesta 76.000 euros.", "76,000"),
+    ("missing_number", "Pi is about 3.14.", "Pi es más o menos 314.", "Pi es más o menos 3,14.", "3.14"),
+    ("missing_number", "From 5 to 5.", "De 5 a la una.", "De 5 a 5.", "5"),
+    ("doubled_number", "I was born in 1990.", "Nací en 1990 en 1990.", "Nací en 1990.", "1990"),
+    ("missing_name", "I saw Tom this morning.", "Vi a un hombre hoy.", "He visto a Tom hoy.", "Tom"),
+    ("missing_name", "Tom's dog is here.", "Su perro está aquí.", "El perro de Tom está aquí.", "Tom"),
+    ("negation", "I don't know him.", "Lo conozco.", "No lo conozco.", "lost: don't"),
+    ("negation", "I don’t know him.", "Lo conozco.", "No lo conozco.", "lost: don't"),
+    ("negation", "I know nobody.", "Conozco a todos.", "No conozco a nadie.", "lost: nobody"),
+    ("negation", "I like it.", "No me gusta.", "Me gusta.", "added: no"),
+]
+SOUND = [
+    ("untranslated", "Tom!", "¡Tom!", "¡Tomás!"),  # a word that references have as often
+    ("untranslated", "OK, hotel Excelsior.", "OK, hotel Excelsior.", "OK, hotel Excelsior."),
+    ("untranslated", "A dog.", "A.", "Un perro."),
+    ("repetition", "Very, very good.", "Muy muy bueno.", "Muy muy bueno."),
+    ("repetition", "It is very very good.", "Es muy muy bueno.", "Es buenísimo."),
+    ("repetition", "I don't know.", "No, no lo sé.", "No lo sé."),
+    ("repetition", "It costs 1000000.", "Cuesta 1000000...", "Cuesta un millón."),
+    ("too_long", "Hi.", "¡Hola!", "Hola."),
+    ("too_long", "No smoking.", "Está prohibido fumar en este lugar.", "Aquí está prohibido fumar."),
+    ("too_short", "We went to the cinema in town last night.", "Anoche fuimos al cine.", "Anoche fuimos al cine."),
+    ("too_short", "", "", ""),
+    ("missing_number", "It costs 76,000.5 euros.", "Cuesta 76 000,50 euros.", "Cuesta 76.000,5 euros."),
+    ("missing_number", "I have 3 cats.", "Tengo tres gatos.", "Tengo 3 gatos."),
+    ("missing_number", "The 21st century.", "El siglo veintiuno.", "El siglo XXI."),
+    ("missing_number", "On 12.05.2020.", "El 12.05.2020.", "El 12.05.2020."),
+    ("doubled_number", "From 5 to 5.", "De 5 a 5.", "De 5 a 5."),
+    ("doubled_number", "At noon and at noon.", "A las 12 y a las 12.", "A mediodía y a mediodía."),
+    ("missing_name", "I saw Tom this morning.", "Vi a Tom hoy.", "He visto a Tom hoy."),
+    ("missing_name", "I live in Roma.", "Vivo en la capital.", "Vivo en Italia."),  # the reference keeps no name
+    ("missing_name", "Dog or Cat?", "¿Gato?", "¿Dog o Cat?"),  # words that are lower-case elsewhere
+    ("negation", "I don't know him.", "No lo conozco.", "No lo conozco."),
+    ("negation", "Hardly anybody came.", "No vino casi nadie.", "No vino casi nadie."),  # the reference negates, too
+    ("negation", "It is big, isn't it?", "Es grande, ¿verdad?", "Es grande, ¿no?"),
+    ("negation", "There is a knot.", "Hay un nudo.", "Hay un nudo."),
+]
+
+
+def found(fault: str, triple: Triple, src_lang: str = "en", tgt_lang: str = "es") -> str | None:
+    return make_checks([triple, *CONTEXT], src_lang, tgt_lang)[fault](triple)
+
+
+@pytest.mark.parametrize(("fault", "source", "hypothesis", "reference", "told"), FAULTY)
+def test_a_fault_is_found(fault: str, source: str, hypothesis: str, reference: str, told: str) -> None:
+    assert found(fault, Triple(source, hypothesis, reference)) == told
+
+
+@pytest.mark.parametrize(("fault", "source", "hypothesis", "reference"), SOUND)
+def test_a_fault_is_not_found_where_there_is_none(fault: str, source: str, hypothesis: str, reference: str) -> None:
+    assert found(fault, Triple(source, hypothesis, reference)) is None
+
+
+def test_every_fault_has_examples() -> None:
+    assert {one[0] for one in FAULTY} == {one[0] for one in SOUND} == FAULTS.keys() - {"inattention"}
+
+
+def test_the_other_direction_knows_both_languages() -> None:
+    assert found("negation", Triple("No lo sé.", "I know.", "I do not know."), "es", "en") == "lost: no"
+    assert found("missing_number", Triple("Hay 1.500.", "There are 15.", "There are 1,500."), "es", "en") == "1.500"
+    assert found("missing_number", Triple("Hay 1.500.", "There are 1,500.", "There are 1,500."), "es", "en") is None
+
+
+def test_numbers_and_negation_are_left_out_for_other_languages() -> None:
+    left_out = {"missing_number", "doubled_number", "negation"}
+    for languages in (("en", "de"), ("fr", "es")):
+        assert make_checks(CONTEXT, *languages).keys() == FAULTS.keys() - left_out - {"inattention"}
+
+
+@pytest.mark.parametrize(
+    ("language", "written", "meanings"),
+    [
+        ("en", "1,234.5", {Decimal("1234.5")}),
+        ("en", "1.234", {Decimal("1.234")}),
+        ("es", "1.234,5", {Decimal("1234.5")}),
+        ("es", "1.234", {Decimal("1.234"), Decimal("1234")}),
+        ("es", "12 345 678", {Decimal("12345678")}),
+        ("es", "1.2.3", {"1.2.3"}),
+    ],
+)
+def test_a_number_means_what_its_language_allows(language: str, written: str, meanings: set) -> None:
+    assert numbers(f"a {written}. b", LANGUAGES[language]) == [(written, meanings)]
+
+
+def test_words_are_runs_of_letters() -> None:
+    assert words("Tom’s well-known 2nd dog doesn't eat.") == ["Tom", "well", "known", "nd", "dog", "doesn't", "eat"]

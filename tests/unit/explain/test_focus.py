@@ -1,0 +1,50 @@
+"""What a model attends to in given translations, by hand-written attention and by a trained model."""
+
+import dataclasses
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from seq2seq.errors import UserError
+from seq2seq.explain import focus
+from seq2seq.explain.focus import find_focus
+from seq2seq.search_engine import Forced
+from seq2seq.translator import Translator
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "bundle"
+
+
+def test_ignored_tokens_and_entropy_follow_from_attention() -> None:
+    end = [0.0, 0.0, 1.0]  # of the target's </s>, which does not count
+    forced = Forced([0.0] * 3, [[0.9, 0.1, 0.0], [0.5, 0.0, 0.5], end])
+    found = focus._measure(forced, 2)
+    assert found.ignored == 0.5  # the second of two gets 0.1 in all
+    assert found.entropy == pytest.approx((0.3251 + 0.6931) / 2, abs=1e-4)
+
+
+def test_every_line_has_its_own_focus() -> None:
+    translator = Translator.load(GOLDEN, "cpu")
+    sources = ["The cat sees the milk.", "", "A dog.", "The ball is blue and the dog is big."]
+    hypotheses = ["El gato ve la leche.", "Nada.", "Un perro.", "La bola es azul y el perro es grande."]
+    together = find_focus(translator, sources, hypotheses)
+    alone = [find_focus(translator, [one], [other])[0] for one, other in zip(sources, hypotheses, strict=True)]
+    assert together[1] is alone[1] is None
+    for one, other in zip(together, alone, strict=True):
+        if one is None or other is None:
+            assert one is other
+        else:
+            assert dataclasses.astuple(one) == pytest.approx(dataclasses.astuple(other), abs=1e-5)
+
+
+def test_a_pair_that_is_too_long_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(focus, "MAX_TOKENS", 12)
+    found = find_focus(Translator.load(GOLDEN, "cpu"), ["A dog.", "A dog. " * 9], ["Un perro."] * 2)
+    assert [one is None for one in found] == [False, True]
+
+
+def test_an_engine_without_attention_is_refused() -> None:
+    translator = Translator.load(GOLDEN, "cpu")
+    translator.engine = SimpleNamespace()  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(UserError, match="this model shows no attention to the source"):
+        find_focus(translator, ["a"], ["b"])
