@@ -1,7 +1,9 @@
 """Several processes train as one does: however they are started, and however the weights are spread over them."""
 
+import contextlib
 import csv
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -76,7 +78,12 @@ def start(command: list[str], place: Path, **environment: str) -> "subprocess.Po
 
 
 def finish(*processes: "subprocess.Popen[str]", status: int = 0) -> str:
-    told = [process.communicate(timeout=1200)[0] for process in processes]
+    try:
+        told = [process.communicate(timeout=600)[0] for process in processes]
+    except subprocess.TimeoutExpired:
+        for process in processes:
+            process.kill()
+        told = [process.communicate()[0] for process in processes]
     assert [process.returncode for process in processes] == [status] * len(processes), "\n".join(told)
     return "\n".join(told)
 
@@ -93,9 +100,12 @@ def torchrun(*overrides: str) -> list[str]:
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    """Find a port that no other program is given by chance before the tasks, seconds later, open it."""
+    for port in random.SystemRandom().sample(range(20_000, 30_000), 100):  # below those that systems give by themselves
+        with socket.socket() as found, contextlib.suppress(OSError):
+            found.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
 
 
 def losses(run: Path) -> list[list[float]]:
