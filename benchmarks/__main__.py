@@ -122,6 +122,24 @@ def shortlist(
 
 @app.command()
 @measuring
+def importing(
+    where: torch.device,
+    data: options.AnyData = None,
+    size: options.Imported = "opus-mt",
+    pieces: options.Pieces = 65_001,
+    sentences: options.Sentences = 2000,
+    searched: options.Searched = 100,
+) -> dict[str, Any]:
+    """Import a Marian model with random weights and export it again: equality, seconds, memory; on the CPU."""
+    from benchmarks.data import read_everyday, read_test
+    from benchmarks.importing import run
+
+    pairs = read_test(data) if data else read_everyday()
+    return {"importing": run(size, pieces, [source for source, _ in pairs[:sentences]], searched)}
+
+
+@app.command()
+@measuring
 def equality(
     where: torch.device,
     data: options.Data,
@@ -129,13 +147,13 @@ def equality(
     sentences: options.Sentences = 500,
 ) -> dict[str, Any]:
     """Compare our translations with CTranslate2's and Hugging Face's, token for token, with the same weights."""
-    from benchmarks.data import read_test
+    from benchmarks.data import one_of, read_test
     from benchmarks.equality import run
     from seq2seq.bundle import load_bundle
 
     bundle = load_bundle(model)
     sources = [source for source, _ in read_test(data)[:sentences]]
-    found = run(bundle.model, bundle.tokenizer, sources, where)
+    found = run(bundle.model, one_of(bundle.tokenizer), sources, where)
     return {"equality": found}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import ctranslate2
 import torch
 
+from benchmarks.data import one_of
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.exchange.ctranslate2 import export_ctranslate2
 from seq2seq.exchange.ctranslate2_engine import load_export
@@ -60,7 +61,7 @@ class Contestant:
 def _serve(pipe: Connection, folder: Path, threads: int, way: str) -> None:
     torch.set_num_threads(threads)
     export = load_export(folder, "cpu", threads)
-    tokenizer = export.tokenizer
+    tokenizer = one_of(export.tokenizer)
     ids = {piece: number for number, piece in enumerate(tokenizer.tokens(range(tokenizer.vocab_size)))}
     parts = threads if way == "split" else 1
     translator = ctranslate2.Translator(str(folder), inter_threads=parts, intra_threads=threads // parts)

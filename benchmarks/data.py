@@ -12,6 +12,10 @@ from seq2seq.text.corpus import read_pairs
 from seq2seq.text.dataset import Pairs, PreparedData
 from seq2seq.text.epochs import PreparedEpochs
 from seq2seq.text.prepare import prepare
+from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocabulary import Tokenizers
+
+BUNDLED = Path(__file__).parents[1] / "data/bundled"
 
 
 def drawn_pairs(count: int, vocab_size: int, seed: int) -> Pairs:
@@ -31,6 +35,11 @@ def read_folder(folder: Path, vocab_size: int) -> PreparedData:
     """
     data = DataConfig(root=str(folder), train=["train.tsv"], validation=["validation.tsv"], test=["test.tsv"])
     return prepare(data, TokenizerConfig(vocab_size=vocab_size), 1)
+
+
+def read_everyday() -> list[tuple[str, str]]:
+    """Read the bundled sentences that were written by hand."""
+    return list(read_pairs("everyday.test.tsv", str(BUNDLED), DataConfig()))
 
 
 def read_test(folder: Path) -> list[tuple[str, str]]:
@@ -62,3 +71,14 @@ def draw_batches(pairs: Pairs, count: int, max_tokens: int, seed: int) -> list[B
 def to_device(batch: Batch, device: str) -> Batch:
     """Move a batch to the device."""
     return Batch(*(side.to(device) for side in batch))
+
+
+def one_of(tokenizer: Tokenizers) -> Tokenizer:
+    """Return the tokenizer of both sides: models with two do not race.
+
+    Raises:
+        UserError: there are two.
+    """
+    if not isinstance(tokenizer, Tokenizer):
+        raise UserError("this model has a tokenizer for each side: the races are for models with one for both")
+    return tokenizer

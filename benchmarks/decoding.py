@@ -16,7 +16,7 @@ from transformers import MarianMTModel
 from benchmarks import huggingface, options
 from benchmarks.agreement import Scored, agreement, agreement_table
 from benchmarks.ctranslate import Contestant, export_all
-from benchmarks.data import epochs_of, read_folder, read_test, to_device
+from benchmarks.data import epochs_of, one_of, read_folder, read_test, to_device
 from benchmarks.ours import Updates
 from benchmarks.race import Race, race
 from benchmarks.tables import Table
@@ -144,10 +144,10 @@ def run_with(
     if model is None:
         prepared = read_folder(data, vocab_size)
         trained = train_briefly(prepared, options.model_config(size), plan.train_seconds, device)
-        tokenizer = prepared.tokenizer
+        tokenizer = one_of(prepared.tokenizer)
     else:
         bundle = load_bundle(model)
-        trained, tokenizer = bundle.model, bundle.tokenizer
+        trained, tokenizer = bundle.model, one_of(bundle.tokenizer)
     found = run(trained, tokenizer, read_test(data), plan, device)
     return {"data": str(data), "bundle": str(model) if model else None, **found}
 
@@ -264,7 +264,7 @@ def train_briefly(data: PreparedData, config: ModelConfig, seconds: float, devic
         UserError: the data has no sentence pair.
     """
     torch.manual_seed(1)
-    model = build_model(config, data.tokenizer.vocab_size).to(device)
+    model = build_model(config, *data.tokenizer.sizes).to(device)
     settings = TrainingConfig(max_tokens=1024, learning_rate=1e-3, warmup_steps=100, schedule="linear")
     ours = Updates(model, settings, options.precision("auto", device))
     loader = epochs_of(data.train, settings.max_tokens, seed=1)

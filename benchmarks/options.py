@@ -1,7 +1,7 @@
 """The benchmarks' command-line options, each declared once."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 import typer
@@ -61,6 +61,11 @@ MaxTokens = Annotated[
 Precision = Annotated[
     str, typer.Option(help="auto, 32-true or bf16-mixed: as trainer.precision.", rich_help_panel=MEASURING)
 ]
+Imported = Annotated[
+    Literal["opus-mt", "tc-big", "tiny"], typer.Option(help="Model of the OPUS-MT family.", rich_help_panel=MEASURING)
+]
+Pieces = Annotated[int, typer.Option(min=0, help="Of its vocabulary, at least.", rich_help_panel=MEASURING)]
+Searched = Annotated[int, typer.Option(min=1, help="Of the sentences, translated.", rich_help_panel=MEASURING)]
 Sentences = Annotated[int, typer.Option(min=1, help="Test sentences translated.", rich_help_panel=MEASURING)]
 Batch = Annotated[int, typer.Option(min=1, help="Sentences translated at once.", rich_help_panel=MEASURING)]
 Beam = Annotated[int, typer.Option(min=1, help="Hypotheses kept.", rich_help_panel=MEASURING)]

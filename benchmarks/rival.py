@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import track
 from transformers import MarianMTModel
 
-from benchmarks.data import epochs_of, read_folder, to_device
+from benchmarks.data import epochs_of, one_of, read_folder, to_device
 from benchmarks.huggingface import make_optimizer, mean_loss, translate, update
 from benchmarks.machine import describe_machine, write_json
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
@@ -74,7 +74,8 @@ def run(folder: Path, recipe: Recipe, model_config: ModelConfig, device: torch.d
     results: dict[str, Any] = {"machine": machine, "recipe": asdict(recipe), "model": asdict(model_config)}
     write_json(output / "rival.json", results)  # fails now if the folder cannot be written
     torch.manual_seed(recipe.seed)
-    config = marian_config(model_config, data.tokenizer.vocab_size, recipe.attention)
+    tokenizer = one_of(data.tokenizer)
+    config = marian_config(model_config, tokenizer.vocab_size, recipe.attention)
     model = MarianMTModel(config).train()
     model.to(device)  # type: ignore[arg-type]  (transformers' decorator hides self)
     results["parameters"] = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
@@ -168,13 +169,14 @@ def evaluate(model: MarianMTModel, data: PreparedData, pairs: Sequence[tuple[str
     """Translate in float32 with beam 5, longest first, in batches of 32; BLEU, chrF++ and TER with their signatures."""
     model.eval()
     sources = [src for src, _ in pairs]
-    lengths = [len(ids) for ids in data.tokenizer.encode(sources)]
+    tokenizer = one_of(data.tokenizer)
+    lengths = [len(ids) for ids in tokenizer.encode(sources)]
     order = sorted(range(len(pairs)), key=lambda index: lengths[index], reverse=True)
     translations = [""] * len(pairs)
     for start in track(range(0, len(order), BATCH), description="translating"):
         batch = order[start : start + BATCH]
         limit = 2 * lengths[batch[0]] + 20
-        found = translate(model, data.tokenizer, [sources[index] for index in batch], beam=BEAM, max_length=limit)
+        found = translate(model, tokenizer, [sources[index] for index in batch], beam=BEAM, max_length=limit)
         for index, text in zip(batch, found, strict=True):
             translations[index] = text
     return score(translations, [tgt for _, tgt in pairs]), translations

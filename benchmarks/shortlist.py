@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.data import one_of
 from benchmarks.decoding import LIMIT, Block, Pairs, Plan, cut, share_equal
 from benchmarks.race import race
 from benchmarks.tables import Table
@@ -21,13 +22,14 @@ WHOLE = "the whole vocabulary"
 
 def run(bundle: Bundle, files: Sequence[Path], pairs: Pairs, plan: Plan, device: torch.device) -> dict[str, Any]:
     """Translate the first test sentences by every shortlist, plain and compiled; return plain values."""
-    blocks = cut(pairs, bundle.tokenizer, plan)
+    tokenizer = one_of(bundle.tokenizer)
+    blocks = cut(pairs, tokenizer, plan)
     shortlists = {WHOLE: None} | {f"`{file.name}`": Shortlist.load(file) for file in files}
     is_compiled = [False, True] if device.type == "cpu" and shutil.which("cc") else [False]
     model = bundle.model.to(device).eval()
     translators = {
         (name, compiled): Translator(
-            model, bundle.tokenizer, search=LIMIT, device=device, dtype=torch.float32, is_frozen=True,
+            model, tokenizer, search=LIMIT, device=device, dtype=torch.float32, is_frozen=True,
             is_compiled=compiled, shortlist=shortlist,
         )
         for compiled in is_compiled
@@ -47,10 +49,10 @@ def run(bundle: Bundle, files: Sequence[Path], pairs: Pairs, plan: Plan, device:
     result = race(runs, blocks, work=count, rounds=plan.rounds, device=device)
     chosen = sorted(outputs[WHOLE, False])
     whole, references = [outputs[WHOLE, False][i] for i in chosen], [pairs[i][1] for i in chosen]
-    rows, ids = [], [bundle.tokenizer.encode(block.texts) for block in blocks]
+    rows, ids = [], [tokenizer.encode(block.texts) for block in blocks]
     for name, compiled in translators:
         shortlist, told = shortlists[name], _told(name, compiled)
-        sizes = [bundle.tokenizer.vocab_size if shortlist is None else len(shortlist.union(one)) for one in ids]
+        sizes = [tokenizer.vocab_size if shortlist is None else len(shortlist.union(one)) for one in ids]
         texts = [outputs[name, compiled][i] for i in chosen]
         rows.append(
             [

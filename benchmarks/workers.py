@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from benchmarks.ctranslate import Contestant, export_all
+from benchmarks.data import one_of
 from benchmarks.decoding import LIMIT
 from benchmarks.race import Spread
 from benchmarks.tables import Table
@@ -37,19 +38,18 @@ def run(plan: Plan, model: Path, pairs: Sequence[tuple[str, str]]) -> dict[str, 
     """Translate the sources with early stopping, in turns; every contestant has all of PyTorch's threads."""
     threads, lines = torch.get_num_threads(), [src for src, _ in itertools.islice(itertools.cycle(pairs), plan.lines)]
     bundle = load_bundle(model)
-    translator = Translator(
-        bundle.model, bundle.tokenizer, search=LIMIT, device="cpu", is_frozen=True, is_compiled=True
-    )
+    tokenizer = one_of(bundle.tokenizer)
+    translator = Translator(bundle.model, tokenizer, search=LIMIT, device="cpu", is_frozen=True, is_compiled=True)
     request = translator.request(beam=plan.beam, length_penalty=1.0, early_stopping=plan.beam > 1)
     with tempfile.TemporaryDirectory() as folder:
-        exports = export_all(bundle.model, bundle.tokenizer, LIMIT, Path(folder))
+        exports = export_all(bundle.model, tokenizer, LIMIT, Path(folder))
         split = Contestant(exports["float32"], threads, "split")
 
     def ours(workers: int) -> Callable[[list[str]], list[str]]:
         return lambda some: _ours(translator, request, workers, some)
 
     def theirs(some: list[str]) -> list[str]:
-        return bundle.tokenizer.decode(split.search_file(some, beam=plan.beam, limit=LIMIT))
+        return tokenizer.decode(split.search_file(some, beam=plan.beam, limit=LIMIT))
 
     contestants = {
         f"this project, --compile --workers {plan.workers}": ours(plan.workers),

@@ -1,7 +1,6 @@
 """The bundle: a folder with everything that translation needs, and nothing of training; no pickle, no code."""
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,14 +19,14 @@ from seq2seq.settings.bundle import (
     ARCHITECTURE,
     CARD,
     CONFIG,
-    FORMAT_VERSION,
-    TOKENIZER,
+    TWO_TOKENIZERS,
     WEIGHTS,
     BundleConfig,
     read_config,
 )
 from seq2seq.settings.config import to_plain
 from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocabulary import Tokenizers, load_tokenizers, tokenizer_files, write_files
 
 
 def example(src_lang: str) -> str:
@@ -37,10 +36,10 @@ def example(src_lang: str) -> str:
 
 @dataclass
 class Bundle:
-    """A model that can translate: weights, tokenizer, and the settings both need."""
+    """A model that can translate: weights, tokenizer (one, or one for each side), and the settings both need."""
 
     model: EncoderDecoder
-    tokenizer: Tokenizer
+    tokenizer: Tokenizers
     config: BundleConfig
 
 
@@ -52,23 +51,25 @@ def save_bundle(folder: Path, bundle: Bundle, card: str) -> None:
     """
     values = {
         "architecture": ARCHITECTURE + bundle.config.model.architecture,
-        "format_version": FORMAT_VERSION,
+        "format_version": 1 if isinstance(bundle.tokenizer, Tokenizer) else TWO_TOKENIZERS,
         "src_lang": bundle.config.src_lang,
         "tgt_lang": bundle.config.tgt_lang,
         "vocab_size": bundle.model.vocab_size,
-        "tokenizer_sha256": hashlib.sha256(bundle.tokenizer.model_bytes).hexdigest(),
+        "tokenizer_sha256": bundle.tokenizer.digest,
         "model": {key: value for key, value in bundle.config.model.used().items() if key != "architecture"},
         "search": to_plain(bundle.config.search),
     }
     if bundle.config.trained_length is not None:
         values["trained_length"] = bundle.config.trained_length
+    if bundle.model.source_vocab_size is not None:
+        values["source_vocab_size"] = bundle.model.source_vocab_size
     with replaced_folder(folder) as draft:
         weights = {name: tensor.detach().to("cpu").contiguous() for name, tensor in bundle.model.state_dict().items()}
         owners = {tensor.data_ptr(): name for name, tensor in weights.items()}  # the format wants no shared memory
         weights = {name: x if owners[x.data_ptr()] == name else x.clone() for name, x in weights.items()}
         save_file(weights, draft / WEIGHTS, metadata={"format": "pt"})
         (draft / CONFIG).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        (draft / TOKENIZER).write_bytes(bundle.tokenizer.model_bytes)
+        write_files(draft, bundle.tokenizer)
         (draft / CARD).write_text(card, encoding="utf-8")
 
 
@@ -84,20 +85,20 @@ def load_bundle(folder: Path) -> Bundle:
     if not folder.is_dir():
         raise UserError(f"no model at {folder}: give a bundle's folder, or train one with `{train_command()}`")
     values, config = read_config(folder / CONFIG)
-    for name in (WEIGHTS, TOKENIZER):
+    for name in (WEIGHTS, *tokenizer_files(folder)):
         if not (folder / name).is_file():
             raise UserError(f"{folder} is not a whole model: {name} is missing")
-    tokenizer = Tokenizer.load(folder / TOKENIZER)
-    if hashlib.sha256(tokenizer.model_bytes).hexdigest() != values["tokenizer_sha256"]:
-        raise UserError(f"{folder / TOKENIZER} is not the tokenizer that this model was trained with")
-    if tokenizer.vocab_size != values["vocab_size"]:
-        told = f"vocab_size={values['vocab_size']}, {TOKENIZER} has {tokenizer.vocab_size} tokens"
-        raise UserError(f"{folder / CONFIG} is damaged: {told}")
+    tokenizer, names = load_tokenizers(folder), " and ".join(tokenizer_files(folder)[:2])
+    if tokenizer.digest != values["tokenizer_sha256"]:
+        raise UserError(f"{folder / names} is not the tokenizer that this model was trained with")
+    for key, size in zip(("vocab_size", "source_vocab_size"), tokenizer.sizes, strict=True):
+        if size != values.get(key):
+            raise UserError(f"{folder / CONFIG} is damaged: {key}={values.get(key)}, {names} has {size} tokens")
     found = _read_shapes(folder / WEIGHTS)
     if (layers := config.model.num_encoder_layers + config.model.num_decoder_layers) > len(found):
         told = f"{len(found)} tensors are no {layers} layers"  # whose building alone would take seconds
         raise UserError(f"{folder / WEIGHTS} does not belong to its {CONFIG}: {told}")
-    model = build_without_values(config.model, values["vocab_size"])
+    model = build_without_values(config.model, *tokenizer.sizes)
     model.load_state_dict(_read_weights(folder / WEIGHTS, found, model.state_dict()), assign=True)
     return Bundle(model.eval(), tokenizer, config)
 
@@ -110,7 +111,7 @@ def load_bundles(folders: Sequence[Path]) -> list[Bundle]:
     """
     bundles = [load_bundle(folder) for folder in folders]
     for folder, bundle in zip(folders[1:], bundles[1:], strict=True):
-        if bundle.tokenizer.model_bytes != bundles[0].tokenizer.model_bytes:
+        if bundle.tokenizer.digest != bundles[0].tokenizer.digest:
             raise UserError(f"{folder} has another vocabulary than {folders[0]}: an ensemble needs the same tokenizer")
     return bundles
 

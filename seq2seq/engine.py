@@ -23,10 +23,10 @@ from seq2seq.search.hypothesis import Hypothesis
 from seq2seq.search.kinds import make_rules, make_search
 from seq2seq.search.step import Coverage, Step, best_next
 from seq2seq.search.subset import Subset
-from seq2seq.search_engine import UNPRODUCIBLE_IDS, Forced, Phrases, Source, length_limits
+from seq2seq.search_engine import Forced, Phrases, Source, length_limits
 from seq2seq.settings.search import SearchConfig, require_one_kind, require_steps
 from seq2seq.text.shortlist import Shortlist
-from seq2seq.text.tokenizer import BOS, EOS, PAD
+from seq2seq.text.tokenizer import BOS, EOS, PAD, UNPRODUCIBLE_IDS
 
 log = logging.getLogger(__name__)
 _WAYS_OUT = {  # where one text alone is too much
@@ -48,17 +48,21 @@ class Engine:
         is_frozen: bool = False,
         is_compiled: bool = False,
         shortlist: Shortlist | None = None,
+        start: int = BOS,
+        unproducible: Sequence[int] = UNPRODUCIBLE_IDS,
     ) -> None:
         """Wrap a model that is on device; dtype is that of its matrix products, by default `default_dtype`.
 
         A frozen model is never trained again: it leaves training mode, and its weights are laid out for search once,
         instead of once a search. With a shortlist, a batch's search predicts only what the batch's sources need; its
-        probabilities are those of these ids alone. `force` always reads the whole vocabulary.
+        probabilities are those of these ids alone. `force` always reads the whole vocabulary. Translations continue the
+        id start, and contain none of the unproducible ones.
 
         Raises:
             UserError: a compiled search is wanted, and not possible.
         """
         self.model, self.device, self.shortlist = model, torch.device(device), shortlist
+        self.start, self.unproducible = start, tuple(unproducible)
         self.dtype = dtype or default_dtype(self.device)
         self.is_frozen, self.is_compiled = is_frozen or is_compiled, is_compiled
         self._decoder: Decoder | None = None  # of a frozen model
@@ -224,7 +228,8 @@ class Engine:
     ) -> list[list[Hypothesis]]:
         """Search one batch; with a shortlist, among the ids that its sources need and that are asked for or banned."""
         if self.shortlist is None:
-            return self._search_all_ids(decoder, sources, settings, n_best, banned, watcher, on_step)
+            never = self.unproducible
+            return self._search_all_ids(decoder, sources, settings, n_best, banned, never, watcher, on_step)
         named = chain(*banned, *(one.prefix for one in sources), *chain(*(one.phrases for one in sources)))
         subset = Subset(self.shortlist.union([one.ids for one in sources], named))
         in_places = [
@@ -234,7 +239,8 @@ class Engine:
         limited = decoder.limited_to(tensor_on(self.device, subset.ids))
         banned = [subset.places(ids) for ids in banned]
         shown = None if watcher is None else subset.shown_to(watcher)
-        found = self._search_all_ids(limited, in_places, settings, n_best, banned, shown, on_step)
+        never = tuple(subset.places([one for one in self.unproducible if one in subset.ids]))
+        found = self._search_all_ids(limited, in_places, settings, n_best, banned, never, shown, on_step)
         return [subset.with_ids(hypotheses) for hypotheses in found]
 
     def _search_all_ids(
@@ -244,6 +250,7 @@ class Engine:
         settings: SearchConfig,
         n_best: int,
         banned: Phrases,
+        unproducible: tuple[int, ...],
         watcher: Callable[[Step], object] | None = None,
         on_step: Callable[[], object] | None = None,
     ) -> list[list[Hypothesis]]:
@@ -269,8 +276,8 @@ class Engine:
             coverage = Coverage(settings.coverage_penalty, (src == PAD).float(), _last_attention)
         keys = [source.key for source in sources]
         task = SearchTask(
-            settings=settings, bos=BOS, eos=EOS, max_lengths=longest, device=self.device, n_best=n_best,
-            banned=UNPRODUCIBLE_IDS, rules=rules, phrases=phrases, keys=keys, coverage=coverage, watcher=watcher,
+            settings=settings, bos=self.start, eos=EOS, max_lengths=longest, device=self.device, n_best=n_best,
+            banned=unproducible, rules=rules, phrases=phrases, keys=keys, coverage=coverage, watcher=watcher,
             quick_best=decoder.best_next if isinstance(decoder, NativeDecoder) else best_next,
         )  # fmt: skip
 
@@ -289,7 +296,10 @@ class Engine:
 
     def _force(self, sources: list[list[int]], targets: list[list[int]], watch: bool) -> list[Forced]:
         state = self.model.encode(self._padded([[*ids, EOS] for ids in sources]))
-        tgt_in, tgt_out = self._padded([[BOS, *ids] for ids in targets]), self._padded([[*ids, EOS] for ids in targets])
+        tgt_in, tgt_out = (
+            self._padded([[self.start, *ids] for ids in targets]),
+            self._padded([[*ids, EOS] for ids in targets]),
+        )
         logits, state = self.model.decode(tgt_in, state.watching() if watch else state)
         log_probs = logits.float().log_softmax(-1).gather(-1, tgt_out[:, :, None])[:, :, 0].tolist()
         forced = []

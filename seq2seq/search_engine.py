@@ -6,9 +6,6 @@ from typing import Protocol, runtime_checkable
 
 from seq2seq.search.hypothesis import Hypothesis
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.tokenizer import BOS, PAD, UNK
-
-UNPRODUCIBLE_IDS = (PAD, UNK, BOS)
 
 Phrases = Sequence[Sequence[int]]
 

@@ -13,7 +13,7 @@ from seq2seq.settings.checks import require_at_least
 from seq2seq.settings.search import SearchConfig, require_one_kind
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.segments import align_words, number_words, split_text
-from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocabulary import Side, Tokenizers
 
 MAX_SOURCE_TOKENS = 200  # the longest piece of a text that a model sees
 
@@ -159,7 +159,7 @@ def _as_text(text: object, number: int) -> Text:
 
 def make_pieces(
     texts: Sequence[str | Text],
-    tokenizer: Tokenizer,
+    tokenizer: Tokenizers,
     first_line: int,
     glossary: Glossary | None,
     trained_length: int | None = None,
@@ -175,14 +175,16 @@ def make_pieces(
             for it.
     """
     wants = [_as_text(text, number) for number, text in enumerate(texts, start=first_line)]
-    pieces = []
-    for index, (want, ids) in enumerate(zip(wants, tokenizer.encode([want.text for want in wants]), strict=True)):
+    pieces, side, marks = [], tokenizer.source, set(tokenizer.source.user_symbols.values())
+    for index, (want, ids) in enumerate(zip(wants, side.encode([want.text for want in wants]), strict=True)):
         line, parts, ids_of_parts, first_words = first_line + index, [want.text], [ids], [0]
         is_too_long = len(ids) > MAX_SOURCE_TOKENS
         if is_too_long or (trained_length is not None and len(ids) > trained_length and not want.phrases):
             whole = " ".join(want.text.split())
-            parts = split_text(whole, MAX_SOURCE_TOKENS, lambda some: [len(one) for one in tokenizer.encode(some)])
-            ids_of_parts, first_words = tokenizer.encode(parts), number_words(whole, parts)
+            parts = split_text(whole, MAX_SOURCE_TOKENS, lambda some: [len(one) for one in side.encode(some)])
+            ids_of_parts, first_words = side.encode(parts), number_words(whole, parts)
+            if ids[0] in marks:  # such as a target language, which holds for every part
+                ids_of_parts[1:] = [[ids[0], *one] for one in ids_of_parts[1:]]
             if want.phrases:
                 raise UserError(f"line {line} has {len(ids)} tokens: too many for a text with phrases to appear in it")
             if is_too_long:
@@ -193,14 +195,14 @@ def make_pieces(
         for part, (text, part_ids) in enumerate(zip(parts, ids_of_parts, strict=True)):
             if part_ids:
                 phrases = [*want.phrases, *(glossary.translations(text) if glossary else ())]
-                prefix = tokenizer.encode([want.prefix])[0] if part == 0 and want.prefix else []
+                prefix = tokenizer.target.encode([want.prefix])[0] if part == 0 and want.prefix else []
                 key = (line << 16) + part
-                source = Source(part_ids, prefix, encode_phrases(phrases, tokenizer), key=key)
+                source = Source(part_ids, prefix, encode_phrases(phrases, tokenizer.target), key=key)
                 pieces.append(Piece(index, text, source, first_words[part], part == 0))
     return pieces
 
 
-def encode_phrases(phrases: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
+def encode_phrases(phrases: Sequence[str], tokenizer: Side) -> list[list[int]]:
     """Encode phrases.
 
     Raises:
@@ -213,7 +215,7 @@ def encode_phrases(phrases: Sequence[str], tokenizer: Tokenizer) -> list[list[in
     return encoded
 
 
-def join(parts: Sequence[Sequence[Spelt]], tokenizer: Tokenizer, alpha: float) -> list[Translation]:
+def join(parts: Sequence[Sequence[Spelt]], tokenizer: Side, alpha: float) -> list[Translation]:
     """Make a text's translations of its pieces' hypotheses: the i-th joins the i-th of every piece."""
     if not parts:
         return [Translation("", 0.0, 0.0, [])]
@@ -250,10 +252,12 @@ def least_risky(candidates: Sequence[Translation]) -> list[Translation]:
     return [candidates[index] for index in order]
 
 
-def make_reading(src: Sequence[int], tgt: Sequence[int], forced: Forced, tokenizer: Tokenizer, alpha: float) -> Reading:
+def make_reading(
+    src: Sequence[int], tgt: Sequence[int], forced: Forced, tokenizer: Tokenizers, alpha: float
+) -> Reading:
     """Make the scores of a translation, with words aligned if attention was watched."""
-    score, tokens = math.fsum(forced.log_probs), [*tokenizer.tokens(tgt), "</s>"]
+    score, tokens = math.fsum(forced.log_probs), [*tokenizer.target.tokens(tgt), "</s>"]
     alignment = None
     if forced.attention is not None:
-        alignment = align_words(tokenizer.tokens(src), tokenizer.tokens(tgt), forced.attention)
+        alignment = align_words(tokenizer.source.tokens(src), tokenizer.target.tokens(tgt), forced.attention)
     return Reading(score, score / len(tokens) ** alpha, tokens, forced.log_probs, alignment)

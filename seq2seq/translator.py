@@ -12,7 +12,7 @@ from seq2seq.search.hypothesis import Hypothesis
 from seq2seq.search_engine import ReadingEngine, SearchEngine
 from seq2seq.settings.search import SearchConfig, change_search
 from seq2seq.text.glossary import Glossary
-from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translation import (
     Piece,
     Reading,
@@ -58,7 +58,7 @@ class Translator:
     def __init__(
         self,
         model: "EncoderDecoder | Ensemble | SearchEngine",
-        tokenizer: Tokenizer,
+        tokenizer: Tokenizers,
         *,
         search: SearchConfig | None = None,
         src_lang: str = "en",
@@ -95,8 +95,9 @@ class Translator:
             from seq2seq.engine import Engine
 
             self.engine = Engine(
-                model, device, dtype, is_frozen=is_frozen, is_compiled=is_compiled, shortlist=shortlist
-            )
+                *(model, device, dtype), is_frozen=is_frozen, is_compiled=is_compiled, shortlist=shortlist,
+                start=tokenizer.start, unproducible=tokenizer.unproducible,
+            )  # fmt: skip
 
     @classmethod
     def load(
@@ -238,18 +239,19 @@ class Translator:
             UserError: as `translate`, or this engine cannot align.
         """
         settings, report = request.settings, on_progress or (lambda count: None)
-        banned = encode_phrases(request.banned, self.tokenizer)
-        banned += [[symbol] for symbol in self.tokenizer.user_symbols.values()]
+        target = self.tokenizer.target
+        banned = encode_phrases(request.banned, target)
+        banned += [[symbol] for symbol in target.user_symbols.values()]
         texts = iter(require_iterable(texts, "texts"))
         while lines := list(itertools.islice(texts, chunk)):
             pieces = make_pieces(lines, self.tokenizer, first_line, request.glossary, self.trained_length)
             report(len(lines) - sum(piece.is_first for piece in pieces))  # texts without words are done
             parts: list[list[list[Spelt]]] = [[] for _ in lines]
             found = self._search(pieces, request, banned, report)
-            spelt = iter(self.tokenizer.decode([one.ids for hypotheses in found for one in hypotheses]))
+            spelt = iter(target.decode([one.ids for hypotheses in found for one in hypotheses]))
             for piece, hypotheses in zip(pieces, found, strict=True):
                 parts[piece.text_index].append([(one, next(spelt)) for one in hypotheses])
-            joined = [join(part, self.tokenizer, settings.length_penalty) for part in parts]
+            joined = [join(part, target, settings.length_penalty) for part in parts]
             best = [(least_risky(one) if settings.mbr else one)[: request.n_best] for one in joined]
             yield from self._aligned(pieces, best, settings.batch_tokens) if request.align else best
             first_line += len(lines)
@@ -280,7 +282,7 @@ class Translator:
         if not isinstance(self.engine, ReadingEngine):
             raise UserError("this engine cannot score given translations: use the pytorch engine")
         settings = change_search(self.search, changes)
-        src, tgt = self.tokenizer.encode(sources), self.tokenizer.encode(translations)
+        src, tgt = self.tokenizer.source.encode(sources), self.tokenizer.target.encode(translations)
         batches = self.engine.force(src, tgt, settings.batch_tokens, watch=align)
         readings: dict[int, Reading] = {}
         for index, forced in itertools.chain.from_iterable(batches):

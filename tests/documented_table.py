@@ -8,6 +8,8 @@ INSTALLATION = "installs into the environment"
 BENCHMARK = "measures for many minutes; tests/unit/test_benchmarks.py calls the parts"
 SERVER = "tests/system/test_serving.py runs it and compares the answer"
 NETWORK = "downloads a corpus"
+HUB = "downloads a model; tests/unit/exchange/test_huggingface_import.py has one of that layout"
+IMPORTED = "needs an imported model; tests/system/test_imported.py does it all with a small one"
 CLUSTER = "needs a cluster or GPUs; tests/unit/distributed runs it on a small one"
 LOGGED = "tests/system/test_logging.py runs both loggers and resumes"
 SHELL = "is a step of the shell around the commands"
@@ -26,6 +28,14 @@ NOT_RUN = {
     "pip install -e '.[test]'": INSTALLATION,
     "pip install -e '.[serve]'": INSTALLATION,
     "pip install -e '.[huggingface,ctranslate2]'": INSTALLATION,
+    "seq2seq import huggingface Helsinki-NLP/opus-mt-en-es --output opus": HUB,
+    "seq2seq import huggingface NAME --revision REVISION --output opus": HUB,
+    "seq2seq import huggingface FOLDER --output opus": IMPORTED,
+    "python train.py experiment=finetune init=Helsinki-NLP/opus-mt-en-es data=files data.train=[mine.tsv]": HUB,
+    "python train.py experiment=finetune init=opus data=files data.train=[mine.tsv]": IMPORTED,
+    'python translate.py --model opus "The ball is blue."': IMPORTED,
+    "seq2seq export huggingface --model opus --output back": IMPORTED,
+    "seq2seq export ctranslate2 --model opus --output fast": IMPORTED,
     "pip install -e '.[peft]'": INSTALLATION,
     "pip install -e '.[lab]'": INSTALLATION,
     "python train.py data=files data.train=[mine.tsv] trainer=gpu": CLUSTER,
@@ -111,6 +121,7 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
     "python train.py experiment=tatoeba_cpu data.root=../shared/data/tatoeba": TOY,
     "python train.py --multirun lab=tatoeba data.root=../shared/data/tatoeba experiment=lab/baseline,lab/no_positions,"
     "lab/no_queries,lab/no_causal_mask,lab/lstm_attention,lab/lstm_no_attention": LSTM_TOY,
+    "python train.py data=files data.train=[mine.tsv] tokenizer.joint=false": TOY,
     "python train.py experiment=r_drop": BUNDLED,
     "python train.py training.r_drop=5": BUNDLED,
     "python train.py training.final_weights=average training.keep_best=5": BUNDLED,

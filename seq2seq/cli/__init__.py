@@ -45,6 +45,7 @@ for command in (score.evaluate, analyse.analyse):
     app.command(cls=options.ManyValues)(command)
 for command in (score.score, models.export):
     app.command()(command)
+app.command("import")(models.import_)
 as_train_py = {"ignore_unknown_options": True, "help_option_names": []}
 typer.Typer.command(app, "train", context_settings=as_train_py)(train_command)  # which reads --debug by itself
 app.command()(runs.runs)

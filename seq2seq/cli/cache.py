@@ -54,6 +54,7 @@ def prepare(overrides: options.Overrides = None, ray: options.Ray = None) -> Non
     if config.init is not None:  # its tokenizer is used
         from seq2seq.training.finetune import start_from_bundle
 
+        config.init = jobs.imported(config.init, config.data.cache)
         config = start_from_bundle(config, overrides or [])
     logger, handler = logging.getLogger("seq2seq.text"), logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
@@ -72,7 +73,7 @@ def prepare(overrides: options.Overrides = None, ray: options.Ray = None) -> Non
     Console().print(drop_table(prepared.report))
     print(f"pairs: train {sizes['train']:,}, validation {sizes['validation']:,}{tests}")
     bytes_ = sum(path.stat().st_size for path in folder.iterdir())
-    print(f"vocabulary: {prepared.tokenizer.vocab_size:,}; size: {size(bytes_)}")
+    print(f"vocabulary: {prepared.tokenizer.target.vocab_size:,}; size: {size(bytes_)}")
     print(f"folder: {folder}")
 
 

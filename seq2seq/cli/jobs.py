@@ -14,6 +14,7 @@ from seq2seq.cli.inputs import Input
 from seq2seq.errors import UserError
 from seq2seq.extras import needing
 from seq2seq.files import Output, find_model
+from seq2seq.settings.bundle import is_huggingface
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.search import SearchConfig, change_search
 from seq2seq.text.cache import digest_files
@@ -42,6 +43,21 @@ class Job:
         from seq2seq.translation import Text
 
         return (Text(source, self.prefix, self.phrases) for source in sources)
+
+
+def imported(init: str, cache: str) -> str:
+    """Return the run or bundle that init= names; a model in Hugging Face's layout is imported into the cache first.
+
+    Raises:
+        UserError: such a model cannot be had, or not be expressed here.
+    """
+    path = Path(init)
+    is_elsewhere = not path.is_absolute() and len(path.parts) == 2 and not Path(path.parts[0]).exists()
+    if not is_elsewhere and not is_huggingface(path):
+        return init
+    with needing("huggingface", f"init={init}"):
+        from seq2seq.exchange.huggingface_import import cached_import
+    return str(cached_import(init, cache))
 
 
 def choose_models(given: Sequence[Path] | None, *, shown: bool = True) -> list[Path]:

@@ -1,4 +1,4 @@
-"""`seq2seq average` and `seq2seq export`: a model made of several, and a model as another program reads it."""
+"""`seq2seq average`, `import` and `export`: a model made of several, and models from and for other programs."""
 
 import sys
 from pathlib import Path
@@ -18,6 +18,11 @@ Run = Annotated[
     Path | None, typer.Option("--run", help="Run whose checkpoints to average, instead of --model; with --last.")
 ]
 Last = Annotated[int | None, typer.Option(min=2, help="How many of its checkpoints, the latest ones; with --run.")]
+Source = Annotated[
+    str, typer.Argument(metavar="SOURCE", help="Folder as save_pretrained leaves it, or a name on the hub.")
+]
+Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")]
+ImportFormat = Annotated[Literal["huggingface"], typer.Argument(metavar="FORMAT", help="huggingface.")]
 Format = Annotated[
     Literal["ctranslate2", "huggingface"], typer.Argument(metavar="FORMAT", help="ctranslate2 or huggingface.")
 ]
@@ -45,6 +50,24 @@ def average(output: options.NewFolder, model: Averaged = None, run: Run = None, 
     else:
         names = average_bundles(folders, output)
     print(f"{output}: the mean of {', '.join(names)}", file=sys.stderr)
+
+
+def import_(format_: ImportFormat, source: Source, output: options.NewFolder, revision: Revision = None) -> None:
+    """Make a model of one that another program trained: a Marian model in Hugging Face's layout, such as OPUS-MT's.
+
+    [bold]seq2seq import huggingface Helsinki-NLP/opus-mt-en-es --output opus[/bold]   then translate --model opus
+
+    [bold]seq2seq import huggingface FOLDER --output opus[/bold]   from files that are here
+
+    It gives the same translations, and can be looked into, fine-tuned (train.py init=opus) and exported again.
+    """
+    with needing(format_):
+        from seq2seq.exchange.huggingface_import import import_huggingface
+
+    bundle = import_huggingface(source, output, revision)
+    size = sum(parameter.numel() for parameter in bundle.model.parameters())
+    languages = f"{bundle.config.src_lang}→{bundle.config.tgt_lang}"
+    print(f"{output}: {source}, {languages}, {size:,} parameters", file=sys.stderr)
 
 
 def export(

@@ -118,8 +118,8 @@ def score(
         from seq2seq.translator import Translator
 
         translator = Translator.load(folders, device, torch.float32)  # exact on every device
-        for side, texts in (("input", sources), ("translations", targets)):
-            require_short(side, translator.tokenizer.encode(texts))
+        require_short("input", translator.tokenizer.source.encode(sources))
+        require_short("translations", translator.tokenizer.target.encode(targets))
         for number, reading in enumerate(translator.score(sources, targets, align=as_json, **changes), start=1):
             out(show(number, reading, as_json=as_json, per_token=per_token))
 

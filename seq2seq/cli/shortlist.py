@@ -36,26 +36,26 @@ def shortlist(
         raise UserError(
             f"{bundle} has no run beside it, whose training pairs the shortlist is learned from: give --model runs/NAME"
         )
-    from seq2seq.bundle import TOKENIZER
     from seq2seq.settings.loading import load_config
     from seq2seq.text.cooccurrence import learn_shortlist
     from seq2seq.text.prepare import prepare
-    from seq2seq.text.tokenizer import Tokenizer
+    from seq2seq.text.vocabulary import load_tokenizers
 
     config = load_config(str(run), [], option="--model ")
     prepared = prepare(config.data, config.tokenizer, config.seed)
-    tokenizer = Tokenizer.load(bundle / TOKENIZER)
-    if prepared.tokenizer.model_bytes != tokenizer.model_bytes:
+    tokenizer = load_tokenizers(bundle)
+    if prepared.tokenizer.digest != tokenizer.digest:
         raise UserError(f"the texts of {run} have changed since its training: restore the files that data.train names")
     found = learn_shortlist(prepared.train, tokenizer, best=best, frequent=frequent)
     found.save(output)
     if vmap is not None:
         with open_output(vmap) as out:
-            for line in found.vmap(tokenizer.tokens(range(tokenizer.vocab_size))):
+            for line in found.vmap(tokenizer.target.tokens(range(tokenizer.target.vocab_size))):
                 out(line)
     of_each = len(found.targets) / max(1, int((found.offsets[1:] > found.offsets[:-1]).sum()))
+    size = len(found.by_frequency)
     print(
-        f"{output}: {len(found.always):,} of {tokenizer.vocab_size:,} pieces for every text, and {of_each:.0f} for a "
+        f"{output}: {len(found.always):,} of {size:,} pieces for every text, and {of_each:.0f} for a "
         f"source piece; from {len(prepared.train):,} pairs",
         file=sys.stderr,
     )

@@ -21,6 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.logging import RichHandler
 
+from seq2seq.cli import jobs
 from seq2seq.errors import UserError
 from seq2seq.settings.choices import NO_PRESET, Origins, name_of, parse, with_preset
 from seq2seq.settings.compose import expand_globs, general_defaults, home, one_line, settle
@@ -131,6 +132,7 @@ def train_one(cfg: DictConfig) -> float | None:
     keep_freed_memory()
     config.trainer.precision = choose_precision(config.trainer)  # saved, so that a resumed run keeps it
     if config.init is not None and config.resume is None:
+        config.init = jobs.imported(config.init, config.data.cache)
         config = start_from_bundle(config, overrides)
         origins = replace(origins, chosen=origins.chosen | {"model", "tokenizer"})  # by init=
     runs = Path("runs") / (config.series or "")

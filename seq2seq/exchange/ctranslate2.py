@@ -22,8 +22,9 @@ from seq2seq.model.attention import MultiHeadAttention
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.layers import DecoderLayer, EncoderLayer, FeedForward, GatedFeedForward
 from seq2seq.model.positions import sinusoidal
-from seq2seq.settings.bundle import CONFIG, SETTINGS, TOKENIZER
-from seq2seq.text.tokenizer import BOS, EOS, UNK
+from seq2seq.settings.bundle import CONFIG, SETTINGS
+from seq2seq.text.tokenizer import EOS, UNK
+from seq2seq.text.vocabulary import Tokenizers, write_files
 
 with needing("ctranslate2"):
     from ctranslate2.specs import Activation, TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
@@ -38,10 +39,11 @@ _ACTIVATIONS = {
 USAGE = """```python
 import ctranslate2, sentencepiece
 
-pieces = sentencepiece.SentencePieceProcessor("FOLDER/tokenizer.model")
+source = sentencepiece.SentencePieceProcessor("FOLDER/SOURCE")
+target = sentencepiece.SentencePieceProcessor("FOLDER/TARGET")
 translator = ctranslate2.Translator("FOLDER")
-result = translator.translate_batch([pieces.encode("EXAMPLE", out_type=str)], beam_size=5)
-print(pieces.decode(result[0].hypotheses[0]))
+result = translator.translate_batch([source.encode("EXAMPLE", out_type=str)], beam_size=5)
+print(target.decode(result[0].hypotheses[0]))
 ```
 """
 
@@ -71,17 +73,19 @@ def write_export(bundle: Path, draft: Path, quantization: str) -> None:
     if quantization not in QUANTIZATIONS:
         raise UserError(f"quantization={quantization} is not known: choose one of {', '.join(QUANTIZATIONS)}")
     loaded = load_bundle(bundle)
-    spec = to_spec(loaded.model, loaded.tokenizer.tokens(range(loaded.tokenizer.vocab_size)))
+    spec = to_spec(loaded.model, loaded.tokenizer)
     spec.validate()
     spec.optimize(quantization)
     spec.save(str(draft))
     shutil.copyfile(bundle / CONFIG, draft / SETTINGS)
-    shutil.copyfile(bundle / TOKENIZER, draft / TOKENIZER)
-    write_card(bundle, draft, "ctranslate2", USAGE.replace("EXAMPLE", example(loaded.config.src_lang)))
+    write_files(draft, loaded.tokenizer)
+    names = list(loaded.tokenizer.files)[:2]
+    usage = USAGE.replace("SOURCE", names[0]).replace("TARGET", names[-1])
+    write_card(bundle, draft, "ctranslate2", usage.replace("EXAMPLE", example(loaded.config.src_lang)))
 
 
-def to_spec(network: EncoderDecoder, pieces: Sequence[str]) -> TransformerSpec:
-    """Describe the network and its weights to CTranslate2; pieces spell the ids.
+def to_spec(network: EncoderDecoder, tokenizer: Tokenizers) -> TransformerSpec:
+    """Describe the network, its weights and its vocabularies to CTranslate2.
 
     Raises:
         UserError: it is no Transformer, or an ablation.
@@ -99,8 +103,9 @@ def to_spec(network: EncoderDecoder, pieces: Sequence[str]) -> TransformerSpec:
     }
     encoder: Any = TransformerEncoderSpec(config.num_encoder_layers, **options)
     decoder: Any = TransformerDecoderSpec(config.num_decoder_layers, **options)
-    embeddings = _array(model.embedding.weight)
-    encoder.embeddings[0].weight = decoder.embeddings.weight = decoder.projection.weight = embeddings
+    embeddings = [_array(one.weight) for one in model.embeddings()]
+    decoder.embeddings.weight = decoder.projection.weight = embeddings[0]
+    encoder.embeddings[0].weight = embeddings[-1]
     encoder.scale_embeddings = decoder.scale_embeddings = config.scale_embedding
     if model.output_bias is not None:
         decoder.projection.bias = _array(model.output_bias)
@@ -114,10 +119,12 @@ def to_spec(network: EncoderDecoder, pieces: Sequence[str]) -> TransformerSpec:
     for theirs, layer in zip([*encoder.layer, *decoder.layer], layers, strict=True):
         _layer(theirs, layer)
     spec: Any = TransformerSpec(encoder, decoder)
-    spec.register_source_vocabulary(list(pieces))
-    spec.register_target_vocabulary(list(pieces))
-    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = pieces[UNK], pieces[BOS], pieces[EOS]
-    spec.config.decoder_start_token, spec.config.add_source_eos = pieces[BOS], True
+    source, target = (side.tokens(range(side.vocab_size)) for side in (tokenizer.source, tokenizer.target))
+    spec.register_source_vocabulary(source)
+    spec.register_target_vocabulary(target)
+    start = target[tokenizer.start]
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = target[UNK], start, target[EOS]
+    spec.config.decoder_start_token, spec.config.add_source_eos = start, True
     norms = (module for module in model.modules() if isinstance(module, nn.LayerNorm | nn.RMSNorm))
     spec.config.layer_norm_epsilon = next(norms).eps
     return spec

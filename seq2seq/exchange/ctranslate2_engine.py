@@ -13,12 +13,13 @@ from typing import Any
 from seq2seq.errors import UserError, is_out_of_memory
 from seq2seq.extras import needing
 from seq2seq.search.hypothesis import Hypothesis
-from seq2seq.search_engine import UNPRODUCIBLE_IDS, Phrases, Source, length_limits
-from seq2seq.settings.bundle import CONFIG, SETTINGS, TOKENIZER, WEIGHTS, is_export, read_config
+from seq2seq.search_engine import Phrases, Source, length_limits
+from seq2seq.settings.bundle import CONFIG, SETTINGS, WEIGHTS, is_export, read_config
 from seq2seq.settings.data import cache_root
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.cache import cached_folder, digest_files
-from seq2seq.text.tokenizer import EOS, Tokenizer
+from seq2seq.text.tokenizer import EOS
+from seq2seq.text.vocabulary import Tokenizers, load_tokenizers, tokenizer_files
 from seq2seq.translator import Translator
 
 with needing("ctranslate2"):
@@ -43,7 +44,7 @@ def cached_export(bundle: Path, quantization: str, cache: str) -> Path:
         write_export(bundle, draft, quantization)
 
     try:
-        digests = digest_files(bundle / name for name in (CONFIG, WEIGHTS, TOKENIZER))
+        digests = digest_files(bundle / name for name in (CONFIG, WEIGHTS, *tokenizer_files(bundle)))
     except OSError:
         from seq2seq.bundle import load_bundle
 
@@ -67,7 +68,7 @@ def load_export(folder: Path, device: str, threads: int = 0) -> Translator:
     if not is_export(folder):
         raise UserError(f"{folder} is no export for CTranslate2 ({SETTINGS} is missing): see `seq2seq export --help`")
     _, config = read_config(folder / SETTINGS)
-    tokenizer = Tokenizer.load(folder / TOKENIZER)
+    tokenizer = load_tokenizers(folder)
     device = _choose_device(device)
     engine = CTranslate2Engine(folder, tokenizer, device, threads)
     return Translator(
@@ -89,15 +90,17 @@ class CTranslate2Engine:
     with forbidden tokens, such as UNK, may take places in the beam. Scores follow the same formula.
     """
 
-    def __init__(self, folder: Path, tokenizer: Tokenizer, device: str, threads: int) -> None:
+    def __init__(self, folder: Path, tokenizer: Tokenizers, device: str, threads: int) -> None:
         """Load the network that the export in folder holds, computing in its precision if the device can.
 
         Raises:
             UserError: its files are damaged, or CTranslate2 cannot use the device.
         """
         kind, _, number = device.partition(":")
-        self._pieces = tokenizer.tokens(range(tokenizer.vocab_size))
-        self._ids = {piece: number for number, piece in enumerate(self._pieces)}
+        sides = (tokenizer.source, tokenizer.target)
+        self._source, self._target = (side.tokens(range(side.vocab_size)) for side in sides)
+        self._ids = {piece: number for number, piece in enumerate(self._target)}
+        self._unproducible = tokenizer.unproducible
         self._has_warned = False
         try:
             self._translator = ctranslate2.Translator(
@@ -157,7 +160,7 @@ class CTranslate2Engine:
         again = [row for row in range(len(sources)) if row not in found]
         options |= {"no_repeat_ngram_size": settings.no_repeat_ngram}
         options |= {
-            "suppress_sequences": [self._spell(ids) for ids in (*([token] for token in UNPRODUCIBLE_IDS), *banned)]
+            "suppress_sequences": [self._spell(ids) for ids in (*([token] for token in self._unproducible), *banned)]
         }
         for shortest, longest in {limits[row] for row in again}:
             rows = [row for row in again if limits[row] == (shortest, longest)]
@@ -175,7 +178,7 @@ class CTranslate2Engine:
         differ from the one of `_search_by_rules`.
         """
         results = self._translator.translate_batch(
-            [self._spell(source.ids) for source in sources],
+            [self._spell_source(source.ids) for source in sources],
             return_scores=True,
             min_decoding_length=0,
             max_decoding_length=max(limits),
@@ -185,7 +188,7 @@ class CTranslate2Engine:
         for number, (source, result, limit) in enumerate(zip(sources, results, limits, strict=True)):
             rows = [self._read(pieces) for pieces in result.hypotheses]  # with EOS
             has_ended = all(row[-1:] == [EOS] and len(row) <= limit + 1 for row in rows)
-            if has_ended and not source.prefix and not any(set(row) & set(UNPRODUCIBLE_IDS) for row in rows):
+            if has_ended and not source.prefix and not any(set(row) & set(self._unproducible) for row in rows):
                 scores = [value * len(row) ** alpha for row, value in zip(rows, result.scores, strict=True)]
                 found[number] = _ranked([row[:-1] for row in rows], scores, alpha)
         return found
@@ -196,7 +199,7 @@ class CTranslate2Engine:
         The search's own scores lack EOS where the limit cut a hypothesis off, and come from probabilities that were
         renormalised without the forbidden tokens.
         """
-        spelt = [self._spell(source.ids) for source in sources]
+        spelt = [self._spell_source(source.ids) for source in sources]
         prefixes = [self._spell(source.prefix) for source in sources]
         hypotheses = []
         for source, result in zip(spelt, self._translator.translate_batch(spelt, prefixes, **options), strict=True):
@@ -207,7 +210,10 @@ class CTranslate2Engine:
         return hypotheses
 
     def _spell(self, ids: Sequence[int]) -> list[str]:
-        return [self._pieces[token] for token in ids]
+        return [self._target[token] for token in ids]
+
+    def _spell_source(self, ids: Sequence[int]) -> list[str]:
+        return [self._source[token] for token in ids]
 
     def _read(self, pieces: Sequence[str]) -> list[int]:
         return [self._ids[piece] for piece in pieces]

@@ -28,6 +28,16 @@ def require_exportable(model: EncoderDecoder) -> Transformer:
     return model
 
 
+def require_new(folder: Path) -> None:
+    """Refuse a folder that has something in it.
+
+    Raises:
+        UserError: it has.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} is there already: give --output a new or empty folder")
+
+
 @contextlib.contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
     """A temporary folder, renamed to the given one at the end of the block and deleted after an error.
@@ -35,8 +45,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     Raises:
         UserError: the given folder is taken or cannot be written.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} is there already: give --output a new or empty folder")
+    require_new(folder)
     with replaced_folder(folder) as draft:
         yield draft
 

@@ -2,15 +2,15 @@
 
 The two networks differ in one thing: our position vectors alternate sin and cos from channel to channel, Marian's hold
 all sines and then all cosines. The conversion therefore reorders the residual stream's channels in every weight that
-reads or writes that stream. Channels within an attention head or a feed-forward network keep their order.
+reads or writes that stream. Channels within an attention head or a feed-forward network keep their order. The ids of an
+imported vocabulary have another order, too, and with them the embeddings' rows.
 """
 
 import json
-import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,9 +21,11 @@ from seq2seq.exchange.export import new_folder, require_exportable, write_card
 from seq2seq.extras import needing
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
-from seq2seq.settings.bundle import TOKENIZER
 from seq2seq.settings.model import ModelConfig
-from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK
+from seq2seq.text import marian
+from seq2seq.text.marian import MarianVocabulary
+from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from seq2seq.text.vocabulary import Side, Tokenizers
 
 with needing("huggingface"):
     from transformers import GenerationConfig, MarianConfig, MarianMTModel
@@ -61,13 +63,11 @@ def export_huggingface(bundle: Path, folder: Path) -> None:
             the bundle is damaged; or the folder is taken or cannot be written.
     """
     loaded = load_bundle(bundle)
-    model = to_marian(loaded.model)
+    model = to_marian(loaded.model, tokenizer=loaded.tokenizer)
     model.generation_config = _generation(loaded)
     with new_folder(folder) as draft:
         model.save_pretrained(draft)
-        _write_tokenizer(loaded, draft)
-        for side in ("source", "target"):
-            shutil.copyfile(bundle / TOKENIZER, draft / f"{side}.spm")
+        _write_vocabulary(loaded, draft)
         write_card(bundle, draft, "transformers", USAGE.replace("EXAMPLE", example(loaded.config.src_lang)))
 
 
@@ -76,67 +76,94 @@ def _generation(bundle: Bundle) -> GenerationConfig:
 
     Its only exact search, `early_stopping="never"`, goes on to the limit for every text, so it is left off.
     """
-    search = bundle.config.search
+    search, order = bundle.config.search, order_of(bundle.tokenizer.target)
     return GenerationConfig(
         num_beams=search.beam,
         length_penalty=search.length_penalty,
-        suppress_tokens=[PAD, UNK, BOS],
+        suppress_tokens=[order[one] for one in bundle.tokenizer.unproducible],
         max_length=MAX_POSITIONS,
-        pad_token_id=PAD,
-        bos_token_id=BOS,
-        eos_token_id=EOS,
-        decoder_start_token_id=BOS,
-        forced_eos_token_id=EOS,
+        pad_token_id=order[PAD],
+        bos_token_id=order[bundle.tokenizer.start],
+        eos_token_id=order[EOS],
+        decoder_start_token_id=order[bundle.tokenizer.start],
+        forced_eos_token_id=order[EOS],
     )
 
 
-def _write_tokenizer(bundle: Bundle, draft: Path) -> None:
-    """Write the files that a MarianTokenizer needs besides SentencePiece's: ids of pieces, and special tokens."""
-    pieces = bundle.tokenizer.tokens(range(bundle.tokenizer.vocab_size))
-    settings = {
-        "tokenizer_class": "MarianTokenizer",
-        "source_lang": bundle.config.src_lang,
-        "target_lang": bundle.config.tgt_lang,
-        "separate_vocabs": False,
-        "model_max_length": MAX_POSITIONS,
-        "clean_up_tokenization_spaces": False,
-        "pad_token": pieces[PAD],
-        "unk_token": pieces[UNK],
-        "bos_token": pieces[BOS],
-        "eos_token": pieces[EOS],
-    }
-    files = {"vocab.json": {piece: number for number, piece in enumerate(pieces)}, "tokenizer_config.json": settings}
-    for name, values in files.items():
-        (draft / name).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+def _write_vocabulary(bundle: Bundle, draft: Path) -> None:
+    """Write what a MarianTokenizer reads: an imported vocabulary's own files, or those made of our tokenizers."""
+    sides = bundle.tokenizer
+    if isinstance(sides.target, MarianVocabulary):
+        assert not isinstance(sides, Tokenizer)
+        kept = {name: content for name, content in sides.files.items() if name != marian.GENERATION}
+    else:
+        pieces = [side.tokens(range(side.vocab_size)) for side in (sides.source, sides.target)]
+        settings = {
+            "tokenizer_class": "MarianTokenizer",
+            "source_lang": bundle.config.src_lang,
+            "target_lang": bundle.config.tgt_lang,
+            "separate_vocabs": not sides.is_shared,
+            "model_max_length": MAX_POSITIONS,
+            "clean_up_tokenization_spaces": False,
+            "pad_token": pieces[0][PAD],
+            "unk_token": pieces[0][UNK],
+            "bos_token": pieces[0][sides.start],
+            "eos_token": pieces[0][EOS],
+        }
+        kept = {
+            marian.SOURCE: sides.source.model_bytes,
+            marian.TARGET: sides.target.model_bytes,
+            marian.VOCAB: _json({piece: number for number, piece in enumerate(pieces[0])}),
+            marian.SETTINGS: _json(settings),
+        }
+        if not sides.is_shared:
+            kept[marian.TARGET_VOCAB] = _json({piece: number for number, piece in enumerate(pieces[1])})
+    for name, content in kept.items():
+        (draft / name).write_bytes(content)
+
+
+def _json(values: Mapping[str, object]) -> bytes:
+    return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def order_of(side: Side) -> list[int]:
+    """Return, for each of our ids, the id in Hugging Face's files."""
+    return side.order if isinstance(side, MarianVocabulary) else list(range(side.vocab_size))
 
 
 class Pairing(NamedTuple):
-    """One weight under its two names, and which of its axes is the residual stream's (None: none)."""
+    """One weight under its two names; which of its axes is the residual stream's, and whose ids its rows are."""
 
     ours: str
     marian: str
     axis: int | None
+    ids: Literal["source", "target"] | None = None
 
 
 @torch.no_grad()
-def to_marian(network: EncoderDecoder, attention: str = "sdpa") -> MarianMTModel:
+def to_marian(network: EncoderDecoder, attention: str = "sdpa", tokenizer: Tokenizers | None = None) -> MarianMTModel:
     """Make a MarianMTModel that gives the same logits; it is on the same device and in evaluation mode.
+
+    With a tokenizer, ids are those of its files.
 
     Raises:
         UserError: the model is no Transformer, an ablation, or not of the published style.
     """
     model = require_exportable(network)
-    marian = MarianMTModel(marian_config(model.config, model.vocab_size, attention))
+    marian = MarianMTModel(marian_config(model.config, model.vocab_size, attention, tokenizer, model.source_vocab_size))
     weights, state = model.state_dict(), marian.state_dict()
-    order = channel_order(model.config.d_model)
-    for pair in pairings(model.config):
+    channels, ids = channel_order(model.config.d_model), _id_orders(tokenizer)
+    for pair in pairings(model.config, is_shared=model.source_vocab_size is None):
         if pair.ours in weights:
-            state[pair.marian].copy_(reordered(weights[pair.ours].cpu(), pair.axis, order))
+            rows = ids.get(pair.ids)
+            ordered = reordered(weights[pair.ours].cpu(), 0, None if rows is None else rows.argsort())
+            state[pair.marian].copy_(reordered(ordered, pair.axis, channels))
         else:
             assert pair.ours.endswith(".bias")
             state[pair.marian].zero_()  # of a network without biases; Marian always has them
     if model.output_bias is not None:
-        state["final_logits_bias"].copy_(model.output_bias[None].cpu())
+        bias, rows = model.output_bias.cpu(), ids.get("target")
+        state["final_logits_bias"].copy_(reordered(bias, 0, None if rows is None else rows.argsort())[None])
     marian.to(model.embedding.weight.device)  # type: ignore[arg-type]  (transformers' decorator hides self)
     return marian.eval()
 
@@ -147,18 +174,45 @@ def from_marian(marian: MarianMTModel, config: ModelConfig) -> Transformer:
     state = marian.state_dict()
     config = replace(config, output_bias=bool(state["final_logits_bias"].any()))
     model = Transformer(config, marian.config.vocab_size)
-    order = channel_order(config.d_model).argsort()
-    weights = {pair.ours: reordered(state[pair.marian].cpu(), pair.axis, order) for pair in pairings(config)}
-    if config.output_bias:
-        weights["output_bias"] = state["final_logits_bias"].cpu()[0]
-    model.load_state_dict(weights)
+    model.load_state_dict(weights_of(state, config))
     return model.eval()
 
 
-def marian_config(config: ModelConfig, vocab_size: int, attention: str = "sdpa") -> MarianConfig:
+def weights_of(
+    state: Mapping[str, Tensor], config: ModelConfig, tokenizer: Tokenizers | None = None
+) -> dict[str, Tensor]:
+    """Return our weights, on the CPU in float32, from those of a Marian model; a missing one is a KeyError.
+
+    With a tokenizer, the ids of state are those of its files.
+    """
+    channels, ids = channel_order(config.d_model).argsort(), _id_orders(tokenizer)
+    weights = {}
+    for pair in pairings(config, is_shared=tokenizer is None or tokenizer.is_shared):
+        ordered = reordered(state[pair.marian].cpu().float(), 0, ids.get(pair.ids))
+        weights[pair.ours] = reordered(ordered, pair.axis, channels)
+    if config.output_bias:
+        weights["output_bias"] = reordered(state["final_logits_bias"].cpu().float()[0], 0, ids.get("target"))
+    return weights
+
+
+def _id_orders(tokenizer: Tokenizers | None) -> dict[str | None, Tensor]:
+    """Return, by side, the ids of Hugging Face's files in the order of ours."""
+    if tokenizer is None:
+        return {}
+    return {side: torch.tensor(order_of(getattr(tokenizer, side))) for side in ("source", "target")}
+
+
+def marian_config(
+    config: ModelConfig,
+    vocab_size: int,
+    attention: str = "sdpa",
+    tokenizer: Tokenizers | None = None,
+    source_vocab_size: int | None = None,
+) -> MarianConfig:
     """Describe our network to transformers.
 
-    attention is its name for the kernel: "sdpa" (its default, PyTorch's fused one) or "eager" (in the open).
+    attention is its name for the kernel: "sdpa" (its default, PyTorch's fused one) or "eager" (in the open). With a
+    tokenizer, ids are those of its files. source_vocab_size is that of sources with ids of their own.
 
     Raises:
         UserError: the network is not of the published style, the only one that Marian has.
@@ -168,8 +222,13 @@ def marian_config(config: ModelConfig, vocab_size: int, attention: str = "sdpa")
         if found not in values:
             told = f"model.{key}={found}: a Marian model can only have {' or '.join(values)}"
             raise UserError(f"{told} (train with model/style=vaswani)")
+    start = BOS if tokenizer is None else tokenizer.start
+    order = None if tokenizer is None else order_of(tokenizer.target)
+    pad, eos, start = (one if order is None else order[one] for one in (PAD, EOS, start))
     return MarianConfig(
-        vocab_size=vocab_size,
+        vocab_size=vocab_size if source_vocab_size is None else source_vocab_size,
+        decoder_vocab_size=vocab_size,
+        share_encoder_decoder_embeddings=source_vocab_size is None,
         d_model=config.d_model,
         encoder_layers=config.num_encoder_layers,
         decoder_layers=config.num_decoder_layers,
@@ -183,10 +242,10 @@ def marian_config(config: ModelConfig, vocab_size: int, attention: str = "sdpa")
         activation_function=config.activation,
         scale_embedding=config.scale_embedding,
         max_position_embeddings=MAX_POSITIONS,
-        pad_token_id=PAD,
-        bos_token_id=BOS,
-        eos_token_id=EOS,
-        decoder_start_token_id=BOS,
+        pad_token_id=pad,
+        bos_token_id=start,
+        eos_token_id=eos,
+        decoder_start_token_id=start,
         forced_eos_token_id=None,
         attn_implementation=attention,  # type: ignore[call-arg]  (taken by the base class)
     )
@@ -197,14 +256,18 @@ def channel_order(d_model: int) -> Tensor:
     return torch.cat((torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)))
 
 
-def reordered(weights: Tensor, axis: int | None, order: Tensor) -> Tensor:
-    """The weights with one axis in another order."""
-    return weights if axis is None else weights.index_select(axis, order)
+def reordered(weights: Tensor, axis: int | None, order: Tensor | None) -> Tensor:
+    """The weights with one axis in another order; None: as they are."""
+    return weights if axis is None or order is None else weights.index_select(axis, order)
 
 
-def pairings(config: ModelConfig) -> Iterator[Pairing]:
-    """Every trained weight, once."""
-    yield Pairing("embedding.weight", "model.shared.weight", 1)
+def pairings(config: ModelConfig, *, is_shared: bool = True) -> Iterator[Pairing]:
+    """Every trained weight, once; is_shared: both sides have one embedding."""
+    if is_shared:
+        yield Pairing("embedding.weight", "model.shared.weight", 1, "target")
+    else:
+        yield Pairing("embedding.weight", "model.decoder.embed_tokens.weight", 1, "target")
+        yield Pairing("encoder_embedding.weight", "model.encoder.embed_tokens.weight", 1, "source")
     for index in range(config.num_encoder_layers):
         ours, marian = f"encoder_layers.{index}.", f"model.encoder.layers.{index}."
         yield from _attention(ours + "self_", marian + "self_attn")

@@ -74,7 +74,7 @@ class Explanation:
 
     def to_plain(self) -> dict[str, Any]:
         """Return JSON values, numbers rounded to 4 places; docs/attention.md explains every field."""
-        subject, tokens = self.subject, self.subject.tokenizer.tokens
+        subject, sides = self.subject, self.subject.tokenizer
         target, source = subject.words()["cross"]
         return {
             "version": VERSION,
@@ -83,9 +83,9 @@ class Explanation:
             "translated": subject.translated,
             "architecture": self.architecture,
             "pieces": {
-                "source": tokens(subject.src),
-                "target_in": tokens(subject.tgt_in),
-                "target_out": tokens(subject.tgt_out),
+                "source": sides.source.tokens(subject.src),
+                "target_in": sides.target.tokens(subject.tgt_in),
+                "target_out": sides.target.tokens(subject.tgt_out),
             },
             "words": plain({"source": source, "target": target}, PLACES),
             "attention": plain(self.attention, PLACES),

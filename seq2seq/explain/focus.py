@@ -23,7 +23,8 @@ def find_focus(translator: Translator, sources: Sequence[str], hypotheses: Seque
     engine = translator.engine
     if not (isinstance(engine, ReadingEngine) and engine.can_align):
         raise UserError("this model shows no attention to the source: leave out --model, or give another one")
-    src, tgt = translator.tokenizer.encode(sources), translator.tokenizer.encode(hypotheses)
+    tokenizer = translator.tokenizer
+    src, tgt = tokenizer.source.encode(sources), tokenizer.target.encode(hypotheses)
     read = [i for i, pair in enumerate(zip(src, tgt, strict=True)) if all(0 < len(ids) <= MAX_TOKENS for ids in pair)]
     found: list[Focus | None] = [None] * len(sources)
     batch_tokens = translator.search.batch_tokens

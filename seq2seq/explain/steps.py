@@ -131,7 +131,7 @@ def take_walk(translator: Translator, subject: Subject, part: str, layer: int, h
     src, tgt_in = (torch.tensor([ids], device=engine.device) for ids in (subject.src, subject.tgt_in))
     rows, columns = (src, src) if part == "encoder" else (tgt_in, src if part == "cross" else tgt_in)
     with engine.inference(), watch([attention]) as seen, _input_of(attention) as inputs:
-        embedding, position = model.embedded(rows)
+        embedding, position = model.embedded(rows, "source" if part == "encoder" else "target")
         model(src, tgt_in)
         mixed = seen[attention]
         joined = mixed.context.transpose(1, 2).flatten(2)  # (1, t, d)
@@ -142,13 +142,13 @@ def take_walk(translator: Translator, subject: Subject, part: str, layer: int, h
     mask = torch.ones_like(scores, dtype=torch.bool)
     if mixed.allowed is not None:
         mask &= mixed.allowed[0, 0].cpu()
-    tokens = subject.tokenizer.tokens
+    source, target = subject.tokenizer.source.tokens, subject.tokenizer.target.tokens
     return Walk(
         part=part,
         layer=layer,
         head=head,
-        rows=tokens(rows[0].tolist()),
-        columns=tokens(columns[0].tolist()),
+        rows=(source if part == "encoder" else target)(rows[0].tolist()),
+        columns=(target if part == "decoder" else source)(columns[0].tolist()),
         embedding=embedding[0].float().cpu(),
         position=None if position is None else position.float().cpu(),
         input=inputs[0][0].float().cpu(),
@@ -216,7 +216,7 @@ def watch_beams(translator: Translator, source: str, settings: SearchConfig | No
     """
     engine, _ = require_engine(translator)
     settings = translator.search if settings is None else settings
-    tokenizer = translator.tokenizer
+    tokenizer = translator.tokenizer.target
     steps: list[list[dict[str, Any]]] = []
     hypotheses: dict[int | None, tuple[list[int], float]] = {None: ([], 0.0)}  # ids and score of each candidate
     beam: list[int | None] = [None]  # the candidate at each place of the beam
@@ -246,7 +246,7 @@ def watch_beams(translator: Translator, source: str, settings: SearchConfig | No
         steps.append(candidates)
         beam[:] = [first + number for number in order]
 
-    ids = encode_sentence(tokenizer, source, "sentence")
+    ids = encode_sentence(translator.tokenizer.source, source, "sentence")
     engine.watch(Source(ids, key=1 << 16), settings, record, [[one] for one in tokenizer.user_symbols.values()])
     finished = [
         {

@@ -1,6 +1,6 @@
 """The sentence and the translation to explain, as texts, ids and words."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from seq2seq.engine import Engine
@@ -9,7 +9,8 @@ from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.normalise import normalise
 from seq2seq.text.segments import word_of_pieces
-from seq2seq.text.tokenizer import BOS, EOS, Tokenizer
+from seq2seq.text.tokenizer import EOS
+from seq2seq.text.vocabulary import Side, Tokenizers
 from seq2seq.translation import SearchRequest
 from seq2seq.translator import Translator
 
@@ -18,7 +19,7 @@ MAX_PIECES = 100  # of either side, EOS included; a larger map is unreadable and
 
 @dataclass(frozen=True)
 class Word:
-    """A word as `text.split()` gives it, or BOS or EOS."""
+    """A word as `text.split()` gives it, or the start or end mark."""
 
     text: str
     pieces: list[int]  # positions of the word's pieces
@@ -33,7 +34,7 @@ class Subject:
         target: text.
         translated: whether the model translated the sentence itself.
         src: ids of the source, EOS last.
-        tgt_in: ids that the decoder reads: BOS, then the target's.
+        tgt_in: ids that the decoder reads: the start, then the target's.
         tgt_out: ids that the decoder predicts: the target's, then EOS.
         tokenizer: the model's.
     """
@@ -44,11 +45,13 @@ class Subject:
     src: list[int]
     tgt_in: list[int]
     tgt_out: list[int]
-    tokenizer: Tokenizer
+    tokenizer: Tokenizers
 
     def words(self) -> dict[str, tuple[list[Word], list[Word]]]:
         """Return the words of the rows and of the columns of each part's attention."""
-        source, read, target = (words_of(ids, self.tokenizer) for ids in (self.src, self.tgt_in, self.tgt_out))
+        sides, marks = self.tokenizer, {len(self.tgt_out) - 1}
+        source = words_of(self.src, sides.source, {len(self.src) - 1})
+        read, target = words_of(self.tgt_in, sides.target, {0}), words_of(self.tgt_out, sides.target, marks)
         return {"encoder": (source, source), "decoder": (read, read), "cross": (target, source)}
 
 
@@ -62,14 +65,16 @@ def make_subject(
     """
     require_engine(translator)
     tokenizer = translator.tokenizer
-    src = encode_sentence(tokenizer, source, "sentence")
+    src = encode_sentence(tokenizer.source, source, "sentence")
     if target is not None:
-        tgt, text = encode_sentence(tokenizer, target, "target"), normalise(target)
+        tgt, text = encode_sentence(tokenizer.target, target, "target"), normalise(target)
     else:
         (found,) = translator.stream([source], SearchRequest(settings=settings or translator.search))
-        tgt, text = tokenizer.ids(found[0].tokens), found[0].text
+        tgt, text = tokenizer.target.ids(found[0].tokens), found[0].text
         _require_short(len(tgt), "model's translation")
-    return Subject(normalise(source), text, target is None, [*src, EOS], [BOS, *tgt], [*tgt, EOS], tokenizer)
+    return Subject(
+        normalise(source), text, target is None, [*src, EOS], [tokenizer.start, *tgt], [*tgt, EOS], tokenizer
+    )
 
 
 def require_engine(translator: Translator) -> tuple[Engine, EncoderDecoder]:
@@ -86,24 +91,24 @@ def require_engine(translator: Translator) -> tuple[Engine, EncoderDecoder]:
     return engine, engine.model
 
 
-def words_of(ids: Sequence[int], tokenizer: Tokenizer) -> list[Word]:
-    """Return the words that the pieces form; BOS and EOS are words by themselves."""
+def words_of(ids: Sequence[int], tokenizer: Side, marks: Set[int]) -> list[Word]:
+    """Return the words that the pieces form; at the positions in marks is a start or end mark, a word by itself."""
     pieces = tokenizer.tokens(ids)
-    inner = [position for position, one in enumerate(ids) if one not in (BOS, EOS)]
+    inner = [position for position in range(len(ids)) if position not in marks]
     groups: dict[int, list[int]] = {}
     for position, word in zip(inner, word_of_pieces([pieces[position] for position in inner]), strict=True):
         groups.setdefault(word, []).append(position)
     words = [Word(_spell([ids[position] for position in group], tokenizer), group) for group in groups.values()]
-    marks = [Word(pieces[position], [position]) for position, one in enumerate(ids) if one in (BOS, EOS)]
-    return sorted([*words, *marks], key=lambda word: word.pieces[0])
+    alone = [Word(pieces[position], [position]) for position in marks]
+    return sorted([*words, *alone], key=lambda word: word.pieces[0])
 
 
-def _spell(ids: list[int], tokenizer: Tokenizer) -> str:
+def _spell(ids: list[int], tokenizer: Side) -> str:
     (text,) = tokenizer.decode([ids])
     return text or "".join(tokenizer.tokens(ids))  # UNK has no text
 
 
-def encode_sentence(tokenizer: Tokenizer, text: str, name: str) -> list[int]:
+def encode_sentence(tokenizer: Side, text: str, name: str) -> list[int]:
     """Return the ids of a text, without EOS; errors call the text by `name`.
 
     Raises:

@@ -13,16 +13,16 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 
 
-def build_model(config: ModelConfig, vocab_size: int) -> EncoderDecoder:
-    """Return the network of `config.architecture` with random weights."""
+def build_model(config: ModelConfig, vocab_size: int, source_vocab_size: int | None = None) -> EncoderDecoder:
+    """Return the network of `config.architecture` with random weights; None: sources have the ids of targets."""
     networks: dict[str, type[EncoderDecoder]] = {"transformer": Transformer, "recurrent": Recurrent}
-    return networks[config.architecture](config, vocab_size)
+    return networks[config.architecture](config, vocab_size, source_vocab_size)
 
 
-def build_without_values(config: ModelConfig, vocab_size: int) -> EncoderDecoder:
+def build_without_values(config: ModelConfig, vocab_size: int, source_vocab_size: int | None = None) -> EncoderDecoder:
     """Return the network with weights that have shapes but no values (on the meta device), to be assigned."""
     with torch.device("meta"), _WithoutRandomValues():
-        return build_model(config, vocab_size)
+        return build_model(config, vocab_size, source_vocab_size)
 
 
 class _WithoutRandomValues(TorchFunctionMode):

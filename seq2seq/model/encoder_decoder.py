@@ -1,6 +1,6 @@
-"""The base class of all encoder-decoders: one embedding matrix, and the interface for training and translation."""
+"""The base class of all encoder-decoders: the embeddings, and the interface for training and translation."""
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -11,29 +11,51 @@ from seq2seq.model.trace import Trace
 from seq2seq.settings.model import ModelConfig
 
 PAD = 0
+Side = Literal["source", "target"]
 
 
 class EncoderDecoder(nn.Module):
-    """Encodes a source into a state and advances targets from this state; embedding and output share one matrix.
+    """Encodes a source into a state and advances targets from this state; the output shares the targets' embedding.
 
-    Source rows hold tokens, EOS, then padding; target rows BOS, tokens, then padding. Id 0 is padding. The names of the
-    encoder's parameters begin with `encoder_`, of the decoder's with `decoder_`; both use the embedding.
+    So does the source if both sides have one vocabulary. Source rows hold tokens, EOS, then padding; target rows a
+    start token, tokens, then padding. Id 0 is padding. The names of the encoder's parameters begin with `encoder_`, of
+    the decoder's with `decoder_`; both use the embedding.
+
+    Attributes:
+        embedding: of the targets' ids; also the output projection.
+        encoder_embedding: of the sources' ids where these are others; None: `embedding` is theirs, too.
     """
 
     encoder_layers: nn.ModuleList
     decoder_layers: nn.ModuleList
 
-    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
+    def __init__(self, config: ModelConfig, vocab_size: int, source_vocab_size: int | None = None) -> None:
+        """Make the embeddings; without source_vocab_size, sources have the ids of targets."""
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(vocab_size, config.d_model, padding_idx=PAD)
+        has_own = source_vocab_size is not None
+        self.encoder_embedding = nn.Embedding(source_vocab_size, config.d_model, padding_idx=PAD) if has_own else None
         self.output_bias: Tensor | None
         self.register_buffer("output_bias", torch.zeros(vocab_size) if config.output_bias else None)
 
     @property
     def vocab_size(self) -> int:
-        """Return the number of token ids."""
+        """Return the number of the targets' token ids."""
         return self.embedding.num_embeddings
+
+    @property
+    def source_vocab_size(self) -> int | None:
+        """Return the number of the sources' token ids; None: they are those of the targets."""
+        return None if self.encoder_embedding is None else self.encoder_embedding.num_embeddings
+
+    def embeddings(self) -> list[nn.Embedding]:
+        """Return the embedding of both sides, or that of targets and that of sources."""
+        return [self.embedding] if self.encoder_embedding is None else [self.embedding, self.encoder_embedding]
+
+    def embedding_of(self, side: Side) -> nn.Embedding:
+        """Return the embedding that a side's ids have."""
+        return self.embeddings()[-1] if side == "source" else self.embedding
 
     @property
     def can_align(self) -> bool:

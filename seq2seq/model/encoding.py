@@ -78,7 +78,7 @@ class FlatEncoder:
         """
         config, mask = self.model.config, padding_mask(src, PAD)
         with torch.autocast(src.device.type, enabled=False):
-            x, positions = self.model.embedded(src)
+            x, positions = self.model.embedded(src, "source")
             x, rotation = (x if positions is None else x + positions).float().flatten(0, 1), None
             if config.positions == "rotary":
                 rotation = rotations(0, src.shape[1], config.d_model // config.num_heads, src.device)

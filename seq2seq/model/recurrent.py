@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from seq2seq.model.additive import AdditiveAttention
-from seq2seq.model.encoder_decoder import PAD, EncoderDecoder
+from seq2seq.model.encoder_decoder import PAD, EncoderDecoder, Side
 from seq2seq.model.layers import Dropout
 from seq2seq.model.places import Places
 from seq2seq.model.recurrent_state import Annotations, RecurrentState
@@ -75,8 +75,8 @@ class Recurrent(EncoderDecoder):
     docs/recurrent.md lists the differences from both papers.
     """
 
-    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
-        super().__init__(config, vocab_size)
+    def __init__(self, config: ModelConfig, vocab_size: int, source_vocab_size: int | None = None) -> None:
+        super().__init__(config, vocab_size, source_vocab_size)
         d, has_attention = config.d_model, config.attention == "additive"
         widths = [d] + [2 * d] * (config.num_encoder_layers - 1)
         self.dropout = Dropout(config.dropout)
@@ -102,11 +102,13 @@ class Recurrent(EncoderDecoder):
             elif name.endswith("weight_hh_l0"):
                 for gate in parameter.chunk(4):
                     nn.init.orthogonal_(gate)
-            elif parameter is not self.embedding.weight:
+            elif not any(parameter is embedding.weight for embedding in self.embeddings()):
                 nn.init.xavier_uniform_(parameter)
-        nn.init.normal_(self.embedding.weight, std=INIT_STD)
+        for embedding in self.embeddings():
+            nn.init.normal_(embedding.weight, std=INIT_STD)
         with torch.no_grad():
-            self.embedding.weight[PAD].zero_()
+            for embedding in self.embeddings():
+                embedding.weight[PAD].zero_()
             for name, parameter in self.named_parameters():
                 if name.endswith("bias_ih_l0"):  # the gates' order: input, forget, cell, output
                     parameter.chunk(4)[1].fill_(1)
@@ -115,7 +117,7 @@ class Recurrent(EncoderDecoder):
         """Encode the source in both directions; the decoder starts from the last state of each."""
         mask = src != PAD
         turned = turning(mask)
-        x = self._embed(src)
+        x = self._embed(src, "source")
         for index, layer in enumerate(self.encoder_layers):
             x = layer(x if index == 0 else self.dropout(x), turned)
         forwards, backwards = x.chunk(2, -1)
@@ -130,7 +132,7 @@ class Recurrent(EncoderDecoder):
         self, tgt_in: Int[Tensor, "n t"], state: RecurrentState
     ) -> tuple[Float[Tensor, "n t d"], RecurrentState]:
         """Advance the target by t tokens; what `logits` turns into predictions."""
-        x = self._embed(tgt_in)
+        x = self._embed(tgt_in, "target")
         past: list[LSTMState] = [(one[:, 0], one[:, 1]) for one in state.past.unbind(1)]
         weights = None
         if state.memory is None:
@@ -196,6 +198,6 @@ class Recurrent(EncoderDecoder):
     def _decoder_layers(self) -> list[nn.LSTM]:
         return [layer for layer in self.decoder_layers if isinstance(layer, nn.LSTM)]
 
-    def _embed(self, ids: Int[Tensor, "n t"]) -> Float[Tensor, "n t d"]:
-        """Return scaled embeddings, as in the Transformer: the output projection shares the matrix."""
-        return self.dropout(self.embedding(ids) * math.sqrt(self.config.d_model))
+    def _embed(self, ids: Int[Tensor, "n t"], side: Side) -> Float[Tensor, "n t d"]:
+        """Return scaled embeddings, as in the Transformer: the output projection shares the targets' matrix."""
+        return self.dropout(self.embedding_of(side)(ids) * math.sqrt(self.config.d_model))

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from seq2seq.model.attention import KeysValues
-from seq2seq.model.encoder_decoder import PAD, EncoderDecoder
+from seq2seq.model.encoder_decoder import PAD, EncoderDecoder, Side
 from seq2seq.model.layers import DecoderLayer, Dropout, EncoderLayer, cast_for_products, for_attention, make_norm
 from seq2seq.model.masks import causal_mask, padding_mask
 from seq2seq.model.positions import rotations, sinusoidal
@@ -25,14 +25,14 @@ def embedding_scale(config: ModelConfig) -> float:
 
 
 class Transformer(EncoderDecoder):
-    """Encoder and decoder stacks around one embedding matrix.
+    """Encoder and decoder stacks around one embedding matrix, or around one for each side.
 
     `config.norm_position="post"`, ReLU and sinusoidal positions give the published model (Vaswani et al. 2017);
     pre-norm, RMSNorm, SwiGLU and rotary positions its modern form.
     """
 
-    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
-        super().__init__(config, vocab_size)
+    def __init__(self, config: ModelConfig, vocab_size: int, source_vocab_size: int | None = None) -> None:
+        super().__init__(config, vocab_size, source_vocab_size)
         self.dropout = Dropout(config.dropout)
         self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
         self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
@@ -52,14 +52,15 @@ class Transformer(EncoderDecoder):
                 nn.init.normal_(module.weight, std=INIT_STD)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
-        nn.init.normal_(self.embedding.weight, std=INIT_STD)
-        with torch.no_grad():
-            self.embedding.weight[PAD].zero_()
+        for embedding in self.embeddings():
+            nn.init.normal_(embedding.weight, std=INIT_STD)
+            with torch.no_grad():
+                embedding.weight[PAD].zero_()
 
     def encode(self, src: Int[Tensor, "b s"]) -> DecoderState:
         """Encode the source; return the state before the first target token."""
         mask = padding_mask(src, PAD)
-        x, rotation = self._embed(src, start=0)
+        x, rotation = self._embed(src, "source", start=0)
         layer_mask = for_attention(mask, x)
         for layer in self.encoder_layers:
             x = layer(x, layer_mask, rotation)
@@ -85,7 +86,7 @@ class Transformer(EncoderDecoder):
     def _decoder(
         self, tgt_in: Int[Tensor, "n t"], state: DecoderState
     ) -> tuple[Float[Tensor, "n t d"], tuple[KeysValues, ...]]:
-        x, rotation = self._embed(tgt_in, start=state.length)
+        x, rotation = self._embed(tgt_in, "target", start=state.length)
         mask = self._target_mask(tgt_in, state.length)
         is_causal = mask is not None and state.length == 0 and self.config.decoder_mask == "causal"
         own_mask = None if mask is None else for_attention(mask, x, is_causal=is_causal)
@@ -109,10 +110,10 @@ class Transformer(EncoderDecoder):
         )
 
     def embedded(
-        self, ids: Int[Tensor, "n t"], start: int = 0
+        self, ids: Int[Tensor, "n t"], side: Side, start: int = 0
     ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "t d"] | None]:
         """Return (scaled) embeddings, and the vectors to add for positions from start on; None: add nothing."""
-        x = self.embedding(ids) * embedding_scale(self.config)
+        x = self.embedding_of(side)(ids) * embedding_scale(self.config)
         if self.config.positions != "sinusoidal":
             return x, None
         return x, sinusoidal(start, ids.shape[1], self.config.d_model, ids.device).to(x.dtype)
@@ -130,10 +131,10 @@ class Transformer(EncoderDecoder):
         return causal_mask(tgt_in.shape[1], past, tgt_in.device) if tgt_in.shape[1] > 1 else None
 
     def _embed(
-        self, ids: Int[Tensor, "n t"], start: int
+        self, ids: Int[Tensor, "n t"], side: Side, start: int
     ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "2 t 1 c"] | None]:
         """Return scaled embeddings with positions added, or with the rotation for attention to apply, or neither."""
-        embeddings, positions = self.embedded(ids, start)
+        embeddings, positions = self.embedded(ids, side, start)
         if positions is not None:
             return self.dropout(embeddings + positions), None
         if self.config.positions == "none":

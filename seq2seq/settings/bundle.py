@@ -13,8 +13,9 @@ from seq2seq.errors import UserError, in_short
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 
-FORMAT_VERSION = 1  # raised when an older version could not read the folder
-WEIGHTS, CONFIG, TOKENIZER, CARD = "model.safetensors", "config.json", "tokenizer.model", "README.md"
+FORMAT_VERSIONS = (1, 2)  # that can be read; a bundle has the lowest that can hold it
+TWO_TOKENIZERS = 2  # version of a bundle whose sides have a tokenizer each
+WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 SETTINGS = "bundle.json"  # config.json's name in an export for CTranslate2, which has a config.json of its own
 ARCHITECTURE = "seq2seq-"  # prefix of config.json's architecture, which is left out of the model's settings
 _MAX_CONFIG = 1_000_000  # bytes
@@ -38,6 +39,14 @@ def is_export(folder: Path) -> bool:
     return (folder / SETTINGS).is_file()
 
 
+def is_huggingface(folder: Path) -> bool:
+    """Return whether the folder has a model in Hugging Face's layout."""
+    try:
+        return "model_type" in json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return False
+
+
 def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
     """Read and check config.json: its plain values, and its settings as dataclasses."""
     try:
@@ -52,12 +61,15 @@ def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
         raise UserError(f"{path.parent} is not a whole model: {path.name} is missing") from error
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    if isinstance(values, dict) and "model_type" in values:
+        told = f"import it with `seq2seq import huggingface {path.parent} --output FOLDER`"
+        raise UserError(f"{path.parent} is a model in Hugging Face's layout: {told}")
     if not isinstance(values, dict) or not str(values.get("architecture")).startswith(ARCHITECTURE):
         raise UserError(f"{path} is not a model of this program: its architecture is no {ARCHITECTURE}…")
-    if values.get("format_version") != FORMAT_VERSION:
+    if values.get("format_version") not in FORMAT_VERSIONS:
         raise UserError(
-            f"{path} has format_version={values.get('format_version')!r:.80}, this version reads {FORMAT_VERSION}: "
-            "use the version that wrote it"
+            f"{path} has format_version={values.get('format_version')!r:.80}, this version reads "
+            f"{FORMAT_VERSIONS[0]} to {FORMAT_VERSIONS[-1]}: use the version that wrote it"
         )
     types = {
         "src_lang": str,
@@ -76,10 +88,11 @@ def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
         search = config_from_plain(SearchConfig, values["search"])
     except UserError as error:
         raise UserError(f"{path} is damaged: {in_short(error)}") from error
-    length = values.get("trained_length")
-    if length is not None and (not isinstance(length, int) or length < 1):
-        raise UserError(f"{path} is damaged: trained_length={length!r:.80}, expected a positive whole number")
-    return values, BundleConfig(model, search, values["src_lang"], values["tgt_lang"], length)
+    for key in ("trained_length", "source_vocab_size"):
+        value = values.get(key)
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise UserError(f"{path} is damaged: {key}={value!r:.80}, expected a positive whole number")
+    return values, BundleConfig(model, search, values["src_lang"], values["tgt_lang"], values.get("trained_length"))
 
 
 def config_from_plain(schema: type[C], values: Mapping[str, Any]) -> C:

@@ -23,7 +23,9 @@ class Config:
     existing: str = "refuse"  # if the run exists: refuse | keep: skip a complete run, resume an incomplete one
     seed: int = 1  # random seed of initial weights, data order, dropout and held-out pairs
     resume: str | None = None  # folder of a run to continue exactly where it stopped; null: a new run
-    init: str | None = None  # run or bundle folder with the first weights, sizes and vocabulary; null: random weights
+    # the first weights, sizes and vocabulary: a run or bundle folder, or a Marian model in Hugging Face's layout (a
+    # folder, or a name on its hub, such as Helsinki-NLP/opus-mt-en-es); null: random weights
+    init: str | None = None
     resume_lr: float | None = None  # with resume: the new peak learning rate; null: training.learning_rate
     baseline: str | None = None  # folder of a complete run to compare test translations with, by p-values; null: none
     experiment_name: str = "run"  # name of the experiment in run names and reports; set by its file

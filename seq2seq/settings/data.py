@@ -80,19 +80,23 @@ def cache_root(setting: str = DataConfig.cache) -> Path:
 
 @dataclass(kw_only=True)
 class TokenizerConfig:
-    """SentencePiece over both languages jointly."""
+    """SentencePiece over both languages jointly, or over each by itself."""
 
     type: str = "unigram"  # unigram (Kudo 2018) | bpe (Sennrich et al. 2016)
+    # whether both languages share one vocabulary, and the model one embedding; false: each has its own
+    joint: bool = True
     vocab_size: IntOrAuto = AUTO  # subwords; auto: 2,000 to 32,000 by the number of training pairs
     byte_fallback: bool = True  # unseen characters become bytes instead of UNK
     character_coverage: float = 0.9999  # share of the text's characters that get a subword of their own
     input_sentence_size: int = 1_000_000  # sentences that the vocabulary is learnt from, sampled from the text
     # words that stay one piece, such as the tag <bt> of synthetic sources; no translation contains them
     user_symbols: list[str] = field(default_factory=list)
-    model: str | None = None  # a finished tokenizer.model to use; null: train one on the training texts
+    # a finished tokenizer.model to use, or a folder with two; null: train on the training texts
+    model: str | None = None
 
     def __post_init__(self) -> None:
         check_choices("tokenizer.", self, type=("unigram", "bpe"))
+        require(self.joint or self.model is None, f"tokenizer.model={self.model} is trained: leave out tokenizer.joint")
         check_ranges("tokenizer.", self, vocab_size=(8, math.inf), input_sentence_size=(1, math.inf))
         coverage = self.character_coverage
         require(0 < coverage <= 1, f"tokenizer.character_coverage={coverage} not in (0, 1]")

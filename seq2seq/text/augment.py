@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 
 from seq2seq.settings.training import NoiseConfig, SubwordSamplingConfig
-from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocabulary import Side, Tokenizers
 
 _ROWS_OF_KEYS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 _FINAL_MARK = re.compile(r"\s*(?:[.?!…]+|[。？！]+)(?=[\"'”’»)\]]*$)")
@@ -31,7 +31,7 @@ class Encoder:
     Where randomness makes a side longer than max_length tokens, the pair stays plain.
     """
 
-    tokenizer: Tokenizer
+    tokenizer: Tokenizers
     max_length: int  # tokens a side
     sampling: SubwordSamplingConfig
     noise: NoiseConfig
@@ -45,21 +45,25 @@ class Encoder:
         """Return the ids of all sources and all targets, also of pairs that are too long even without randomness."""
         seeds = np.random.SeedSequence(seed).generate_state(3).tolist()
         spoilt = add_noise(src, self.noise, seeds[0]) if self.noise.is_on else src
-        sides = self._split(spoilt, seeds[1]), self._split(tgt, seeds[2])
+        source, target = self.tokenizer.source, self.tokenizer.target
+        sides = self._split(source, spoilt, seeds[1]), self._split(target, tgt, seeds[2])
         if self.is_random:
             for i, pair in enumerate(zip(*sides, strict=True)):
                 if not all(0 < len(ids) <= self.max_length for ids in pair):
-                    sides[0][i], sides[1][i] = self.tokenizer.encode_normalised([src[i], tgt[i]])
+                    (sides[0][i],), (sides[1][i],) = (
+                        source.encode_normalised([src[i]]),
+                        target.encode_normalised([tgt[i]]),
+                    )
         return sides
 
-    def _split(self, texts: Sequence[str], seed: int) -> Ids:
+    def _split(self, side: Side, texts: Sequence[str], seed: int) -> Ids:
         pieces = [texts[start : start + _PIECE] for start in range(0, len(texts), _PIECE)]
         if self.sampling.alpha == 0:
-            rows = map(self.tokenizer.encode_normalised, pieces)
+            rows = map(side.encode_normalised, pieces)
         else:
             seeds = np.random.SeedSequence(seed).generate_state(len(pieces)).tolist()
             rows = (
-                self.tokenizer.sample(piece, alpha=self.sampling.alpha, nbest=self.sampling.nbest, seed=of_piece)
+                side.sample(piece, alpha=self.sampling.alpha, nbest=self.sampling.nbest, seed=of_piece)
                 for piece, of_piece in zip(pieces, seeds, strict=True)
             )
         return list(chain.from_iterable(rows))

@@ -30,7 +30,7 @@ class Batch(NamedTuple):
     """Padded sentence pairs; the target twice, shifted by one."""
 
     src: Int[Tensor, "b s"]  # tokens, EOS, padding
-    tgt_in: Int[Tensor, "b t"]  # BOS, tokens, padding
+    tgt_in: Int[Tensor, "b t"]  # start (BOS), tokens, padding
     tgt_out: Int[Tensor, "b t"]  # tokens, EOS, padding
 
 
@@ -48,10 +48,10 @@ def pad(rows: Sequence[np.ndarray], first: int | None, last: int | None) -> Int[
     return torch.from_numpy(out)
 
 
-def collate(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> Batch:
-    """Make a batch of (source, target) ids."""
+def collate(pairs: Sequence[tuple[np.ndarray, np.ndarray]], start: int = BOS) -> Batch:
+    """Make a batch of (source, target) ids; start is the id that every target continues."""
     src, tgt = zip(*pairs, strict=True)
-    return Batch(pad(src, None, EOS), pad(tgt, BOS, None), pad(tgt, None, EOS))
+    return Batch(pad(src, None, EOS), pad(tgt, start, None), pad(tgt, None, EOS))
 
 
 def pack(src_lengths: np.ndarray, tgt_lengths: np.ndarray, order: np.ndarray, max_tokens: int) -> list[np.ndarray]:
@@ -121,14 +121,15 @@ def plan_batches(
 class FixedBatches:
     """Gives the same batches again and again, in the order of their plan."""
 
-    def __init__(self, pairs: Pairs, plan: list[np.ndarray]) -> None:
-        self.pairs, self.plan = pairs, plan
+    def __init__(self, pairs: Pairs, plan: list[np.ndarray], start: int = BOS) -> None:
+        """Take the pairs, the numbers of each batch's, and the id that every target continues."""
+        self.pairs, self.plan, self.start = pairs, plan, start
 
     def __len__(self) -> int:
         return len(self.plan)
 
     def __iter__(self) -> Iterator[Batch]:
-        return (collate([self.pairs[index] for index in indices]) for indices in self.plan)
+        return (collate([self.pairs[index] for index in indices], self.start) for indices in self.plan)
 
 
 class BatchLoader:
@@ -148,13 +149,14 @@ class BatchLoader:
         source: BlockSource,
         *,
         max_tokens: int,
+        start: int = BOS,
         rank: int = 0,
         world_size: int = 1,
         accumulate: int = 1,
         pin: bool = False,
         warn_of_small_blocks: bool = False,
     ) -> None:
-        self.source, self.max_tokens, self.pin = source, max_tokens, pin
+        self.source, self.max_tokens, self.start, self.pin = source, max_tokens, start, pin
         self._rank, self._world_size, self._multiple = rank, world_size, world_size * accumulate
         self._is_to_warn = warn_of_small_blocks and rank == 0
         self._state: State = {"place": {}, "batches": 0}
@@ -185,7 +187,8 @@ class BatchLoader:
                 self._warn_of_small_block(len(plan), len(draws))
                 for indices in even_out(plan, self._multiple)[used + self._rank :: self._world_size]:
                     used += self._world_size
-                    yield collate([block.pairs[index] for index in indices]), {"place": place, "batches": used}
+                    batch = collate([block.pairs[index] for index in indices], self.start)
+                    yield batch, {"place": place, "batches": used}
                 if self._rank == 0:
                     for line in block.told:
                         logger.info("%s", line)

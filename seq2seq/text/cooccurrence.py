@@ -6,11 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int32, Int64
 
+from seq2seq.errors import UserError
 from seq2seq.text.dataset import Pairs
-from seq2seq.text.shortlist import Shortlist, vocabulary_of
-from seq2seq.text.tokenizer import BOS, SPECIAL_IDS, Tokenizer
+from seq2seq.text.shortlist import Shortlist
+from seq2seq.text.tokenizer import PAD, SPECIAL_IDS
+from seq2seq.text.vocabulary import Tokenizers
 
-NO_SOURCE = BOS  # the source id that target ids without a counterpart belong to
+NO_SOURCE = PAD  # the source id that target ids without a counterpart belong to
 _ROUNDS = 4  # of expectation maximisation: later ones change little
 _BLOCK = 2_000_000  # co-occurrences counted at once
 _MOST = 60_000_000  # co-occurrences learned from: those of some 600,000 pairs, in at most two gigabytes and a minute
@@ -24,7 +26,7 @@ class _Block:
     starts: Int64[np.ndarray, " t"]  # where the co-occurrences of each target token begin
 
 
-def learn_shortlist(pairs: Pairs, tokenizer: Tokenizer, *, best: int, frequent: int) -> Shortlist:
+def learn_shortlist(pairs: Pairs, tokenizer: Tokenizers, *, best: int, frequent: int) -> Shortlist:
     """Give every source id the target ids that Model 1 translates it into most often.
 
     Of a large corpus every second, third, … pair is read. Every text is allowed the special ids, the most frequent
@@ -35,17 +37,22 @@ def learn_shortlist(pairs: Pairs, tokenizer: Tokenizer, *, best: int, frequent: 
         tokenizer: what made their ids.
         best: target ids of each source id, at most.
         frequent: target ids that every text is allowed.
+
+    Raises:
+        UserError: source and target have vocabularies of their own.
     """
-    size = tokenizer.vocab_size
+    if not tokenizer.is_shared:
+        raise UserError("this model has a vocabulary for each side: a shortlist is for models with one for both")
+    size = tokenizer.target.vocab_size
     kinds, blocks = _blocks(pairs, size)
     frequency = _target_frequency(kinds, blocks, size)
     by_frequency = np.argsort(-frequency, kind="stable").astype(np.int32)
-    bytes_ = [one for one in tokenizer.byte_ids if frequency[one]]
+    bytes_ = [one for one in tokenizer.target.byte_ids if frequency[one]]
     always = np.array(sorted({*SPECIAL_IDS, *bytes_, *by_frequency[:frequent].tolist()}), np.int32)
     expected = _expected_counts(kinds // size, blocks)
     source, target = _best(kinds, expected, size, best)
     offsets = np.searchsorted(source, np.arange(size + 1))
-    return Shortlist(offsets, target.astype(np.int32), always, by_frequency, vocabulary_of(tokenizer))
+    return Shortlist(offsets, target.astype(np.int32), always, by_frequency, tokenizer.digest)
 
 
 def _blocks(pairs: Pairs, size: int) -> tuple[Int64[np.ndarray, " k"], list[_Block]]:

@@ -16,7 +16,7 @@ from jaxtyping import Int32
 
 from seq2seq.errors import UserError
 from seq2seq.text.formats import Pair
-from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocabulary import Tokenizers, load_tokenizers
 
 logger = logging.getLogger(__name__)
 _SHOWN = 100  # characters of an example
@@ -93,7 +93,7 @@ def write_pairs(path: Path, parts: Iterable[Pairs]) -> None:
 class PreparedData:
     """All that training reads."""
 
-    tokenizer: Tokenizer
+    tokenizer: Tokenizers
     train: Pairs
     validation: Pairs
     validation_pairs: list[Pair]  # normalised text of the same rows
@@ -106,7 +106,7 @@ def load_prepared(folder: Path) -> PreparedData:
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     _log_overlap(report["overlap"])
     validation, tests = read_texts(folder / "texts.json")
-    tokenizer = Tokenizer.load(folder / "tokenizer.model")
+    tokenizer = load_tokenizers(folder)
     train, validation_ids = (Pairs.load(folder / name) for name in ("train", "validation"))
     return PreparedData(tokenizer, train, validation_ids, validation, tests, report)
 
@@ -125,7 +125,8 @@ def trained_length(prepared: PreparedData) -> int:
 
 def example(prepared: PreparedData) -> str:
     """Return one training pair, "source → target", which shows a wrong direction."""
-    texts = prepared.tokenizer.decode([ids.tolist() for ids in prepared.train[0]])
+    src, tgt = (ids.tolist() for ids in prepared.train[0])
+    texts = (*prepared.tokenizer.source.decode([src]), *prepared.tokenizer.target.decode([tgt]))
     return " → ".join(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…" for text in texts)
 
 

@@ -74,7 +74,8 @@ class PreparedEpochs:
 
     def _split(self, encoder: Encoder, indices: np.ndarray, seed: list[int]) -> Pairs:
         plain = [tuple(ids.tolist() for ids in self.pairs[int(index)]) for index in indices]
-        src_texts, tgt_texts = (encoder.tokenizer.decode([pair[side] for pair in plain]) for side in (0, 1))
+        src_texts = encoder.tokenizer.source.decode([src for src, _ in plain])
+        tgt_texts = encoder.tokenizer.target.decode([tgt for _, tgt in plain])
         src, tgt = encoder.encode(src_texts, tgt_texts, seed)
         for i, pair in enumerate(plain):
             if UNK in pair[0] or UNK in pair[1]:

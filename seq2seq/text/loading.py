@@ -74,6 +74,7 @@ def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: 
     return BatchLoader(
         partial(read_ahead, source) if in_blocks else source,
         max_tokens=training.max_tokens,
+        start=data.tokenizer.start,
         rank=rank,
         world_size=world_size,
         accumulate=training.accumulate,
@@ -87,4 +88,4 @@ def validation_loader(config: Config, data: PreparedData, *, rank: int, world_si
     longest = int(data.validation.lengths.max(initial=0)) + 1
     tokens = max(config.training.max_tokens, longest)
     plan = plan_batches(data.validation, np.arange(len(data.validation)), tokens)
-    return FixedBatches(data.validation, even_out(plan, world_size)[rank::world_size])
+    return FixedBatches(data.validation, even_out(plan, world_size)[rank::world_size], data.tokenizer.start)

@@ -10,7 +10,6 @@ import random
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import accumulate, chain
 from pathlib import Path
@@ -37,11 +36,11 @@ from seq2seq.text.shards import (
     select,
     tokenise,
 )
-from seq2seq.text.tokenizer import Tokenizer, VocabularySizeError, make_tokenizer
+from seq2seq.text.vocabulary import learn_tokenizers, read_files, write_files
 from seq2seq.workers import Workers
 
 logger = logging.getLogger(__name__)
-_HELD, _MODEL = "texts.json", "tokenizer.model"
+_HELD = "texts.json"
 
 
 class Pipeline:
@@ -66,10 +65,10 @@ class Pipeline:
         overlap = OverlapIndex(name_held_out(validation, tests))
         size = self._select(shards, repeats, rows, overlap)
         logger.info("%s the tokenizer", "training" if tokenizer_config.model is None else "loading")
-        self._train_tokenizer(shards, size, tokenizer_config)
+        self._learn_tokenizers(shards, size, tokenizer_config)
         write_pairs(self.folder / "train", self._tokenise(shards))
         self._require_kept()
-        write_pairs(self.folder / "validation", encode_in_chunks(self.folder / _MODEL, validation))
+        write_pairs(self.folder / "validation", encode_in_chunks(self.folder, validation))
         write_json(self.folder / _HELD, texts)
         write_json(self.folder / "report.json", self._report(overlap, len(validation), tests))
 
@@ -170,26 +169,17 @@ class Pipeline:
     def _piece(self, step: str, shard: Shard) -> Path:
         return self.work / step / shard.folder.name
 
-    def _train_tokenizer(self, shards: list[Shard], size: int, config: TokenizerConfig) -> None:
-        def make(vocab_size: int) -> Tokenizer:
-            pairs = (pair for shard in shards for pair in shard.chosen(self._piece("selected", shard)))
-            return make_tokenizer((side for pair in pairs for side in pair), replace(config, vocab_size=vocab_size))
+    def _learn_tokenizers(self, shards: list[Shard], size: int, config: TokenizerConfig) -> None:
+        def pairs() -> Iterator[Pair]:
+            return (pair for shard in shards for pair in shard.chosen(self._piece("selected", shard)))
 
-        def train(draft: Path) -> None:
-            is_automatic = config.vocab_size == rules.AUTO
-            try:
-                tokenizer = make(rules.vocab_size(size) if is_automatic else config.vocab_size)
-            except VocabularySizeError as error:
-                if not is_automatic:
-                    raise
-                tokenizer = make(error.nearest)
-            (draft / _MODEL).write_bytes(tokenizer.model_bytes)
-
-        piece(self.work / "tokenizer", train)
-        (self.folder / _MODEL).write_bytes((self.work / "tokenizer" / _MODEL).read_bytes())
+        folder = self.work / "tokenizer"
+        piece(folder, lambda draft: write_files(draft, learn_tokenizers(pairs, config, rules.vocab_size(size))))
+        for name, content in read_files(folder).items():
+            (self.folder / name).write_bytes(content)
 
     def _tokenise(self, shards: list[Shard]) -> Iterator[Pairs]:
-        model = self.work / "tokenizer" / _MODEL
+        model = self.work / "tokenizer"
         limit = self.data.max_length
         tasks = (
             partial(tokenise, self._piece("tokens", shard), shard, self._piece("selected", shard), model, limit)

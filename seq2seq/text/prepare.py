@@ -20,7 +20,7 @@ from seq2seq.text.filters import identifier_version
 from seq2seq.text.lines import explain_os_error
 from seq2seq.text.pipeline import Pipeline
 from seq2seq.text.streaming import sample_corpora
-from seq2seq.text.tokenizer import describe_tokenizer
+from seq2seq.text.vocabulary import describe_tokenizers
 from seq2seq.workers import Processes, Workers
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ def _cache_key(data: DataConfig, tokenizer: TokenizerConfig, seed: int, splits: 
     versions += [identifier_version()] if data.language_filter else []
     # the symbols that a finished tokenizer must have, and the size of a stream's sample
     asked = [tokenizer.user_symbols, tokenizer.input_sentence_size]
-    everything = [inputs, settings, describe_tokenizer(tokenizer), asked, seeds, versions]
+    everything = [inputs, settings, describe_tokenizers(tokenizer), asked, seeds, versions]
     return hashlib.blake2b(json.dumps(everything, sort_keys=True).encode(), digest_size=10).hexdigest()
 
 

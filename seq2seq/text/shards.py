@@ -23,7 +23,7 @@ from seq2seq.text.cache import piece, value_of
 from seq2seq.text.corpus import Corpus, Pair
 from seq2seq.text.dataset import Pairs, read_texts, write_pairs
 from seq2seq.text.filters import Cleaner, OverlapIndex, digest_pair, name_held_out
-from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocabulary import load_tokenizers
 
 SHARD = 50_000  # pairs read for one shard
 PART = 2_000_000  # pairs whose digests one task sorts
@@ -205,8 +205,8 @@ def tokenise(folder: Path, shard: Shard, chosen: Path, model: Path, max_length: 
     return piece(folder, build)
 
 
-def encode_in_chunks(model: Path, pairs: Iterable[Pair]) -> Iterator[Pairs]:
-    """Tokenise pairs, some thousands at a time."""
-    tokenizer, iterator = Tokenizer.load(model), iter(pairs)
+def encode_in_chunks(tokenizers: Path, pairs: Iterable[Pair]) -> Iterator[Pairs]:
+    """Tokenise pairs with the tokenizers in a folder, some thousands at a time."""
+    found, iterator = load_tokenizers(tokenizers), iter(pairs)
     while chunk := list(islice(iterator, _CHUNK)):
-        yield Pairs.of(*(tokenizer.encode([pair[side] for pair in chunk]) for side in (0, 1)))
+        yield Pairs.of(found.source.encode([src for src, _ in chunk]), found.target.encode([tgt for _, tgt in chunk]))

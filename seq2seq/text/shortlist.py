@@ -13,7 +13,7 @@ from safetensors.numpy import save
 
 from seq2seq.drafts import replacing
 from seq2seq.errors import UserError
-from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocabulary import Tokenizers
 
 MULTIPLE = 64  # of the number of allowed ids: searches look for the best tokens of a row in blocks of as many
 _FORMAT = "seq2seq-shortlist-1"  # raised when an older version could not read the file
@@ -84,13 +84,13 @@ class Shortlist:
         parts = (self.offsets, self.targets, self.always, self.by_frequency)
         return hashlib.blake2b(b"".join(one.tobytes() for one in parts), digest_size=8).hexdigest()
 
-    def require(self, tokenizer: Tokenizer) -> None:
+    def require(self, tokenizer: Tokenizers) -> None:
         """Refuse a model with another vocabulary.
 
         Raises:
             UserError: the shortlist's ids are those of another tokenizer.
         """
-        if self.vocabulary != vocabulary_of(tokenizer):
+        if self.vocabulary != tokenizer.digest:
             raise UserError(
                 "the shortlist belongs to another model, whose tokenizer differs: "
                 "make one for this model with `seq2seq shortlist --model RUN`"
@@ -141,8 +141,3 @@ def _fit(offsets: np.ndarray, targets: np.ndarray, always: np.ndarray, by_freque
     has_order = offsets[0] == 0 and offsets[-1] == targets.size and (np.diff(offsets) >= 0).all()
     are_ids = all(((one >= 0) & (one < size)).all() for one in (targets, always))
     return bool(has_order and are_ids and np.array_equal(np.sort(by_frequency), np.arange(size)))
-
-
-def vocabulary_of(tokenizer: Tokenizer) -> str:
-    """Return the SHA-256 of a tokenizer, as a bundle's config.json has it."""
-    return hashlib.sha256(tokenizer.model_bytes).hexdigest()

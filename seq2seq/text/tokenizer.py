@@ -1,6 +1,5 @@
 """Text to subword ids and back: SentencePiece with fixed special ids."""
 
-import dataclasses
 import hashlib
 import io
 import random
@@ -20,7 +19,10 @@ from seq2seq.text.segmenting import Sampler
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIAL_IDS = (PAD, UNK, BOS, EOS)
+UNPRODUCIBLE_IDS = (PAD, UNK, BOS)  # no translation contains them
 
+FILE = "tokenizer.model"
+Sizes = tuple[int, int | None]  # ids of targets, and of sources where these are others
 _NUM_THREADS = 4  # fixed: the sums of unigram training, hence the model's bytes, depend on it
 _SEED = 1  # of the sample of sentences
 _MAX_BYTES = 1 << 20  # of one sentence; longer ones are left out of the tokenizer's training
@@ -29,7 +31,14 @@ _QUIET = 2  # log errors only
 
 
 class Tokenizer:
-    """Turns normalised text into ids and ids into text; `decode(encode(x)) == normalise(x)` given byte fallback."""
+    """Turns normalised text into ids and ids into text; `decode(encode(x)) == normalise(x)` given byte fallback.
+
+    One tokenizer can be that of both sides, as `seq2seq.text.vocabulary.TokenizerPair` is two.
+    """
+
+    is_shared = True
+    start = BOS
+    unproducible = UNPRODUCIBLE_IDS
 
     def __init__(self, model: bytes, name: str = "tokenizer.model") -> None:
         """Load a SentencePiece model; errors use the name.
@@ -74,6 +83,31 @@ class Tokenizer:
             return cls(path.read_bytes(), str(path))
         except OSError as error:
             raise UserError(f"{path} cannot be read ({error.strerror}): a tokenizer is expected there") from error
+
+    @property
+    def source(self) -> "Tokenizer":
+        """The tokenizer of sources: this one."""
+        return self
+
+    @property
+    def target(self) -> "Tokenizer":
+        """The tokenizer of targets: this one."""
+        return self
+
+    @property
+    def sizes(self) -> Sizes:
+        """Count the target's ids, and the source's if they are others: None."""
+        return self.vocab_size, None
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The file that it is kept in, by name."""
+        return {FILE: self.model_bytes}
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its model."""
+        return hashlib.sha256(self.model_bytes).hexdigest()
 
     @property
     def vocab_size(self) -> int:
@@ -153,33 +187,6 @@ class Tokenizer:
     def ids(self, tokens: Sequence[str]) -> list[int]:
         """Undo `tokens`; a string that is no piece of the vocabulary becomes UNK."""
         return [self._processor.piece_to_id(token) for token in tokens]
-
-
-def make_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
-    """Load the tokenizer that config.model names; without one, train it on the texts.
-
-    Raises:
-        UserError: as `Tokenizer.load` or `train_tokenizer`, or the loaded one lacks config.user_symbols.
-    """
-    if config.model is None:
-        return train_tokenizer(texts, config)
-    tokenizer = Tokenizer.load(Path(config.model))
-    if missing := [symbol for symbol in config.user_symbols if symbol not in tokenizer.user_symbols]:
-        raise UserError(
-            f"{config.model} has no tokenizer.user_symbols={missing}: leave them out, or train a tokenizer with them"
-        )
-    return tokenizer
-
-
-def describe_tokenizer(config: TokenizerConfig) -> dict[str, Any]:
-    """Return, as plain values, everything besides the texts that decides the result of `make_tokenizer`.
-
-    Raises:
-        UserError: the file that config.model names cannot be read, or is no tokenizer of ours.
-    """
-    if config.model is None:
-        return dataclasses.asdict(config)
-    return {"model": hashlib.sha256(Tokenizer.load(Path(config.model)).model_bytes).hexdigest()}
 
 
 class VocabularySizeError(UserError):

@@ -16,6 +16,7 @@ from seq2seq.settings.config import Config, to_plain
 from seq2seq.text.augment import is_random
 from seq2seq.text.batching import Batch, collate, plan_batches
 from seq2seq.text.dataset import Pairs, PreparedData
+from seq2seq.text.tokenizer import Sizes
 from seq2seq.training.execution import recompute_layers
 from seq2seq.training.folder import write_config
 from seq2seq.training.module import TranslationModule
@@ -55,7 +56,7 @@ def settle_numbers(config: Config, folder: Path, data: PreparedData) -> tuple[fr
         config.model.dropout = rules.dropout(None if config.data.streaming else len(data.train))
     if training.learning_rate == rules.AUTO:
         training.learning_rate = rules.learning_rate(config.model.d_model)
-    resolve_max_tokens(config, data.train, data.tokenizer.vocab_size)
+    resolve_max_tokens(config, data.train, data.tokenizer.sizes)
     epoch = None
     if not config.data.streaming:
         batches = plan_batches(data.train, np.arange(len(data.train)), training.max_tokens, None)
@@ -98,17 +99,17 @@ def _widths(pairs: Pairs) -> np.ndarray:
     return np.maximum(pairs.src_lengths, pairs.tgt_lengths) + 1
 
 
-def resolve_max_tokens(config: Config, pairs: Pairs, vocab_size: int) -> None:
+def resolve_max_tokens(config: Config, pairs: Pairs, sizes: Sizes) -> None:
     """Replace training.max_tokens=auto by the largest batch that the device's memory holds, found by trying.
 
     Raises:
         UserError: not even the longest sentence pair fits.
     """
     if config.training.max_tokens == rules.AUTO:
-        config.training.max_tokens = int(agree("max_tokens", lambda: str(_choose(config, pairs, vocab_size))))
+        config.training.max_tokens = int(agree("max_tokens", lambda: str(_choose(config, pairs, sizes))))
 
 
-def _choose(config: Config, pairs: Pairs, vocab_size: int) -> int:
+def _choose(config: Config, pairs: Pairs, sizes: Sizes) -> int:
     widths, training = _widths(pairs), config.training
     if config.data.streaming or is_random(training.subword_sampling, training.noise):
         longest = config.data.max_length + 1  # a pair of this length may come yet
@@ -120,7 +121,7 @@ def _choose(config: Config, pairs: Pairs, vocab_size: int) -> int:
     device = torch.device("cuda", 0)
     available = torch.cuda.mem_get_info(device)[0] * MARGIN
     with torch.random.fork_rng([device]):
-        trial = Trial(config, vocab_size, device, widths=(longest, int(np.median(widths))), available=available)
+        trial = Trial(config, sizes, device, widths=(longest, int(np.median(widths))), available=available)
         return largest(trial.fits, max(SMALLEST, longest), max(highest, longest))
 
 
@@ -146,11 +147,12 @@ class Trial:
     """Trains a throw-away model on random batches of the longest and of the typical sentences."""
 
     def __init__(
-        self, config: Config, vocab_size: int, device: torch.device, *, widths: tuple[int, ...], available: float
+        self, config: Config, sizes: Sizes, device: torch.device, *, widths: tuple[int, ...], available: float
     ) -> None:
         """Take widths in tokens, special ids included, and the available memory in bytes."""
-        self.device, self.widths, self.vocab_size = device, widths, vocab_size
-        model = build_model(config.model, vocab_size).to(device)
+        self.device, self.widths = device, widths
+        self.ids = max(5, min(size for size in sizes if size is not None))  # that both sides have
+        model = build_model(config.model, *sizes).to(device)
         if config.training.activation_checkpointing:
             recompute_layers(model)
         self.module = TranslationModule(model.train(), replace(config.training, max_tokens=ON_CPU))
@@ -177,7 +179,7 @@ class Trial:
 
     def draw(self, rows: int, width: int) -> Batch:
         """A batch of random ids, of so many positions on either side."""
-        ids = np.random.default_rng(0).integers(4, max(5, self.vocab_size), (2, rows, width - 1))
+        ids = np.random.default_rng(0).integers(4, self.ids, (2, rows, width - 1))
         return Batch(*(side.to(self.device) for side in collate(list(zip(*ids, strict=True)))))
 
     def update(self, batch: Batch) -> None:

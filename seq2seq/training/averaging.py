@@ -1,6 +1,5 @@
 """The mean of several models' weights as a new model (Junczys-Dowmunt et al. 2016; Vaswani et al. 2017, §6.1)."""
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -90,7 +89,7 @@ def _require_like(name: str, sizes: Mapping[str, Any], vocabulary: str, like: Bu
 
 def _hash(bundle: Bundle) -> str:
     """The tokenizer's hash, as checkpoints hold it in `belongs_to`."""
-    return hashlib.sha256(bundle.tokenizer.model_bytes).hexdigest()[:16]
+    return bundle.tokenizer.digest[:16]
 
 
 def _write(states: Sequence[Mapping[str, Tensor]], names: list[str], like: Bundle, output: Path) -> list[str]:

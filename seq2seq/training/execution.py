@@ -92,7 +92,7 @@ def whole(model: EncoderDecoder) -> EncoderDecoder:
     if not isinstance(model, FSDPModule):
         return model
     weights = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
-    copied = build_without_values(model.config, model.vocab_size)
+    copied = build_without_values(model.config, model.vocab_size, model.source_vocab_size)
     copied.load_state_dict(weights, assign=True)
     return copied
 

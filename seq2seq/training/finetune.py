@@ -17,16 +17,17 @@ from seq2seq.extras import needing
 from seq2seq.files import find_model
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.settings.bundle import CONFIG, TOKENIZER, read_config
+from seq2seq.settings.bundle import CONFIG, read_config
 from seq2seq.settings.config import Config
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
+from seq2seq.text.tokenizer import FILE, Sizes
 
 log = logging.getLogger(__name__)
 NO_SIZES = ("dropout", "attention_dropout", "ffn_dropout")  # settings that the weights do not depend on
 _NEW_VOCABULARY = tuple(
     f"tokenizer.{key}="
-    for key in ("type", "vocab_size", "byte_fallback", "character_coverage", "input_sentence_size", "model")
+    for key in ("type", "joint", "vocab_size", "byte_fallback", "character_coverage", "input_sentence_size", "model")
 )
 _ADAPTER = "default"  # PEFT's name of the only adapter
 
@@ -66,11 +67,15 @@ def start_from_bundle(config: Config, overrides: Sequence[str]) -> Config:
         config,
         init=str(folder),
         model=dataclasses.replace(bundle.model, **kept),
-        tokenizer=dataclasses.replace(config.tokenizer, model=str(folder / TOKENIZER), vocab_size=values["vocab_size"]),
+        tokenizer=dataclasses.replace(
+            config.tokenizer,
+            model=str(folder / FILE if (folder / FILE).exists() else folder),
+            vocab_size=values["vocab_size"],
+        ),
     )
 
 
-def make_model(config: Config, vocab_size: int, *, resumed: bool) -> EncoderDecoder:
+def make_model(config: Config, sizes: Sizes, *, resumed: bool) -> EncoderDecoder:
     """The model to train: random weights or those of config.init, with adapters and frozen parts.
 
     A resumed run's weights come from its checkpoint, so config.init is not read again.
@@ -78,7 +83,7 @@ def make_model(config: Config, vocab_size: int, *, resumed: bool) -> EncoderDeco
     Raises:
         UserError: the bundle does not fit, a frozen part is unknown, nothing is left to train, or PEFT is missing.
     """
-    model = build_model(config.model, vocab_size)
+    model = build_model(config.model, *sizes)
     if config.init is not None and not resumed:
         model.load_state_dict(load_bundle(Path(config.init)).model.state_dict())
     if config.training.lora_rank:
@@ -93,7 +98,7 @@ def make_model(config: Config, vocab_size: int, *, resumed: bool) -> EncoderDeco
 
 def parts(model: EncoderDecoder) -> dict[str, tuple[str, ...]]:
     """The parts that can be frozen, each with the beginnings of its parameters' names."""
-    found: dict[str, tuple[str, ...]] = {"embedding": ("embedding.",)}
+    found: dict[str, tuple[str, ...]] = {"embedding": ("embedding.", "encoder_embedding.")}
     for side, layers in (("encoder", model.encoder_layers), ("decoder", model.decoder_layers)):
         found[side] = (f"{side}_",)
         found |= {f"{side}.{number}": (f"{side}_layers.{number}.",) for number in range(len(layers))}

@@ -162,9 +162,9 @@ class TranslationModule(L.LightningModule):
         """AdamW (Loshchilov & Hutter 2019), fused; biases, norms and embeddings are not decayed."""
         config = self.config
         parameters = [p for p in self.model.parameters() if p.requires_grad]
-        embedding = self.model.embedding.weight
-        decayed = [p for p in parameters if p.ndim > 1 and p is not embedding]
-        others = [p for p in parameters if p.ndim <= 1 or p is embedding]
+        embeddings = {id(one.weight) for one in self.model.embeddings()}
+        decayed = [p for p in parameters if p.ndim > 1 and id(p) not in embeddings]
+        others = [p for p in parameters if p.ndim <= 1 or id(p) in embeddings]
         groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
         groups = [group for group in groups if group["params"]]  # frozen ones are in neither
         betas = (config.betas[0], config.betas[1])

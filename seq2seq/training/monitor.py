@@ -18,7 +18,7 @@ from seq2seq.evaluation.metrics import bleu
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
-from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.training.checkpoints import ends_update, validates_now
 from seq2seq.training.execution import whole
 from seq2seq.training.module import TranslationModule
@@ -139,7 +139,7 @@ class TranslationValidation(Callback):
     def __init__(
         self,
         pairs: Sequence[tuple[str, str]],
-        tokenizer: Tokenizer,
+        tokenizer: Tokenizers,
         training: TrainingConfig,
         search: SearchConfig,
         *,

@@ -43,7 +43,7 @@ def summary_table(
         ("example", escape(example_pair(data)), _TEXT),
         (
             "vocabulary",
-            f"{data.tokenizer.vocab_size:,} subwords, {config.tokenizer.type}",
+            _vocabulary(config, data),
             ("tokenizer.type", "tokenizer.vocab_size", "tokenizer.model"),
         ),
         ("model", _model(config, parameters), ("model",)),
@@ -56,6 +56,14 @@ def summary_table(
     ):
         table.add_row(name, text, origins.of(*keys))
     return table
+
+
+def _vocabulary(config: Config, data: PreparedData) -> str:
+    sizes = [data.tokenizer.target.vocab_size]
+    if not data.tokenizer.is_shared:
+        sizes.insert(0, data.tokenizer.source.vocab_size)
+    kind = config.tokenizer.type if config.tokenizer.model is None else "ready made"
+    return f"{' and '.join(f'{size:,}' for size in sizes)} subwords, {kind}"
 
 
 def _text(data: PreparedData) -> str:

@@ -13,7 +13,7 @@ import torch
 from seq2seq.errors import UserError, in_short
 from seq2seq.settings.config import Config
 from seq2seq.text.prepare import deciding_settings
-from seq2seq.text.tokenizer import describe_tokenizer
+from seq2seq.text.vocabulary import describe_tokenizers
 from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.saved import list_checkpoints
 
@@ -153,7 +153,7 @@ def describe_run(config: Config, corpora: Mapping[str, str]) -> dict[str, Any]:
             "training.subword_sampling": asdict(config.training.subword_sampling),
             "training.noise": asdict(config.training.noise),
             **{f"data.{key}": value for key, value in deciding_settings(config.data).items()},
-            **{f"tokenizer.{key}": value for key, value in describe_tokenizer(config.tokenizer).items()},
+            **{f"tokenizer.{key}": value for key, value in describe_tokenizers(config.tokenizer).items()},
         },
     }
 

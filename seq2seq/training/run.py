@@ -1,6 +1,5 @@
 """A whole run: data → training → weights → bundle → scores, in one folder."""
 
-import hashlib
 import logging
 import os
 import platform
@@ -90,7 +89,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
     if not trainer.is_global_zero:
         return best
     interrupted = callback_of(trainer, Budget).stopped_by
-    model = build_model(config.model, data.tokenizer.vocab_size)  # the module's model may be spread over devices
+    model = build_model(config.model, *data.tokenizer.sizes)  # the module's model may be spread over devices
     choose_weights(config, folder, trainer, model)
     settings = BundleConfig(
         config.model, config.search, config.data.src_lang, config.data.tgt_lang, trained_length(data)
@@ -132,10 +131,10 @@ def best_value(config: Config, trainer: L.Trainer) -> float | None:
 
 def make_module(config: Config, data: PreparedData, *, resumed: bool) -> TranslationModule:
     """The Lightning module that trains the model."""
-    model = make_model(config, data.tokenizer.vocab_size, resumed=resumed)
+    model = make_model(config, data.tokenizer.sizes, resumed=resumed)
     if config.training.activation_checkpointing:
         recompute_layers(model)
-    vocabulary = hashlib.sha256(data.tokenizer.model_bytes).hexdigest()[:16]
+    vocabulary = data.tokenizer.digest[:16]
     kind = ShardedModule if config.trainer.strategy == "fsdp" else TranslationModule
     is_compiled = config.trainer.compile
     return kind(model, config.training, seed=config.seed, vocabulary=vocabulary, is_compiled=is_compiled)

@@ -39,7 +39,7 @@ def folder(bundle: Bundle, tmp_path: Path) -> Path:
 def test_what_is_saved_is_what_is_loaded(bundle: Bundle, folder: Path) -> None:
     loaded = load_bundle(folder)
     assert loaded.config == bundle.config
-    assert loaded.tokenizer.encode(TEXTS) == bundle.tokenizer.encode(TEXTS)
+    assert loaded.tokenizer.target.encode(TEXTS) == bundle.tokenizer.target.encode(TEXTS)
     weights = loaded.model.state_dict()
     assert all(torch.equal(weights[name], tensor) for name, tensor in bundle.model.state_dict().items())
     assert not loaded.model.training

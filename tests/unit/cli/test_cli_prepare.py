@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from seq2seq.cli import app
-from seq2seq.settings.bundle import TOKENIZER
 from seq2seq.settings.compose import compose
 from seq2seq.text import pipeline
 from seq2seq.text.prepare import prepare
+from seq2seq.text.tokenizer import FILE
 
 WORDS = ["table", "river", "window", "summer", "friend", "letter", "bottle", "garden", "mountain", "street"]
 SENTENCES = [f"The {WORDS[i % 10]} and number {i}." for i in range(160)]
@@ -49,7 +49,7 @@ def test_text_for_fine_tuning_is_tokenised_by_the_bundle_s_tokenizer(run, settin
     status, out, err = run("prepare", *given, command=(), application=app)
     assert status == 0, err
     folder = Path(out.splitlines()[-1].removeprefix("folder: "))
-    assert (folder / "tokenizer.model").read_bytes() == (bundle_folder / TOKENIZER).read_bytes()
+    assert (folder / "tokenizer.model").read_bytes() == (bundle_folder / FILE).read_bytes()
     assert (
         "leave out tokenizer.vocab_size=9"
         in run("prepare", *given, "tokenizer.vocab_size=9", command=(), application=app)[2]

@@ -31,7 +31,7 @@ def toy_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     settings = ModelConfig(d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num_decoder_layers=2)
     with torch.random.fork_rng():
         torch.manual_seed(5)
-        model = Transformer(settings, prepared.tokenizer.vocab_size)
+        model = Transformer(settings, prepared.tokenizer.target.vocab_size)
         for parameter in model.parameters():
             parameter.data.mul_(3)
     search = SearchConfig(beam=3, max_length_ratio=0.5, max_length_offset=4, batch_tokens=300)
@@ -54,9 +54,9 @@ def test_a_shortlist_is_learned_from_the_runs_pairs_and_limits_translations(run:
     )
     allowed = Shortlist.load(path)
     plain, limited = Translator.load(toy_run, "cpu"), Translator.load(toy_run, "cpu", shortlist=path)
-    sources = plain.tokenizer.encode(TEXTS)
+    sources = plain.tokenizer.target.encode(TEXTS)
     found = [best[0] for best in limited.translate_nbest(TEXTS, 1)]
-    ids = {token for one in found for token in plain.tokenizer.ids(one.tokens)}
+    ids = {token for one in found for token in plain.tokenizer.target.ids(one.tokens)}
     assert ids <= set(allowed.union(sources).tolist())
     assert len(allowed.union(sources)) < 300
     assert [one.text for one in found] != plain.translate(TEXTS)
@@ -132,11 +132,11 @@ def test_ctranslate2_reads_the_vmap(run: Any, toy_run: Path, tmp_path: Path) -> 
     )
     allowed, limited = Shortlist.load(path), 0
     for text in TEXTS:
-        (ids,) = translator.tokenizer.encode([text])
-        (source,) = [translator.tokenizer.tokens(ids)]
+        (ids,) = translator.tokenizer.target.encode([text])
+        (source,) = [translator.tokenizer.target.tokens(ids)]
         options = {"beam_size": 1, "max_decoding_length": 12}
         (whole,), (found,) = (theirs.translate_batch([source], use_vmap=use, **options) for use in (False, True))
         needed = set(allowed.union([ids]).tolist())
-        assert set(translator.tokenizer.ids(found.hypotheses[0])) <= needed
-        limited += not set(translator.tokenizer.ids(whole.hypotheses[0])) <= needed
+        assert set(translator.tokenizer.target.ids(found.hypotheses[0])) <= needed
+        limited += not set(translator.tokenizer.target.ids(whole.hypotheses[0])) <= needed
     assert limited  # without it, they contain other pieces

@@ -95,7 +95,9 @@ def test_an_export_holds_all_that_translating_needs(bundle_folder, tokenizer, tm
 def test_the_readmes_commands_translate(bundle_folder, tmp_path, capsys):
     export_ctranslate2(bundle_folder, tmp_path / "export")
     card = (tmp_path / "export" / "README.md").read_text()
-    assert "## Use with ctranslate2\n\n" + USAGE.replace("EXAMPLE", "The ball is blue.") in card
+    usage = USAGE.replace("SOURCE", "tokenizer.model").replace("TARGET", "tokenizer.model")
+    usage = usage.replace("EXAMPLE", "The ball is blue.")
+    assert "## Use with ctranslate2\n\n" + usage in card
     code = re.findall(r"```python\n(.*?)```", card, re.DOTALL)[0].replace("FOLDER", str(tmp_path / "export"))
     exec(code, {})
     assert len(capsys.readouterr().out.split()) >= 1

@@ -142,7 +142,7 @@ def test_an_export_has_the_bundles_settings_and_tokenizer(bundle_folder, tokeniz
     assert not is_export(bundle_folder)
     export = load_export(tmp_path / "export", "cpu")
     assert (export.search.beam, export.src_lang, export.tgt_lang) == (3, "en", "es")
-    assert export.tokenizer.model_bytes == tokenizer.model_bytes
+    assert export.tokenizer.target.model_bytes == tokenizer.model_bytes
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_with_one_projection_relevance_is_mutual() -> None:
 
 def test_rotary_positions_leave_mutual_relevance_mutual() -> None:
     model = make(relevance="shared", positions="rotary")
-    x, rotation = model._embed(token_ids(N, S), 0)
+    x, rotation = model._embed(token_ids(N, S), "source", 0)
     queries, keys, _ = model.encoder_layers[0].self_attention.queries_keys_values(x, rotation)  # type: ignore[operator]
     found = torch.einsum("nthc,nshc->nhts", queries, keys)
     assert_close(found, found.transpose(-2, -1))

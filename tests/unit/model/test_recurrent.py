@@ -170,7 +170,7 @@ def test_steps_equal_pytorchs_lstm_that_is_given_what_was_seen() -> None:
     assert state.memory is not None
     _, after = model.hidden_states(tgt_in, state.watching())
     assert after.attention is not None
-    seen = torch.cat((model._embed(tgt_in), after.attention @ state.memory.values), -1)
+    seen = torch.cat((model._embed(tgt_in, "target"), after.attention @ state.memory.values), -1)
     start = (state.past[:, 0, 0][None].contiguous(), state.past[:, 0, 1][None].contiguous())
     _, (hidden, cell) = model._decoder_layers()[0](seen, start)
     assert_close(after.past[:, 0, 0], hidden[0])

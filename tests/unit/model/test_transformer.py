@@ -257,10 +257,10 @@ def test_watched_attention_is_the_mean_of_the_heads_that_pytorch_gives() -> None
         for part in ("weight", "bias"):
             joined = [getattr(getattr(layer.cross_attention, f"{which}_proj"), part) for which in "qkv"]
             getattr(theirs, f"in_proj_{part}").copy_(torch.cat(joined))
-    x, _ = ours._embed(tgt_in, 0)
+    x, _ = ours._embed(tgt_in, "target", 0)
     # With one target token, self-attention gives its own value.
     y = layer.self_attention.out_proj(layer.self_attention.v_proj(x))
-    memory, _ = ours._embed(src, 0)
+    memory, _ = ours._embed(src, "source", 0)
     memory = encoder_layer(memory, (src != PAD)[:, None, None], None)
     _, expected = theirs(layer.self_residual.leave(x, y), memory, memory)
     assert_close(state.attention, expected)

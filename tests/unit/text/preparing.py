@@ -47,5 +47,5 @@ def files(cache: Path) -> dict[str, bytes]:
 
 def texts(prepared: PreparedData) -> list[Pair]:
     rows = [prepared.train[i] for i in range(len(prepared.train))]
-    src, tgt = (prepared.tokenizer.decode([row[side].tolist() for row in rows]) for side in (0, 1))
+    src, tgt = (prepared.tokenizer.target.decode([row[side].tolist() for row in rows]) for side in (0, 1))
     return list(zip(src, tgt, strict=True))

@@ -50,7 +50,7 @@ def draw(config: Config, data: PreparedData, pairs: int) -> list[Pair]:
 
 def decode(data: PreparedData, batch: Batch) -> list[Pair]:
     src, tgt = (
-        data.tokenizer.decode([[i for i in row if i not in SPECIAL_IDS] for row in side.tolist()])
+        data.tokenizer.target.decode([[i for i in row if i not in SPECIAL_IDS] for row in side.tolist()])
         for side in (batch.src, batch.tgt_out)
     )
     return list(zip(src, tgt, strict=True))

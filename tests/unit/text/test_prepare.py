@@ -33,7 +33,7 @@ def test_validation_tokens_are_those_of_the_validation_pairs(root: Path):
     prepared = run(root)
     for row, pair in enumerate(prepared.validation_pairs):
         src, tgt = prepared.validation[row]
-        assert [src.tolist(), tgt.tolist()] == prepared.tokenizer.encode(pair)
+        assert [src.tolist(), tgt.tolist()] == prepared.tokenizer.target.encode(pair)
     assert len(prepared.validation) == 20
 
 
@@ -160,7 +160,7 @@ def test_real_everyday_text_is_prepared(shared_data: Path, tmp_path: Path, monke
     (file,) = prepared.report["files"]
     assert file["read"] == 107_990
     assert file["kept"] == len(prepared.train) > 107_900
-    assert prepared.tokenizer.vocab_size == 8000
+    assert prepared.tokenizer.target.vocab_size == 8000
     assert len(prepared.tests["test"]) == 10_000
 
 

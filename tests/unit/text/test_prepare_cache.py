@@ -10,18 +10,18 @@ from preparing import TEST, TRAIN, run, texts, write
 
 from seq2seq.errors import UserError
 from seq2seq.settings.data import TokenizerConfig
-from seq2seq.text import pipeline, tokenizer
+from seq2seq.text import pipeline, vocabulary
 
 
 @pytest.fixture
 def count_trainings(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     calls: list[TokenizerConfig] = []
 
-    def counting(sentences: Any, settings: TokenizerConfig) -> tokenizer.Tokenizer:
+    def counting(pairs: Any, settings: TokenizerConfig, automatic_size: int) -> vocabulary.Tokenizers:
         calls.append(settings)
-        return tokenizer.make_tokenizer(sentences, settings)
+        return vocabulary.learn_tokenizers(pairs, settings, automatic_size)
 
-    monkeypatch.setattr(pipeline, "make_tokenizer", counting)
+    monkeypatch.setattr(pipeline, "learn_tokenizers", counting)
     return lambda: len(calls)
 
 
@@ -32,7 +32,7 @@ def test_the_second_run_takes_everything_from_the_cache(root: Path, count_traini
     assert time.process_time() - start < 1  # seconds
     assert count_trainings() == 1
     assert texts(second) == texts(first)
-    assert second.tokenizer.model_bytes == first.tokenizer.model_bytes
+    assert second.tokenizer.files == first.tokenizer.files
     assert (second.report, second.tests, second.validation_pairs) == (first.report, first.tests, first.validation_pairs)
 
 
@@ -56,7 +56,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 def test_what_is_asked_of_a_finished_tokenizer_is_asked_of_a_cached_text_too(root: Path):
     model = root / "finished.model"
-    model.write_bytes(run(root).tokenizer.model_bytes)
+    model.write_bytes(run(root).tokenizer.target.model_bytes)
     run(root, TokenizerConfig(model=str(model)))
     with pytest.raises(UserError, match=r"has no tokenizer.user_symbols=\['<bt>'\]"):
         run(root, TokenizerConfig(model=str(model), user_symbols=["<bt>"]))
@@ -64,7 +64,7 @@ def test_what_is_asked_of_a_finished_tokenizer_is_asked_of_a_cached_text_too(roo
 
 def test_another_sample_of_streamed_text_is_prepared_anew_for_a_finished_tokenizer(root: Path):
     model = root / "finished.model"
-    model.write_bytes(run(root).tokenizer.model_bytes)
+    model.write_bytes(run(root).tokenizer.target.model_bytes)
     for size in (100, 200):
         tokenizer = TokenizerConfig(model=str(model), input_sentence_size=size)
         assert len(run(root, tokenizer, streaming=True).train) == size // 2

@@ -143,7 +143,7 @@ def test_a_damaged_piece_is_made_again(
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(pipeline, "make_tokenizer", die)
+        patched.setattr(pipeline, "learn_tokenizers", die)
         with pytest.raises(Killed):
             prepare_into(tmp_path / "killed", corpus, monkeypatch)
     (damaged, *_) = sorted((tmp_path / "killed").glob(".*.building/work/cleaned/*/pairs.tsv"))

@@ -13,7 +13,7 @@ from seq2seq.settings.data import TokenizerConfig
 from seq2seq.text import cooccurrence
 from seq2seq.text.cooccurrence import learn_shortlist
 from seq2seq.text.dataset import Pairs
-from seq2seq.text.shortlist import MULTIPLE, Shortlist, vocabulary_of
+from seq2seq.text.shortlist import MULTIPLE, Shortlist
 from seq2seq.text.tokenizer import Tokenizer, train_tokenizer
 from tests.toy import PAIRS
 
@@ -122,7 +122,7 @@ def test_a_file_comes_back_as_it_was(tmp_path: Path, toy_pairs: Pairs, toy_token
     found.save(tmp_path / "file")
     again = Shortlist.load(tmp_path / "file")
     assert again.digest == found.digest
-    assert again.vocabulary == vocabulary_of(toy_tokenizer)
+    assert again.vocabulary == toy_tokenizer.digest
     again.require(toy_tokenizer)
     assert learn_shortlist(toy_pairs, toy_tokenizer, best=4, frequent=5).digest != found.digest
     with pytest.raises(UserError, match="cannot be written: No such file"):

@@ -27,6 +27,7 @@ from seq2seq.text.loading import training_feed
 from seq2seq.text.prepare import prepare
 from seq2seq.text.streaming import StreamBlocks
 from seq2seq.text.tokenizer import SPECIAL_IDS, Tokenizer
+from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.workers import read_ahead
 
 Pair = tuple[str, str]
@@ -72,7 +73,7 @@ def prepared(settings: Config) -> PreparedData:
     return prepare(settings.data, settings.tokenizer, settings.seed)
 
 
-def stream(settings: Config, tokenizer: Tokenizer) -> StreamBlocks:
+def stream(settings: Config, tokenizer: Tokenizers) -> StreamBlocks:
     encoder = Encoder(tokenizer, settings.data.max_length, settings.training.subword_sampling, settings.training.noise)
     overlap = OverlapIndex({"validation": HELD_OUT})
     return StreamBlocks(open_splits(settings.data)["train"], settings.data, encoder, overlap, settings.seed)
@@ -258,7 +259,7 @@ def test_the_vocabulary_is_learnt_from_a_sample_of_every_corpus(root: Path):
     assert file["name"] == "sample of a.tsv, b.tsv.gz, c.jsonl"
     assert file["read"] == 100
     assert data.validation_pairs == HELD_OUT
-    assert data.tokenizer.vocab_size == 300
+    assert data.tokenizer.target.vocab_size == 300
 
 
 def test_a_stream_read_ahead_by_a_process_is_the_same(root: Path):

@@ -24,8 +24,6 @@ from seq2seq.text.tokenizer import (
     UNK,
     Tokenizer,
     _sample,
-    describe_tokenizer,
-    make_tokenizer,
     train_tokenizer,
 )
 
@@ -226,21 +224,6 @@ def test_a_user_symbol_stays_one_piece_and_is_told_apart(kind: str):
 
 def test_without_user_symbols_there_are_none(tokenizer: Tokenizer):
     assert tokenizer.user_symbols == {}
-
-
-def test_a_finished_tokenizer_is_taken_instead_of_training_one(tokenizer: Tokenizer, tmp_path: Path):
-    file = tmp_path / "tokenizer.model"
-    file.write_bytes(tokenizer.model_bytes)
-    settings = config(model=str(file))
-    assert make_tokenizer(iter(()), settings).model_bytes == tokenizer.model_bytes
-    described = describe_tokenizer(settings)
-    assert str(file) not in str(described)
-    file.write_bytes(train_tokenizer(TEXTS, config(vocab_size=350)).model_bytes)
-    assert describe_tokenizer(settings) != described
-    with pytest.raises(UserError, match=r"has no tokenizer.user_symbols=\['<bt>'\]: leave them out"):
-        make_tokenizer(iter(()), config(model=str(file), user_symbols=["<bt>"]))
-    with pytest.raises(UserError, match=r"none.model cannot be read"):
-        describe_tokenizer(config(model=str(tmp_path / "none.model")))
 
 
 @pytest.mark.parametrize("symbol", ["", "two words", "a,b"])

@@ -74,7 +74,9 @@ def run(
 ) -> tuple[L.Trainer, list[tuple[str, int, float]]]:
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     L.seed_everything(config.seed if checkpoint is None else 77, verbose=False)
-    module = TranslationModule(Transformer(config.model, data.tokenizer.vocab_size), config.training, seed=config.seed)
+    module = TranslationModule(
+        Transformer(config.model, data.tokenizer.target.vocab_size), config.training, seed=config.seed
+    )
     trainer = make_trainer(config, folder, data, describe_run(config, {}))
     diary = Diary()
     trainer.callbacks += [diary, *more]  # type: ignore[attr-defined]

@@ -32,8 +32,11 @@ def pairs(count: int) -> MagicMock:
 
 
 def prepared(count: int) -> PreparedData:
-    vocabulary = MagicMock(spec=Tokenizer, vocab_size=4000)
-    vocabulary.decode.return_value = ["The [red] ball.", "La pelota [roja]."]
+    vocabulary = MagicMock(spec=Tokenizer, vocab_size=4000, sizes=(4000, None))
+    vocabulary.source.decode.return_value, vocabulary.target.decode.return_value = (
+        ["The [red] ball."],
+        ["La pelota [roja]."],
+    )
     report = {"files": [{"name": "text/mine.tsv"}]}
     return PreparedData(vocabulary, pairs(count), pairs(5), [], {"t": []}, report)
 

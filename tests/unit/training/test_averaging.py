@@ -24,7 +24,7 @@ def variant(folder: Path, of: Path, seed: int, **changes: object) -> Path:
     bundle = load_bundle(of)
     config = replace(bundle.config, model=replace(bundle.config.model, **changes))  # type: ignore[arg-type]
     torch.manual_seed(seed)
-    model = Transformer(config.model, bundle.tokenizer.vocab_size)
+    model = Transformer(config.model, bundle.tokenizer.target.vocab_size)
     save_bundle(folder, Bundle(model, bundle.tokenizer, config), card="")
     return folder
 
@@ -74,7 +74,7 @@ def run(bundle_folder: Path, tmp_path: Path, peft: None) -> Path:
     save_bundle(folder / "model", bundle, card="")
     (folder / "config.yaml").write_text(yaml.safe_dump(to_plain(Config(training=settings))))
     for update, name in ((2, "best-step=0000002-val_bleu=1.00"), (4, "step=0000004"), (6, "step=0000006")):
-        model = Transformer(bundle.config.model, bundle.tokenizer.vocab_size)
+        model = Transformer(bundle.config.model, bundle.tokenizer.target.vocab_size)
         model.load_state_dict(bundle.model.state_dict())
         torch.manual_seed(update)
         add_adapters(model, settings)

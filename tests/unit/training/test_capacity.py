@@ -42,7 +42,7 @@ def test_a_memory_too_small_for_one_batch_is_told() -> None:
 
 
 def test_a_trial_tries_long_and_typical_sentences_and_takes_running_out_of_memory_for_no() -> None:
-    trial = Trial(settings(), 30, torch.device("cpu"), widths=(64, 8), available=1e9)
+    trial = Trial(settings(), (30, None), torch.device("cpu"), widths=(64, 8), available=1e9)
     tried: list[tuple[int, ...]] = []
     update = trial.update
 
@@ -59,15 +59,15 @@ def test_a_trial_tries_long_and_typical_sentences_and_takes_running_out_of_memor
 
 
 def test_other_errors_are_no_answer() -> None:
-    trial = Trial(settings(), 30, torch.device("cpu"), widths=(4,), available=1e9)
-    trial.vocab_size = 99  # ids that the model does not have
+    trial = Trial(settings(), (30, None), torch.device("cpu"), widths=(4,), available=1e9)
+    trial.ids = 99  # ids that the model does not have
     with pytest.raises((IndexError, RuntimeError)):
         trial.fits(512)
 
 
 def test_copies_of_the_weights_take_their_share() -> None:
     plain, averaged = (
-        Trial(settings(**changes), 30, torch.device("cpu"), widths=(4,), available=1e9)
+        Trial(settings(**changes), (30, None), torch.device("cpu"), widths=(4,), available=1e9)
         for changes in ({}, {"ema_decay": 0.9, "final_weights": "ema"})
     )
     parameters = sum(p.numel() for p in plain.module.parameters())
@@ -78,7 +78,7 @@ def test_copies_of_the_weights_take_their_share() -> None:
 def test_a_cpu_gets_small_batches_that_hold_the_longest_pair(longest: int, expected: int) -> None:
     config = settings()
     before = torch.get_rng_state()
-    resolve_max_tokens(config, make_pairs(longest), 30)
+    resolve_max_tokens(config, make_pairs(longest), (30, None))
     assert torch.equal(torch.get_rng_state(), before)
     assert config.training.max_tokens == expected
 
@@ -87,7 +87,7 @@ def test_a_cpu_gets_small_batches_that_hold_the_longest_pair(longest: int, expec
 def test_text_whose_longest_pair_is_not_known_yet_gets_room_for_it(changes: dict[str, bool]) -> None:
     config = settings(**({} if changes else {"noise": NoiseConfig(typos=0.1)}))
     config.data = DataConfig(max_length=2000, **changes)  # type: ignore[arg-type]
-    resolve_max_tokens(config, make_pairs(20), 30)
+    resolve_max_tokens(config, make_pairs(20), (30, None))
     assert config.training.max_tokens == 2001
 
 
@@ -99,7 +99,7 @@ def test_words_other_than_auto_are_refused() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="measures a GPU's memory")
 def test_what_a_gpu_is_found_to_hold_it_holds() -> None:
     device = torch.device("cuda", 0)
-    trial = Trial(settings(), 30, device, widths=(64, 8), available=2**28)
+    trial = Trial(settings(), (30, None), device, widths=(64, 8), available=2**28)
     found = largest(trial.fits, 512, 2**22)
     assert 512 <= found < 2**22
     assert trial.peak() > 2**27

@@ -157,9 +157,9 @@ def test_the_bundle_decides_sizes_and_vocabulary(bundle_folder: Path) -> None:
     assert started.model == bundle.config.model
     assert started.tokenizer.model == str(bundle_folder / "tokenizer.model")
     assert started.init == str(bundle_folder)
-    model = make_model(started, bundle.tokenizer.vocab_size, resumed=False)
+    model = make_model(started, bundle.tokenizer.sizes, resumed=False)
     assert_close(dict(model.state_dict()), dict(bundle.model.state_dict()))
-    resumed = make_model(started, bundle.tokenizer.vocab_size, resumed=True)
+    resumed = make_model(started, bundle.tokenizer.sizes, resumed=True)
     assert not torch.equal(resumed.embedding.weight, model.embedding.weight)
 
 
@@ -208,4 +208,4 @@ def test_starting_from_nothing_is_told_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=rf"^{re.escape(str(tmp_path))} is not a whole model: config.json is missing$"):
         start_from_bundle(Config(init=str(tmp_path)), [])
     with pytest.raises(UserError, match=r"lora_rank=4 adapts a finished model: name one with init=runs/NAME"):
-        make_model(Config(training=settings(lora_rank=4)), V, resumed=False)
+        make_model(Config(training=settings(lora_rank=4)), (V, None), resumed=False)

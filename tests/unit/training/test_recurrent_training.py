@@ -177,7 +177,7 @@ def test_the_largest_batch_is_tried_out_with_the_model_itself() -> None:
     config = Config(
         model=model, training=TrainingConfig(activation_checkpointing=True, max_tokens=64, learning_rate=1e-3)
     )
-    trial = Trial(config, V, torch.device("cpu"), widths=(9, 5), available=1e9)
+    trial = Trial(config, (V, None), torch.device("cpu"), widths=(9, 5), available=1e9)
     assert trial.fits(40)
 
 

@@ -1,0 +1,135 @@
+"""Measures importing and exporting models of OPUS-MT's sizes: equality with transformers, seconds, memory."""
+
+import multiprocessing
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForSeq2SeqLM
+
+from benchmarks.checkpoints import marian_tokenizer, write_checkpoint
+from benchmarks.tables import Table
+from seq2seq.exchange.huggingface import export_huggingface, order_of
+from seq2seq.exchange.huggingface_import import import_huggingface
+from seq2seq.text.marian import MarianVocabulary
+from seq2seq.text.tokenizer import EOS
+from seq2seq.translator import Translator
+
+LIMIT = 40  # tokens of a translation
+NO_REPEAT = 2  # tokens in a row that come once: else a random network repeats itself
+BATCH = 20
+ODD = [
+    "", "  two  spaces ", "tab\tand\u00a0no-break", "ﬁ ligature, ½, １２３", "日本語 😀", "a" * 300, "?!...",
+    "O'Brien's \"quotes\" — dashes…", "\u200bzero\u200bwidth", "\u0301accent first", ">>spa",
+    "e\u0301 and é", "\x07bell",
+]  # fmt: skip
+
+
+def run(size: str, pieces: int, sentences: Sequence[str], searched: int) -> dict[str, Any]:
+    """Write a random checkpoint of a size, import it, export it again, and compare everything; return plain values.
+
+    Args:
+        size: of `benchmarks.checkpoints.SIZES`.
+        pieces: of the vocabulary, at least; 0: those of the bundled corpus.
+        sentences: English, to tokenise; some odd ones are added.
+        searched: how many of them are translated, too.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        source, bundle, back = (Path(folder) / name for name in ("source", "bundle", "back"))
+        source.mkdir()
+        write_checkpoint(source, size, pieces=pieces)
+        there = _alone(import_bundle, source, bundle)
+        again = _alone(export_huggingface, bundle, back)
+        before, after = (load_file(one / "model.safetensors") for one in (source, back))
+        same = before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
+        names = ("source.spm", "target.spm", "vocab.json", "tokenizer_config.json")
+        same_files = all((source / name).read_bytes() == (back / name).read_bytes() for name in names)
+        translator = Translator.load(bundle, "cpu", torch.float32)
+        texts = [*sentences, *ODD]
+        split = share_split_alike(translator, source, texts)
+        model = AutoModelForSeq2SeqLM.from_pretrained(source).eval()
+        compared = compare(translator, model, source, sentences[:searched])
+    size_told = f"{translator.num_parameters or 0:,}"
+    rows = [
+        ["parameters", size_told],
+        ["import, seconds and peak memory", f"{there[0]:.1f} s, {there[1]:.2f} GB"],
+        ["export, seconds and peak memory", f"{again[0]:.1f} s, {again[1]:.2f} GB"],
+        ["largest difference of a logit", f"{compared['logits']:.1e}"],
+        ["greedy translations with the same tokens", f"{compared['beam 1']:.1%} of {compared['ended 1']}"],
+        ["beam-4 translations with the same tokens", f"{compared['beam 4']:.1%} of {compared['ended 4']}"],
+        [f"texts split alike, of {len(texts):,}", f"{split:.1%}"],
+        ["weights bit for bit the same after import and export", "yes" if same else "no"],
+        ["vocabulary files the same after import and export", "yes" if same_files else "no"],
+    ]
+    found = {"size": size, "import": there, "export": again, "split": split, "weights": same, "files": same_files}
+    return found | compared | {"tables": [vars(Table(f"Import of {size}", ["", size], rows))]}
+
+
+def import_bundle(source: Path, bundle: Path) -> None:
+    """Import a folder, and return nothing: another process calls this."""
+    import_huggingface(str(source), bundle)
+
+
+def _alone(work: Callable[[Path, Path], object], source: Path, target: Path) -> tuple[float, float]:
+    """Do something in a process of its own; return its seconds, start included, and its peak memory (GB)."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    start = time.perf_counter()
+    process = context.Process(target=_measured, args=(work, source, target, theirs))
+    process.start()
+    theirs.close()
+    peak = ours.recv()
+    process.join()
+    return time.perf_counter() - start, peak
+
+
+def _measured(work: Callable[[Path, Path], object], source: Path, target: Path, pipe: Any) -> None:
+    work(source, target)
+    pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9)
+
+
+def share_split_alike(translator: Translator, source: Path, texts: Sequence[str]) -> float:
+    """Return the share of texts that transformers' MarianTokenizer splits into the same ids."""
+    side = translator.tokenizer.source
+    assert isinstance(side, MarianVocabulary)
+    expected = marian_tokenizer(source)(list(texts)).input_ids
+    found = [[side.order[i] for i in [*row, EOS]] for row in side.encode(texts)]
+    return sum(ours == theirs for ours, theirs in zip(found, expected, strict=True)) / len(texts)
+
+
+@torch.no_grad()
+def compare(translator: Translator, model: Any, source: Path, texts: Sequence[str]) -> dict[str, float]:
+    """Return the largest difference of a logit, and the shares of translations with the same tokens.
+
+    Translations that reach the limit do not count; how many others there are is returned, too.
+    """
+    from seq2seq.bundle import load_bundle
+
+    tokenizer, order = marian_tokenizer(source), order_of(translator.tokenizer.target)
+    ours = load_bundle(source.parent / "bundle").model
+    equal: dict[int, list[bool]] = {1: [], 4: []}
+    difference = 0.0
+    for start in range(0, len(texts), BATCH):
+        some = list(texts[start : start + BATCH])
+        batch = tokenizer(some, return_tensors="pt", padding=True)
+        for beam in equal:
+            options = {"num_beams": beam, "early_stopping": "never", "no_repeat_ngram_size": NO_REPEAT}
+            rows = model.generate(**batch, **options, max_new_tokens=LIMIT + 1).tolist()
+            found = translator.translate_nbest(some, 1, beam=beam, max_length=LIMIT, no_repeat_ngram=NO_REPEAT)
+            for row, (one,) in zip(rows, found, strict=True):
+                ids, theirs = [order[i] for i in translator.tokenizer.target.ids(one.tokens)], row[1 : row.index(0, 1)]
+                if len(theirs) < LIMIT:  # there, transformers ends hypotheses at no cost
+                    equal[beam].append(ids == theirs)
+        places = torch.tensor(order).argsort()  # of their ids among ours
+        tgt_in = torch.tensor([row[: min(map(len, rows))] for row in rows])
+        theirs = model(**batch, decoder_input_ids=tgt_in).logits[:, :, order]
+        logits, _ = ours.decode(places[tgt_in], ours.encode(places[batch.input_ids]))
+        difference = max(difference, float((logits - theirs).abs().max()))
+    counts = {f"ended {beam}": len(found) for beam, found in equal.items()}
+    shares = {f"beam {beam}": sum(found) / max(1, len(found)) for beam, found in equal.items()}
+    return {"logits": difference, **counts, **shares}

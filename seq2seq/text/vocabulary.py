@@ -1,0 +1,161 @@
+"""The tokenizers of a model: one for both sides, one for each, or those of an imported Marian model."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from seq2seq.errors import UserError
+from seq2seq.settings.data import TokenizerConfig
+from seq2seq.settings.rules import AUTO
+from seq2seq.text import marian
+from seq2seq.text.marian import MarianVocabulary, read_marian
+from seq2seq.text.tokenizer import BOS, FILE, UNPRODUCIBLE_IDS, Sizes, Tokenizer, VocabularySizeError, train_tokenizer
+
+SOURCE, TARGET = "source.model", "target.model"
+_LAYOUTS = ((FILE,), (SOURCE, TARGET), marian.FILES)  # the files of each kind; by one of the first three it is known
+_MOST_BYTES = 100_000_000  # of a file; a vocabulary of 32,000 has half a million
+
+Side = Tokenizer | MarianVocabulary
+
+
+@dataclass(frozen=True)
+class TokenizerPair:
+    """The tokenizers of source and target, where they differ.
+
+    Attributes:
+        source: of the texts that are translated.
+        target: of translations.
+        files: by name, the contents that `make_tokenizers` makes this pair of.
+        is_shared: whether an id is the same piece on both sides, which then share an embedding.
+        start: id that every translation continues.
+        unproducible: ids that no translation contains.
+    """
+
+    source: Side
+    target: Side
+    files: Mapping[str, bytes]
+    is_shared: bool = False
+    start: int = BOS
+    unproducible: tuple[int, ...] = UNPRODUCIBLE_IDS
+
+    @property
+    def sizes(self) -> Sizes:
+        """Count the target's ids, and the source's if they are others; else None."""
+        return self.target.vocab_size, None if self.is_shared else self.source.vocab_size
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the files."""
+        found = hashlib.sha256()
+        for name in sorted(self.files):
+            found.update(f"{name} {hashlib.sha256(self.files[name]).hexdigest()}\n".encode())
+        return found.hexdigest()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Another process gets the files and makes all else of them again."""
+        return make_tokenizers, (dict(self.files),)
+
+
+Tokenizers = Tokenizer | TokenizerPair
+
+
+def make_tokenizers(files: Mapping[str, bytes], place: str = ".") -> Tokenizers:
+    """Make the tokenizers of a folder's files; errors call the folder `place`.
+
+    Raises:
+        UserError: a file is missing or damaged, or its special ids are others than ours.
+    """
+    if FILE in files:
+        return Tokenizer(files[FILE], f"{place}/{FILE}")
+    if SOURCE in files and TARGET in files:
+        return TokenizerPair(*(Tokenizer(files[name], f"{place}/{name}") for name in (SOURCE, TARGET)), files=files)
+    if marian.SOURCE in files:
+        found = read_marian(files, place)
+        return TokenizerPair(found.source, found.target, files, found.is_shared, found.start, found.unproducible)
+    raise UserError(f"{place} has no tokenizer: {FILE} is missing")
+
+
+def load_tokenizers(path: Path) -> Tokenizers:
+    """Read a `tokenizer.model`, or the tokenizers in a folder: a bundle, an export, or prepared text.
+
+    Raises:
+        UserError: a file is missing, unreadable or damaged, or its special ids are others than ours.
+    """
+    return make_tokenizers(read_files(path), str(path)) if path.is_dir() else Tokenizer.load(path)
+
+
+def read_files(folder: Path) -> dict[str, bytes]:
+    """Read the files of a folder that make its tokenizers.
+
+    Raises:
+        UserError: one cannot be read, or is too large.
+    """
+    found = {}
+    for name in tokenizer_files(folder):
+        path = folder / name
+        try:
+            if (size := path.stat().st_size) > _MOST_BYTES:
+                raise UserError(f"{path} has {size:,} bytes: it is no tokenizer")
+            found[name] = path.read_bytes()
+        except OSError as error:
+            raise UserError(f"{path} cannot be read ({error.strerror}): a tokenizer is expected there") from error
+    return found
+
+
+def tokenizer_files(folder: Path) -> list[str]:
+    """Return the names of the files that make a folder's tokenizers."""
+    layout = next((names for names in _LAYOUTS if any((folder / name).exists() for name in names[:3])), _LAYOUTS[0])
+    return [name for name in layout if name in layout[:2] or (folder / name).exists()]
+
+
+def write_files(folder: Path, tokenizers: Tokenizers) -> None:
+    """Write the files that `load_tokenizers` reads."""
+    for name, content in tokenizers.files.items():
+        (folder / name).write_bytes(content)
+
+
+def learn_tokenizers(
+    pairs: Callable[[], Iterable[tuple[str, str]]], config: TokenizerConfig, automatic_size: int
+) -> Tokenizers:
+    """Load the tokenizers that config.model names; without, train one on both sides of the pairs, or one on each.
+
+    pairs are read anew for every training; automatic_size is that of a vocabulary whose size is `auto`.
+
+    Raises:
+        UserError: as `load_tokenizers` or `train_tokenizer`, or the loaded one lacks config.user_symbols.
+    """
+    if config.model is not None:
+        found = load_tokenizers(Path(config.model))
+        if missing := [symbol for symbol in config.user_symbols if symbol not in found.source.user_symbols]:
+            raise UserError(
+                f"{config.model} has no tokenizer.user_symbols={missing}: leave them out, or train one with them"
+            )
+        return found
+    if config.joint:
+        return _train(lambda: (side for pair in pairs() for side in pair), config, automatic_size)
+    source = _train(lambda: (src for src, _ in pairs()), config, automatic_size)
+    target = _train(lambda: (tgt for _, tgt in pairs()), config, automatic_size)
+    return TokenizerPair(source, target, {SOURCE: source.model_bytes, TARGET: target.model_bytes})
+
+
+def _train(texts: Callable[[], Iterable[str]], config: TokenizerConfig, automatic_size: int) -> Tokenizer:
+    """Train a tokenizer; a size that was not chosen gives way to what the texts allow."""
+    if config.vocab_size != AUTO:
+        return train_tokenizer(texts(), config)
+    try:
+        return train_tokenizer(texts(), replace(config, vocab_size=automatic_size))
+    except VocabularySizeError as error:
+        return train_tokenizer(texts(), replace(config, vocab_size=error.nearest))
+
+
+def describe_tokenizers(config: TokenizerConfig) -> dict[str, Any]:
+    """Return, as plain values, everything besides the texts that decides the result of `learn_tokenizers`.
+
+    Raises:
+        UserError: what config.model names cannot be read, or is no tokenizer of ours.
+    """
+    if config.model is not None:
+        return {"model": load_tokenizers(Path(config.model)).digest}
+    return {key: value for key, value in asdict(config).items() if key != "joint" or not config.joint}

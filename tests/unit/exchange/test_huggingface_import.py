@@ -1,0 +1,407 @@
+"""A Marian checkpoint becomes a bundle with the same logits, translations and vocabulary, and goes back unchanged."""
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from seq2seq.errors import UserError
+from seq2seq.text.tokenizer import EOS
+from seq2seq.text.vocabulary import TokenizerPair
+from seq2seq.translator import Translator
+
+pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
+
+import huggingface_hub
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForSeq2SeqLM, MarianMTModel
+
+from benchmarks.checkpoints import marian_tokenizer, random_marian, write_checkpoint, write_vocabulary
+from seq2seq.bundle import Bundle, load_bundle
+from seq2seq.exchange.huggingface import export_huggingface, order_of
+from seq2seq.exchange.huggingface_import import cached_import, import_huggingface, read_huggingface
+
+SMALL: dict[str, Any] = {
+    "d_model": 32, "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48, "encoder_layers": 2, "decoder_layers": 1,
+}  # fmt: skip
+KINDS: dict[str, dict[str, Any]] = {
+    "opus-mt": {},
+    "tc-big": {"size": "tc-big", "dtype": "float32"},
+    "deep encoder": {"size": "tiny", "encoder_layers": 3},
+    "gelu, unscaled": {"activation_function": "gelu", "scale_embedding": False},
+    "an embedding for each side": {"is_separate": True},
+}
+TEXTS = [
+    "The king sees the blue ball.", "A dog?", "The old teachers drink the cold milk with the girl!", "x 7 ½", "milk",
+    "Who has the red house?", "The girls do not want the bread.", "I see.", "Where is the old king?", "Two red houses.",
+]  # fmt: skip
+
+
+def write(folder: Path, **changes: Any) -> Path:
+    folder.mkdir(exist_ok=True)
+    options = {"size": "opus-mt", **SMALL, **changes}
+    write_checkpoint(folder, options.pop("size"), **options)
+    return folder
+
+
+@pytest.fixture(params=KINDS)
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return write(tmp_path / "source", **KINDS[request.param])
+
+
+@pytest.fixture
+def opus(tmp_path: Path) -> Path:
+    return write(tmp_path / "source")
+
+
+def in_their_ids(bundle: Bundle, rows: Tensor, side: str) -> Tensor:
+    return torch.tensor(order_of(getattr(bundle.tokenizer, side)))[rows]
+
+
+@torch.no_grad()
+def test_the_logits_are_the_same(source: Path):
+    bundle, theirs = read_huggingface(source), MarianMTModel.from_pretrained(source).eval()
+    target = bundle.tokenizer.target
+    src = torch.tensor([[5, 9, 12, 29, 7, EOS], [8, 2, 4, EOS, 0, 0]])
+    tgt_in = torch.tensor([[bundle.tokenizer.start, 6, 17, 23], [bundle.tokenizer.start, 2, 4, 1]])
+    ours, _ = bundle.model.decode(tgt_in, bundle.model.encode(src))
+    found = theirs(
+        input_ids=in_their_ids(bundle, src, "source"),
+        attention_mask=src != 0,
+        decoder_input_ids=in_their_ids(bundle, tgt_in, "target"),
+    ).logits
+    assert_close(found[:, :, order_of(target)], ours, atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("beam", [1, 4])
+def test_generate_finds_the_same_tokens(source: Path, tmp_path: Path, beam: int):
+    import_huggingface(str(source), tmp_path / "bundle")
+    translator = Translator.load(tmp_path / "bundle", "cpu", torch.float32)
+    tokenizer, theirs = marian_tokenizer(source), AutoModelForSeq2SeqLM.from_pretrained(source).eval()
+    batch = tokenizer(TEXTS, return_tensors="pt", padding=True)
+    options = {"num_beams": beam, "early_stopping": "never", "no_repeat_ngram_size": 2}  # else it repeats itself
+    rows = theirs.generate(**batch, **options, max_new_tokens=31).tolist()
+    order, ended = order_of(translator.tokenizer.target), []
+    ours = translator.translate_nbest(TEXTS, 1, beam=beam, max_length=30, no_repeat_ngram=2)
+    for row, (found,) in zip(rows, ours, strict=True):
+        expected = row[1 : row.index(0, 1)]
+        if len(expected) < 30:  # at the limit, transformers ends hypotheses at no cost
+            ended.append(len(expected))
+            assert [order[i] for i in translator.tokenizer.target.ids(found.tokens)] == expected
+            assert found.text == " ".join(tokenizer.decode(row, skip_special_tokens=True).split())
+    assert max(ended) > 1
+
+
+def test_the_way_back_changes_no_weight_and_no_vocabulary(source: Path, tmp_path: Path):
+    import_huggingface(str(source), tmp_path / "bundle")
+    export_huggingface(tmp_path / "bundle", tmp_path / "back")
+    before, after = (load_file(folder / "model.safetensors") for folder in (source, tmp_path / "back"))
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    names = {"source.spm", "target.spm", "vocab.json", "tokenizer_config.json", "target_vocab.json"}
+    for name in names & {path.name for path in source.iterdir()}:
+        assert (tmp_path / "back" / name).read_bytes() == (source / name).read_bytes()
+    again = read_huggingface(tmp_path / "back")
+    assert_close(again.model.state_dict(), load_bundle(tmp_path / "bundle").model.state_dict(), atol=0, rtol=0)
+    theirs, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "back"), marian_tokenizer(tmp_path / "back")
+    options = {"num_beams": 1, "no_repeat_ngram_size": 2, "max_new_tokens": 31}
+    rows = theirs.generate(**tokenizer(TEXTS, return_tensors="pt", padding=True), **options).tolist()
+    translator = Translator.load(tmp_path / "bundle", "cpu")
+    expected = translator.translate(TEXTS, beam=1, no_repeat_ngram=2, max_length=30)
+    assert any(expected)
+    assert [" ".join(one.split()) for one in tokenizer.batch_decode(rows, skip_special_tokens=True)] == expected
+
+
+def test_an_export_of_our_own_comes_back_as_it_was(bundle_folder: Path, tmp_path: Path):
+    export_huggingface(bundle_folder, tmp_path / "export")
+    import_huggingface(str(tmp_path / "export"), tmp_path / "back")
+    ours, again = load_bundle(bundle_folder), load_bundle(tmp_path / "back")
+    assert_close(again.model.state_dict(), ours.model.state_dict(), atol=0, rtol=0)
+    assert (again.tokenizer.start, again.tokenizer.unproducible) == (ours.tokenizer.start, ours.tokenizer.unproducible)
+    texts = ["The cat drank the milk.", "¿Quién?"]
+    assert again.tokenizer.source.encode(texts) == ours.tokenizer.source.encode(texts)
+    found = [
+        Translator.load(one, "cpu").translate(texts, beam=2, max_length=8) for one in (tmp_path / "back", bundle_folder)
+    ]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("is_separate", [False, True])
+def test_ctranslate2_translates_an_imported_model_alike(tmp_path: Path, is_separate: bool):
+    pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
+    from seq2seq.exchange.ctranslate2 import export_ctranslate2
+    from seq2seq.exchange.ctranslate2_engine import load_export
+
+    import_huggingface(str(write(tmp_path / "source", is_separate=is_separate)), tmp_path / "bundle")
+    export_ctranslate2(tmp_path / "bundle", tmp_path / "export")
+    ours, theirs = Translator.load(tmp_path / "bundle", "cpu"), load_export(tmp_path / "export", "cpu", 1)
+    expected, found = (
+        one.translate_nbest(TEXTS, 1, beam=1, max_length=30, no_repeat_ngram=2) for one in (ours, theirs)
+    )
+    assert [one[0].tokens for one in found] == [one[0].tokens for one in expected]
+    assert [one[0].score for one in found] == pytest.approx([one[0].score for one in expected], abs=1e-4)
+    assert max(len(one[0].tokens) for one in found) > 3
+
+
+def test_what_the_source_says_of_searches_and_languages_is_kept(opus: Path):
+    path = opus / "generation_config.json"
+    values = json.loads(path.read_text()) | {"num_beams": 6, "length_penalty": 0.7, "no_repeat_ngram_size": 3}
+    path.write_text(json.dumps(values))
+    config = read_huggingface(opus).config
+    assert (config.search.beam, config.search.length_penalty, config.search.no_repeat_ngram) == (6, 0.7, 3)
+    assert (config.src_lang, config.tgt_lang) == ("en", "es")
+
+
+def test_settings_of_searches_that_lie_in_config_json_are_found_there(opus: Path):
+    moved = json.loads((opus / "generation_config.json").read_text())
+    (opus / "generation_config.json").unlink()
+    path = opus / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | moved | {"num_beams": 6}))
+    bundle = read_huggingface(opus)
+    assert bundle.config.search.beam == 6
+    assert (bundle.tokenizer.start, bundle.tokenizer.unproducible) == (0, (0,))
+
+
+def test_a_search_that_is_not_taken_over_is_told(opus: Path, caplog: pytest.LogCaptureFixture):
+    path = opus / "generation_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"repetition_penalty": 1.2, "min_length": 0}))
+    read_huggingface(opus)
+    assert caplog.messages == ["generation_config.json: not taken over: repetition_penalty=1.2"]
+
+
+def test_pickled_weights_and_half_precision_are_read(opus: Path):
+    expected = read_huggingface(opus).model.state_dict()
+    state = MarianMTModel.from_pretrained(opus).state_dict()  # with every tied weight, as old checkpoints have
+    state["model.encoder.embed_positions.weight"] = MarianMTModel.from_pretrained(
+        opus
+    ).model.encoder.embed_positions.weight.clone()
+    torch.save(state, opus / "pytorch_model.bin")
+    (opus / "model.safetensors").unlink()
+    assert_close(read_huggingface(opus).model.state_dict(), expected, atol=0, rtol=0)
+    torch.save({name: one.half() for name, one in state.items()}, opus / "pytorch_model.bin")
+    found = read_huggingface(opus).model.state_dict()
+    assert all(one.dtype == torch.float32 for one in found.values())
+    assert_close(found, expected, atol=1e-2, rtol=1e-2)
+
+
+class Evil:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path("pwned").write_text, ("x",))
+
+
+def replace(name: str, change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+    def damage(folder: Path) -> None:
+        values = json.loads((folder / name).read_text())
+        change(values)
+        (folder / name).write_text(json.dumps(values))
+
+    return damage
+
+
+def weights(change: Callable[[dict[str, Tensor]], object]) -> Callable[[Path], object]:
+    def damage(folder: Path) -> None:
+        state = load_file(folder / "model.safetensors")
+        change(state)
+        save_file(state, folder / "model.safetensors")
+
+    return damage
+
+
+def cut(name: str, size: int) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:size])
+
+
+def pickled(content: bytes) -> Callable[[Path], object]:
+    def damage(folder: Path) -> None:
+        (folder / "model.safetensors").unlink()
+        (folder / "pytorch_model.bin").write_bytes(content)
+
+    return damage
+
+
+def saved(values: Any) -> bytes:
+    file = io.BytesIO()
+    torch.save(values, file)
+    return file.getvalue()
+
+
+CONFIG, GENERATION = "config.json", "generation_config.json"
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "T5": (replace(CONFIG, lambda one: one.update(model_type="t5")), "model_type='t5': only marian models"),
+    "BART": (replace(CONFIG, lambda one: one.update(model_type="bart")), "model_type='bart': only marian models"),
+    "no config": (lambda folder: (folder / CONFIG).unlink(), "config.json is missing: give a folder as"),
+    "no JSON": (lambda folder: (folder / CONFIG).write_text("{"), "config.json is damaged: it is no JSON"),
+    "a text for a size": (
+        replace(CONFIG, lambda one: one.update(d_model="wide")), "config.json is damaged: .*d_model"
+    ),
+    "pre-norm": (
+        replace(CONFIG, lambda one: one.update(normalize_before=True)),
+        "normalize_before=True: only normalize_before=False can be imported",
+    ),
+    "untied": (
+        replace(CONFIG, lambda one: one.update(tie_word_embeddings=False)),
+        "tie_word_embeddings=False: only tie_word_embeddings=True can be imported",
+    ),
+    "an activation": (
+        replace(CONFIG, lambda one: one.update(activation_function="tanh")),
+        "activation_function=tanh: known are relu, gelu, swish, silu",
+    ),
+    "heads of each side": (
+        replace(CONFIG, lambda one: one.update(decoder_attention_heads=2)),
+        "encoder_attention_heads=4 and decoder_attention_heads=2: both sides have one model.num_heads here",
+    ),
+    "heads that do not divide": (
+        replace(CONFIG, lambda one: one.update(encoder_attention_heads=5, decoder_attention_heads=5)),
+        "describes no network that is known here: model.d_model=32 must be a multiple of model.num_heads=5",
+    ),
+    "another padding": (
+        replace(CONFIG, lambda one: one.update(pad_token_id=3)),
+        r"pad_token_id=3, but the vocabulary says \d+: the files belong to different models",
+    ),
+    "a forced beginning": (
+        replace(GENERATION, lambda one: one.update(forced_bos_token_id=7)),
+        "forced_bos_token_id=7: only models without it can be imported",
+    ),
+    "no source.spm": (lambda folder: (folder / "source.spm").unlink(), "source.spm cannot be read"),
+    "no vocab.json": (lambda folder: (folder / "vocab.json").unlink(), "vocab.json is missing: give a folder as"),
+    "no weights": (
+        lambda folder: (folder / "model.safetensors").unlink(),
+        r"it has no weights \(model.safetensors or pytorch_model.bin\)",
+    ),
+    "weights in parts": (
+        lambda folder: (folder / "model.safetensors").rename(folder / "model.safetensors.index.json"),
+        r"weights in several files \(model.safetensors.index.json\) are not read: save them in one",
+    ),
+    "cut weights": (cut("model.safetensors", 5000), r"model.safetensors is damaged \(.*\): copy it again"),
+    "cut pickled weights": (pickled(b"PK\x03\x04 and no more"), r"pytorch_model.bin is damaged \(.*\): copy it again"),
+    "code": (pickled(saved({"a": Evil()})), "holds more than weights: it is not read, since that would run its"),
+    "a list": (pickled(saved([1])), "pytorch_model.bin holds no weights by name"),
+    "a vocabulary of another size": (
+        weights(lambda state: state.update({"model.shared.weight": state["model.shared.weight"][:-5].clone()})),
+        r"model.shared.weight has \d+ rows, and the vocabulary \d+ pieces: they belong to different models",
+    ),
+    "a bias of another size": (
+        weights(lambda state: state.update({"final_logits_bias": torch.ones(1, 7)})),
+        r"final_logits_bias is \(1, 7\), and the vocabulary has",
+    ),
+    "a weight less": (
+        weights(lambda state: state.pop("model.encoder.layers.0.fc1.weight")),
+        r"model.encoder.layers.0.fc1.weight is missing, and config.json wants \(48, 32\)",
+    ),
+    "a weight more": (
+        weights(lambda state: state.update({"model.encoder.layers.7.fc1.weight": torch.ones(2)})),
+        "model.encoder.layers.7.fc1.weight is a weight that no Marian model has",
+    ),
+    "learned positions": (
+        weights(lambda state: state.update({"model.encoder.embed_positions.weight": torch.ones(512, 32)})),
+        "model.encoder.embed_positions.weight is no table of sines: learned positions cannot be imported",
+    ),
+    "several bad words": (
+        replace(GENERATION, lambda one: one.update(bad_words_ids=[[3, 4]])),
+        r"bad_words_ids of several pieces, such as \[3, 4\]: only single ones",
+    ),
+    "a start outside": (
+        replace(GENERATION, lambda one: one.update(decoder_start_token_id=10**6)),
+        "decoder_start_token_id=1000000: it is no id of the vocabulary",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_cannot_be_imported_is_refused_in_one_line(
+    opus: Path, damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    change, message = DAMAGES[damage]
+    change(opus)
+    with pytest.raises(UserError, match=message) as refused:
+        import_huggingface(str(opus), tmp_path / "bundle")
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "bundle").exists()
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_a_name_is_fetched_from_the_hub_with_its_revision(opus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked = []
+
+    def download(name: str, *, revision: str | None, allow_patterns: list[str]) -> str:
+        asked.append((name, revision, "pytorch_model.bin" in allow_patterns))
+        return str(opus)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    import_huggingface("Helsinki-NLP/opus-mt-en-es", tmp_path / "bundle", "v1")
+    assert asked == [("Helsinki-NLP/opus-mt-en-es", "v1", False)]
+    assert "imported from `opus-mt-en-es`, revision v1" in (tmp_path / "bundle/README.md").read_text()
+    (opus / "model.safetensors").rename(opus / "elsewhere")
+    with pytest.raises(UserError, match="it has no weights"):
+        import_huggingface("a/b", tmp_path / "other")
+    assert asked[1:] == [("a/b", None, False), ("a/b", None, True)]
+
+
+def test_a_hub_that_cannot_be_reached_says_how_to_give_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    told = (
+        "is no folder here, and the Hugging Face hub does not give it .*run `hf download Helsinki-NLP/none --local-dir"
+    )
+    with pytest.raises(UserError, match=told):
+        import_huggingface("Helsinki-NLP/none", tmp_path / "bundle")
+    with pytest.raises(UserError, match="runs/a/b is no folder, and no name on the Hugging Face hub"):
+        import_huggingface("runs/a/b", tmp_path / "bundle")
+
+
+def test_a_folder_has_no_revision(opus: Path, tmp_path: Path):
+    with pytest.raises(UserError, match="is a folder, which has no revision v1: leave out --revision"):
+        import_huggingface(str(opus), tmp_path / "bundle", "v1")
+
+
+def test_a_folder_that_is_taken_is_refused_before_anything_is_read(tmp_path: Path):
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken/file").touch()
+    with pytest.raises(UserError, match="is there already"):
+        import_huggingface(str(tmp_path / "none"), tmp_path / "taken")
+
+
+def test_the_card_keeps_the_licence(opus: Path, tmp_path: Path):
+    (opus / "README.md").write_text("---\nlanguage: en\nlicense: apache-2.0\n---\n# x\n")
+    import_huggingface(str(opus), tmp_path / "bundle")
+    assert "\nlicense: apache-2.0\n" in (tmp_path / "bundle/README.md").read_text()
+
+
+def test_a_second_import_comes_from_the_cache(opus: Path, tmp_path: Path):
+    folder = cached_import(str(opus), str(tmp_path / "cache"))
+    assert folder.name.startswith("source-")
+    before = (folder / "model.safetensors").stat().st_mtime_ns
+    assert cached_import(str(opus), str(tmp_path / "cache")) == folder
+    assert (folder / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_a_target_language_holds_for_every_sentence_of_a_long_text(tmp_path: Path):
+    folder = tmp_path / "source"
+    folder.mkdir()
+    sizes = write_vocabulary(folder, codes=(">>spa<<",))
+    random_marian("opus-mt", sizes, is_separate=False, **SMALL).save_pretrained(folder)
+    write_vocabulary(folder, codes=(">>spa<<",))
+    import_huggingface(str(folder), tmp_path / "bundle")
+    translator = Translator.load(tmp_path / "bundle", "cpu")
+    assert isinstance(translator.tokenizer, TokenizerPair)
+    code = translator.tokenizer.source.ids([">>spa<<"])[0]
+    seen: list[list[int]] = []
+    search = translator.engine.search
+
+    def watching(sources: Any, *rest: Any, **options: Any) -> Any:
+        seen.extend(one.ids for one in sources)
+        return search(sources, *rest, **options)
+
+    translator.engine.search = watching  # type: ignore[method-assign]
+    translator.translate([">>spa<< " + "The king sees the ball. " * 40], beam=1, max_length=3)
+    assert len(seen) > 1
+    assert all(ids[0] == code and ids.count(code) == 1 for ids in seen)

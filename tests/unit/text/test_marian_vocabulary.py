@@ -1,0 +1,119 @@
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.checkpoints import write_vocabulary
+from seq2seq.errors import UserError
+from seq2seq.text.marian import MarianVocabulary
+from seq2seq.text.tokenizer import EOS, PAD, UNK
+from seq2seq.text.vocabulary import TokenizerPair, load_tokenizers
+
+transformers = pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
+TATOEBA = Path(__file__).parents[4] / "shared/data/tatoeba/test.tsv"
+ODD = [
+    "", " ", "The ball is blue.", "  two  spaces ", "tab\tand\u00a0no-break", "ﬁ ligature, ½, １２３", "日本語 😀",
+    "a" * 300, "?!...", "O'Brien's \"quotes\" — dashes…", "\u200bzero\u200bwidth", "¿Qué? ¡Sí!", "\u0301accent first",
+    ">>spa<< The ball is blue.", ">>xyz<<unknown code", ">>spa", "soft\u00adhyphen", "e\u0301 and é", "\x07bell",
+]  # fmt: skip
+
+
+@pytest.fixture(params=["joint", "separate"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    write_vocabulary(tmp_path, is_separate=request.param == "separate", codes=(">>spa<<", ">>por<<"))
+    return tmp_path
+
+
+def ours(folder: Path) -> TokenizerPair:
+    found = load_tokenizers(folder)
+    assert isinstance(found, TokenizerPair)
+    return found
+
+
+def theirs(folder: Path) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it recommends a package that it does not use here
+        return transformers.MarianTokenizer.from_pretrained(str(folder))
+
+
+def require_same(folder: Path, sources: list[str], targets: list[str]) -> None:
+    expected, found = theirs(folder), ours(folder)
+    target = found.target
+    for side, texts, wanted in (
+        (found.source, sources, expected(sources).input_ids),
+        (target, targets, expected(text_target=targets).input_ids),
+    ):
+        assert isinstance(side, MarianVocabulary)
+        assert [[side.order[i] for i in row] + [side.order[EOS]] for row in side.encode(texts)] == wanted
+    assert isinstance(target, MarianVocabulary)
+    ids = target.encode(targets)
+    spelt = [expected.decode([target.order[i] for i in row], skip_special_tokens=True) for row in ids]
+    assert target.decode(ids) == [" ".join(text.split()) for text in spelt]
+
+
+def test_odd_texts_are_split_and_joined_as_transformers_does(folder: Path):
+    require_same(folder, ODD, ODD)
+
+
+@pytest.mark.skipif(not TATOEBA.exists(), reason="the texts of ../shared/data are not here")
+def test_everyday_texts_are_split_and_joined_as_transformers_does(folder: Path):
+    pairs = [line.split("\t") for line in TATOEBA.read_text(encoding="utf-8").splitlines()[:2000]]
+    require_same(folder, [pair[0] for pair in pairs], [pair[1] for pair in pairs])
+
+
+def test_our_first_ids_are_special_and_the_others_keep_their_order(folder: Path):
+    for side, file in zip((ours(folder).source, ours(folder).target), ("vocab.json", None), strict=True):
+        assert isinstance(side, MarianVocabulary)
+        assert side.tokens([PAD, UNK, EOS]) == ["<pad>", "<unk>", "</s>"]
+        assert sorted(side.order) == list(range(side.vocab_size))
+        rest = [side.order[2], *side.order[4:]]
+        assert rest == sorted(rest)
+        assert side.ids(side.tokens(range(side.vocab_size))) == list(range(side.vocab_size))
+        if file:
+            known = json.loads((folder / file).read_text())
+            assert side.tokens(range(side.vocab_size)) == [sorted(known, key=known.get)[i] for i in side.order]
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no source.spm": (
+        lambda folder: (folder / "source.spm").unlink(),
+        "source.spm cannot be read .*a tokenizer is expected there",
+    ),
+    "a cut model": (
+        lambda folder: (folder / "target.spm").write_bytes((folder / "target.spm").read_bytes()[:500]),
+        "target.spm is damaged or no SentencePiece model",
+    ),
+    "no vocab.json": (lambda folder: (folder / "vocab.json").unlink(), "vocab.json is missing"),
+    "no JSON": (lambda folder: (folder / "vocab.json").write_text("{"), "vocab.json is damaged: it is no JSON"),
+    "a list": (lambda folder: (folder / "vocab.json").write_text("[1]"), "vocab.json is damaged: it is no object"),
+    "texts for numbers": (
+        lambda folder: (folder / "vocab.json").write_text('{"<pad>": "x"}'),
+        "does not give every piece a number",
+    ),
+    "a gap": (
+        lambda folder: (folder / "vocab.json").write_text('{"<pad>": 0, "<unk>": 1, "</s>": 2, "a": 4}'),
+        "does not number its 4 pieces from 0 on",
+    ),
+    "no end mark": (
+        lambda folder: (folder / "vocab.json").write_text('{"<pad>": 0, "<unk>": 1, "a": 2, "b": 3}'),
+        "lacks </s>",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_vocabulary_is_refused_by_name(tmp_path: Path, damage: str):
+    write_vocabulary(tmp_path)
+    change, message = DAMAGES[damage]
+    change(tmp_path)
+    with pytest.raises(UserError, match=message):
+        load_tokenizers(tmp_path)
+
+
+def test_random_splits_are_refused(tmp_path: Path):
+    write_vocabulary(tmp_path)
+    with pytest.raises(UserError, match="no random splits"):
+        ours(tmp_path).source.sample(["a"], alpha=0.1, nbest=-1, seed=1)
