@@ -28,6 +28,7 @@ def pairs(count: int) -> MagicMock:
     found = MagicMock(spec=Pairs)
     found.src_lengths = found.tgt_lengths = np.full(count, 9)
     found.__len__.return_value = count
+    found.__getitem__.return_value = (np.array([5]), np.array([6]))
     return found
 
 
