@@ -1,5 +1,6 @@
 """Whether systems' scores differ by more than chance, by sacreBLEU's paired tests; knows texts only."""
 
+import os
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -12,6 +13,7 @@ from rich.table import Table
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
+from seq2seq.errors import UserError, in_short
 from seq2seq.evaluation.metrics import METRICS, require_same_length
 
 SAMPLES, TRIALS = 1000, 10_000  # sacreBLEU's defaults: of the bootstrap, of approximate randomisation
@@ -96,8 +98,9 @@ def compare(
         trials: of approximate randomisation.
 
     Raises:
-        UserError: the numbers of lines differ, or there are none.
+        UserError: the numbers of lines differ, or there are none; SACREBLEU_SEED is no seed.
     """
+    _require_seed()
     for _, translations in systems:
         for one in references:
             require_same_length(len(translations), len(one))
@@ -115,6 +118,24 @@ def compare(
         pairs = zip(bootstrap[key], randomisation[key], strict=True)
         found[name] = MetricScores(str(signature), [_system_score(*pair, bootstrap[key][0]) for pair in pairs])
     return Comparison([name for name, _ in systems], found, len(texts[0]), len(texts))
+
+
+def _require_seed() -> None:
+    """Refuse a SACREBLEU_SEED that sacreBLEU would fail at.
+
+    Raises:
+        UserError: it is neither a whole number of 0 or more nor none.
+    """
+    given = os.environ.get("SACREBLEU_SEED", "none")
+    try:
+        is_seed = given.lower() == "none" or int(given) >= 0
+    except ValueError:
+        is_seed = False
+    if not is_seed:
+        raise UserError(
+            f"the environment variable SACREBLEU_SEED is {in_short(given)!r}, which is no seed: set it to a whole "
+            "number of 0 or more, or to none (a new seed each time), or unset it (12345)"
+        )
 
 
 def _read_once(metric: Metric) -> None:
