@@ -1,7 +1,7 @@
 """Whether systems' scores differ by more than chance, by sacreBLEU's paired tests; knows texts only."""
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
@@ -14,10 +14,12 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
 from seq2seq.errors import UserError, in_short
+from seq2seq.evaluation.comet import Comet
 from seq2seq.evaluation.metrics import METRICS, require_same_length
 
 SAMPLES, TRIALS = 1000, 10_000  # sacreBLEU's defaults: of the bootstrap, of approximate randomisation
 LEVEL = 0.05  # p-values below are marked in the table
+TITLES = {name: title for name, (title, _) in METRICS.items()} | {"comet": "COMET ↑"}  # in tables
 TESTS = f"BS: paired bootstrap, AR: paired approximate randomisation, *: p < {LEVEL}"
 
 
@@ -45,7 +47,7 @@ class Comparison:
     """Systems that translated the same texts; the first one is the baseline that the others are compared with."""
 
     systems: list[str]
-    metrics: dict[str, MetricScores]  # by the names of METRICS
+    metrics: dict[str, MetricScores]  # by the names of TITLES
     num_sentences: int
     num_references: int
 
@@ -66,7 +68,7 @@ class Comparison:
         signatures = Table("metric", caption=TESTS if is_compared else None, caption_justify="left")
         signatures.add_column("signature", overflow="fold")
         for metric, scores in self.metrics.items():
-            name = METRICS[metric][0]
+            name = TITLES[metric]
             signatures.add_row(name, scores.signature)
             for number, (system, one) in enumerate(zip(names, scores.systems, strict=True)):
                 row = [f"{one.value:.1f}", f"{one.mean - one.interval:.1f}–{one.mean + one.interval:.1f}"]
@@ -85,6 +87,7 @@ def compare(
     metrics: Collection[str] = tuple(METRICS),
     samples: int = SAMPLES,
     trials: int = TRIALS,
+    comet: Callable[[], Comet] | None = None,
 ) -> Comparison:
     """Score systems and test each against the first one, by paired bootstrap and by approximate randomisation.
 
@@ -96,6 +99,7 @@ def compare(
         metrics: names of METRICS.
         samples: of the bootstrap, which also gives the confidence intervals.
         trials: of approximate randomisation.
+        comet: a further metric, computed once the texts are checked.
 
     Raises:
         UserError: the numbers of lines differ, or there are none; SACREBLEU_SEED is no seed.
@@ -106,7 +110,9 @@ def compare(
             require_same_length(len(translations), len(one))
     lines: list[tuple[str, Sequence[str]]] = [(name, tuple(translations)) for name, translations in systems]
     texts = tuple(map(tuple, references))
-    made = {name: make() for name, (_, make) in METRICS.items() if name in metrics}
+    made: dict[str, Any] = {name: make() for name, (_, make) in METRICS.items() if name in metrics}
+    if comet is not None:
+        made["comet"] = comet()
     for metric in made.values():
         _read_once(metric)
     signatures, bootstrap = PairedTest(lines, made, texts, "bs", samples)()
@@ -138,7 +144,7 @@ def _require_seed() -> None:
         )
 
 
-def _read_once(metric: Metric) -> None:
+def _read_once(metric: Metric | Comet) -> None:
     """Let a metric read each system once for both tests, and return floats, whose products NumPy computes quickly."""
     read = metric._extract_corpus_statistics
 
