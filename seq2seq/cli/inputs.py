@@ -107,11 +107,11 @@ def read_testset(name: str, src_lang: str, tgt_lang: str) -> Input:
 
 
 def require_parallel(files: Sequence[tuple[str, Sequence[str]]]) -> None:
-    """Refuse more than two files (names and lines) with different numbers of lines; scoring refuses two.
+    """Refuse files, given by name and lines, that differ in their numbers of lines.
 
     Raises:
-        UserError: the numbers differ.
+        UserError: the numbers differ; the message names every file.
     """
-    if len(files) > 2 and len({len(lines) for _, lines in files}) > 1:
+    if len({len(lines) for _, lines in files}) > 1:
         counts = ", ".join(f"{name} {len(lines):,}" for name, lines in files)
         raise UserError(f"the files have different numbers of lines: {counts}; line i of each must be of the same text")
