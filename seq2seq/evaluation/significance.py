@@ -102,7 +102,8 @@ def compare(
         comet: a further metric, computed once the texts are checked.
 
     Raises:
-        UserError: the numbers of lines differ, or there are none; SACREBLEU_SEED is no seed.
+        UserError: the numbers of lines differ, or there are none; SACREBLEU_SEED is no seed; the draws exceed the
+                memory.
     """
     _require_seed()
     for _, translations in systems:
@@ -115,8 +116,14 @@ def compare(
         made["comet"] = comet()
     for metric in made.values():
         _read_once(metric)
-    signatures, bootstrap = PairedTest(lines, made, texts, "bs", samples)()
-    _, randomisation = PairedTest(lines, made, texts, "ar", trials)()
+    try:
+        signatures, bootstrap = PairedTest(lines, made, texts, "bs", samples)()
+        _, randomisation = PairedTest(lines, made, texts, "ar", trials)()
+    except (MemoryError, OverflowError) as error:
+        raise UserError(
+            f"{samples:,} samples and {trials:,} trials of {len(texts[0]):,} lines do not fit into memory: "
+            "give smaller --samples and --trials"
+        ) from error
     found = {}
     for name, (key, signature) in zip(made, signatures.items(), strict=True):
         if len(systems) > 1:

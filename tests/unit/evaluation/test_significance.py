@@ -142,3 +142,10 @@ def test_the_seed_can_be_set_or_left_to_chance(monkeypatch: pytest.MonkeyPatch) 
     for seed in ("7", "None"):
         monkeypatch.setenv("SACREBLEU_SEED", seed)
         assert f"seed:{seed.lower()}" in compare(SYSTEMS, [REFERENCE], ["bleu"], 5, 5).metrics["bleu"].signature
+
+
+@pytest.mark.parametrize(("samples", "trials"), [(10**15, 5), (5, 10**15), (10**30, 5)])
+def test_more_draws_than_memory_holds_are_refused(samples: int, trials: int) -> None:
+    message = f"{samples:,} samples and {trials:,} trials of 60 lines do not fit into memory: give smaller --samples"
+    with pytest.raises(UserError, match=message):
+        compare(SYSTEMS, [REFERENCE], ["bleu"], samples, trials)
