@@ -8,7 +8,7 @@ import typer
 
 from seq2seq.cli import jobs, options
 from seq2seq.errors import UserError
-from seq2seq.files import open_output
+from seq2seq.files import open_output, require_writable
 
 File = Annotated[Path, options.files("--output", help="Shortlist to write.")]
 Best = Annotated[int, typer.Option(min=1, help="Target pieces of each source piece, at most.")]
@@ -36,6 +36,9 @@ def shortlist(
         raise UserError(
             f"{bundle} has no run beside it, whose training pairs the shortlist is learned from: give --model runs/NAME"
         )
+    for file in (output, vmap):
+        if file is not None:
+            require_writable(file)
     from seq2seq.bundle import TOKENIZER
     from seq2seq.settings.loading import load_config
     from seq2seq.text.cooccurrence import learn_shortlist
