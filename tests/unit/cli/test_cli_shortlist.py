@@ -148,6 +148,7 @@ def test_ctranslate2_reads_the_vmap(run: Any, toy_run: Path, tmp_path: Path) -> 
         (("--output", "none/s"), "--output none/s cannot be written: No such file or directory"),
         (("--output", "runs"), "--output runs cannot be written: Is a directory"),
         (("--output", "s", "--vmap", "none/v"), "--output none/v cannot be written: No such file or directory"),
+        (("--output", "s", "--vmap", "./s"), "--output and --vmap are both s: name two files"),
     ],
 )
 def test_an_output_that_cannot_be_written_is_refused_before_anything_is_learned(
