@@ -1,6 +1,7 @@
 """`seq2seq evaluate` and `seq2seq score`: scores of finished translations, by references and by a model."""
 
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from seq2seq.translation import Reading
 
 MAX_SCORED_TOKENS = 2048  # a side, in `seq2seq score`; all of a pair's logits exist at once
+
+MAX_TER_WORDS = 500  # TER of a longer line, if it is far from its reference, takes more than some ten seconds
+log = logging.getLogger(__name__)
 
 MetricName = StrEnum("MetricName", ["bleu", "chrf", "ter", "comet"])  # the keys of `TITLES`, which are slow to import
 Hypotheses = Annotated[
@@ -103,6 +107,8 @@ def evaluate(
         sources = list(read_lines(input_))
         files.append((str(input_), sources))
     inputs.require_parallel(files)
+    if not metric or "ter" in metric:
+        warn_of_slow_ter([*systems, *texts])
     references = [lines for _, lines in texts]
     comet = None
     if metric and "comet" in metric:
@@ -115,6 +121,19 @@ def evaluate(
     else:
         scores = score(systems[0][1], *references)
     jobs.report(scores, as_json, to_stderr=False)
+
+
+def warn_of_slow_ter(files: Iterable[tuple[str, Sequence[str]]]) -> None:
+    """Warn of the first line of so many words that TER may take very long: its time grows with their number's cube."""
+    for name, lines in files:
+        for number, line in enumerate(lines, start=1):
+            if (length := len(line.split())) > MAX_TER_WORDS:
+                log.warning(
+                    "%s:%d has %s words, and TER of such a line can take minutes or hours: split it, or leave TER out "
+                    "by --metric bleu chrf",
+                    *(name, number, f"{length:,}"),
+                )
+                return
 
 
 def comet_metric(

@@ -128,3 +128,12 @@ def test_a_public_test_set_has_its_own_sources(evaluate):
     status, _, err = evaluate("--hypotheses", "a.es", "--testset", "wmt13", "--input", "in.en")
     assert status == 2
     assert "--testset wmt13 has its own sources: leave out --input" in " ".join(err.replace("│", "").split())
+
+
+def test_a_line_that_is_too_long_for_ter_is_named_before_the_work(evaluate):
+    Path("long.es").write_text("El gato.\n" + "palabra " * 501 + "\nUn perro.\n", encoding="utf-8")
+    words = ("--hypotheses", "long.es", "--reference", "long.es")
+    status, _, err = evaluate(*words)
+    assert (status, err.count("\n")) == (0, 1)
+    assert err.startswith("warning: long.es:2 has 501 words, and TER of such a line can take minutes or hours: ")
+    assert evaluate(*words, "--metric", "bleu", "--samples", "5")[2] == ""
