@@ -111,6 +111,10 @@ def test_a_model_gives_attention_and_the_text_of_its_run(analyse):
             "there is nothing to score: 0 translations and 0 reference lines",
         ),
         (("--hypotheses", "none.es", "--reference", "ref.es", "--input", "in.en"), "none.es cannot be read: "),
+        (
+            (*FILES, "--training", "in.en", "--languages", "en,fr"),
+            "--languages en,fr has to name en and es, in the order of the columns: give en,es or es,en",
+        ),
         ((*FILES, "--training", "empty"), "--training empty is empty: there is no text in it"),
         ((*FILES, "--model", "nothing"), "--model nothing is no folder: give runs/NAME or runs/NAME/model"),
     ],
