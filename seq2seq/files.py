@@ -1,7 +1,10 @@
 """Lines in, lines out, and where the newest model is; knows no model and no command line."""
 
+import errno
 import json
+import os
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from io import BufferedIOBase
@@ -156,6 +159,20 @@ def open_output(
         finally:
             with suppress(OSError):  # the error to report is the first one
                 file.close()
+
+
+def require_writable(path: Path) -> None:
+    """Refuse an output that cannot be written, before the work for it; nothing is left behind.
+
+    Raises:
+        UserError: the path is a folder, or no file can be made in its folder.
+    """
+    with _naming(path):
+        place = resolve(path)
+        if place.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if place.is_file() or not place.exists():  # else a device or a pipe
+            tempfile.TemporaryFile(dir=place.parent).close()
 
 
 def find_model(given: Path | None, runs: Path = Path("runs"), option: str = "--model ") -> Path:

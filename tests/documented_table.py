@@ -12,6 +12,7 @@ HUB = "downloads a model; tests/unit/exchange/test_huggingface_import.py has one
 IMPORTED = "needs an imported model; tests/system/test_imported.py does it all with a small one"
 CLUSTER = "needs a cluster or GPUs; tests/unit/distributed runs it on a small one"
 LOGGED = "tests/system/test_logging.py runs both loggers and resumes"
+COMET = "downloads packages and a model; tests/unit/cli/test_evaluate_command.py has a small module in COMET's place"
 SHELL = "is a step of the shell around the commands"
 LAB = "needs the runs of the lab; tests/unit/explain/lab has runs made up"
 
@@ -44,6 +45,10 @@ NOT_RUN = {
     "python train.py data=files data.train=[mine.tsv] model=big trainer=fsdp": CLUSTER,
     "seq2seq lab report --runs runs/lab --output docs": LAB,
     "seq2seq lab report --runs runs/lab_tatoeba --output docs": LAB,
+    "python3 -m venv comet-env": COMET,
+    "comet-env/bin/pip install unbabel-comet 'setuptools<81'": COMET,
+    "seq2seq evaluate --hypotheses old.es new.es --reference ref.es --input in.en --metric bleu comet "
+    "--comet-python comet-env/bin/python": COMET,
     "python train.py resume=runs/NAME trainer.max_steps=200000": "the same as the one with 20000",
     "python train.py logger=tensorboard,wandb logger.project=translation": LOGGED,
     "python train.py logger=tensorboard,mlflow": LOGGED,

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from seq2seq.cli import inputs, jobs, options
 from seq2seq.errors import UserError
-from seq2seq.files import find_model, read_lines
+from seq2seq.files import Output, find_model, open_output, read_lines
 
 if TYPE_CHECKING:
     from seq2seq.evaluation.analysis import Translated
@@ -64,16 +65,14 @@ def analyse(
     from seq2seq.explain.analysis_page import write_analysis_page
 
     sources = [text for one in files for text in one.sources]
-    focus = None
+    translator = None
     if folder is not None:
         import torch
 
-        from seq2seq.explain.focus import find_focus
         from seq2seq.translator import Translator
 
         translator = Translator.load(folder, device, torch.float32)
         src_lang, tgt_lang = src_lang or translator.src_lang, tgt_lang or translator.tgt_lang
-        focus = find_focus(translator, sources, [text for one in files for text in one.hypotheses])
     src_lang, tgt_lang = src_lang or "en", tgt_lang or "es"
     texts: Iterable[str] | None = None
     if training:
@@ -81,23 +80,43 @@ def analyse(
     elif folder is not None and (folder.parent / "config.yaml").is_file():
         texts = training_sources(folder.parent)
     frequencies = None if texts is None else count_words(texts, sources)
-    found = analyse_texts(files, src_lang, tgt_lang, frequencies, focus, worst)
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        (output / NUMBERS).write_text(json.dumps(found.to_dict(), ensure_ascii=False) + "\n", encoding="utf-8")
-        (output / PAGE).write_text(write_analysis_page(found, [one.name for one in files]), encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write to --output {output}: {error.strerror}") from error
+    with opened(output) as (numbers, page):  # all is read and can be written before the model's work
+        focus = None
+        if translator is not None:
+            from seq2seq.explain.focus import find_focus
+
+            focus = find_focus(translator, sources, [text for one in files for text in one.hypotheses])
+        found = analyse_texts(files, src_lang, tgt_lang, frequencies, focus, worst)
+        numbers(json.dumps(found.to_dict(), ensure_ascii=False))
+        page(write_analysis_page(found, [one.name for one in files]).removesuffix("\n"))
     jobs.report(found, as_json, to_stderr=False)
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[tuple[Output, Output]]:
+    """Open the numbers' and the page's file; both appear when the block ends, an error leaves those of before.
+
+    Raises:
+        UserError: the folder cannot be made, or nothing can be written there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise UserError(f"--output {folder} is a file: name a folder") from error
+    except OSError as error:
+        raise UserError(f"--output {folder} cannot be made: {error.strerror}") from error
+    with open_output(folder / NUMBERS) as numbers, open_output(folder / PAGE) as page:
+        yield numbers, page
 
 
 def read_files(hypotheses: Sequence[Path], references: Sequence[Path], sources: Sequence[Path]) -> "list[Translated]":
     """Read the test sets.
 
     Raises:
-        UserError: a file cannot be read, or the numbers of files or lines differ.
+        UserError: a file cannot be read, the numbers of files or lines differ, or a test set has no lines.
     """
     from seq2seq.evaluation.analysis import Translated
+    from seq2seq.evaluation.metrics import require_same_length
 
     if not len(hypotheses) == len(references) == len(sources):
         raise UserError(
@@ -108,6 +127,7 @@ def read_files(hypotheses: Sequence[Path], references: Sequence[Path], sources: 
     for paths in zip(sources, hypotheses, references, strict=True):
         texts = [list(read_lines(path)) for path in paths]
         inputs.require_parallel([(str(path), lines) for path, lines in zip(paths, texts, strict=True)])
+        require_same_length(len(texts[1]), len(texts[2]))  # and not 0
         files.append(Translated(str(paths[1]), *texts))
     return files
 

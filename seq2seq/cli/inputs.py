@@ -69,9 +69,16 @@ def read_corpora(
     languages are those of a TSV's two columns, with a comma between; option is what the user gave the specs by.
 
     Raises:
-        UserError: a corpus does not exist, has no text, or (while the texts are read) is malformed.
+        UserError: the languages are not these two; a corpus does not exist, has no text, or (while the texts are
+            read) is malformed.
     """
-    data = DataConfig(src_lang=src_lang, tgt_lang=tgt_lang, languages=languages.split(",") if languages else [])
+    columns = languages.split(",") if languages else []
+    if columns and sorted(columns) != sorted([src_lang, tgt_lang]):
+        raise UserError(
+            f"--languages {languages} has to name {src_lang} and {tgt_lang}, in the order of the columns: "
+            f"give {src_lang},{tgt_lang} or {tgt_lang},{src_lang}"
+        )
+    data = DataConfig(src_lang=src_lang, tgt_lang=tgt_lang, languages=columns)
     parts: list[Iterable[str]] = []
     files: list[Path] = []
     for spec in specs:
@@ -107,11 +114,11 @@ def read_testset(name: str, src_lang: str, tgt_lang: str) -> Input:
 
 
 def require_parallel(files: Sequence[tuple[str, Sequence[str]]]) -> None:
-    """Refuse more than two files (names and lines) with different numbers of lines; scoring refuses two.
+    """Refuse files, given by name and lines, that differ in their numbers of lines.
 
     Raises:
-        UserError: the numbers differ.
+        UserError: the numbers differ; the message names every file.
     """
-    if len(files) > 2 and len({len(lines) for _, lines in files}) > 1:
+    if len({len(lines) for _, lines in files}) > 1:
         counts = ", ".join(f"{name} {len(lines):,}" for name, lines in files)
         raise UserError(f"the files have different numbers of lines: {counts}; line i of each must be of the same text")

@@ -1,7 +1,9 @@
 """`seq2seq evaluate` and `seq2seq score`: scores of finished translations, by references and by a model."""
 
 import json
-from collections.abc import Iterable, Sequence
+import logging
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -14,11 +16,15 @@ from seq2seq.errors import UserError
 from seq2seq.files import open_output, read_lines
 
 if TYPE_CHECKING:
+    from seq2seq.evaluation.comet import Comet
     from seq2seq.translation import Reading
 
 MAX_SCORED_TOKENS = 2048  # a side, in `seq2seq score`; all of a pair's logits exist at once
 
-MetricName = StrEnum("MetricName", ["bleu", "chrf", "ter"])  # the keys of `METRICS`, which are slow to import
+MAX_TER_WORDS = 500  # TER of a longer line, if it is far from its reference, takes more than some ten seconds
+log = logging.getLogger(__name__)
+
+MetricName = StrEnum("MetricName", ["bleu", "chrf", "ter", "comet"])  # the keys of `TITLES`, which are slow to import
 Hypotheses = Annotated[
     list[Path],
     options.files(
@@ -30,7 +36,17 @@ References = Annotated[
 ]
 Metrics = Annotated[
     list[MetricName] | None,
-    options.scoring("--metric", metavar="NAME...", help="bleu, chrf (chrF++), ter. [dim]default: all[/dim]"),
+    options.scoring(
+        "--metric", metavar="NAME...", help="bleu, chrf (chrF++), ter, comet. [dim]default: the first three[/dim]"
+    ),
+]
+EvaluatedSources = Annotated[Path | None, options.files("--input", help="Sources, a text a line; for comet only.")]
+CometModel = Annotated[
+    str | None,
+    options.scoring(help="Checkpoint, or name on the Hugging Face hub. [dim]default: Unbabel/wmt22-comet-da[/dim]"),
+]
+CometPython = Annotated[
+    str | None, options.scoring(metavar="PATH", help="Python that has unbabel-comet. [dim]default: this one[/dim]")
 ]
 Samples = Annotated[
     int | None, options.scoring(min=1, help="Samples of the paired bootstrap. [dim]default: 1000[/dim]")
@@ -54,9 +70,12 @@ def evaluate(
     metric: Metrics = None,
     samples: Samples = None,
     trials: Trials = None,
+    input_: EvaluatedSources = None,
+    comet_model: CometModel = None,
+    comet_python: CometPython = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Score finished translations: BLEU, chrF++ and TER, with sacreBLEU's signatures.
+    """Score finished translations: BLEU, chrF++ and TER, with sacreBLEU's signatures; COMET, if it is installed.
 
     [bold]seq2seq evaluate --hypotheses out.es --reference ref.es[/bold]
 
@@ -66,24 +85,80 @@ def evaluate(
 
     Several files are compared with the first one, the baseline, by paired bootstrap resampling and by paired
     approximate randomisation. --metric, --samples and --trials also show the 95 % interval of a single file.
+
+    [bold]… --metric bleu comet --input in.en --comet-python comet-env/bin/python[/bold]   see docs/evaluation.md
     """
     if (not reference) == (testset is None):
         raise typer.BadParameter("give --reference FILE or --testset NAME")
+    if testset and input_:
+        raise typer.BadParameter(f"--testset {testset} has its own sources: leave out --input")
     from seq2seq.evaluation.metrics import METRICS, score
     from seq2seq.evaluation.significance import SAMPLES, TRIALS, compare
 
     systems = [(str(path), list(read_lines(path))) for path in hypotheses]
+    sources = None
     if testset:
-        texts = [(f"--testset {testset}", inputs.read_testset(testset, src_lang, tgt_lang).references or [])]
+        given = inputs.read_testset(testset, src_lang, tgt_lang)
+        sources, texts = list(given.sources), [(f"--testset {testset}", given.references or [])]
     else:
         texts = [(str(path), list(read_lines(path))) for path in reference or []]
-    inputs.require_parallel([*systems, *texts])
+    files = [*systems, *texts]
+    if input_:
+        sources = list(read_lines(input_))
+        files.append((str(input_), sources))
+    inputs.require_parallel(files)
+    if not metric or "ter" in metric:
+        warn_of_slow_ter([*systems, *texts])
     references = [lines for _, lines in texts]
+    comet = None
+    if metric and "comet" in metric:
+        translations = [lines for _, lines in systems]
+        comet = comet_metric(sources, translations, references, comet_model, comet_python)
+    elif input_ or comet_model or comet_python:
+        raise UserError("--input, --comet-model and --comet-python are for --metric comet: add it, or leave them out")
     if len(systems) > 1 or metric or samples or trials:
-        scores = compare(systems, references, metric or METRICS, samples or SAMPLES, trials or TRIALS)
+        scores = compare(systems, references, metric or METRICS, samples or SAMPLES, trials or TRIALS, comet)
     else:
         scores = score(systems[0][1], *references)
     jobs.report(scores, as_json, to_stderr=False)
+
+
+def warn_of_slow_ter(files: Iterable[tuple[str, Sequence[str]]]) -> None:
+    """Warn of the first line of so many words that TER may take very long: its time grows with their number's cube."""
+    for name, lines in files:
+        for number, line in enumerate(lines, start=1):
+            if (length := len(line.split())) > MAX_TER_WORDS:
+                log.warning(
+                    "%s:%d has %s words, and TER of such a line can take minutes or hours: split it, or leave TER out "
+                    "by --metric bleu chrf",
+                    *(name, number, f"{length:,}"),
+                )
+                return
+
+
+def comet_metric(
+    sources: Sequence[str] | None,
+    translations: Sequence[Sequence[str]],
+    references: Sequence[Sequence[str]],
+    model: str | None,
+    python: str | None,
+) -> "Callable[[], Comet]":
+    """Return what scores systems' translations by COMET, for `compare`; the model is named on stderr.
+
+    Raises:
+        UserError: there are no sources, or several references.
+    """
+    if sources is None:
+        raise UserError("--metric comet compares translations with their sources, too: give --input FILE")
+    if len(references) > 1:
+        raise UserError(f"--metric comet reads one reference, and {len(references)} are given: give one --reference")
+    from seq2seq.evaluation.comet import MODEL, run_comet
+
+    def run() -> "Comet":
+        print(f"comet: {model or MODEL}", file=sys.stderr)
+        return run_comet(sources, translations, references[0], model or MODEL, python or sys.executable)
+
+    return run
 
 
 @options.search_options("length_penalty", "batch_tokens")

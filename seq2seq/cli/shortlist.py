@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from seq2seq.cli import jobs, options
+from seq2seq.drafts import resolve
 from seq2seq.errors import UserError
-from seq2seq.files import open_output
+from seq2seq.files import open_output, require_writable
 
 File = Annotated[Path, options.files("--output", help="Shortlist to write.")]
 Best = Annotated[int, typer.Option(min=1, help="Target pieces of each source piece, at most.")]
@@ -36,6 +37,11 @@ def shortlist(
         raise UserError(
             f"{bundle} has no run beside it, whose training pairs the shortlist is learned from: give --model runs/NAME"
         )
+    require_writable(output)
+    if vmap is not None:
+        require_writable(vmap)
+        if resolve(vmap) == resolve(output):
+            raise UserError(f"--output and --vmap are both {vmap}: name two files")
     from seq2seq.settings.loading import load_config
     from seq2seq.text.cooccurrence import learn_shortlist
     from seq2seq.text.prepare import prepare

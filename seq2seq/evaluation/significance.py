@@ -1,6 +1,7 @@
 """Whether systems' scores differ by more than chance, by sacreBLEU's paired tests; knows texts only."""
 
-from collections.abc import Collection, Sequence
+import os
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
@@ -12,10 +13,13 @@ from rich.table import Table
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
+from seq2seq.errors import UserError, in_short
+from seq2seq.evaluation.comet import Comet
 from seq2seq.evaluation.metrics import METRICS, require_same_length
 
 SAMPLES, TRIALS = 1000, 10_000  # sacreBLEU's defaults: of the bootstrap, of approximate randomisation
 LEVEL = 0.05  # p-values below are marked in the table
+TITLES = {name: title for name, (title, _) in METRICS.items()} | {"comet": "COMET ↑"}  # in tables
 TESTS = f"BS: paired bootstrap, AR: paired approximate randomisation, *: p < {LEVEL}"
 
 
@@ -43,7 +47,7 @@ class Comparison:
     """Systems that translated the same texts; the first one is the baseline that the others are compared with."""
 
     systems: list[str]
-    metrics: dict[str, MetricScores]  # by the names of METRICS
+    metrics: dict[str, MetricScores]  # by the names of TITLES
     num_sentences: int
     num_references: int
 
@@ -64,7 +68,7 @@ class Comparison:
         signatures = Table("metric", caption=TESTS if is_compared else None, caption_justify="left")
         signatures.add_column("signature", overflow="fold")
         for metric, scores in self.metrics.items():
-            name = METRICS[metric][0]
+            name = TITLES[metric]
             signatures.add_row(name, scores.signature)
             for number, (system, one) in enumerate(zip(names, scores.systems, strict=True)):
                 row = [f"{one.value:.1f}", f"{one.mean - one.interval:.1f}–{one.mean + one.interval:.1f}"]
@@ -83,6 +87,7 @@ def compare(
     metrics: Collection[str] = tuple(METRICS),
     samples: int = SAMPLES,
     trials: int = TRIALS,
+    comet: Callable[[], Comet] | None = None,
 ) -> Comparison:
     """Score systems and test each against the first one, by paired bootstrap and by approximate randomisation.
 
@@ -94,20 +99,31 @@ def compare(
         metrics: names of METRICS.
         samples: of the bootstrap, which also gives the confidence intervals.
         trials: of approximate randomisation.
+        comet: a further metric, computed once the texts are checked.
 
     Raises:
-        UserError: the numbers of lines differ, or there are none.
+        UserError: the numbers of lines differ, or there are none; SACREBLEU_SEED is no seed; the draws exceed the
+                memory.
     """
+    _require_seed()
     for _, translations in systems:
         for one in references:
             require_same_length(len(translations), len(one))
     lines: list[tuple[str, Sequence[str]]] = [(name, tuple(translations)) for name, translations in systems]
     texts = tuple(map(tuple, references))
-    made = {name: make() for name, (_, make) in METRICS.items() if name in metrics}
+    made: dict[str, Any] = {name: make() for name, (_, make) in METRICS.items() if name in metrics}
+    if comet is not None:
+        made["comet"] = comet()
     for metric in made.values():
         _read_once(metric)
-    signatures, bootstrap = PairedTest(lines, made, texts, "bs", samples)()
-    _, randomisation = PairedTest(lines, made, texts, "ar", trials)()
+    try:
+        signatures, bootstrap = PairedTest(lines, made, texts, "bs", samples)()
+        _, randomisation = PairedTest(lines, made, texts, "ar", trials)()
+    except (MemoryError, OverflowError) as error:
+        raise UserError(
+            f"{samples:,} samples and {trials:,} trials of {len(texts[0]):,} lines do not fit into memory: "
+            "give smaller --samples and --trials"
+        ) from error
     found = {}
     for name, (key, signature) in zip(made, signatures.items(), strict=True):
         if len(systems) > 1:
@@ -117,7 +133,25 @@ def compare(
     return Comparison([name for name, _ in systems], found, len(texts[0]), len(texts))
 
 
-def _read_once(metric: Metric) -> None:
+def _require_seed() -> None:
+    """Refuse a SACREBLEU_SEED that sacreBLEU would fail at.
+
+    Raises:
+        UserError: it is neither a whole number of 0 or more nor none.
+    """
+    given = os.environ.get("SACREBLEU_SEED", "none")
+    try:
+        is_seed = given.lower() == "none" or int(given) >= 0
+    except ValueError:
+        is_seed = False
+    if not is_seed:
+        raise UserError(
+            f"the environment variable SACREBLEU_SEED is {in_short(given)!r}, which is no seed: set it to a whole "
+            "number of 0 or more, or to none (a new seed each time), or unset it (12345)"
+        )
+
+
+def _read_once(metric: Metric | Comet) -> None:
     """Let a metric read each system once for both tests, and return floats, whose products NumPy computes quickly."""
     read = metric._extract_corpus_statistics
 

@@ -22,7 +22,7 @@ def write_analysis_page(analysis: Analysis, files: Sequence[str]) -> str:
     return fill(
         "analysis.html",
         _STYLES,
-        title=f"Analysis: {names}",
+        f"Analysis: {names}",
         files=names,
         scores=scores,
         signatures=escape("; ".join(analysis.signatures.values())),

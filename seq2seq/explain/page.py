@@ -29,23 +29,25 @@ def write_page(explanation: dict[str, Any], walks: list[dict[str, Any]], beams: 
     """
     title = html.escape(f"Attention: {explanation['source']}")
     data = _embed({"explanation": explanation, "walks": walks, "beams": beams})
-    return fill("page.html", _STYLES, _script("page"), title=title, data=data)
+    return fill("page.html", _STYLES, title, _script("page"), data=data)
 
 
-def fill(template: str, style_sheets: Sequence[str], script: str = "", **values: str) -> str:
+def fill(body: str, style_sheets: Sequence[str], title: str, script: str = "", **values: str) -> str:
     """Fill a page's template; its policy allows the script and the style sheets, by their hashes, and nothing else.
 
     Args:
-        template: file of `viewer/`, with places $policy, $styles, $script and those of values.
+        body: file of `viewer/`, the template of what is inside <body>, with places $script and those of values.
         style_sheets: files of `viewer/`.
+        title: HTML, as are the values, so texts have to be escaped.
         script: JavaScript; none: the page may run none.
-        values: by their places; HTML, so texts have to be escaped.
+        values: by their places.
     """
     styles = "\n".join(map(_read, style_sheets))
     rules = {"default-src": "'none'", "script-src": _hash(script) if script else "'none'", "style-src": _hash(styles)}
     rules |= {"base-uri": "'none'", "form-action": "'none'"}
     policy = "; ".join(f"{name} {value}" for name, value in rules.items())
-    return Template(_read(template)).substitute(values, policy=policy, styles=styles, script=script)
+    content = Template(_read(body)).substitute(values, script=script)
+    return Template(_read("frame.html")).substitute(policy=policy, title=title, styles=styles, body=content)
 
 
 def _embed(data: object) -> str:

@@ -106,3 +106,49 @@ def run(monkeypatch, bundle_folder):
         return (1, out, f"{err}{status}\n") if isinstance(status, str) else (status or 0, out, err)
 
     return call
+
+
+COMET = """
+import os, signal
+__version__ = "9.9"
+print("printed while it is imported")
+
+class Model:
+    def __init__(self, path):
+        self.path = path
+
+    def set_embedding_cache(self):
+        os.write(1, b"written by native code")
+
+    def predict(self, samples, gpus, progress_bar):
+        if self.path == "hub/fails":
+            raise RuntimeError("out of memory")
+        if self.path == "hub/dies":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"scores": [(ord(s["src"][0]) + 2 * len(s["mt"]) + 3 * len(s["ref"])) / 100 for s in samples]}
+
+def download_model(name):
+    if name == "Unbabel/nothing":
+        try:
+            raise OSError("no network")
+        except Exception:
+            raise KeyError("not supported by COMET")
+    return "hub/" + name
+
+def load_from_checkpoint(path):
+    if not path.startswith("hub/") and not os.path.isfile(path):
+        raise Exception("no checkpoint at " + path)
+    return Model(path)
+"""
+
+
+@pytest.fixture
+def fake_comet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let processes import a small module as COMET; returns a checkpoint that it loads."""
+    (tmp_path / "comet.py").write_text(COMET)
+    (tmp_path / "torch.py").write_text("class cuda:\n    is_available = staticmethod(lambda: False)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    checkpoint = tmp_path / "model" / "checkpoints" / "model.ckpt"
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.touch()
+    return checkpoint

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq.errors import UserError
-from seq2seq.files import count_lines, find_model, open_output, read_lines
+from seq2seq.files import count_lines, find_model, open_output, read_lines, require_writable
 
 
 def test_lines_end_with_lf_or_crlf_and_with_nothing_else(tmp_path):
@@ -127,3 +127,12 @@ def test_a_link_to_itself_is_no_traceback(tmp_path: Path):
     with open_output(tmp_path / "link") as write:
         write("after")
     assert (tmp_path / "link").read_text() == "after\n"
+
+
+def test_an_output_is_tried_without_a_trace(tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("kept")
+    for path in (tmp_path / "old", tmp_path / "new", Path("/dev/null")):
+        require_writable(path)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("old", "kept")]
+    with pytest.raises(UserError, match="cannot be written: No such file or directory"):
+        require_writable(tmp_path / "none" / "new")

@@ -1,7 +1,6 @@
 """Searches with a shortlist: with the whole vocabulary they find the same, with a part of it what is possible in it."""
 
 import pickle
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -25,22 +24,11 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text import shortlist as module
 from seq2seq.text.shortlist import Shortlist
+from tests.unit import searches
+from tests.unit.searches import MODERN, NEEDS_COMPILER
 
 V = 90
-NEEDS_COMPILER = pytest.mark.skipif(shutil.which("cc") is None, reason="this machine has no C compiler")
-MODERN: dict[str, Any] = {"norm": "rmsnorm", "norm_position": "pre", "activation": "swiglu", "positions": "rotary"}
-SEARCHES: dict[str, dict[str, Any]] = {
-    "greedy": {"beam": 1},
-    "beam": {"beam": 5},
-    "early stopping": {"beam": 4, "early_stopping": True},
-    "sampling": {"sampling": True, "top_k": 20, "seed": 3},
-    "diverse": {"beam": 6, "groups": 3, "diversity": 0.7},
-    "coverage": {"beam": 4, "coverage_penalty": 0.3},
-    "rules": {"beam": 4, "no_repeat_ngram": 2, "repetition_penalty": 1.3, "min_length": 4},
-    "constrained": {"beam": 5},
-    "banned": {"beam": 4},
-    "prefix": {"beam": 3},
-}
+SEARCHES = {**searches.SEARCHES, "banned": {"beam": 4}, "prefix": {"beam": 3}}
 BANNED = {"banned": [[17], [33, 50]]}
 
 

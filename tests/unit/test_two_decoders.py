@@ -1,7 +1,6 @@
 """Every search finds the same with the decoder for search as with the textbook's, token for token."""
 
 import pickle
-import shutil
 from typing import Any
 
 import pytest
@@ -18,21 +17,10 @@ from seq2seq.search.hypothesis import Hypothesis
 from seq2seq.search_engine import Source
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
+from tests.unit.searches import MODERN, NEEDS_COMPILER, SEARCHES
 
 V = 60
-NEEDS_COMPILER = pytest.mark.skipif(shutil.which("cc") is None, reason="this machine has no C compiler")
-MODERN: dict[str, Any] = {"norm": "rmsnorm", "norm_position": "pre", "activation": "swiglu", "positions": "rotary"}
 STYLES: dict[str, dict[str, Any]] = {"vaswani": {}, "modern": {**MODERN, "bias": False}}
-SEARCHES: dict[str, dict[str, Any]] = {
-    "greedy": {"beam": 1},
-    "beam": {"beam": 5},
-    "early stopping": {"beam": 4, "early_stopping": True},
-    "sampling": {"sampling": True, "top_k": 20, "seed": 3},
-    "diverse": {"beam": 6, "groups": 3, "diversity": 0.7},
-    "coverage": {"beam": 4, "coverage_penalty": 0.3},
-    "rules": {"beam": 4, "no_repeat_ngram": 2, "repetition_penalty": 1.3, "min_length": 4},
-    "constrained": {"beam": 5},
-}
 
 
 def make(**style: Any) -> Transformer:

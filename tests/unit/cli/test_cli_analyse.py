@@ -8,6 +8,7 @@ import pytest
 import sacrebleu
 
 from seq2seq.cli import app
+from seq2seq.errors import UserError
 from tests.toy import write_pairs
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "bundle"
@@ -105,7 +106,15 @@ def test_a_model_gives_attention_and_the_text_of_its_run(analyse):
             ("--hypotheses", "empty", "--reference", "empty", "--input", "empty"),
             "there is nothing to score: 0 translations and 0 reference lines",
         ),
+        (
+            ("--hypotheses", "out.es", "empty", "--reference", "ref.es", "empty", "--input", "in.en", "empty"),
+            "there is nothing to score: 0 translations and 0 reference lines",
+        ),
         (("--hypotheses", "none.es", "--reference", "ref.es", "--input", "in.en"), "none.es cannot be read: "),
+        (
+            (*FILES, "--training", "in.en", "--languages", "en,fr"),
+            "--languages en,fr has to name en and es, in the order of the columns: give en,es or es,en",
+        ),
         ((*FILES, "--training", "empty"), "--training empty is empty: there is no text in it"),
         ((*FILES, "--model", "nothing"), "--model nothing is no folder: give runs/NAME or runs/NAME/model"),
     ],
@@ -117,8 +126,53 @@ def test_bad_input_is_one_line(analyse, words, message):
     assert not Path("deep").exists()
 
 
-def test_a_file_in_the_place_of_the_folder_is_refused(analyse):
-    Path("deep").write_text("")
-    status, _, err = analyse(*FILES)
-    assert status == 1
-    assert err.startswith("error: cannot write to --output deep/out: ")
+@pytest.fixture
+def no_reading(monkeypatch):
+    """A model that must not begin to read."""
+
+    def refuse(*_):
+        raise AssertionError("the model reads before all is checked")
+
+    monkeypatch.setattr("seq2seq.explain.focus.find_focus", refuse)
+    return ("--model", str(GOLDEN), "--device", "cpu")
+
+
+@pytest.mark.parametrize("words", [("--training", "empty"), ("--training", "none.tsv")])
+def test_the_training_text_is_read_before_the_model_works(analyse, no_reading, words):
+    status, out, err = analyse(*FILES, *no_reading, *words)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert words[1] in err
+    assert not Path("deep").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("deep/out", "--output deep/out is a file: name a folder"),
+        ("deep", "--output deep/out cannot be made: Not a directory"),
+    ],
+)
+def test_a_file_in_the_place_of_the_folder_is_refused_before_the_model_works(analyse, no_reading, place, message):
+    Path(place).parent.mkdir(exist_ok=True)
+    Path(place).write_text("")
+    status, out, err = analyse(*FILES, *no_reading)
+    assert (status, out, err) == (1, "", f"error: {message}\n")
+
+
+def test_what_cannot_be_written_is_refused_before_the_model_works(analyse, no_reading):
+    Path("deep/out/analysis.html").mkdir(parents=True)
+    status, out, err = analyse(*FILES, *no_reading)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert err.endswith("deep/out/analysis.html cannot be written: Is a directory\n")
+
+
+def test_an_error_leaves_the_files_of_before(analyse, monkeypatch):
+    assert analyse(*FILES)[0] == 0
+    before = {path.name: path.read_bytes() for path in Path("deep/out").iterdir()}
+
+    def fail(*_):
+        raise UserError("it failed")
+
+    monkeypatch.setattr("seq2seq.explain.analysis_page.write_analysis_page", fail)
+    assert analyse(*FILES, "--worst", 1)[2] == "error: it failed\n"
+    assert {path.name: path.read_bytes() for path in Path("deep/out").iterdir()} == before

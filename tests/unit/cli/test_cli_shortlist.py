@@ -140,3 +140,24 @@ def test_ctranslate2_reads_the_vmap(run: Any, toy_run: Path, tmp_path: Path) -> 
         assert set(translator.tokenizer.target.ids(found.hypotheses[0])) <= needed
         limited += not set(translator.tokenizer.target.ids(whole.hypotheses[0])) <= needed
     assert limited  # without it, they contain other pieces
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--output", "none/s"), "--output none/s cannot be written: No such file or directory"),
+        (("--output", "runs"), "--output runs cannot be written: Is a directory"),
+        (("--output", "s", "--vmap", "none/v"), "--output none/v cannot be written: No such file or directory"),
+        (("--output", "s", "--vmap", "./s"), "--output and --vmap are both s: name two files"),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_refused_before_anything_is_learned(
+    run: Any, toy_run: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], message: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("text is prepared before all is checked")
+
+    monkeypatch.setattr("seq2seq.text.prepare.prepare", refuse)
+    found = run(*words, command=("shortlist", "--model", str(toy_run)), application=app)
+    assert found == (1, "", f"error: {message}\n")
+    assert not Path("s").exists()

@@ -153,7 +153,7 @@ def test_what_is_wrong_with_a_corpus_is_told_in_one_line(run, bundle_folder, cor
     assert "let its name end in .tsv" in error("--input", corpus, "--output", tmp_path / "out.txt")
     out = ("--output", tmp_path / "out.tsv")
     assert "none.tsv does not exist" in error("--input", tmp_path / "none.tsv", *out)
-    assert "data.languages=['en', 'fr'] must be" in error("--input", corpus, "--languages", "en,fr", *out)
+    assert "--languages en,fr has to name en and es, in" in error("--input", corpus, "--languages", "en,fr", *out)
     corpus.write_text("one field\n")
     assert "train.tsv:1 has 1 tab-separated fields" in error("--input", corpus, *out)
     assert not (tmp_path / "out.tsv").exists()

@@ -1,6 +1,7 @@
 """`seq2seq evaluate` with several files: how they are named, and what is refused."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ LINES = {
     "b.es": ["El gato ve leche.", "Una bola azul.", "¿Un perro?"],
     "r1.es": ["El gato ve la leche.", "Una bola azul.", "¿Un perro?"],
     "r2.es": ["El gato mira la leche.", "Una pelota azul.", "¿Algún perro?"],
+    "in.en": ["The cat sees the milk.", "A blue ball.", "A dog?"],
     "short.es": ["El gato ve la leche."],
 }
 FEW = ("--samples", "20", "--trials", "20")
@@ -76,3 +78,62 @@ def test_unequal_files_are_refused_with_their_numbers_of_lines(evaluate):
 @pytest.mark.parametrize("words", [("--json", "a.es"), ("--samples", "0"), ("--samples", "5", "6"), ("--trials", "-1")])
 def test_misplaced_words_are_refused(evaluate, words):
     assert evaluate("--hypotheses", "a.es", "--reference", "r1.es", *words)[0] == 2
+
+
+SCORED = ("--hypotheses", "a.es", "b.es", "--reference", "r1.es")
+
+
+@pytest.mark.usefixtures("fake_comet")
+def test_comet_is_a_further_metric_of_the_comparison(evaluate):
+    words = (*SCORED, *FEW, "--input", "in.en", "--metric", "comet", "ter")
+    status, out, err = evaluate(*words, "--comet-python", sys.executable, "--json")
+    found = json.loads(out)["metrics"]
+    assert (status, err) == (0, "comet: Unbabel/wmt22-comet-da\n")
+    assert list(found) == ["ter", "comet"]
+    texts = zip(LINES["in.en"], LINES["b.es"], LINES["r1.es"], strict=True)
+    expected = sum(ord(src[0]) + 2 * len(mt) + 3 * len(ref) for src, mt, ref in texts) / 3
+    assert found["comet"]["systems"][1]["value"] == pytest.approx(expected)
+    assert "|model:Unbabel/wmt22-comet-da|" in found["comet"]["signature"]
+    _, out, _ = evaluate(*words)
+    last = [line for line in out.splitlines() if "│ b.es" in line][-1]
+    assert f" {expected:.1f} " in last
+    assert "│ COMET ↑ │ a.es" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--metric", "comet"), "--metric comet compares translations with their sources, too: give --input FILE"),
+        (("--metric", "comet", "--input", "short.es"), "the files have different numbers of lines: a.es 3, "),
+        (
+            ("--metric", "comet", "--input", "in.en", "--reference", "r2.es"),
+            "--metric comet reads one reference, and 2 are given: give one --reference",
+        ),
+        (("--input", "in.en"), "--input, --comet-model and --comet-python are for --metric comet: add it, or leave"),
+        (("--metric", "ter", "--comet-model", "x"), "--input, --comet-model and --comet-python are for --metric comet"),
+        (("--comet-python", "x"), "--input, --comet-model and --comet-python are for --metric comet: add it, or leave"),
+        (
+            ("--metric", "comet", "--input", "in.en", "--comet-python", "none"),
+            "--comet-python none cannot be started (No such file or directory): ",
+        ),
+    ],
+)
+def test_what_comet_lacks_is_one_line(evaluate, words, message):
+    status, out, err = evaluate(*SCORED, *words)
+    assert (status, out) == (1, "")
+    assert err.removeprefix("comet: Unbabel/wmt22-comet-da\n").startswith(f"error: {message}")
+
+
+def test_a_public_test_set_has_its_own_sources(evaluate):
+    status, _, err = evaluate("--hypotheses", "a.es", "--testset", "wmt13", "--input", "in.en")
+    assert status == 2
+    assert "--testset wmt13 has its own sources: leave out --input" in " ".join(err.replace("│", "").split())
+
+
+def test_a_line_that_is_too_long_for_ter_is_named_before_the_work(evaluate):
+    Path("long.es").write_text("El gato.\n" + "palabra " * 501 + "\nUn perro.\n", encoding="utf-8")
+    words = ("--hypotheses", "long.es", "--reference", "long.es")
+    status, _, err = evaluate(*words)
+    assert (status, err.count("\n")) == (0, 1)
+    assert err.startswith("warning: long.es:2 has 501 words, and TER of such a line can take minutes or hours: ")
+    assert evaluate(*words, "--metric", "bleu", "--samples", "5")[2] == ""

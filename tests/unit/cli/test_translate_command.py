@@ -258,7 +258,7 @@ def test_evaluate_refuses_what_it_cannot_pair(run, tmp_path):
     short.write_text("a\n")
     long.write_text("a\nb\n")
     result = run("--hypotheses", long, "--reference", short, command=("evaluate",), application=app)
-    assert "the reference is shorter than the translations: 1 lines against 2" in one_line_error(result)
+    assert f"the files have different numbers of lines: {long} 2, {short} 1; line i of" in one_line_error(result)
     assert run("--hypotheses", long, command=("evaluate",), application=app)[0] == 2
 
 

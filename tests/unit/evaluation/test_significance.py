@@ -127,3 +127,25 @@ def test_one_system_alone_has_an_interval_and_no_p_values() -> None:
 def test_unequal_numbers_of_lines_are_refused() -> None:
     with pytest.raises(UserError, match="the reference is longer than the translations: 60 lines against 59"):
         compare([SYSTEMS[0], ("b", SYSTEMS[1][1][:-1])], [REFERENCE])
+
+
+@pytest.mark.parametrize("seed", ["abc", "-1", "1.5", ""])
+def test_a_seed_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch, seed: str) -> None:
+    monkeypatch.setenv("SACREBLEU_SEED", seed)
+    with pytest.raises(
+        UserError, match=f"variable SACREBLEU_SEED is '{seed}', which is no seed: set it to a whole num"
+    ):
+        compare(SYSTEMS, [REFERENCE], ["bleu"], 5, 5)
+
+
+def test_the_seed_can_be_set_or_left_to_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in ("7", "None"):
+        monkeypatch.setenv("SACREBLEU_SEED", seed)
+        assert f"seed:{seed.lower()}" in compare(SYSTEMS, [REFERENCE], ["bleu"], 5, 5).metrics["bleu"].signature
+
+
+@pytest.mark.parametrize(("samples", "trials"), [(10**15, 5), (5, 10**15), (10**30, 5)])
+def test_more_draws_than_memory_holds_are_refused(samples: int, trials: int) -> None:
+    message = f"{samples:,} samples and {trials:,} trials of 60 lines do not fit into memory: give smaller --samples"
+    with pytest.raises(UserError, match=message):
+        compare(SYSTEMS, [REFERENCE], ["bleu"], samples, trials)

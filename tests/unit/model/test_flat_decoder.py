@@ -1,6 +1,5 @@
 """The decoders for search against the textbook: equal logits, step by step, whatever rows go on."""
 
-import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -19,9 +18,9 @@ from seq2seq.model.recurrent import Recurrent
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.text.tokenizer import PAD
+from tests.unit.searches import MODERN, NEEDS_COMPILER
 
 V = 40
-MODERN: dict[str, Any] = {"norm": "rmsnorm", "norm_position": "pre", "activation": "swiglu", "positions": "rotary"}
 STYLES: dict[str, dict[str, Any]] = {
     "vaswani": {},
     "modern": {**MODERN, "bias": False},
@@ -44,7 +43,6 @@ FORKING = [
     ([2, 1, 1], [0, 3]),
     ([2], [1]),
 ]
-NEEDS_COMPILER = pytest.mark.skipif(shutil.which("cc") is None, reason="this machine has no C compiler")
 flat = partial(FlatDecoder, dtype=torch.float32)
 BOTH = pytest.mark.parametrize("make_decoder", [flat, pytest.param(NativeDecoder, marks=NEEDS_COMPILER)])
 LEAVING = [([0, 1, 3], [1, 1, 0, 1]), ([0, 2], [1, 0, 1]), ([1, 1], [0, 2])]

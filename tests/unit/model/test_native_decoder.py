@@ -15,7 +15,8 @@ from seq2seq.model.native import NativeDecoder, NativeState
 from seq2seq.model.recurrent import Recurrent
 from seq2seq.search.step import best_next
 from seq2seq.settings.model import ModelConfig
-from tests.unit.model.test_flat_decoder import NEEDS_COMPILER, V, make, sources
+from tests.unit.model.test_flat_decoder import V, make, sources
+from tests.unit.searches import NEEDS_COMPILER
 
 
 @NEEDS_COMPILER

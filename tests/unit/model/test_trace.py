@@ -11,9 +11,9 @@ from seq2seq.model.trace import Trace, watch
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.text.tokenizer import PAD
+from tests.unit.searches import MODERN
 
 V = 31
-MODERN: dict[str, Any] = {"norm": "rmsnorm", "norm_position": "pre", "activation": "swiglu", "positions": "rotary"}
 STYLES: dict[str, dict[str, Any]] = {
     "vaswani": {},
     "modern": {**MODERN, "bias": False},
