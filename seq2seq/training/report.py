@@ -35,7 +35,7 @@ def summary_table(
     """A run in one table: text, model, device, end, and who decided each; parameters are all and the trained ones."""
     training = config.training
     rate = f"{training.learning_rate:g} after {training.warmup_steps:,} updates of warm-up, then {training.schedule}"
-    validation = f"every {config.trainer.validate_every:,} updates, by {training.monitor}"
+    validation = f"every {config.trainer.validate_every:,} updates, by {training.monitor}{_sets(data)}"
     table = Table("", "this run", "decided by", title="Before the first update", title_justify="left")
     for name, text, keys in (
         ("text", _text(data), _TEXT),
@@ -71,6 +71,12 @@ def _pairs(config: Config, data: PreparedData) -> str:
 
 
 def _model(config: Config, parameters: tuple[int, int]) -> str:
+def _sets(data: PreparedData) -> str:
+    """Which sets the validation figures are means of; nothing if there is one."""
+    names = list(data.validation_sets)
+    return f", the mean over {', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else ""
+
+
     model, (number, trained) = config.model, parameters
     layers = f"{model.num_encoder_layers}+{model.num_decoder_layers} layers of width {model.d_model}"
     part = f", {trained:,} of them trained" if trained < number else ""
@@ -122,6 +128,7 @@ def draw_curves(folder: Path) -> None:
                     *zip(*points, strict=True), label=label, marker="o" if len(points) < 30 else None, markersize=3
                 )
         axis.set_title(title, fontsize=10)
+        curves += _curves_of_sets(rows, curves[-1][0])
         axis.grid(alpha=0.3)
         if len(curves) > 1:
             axis.legend()
@@ -137,6 +144,12 @@ def scores_table(scores: Mapping[str, Scores]) -> Table:
         values = (of_set.bleu.value, of_set.chrf.value, of_set.ter.value)
         table.add_row(name, f"{of_set.num_sentences:,}", *(f"{value:.1f}" for value in values))
     return table
+def _curves_of_sets(rows: Sequence[Mapping[str, str]], key: str) -> list[tuple[str, str]]:
+    """The curves of several validation sets, whose mean is a column of its own: columns and labels."""
+    names = dict.fromkeys(name for row in rows for name in row if name.startswith(f"{key}/"))
+    return [(name, name.removeprefix(f"{key}/")) for name in names]
+
+
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:

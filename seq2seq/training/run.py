@@ -30,7 +30,7 @@ from seq2seq.settings.rules import AUTO
 from seq2seq.text.cache import note_run
 from seq2seq.text.dataset import PreparedData, load_prepared, trained_length
 from seq2seq.text.filters import drop_table
-from seq2seq.text.loading import mixture_table, training_feed, validation_loader
+from seq2seq.text.loading import mixture_table, training_feed, validation_loaders
 from seq2seq.text.prepare import corpus_digests, prepare_folder
 from seq2seq.training.automatic import settle_numbers
 from seq2seq.training.baseline import compare_with, keep_translations, read_baseline
@@ -138,7 +138,14 @@ def make_module(config: Config, data: PreparedData, *, resumed: bool) -> Transla
     vocabulary = hashlib.sha256(data.tokenizer.model_bytes).hexdigest()[:16]
     kind = ShardedModule if config.trainer.strategy == "fsdp" else TranslationModule
     is_compiled = config.trainer.compile
-    return kind(model, config.training, seed=config.seed, vocabulary=vocabulary, is_compiled=is_compiled)
+    return kind(
+        model,
+        config.training,
+        seed=config.seed,
+        vocabulary=vocabulary,
+        is_compiled=is_compiled,
+        validation_sets=list(data.validation_sets),
+    )
 
 
 def fit(
@@ -152,7 +159,7 @@ def fit(
     place = {"rank": trainer.global_rank, "world_size": trainer.world_size}
     pin = trainer.strategy.root_device.type == "cuda"
     training = training_feed(config, data, **place, pin=pin)
-    validation = validation_loader(config, data, **place)
+    validation = validation_loaders(config, data, **place)
     try:
         trainer.fit(module, training, validation, ckpt_path=checkpoint, weights_only=True)
     except StoppedError:
