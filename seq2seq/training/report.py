@@ -10,6 +10,7 @@ from rich.table import Table
 
 from seq2seq.bundle import example
 from seq2seq.evaluation.metrics import Scores
+from seq2seq.evaluation.significance import Comparison
 from seq2seq.settings.choices import Origins
 from seq2seq.settings.config import Config
 from seq2seq.text.dataset import PreparedData
@@ -70,13 +71,13 @@ def _pairs(config: Config, data: PreparedData) -> str:
     return f"{languages}: {len(data.train):,} {kind}, {len(data.validation):,} to validate{tests}"
 
 
-def _model(config: Config, parameters: tuple[int, int]) -> str:
 def _sets(data: PreparedData) -> str:
     """Which sets the validation figures are means of; nothing if there is one."""
     names = list(data.validation_sets)
     return f", the mean over {', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else ""
 
 
+def _model(config: Config, parameters: tuple[int, int]) -> str:
     model, (number, trained) = config.model, parameters
     layers = f"{model.num_encoder_layers}+{model.num_decoder_layers} layers of width {model.d_model}"
     part = f", {trained:,} of them trained" if trained < number else ""
@@ -121,6 +122,7 @@ def draw_curves(folder: Path) -> None:
         ("target tokens per second", [("tokens_per_second", "")]),
     ]
     for axis, (title, curves) in zip(axes.flat, panels, strict=True):
+        curves += _curves_of_sets(rows, curves[-1][0])
         for key, label in curves:
             points = [(int(row["step"]), float(row[key])) for row in rows if row.get(key)]
             if points:
@@ -128,13 +130,18 @@ def draw_curves(folder: Path) -> None:
                     *zip(*points, strict=True), label=label, marker="o" if len(points) < 30 else None, markersize=3
                 )
         axis.set_title(title, fontsize=10)
-        curves += _curves_of_sets(rows, curves[-1][0])
         axis.grid(alpha=0.3)
         if len(curves) > 1:
             axis.legend()
     for axis in axes[-1]:
         axis.set_xlabel("updates")
     figure.savefig(folder / "curves.png", dpi=110)
+
+
+def _curves_of_sets(rows: Sequence[Mapping[str, str]], key: str) -> list[tuple[str, str]]:
+    """The curves of several validation sets, whose mean is a column of its own: columns and labels."""
+    names = dict.fromkeys(name for row in rows for name in row if name.startswith(f"{key}/"))
+    return [(name, name.removeprefix(f"{key}/")) for name in names]
 
 
 def scores_table(scores: Mapping[str, Scores]) -> Table:
@@ -144,12 +151,35 @@ def scores_table(scores: Mapping[str, Scores]) -> Table:
         values = (of_set.bleu.value, of_set.chrf.value, of_set.ter.value)
         table.add_row(name, f"{of_set.num_sentences:,}", *(f"{value:.1f}" for value in values))
     return table
-def _curves_of_sets(rows: Sequence[Mapping[str, str]], key: str) -> list[tuple[str, str]]:
-    """The curves of several validation sets, whose mean is a column of its own: columns and labels."""
-    names = dict.fromkeys(name for row in rows for name in row if name.startswith(f"{key}/"))
-    return [(name, name.removeprefix(f"{key}/")) for name in names]
 
 
+def changes_table(found: Mapping[str, Comparison]) -> Table:
+    """A line for each test set: BLEU of the initial and of the final model, and whether chance explains the change."""
+    table = Table("test set", title="BLEU before and after training", title_justify="left")
+    for heading in ("before ↑", "after ↑", "change", "p (AR)"):
+        table.add_column(heading, justify="right")
+    for name, one in found.items():
+        before, after = one.metrics["bleu"].systems
+        change = f"{after.value - before.value:+.1f}"
+        table.add_row(escape(name), f"{before.value:.1f}", f"{after.value:.1f}", change, f"{after.randomisation_p:.4f}")
+    return table
+
+
+def _changes(found: Mapping[str, Comparison]) -> str:
+    """The model card's section of a model that was trained further; nothing for other models."""
+    if not found:
+        return ""
+    rows = ""
+    for name, one in found.items():
+        (before, after), (chrf_before, chrf_after) = (one.metrics[metric].systems for metric in ("bleu", "chrf"))
+        rows += f"| {name} | {before.value:.1f} | {after.value:.1f} | {after.randomisation_p:.4f} "
+        rows += f"| {chrf_before.value:.1f} | {chrf_after.value:.1f} |\n"
+    return f"""
+The model that training began with, by the same search, and p of the change in BLEU (paired approximate randomisation):
+
+| test set | BLEU before | BLEU after | p | chrF++ before | chrF++ after |
+|---|---|---|---|---|---|
+{rows}"""
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
@@ -162,10 +192,12 @@ def model_card(
     facts: Mapping[str, Any],
     scores: Mapping[str, Scores],
     samples: Sequence[tuple[str, str, str]],
+    changes: Mapping[str, Comparison] | None = None,
 ) -> str:
     """The bundle's README.md: a Hugging Face model card with data, recipe, scores and known failures.
 
-    facts are `results.json`'s values; samples are (source, reference, translation), the worst of the test set first.
+    facts are `results.json`'s values; samples are (source, reference, translation), the worst of the test set first;
+    changes compare the initial model with the final one by test set.
     """
     src, tgt = config.data.src_lang, config.data.tgt_lang
     rows = "\n".join(
@@ -217,7 +249,7 @@ Beam {config.search.beam}, length penalty {config.search.length_penalty}, raw re
 {rows}
 
 {signatures}
-
+{_changes(changes or {})}
 ## Known failures
 
 Its worst translations of the test sets, by sentence chrF. Words that the training texts do not hold are guessed; so
