@@ -122,7 +122,8 @@ def draw_curves(folder: Path) -> None:
         ("target tokens per second", [("tokens_per_second", "")]),
     ]
     for axis, (title, curves) in zip(axes.flat, panels, strict=True):
-        curves += _curves_of_sets(rows, curves[-1][0])
+        if of_sets := _curves_of_sets(rows, curves[-1][0]):
+            curves = [*curves[:-1], (curves[-1][0], "mean over the validation sets"), *of_sets]
         for key, label in curves:
             points = [(int(row["step"]), float(row[key])) for row in rows if row.get(key)]
             if points:
@@ -175,7 +176,7 @@ def _changes(found: Mapping[str, Comparison]) -> str:
         rows += f"| {name} | {before.value:.1f} | {after.value:.1f} | {after.randomisation_p:.4f} "
         rows += f"| {chrf_before.value:.1f} | {chrf_after.value:.1f} |\n"
     return f"""
-The model that training began with, by the same search, and p of the change in BLEU (paired approximate randomisation):
+Before and after training, with the same search; p is that of the change in BLEU, by paired approximate randomisation:
 
 | test set | BLEU before | BLEU after | p | chrF++ before | chrF++ after |
 |---|---|---|---|---|---|

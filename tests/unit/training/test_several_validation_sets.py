@@ -1,8 +1,11 @@
 """A run with several validation sets: what is logged, and that the means decide which checkpoint is best."""
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+from matplotlib.axes import Axes
 from resuming import small_config
 
 from seq2seq.settings.config import Config
@@ -60,7 +63,27 @@ def test_each_set_is_logged_and_the_means_decide(
     told = "update 4: validation loss {:.3f}, BLEU 35.0, the means of own {:.3f}, 40.0; general {:.3f}, 30.0"
     assert told.format(*losses) in caplog.text
     assert "by loss, the mean over own and general" in " ".join(capsys.readouterr().err.replace("│", " ").split())
-    draw_curves(folder)
+
+
+def test_the_picture_has_a_curve_of_each_set_and_of_the_mean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "metrics.csv").write_text(
+        "step,loss,val_loss,val_loss/own,val_loss/general,val_bleu,val_bleu/own,val_bleu/general\n"
+        "2,5.0,,,,,,\n2,,3.0,2.0,4.0,20.0,30.0,10.0\n4,,3.0,1.0,5.0,21.0,40.0,2.0\n"
+    )
+    drawn: list[tuple[str, list[float]]] = []
+    plot = Axes.plot
+
+    def recorded(axis: Axes, x: list[int], y: list[float], *, label: str, **style: Any) -> Any:
+        drawn.append((label, list(y)))
+        return plot(axis, x, y, label=label, **style)
+
+    monkeypatch.setattr(Axes, "plot", recorded)
+    draw_curves(tmp_path)
+    mean = "mean over the validation sets"
+    assert drawn == [
+        *(("training", [5.0]), (mean, [3.0, 3.0]), ("own", [2.0, 1.0]), ("general", [4.0, 5.0])),
+        *((mean, [20.0, 21.0]), ("own", [30.0, 40.0]), ("general", [10.0, 2.0])),
+    ]
 
 
 def test_the_loss_of_each_set_is_what_the_set_alone_has(config: Config, tmp_path: Path) -> None:
@@ -85,3 +108,13 @@ def test_without_bleu_the_mean_loss_decides(config: Config, tmp_path: Path) -> N
 def test_prepared_sets_reach_the_table_in_their_order(config: Config) -> None:
     config.data.validation = ["general.tsv", "own.tsv"]
     assert list(prepare(config.data, config.tokenizer, 1).validation_sets) == ["general", "own"]
+
+
+def test_a_validation_that_was_due_is_made_on_resume_of_all_sets(config: Config, tmp_path: Path) -> None:
+    straight = validations(config, tmp_path / "straight", ["own.tsv", "general.tsv"])
+    (tmp_path / "resumed" / "checkpoints").mkdir(parents=True)
+    name = "checkpoints/step=0000004.ckpt"  # written before the validation
+    train(config, tmp_path / "resumed", Path(shutil.copy(tmp_path / "straight" / name, tmp_path / "resumed" / name)))
+    resumed = [row for row in read_metrics(tmp_path / "resumed") if row["val_loss"]]
+    columns = [name for name in straight[0] if name.startswith("val_")]
+    assert [[row[name] for name in columns] for row in resumed] == [[row[name] for name in columns] for row in straight]
