@@ -113,7 +113,7 @@ def compare(translator: Translator, model: Any, source: Path, texts: Sequence[st
     tokenizer, order = marian_tokenizer(source), order_of(translator.tokenizer.target)
     ours = load_bundle(source.parent / "bundle").model
     equal: dict[int, list[bool]] = {1: [], 4: []}
-    difference = 0.0
+    difference, rows = 0.0, list[list[int]]()
     for start in range(0, len(texts), BATCH):
         some = list(texts[start : start + BATCH])
         batch = tokenizer(some, return_tensors="pt", padding=True)

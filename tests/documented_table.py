@@ -111,6 +111,8 @@ FURTHER = (  # the model is there already
     "training.warmup_steps=1",
     "training.max_tokens=256",
 )
+MIXED = tuple(one for one in FURTHER if not one.startswith(("data=", "data.train=")))  # the command names its text
+SHARED = (*MIXED, "search.beam=1", "search.max_length_ratio=1", "search.max_length_offset=2")
 LSTM = tuple(one for one in BUNDLED if not one.startswith(("model.num_heads", "model.d_ff")))
 LSTM_TOY = (*LSTM, "data.root=toy", "data.remove_overlap=false")
 
@@ -130,8 +132,24 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
     "python train.py experiment=r_drop": BUNDLED,
     "python train.py training.r_drop=5": BUNDLED,
     "python train.py training.final_weights=average training.keep_best=5": BUNDLED,
-    "python train.py experiment=finetune init=runs/NAME": FURTHER,
-    "python train.py experiment=lora init=runs/NAME": FURTHER,
+    "python train.py experiment=lora init=runs/NAME data=files data.train=[mine.tsv]": FURTHER,
+    "python train.py experiment=finetune init=runs/NAME data=files data.train=[mine.tsv,general.tsv] "
+    "'+data.weights={mine: 1, general: 1}' data.held_out_from=[mine,general]": MIXED,
+    "python train.py data=files data.train=[mine.tsv,general.tsv] "
+    "data.validation=[mine.dev.tsv,general.dev.tsv]": TOY,
+    "python train.py data=files data.train=[mine.tsv,general.tsv] data.held_out_from=[mine,general]": TOY,
+    "python train.py experiment=mixed_cpu name=general data.root=../shared/data "
+    "'data.train=[\"corpora/[!g]*.tsv.xz\",corpora/gnome_user_docs.tsv.xz,tatoeba/train.tsv]'": (*TOY, "name=another"),
+    "python train.py experiment=finetune name=plain init=runs/general data=mixed data.root=../shared/data "
+    "data.train=[corpora/gimp_help.tsv.xz] data.held_out_from=[gimp_help] "
+    "data.test=[tests/newstest2013.en+tests/newstest2013.es,tatoeba/test.tsv]": SHARED,
+    "python train.py experiment=finetune name=mixed init=runs/general data=mixed data.root=../shared/data "
+    "'data.train=[corpora/gimp_help.tsv.xz,\"corpora/[!g]*.tsv.xz\",corpora/gnome_user_docs.tsv.xz,tatoeba/train.tsv]' "
+    "'+data.weights={gimp_help: 38}' data.held_out_from=[gimp_help] "
+    "data.test=[tests/newstest2013.en+tests/newstest2013.es,tatoeba/test.tsv]": SHARED,
+    "python train.py experiment=lora name=lora init=runs/general data=mixed data.root=../shared/data "
+    "data.train=[corpora/gimp_help.tsv.xz] data.held_out_from=[gimp_help] "
+    "data.test=[tests/newstest2013.en+tests/newstest2013.es,tatoeba/test.tsv]": SHARED,
     "python train.py init=runs/NAME data=files data.train=[mine.tsv] training.freeze=[embedding,encoder]": FURTHER,
     "python train.py experiment=reverse name=reverse": (*BUNDLED, "name=reversed"),
     "python train.py data=files 'data.train=[real.tsv,synthetic.tsv]' 'tokenizer.user_symbols=[\"<bt>\"]'": TOY,

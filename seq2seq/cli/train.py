@@ -28,6 +28,7 @@ from seq2seq.settings.compose import expand_globs, general_defaults, home, one_l
 from seq2seq.settings.config import Config, to_plain
 from seq2seq.settings.describe import markdown, show_help
 from seq2seq.settings.loading import load_config, real_folder, register_schema
+from seq2seq.settings.rules import AUTO
 from seq2seq.training.refusals import refuse_early
 from seq2seq.training.saved import interruption, running
 from seq2seq.training.sweep import note_run, sweep_table
@@ -118,7 +119,7 @@ def train_one(cfg: DictConfig) -> float | None:
     """Train one run, or go on with it, and return its best validation, by which a sweep compares runs."""
     own = HydraConfig.get()
     config, origins, overrides = settle_one(cfg)
-    if config.baseline is not None:  # runs/latest will be this run
+    if config.baseline not in (None, AUTO):  # runs/latest will be this run
         config.baseline = str(real_folder(Path(config.baseline)))
     refuse_early(config)  # before the slow imports
     from seq2seq.training.finetune import start_from_bundle

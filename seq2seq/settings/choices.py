@@ -127,6 +127,8 @@ def let_choices_win(
     chosen: dict[str, Any] = {}
     if "model" in groups:  # an option of model is a whole network and replaces all of an experiment's network
         chosen = flatten({"model": asdict(ModelConfig())})
+    if "data" in groups:  # the experiment's names a corpus of its own text
+        chosen["data.held_out_from"] = []
     for group in sorted(groups, key=lambda group: group.count("/")):  # model/style after model
         chosen |= _values_of(group, options[group])
     named = frozenset(values) | {key for key, value in chosen.items() if value != AUTO}

@@ -9,6 +9,7 @@ from typing import Any
 from seq2seq.settings.checks import check_choices, check_ranges, require
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.rules import AUTO
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.trainer import LoggerConfig, TrainerConfig
 from seq2seq.settings.training import TrainingConfig
@@ -27,7 +28,9 @@ class Config:
     # folder, or a name on its hub, such as Helsinki-NLP/opus-mt-en-es); null: random weights
     init: str | None = None
     resume_lr: float | None = None  # with resume: the new peak learning rate; null: training.learning_rate
-    baseline: str | None = None  # folder of a complete run to compare test translations with, by p-values; null: none
+    # folder of a complete run to compare test translations with, by p-values; auto: with init= the initial model, which
+    # translates the test sets too; null: none
+    baseline: str | None = AUTO
     experiment_name: str = "run"  # name of the experiment in run names and reports; set by its file
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)

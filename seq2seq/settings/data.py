@@ -20,13 +20,17 @@ class DataConfig:
     # our split → the hub's split; a split that is not named is held out of train
     hub_splits: dict[str, str] = field(default_factory=dict)
     train: list[str] = field(default_factory=list)  # a.tsv, a.csv, a.jsonl, a.parquet, a.en+a.es, globs; also .gz, .xz
-    validation: list[str] = field(default_factory=list)  # as train; [] = data.held_out pairs of train
+    # as train, each file a validation set, judged by the mean over the sets; [] = data.held_out pairs of train
+    validation: list[str] = field(default_factory=list)
     test: list[str] = field(default_factory=list)  # as train, each file a test set; [] = data.held_out pairs of train
     # source and target column of CSV, JSONL, Parquet; [] = by language
     columns: list[str] = field(default_factory=list)
     # order of the columns of a TSV and of data.columns, as [en, es]; [] = source first, allowed for en→es only
     languages: list[str] = field(default_factory=list)
     held_out: IntOrAuto = AUTO  # pairs of train held out for each missing split; auto: 1,000, or a twentieth if less
+    # corpora of train that each give data.held_out pairs to a validation set and to a test set of their own, besides
+    # the sets of data.validation and data.test; named as in data.weights; [] = none
+    held_out_from: list[str] = field(default_factory=list)
     max_length: int = 250  # subwords a side; longer training pairs are dropped
     max_ratio: float = 3.0  # characters of the longer side per character of the shorter (when it has more than 20)
     max_characters: int = 2000  # characters a side; longer training pairs are dropped
@@ -65,6 +69,11 @@ class DataConfig:
             self.temperature == 1 or not self.streaming,
             f"data.temperature={self.temperature} needs every corpus's size, which is unknown for a stream: "
             "give data.weights, or data.streaming=false",
+        )
+        require(
+            not (self.held_out_from and self.streaming),
+            f"data.held_out_from={self.held_out_from} draws pairs from whole corpora, which a stream does not know: "
+            "give data.validation and data.test, or data.streaming=false",
         )
 
     @property

@@ -9,9 +9,10 @@ import glob
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from seq2seq.errors import UserError, in_short
@@ -83,6 +84,16 @@ def open_corpora(spec: str, root: str | None, data: DataConfig) -> list[Corpus]:
         raise UserError(f"{folder / spec} matches no file: check the pattern and data.root={root}")
     missing = next((folder / part for part in spec.split("+") if not (folder / part).exists()), folder / spec)
     raise explain_os_error(missing, FileNotFoundError())
+
+
+def names_corpus(key: str, name: str) -> bool:
+    """Return whether the key of a setting names the corpus.
+
+    A key is a corpus's name (from data.root on), a folder or a file of it, the file's name without endings, or a
+    pattern of the whole name, such as `news/*`.
+    """
+    parts = [part for side in name.split("+") for part in PurePath(side).parts]
+    return key in parts or any(key == part.split(".")[0] for part in parts) or fnmatchcase(name, key)
 
 
 def has_two_sides(path: Path) -> bool:

@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -95,10 +95,17 @@ class PreparedData:
 
     tokenizer: Tokenizers
     train: Pairs
-    validation: Pairs
+    validation: Pairs  # of all validation sets, one after the other
     validation_pairs: list[Pair]  # normalised text of the same rows
     tests: dict[str, list[Pair]]  # name → text as written, but in one line
     report: dict[str, Any]  # plain values: files (counts by reason), overlap, sizes
+
+    @property
+    def validation_sets(self) -> dict[str, range]:
+        """The rows of each validation set by its name; a set alone is called "validation"."""
+        sizes = self.report.get("sizes", {}).get("validation_sets", {"validation": len(self.validation)})
+        ends = accumulate(sizes.values())
+        return {name: range(end - size, end) for (name, size), end in zip(sizes.items(), ends, strict=True)}
 
 
 def load_prepared(folder: Path) -> PreparedData:

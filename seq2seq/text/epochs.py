@@ -6,9 +6,7 @@ PyTorch, because the process that reads blocks ahead of training does not need i
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from itertools import count
-from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +16,7 @@ from rich.table import Table
 
 from seq2seq.errors import UserError
 from seq2seq.text.augment import Encoder
+from seq2seq.text.corpus import names_corpus
 from seq2seq.text.dataset import Pairs
 from seq2seq.text.tokenizer import UNK
 
@@ -86,22 +85,14 @@ class PreparedEpochs:
 def weigh(names: Sequence[str], weights: Mapping[str, float | int]) -> list[float | int]:
     """Find each corpus's weight: of several keys the first counts, and 1 is the default.
 
-    A key is a corpus's name (from data.root on), a folder or a file of it, the file's name without endings, or a
-    pattern of the whole name, such as `news/*`.
-
     Raises:
         UserError: a key names no corpus.
     """
-    found = {key: [i for i, name in enumerate(names) if _names(key, name)] for key in weights}
+    found = {key: [i for i, name in enumerate(names) if names_corpus(key, name)] for key in weights}
     for key, corpora in found.items():
         if not corpora:
             raise UserError(f"data.weights has {key}, which names none of the corpora: {', '.join(names)}")
     return [next((weights[key] for key in weights if i in found[key]), 1.0) for i in range(len(names))]
-
-
-def _names(key: str, name: str) -> bool:
-    parts = [part for side in name.split("+") for part in PurePath(side).parts]
-    return key in parts or any(key == part.split(".")[0] for part in parts) or fnmatchcase(name, key)
 
 
 def weighted_shares(names: Sequence[str], weights: Mapping[str, float | int]) -> Float[np.ndarray, " corpora"]:

@@ -83,9 +83,10 @@ def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: 
     )
 
 
-def validation_loader(config: Config, data: PreparedData, *, rank: int, world_size: int) -> FixedBatches:
-    """Return this rank's validation batches, by length; their budget is at least the longest pair."""
+def validation_loaders(config: Config, data: PreparedData, *, rank: int, world_size: int) -> list[FixedBatches]:
+    """Return this rank's batches of each validation set, by length; their budget is at least the longest pair."""
     longest = int(data.validation.lengths.max(initial=0)) + 1
     tokens = max(config.training.max_tokens, longest)
-    plan = plan_batches(data.validation, np.arange(len(data.validation)), tokens)
-    return FixedBatches(data.validation, even_out(plan, world_size)[rank::world_size], data.tokenizer.start)
+    plans = [plan_batches(data.validation, np.array(rows), tokens) for rows in data.validation_sets.values()]
+    start = data.tokenizer.start
+    return [FixedBatches(data.validation, even_out(plan, world_size)[rank::world_size], start) for plan in plans]

@@ -7,6 +7,7 @@ on the workers.
 
 import logging
 import random
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from seq2seq.errors import UserError
 from seq2seq.settings import rules
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.text.cache import WORK, piece, write_json
-from seq2seq.text.corpus import Corpus, Pair
+from seq2seq.text.corpus import Corpus, Pair, names_corpus
 from seq2seq.text.dataset import Pairs, write_pairs
 from seq2seq.text.filters import HELD_OUT, REASONS, OverlapIndex, name_held_out
 from seq2seq.text.normalise import normalise, one_line
@@ -41,6 +42,8 @@ from seq2seq.workers import Workers
 
 logger = logging.getLogger(__name__)
 _HELD = "texts.json"
+SetName = tuple[str, str]  # split and name of a held-out set
+ShardRows = dict[int, list[int]]  # rows of each shard, by its number
 
 
 class Pipeline:
@@ -50,16 +53,17 @@ class Pipeline:
         self.folder, self.data, self.splits, self.workers = folder, data, splits, workers
         self.work = folder.parent / WORK
         self.counts: list[Counter[str]] = [Counter() for _ in splits["train"]]
+        self.sources = _find_sources(data, splits["train"])
 
     def run(self, tokenizer_config: TokenizerConfig, seed: int) -> None:
         """Write all files that `load_prepared` reads."""
-        validation, tests = self._read_validation(), self._read_tests()
+        sets = {"validation": self._read_validation(), "test": self._read_tests()}
         shards = self._clean()
         repeats = self._find_repeats(shards)
-        rows = self._draw(shards, repeats, seed, validation is None, not tests)
-        held_out = {name: _read_rows(shards, drawn) for name, drawn in rows.items()}
-        validation = held_out.get("validation", validation) or []
-        tests = {"held_out": held_out["test"]} if "test" in held_out else tests
+        rows = self._hold_out(shards, repeats, seed, [split for split, given in sets.items() if not given])
+        for (split, name), drawn in rows.items():
+            sets[split][name] = _read_rows(shards, drawn)
+        validation, tests = list(chain.from_iterable(sets["validation"].values())), sets["test"]
         texts = {"validation": validation, "tests": tests}
         piece(self.work / "held_out", lambda draft: write_json(draft / _HELD, texts))
         overlap = OverlapIndex(name_held_out(validation, tests))
@@ -70,26 +74,36 @@ class Pipeline:
         self._require_kept()
         write_pairs(self.folder / "validation", encode_in_chunks(self.folder, validation))
         write_json(self.folder / _HELD, texts)
-        write_json(self.folder / "report.json", self._report(overlap, len(validation), tests))
+        write_json(self.folder / "report.json", self._report(overlap, sets["validation"], tests))
 
-    def _read_validation(self) -> list[Pair] | None:
-        corpora = self.splits["validation"]
-        pairs = [(normalise(src), normalise(tgt)) for corpus in corpora for src, tgt in corpus.pairs()]
-        pairs = [(src, tgt) for src, tgt in pairs if src and tgt]
-        if corpora and not pairs:
-            raise UserError(f"{corpora[0].name} has no pair with text on both sides: it cannot serve as validation")
-        return pairs if corpora else None
+    def _read_validation(self) -> dict[str, list[Pair]]:
+        sets: dict[str, list[Pair]] = {}
+        for name, corpus in zip(self._names("validation"), self.splits["validation"], strict=False):
+            pairs = [(normalise(src), normalise(tgt)) for src, tgt in corpus.pairs()]
+            sets[name] = [(src, tgt) for src, tgt in pairs if src and tgt]
+            if not sets[name]:
+                raise UserError(f"{corpus.name} has no pair with text on both sides: it cannot serve as validation")
+        return sets
 
     def _read_tests(self) -> dict[str, list[Pair]]:
-        corpora = self.splits["test"]
-        stems = Counter(corpus.stem for corpus in corpora)
-        tests: dict[str, list[Pair]] = {}
-        for corpus in corpora:
-            name = corpus.stem if stems[corpus.stem] == 1 else f"{corpus.paths[0].parent.name}-{corpus.stem}"
-            if name in tests:
-                raise UserError(f"data.test has two sets called {name}: rename one of the files")
-            tests[name] = [(one_line(src), one_line(tgt)) for src, tgt in corpus.pairs()]
-        return tests
+        named = zip(self._names("test"), self.splits["test"], strict=False)
+        return {name: [(one_line(src), one_line(tgt)) for src, tgt in corpus.pairs()] for name, corpus in named}
+
+    def _names(self, split: str) -> list[str]:
+        """Name the sets of a split by their files: the given ones, then those of data.held_out_from."""
+        corpora = [*self.splits[split], *(self.splits["train"][number] for number in self.sources)]
+        stems = [corpus.stem for corpus in corpora]
+        if split == "validation":  # loggers do not accept every character
+            stems = [re.sub(r"[^\w.-]+", "_", stem) for stem in stems]
+        count = Counter(stems)
+        names = [
+            stem if count[stem] == 1 else f"{corpus.paths[0].parent.name}-{stem}"
+            for stem, corpus in zip(stems, corpora, strict=True)
+        ]
+        for name in names:
+            if names.count(name) > 1:
+                raise UserError(f"data.{split} has two sets called {name}: rename one of the files")
+        return names
 
     def _clean(self) -> list[Shard]:
         corpora = self.splits["train"]
@@ -120,34 +134,61 @@ class Pipeline:
             self._drop(shard.corpus, "duplicate", len(repeats_of(found, shard)))
         return found
 
+    def _hold_out(
+        self, shards: list[Shard], repeats: list[Path], seed: int, missing: list[str]
+    ) -> dict[SetName, ShardRows]:
+        """Draw held-out sets out of the training pairs.
+
+        Each corpus of data.held_out_from gives two sets, which do not depend on the other corpora unless a pair of it
+        repeats one of an earlier corpus. Without them the missing splits are drawn out of all corpora together.
+        """
+        numbered = dict(enumerate(shards))
+        if not self.sources:
+            names = {"validation": "validation", "test": "held_out"}
+            way_out = f"lower it, or give data.{missing[0]}" if missing else ""
+            return self._draw(numbered, repeats, seed, [(split, names[split]) for split in missing], "", way_out)
+        drawn: dict[SetName, ShardRows] = {}
+        for place, source in enumerate(self.sources):
+            sets = [(split, self._names(split)[len(self.splits[split]) + place]) for split in ("validation", "test")]
+            own = {number: shard for number, shard in numbered.items() if shard.corpus == source}
+            name = self.splits["train"][source].name
+            way_out = f"lower it, or leave {name} out of data.held_out_from"
+            drawn |= self._draw(own, repeats, seed, sets, f" of {name}", way_out)
+        return drawn
+
     def _draw(
-        self, shards: list[Shard], repeats: list[Path], seed: int, validation: bool, test: bool
-    ) -> dict[str, dict[int, list[int]]]:
-        """Draw the splits that were not given out of the training pairs: the rows of each shard, by split."""
-        names = [name for name, wanted in (("validation", validation), ("test", test)) if wanted]
-        total = sum(counts["kept"] for counts in self.counts)
+        self,
+        shards: dict[int, Shard],
+        repeats: list[Path],
+        seed: int,
+        sets: list[SetName],
+        of: str,
+        way_out: str,
+    ) -> dict[SetName, ShardRows]:
+        """Draw sets of data.held_out pairs each out of the shards, which have their numbers as keys."""
+        numbers, ends = list(shards), list(accumulate(s.size - len(repeats_of(repeats, s)) for s in shards.values()))
+        total = ends[-1] if ends else 0
         size = rules.held_out(total) if self.data.held_out == rules.AUTO else self.data.held_out
-        if 2 * size * len(names) > total:
+        if 2 * size * len(sets) > total:
             raise UserError(
-                f"data.held_out={size} for {' and '.join(names)} takes more than half of {total} training pairs: "
-                f"lower it, or give data.{names[0]}"
+                f"data.held_out={size} for {' and '.join(split for split, _ in sets)} takes more than half of {total} "
+                f"training pairs{of}: {way_out}"
             )
-        drawn = random.Random(seed).sample(range(total), size * len(names))
-        ends = list(accumulate(shard.size - len(repeats_of(repeats, shard)) for shard in shards)) if names else []
-        rows: dict[str, dict[int, list[int]]] = {name: {} for name in names}
+        drawn = random.Random(seed).sample(range(total), size * len(sets))
+        rows: dict[SetName, ShardRows] = {name: {} for name in sets}
         left: dict[int, np.ndarray] = {}
         for i, place in sorted(enumerate(drawn), key=lambda entry: entry[1]):
-            number = bisect_right(ends, place)
-            shard = shards[number]
-            if number not in left:  # places come in order: one shard's rows at a time
-                left = {number: np.delete(np.arange(shard.size), repeats_of(repeats, shard))}
-            row = int(left[number][place - (ends[number - 1] if number else 0)])
-            rows[names[i // size]].setdefault(number, []).append(row)
+            found = bisect_right(ends, place)
+            shard = shards[numbers[found]]
+            if found not in left:  # places come in order: one shard's rows at a time
+                left = {found: np.delete(np.arange(shard.size), repeats_of(repeats, shard))}
+            row = int(left[found][place - (ends[found - 1] if found else 0)])
+            rows[sets[i // size]].setdefault(numbers[found], []).append(row)
             self._drop(shard.corpus, HELD_OUT, 1)
         return rows
 
     def _select(
-        self, shards: list[Shard], repeats: list[Path], held_out: dict[str, dict[int, list[int]]], overlap: OverlapIndex
+        self, shards: list[Shard], repeats: list[Path], held_out: dict[SetName, ShardRows], overlap: OverlapIndex
     ) -> int:
         """Choose the rows of each shard to train on and count them; count the overlap with held-out sets."""
         texts, remove = self.work / "held_out" / _HELD, self.data.remove_overlap
@@ -198,7 +239,10 @@ class Pipeline:
             total = sum(self.counts, Counter())
             raise UserError(f"no training pair is left after cleaning: {dict(total)}; see the limits under data")
 
-    def _report(self, overlap: OverlapIndex, validation_size: int, tests: dict[str, list[Pair]]) -> dict[str, Any]:
+    def _report(
+        self, overlap: OverlapIndex, validation: dict[str, list[Pair]], tests: dict[str, list[Pair]]
+    ) -> dict[str, Any]:
+        sizes = {name: len(pairs) for name, pairs in validation.items()}
         files = []
         for corpus, counts in zip(self.splits["train"], self.counts, strict=True):
             drops = {reason: counts[reason] for reason in (*REASONS, HELD_OUT) if counts[reason]}
@@ -208,10 +252,30 @@ class Pipeline:
             "overlap": {"removed": self.data.remove_overlap, "sets": overlap.report},
             "sizes": {
                 "train": sum(counts["kept"] for counts in self.counts),
-                "validation": validation_size,
+                "validation": sum(sizes.values()),
+                **({"validation_sets": sizes} if len(sizes) > 1 else {}),
                 "tests": {name: len(pairs) for name, pairs in tests.items()},
             },
         }
+
+
+def _find_sources(data: DataConfig, corpora: list[Corpus]) -> list[int]:
+    """Return the numbers of the corpora that data.held_out_from names.
+
+    Raises:
+        UserError: one of its keys names no corpus.
+    """
+    for key in data.held_out_from:
+        if not any(names_corpus(key, corpus.name) for corpus in corpora):
+            names = ", ".join(corpus.name for corpus in corpora)
+            raise UserError(
+                f"data.held_out_from has {key}, which names none of the corpora: {names}; leave it out, or name one"
+            )
+    return [
+        number
+        for number, corpus in enumerate(corpora)
+        if any(names_corpus(key, corpus.name) for key in data.held_out_from)
+    ]
 
 
 def _read_rows(shards: list[Shard], rows: dict[int, list[int]]) -> list[Pair]:

@@ -34,7 +34,8 @@ def prepare(data: DataConfig, tokenizer: TokenizerConfig, seed: int, workers: Wo
     """Read, clean, check for overlap, learn the vocabulary, tokenise; or load the result from the cache.
 
     Training pairs pass the checks of `filters`; validation pairs are normalised and dropped only if a side is empty;
-    test pairs stay as written. A split that is not given is taken out of the cleaned training pairs, drawn by seed.
+    test pairs stay as written. A split that is not given is taken out of the cleaned training pairs, drawn by seed; so
+    are the sets of data.held_out_from.
     With data.streaming, a sample stands for the training pairs. data.num_proc processes do the work, or workers; the
     result does not depend on them. A killed preparation goes on from its last piece.
 
@@ -73,9 +74,11 @@ def _cache_key(data: DataConfig, tokenizer: TokenizerConfig, seed: int, splits: 
         split: [(corpus.name, corpus.stem, _digest(corpus)) for corpus in corpora] for split, corpora in splits.items()
     }
     settings = {key: value for key, value in deciding_settings(data).items() if key not in _ORDER}
-    seeds = [] if splits["validation"] and splits["test"] else [seed]  # it draws the held-out pairs
+    are_given = splits["validation"] and splits["test"] and not data.held_out_from
+    seeds = [] if are_given else [seed]  # it draws the held-out pairs
     versions = [_FORMAT, sentencepiece.__version__, unicodedata.unidata_version]
     versions += [identifier_version()] if data.language_filter else []
+    versions += ["validation by set"] if len(splits["validation"]) > 1 else []  # once they were prepared as one set
     # the symbols that a finished tokenizer must have, and the size of a stream's sample
     asked = [tokenizer.user_symbols, tokenizer.input_sentence_size]
     everything = [inputs, settings, describe_tokenizers(tokenizer), asked, seeds, versions]
@@ -85,6 +88,8 @@ def _cache_key(data: DataConfig, tokenizer: TokenizerConfig, seed: int, splits: 
 def deciding_settings(data: DataConfig) -> dict[str, Any]:
     """Return the settings that decide the training text and its order, not its place or who prepares it."""
     settings = {key: value for key, value in dataclasses.asdict(data).items() if key not in _PLACES}
+    if not data.held_out_from:  # as before there was such a setting
+        del settings["held_out_from"]
     if not data.language_filter:  # then its settings decide nothing
         settings = {key: value for key, value in settings.items() if not key.startswith("language_")}
     return settings

@@ -1,4 +1,4 @@
-"""The test translations that a run keeps, and whether another run's differ by more than chance."""
+"""The test translations that a run keeps, and whether they differ from another model's by more than chance."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -7,6 +7,7 @@ from pathlib import Path
 from seq2seq.errors import UserError
 from seq2seq.evaluation.significance import Comparison, compare
 from seq2seq.files import read_lines
+from seq2seq.settings.rules import AUTO
 from seq2seq.training.refusals import TRANSLATIONS, refuse_baseline
 
 log = logging.getLogger(__name__)
@@ -15,21 +16,31 @@ Lines = Mapping[str, Sequence[str]]  # by test set
 
 def keep_translations(folder: Path, translations: Lines, references: Lines) -> None:
     """Write a run's translations of each test set, and the references, as text files."""
+    _write_lines(folder, "", translations)
+    _write_lines(folder, ".reference", references)
+
+
+def keep_initial(folder: Path, translations: Lines) -> None:
+    """Write the initial model's translations of each test set as text files."""
+    _write_lines(folder, ".before", translations)
+
+
+def _write_lines(folder: Path, kind: str, texts: Lines) -> None:
     (folder / TRANSLATIONS).mkdir(exist_ok=True)
-    for name, lines in translations.items():
-        for kind, texts in (("", lines), (".reference", references[name])):
-            text = "".join(f"{one}\n" for one in texts)
-            (folder / TRANSLATIONS / f"{name}{kind}.txt").write_text(text, encoding="utf-8")
+    for name, lines in texts.items():
+        text = "".join(f"{one}\n" for one in lines)
+        (folder / TRANSLATIONS / f"{name}{kind}.txt").write_text(text, encoding="utf-8")
 
 
 def read_baseline(run: str | None, references: Lines) -> dict[str, list[str]]:
-    """Return another run's translations of the test sets that it shares with this one; none if run is None.
+    """Return another run's translations of the test sets that it shares with this one; none if run is None or auto.
 
     Raises:
         UserError: it has no such test set, or one with other references.
     """
-    if run is None:
+    if run in (None, AUTO):
         return {}
+    assert run is not None
     refuse_baseline(run)
     found = {}
     for name, texts in references.items():
@@ -49,9 +60,9 @@ def read_baseline(run: str | None, references: Lines) -> dict[str, list[str]]:
     return found
 
 
-def compare_with(baseline: str, theirs: Lines, folder: Path, ours: Lines, references: Lines) -> dict[str, Comparison]:
-    """Compare a run's translations (ours) with the baseline's (theirs), by test set."""
+def compare_with(theirs: Lines, ours: Lines, references: Lines, systems: tuple[str, str]) -> dict[str, Comparison]:
+    """Compare a run's translations (ours) with the baseline's (theirs), by test set; systems are their names."""
     return {
-        name: compare([(baseline, lines), (str(folder), ours[name])], [references[name]])
+        name: compare(list(zip(systems, (lines, ours[name]), strict=True)), [references[name]])
         for name, lines in theirs.items()
     }

@@ -137,6 +137,7 @@ class Budget(Timer):
 class Patience(EarlyStopping):
     """Early stopping after validations that improve neither the monitored value nor the loss.
 
+    Both are means over several validation sets: a gain in one set makes up for as large a loss in another.
     In the first validations BLEU is about zero while the loss already falls. A resumed run keeps its count, and stops
     at once if it had run out of patience.
     """
@@ -243,7 +244,7 @@ def make_callbacks(
         FiniteGuard(trainer.log_every),
         Meter(trainer.log_every, trainer.validate_every, budget, trainer.progress_bar, updates_per_epoch),
         TranslationValidation(
-            data.validation_pairs,
+            {name: data.validation_pairs[rows.start : rows.stop] for name, rows in data.validation_sets.items()},
             data.tokenizer,
             training,
             config.search,

@@ -2,6 +2,7 @@
 
 import logging
 import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -39,8 +40,11 @@ class TranslationModule(L.LightningModule):
         seed: int = 0,
         vocabulary: str = "",
         is_compiled: bool = False,
+        validation_sets: Sequence[str] = (),
     ) -> None:
         """Train model; seed decides dropout, vocabulary is the tokenizer's hash, equal in all checkpoints of a run.
+
+        The loss of each of several validation_sets is logged under its name; `TranslationValidation` logs their mean.
 
         With is_compiled, training's forward passes run as compiled kernels.
 
@@ -56,6 +60,7 @@ class TranslationModule(L.LightningModule):
         self.seed, self.vocabulary = seed, vocabulary
         self.model = model
         self.config = config
+        self.validation_sets = list(validation_sets)
         self._compiled = compile_forward(model) if is_compiled else None
         self.progress = 0.0  # share of the run's budget spent; set by the Budget callback
         self._tokens: Tensor | None = None  # target tokens since the last update, on this rank
@@ -70,13 +75,15 @@ class TranslationModule(L.LightningModule):
         self._tokens = self.last_tokens if self._tokens is None else self._tokens + self.last_tokens
         return loss / self.config.max_tokens
 
-    def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        """Log the loss per target token (nats), unsmoothed."""
+    def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """Log the loss per target token (nats), unsmoothed, of the validation set with this number."""
         _, nll, tokens = self._loss(batch, 0.0)
-        self.log("step", float(self.global_step))  # the row that Lightning logs validation in
+        if dataloader_idx == 0:
+            self.log("step", float(self.global_step), add_dataloader_idx=False)  # the row that Lightning logs into
         # Lightning halves the ranks' summed weights in their own type: whole numbers would be rounded.
         weight: Any = float(tokens)
-        self.log("val_loss", nll / tokens, batch_size=weight, sync_dist=True, prog_bar=False)
+        name = metric_of("loss", self.validation_sets, dataloader_idx)
+        self.log(name, nll / tokens, batch_size=weight, sync_dist=True, prog_bar=False, add_dataloader_idx=False)
 
     def _loss(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
         batch = self._widened(batch)
@@ -231,6 +238,11 @@ class ShardedModule(TranslationModule):
         if not isinstance(self.model, FSDPModule):
             assert self.device_mesh is not None
             shard(self.model, self.device_mesh["data_parallel"])
+
+
+def metric_of(measure: str, sets: Sequence[str], number: int) -> str:
+    """Return the name under which the loss or BLEU of a validation set is logged; one set alone needs no name."""
+    return f"val_{measure}/{sets[number]}" if len(sets) > 1 else f"val_{measure}"
 
 
 def learning_rate(config: TrainingConfig, step: int, progress: float) -> float:

@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ from seq2seq.text.batching import Batch
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.training.checkpoints import ends_update, validates_now
 from seq2seq.training.execution import whole
-from seq2seq.training.module import TranslationModule
+from seq2seq.training.module import TranslationModule, metric_of
 from seq2seq.translator import Translator
 
 log = logging.getLogger(__name__)
@@ -134,25 +134,32 @@ class Meter(Callback):
 
 
 class TranslationValidation(Callback):
-    """Translates a sample of the validation set with the Translator that users call, and logs BLEU."""
+    """Translates a sample of each validation set with the Translator that users call, and logs BLEU.
+
+    Of several sets it logs the mean of their losses and of their BLEU, in which every set counts alike: early stopping
+    and the choice of the best checkpoint go by the means.
+    """
 
     def __init__(
         self,
-        pairs: Sequence[tuple[str, str]],
+        sets: Mapping[str, Sequence[tuple[str, str]]],
         tokenizer: Tokenizers,
         training: TrainingConfig,
         search: SearchConfig,
         *,
         trained_length: int | None = None,
     ) -> None:
-        count = min(training.bleu_sentences, len(pairs))
-        self.pairs = [pairs[i * len(pairs) // count] for i in range(count)] if count else []
+        self.names = list(sets)
+        self.samples = [_sample(pairs, training.bleu_sentences) for pairs in sets.values()]
         self.tokenizer, self.search, self.shown = tokenizer, search, training.sample_translations
         self.trained_length = trained_length
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Score the weights that are being validated (the averaged ones, if weights are averaged)."""
-        if not self.pairs:
+        losses = self._losses(trainer)
+        if len(losses) > 1:
+            pl_module.log("val_loss", sum(losses) / len(losses), batch_size=1)
+        if not any(self.samples):
             return
         model = whole(cast(TranslationModule, pl_module).model)
         dtype = torch.bfloat16 if str(trainer.precision).startswith("bf16") else torch.float32
@@ -164,13 +171,33 @@ class TranslationValidation(Callback):
             dtype=dtype,
             trained_length=self.trained_length,
         )
-        src = [pair[0] for pair in self.pairs]
-        tgt = [pair[1] for pair in self.pairs]
-        translations = translator.translate(src)
-        value = bleu(translations, tgt)
-        pl_module.log("val_bleu", value, batch_size=1, rank_zero_only=False)
+        translated = [translator.translate([src for src, _ in pairs]) for pairs in self.samples]
+        values = [bleu(lines, [tgt for _, tgt in pairs]) for lines, pairs in zip(translated, self.samples, strict=True)]
+        for number, value in enumerate(values):
+            pl_module.log(metric_of("bleu", self.names, number), value, batch_size=1, rank_zero_only=False)
+        if len(values) > 1:
+            pl_module.log("val_bleu", sum(values) / len(values), batch_size=1, rank_zero_only=False)
         if trainer.is_global_zero and not trainer.sanity_checking:
-            loss = float(trainer.callback_metrics.get("val_loss", math.nan))
-            log.info("update %d: validation loss %.3f, BLEU %.1f", trainer.global_step, loss, value)
-            for source, reference, translation in list(zip(src, tgt, translations, strict=True))[: self.shown]:
-                log.info("  %s → %s   (reference: %s)", source, translation, reference)
+            self._report(trainer.global_step, losses, values)
+            for pairs, lines in zip(self.samples, translated, strict=True):
+                for (source, reference), translation in list(zip(pairs, lines, strict=True))[: self.shown]:
+                    log.info("  %s → %s   (reference: %s)", source, translation, reference)
+
+    def _losses(self, trainer: L.Trainer) -> list[float]:
+        keys = [metric_of("loss", self.names, number) for number in range(len(self.names))]
+        return [float(trainer.callback_metrics.get(key, math.nan)) for key in keys]
+
+    def _report(self, update: int, losses: Sequence[float], values: Sequence[float]) -> None:
+        count = len(values)
+        sets = ""
+        if count > 1:
+            each = zip(self.names, losses, values, strict=True)
+            sets = ", the means of " + "; ".join(f"{name} {loss:.3f}, {value:.1f}" for name, loss, value in each)
+        loss, value = sum(losses) / count, sum(values) / count
+        log.info("update %d: validation loss %.3f, BLEU %.1f%s", update, loss, value, sets)
+
+
+def _sample(pairs: Sequence[tuple[str, str]], size: int) -> list[tuple[str, str]]:
+    """Return so many pairs, spread evenly over all of them."""
+    count = min(size, len(pairs))
+    return [pairs[i * len(pairs) // count] for i in range(count)]

@@ -49,7 +49,7 @@ def refuse_early(config: Config) -> None:
             raise missing(name, f"logger={name}", name)
     if config.trainer.accelerator == "gpu" and not has_gpu_driver():
         raise UserError(NO_GPU)
-    if config.baseline is not None:
+    if config.baseline not in (None, AUTO):
         refuse_baseline(config.baseline)
     if config.resume is not None and (paths := list_checkpoints(Path(config.resume) / "checkpoints")):
         refuse_spent(config, Path(config.resume), step_of(paths[-1]))

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from seq2seq.bundle import example
 from seq2seq.evaluation.metrics import Scores
+from seq2seq.evaluation.significance import Comparison
 from seq2seq.settings.choices import Origins
 from seq2seq.settings.config import Config
 from seq2seq.text.dataset import PreparedData
@@ -35,7 +36,7 @@ def summary_table(
     """A run in one table: text, model, device, end, and who decided each; parameters are all and the trained ones."""
     training = config.training
     rate = f"{training.learning_rate:g} after {training.warmup_steps:,} updates of warm-up, then {training.schedule}"
-    validation = f"every {config.trainer.validate_every:,} updates, by {training.monitor}"
+    validation = f"every {config.trainer.validate_every:,} updates, by {training.monitor}{_sets(data)}"
     table = Table("", "this run", "decided by", title="Before the first update", title_justify="left")
     for name, text, keys in (
         ("text", _text(data), _TEXT),
@@ -76,6 +77,12 @@ def _pairs(config: Config, data: PreparedData) -> str:
     kind = "sampled from a stream" if config.data.streaming else "to train on"
     languages = f"{config.data.src_lang}→{config.data.tgt_lang}"
     return f"{languages}: {len(data.train):,} {kind}, {len(data.validation):,} to validate{tests}"
+
+
+def _sets(data: PreparedData) -> str:
+    """Which sets the validation figures are means of; nothing if there is one."""
+    names = list(data.validation_sets)
+    return f", the mean over {', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else ""
 
 
 def _model(config: Config, parameters: tuple[int, int]) -> str:
@@ -123,6 +130,8 @@ def draw_curves(folder: Path) -> None:
         ("target tokens per second", [("tokens_per_second", "")]),
     ]
     for axis, (title, curves) in zip(axes.flat, panels, strict=True):
+        if of_sets := _curves_of_sets(rows, curves[-1][0]):
+            curves = [*curves[:-1], (curves[-1][0], "mean over the validation sets"), *of_sets]
         for key, label in curves:
             points = [(int(row["step"]), float(row[key])) for row in rows if row.get(key)]
             if points:
@@ -138,6 +147,12 @@ def draw_curves(folder: Path) -> None:
     figure.savefig(folder / "curves.png", dpi=110)
 
 
+def _curves_of_sets(rows: Sequence[Mapping[str, str]], key: str) -> list[tuple[str, str]]:
+    """The curves of several validation sets, whose mean is a column of its own: columns and labels."""
+    names = dict.fromkeys(name for row in rows for name in row if name.startswith(f"{key}/"))
+    return [(name, name.removeprefix(f"{key}/")) for name in names]
+
+
 def scores_table(scores: Mapping[str, Scores]) -> Table:
     """A line of scores for each test set."""
     table = Table("test set", "sentences", "BLEU ↑", "chrF++ ↑", "TER ↓", title="Test scores", title_justify="left")
@@ -145,6 +160,35 @@ def scores_table(scores: Mapping[str, Scores]) -> Table:
         values = (of_set.bleu.value, of_set.chrf.value, of_set.ter.value)
         table.add_row(name, f"{of_set.num_sentences:,}", *(f"{value:.1f}" for value in values))
     return table
+
+
+def changes_table(found: Mapping[str, Comparison]) -> Table:
+    """A line for each test set: BLEU of the initial and of the final model, and whether chance explains the change."""
+    table = Table("test set", title="BLEU before and after training", title_justify="left")
+    for heading in ("before ↑", "after ↑", "change", "p (AR)"):
+        table.add_column(heading, justify="right")
+    for name, one in found.items():
+        before, after = one.metrics["bleu"].systems
+        change = f"{after.value - before.value:+.1f}"
+        table.add_row(escape(name), f"{before.value:.1f}", f"{after.value:.1f}", change, f"{after.randomisation_p:.4f}")
+    return table
+
+
+def _changes(found: Mapping[str, Comparison]) -> str:
+    """The model card's section of a model that was trained further; nothing for other models."""
+    if not found:
+        return ""
+    rows = ""
+    for name, one in found.items():
+        (before, after), (chrf_before, chrf_after) = (one.metrics[metric].systems for metric in ("bleu", "chrf"))
+        rows += f"| {name} | {before.value:.1f} | {after.value:.1f} | {after.randomisation_p:.4f} "
+        rows += f"| {chrf_before.value:.1f} | {chrf_after.value:.1f} |\n"
+    return f"""
+Before and after training, with the same search; p is that of the change in BLEU, by paired approximate randomisation:
+
+| test set | BLEU before | BLEU after | p | chrF++ before | chrF++ after |
+|---|---|---|---|---|---|
+{rows}"""
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
@@ -157,10 +201,12 @@ def model_card(
     facts: Mapping[str, Any],
     scores: Mapping[str, Scores],
     samples: Sequence[tuple[str, str, str]],
+    changes: Mapping[str, Comparison] | None = None,
 ) -> str:
     """The bundle's README.md: a Hugging Face model card with data, recipe, scores and known failures.
 
-    facts are `results.json`'s values; samples are (source, reference, translation), the worst of the test set first.
+    facts are `results.json`'s values; samples are (source, reference, translation), the worst of the test set first;
+    changes compare the initial model with the final one by test set.
     """
     src, tgt = config.data.src_lang, config.data.tgt_lang
     rows = "\n".join(
@@ -212,7 +258,7 @@ Beam {config.search.beam}, length penalty {config.search.length_penalty}, raw re
 {rows}
 
 {signatures}
-
+{_changes(changes or {})}
 ## Known failures
 
 Its worst translations of the test sets, by sentence chrF. Words that the training texts do not hold are guessed; so

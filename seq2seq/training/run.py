@@ -15,7 +15,7 @@ from rich.console import Console
 from sacrebleu.metrics.chrf import CHRF
 
 from seq2seq import __version__
-from seq2seq.bundle import Bundle, save_bundle
+from seq2seq.bundle import Bundle, load_bundle, save_bundle
 from seq2seq.device import prepare
 from seq2seq.errors import UserError, in_short, is_out_of_memory
 from seq2seq.evaluation.metrics import Scores, score
@@ -29,10 +29,10 @@ from seq2seq.settings.rules import AUTO
 from seq2seq.text.cache import note_run
 from seq2seq.text.dataset import PreparedData, load_prepared, trained_length
 from seq2seq.text.filters import drop_table
-from seq2seq.text.loading import mixture_table, training_feed, validation_loader
+from seq2seq.text.loading import mixture_table, training_feed, validation_loaders
 from seq2seq.text.prepare import corpus_digests, prepare_folder
 from seq2seq.training.automatic import settle_numbers
-from seq2seq.training.baseline import compare_with, keep_translations, read_baseline
+from seq2seq.training.baseline import compare_with, keep_initial, keep_translations, read_baseline
 from seq2seq.training.callbacks import Budget, Patience, StoppedError
 from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.execution import recompute_layers
@@ -41,7 +41,7 @@ from seq2seq.training.folder import point_latest
 from seq2seq.training.module import ShardedModule, TranslationModule
 from seq2seq.training.processes import rank
 from seq2seq.training.refusals import refuse_spent
-from seq2seq.training.report import draw_curves, model_card, scores_table, summary_table, write_json
+from seq2seq.training.report import changes_table, draw_curves, model_card, scores_table, summary_table, write_json
 from seq2seq.training.restore import describe_run
 from seq2seq.training.saved import list_checkpoints, step_of
 from seq2seq.training.trainer import make_trainer
@@ -111,15 +111,41 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
     write_json(folder / "results.json", facts)
     if scores:
         console.print(scores_table(scores))
-    if config.baseline is not None:
-        log.info("comparing the test translations with those of %s", config.baseline)
-        found = compare_with(config.baseline, baseline, folder, translations, references)
-        facts["baseline"] = {"run": config.baseline, "tests": {name: one.to_dict() for name, one in found.items()}}
+    is_tuned = config.baseline == AUTO and config.init is not None and bool(scores)
+    if is_tuned:
+        baseline = translate_before(config, folder, data.tests, trainer.strategy.root_device)
+    if baseline:
+        run = config.init if is_tuned else config.baseline
+        log.info("comparing the test translations with those of %s", run)
+        systems = ("before", "after") if is_tuned else (str(run), str(folder))
+        found = compare_with(baseline, translations, references, systems)
+        facts["baseline"] = {"run": run, "tests": {name: one.to_dict() for name, one in found.items()}}
         write_json(folder / "results.json", facts)
         for name, comparison in found.items():
             console.print(comparison.table(name))
+        if is_tuned:
+            console.print(changes_table(found))
+            save_bundle(folder / "model", bundle, model_card(config, facts, scores, worst, found))
     log.info("model: %s", folder / "model")
     return best
+
+
+def translate_before(
+    config: Config, folder: Path, tests: Mapping[str, list[tuple[str, str]]], device: torch.device
+) -> dict[str, list[str]]:
+    """Translate every test set with the model of config.init, and keep the translations in the run's folder.
+
+    Returns nothing if the model cannot be loaded any more, which is logged: the run itself is complete.
+    """
+    try:
+        initial = load_bundle(Path(str(config.init)))
+    except UserError as error:
+        log.warning("the initial model is not compared: %s", error)
+        return {}
+    log.info("translating the test sets with the initial model, %s (baseline=null leaves this out)", config.init)
+    translations = translate_tests(initial, config, tests, device)
+    keep_initial(folder, translations)
+    return translations
 
 
 def best_value(config: Config, trainer: L.Trainer) -> float | None:
@@ -137,7 +163,14 @@ def make_module(config: Config, data: PreparedData, *, resumed: bool) -> Transla
     vocabulary = data.tokenizer.digest[:16]
     kind = ShardedModule if config.trainer.strategy == "fsdp" else TranslationModule
     is_compiled = config.trainer.compile
-    return kind(model, config.training, seed=config.seed, vocabulary=vocabulary, is_compiled=is_compiled)
+    return kind(
+        model,
+        config.training,
+        seed=config.seed,
+        vocabulary=vocabulary,
+        is_compiled=is_compiled,
+        validation_sets=list(data.validation_sets),
+    )
 
 
 def fit(
@@ -151,7 +184,7 @@ def fit(
     place = {"rank": trainer.global_rank, "world_size": trainer.world_size}
     pin = trainer.strategy.root_device.type == "cuda"
     training = training_feed(config, data, **place, pin=pin)
-    validation = validation_loader(config, data, **place)
+    validation = validation_loaders(config, data, **place)
     try:
         trainer.fit(module, training, validation, ckpt_path=checkpoint, weights_only=True)
     except StoppedError:
@@ -210,6 +243,21 @@ def test(
     """Translate and score every test set.
 
     Also returns the twenty worst translations as (source, reference, translation), and all translations by test set.
+    """
+    found = translate_tests(bundle, config, tests, device)
+    scores, samples = {}, []
+    for name, pairs in tests.items():
+        scores[name] = score(found[name], [tgt for _, tgt in pairs])
+        samples += [(src, tgt, hyp) for (src, tgt), hyp in zip(pairs, found[name], strict=True)]
+    chrf = CHRF()
+    samples.sort(key=lambda sample: chrf.sentence_score(sample[2], [sample[1]]).score)
+    return scores, samples[:20], found
+
+
+def translate_tests(
+    bundle: Bundle, config: Config, tests: Mapping[str, list[tuple[str, str]]], device: torch.device
+) -> dict[str, list[str]]:
+    """Translate every test set with the run's search, on the device.
 
     A run in float32 is tested in float32, any other as `translate.py` computes on the device.
     """
@@ -224,17 +272,12 @@ def test(
         tgt_lang=config.data.tgt_lang,
         trained_length=bundle.config.trained_length,
     )
-    scores, samples, found = {}, [], {}
+    found = {}
     for name, pairs in tests.items():
         log.info("translating test set %s: %s sentences", name, f"{len(pairs):,}")
-        references = [tgt for _, tgt in pairs]
-        found[name] = translations = translator.translate([src for src, _ in pairs])
-        scores[name] = score(translations, references)
-        samples += [(src, tgt, hyp) for (src, tgt), hyp in zip(pairs, translations, strict=True)]
+        found[name] = translator.translate([src for src, _ in pairs])
     bundle.model.cpu()
-    chrf = CHRF()
-    samples.sort(key=lambda sample: chrf.sentence_score(sample[2], [sample[1]]).score)
-    return scores, samples[:20], found
+    return found
 
 
 def gather_facts(config: Config, trainer: L.Trainer, data: PreparedData, model: EncoderDecoder) -> dict[str, Any]:

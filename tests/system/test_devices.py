@@ -131,6 +131,20 @@ def one(place: Path) -> Path:
     return one_process(place, "one", "training.accumulate=2")
 
 
+def test_two_processes_judge_several_validation_sets_as_one_does(place: Path) -> None:
+    sets = "data.validation=[validation.tsv,test.tsv]"
+    alone = one_process(place, "one_of_sets", "training.accumulate=2", sets)
+    finish(start(torchrun(*TWO, "name=two_of_sets", sets), place))
+    require_equal(alone, place / "runs" / "two_of_sets")
+    columns = [f"val_{measure}/{name}" for measure in ("loss", "bleu") for name in ("validation", "test")]
+    found = []
+    for name in ("one_of_sets", "two_of_sets"):
+        with (place / "runs" / name / "metrics.csv").open() as file:
+            found.append([float(row[key]) for row in csv.DictReader(file) for key in columns if row[key]])
+    assert len(found[0]) == 2 * len(columns)
+    assert_close(*found, atol=1e-5, rtol=0)
+
+
 def test_two_processes_of_torchrun_train_like_one_and_agree_on_a_name(place: Path, one: Path) -> None:
     before = set((place / "runs").iterdir())
     finish(start(torchrun(*TWO), place))

@@ -53,7 +53,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, shared_launcher: Launcher) -
         (folder / name).write_text(targets, encoding="utf-8")
     made = shared_launcher.train(*SHORT, cwd=folder)
     assert made.status == 0, made.output
-    for name in ("a", "b", "base", "reverse", "tatoeba_cpu", "teacher"):
+    for name in ("a", "b", "base", "general", "reverse", "tatoeba_cpu", "teacher"):
         shutil.copytree(folder / "runs" / "NAME", folder / "runs" / name)
     return folder
 
@@ -65,10 +65,12 @@ def write_toy(folder: Path) -> None:
     write_corpus(folder)
     for name in ("my", "mine", "news", "real", "synthetic", "distilled", "tatoeba/train"):
         write_pairs(folder / f"{name}.tsv", PAIRS[:60])
-    for name in ("dev", "v", "tatoeba/test"):
+    write_pairs(folder / "general.tsv", PAIRS[20:80])
+    for name in ("dev", "mine.dev", "general.dev", "v", "tatoeba/test"):
         write_pairs(folder / f"{name}.tsv", PAIRS[60:70])
-    with lzma.open(folder / "corpora" / "some.tsv.xz", "wt", encoding="utf-8") as file:
-        file.writelines(f"{src}\t{tgt}\n" for src, tgt in PAIRS[:60])
+    for name in ("some", "gimp_help", "gnome_user_docs"):
+        with lzma.open(folder / "corpora" / f"{name}.tsv.xz", "wt", encoding="utf-8") as file:
+            file.writelines(f"{src}\t{tgt}\n" for src, tgt in PAIRS[:60])
     for name in ("test", "tests/newstest2012", "tests/newstest2013", "tests/flores200-devtest"):
         for side, language in enumerate(("en", "es")):
             (folder / f"{name}.{language}").write_text("".join(f"{pair[side]}\n" for pair in PAIRS[70:]))

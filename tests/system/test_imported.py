@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,7 +27,7 @@ SHORT = (
     "search.max_length_ratio=1", "search.max_length_offset=2", "trainer.max_time=null", "trainer.max_steps=4",
     "trainer.validate_every=4", "trainer.checkpoint_every=2",
 )  # fmt: skip
-SMALL = {
+SMALL: dict[str, Any] = {
     "d_model": 16, "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 32,
     "decoder_ffn_dim": 32, "encoder_layers": 1, "decoder_layers": 2,
 }  # fmt: skip

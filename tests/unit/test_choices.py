@@ -119,6 +119,13 @@ def test_an_experiments_other_values_stay() -> None:
     assert (config.training.schedule, config.tokenizer.vocab_size) == ("linear", 8000)
 
 
+def test_other_text_does_not_hold_out_from_the_experiments_corpora() -> None:
+    assert compose(["experiment=finetune"]).data.held_out_from == ["everyday.train.tsv"]
+    own = ["experiment=finetune", "data=files", "data.train=[mine.tsv]"]
+    assert compose(own).data.held_out_from == []
+    assert compose([*own, "data.held_out_from=[mine]"]).data.held_out_from == ["mine"]
+
+
 def test_fsdp_needs_no_other_setting() -> None:
     config = compose(["trainer=fsdp"])
     assert (config.trainer.strategy, config.trainer.devices, config.training.ema_decay) == ("fsdp", "auto", 0)

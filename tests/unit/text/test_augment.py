@@ -17,7 +17,7 @@ from seq2seq.text.augment import Encoder
 from seq2seq.text.batching import Batch, BatchLoader
 from seq2seq.text.dataset import Pairs
 from seq2seq.text.epochs import Mixture, PreparedEpochs
-from seq2seq.text.loading import training_feed, validation_loader
+from seq2seq.text.loading import training_feed, validation_loaders
 from seq2seq.text.prepare import prepare
 from seq2seq.text.tokenizer import SPECIAL_IDS, UNK, Tokenizer, train_tokenizer
 
@@ -181,7 +181,8 @@ def test_only_training_batches_are_sampled(tmp_path, tokenizer: Tokenizer):
     tokens = sum(int((next(feed).tgt_out != 0).sum()) for _ in range(5))
     feed.close()  # type: ignore[attr-defined]  # it is a generator
     assert tokens > 0
-    again = list(validation_loader(config, prepared, rank=0, world_size=1))
+    (loader,) = validation_loaders(config, prepared, rank=0, world_size=1)
+    again = list(loader)
     assert sum(int((b.tgt_out != 0).sum()) for b in again) == int(prepared.validation.tgt_lengths.sum()) + 50
 
 

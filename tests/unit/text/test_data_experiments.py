@@ -12,7 +12,7 @@ from seq2seq.settings.loading import from_hydra, register_schema
 from seq2seq.text import loading
 from seq2seq.text.batching import Batch
 from seq2seq.text.dataset import PreparedData
-from seq2seq.text.loading import training_feed, validation_loader
+from seq2seq.text.loading import training_feed, validation_loaders
 from seq2seq.text.prepare import prepare
 from seq2seq.text.tokenizer import PAD, SPECIAL_IDS
 
@@ -89,9 +89,8 @@ def test_noise_spoils_the_share_of_sources_that_it_tells_and_no_target(corpus: P
     assert all(tgt in targets for _, tgt in drawn)
     spoilt = sum(src not in sources for src, _ in drawn) / len(drawn)
     assert spoilt == pytest.approx(1 - 0.9**3, abs=0.05)
-    validation = [
-        pair for batch in validation_loader(config, data, rank=0, world_size=1) for pair in decode(data, batch)
-    ]
+    (loader,) = validation_loaders(config, data, rank=0, world_size=1)
+    validation = [pair for batch in loader for pair in decode(data, batch)]
     assert set(validation) == read(corpus / "grammar.validation.tsv")
 
 

@@ -1,0 +1,102 @@
+"""Several validation sets are kept apart by file, and named corpora give held-out sets of their own."""
+
+from pathlib import Path
+
+import pytest
+from preparing import SMALL, TEST, TRAIN, VALIDATION, config, make_pairs, run, texts, write
+
+from seq2seq.errors import UserError
+from seq2seq.settings.config import Config
+from seq2seq.settings.data import TokenizerConfig
+from seq2seq.settings.training import TrainingConfig
+from seq2seq.text.loading import validation_loaders
+from seq2seq.text.prepare import deciding_settings, prepare
+
+OWN = make_pairs(100, 5)
+
+
+@pytest.fixture
+def own(root: Path) -> Path:
+    write(root / "own.tsv", OWN)
+    return root
+
+
+def test_each_validation_file_is_a_set_under_its_own_name(root: Path) -> None:
+    write(root / "news (1).tsv", OWN[:7])
+    prepared = run(root, validation=["validation.tsv", "news (1).tsv"])
+    assert prepared.validation_sets == {"validation": range(20), "news_1_": range(20, 27)}
+    assert prepared.validation_pairs == [*VALIDATION, *OWN[:7]]
+    assert prepared.report["sizes"]["validation_sets"] == {"validation": 20, "news_1_": 7}
+    assert run(root).validation_sets == {"validation": range(20)}
+
+
+def test_each_validation_set_has_batches_of_its_own(root: Path) -> None:
+    write(root / "news.tsv", OWN[:7])
+    data = run(root, validation=["news.tsv", "validation.tsv"])
+    settings = Config(training=TrainingConfig(max_tokens=100))
+    news, validation = validation_loaders(settings, data, rank=0, world_size=1)
+    assert sum(len(batch.src) for batch in news) == 7
+    assert sum(len(batch.src) for batch in validation) == 20
+
+
+def test_a_validation_file_without_a_whole_pair_is_refused_though_another_has_one(root: Path) -> None:
+    write(root / "empty.tsv", [("", "x")])
+    with pytest.raises(UserError, match=r"empty.tsv has no pair with text on both sides: it cannot serve"):
+        run(root, validation=["validation.tsv", "empty.tsv"])
+    (root / "validation.csv").write_text("en,es\na,b\n")
+    with pytest.raises(UserError, match=r"data.validation has two sets called .*-validation: rename one of the files"):
+        run(root, validation=["validation.tsv", "validation.csv"])
+
+
+def test_a_named_corpus_gives_a_validation_and_a_test_set_besides_the_given_ones(own: Path) -> None:
+    prepared = run(own, train=["train.tsv", "own.tsv"], held_out_from=["own"], held_out=9)
+    assert prepared.validation_sets == {"validation": range(20), "own": range(20, 29)}
+    held_out = [*prepared.validation_pairs[20:], *prepared.tests["own"]]
+    assert prepared.tests["test"] == TEST
+    assert (len(held_out), len(set(held_out))) == (18, 18)
+    assert sorted([*texts(prepared)[300:], *held_out]) == sorted(OWN)
+    assert texts(prepared)[:300] == TRAIN
+    assert prepared.report["files"][1] == {"name": "own.tsv", "read": 100, "kept": 82, "held out": 18}
+
+
+def test_what_a_corpus_holds_out_is_the_same_with_and_without_other_corpora(own: Path) -> None:
+    given = {"held_out_from": ["own"], "held_out": 9}
+    vocabulary = TokenizerConfig(vocab_size=300)
+    alone = run(own, vocabulary, train=["own.tsv"], **given)
+    mixed = run(own, vocabulary, train=["own.tsv", "train.tsv"], **given)
+    assert mixed.tests["own"] == alone.tests["own"]
+    assert mixed.validation_pairs == alone.validation_pairs
+    assert run(own, vocabulary, seed=8, train=["own.tsv"], **given).tests["own"] != alone.tests["own"]
+
+
+def test_without_given_sets_only_the_named_corpora_hold_out(own: Path) -> None:
+    corpora = {"train": ["train.tsv", "own.tsv"], "validation": [], "test": []}
+    one = run(own, **corpora, held_out_from=["own"], held_out="auto")
+    assert one.validation_sets == {"validation": range(5)}  # a twentieth of the corpus; one set needs no name
+    assert {name: len(pairs) for name, pairs in one.tests.items()} == {"own": 5}
+    both = run(own, **corpora, held_out_from=["*"], held_out="auto")
+    assert both.validation_sets == {"train": range(15), "own": range(15, 20)}
+    assert {name: len(pairs) for name, pairs in both.tests.items()} == {"train": 15, "own": 5}
+
+
+def test_what_cannot_be_held_out_is_refused_by_name(own: Path) -> None:
+    with pytest.raises(
+        UserError, match=r"data.held_out_from has mine, which names none of the corpora: own.tsv; leave"
+    ):
+        run(own, train=["own.tsv"], held_out_from=["mine"])
+    message = (
+        r"data.held_out=26 for validation and test takes more than half of 100 training pairs of own.tsv: lower it, or "
+        "leave own.tsv out of data.held_out_from"
+    )
+    with pytest.raises(UserError, match=message):
+        run(own, train=["train.tsv", "own.tsv"], held_out_from=["own"], held_out=26)
+    with pytest.raises(UserError, match=r"data.held_out_from=\['own'\] draws pairs from whole corpora, which a stream"):
+        config(own, held_out_from=["own"], streaming=True)
+
+
+def test_text_that_was_prepared_as_one_validation_set_is_prepared_again(root: Path) -> None:
+    write(root / "news.tsv", OWN[:7])
+    one = prepare(config(root, validation=["validation.tsv"]), SMALL, 7)
+    assert "validation_sets" not in one.report["sizes"]  # as in caches of earlier versions
+    assert "held_out_from" not in deciding_settings(config(root))  # runs of earlier versions can be resumed
+    assert deciding_settings(config(root, held_out_from=["own"]))["held_out_from"] == ["own"]
