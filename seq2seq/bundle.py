@@ -88,12 +88,15 @@ def load_bundle(folder: Path) -> Bundle:
     for name in (WEIGHTS, *tokenizer_files(folder)):
         if not (folder / name).is_file():
             raise UserError(f"{folder} is not a whole model: {name} is missing")
-    tokenizer, names = load_tokenizers(folder), " and ".join(tokenizer_files(folder)[:2])
+    tokenizer, names = load_tokenizers(folder), ", ".join(tokenizer_files(folder))
     if tokenizer.digest != values["tokenizer_sha256"]:
-        raise UserError(f"{folder / names} is not the tokenizer that this model was trained with")
+        are = "are not the tokenizers" if "," in names else "is not the tokenizer"
+        raise UserError(f"{folder / names} {are} that this model was trained with: copy the model folder again")
+    if (values["format_version"] == TWO_TOKENIZERS) == isinstance(tokenizer, Tokenizer):
+        raise UserError(f"{folder / CONFIG} is damaged: format_version={values['format_version']} does not fit {names}")
     for key, size in zip(("vocab_size", "source_vocab_size"), tokenizer.sizes, strict=True):
         if size != values.get(key):
-            raise UserError(f"{folder / CONFIG} is damaged: {key}={values.get(key)}, {names} has {size} tokens")
+            raise UserError(f"{folder / CONFIG} is damaged: {key}={values.get(key)}, {names} has {size or 'no'} tokens")
     found = _read_shapes(folder / WEIGHTS)
     if (layers := config.model.num_encoder_layers + config.model.num_decoder_layers) > len(found):
         told = f"{len(found)} tensors are no {layers} layers"  # whose building alone would take seconds

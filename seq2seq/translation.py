@@ -13,6 +13,7 @@ from seq2seq.settings.checks import require_at_least
 from seq2seq.settings.search import SearchConfig, require_one_kind
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.segments import align_words, number_words, split_text
+from seq2seq.text.tokenizer import EOS
 from seq2seq.text.vocabulary import Side, Tokenizers
 
 MAX_SOURCE_TOKENS = 200  # the longest piece of a text that a model sees
@@ -256,7 +257,7 @@ def make_reading(
     src: Sequence[int], tgt: Sequence[int], forced: Forced, tokenizer: Tokenizers, alpha: float
 ) -> Reading:
     """Make the scores of a translation, with words aligned if attention was watched."""
-    score, tokens = math.fsum(forced.log_probs), [*tokenizer.target.tokens(tgt), "</s>"]
+    score, tokens = math.fsum(forced.log_probs), [*tokenizer.target.tokens(tgt), *tokenizer.target.tokens([EOS])]
     alignment = None
     if forced.attention is not None:
         alignment = align_words(tokenizer.source.tokens(src), tokenizer.target.tokens(tgt), forced.attention)

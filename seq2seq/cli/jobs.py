@@ -14,7 +14,7 @@ from seq2seq.cli.inputs import Input
 from seq2seq.errors import UserError
 from seq2seq.extras import needing
 from seq2seq.files import Output, find_model
-from seq2seq.settings.bundle import is_huggingface
+from seq2seq.settings.bundle import is_hub_name, is_huggingface
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.search import SearchConfig, change_search
 from seq2seq.text.cache import digest_files
@@ -51,9 +51,7 @@ def imported(init: str, cache: str) -> str:
     Raises:
         UserError: such a model cannot be had, or not be expressed here.
     """
-    path = Path(init)
-    is_elsewhere = not path.is_absolute() and len(path.parts) == 2 and not Path(path.parts[0]).exists()
-    if not is_elsewhere and not is_huggingface(path):
+    if not is_hub_name(init) and not is_huggingface(Path(init)):
         return init
     with needing("huggingface", f"init={init}"):
         from seq2seq.exchange.huggingface_import import cached_import

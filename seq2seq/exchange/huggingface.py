@@ -80,6 +80,7 @@ def _generation(bundle: Bundle) -> GenerationConfig:
     return GenerationConfig(
         num_beams=search.beam,
         length_penalty=search.length_penalty,
+        no_repeat_ngram_size=search.no_repeat_ngram,
         suppress_tokens=[order[one] for one in bundle.tokenizer.unproducible],
         max_length=MAX_POSITIONS,
         pad_token_id=order[PAD],

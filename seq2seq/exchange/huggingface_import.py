@@ -20,10 +20,10 @@ from seq2seq.exchange.huggingface import channel_order, order_of, pairings, reor
 from seq2seq.extras import needing
 from seq2seq.model.build import build_without_values
 from seq2seq.model.positions import sinusoidal
-from seq2seq.settings.bundle import CARD, CONFIG, BundleConfig
+from seq2seq.settings.bundle import ARCHITECTURE, CARD, CONFIG, BundleConfig, is_hub_name, read_bounded
 from seq2seq.settings.data import cache_root
 from seq2seq.settings.model import ModelConfig
-from seq2seq.settings.search import SearchConfig
+from seq2seq.settings.search import SearchConfig, change_search
 from seq2seq.text import marian
 from seq2seq.text.cache import cached_folder, digest_files
 from seq2seq.text.tokenizer import EOS, PAD
@@ -36,7 +36,6 @@ with needing("huggingface"):
 
 log = logging.getLogger(__name__)
 _WEIGHTS, _PICKLED = "model.safetensors", "pytorch_model.bin"
-_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
 _REQUIRED = {  # what transformers' Marian has no code for, or we have not
     "is_encoder_decoder": True,
@@ -48,23 +47,21 @@ _REQUIRED = {  # what transformers' Marian has no code for, or we have not
     "add_bias_logits": False,
     "quantization_config": None,
 }
-_GENERATION = {  # settings of searches in config.json of older models, and what we take each for
-    "decoder_start_token_id": None,
-    "bad_words_ids": None,
-    "suppress_tokens": None,
-    "num_beams": "beam",
-    "length_penalty": "length_penalty",
-    "no_repeat_ngram_size": "no_repeat_ngram",
-}
-_NOT_TAKEN_OVER = {  # settings of searches that change translations, with the values that do not
-    "repetition_penalty": 1.0,
-    "min_length": 0,
-    "do_sample": False,
-    "num_beam_groups": 1,
-    "encoder_no_repeat_ngram_size": 0,
-    "begin_suppress_tokens": None,
-    "forced_bos_token_id": None,
-}
+_USED = (  # of config.json; transformers' defaults stand for what is missing
+    "d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads",
+    "encoder_ffn_dim", "decoder_ffn_dim", "dropout", "attention_dropout", "activation_dropout", "activation_function",
+    "scale_embedding", "pad_token_id", "eos_token_id", "decoder_start_token_id", "share_encoder_decoder_embeddings",
+)  # fmt: skip
+_SEARCH = {"num_beams": "beam", "length_penalty": "length_penalty", "no_repeat_ngram_size": "no_repeat_ngram"}
+_READ = ("decoder_start_token_id", "bad_words_ids", "suppress_tokens", "eos_token_id", "forced_bos_token_id", *_SEARCH)
+_HARMLESS = (  # settings of a search that change no translation, or that ours has in another way
+    "transformers_version", "_from_model_config", "pad_token_id", "bos_token_id", "forced_eos_token_id", "max_length",
+    "use_cache", "early_stopping", "num_return_sequences", "return_dict_in_generate", "output_attentions",
+    "output_hidden_states", "output_scores", "output_logits",
+)  # fmt: skip
+_MOST_POSITIONS = 100_000  # rows of a table of positions
+_MOST_BYTES = 1_000_000  # of config.json and README.md
+_FORMAT = 1  # of cached imports: raised when the same files make another bundle
 _TIED = (
     "model.shared.weight",
     "lm_head.weight",
@@ -102,7 +99,7 @@ def cached_import(source: str, cache: str) -> Path:
     """
     origin = fetch(source)
     names = (CONFIG, *marian.FILES, _WEIGHTS, _PICKLED)
-    digests = digest_files(path for name in names if (path := origin / name).is_file())
+    digests = [*digest_files(path for name in names if (path := origin / name).is_file()), str(_FORMAT)]
     name = re.sub(r"[^\w.-]", "_", origin.resolve().name if Path(source).is_dir() else source)
     key = "-".join((name, *(digest[:8] for digest in digests)))
     return cached_folder(cache_root(cache), key, lambda draft: _import_into(draft, source, origin))
@@ -123,7 +120,7 @@ def fetch(source: str, revision: str | None = None) -> Path:
         if revision is not None:
             raise UserError(f"{source} is a folder, which has no revision {revision}: leave out --revision")
         return Path(source)
-    if not _HUB_NAME.fullmatch(source):
+    if not is_hub_name(source):
         raise UserError(
             f"{source} is no folder, and no name on the Hugging Face hub, such as Helsinki-NLP/opus-mt-en-es"
         )
@@ -134,7 +131,7 @@ def fetch(source: str, revision: str | None = None) -> Path:
             found = Path(
                 huggingface_hub.snapshot_download(source, revision=revision, allow_patterns=[*wanted, _PICKLED])
             )
-    except (OSError, ValueError) as error:
+    except Exception as error:  # of the hub's client, of the library that it fetches with, or of the disk
         raise UserError(
             f"{source} is no folder here, and the Hugging Face hub does not give it ({in_short(error)}): where the hub "
             f"cannot be reached, run `hf download {source} --local-dir FOLDER` elsewhere and give FOLDER"
@@ -150,38 +147,52 @@ def read_huggingface(folder: Path) -> Bundle:
     """
     values = _read_config(folder)
     try:
-        theirs = MarianConfig.from_dict(dict(values))
-    except (StrictDataclassError, TypeError, ValueError) as error:
+        theirs = MarianConfig.from_dict({key: values[key] for key in _USED if key in values})
+    except (StrictDataclassError, AttributeError, TypeError, ValueError) as error:
         raise UserError(f"{folder / CONFIG} is damaged: {in_short(error)}") from error
     tokenizer = _read_tokenizers(folder, values, theirs)
     config, state = _model_config(folder, values, theirs), _read_weights(folder)
+    if (layers := config.num_encoder_layers + config.num_decoder_layers) > len(state):
+        raise UserError(f"{folder}: {len(state)} weights are no {layers} layers, which {CONFIG} wants")
     _require_fixed_positions(folder, state, config.d_model)
-    if not tokenizer.is_shared:
-        state.setdefault(_TIED[3], state.get("lm_head.weight", torch.empty(0)))
-    elif _TIED[0] not in state:
-        state[_TIED[0]] = next((state[name] for name in _TIED if name in state), torch.empty(0))
+    _require_tied(folder, state, is_shared=tokenizer.is_shared)
     config.output_bias = _BIAS in state and bool(state[_BIAS].any())
     model = build_without_values(config, *tokenizer.sizes)
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     _require_same(folder, state, config, tokenizer, shapes)
     model.load_state_dict(weights_of(state, config, tokenizer), assign=True)
-    languages = json.loads(tokenizer.files.get(marian.SETTINGS, b"{}"))
-    src_lang, tgt_lang = (
-        str(languages.get(f"{side}_lang") or default) for side, default in (("source", "en"), ("target", "es"))
-    )
-    return Bundle(model.eval(), tokenizer, BundleConfig(config, _search(tokenizer), src_lang, tgt_lang))
+    bundle = BundleConfig(config, _search(folder, tokenizer), *_languages(folder, tokenizer))
+    return Bundle(model.eval(), tokenizer, bundle)
+
+
+def _languages(folder: Path, tokenizer: TokenizerPair) -> tuple[str, str]:
+    """Return the languages that tokenizer_config.json names; it may name none, then they are en and es.
+
+    Raises:
+        UserError: one is no name of a language.
+    """
+    named = json.loads(tokenizer.files.get(marian.SETTINGS, b"{}"))
+    found = [named.get(f"{side}_lang") or default for side, default in (("source", "en"), ("target", "es"))]
+    for one in found:
+        if not (isinstance(one, str) and re.fullmatch(r"[\w+-]{1,40}", one)):
+            raise UserError(in_short(f"{folder / marian.SETTINGS} names a language {one!r}: it is damaged"))
+    return found[0], found[1]
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        content = read_bounded(path, _MOST_BYTES)
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing: give a folder as transformers' save_pretrained leaves it") from error
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        values = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged: it is no JSON") from error
+    if isinstance(values, dict) and str(values.get("architecture")).startswith(ARCHITECTURE):
+        raise UserError(f"{folder} is a model of this program: use it as it is")
     kind = values.get("model_type") if isinstance(values, dict) else None
     if kind != "marian":
         raise UserError(f"{path} has model_type={kind!r:.40}: only marian models, such as OPUS-MT's, can be imported")
@@ -236,7 +247,7 @@ def _read_tokenizers(folder: Path, values: Mapping[str, Any], theirs: MarianConf
             f"{folder / marian.SOURCE} is missing: give a folder as transformers' save_pretrained leaves it"
         )
     if marian.GENERATION not in files:
-        found = {key: values[key] for key in (*_GENERATION, *_NOT_TAKEN_OVER) if key in values}
+        found = {key: values[key] for key in _READ if key in values}
         found = {"decoder_start_token_id": theirs.decoder_start_token_id, **found}
         files[marian.GENERATION] = (json.dumps(found, indent=2) + "\n").encode()
     if theirs.share_encoder_decoder_embeddings:
@@ -253,26 +264,28 @@ def _read_tokenizers(folder: Path, values: Mapping[str, Any], theirs: MarianConf
     return tokenizer
 
 
-def _search(tokenizer: TokenizerPair) -> SearchConfig:
-    """Return the search that generation_config.json asks for.
+def _search(folder: Path, tokenizer: TokenizerPair) -> SearchConfig:
+    """Return the search that generation_config.json asks for; without a beam there, ours.
 
     Raises:
         UserError: it asks for what cannot be searched.
     """
-    generation = json.loads(tokenizer.files[marian.GENERATION])
+    path, generation = folder / marian.GENERATION, json.loads(tokenizer.files[marian.GENERATION])
     if (forced := generation.get("forced_bos_token_id")) is not None:
-        raise UserError(f"{marian.GENERATION} has forced_bos_token_id={forced}: only models without it can be imported")
+        raise UserError(in_short(f"{path} has forced_bos_token_id={forced!r}: only models without it can be imported"))
+    eos = order_of(tokenizer.target)[EOS]
+    if generation.get("eos_token_id", eos) not in (None, eos, [eos]):
+        raise UserError(in_short(f"{path} has eos_token_id={generation['eos_token_id']!r}, the vocabulary {eos}"))
+    others = {key: value for key, value in generation.items() if key not in (*_READ, *_HARMLESS)}
     lost = [
-        f"{key}={generation[key]}" for key, free in _NOT_TAKEN_OVER.items() if generation.get(key) not in (free, None)
+        f"{key}={value!r}" for key, value in others.items() if value is True or value not in (None, 0, 1, [], {}, "")
     ]
     if lost:
-        log.warning("%s: not taken over: %s", marian.GENERATION, ", ".join(lost))
-    search = SearchConfig()
-    for key, ours in _GENERATION.items():
-        if ours is not None and generation.get(key) is not None:
-            setattr(search, ours, type(getattr(search, ours))(generation[key]))
-    search.__post_init__()
-    return search
+        log.warning("%s: not taken over: %s", path.name, in_short(", ".join(lost)))
+    try:
+        return change_search(SearchConfig(), {ours: generation.get(key) for key, ours in _SEARCH.items()})
+    except UserError as error:
+        raise UserError(f"{path} asks for a search that is not known here: {in_short(error)}") from error
 
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:
@@ -289,18 +302,24 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
         )
         raise UserError(f"{folder}: {told} ({_WEIGHTS} or {_PICKLED})")
     try:
-        if path.name == _WEIGHTS:
-            return load_file(path)
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        found = load_file(path) if path.name == _WEIGHTS else torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        if "weights only" in str(error).lower():
+        if "global" in str(error).lower():  # a function or class, which a pickle would call
             raise UserError(f"{path} holds more than weights: it is not read, since that would run its code") from error
         raise UserError(f"{path} is damaged ({in_short(error)}): copy it again") from error
-    except (SafetensorError, OSError, RuntimeError, EOFError, ValueError, LookupError) as error:
+    except (SafetensorError, OSError, RuntimeError, EOFError, ValueError, LookupError, AssertionError) as error:
         raise UserError(f"{path} is damaged ({in_short(error)}): copy it again") from error
-    if not isinstance(found, dict) or not all(isinstance(one, Tensor) for one in found.values()):
+    if not isinstance(found, dict) or not all(_is_weight(*one, path.stat().st_size) for one in found.items()):
         raise UserError(f"{path} holds no weights by name: give the model's own, as save_pretrained leaves it")
     return dict(found)
+
+
+def _is_weight(name: object, weight: object, most_bytes: int) -> bool:
+    """Return whether it is a name and a plain tensor of real numbers, with as many as the file can hold."""
+    if not (isinstance(name, str) and isinstance(weight, Tensor)):
+        return False
+    is_plain = weight.layout == torch.strided and weight.device.type == "cpu" and weight.is_floating_point()
+    return is_plain and weight.nelement() * weight.element_size() <= most_bytes
 
 
 def _require_fixed_positions(folder: Path, state: dict[str, Tensor], d_model: int) -> None:
@@ -311,10 +330,32 @@ def _require_fixed_positions(folder: Path, state: dict[str, Tensor], d_model: in
     """
     for name in _POSITIONS:
         table = state.pop(name, None)
-        if table is not None and table.ndim == 2:
-            expected = reordered(sinusoidal(0, len(table), d_model, table.device), 1, channel_order(d_model))
-            if not torch.allclose(table.float(), expected, atol=1e-3):
-                raise UserError(f"{folder}: {name} is no table of sines: learned positions cannot be imported")
+        if table is None:
+            continue
+        is_table = table.ndim == 2 and table.shape[1] == d_model and len(table) <= _MOST_POSITIONS
+        expected = sinusoidal(0, len(table), d_model, table.device) if is_table else None
+        if expected is None or not torch.allclose(
+            table.float(), reordered(expected, 1, channel_order(d_model)), atol=1e-3
+        ):
+            raise UserError(f"{folder}: {name} is no table of sines: learned positions cannot be imported")
+
+
+def _require_tied(folder: Path, state: dict[str, Tensor], *, is_shared: bool) -> None:
+    """Take embeddings that are there under several names for one, under the name that `pairings` has.
+
+    Raises:
+        UserError: they differ.
+    """
+    groups = [_TIED] if is_shared else [(_TIED[3], _TIED[1]), (_TIED[2],)]
+    for names in groups:
+        found = [name for name in names if name in state]
+        for other in found[1:]:
+            if not torch.equal(state[found[0]], state[other]):
+                raise UserError(f"{folder}: {other} differs from {found[0]}: only tied embeddings can be imported")
+        if found:
+            state.setdefault(names[0], state[found[0]])
+        for other in names[1:]:
+            state.pop(other, None)
 
 
 def _require_same(
@@ -329,7 +370,7 @@ def _require_same(
     Raises:
         UserError: a weight is missing, unknown, or of another shape.
     """
-    known = {_BIAS, *_TIED}
+    known = {_BIAS}
     for pair in pairings(config, is_shared=tokenizer.is_shared):
         known.add(pair.marian)
         found = tuple(state[pair.marian].shape) if pair.marian in state else "missing"
@@ -347,14 +388,15 @@ def _require_same(
 
 def _card(source: str, revision: str | None, origin: Path, bundle: Bundle) -> str:
     """Write the bundle's model card; the licence is what the source's card says."""
-    text = (origin / CARD).read_text(encoding="utf-8", errors="replace") if (origin / CARD).is_file() else ""
-    licence = re.search(r"\A---\n(?:.*\n)*?(license: [\w.-]+)\n", text)
+    text = read_bounded(origin / CARD, _MOST_BYTES).decode(errors="replace") if (origin / CARD).is_file() else ""
+    head = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
+    licence = re.search(r"^license:\s+(?:- )?([\w.-]+)$", head[1], re.MULTILINE) if head else None
     config, model, name = bundle.config, bundle.config.model, source.rstrip("/").rpartition("/")[2]
     size = sum(parameter.numel() for parameter in bundle.model.parameters())
     lines = [
         "---",
         f"language: [{config.src_lang}, {config.tgt_lang}]",
-        *([licence[1]] if licence else []),
+        *([f"license: {licence[1]}"] if licence else []),
         "pipeline_tag: translation",
         "library_name: seq2seq",
         "tags: [translation, transformer]",

@@ -1,6 +1,7 @@
 """The files of a bundle, and the settings in its config.json; imports no Hydra, which translating does not need."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 SETTINGS = "bundle.json"  # config.json's name in an export for CTranslate2, which has a config.json of its own
 ARCHITECTURE = "seq2seq-"  # prefix of config.json's architecture, which is left out of the model's settings
 _MAX_CONFIG = 1_000_000  # bytes
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 C = TypeVar("C", ModelConfig, SearchConfig)
 
@@ -42,9 +44,31 @@ def is_export(folder: Path) -> bool:
 def is_huggingface(folder: Path) -> bool:
     """Return whether the folder has a model in Hugging Face's layout."""
     try:
-        return "model_type" in json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError):
+        return "model_type" in json.loads(read_bounded(folder / CONFIG, _MAX_CONFIG))
+    except (OSError, ValueError, TypeError, RecursionError):
         return False
+
+
+def is_hub_name(source: str) -> bool:
+    """Return whether a name can only be one on the Hugging Face hub: OWNER/NAME, where OWNER is no folder here."""
+    owner, _, _ = source.partition("/")
+    return bool(_HUB_NAME.fullmatch(source)) and owner != "runs" and not Path(owner).exists()
+
+
+def read_bounded(path: Path, most: int) -> bytes:
+    """Read a file of at most so many bytes.
+
+    Raises:
+        UserError: it is larger, or something else than a file, such as a pipe, which has no end.
+        OSError: it cannot be read.
+    """
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} is no file")
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise UserError(f"{path} has more than {most:,} bytes: it is damaged, or of another kind")
+    return content
 
 
 def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
@@ -66,9 +90,10 @@ def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
         raise UserError(f"{path.parent} is a model in Hugging Face's layout: {told}")
     if not isinstance(values, dict) or not str(values.get("architecture")).startswith(ARCHITECTURE):
         raise UserError(f"{path} is not a model of this program: its architecture is no {ARCHITECTURE}…")
-    if values.get("format_version") not in FORMAT_VERSIONS:
+    version = values.get("format_version")
+    if type(version) is not int or version not in FORMAT_VERSIONS:
         raise UserError(
-            f"{path} has format_version={values.get('format_version')!r:.80}, this version reads "
+            f"{path} has format_version={version!r:.80}, this version reads "
             f"{FORMAT_VERSIONS[0]} to {FORMAT_VERSIONS[-1]}: use the version that wrote it"
         )
     types = {

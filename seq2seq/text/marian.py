@@ -1,18 +1,20 @@
 """The vocabularies of a Marian model in Hugging Face's layout: two SentencePiece models and the ids of their pieces."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sentencepiece
 
-from seq2seq.errors import UserError
+from seq2seq.errors import UserError, in_short
 from seq2seq.text.normalise import one_line
 from seq2seq.text.tokenizer import EOS, PAD, UNK
 
 SOURCE, TARGET = "source.spm", "target.spm"
 VOCAB, TARGET_VOCAB = "vocab.json", "target_vocab.json"  # the second where each side has a vocabulary of its own
 SETTINGS, GENERATION = "tokenizer_config.json", "generation_config.json"
+_SURROGATES = re.compile("[\ud800-\udfff]")
 FILES = (SOURCE, TARGET, VOCAB, TARGET_VOCAB, SETTINGS, GENERATION)
 
 
@@ -80,6 +82,7 @@ class MarianVocabulary:
     encode_normalised = encode  # SentencePiece normalises by the rules in its model
 
     def _split(self, text: str) -> list[str]:
+        text = _SURROGATES.sub("\ufffd", text)  # which SentencePiece does not take
         code, end = "", text.find("<<") + 2
         if text.startswith(">>") and end > 1:
             code, text = text[:end], text[end:]
@@ -135,12 +138,15 @@ def read_marian(files: Mapping[str, bytes], place: str) -> MarianVocabularies:
     """
     settings = _read_json(files, SETTINGS, place) if SETTINGS in files else {}
     special = Special(*(_text_of(settings.get(f"{key}_token"), value) for key, value in Special()._asdict().items()))
+    if len(set(special)) < len(special):
+        raise UserError(in_short(f"{place}/{SETTINGS} is damaged: padding, unknown and end mark are {special!r}"))
     is_shared = TARGET_VOCAB not in files
     ids = [_read_ids(files, name, place, special) for name in ((VOCAB, VOCAB) if is_shared else (VOCAB, TARGET_VOCAB))]
     generation = _read_json(files, GENERATION, place)
     start = generation.get("decoder_start_token_id")
     if type(start) is not int or not 0 <= start < len(ids[1]):
-        raise UserError(f"{place}/{GENERATION} has decoder_start_token_id={start!r:.40}: it is no id of the vocabulary")
+        told = in_short(f"decoder_start_token_id={start!r}")
+        raise UserError(f"{place}/{GENERATION} has {told}: it is no id of the vocabulary")
     if start in [ids[1].get(piece) for piece in (special.unk, special.eos)]:
         raise UserError(f"{place}/{GENERATION} has decoder_start_token_id={start}, which is no padding and no own mark")
     own = None if start == ids[1].get(special.pad) else start
@@ -150,21 +156,23 @@ def read_marian(files: Mapping[str, bytes], place: str) -> MarianVocabularies:
     )
     never = _never_produced(generation, f"{place}/{GENERATION}")
     if outside := [one for one in never if not 0 <= one < len(ids[1])]:
-        raise UserError(f"{place}/{GENERATION} forbids {outside}, which the vocabulary does not have")
+        raise UserError(in_short(f"{place}/{GENERATION} forbids {outside}, which the vocabulary does not have"))
+    if ids[1][special.eos] in never:
+        raise UserError(f"{place}/{GENERATION} forbids the end mark: no translation would end")
     unproducible = sorted({PAD, *(target.order.index(one) for one in never)})
     return MarianVocabularies(source, target, is_shared, PAD if own is None else 2, tuple(unproducible))
 
 
 def _never_produced(generation: Mapping[str, Any], name: str) -> list[int]:
     """Return Marian's ids that no translation contains."""
-    found = []
-    for one in generation.get("bad_words_ids") or []:
+    words, tokens = generation.get("bad_words_ids") or [], generation.get("suppress_tokens") or []
+    if not (isinstance(words, list) and isinstance(tokens, list)):
+        raise UserError(f"{name} is damaged: bad_words_ids or suppress_tokens is no list")
+    for one in words:
         if not (isinstance(one, list) and len(one) == 1):
-            raise UserError(
-                f"{name} has bad_words_ids of several pieces, such as {one!r:.40}: only single ones are known"
-            )
-        found += one
-    found += generation.get("suppress_tokens") or []
+            told = in_short(f"{name} has bad_words_ids of several pieces, such as {one!r:.40}")
+            raise UserError(f"{told}: only single ones are known")
+    found = [*(one[0] for one in words), *tokens]
     if not all(type(one) is int for one in found):
         raise UserError(f"{name} is damaged: bad_words_ids or suppress_tokens has what is no id")
     return found
@@ -183,14 +191,17 @@ def _read_ids(files: Mapping[str, bytes], name: str, place: str, special: Specia
     if sorted(ids.values()) != list(range(len(ids))):
         raise UserError(f"{place}/{name} is damaged: it does not number its {len(ids)} pieces from 0 on")
     if missing := [piece for piece in special if piece not in ids]:
-        raise UserError(f"{place}/{name} lacks {', '.join(missing)}, which {SETTINGS} names")
+        raise UserError(in_short(f"{place}/{name} lacks {', '.join(missing)}, which {SETTINGS} names"))
+    if any(_SURROGATES.search(piece) for piece in ids):
+        raise UserError(f"{place}/{name} is damaged: it has a piece that is no text")
     return ids
 
 
 def _read_json(files: Mapping[str, bytes], name: str, place: str) -> dict[str, Any]:
+    content = _content(files, name, place)
     try:
-        values = json.loads(_content(files, name, place))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        values = json.loads(content)
+    except (ValueError, RecursionError) as error:  # the first also of numbers with thousands of digits
         raise UserError(f"{place}/{name} is damaged: it is no JSON") from error
     if not isinstance(values, dict):
         raise UserError(f"{place}/{name} is damaged: it is no object")
@@ -199,5 +210,5 @@ def _read_json(files: Mapping[str, bytes], name: str, place: str) -> dict[str, A
 
 def _content(files: Mapping[str, bytes], name: str, place: str) -> bytes:
     if name not in files:
-        raise UserError(f"{place}/{name} is missing: give a folder as transformers' save_pretrained leaves it")
+        raise UserError(f"{place}/{name} is missing: the vocabulary of a Marian model needs it")
     return files[name]

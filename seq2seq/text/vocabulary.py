@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.errors import UserError
+from seq2seq.settings.bundle import read_bounded
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.rules import AUTO
 from seq2seq.text import marian
@@ -96,9 +97,7 @@ def read_files(folder: Path) -> dict[str, bytes]:
     for name in tokenizer_files(folder):
         path = folder / name
         try:
-            if (size := path.stat().st_size) > _MOST_BYTES:
-                raise UserError(f"{path} has {size:,} bytes: it is no tokenizer")
-            found[name] = path.read_bytes()
+            found[name] = read_bounded(path, _MOST_BYTES)
         except OSError as error:
             raise UserError(f"{path} cannot be read ({error.strerror}): a tokenizer is expected there") from error
     return found

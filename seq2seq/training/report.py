@@ -60,9 +60,8 @@ def summary_table(
 
 
 def _vocabulary(config: Config, data: PreparedData) -> str:
-    sizes = [data.tokenizer.target.vocab_size]
-    if not data.tokenizer.is_shared:
-        sizes.insert(0, data.tokenizer.source.vocab_size)
+    target, source = data.tokenizer.sizes
+    sizes = [target] if source is None else [source, target]
     kind = config.tokenizer.type if config.tokenizer.model is None else "ready made"
     return f"{' and '.join(f'{size:,}' for size in sizes)} subwords, {kind}"
 

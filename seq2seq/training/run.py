@@ -25,6 +25,7 @@ from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.bundle import BundleConfig
 from seq2seq.settings.choices import Origins
 from seq2seq.settings.config import Config
+from seq2seq.settings.data import cache_root
 from seq2seq.settings.rules import AUTO
 from seq2seq.text.cache import note_run
 from seq2seq.text.dataset import PreparedData, load_prepared, trained_length
@@ -66,6 +67,8 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
     console = Console(stderr=True, quiet=rank() > 0)
     text = prepare_folder(config.data, config.tokenizer, config.seed)
     note_run(text, folder)
+    if config.init is not None and Path(config.init).parent == cache_root(config.data.cache).resolve():
+        note_run(Path(config.init), folder)  # an imported model
     data = load_prepared(text)
     references = {name: [tgt for _, tgt in pairs] for name, pairs in data.tests.items()}
     baseline = read_baseline(config.baseline, references)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from torch.testing import assert_close
 from seq2seq.errors import UserError
 from seq2seq.text.tokenizer import EOS
 from seq2seq.text.vocabulary import TokenizerPair
+from seq2seq.translation import make_pieces
 from seq2seq.translator import Translator
 
 pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
@@ -172,9 +174,15 @@ def test_settings_of_searches_that_lie_in_config_json_are_found_there(opus: Path
 
 def test_a_search_that_is_not_taken_over_is_told(opus: Path, caplog: pytest.LogCaptureFixture):
     path = opus / "generation_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"repetition_penalty": 1.2, "min_length": 0}))
+    path.write_text(
+        json.dumps(
+            json.loads(path.read_text()) | {"repetition_penalty": 1.2, "renormalize_logits": True, "min_length": 0}
+        )
+    )
     read_huggingface(opus)
-    assert caplog.messages == ["generation_config.json: not taken over: repetition_penalty=1.2"]
+    assert caplog.messages == [
+        "generation_config.json: not taken over: repetition_penalty=1.2, renormalize_logits=True"
+    ]
 
 
 def test_pickled_weights_and_half_precision_are_read(opus: Path):
@@ -271,7 +279,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         "forced_bos_token_id=7: only models without it can be imported",
     ),
     "no source.spm": (lambda folder: (folder / "source.spm").unlink(), "source.spm cannot be read"),
-    "no vocab.json": (lambda folder: (folder / "vocab.json").unlink(), "vocab.json is missing: give a folder as"),
+    "no vocab.json": (lambda folder: (folder / "vocab.json").unlink(), "vocab.json is missing: the vocabulary of"),
     "no weights": (
         lambda folder: (folder / "model.safetensors").unlink(),
         r"it has no weights \(model.safetensors or pytorch_model.bin\)",
@@ -303,6 +311,67 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "learned positions": (
         weights(lambda state: state.update({"model.encoder.embed_positions.weight": torch.ones(512, 32)})),
         "model.encoder.embed_positions.weight is no table of sines: learned positions cannot be imported",
+    ),
+    "untied output": (
+        weights(lambda state: state.update({"lm_head.weight": state["model.shared.weight"] + 1})),
+        "lm_head.weight differs from model.shared.weight: only tied embeddings can be imported",
+    ),
+    "a table of other positions": (
+        weights(lambda state: state.update({"model.encoder.embed_positions.weight": torch.ones(512, 16)})),
+        "model.encoder.embed_positions.weight is no table of sines",
+    ),
+    "whole numbers for weights": (
+        pickled(saved({"model.shared.weight": torch.ones(4, 4, dtype=torch.int8)})),
+        "pytorch_model.bin holds no weights by name",
+    ),
+    "more numbers than the file holds": (
+        pickled(saved({"model.shared.weight": torch.ones(1, 32).expand(10**9, 32)})),
+        "pytorch_model.bin holds no weights by name",
+    ),
+    "no pickle": (pickled(b"version https://git-lfs.github.com/spec/v1"), "pytorch_model.bin is damaged"),
+    "layers without end": (
+        replace(CONFIG, lambda one: one.update(encoder_layers=900)), "weights are no 901 layers, which"
+    ),
+    "a pipe": (
+        lambda folder: ((folder / CONFIG).unlink(), os.mkfifo(folder / CONFIG)), "config.json is no file"
+    ),
+    "an endless vocabulary": (
+        lambda folder: ((folder / "vocab.json").unlink(), (folder / "vocab.json").symlink_to("/dev/zero")),
+        "vocab.json is no file",
+    ),
+    "brackets": (lambda folder: (folder / CONFIG).write_text("[" * 100_000), "config.json is damaged: it is no JSON"),
+    "a long number": (
+        lambda folder: (folder / "vocab.json").write_text('{"a": ' + "9" * 5000 + "}"), "vocab.json is damaged"
+    ),
+    "a piece that is no text": (
+        lambda folder: (folder / "vocab.json").write_text(
+            json.dumps({"</s>": 0, "<unk>": 1, "\ud800": 2, "<pad>": 3})
+        ),
+        "it has a piece that is no text",
+    ),
+    "a beam in words": (
+        replace(GENERATION, lambda one: one.update(num_beams="x")),
+        "generation_config.json asks for a search that is not known here: beam='x'",
+    ),
+    "no end mark": (
+        replace(GENERATION, lambda one: one.update(bad_words_ids=[[0]])), "forbids the end mark: no translation"
+    ),
+    "another end mark": (
+        replace(GENERATION, lambda one: one.update(eos_token_id=[0, 5])), r"eos_token_id=\[0, 5\], the vocabulary 0"
+    ),
+    "bad words that are none": (
+        replace(GENERATION, lambda one: one.update(bad_words_ids=5)), "bad_words_ids or suppress_tokens is no list"
+    ),
+    "one mark for two": (
+        replace("tokenizer_config.json", lambda one: one.update(unk_token="</s>")), "padding, unknown and end mark are"
+    ),
+    "a language with a line end": (
+        replace("tokenizer_config.json", lambda one: one.update(source_lang="en]\nlicense: x")),
+        "names a language 'en",
+    ),
+    "our own bundle": (
+        lambda folder: (folder / CONFIG).write_text('{"architecture": "seq2seq-transformer"}'),
+        "is a model of this program: use it as it is",
     ),
     "several bad words": (
         replace(GENERATION, lambda one: one.update(bad_words_ids=[[3, 4]])),
@@ -358,6 +427,46 @@ def test_a_hub_that_cannot_be_reached_says_how_to_give_a_folder(tmp_path: Path, 
         import_huggingface("runs/a/b", tmp_path / "bundle")
 
 
+def test_an_error_of_the_hubs_own_kind_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: object, **__: object) -> str:
+        raise EOFError("the proxy said no")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", refuse)
+    with pytest.raises(UserError, match=r"the Hugging Face hub does not give it \(the proxy said no\)"):
+        import_huggingface("a/b", tmp_path / "bundle")
+
+
+def test_a_text_with_half_a_character_is_translated(opus: Path, tmp_path: Path):
+    import_huggingface(str(opus), tmp_path / "bundle")
+    translator = Translator.load(tmp_path / "bundle", "cpu")
+    assert len(translator.translate(["a \ud800 b"], beam=1, max_length=3)) == 1
+
+
+def test_an_export_keeps_the_search(opus: Path, tmp_path: Path):
+    path = opus / "generation_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"no_repeat_ngram_size": 3, "num_beams": 6}))
+    import_huggingface(str(opus), tmp_path / "bundle")
+    export_huggingface(tmp_path / "bundle", tmp_path / "back")
+    found = json.loads((tmp_path / "back/generation_config.json").read_text())
+    assert (found["no_repeat_ngram_size"], found["num_beams"]) == (3, 6)
+
+
+def test_words_of_a_long_text_with_a_target_language_keep_their_numbers(tmp_path: Path):
+    folder = tmp_path / "source"
+    folder.mkdir()
+    sizes = write_vocabulary(folder, codes=(">>spa<<",))
+    random_marian("opus-mt", sizes, is_separate=False, **SMALL).save_pretrained(folder)
+    import_huggingface(str(folder), tmp_path / "bundle")
+    translator = Translator.load(tmp_path / "bundle", "cpu")
+    text = ">>spa<< " + "The king sees the ball. " * 40
+    (found,) = translator.translate_nbest([text], 1, beam=1, max_length=3, min_length=2, align=True)
+    alignment = found[0].alignment
+    assert alignment is not None
+    assert all(0 <= source < len(text.split()) for source, _ in alignment)
+    parts = make_pieces([text], translator.tokenizer, 1, None)
+    assert [text.split()[one.first_word] for one in parts[1:]] == [one.text.split()[0] for one in parts[1:]]
+
+
 def test_a_folder_has_no_revision(opus: Path, tmp_path: Path):
     with pytest.raises(UserError, match="is a folder, which has no revision v1: leave out --revision"):
         import_huggingface(str(opus), tmp_path / "bundle", "v1")
@@ -371,7 +480,7 @@ def test_a_folder_that_is_taken_is_refused_before_anything_is_read(tmp_path: Pat
 
 
 def test_the_card_keeps_the_licence(opus: Path, tmp_path: Path):
-    (opus / "README.md").write_text("---\nlanguage: en\nlicense: apache-2.0\n---\n# x\n")
+    (opus / "README.md").write_text("---\nlanguage: en\nlicense:\n- apache-2.0\n---\nlicense: mit\n")
     import_huggingface(str(opus), tmp_path / "bundle")
     assert "\nlicense: apache-2.0\n" in (tmp_path / "bundle/README.md").read_text()
 
