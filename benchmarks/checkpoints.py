@@ -7,11 +7,13 @@ import warnings
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sentencepiece
 import torch
-from transformers import GenerationConfig, MarianConfig, MarianMTModel
+
+if TYPE_CHECKING:
+    from transformers import MarianMTModel
 
 ROOT = Path(__file__).parents[1]
 SIZES: dict[str, dict[str, Any]] = {  # of Helsinki-NLP's models on the hub
@@ -38,8 +40,10 @@ def write_checkpoint(folder: Path, size: str, *, pieces: int = 0, is_separate: b
 
 
 @torch.no_grad()
-def random_marian(size: str, vocabularies: Sequence[int], *, is_separate: bool, **changes: Any) -> MarianMTModel:
+def random_marian(size: str, vocabularies: Sequence[int], *, is_separate: bool, **changes: Any) -> "MarianMTModel":
     """Make a model of a size with random weights, every one of which matters."""
+    from transformers import GenerationConfig, MarianConfig, MarianMTModel
+
     own = dict(SIZES[size])
     heads, ffn, (encoder, decoder) = own.pop("heads"), own.pop("ffn"), own.pop("layers")
     pad = vocabularies[-1] - 1

@@ -53,7 +53,10 @@ def run(size: str, pieces: int, sentences: Sequence[str], searched: int) -> dict
         texts = [*sentences, *ODD]
         split = share_split_alike(translator, source, texts)
         model = AutoModelForSeq2SeqLM.from_pretrained(source).eval()
-        compared = compare(translator, model, source, sentences[:searched])
+        fit = [
+            text for text, ids in zip(texts, translator.tokenizer.source.encode(texts), strict=True) if len(ids) <= 200
+        ]
+        compared = compare(translator, model, source, fit[:searched])
     size_told = f"{translator.num_parameters or 0:,}"
     rows = [
         ["parameters", size_told],

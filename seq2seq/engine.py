@@ -50,19 +50,20 @@ class Engine:
         shortlist: Shortlist | None = None,
         start: int = BOS,
         unproducible: Sequence[int] = UNPRODUCIBLE_IDS,
+        renormalises: bool = False,
     ) -> None:
         """Wrap a model that is on device; dtype is that of its matrix products, by default `default_dtype`.
 
         A frozen model is never trained again: it leaves training mode, and its weights are laid out for search once,
         instead of once a search. With a shortlist, a batch's search predicts only what the batch's sources need; its
         probabilities are those of these ids alone. `force` always reads the whole vocabulary. Translations continue the
-        id start, and contain none of the unproducible ones.
+        id start, and contain none of the unproducible ones, among which no probability is shared if it renormalises.
 
         Raises:
             UserError: a compiled search is wanted, and not possible.
         """
         self.model, self.device, self.shortlist = model, torch.device(device), shortlist
-        self.start, self.unproducible = start, tuple(unproducible)
+        self.start, self.unproducible, self.renormalises = start, tuple(unproducible), renormalises
         self.dtype = dtype or default_dtype(self.device)
         self.is_frozen, self.is_compiled = is_frozen or is_compiled, is_compiled
         self._decoder: Decoder | None = None  # of a frozen model
@@ -274,7 +275,7 @@ class Engine:
                 told = "coverage_penalty is for models that attend to the source, and this one does not"
                 raise UserError(f"{told}: leave it out")
             coverage = Coverage(settings.coverage_penalty, (src == PAD).float(), _last_attention)
-        keys = [source.key for source in sources]
+        keys, never = [source.key for source in sources], tensor_on(self.device, unproducible)
         task = SearchTask(
             settings=settings, bos=self.start, eos=EOS, max_lengths=longest, device=self.device, n_best=n_best,
             banned=unproducible, rules=rules, phrases=phrases, keys=keys, coverage=coverage, watcher=watcher,
@@ -285,7 +286,7 @@ class Engine:
             if on_step is not None:
                 on_step()
             logits, state = decoder.step(last, state)
-            return logits.float(), state
+            return self._without(never, logits.float()), state
 
         found = make_search(task).run(step, state)
         if not all(found):
@@ -301,12 +302,17 @@ class Engine:
             self._padded([[*ids, EOS] for ids in targets]),
         )
         logits, state = self.model.decode(tgt_in, state.watching() if watch else state)
-        log_probs = logits.float().log_softmax(-1).gather(-1, tgt_out[:, :, None])[:, :, 0].tolist()
+        logits = self._without(tensor_on(self.device, self.unproducible), logits.float())
+        log_probs = logits.log_softmax(-1).gather(-1, tgt_out[:, :, None])[:, :, 0].tolist()
         forced = []
         for row, (src, tgt) in enumerate(zip(sources, targets, strict=True)):
             attention = state.attention[row, : len(tgt) + 1, : len(src) + 1].tolist() if watch else None
             forced.append(Forced(log_probs[row][: len(tgt) + 1], attention))
         return forced
+
+    def _without(self, ids: Int[Tensor, " u"], logits: Float[Tensor, "*rows v"]) -> Float[Tensor, "*rows v"]:
+        """Leave some ids no probability, if this engine renormalises; changes the logits in place."""
+        return logits.index_fill_(-1, ids, -torch.inf) if self.renormalises else logits
 
     def _padded(self, rows: list[list[int]]) -> Int[Tensor, "n t"]:
         padded = torch.full((len(rows), max(map(len, rows))), PAD)

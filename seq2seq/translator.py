@@ -96,7 +96,7 @@ class Translator:
 
             self.engine = Engine(
                 *(model, device, dtype), is_frozen=is_frozen, is_compiled=is_compiled, shortlist=shortlist,
-                start=tokenizer.start, unproducible=tokenizer.unproducible,
+                start=tokenizer.start, unproducible=tokenizer.unproducible, renormalises=tokenizer.renormalises,
             )  # fmt: skip
 
     @classmethod

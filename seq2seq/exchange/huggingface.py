@@ -82,6 +82,7 @@ def _generation(bundle: Bundle) -> GenerationConfig:
         length_penalty=search.length_penalty,
         no_repeat_ngram_size=search.no_repeat_ngram,
         suppress_tokens=[order[one] for one in bundle.tokenizer.unproducible],
+        renormalize_logits=bundle.tokenizer.renormalises,
         max_length=MAX_POSITIONS,
         pad_token_id=order[PAD],
         bos_token_id=order[bundle.tokenizer.start],

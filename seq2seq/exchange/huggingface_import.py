@@ -53,7 +53,15 @@ _USED = (  # of config.json; transformers' defaults stand for what is missing
     "scale_embedding", "pad_token_id", "eos_token_id", "decoder_start_token_id", "share_encoder_decoder_embeddings",
 )  # fmt: skip
 _SEARCH = {"num_beams": "beam", "length_penalty": "length_penalty", "no_repeat_ngram_size": "no_repeat_ngram"}
-_READ = ("decoder_start_token_id", "bad_words_ids", "suppress_tokens", "eos_token_id", "forced_bos_token_id", *_SEARCH)
+_READ = (
+    "decoder_start_token_id",
+    "bad_words_ids",
+    "suppress_tokens",
+    "renormalize_logits",
+    "eos_token_id",
+    "forced_bos_token_id",
+    *_SEARCH,
+)
 _HARMLESS = (  # settings of a search that change no translation, or that ours has in another way
     "transformers_version", "_from_model_config", "pad_token_id", "bos_token_id", "forced_eos_token_id", "max_length",
     "use_cache", "early_stopping", "num_return_sequences", "return_dict_in_generate", "output_attentions",

@@ -64,11 +64,9 @@ def read_bounded(path: Path, most: int) -> bytes:
     """
     if path.exists() and not path.is_file():
         raise UserError(f"{path} is no file")
-    with path.open("rb") as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise UserError(f"{path} has more than {most:,} bytes: it is damaged, or of another kind")
-    return content
+    if (size := path.stat().st_size) > most:
+        raise UserError(f"{path} has {size:,} bytes: it is damaged, or of another kind")
+    return path.read_bytes()
 
 
 def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:

@@ -23,7 +23,7 @@ WORK = "work"  # folder of the pieces, beside the draft of a result
 _DRAFT, _DRAFT_END = ".", ".building"  # around the name of a folder in which another is built
 MANIFEST = "manifest.json"
 _VALUE = "value.json"
-_KINDS = (("report.json", "prepared text"), ("bundle.json", "CTranslate2 export"))  # by a file
+_KINDS = (("report.json", "prepared text"), ("model.safetensors", "imported model"))  # by a file
 _USERS = ".runs"  # end of the name of the list of runs beside a folder
 _TICK = 2 * 10**9  # ns: the coarsest times that file systems give
 
@@ -167,7 +167,9 @@ def _entries(root: Path) -> Iterator[Entry]:
         names = _names(folder)
         if is_draft or names:  # other folders do not belong to the cache
             kind = (
-                "unfinished" if is_draft else next((kind for name, kind in _KINDS if name in names), "imported model")
+                "unfinished"
+                if is_draft
+                else next((kind for name, kind in _KINDS if name in names), "CTranslate2 export")
             )
             files = [path.lstat() for path in folder.rglob("*") if path.is_file()]
             used = max([folder.stat().st_mtime, *(s.st_mtime for s in files)] if is_draft else [folder.stat().st_mtime])

@@ -128,6 +128,7 @@ class MarianVocabularies(NamedTuple):
     is_shared: bool  # whether both have the same ids
     start: int  # id that every translation continues
     unproducible: tuple[int, ...]  # ids that no translation contains
+    renormalises: bool  # whether probabilities are those among the other ids alone
 
 
 def read_marian(files: Mapping[str, bytes], place: str) -> MarianVocabularies:
@@ -160,7 +161,8 @@ def read_marian(files: Mapping[str, bytes], place: str) -> MarianVocabularies:
     if ids[1][special.eos] in never:
         raise UserError(f"{place}/{GENERATION} forbids the end mark: no translation would end")
     unproducible = sorted({PAD, *(target.order.index(one) for one in never)})
-    return MarianVocabularies(source, target, is_shared, PAD if own is None else 2, tuple(unproducible))
+    first, renormalises = PAD if own is None else 2, generation.get("renormalize_logits") is True
+    return MarianVocabularies(source, target, is_shared, first, tuple(unproducible), renormalises)
 
 
 def _never_produced(generation: Mapping[str, Any], name: str) -> list[int]:

@@ -39,6 +39,7 @@ class Tokenizer:
     is_shared = True
     start = BOS
     unproducible = UNPRODUCIBLE_IDS
+    renormalises = False
 
     def __init__(self, model: bytes, name: str = "tokenizer.model") -> None:
         """Load a SentencePiece model; errors use the name.

@@ -32,6 +32,7 @@ class TokenizerPair:
         is_shared: whether an id is the same piece on both sides, which then share an embedding.
         start: id that every translation continues.
         unproducible: ids that no translation contains.
+        renormalises: whether probabilities are those among the other ids alone.
     """
 
     source: Side
@@ -40,6 +41,7 @@ class TokenizerPair:
     is_shared: bool = False
     start: int = BOS
     unproducible: tuple[int, ...] = UNPRODUCIBLE_IDS
+    renormalises: bool = False
 
     @property
     def sizes(self) -> Sizes:
@@ -74,7 +76,15 @@ def make_tokenizers(files: Mapping[str, bytes], place: str = ".") -> Tokenizers:
         return TokenizerPair(*(Tokenizer(files[name], f"{place}/{name}") for name in (SOURCE, TARGET)), files=files)
     if marian.SOURCE in files:
         found = read_marian(files, place)
-        return TokenizerPair(found.source, found.target, files, found.is_shared, found.start, found.unproducible)
+        return TokenizerPair(
+            found.source,
+            found.target,
+            files,
+            is_shared=found.is_shared,
+            start=found.start,
+            unproducible=found.unproducible,
+            renormalises=found.renormalises,
+        )
     raise UserError(f"{place} has no tokenizer: {FILE} is missing")
 
 

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,39 @@ def test_generate_finds_the_same_tokens(source: Path, tmp_path: Path, beam: int)
     assert max(ended) > 1
 
 
+@torch.no_grad()
+def test_scores_are_those_of_generate_also_when_it_renormalises(opus: Path, tmp_path: Path):
+    path = opus / "generation_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"renormalize_logits": True}))
+    state = load_file(opus / "model.safetensors")
+    state["final_logits_bias"][0, -1] += 3  # padding, which is never produced, would be likely
+    state["final_logits_bias"][0, 0] += 1.5  # so that translations end before the limit
+    save_file(state, opus / "model.safetensors", metadata={"format": "pt"})
+    import_huggingface(str(opus), tmp_path / "bundle")
+    tokenizer, theirs = marian_tokenizer(opus), AutoModelForSeq2SeqLM.from_pretrained(opus).eval()
+    batch = tokenizer(TEXTS, return_tensors="pt", padding=True)
+    options = {"num_beams": 4, "early_stopping": "never", "return_dict_in_generate": True, "output_scores": True}
+    found = theirs.generate(**batch, **options, max_new_tokens=31)
+    for is_compiled in (False, True) if shutil.which("cc") else (False,):
+        translator = Translator.load(tmp_path / "bundle", "cpu", torch.float32, is_compiled=is_compiled)
+        ours = translator.translate_nbest(TEXTS, 1, beam=4, max_length=30)
+        readings = translator.score(TEXTS, [one[0].text for one in ours])
+        order, compared = order_of(translator.tokenizer.target), 0
+        for row, score, (one,), reading in zip(
+            found.sequences.tolist(), found.sequences_scores.tolist(), ours, readings, strict=True
+        ):
+            expected = row[1 : row.index(0, 1)]
+            if len(expected) < 30:
+                compared += 1
+                assert [order[i] for i in translator.tokenizer.target.ids(one.tokens)] == expected
+                assert one.normalised_score == pytest.approx(score, abs=1e-4)
+                if reading.tokens[:-1] == one.tokens:
+                    assert reading.score == pytest.approx(one.score, abs=1e-4)
+        assert compared
+    export_huggingface(tmp_path / "bundle", tmp_path / "back")
+    assert json.loads((tmp_path / "back/generation_config.json").read_text())["renormalize_logits"] is True
+
+
 def test_the_way_back_changes_no_weight_and_no_vocabulary(source: Path, tmp_path: Path):
     import_huggingface(str(source), tmp_path / "bundle")
     export_huggingface(tmp_path / "bundle", tmp_path / "back")
@@ -175,14 +209,10 @@ def test_settings_of_searches_that_lie_in_config_json_are_found_there(opus: Path
 def test_a_search_that_is_not_taken_over_is_told(opus: Path, caplog: pytest.LogCaptureFixture):
     path = opus / "generation_config.json"
     path.write_text(
-        json.dumps(
-            json.loads(path.read_text()) | {"repetition_penalty": 1.2, "renormalize_logits": True, "min_length": 0}
-        )
+        json.dumps(json.loads(path.read_text()) | {"repetition_penalty": 1.2, "sequence_bias": True, "min_length": 0})
     )
     read_huggingface(opus)
-    assert caplog.messages == [
-        "generation_config.json: not taken over: repetition_penalty=1.2, renormalize_logits=True"
-    ]
+    assert caplog.messages == ["generation_config.json: not taken over: repetition_penalty=1.2, sequence_bias=True"]
 
 
 def test_pickled_weights_and_half_precision_are_read(opus: Path):
