@@ -57,7 +57,7 @@ class Engine:
         A frozen model is never trained again: it leaves training mode, and its weights are laid out for search once,
         instead of once a search. With a shortlist, a batch's search predicts only what the batch's sources need; its
         probabilities are those of these ids alone. `force` always reads the whole vocabulary. Translations continue the
-        id start, and contain none of the unproducible ones, among which no probability is shared if it renormalises.
+        id start, and contain none of the unproducible ids; with renormalises, these have no share of the probability.
 
         Raises:
             UserError: a compiled search is wanted, and not possible.
@@ -311,7 +311,7 @@ class Engine:
         return forced
 
     def _without(self, ids: Int[Tensor, " u"], logits: Float[Tensor, "*rows v"]) -> Float[Tensor, "*rows v"]:
-        """Leave some ids no probability, if this engine renormalises; changes the logits in place."""
+        """With renormalises, give these ids a probability of zero; changes the logits in place."""
         return logits.index_fill_(-1, ids, -torch.inf) if self.renormalises else logits
 
     def _padded(self, rows: list[list[int]]) -> Int[Tensor, "n t"]:

@@ -139,12 +139,12 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
     "data.validation=[mine.dev.tsv,general.dev.tsv]": TOY,
     "python train.py data=files data.train=[mine.tsv,general.tsv] data.held_out_from=[mine,general]": TOY,
     "python train.py experiment=mixed_cpu name=general data.root=../shared/data "
-    "'data.train=[\"corpora/[!g]*.tsv.xz\",corpora/gnome_user_docs.tsv.xz,tatoeba/train.tsv]'": (*TOY, "name=another"),
+    "'data.train=[\"corpora/[!g]*.tsv.xz\",\"corpora/g[!i]*.tsv.xz\",tatoeba/train.tsv]'": (*TOY, "name=another"),
     "python train.py experiment=finetune name=plain init=runs/general data=mixed data.root=../shared/data "
     "data.train=[corpora/gimp_help.tsv.xz] data.held_out_from=[gimp_help] "
     "data.test=[tests/newstest2013.en+tests/newstest2013.es,tatoeba/test.tsv]": SHARED,
     "python train.py experiment=finetune name=mixed init=runs/general data=mixed data.root=../shared/data "
-    "'data.train=[corpora/gimp_help.tsv.xz,\"corpora/[!g]*.tsv.xz\",corpora/gnome_user_docs.tsv.xz,tatoeba/train.tsv]' "
+    "'data.train=[corpora/gimp_help.tsv.xz,\"corpora/[!g]*.tsv.xz\",\"corpora/g[!i]*.tsv.xz\",tatoeba/train.tsv]' "
     "'+data.weights={gimp_help: 38}' data.held_out_from=[gimp_help] "
     "data.test=[tests/newstest2013.en+tests/newstest2013.es,tatoeba/test.tsv]": SHARED,
     "python train.py experiment=lora name=lora init=runs/general data=mixed data.root=../shared/data "

@@ -1,7 +1,6 @@
 """An imported model is translated with, looked into, fine-tuned and handed back; so is one with two vocabularies."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +31,6 @@ SMALL: dict[str, Any] = {
     "decoder_ffn_dim": 32, "encoder_layers": 1, "decoder_layers": 2,
 }  # fmt: skip
 TEXTS = [src for src, _ in PAIRS[:3]]
-
-
-@pytest.fixture(scope="module")
-def launcher() -> Iterator[Launcher]:
-    started = Launcher()
-    yield started
-    started.close()
 
 
 @pytest.fixture
