@@ -54,9 +54,9 @@ class Budget(Timer):
         if trainer.world_size > 1 and trainer.num_nodes == 1:
             self._hosts = torch.distributed.new_group(backend="gloo")
 
-    def on_train_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Start the clock and handle signals, before any wait for other processes; stop if the budget is spent."""
-        super().on_train_start(trainer, *args, **kwargs)
+        super().on_train_start(trainer, pl_module)
 
         def stop(number: int, frame: FrameType | None) -> None:
             if self.received:
@@ -68,26 +68,34 @@ class Budget(Timer):
         for name in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(name, stop)
         self._agree(trainer)
+        self._set_progress(trainer, pl_module)
         trainer.should_stop = trainer.should_stop or self._is_spent(trainer)
 
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Batch, batch_idx: int
     ) -> None:
-        """Set the module's progress: the spent share of updates or time. Several processes use the exchanged time."""
+        """Set the module's progress, by which the learning rate goes."""
+        self._set_progress(trainer, pl_module)
+
+    def _set_progress(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Set it to the spent share of updates or time. Several processes use the exchanged time."""
         seconds = self.seconds if trainer.world_size > 1 else self.time_elapsed()
         time_share = seconds / self.max_time.total_seconds() if self.max_time else 0.0
         cast(TranslationModule, pl_module).progress = max(trainer.global_step / self.max_steps, time_share)
 
-    def on_train_batch_end(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Batch, batch_idx: int
+    ) -> None:
         """Stop when time or updates are spent or a signal arrived, but never between the batches of one update.
 
         Lightning validates after the last update because `should_stop` is set, but not after a signal.
         """
-        if not ends_update(trainer, kwargs.get("batch_idx", args[-1] if args else 0)):
+        if not ends_update(trainer, batch_idx):
             return
         if self._agree(trainer):
             trainer.should_stop = True
             trainer.limit_val_batches = 0
+        self._set_progress(trainer, pl_module)
         trainer.should_stop = trainer.should_stop or self._is_spent(trainer)
 
     def _is_spent(self, trainer: L.Trainer) -> bool:

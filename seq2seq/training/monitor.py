@@ -11,7 +11,7 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback, Timer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn
 from torch import Tensor
 
 from seq2seq.evaluation.metrics import bleu
@@ -45,11 +45,13 @@ class Meter(Callback):
         self.updates_per_epoch = updates_per_epoch
         console = Console(stderr=True)
         columns = ("{task.description}", BarColumn(bar_width=12), "{task.percentage:>5.1f}%", TimeElapsedColumn())
-        self.bar = Progress(*columns, "ETA", TimeRemainingColumn(), "{task.fields[text]}", console=console)
+        self.bar = Progress(*columns, "{task.fields[text]}", console=console)
         self.show_bar = show_bar and console.is_terminal
         self.task: TaskID | None = None
         self._nll, self._tokens = torch.zeros(()), torch.zeros(())
         self._since = 0.0
+        self._counted_before = 0.0  # of the tokens, by an earlier process: they took none of this one's time
+        self._start = (0.0, 0.0)  # the run's progress and seconds when this process took it up
         self._restored: tuple[Tensor, Tensor] | None = None
 
     def state_dict(self) -> dict[str, Any]:
@@ -65,9 +67,11 @@ class Meter(Callback):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Start to count, or continue."""
+        self._start = cast(TranslationModule, pl_module).progress, self.budget.time_elapsed()
         self._reset(pl_module)
         if self._restored is not None and trainer.is_global_zero:
             self._nll, self._tokens = (total.to(pl_module.device) for total in self._restored)
+            self._counted_before = float(self._tokens)
         if self.show_bar and trainer.is_global_zero:
             self.task = self.bar.add_task("training", total=1.0, text="")
             self.bar.start()
@@ -96,7 +100,7 @@ class Meter(Callback):
             torch.distributed.all_reduce(totals)
         nll, tokens = totals.tolist()
         rate = trainer.optimizers[0].param_groups[0]["lr"]
-        speed = tokens / (time.monotonic() - self._since)
+        speed = (tokens - self._counted_before) / (time.monotonic() - self._since)
         seconds = self.budget.time_elapsed()
         values = {"loss": nll / tokens, "seconds": seconds, "tokens_per_second": speed, "learning_rate": rate}
         if module.grad_norm is not None:
@@ -105,19 +109,22 @@ class Meter(Callback):
             logger.log_metrics(values, step=trainer.global_step)
         epoch = f" (epoch {trainer.global_step / self.updates_per_epoch:.1f})" if self.updates_per_epoch else ""
         text = f"update {trainer.global_step}{epoch} loss {values['loss']:.3f} {speed:,.0f} tokens/s"
+        text += f", ETA {self._left(module.progress, seconds)}"
         if self.task is not None:
             self.bar.update(self.task, completed=module.progress, text=text)
         elif trainer.is_global_zero:
-            log.info("%s, ETA %s", text, self._remaining(module.progress))
+            log.info(text)
         self._reset(module)
 
-    def _remaining(self, progress: float) -> str:
-        seconds = self.budget.time_elapsed() * (1 / max(progress, 1e-6) - 1)
-        return str(timedelta(seconds=round(seconds)))
+    def _left(self, progress: float, seconds: float) -> timedelta:
+        """Return the time left at this process's pace: another machine may have been slower, or busy."""
+        done, spent = progress - self._start[0], seconds - self._start[1]
+        return timedelta(seconds=round(spent * (1 - progress) / max(done, 1e-9)))
 
     def _reset(self, module: L.LightningModule) -> None:
         self._nll = torch.zeros((), device=module.device)
         self._tokens = torch.zeros((), device=module.device)
+        self._counted_before = 0.0
         self._since = time.monotonic()
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:

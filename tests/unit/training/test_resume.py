@@ -213,3 +213,24 @@ def test_another_product_of_ranks_and_accumulation_is_refused(
 def test_a_checkpoint_is_plain_values(straight: tuple[Any, ...]) -> None:
     values = read_checkpoint(straight[1][-1])
     assert values["run"]["settings"]["training.max_tokens"] == 64
+
+
+def test_speed_and_time_left_after_a_resume_are_of_this_process_not_of_the_time_before(
+    config: Config,
+    data: PreparedData,
+    straight: tuple[Any, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    values = torch.load(straight[1][6], weights_only=True)  # after update 6: that of 5 and 6 is not logged yet
+    values["callbacks"]["Budget"]["time_elapsed"]["train"] += 360_000.0  # a hundred hours on a busy machine
+    values["callbacks"]["Meter"]["tokens"] += 1e9
+    torch.save(values, tmp_path / "slow.ckpt")
+    monkeypatch.setattr(config.trainer, "log_every", 4)
+    with caplog.at_level("INFO", logger="seq2seq"):
+        resume(config, data, straight, tmp_path / "slow.ckpt", tmp_path / "run")
+    logged = [record.getMessage() for record in caplog.records if "ETA" in record.getMessage()]
+    assert logged[0].startswith("update 8 ")
+    assert all("ETA 0:00:0" in line for line in logged)
+    assert float(logged[0].split(" tokens/s")[0].split()[-1].replace(",", "")) < 1e7

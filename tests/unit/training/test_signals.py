@@ -49,6 +49,6 @@ def test_signals_are_handled_before_waiting_for_other_processes(
         torch.distributed, "all_reduce", lambda *args, **kwargs: seen.append(signal.getsignal(signal.SIGTERM))
     )
     before = signal.getsignal(signal.SIGTERM)
-    Budget(10, None).on_train_start(trainer, None)  # type: ignore[arg-type]
+    Budget(10, None).on_train_start(trainer, mock.MagicMock(spec=L.LightningModule))
     assert len(seen) == 1
     assert seen[0] is not before
