@@ -159,6 +159,7 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
     "seq2seq evaluate --hypotheses out.es --reference ref.es": (),
     "seq2seq evaluate --hypotheses old.es new.es --reference ref.es": (),
     "seq2seq evaluate --hypotheses out.es --reference ref.es ref2.es": (),
+    "seq2seq analyse --model runs/NAME": (),
     "seq2seq analyse --hypotheses out.es --reference ref.es --input in.en --training train.tsv --output analysis": (),
     "seq2seq analyse --hypotheses out.es --reference ref.es --input in.en --model runs/NAME --output analysis": (),
     "python train.py resume=runs/NAME resume_lr=1e-4": ("trainer.max_steps=9",),

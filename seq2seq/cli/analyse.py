@@ -1,25 +1,33 @@
 """`seq2seq analyse`: where finished translations score low, and what is wrong with them."""
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from seq2seq.cli import inputs, jobs, options
 from seq2seq.errors import UserError
-from seq2seq.files import Output, find_model, open_output, read_lines
+from seq2seq.files import find_model, read_lines
 
 if TYPE_CHECKING:
     from seq2seq.evaluation.analysis import Translated
 
-PAGE, NUMBERS = "analysis.html", "analysis.json"
-
-Hypotheses = Annotated[list[Path], options.files(metavar="FILE...", help="Translations, a line each.")]
-References = Annotated[
-    list[Path], options.files("--reference", metavar="FILE...", help="Reference translations, a file for each.")
+Hypotheses = Annotated[
+    list[Path] | None,
+    options.files(
+        metavar="FILE...", help="Translations, a line each. [dim]default: the test translations of --model's run[/dim]"
+    ),
 ]
-Sources = Annotated[list[Path], options.files("--input", metavar="FILE...", help="Sources, a file for each.")]
+References = Annotated[
+    list[Path] | None, options.files("--reference", metavar="FILE...", help="Reference translations, a file for each.")
+]
+Sources = Annotated[list[Path] | None, options.files("--input", metavar="FILE...", help="Sources, a file for each.")]
+NewFolder = Annotated[
+    Path | None,
+    typer.Option("--output", help="Folder to make. [dim]default without --hypotheses: analysis/ in the run[/dim]"),
+]
 Training = Annotated[
     list[str] | None,
     options.scoring(metavar="CORPUS...", help="Training text. [dim]default: that of --model's run[/dim]"),
@@ -34,10 +42,10 @@ Worst = Annotated[int, options.scoring(min=1, help="Lines shown of each fault, a
 
 
 def analyse(
-    hypotheses: Hypotheses,
-    reference: References,
-    input_: Sources,
-    output: options.NewFolder,
+    hypotheses: Hypotheses = None,
+    reference: References = None,
+    input_: Sources = None,
+    output: NewFolder = None,
     training: Training = None,
     languages: Languages = None,
     model: Model = None,
@@ -49,6 +57,8 @@ def analyse(
 ) -> None:
     """Show where finished translations score low, and what is wrong with them, as tables, a page, and JSON.
 
+    [bold]seq2seq analyse --model runs/NAME[/bold]   a run's own test translations; the page is in analysis/ there
+
     [bold]seq2seq analyse --hypotheses out.es --reference ref.es --input in.en --output analysis[/bold]
 
     [bold]… --training train.tsv[/bold]   also scores by how rare the source's words are in the training text
@@ -58,13 +68,22 @@ def analyse(
     The --output folder gets analysis.html (opens without network) and analysis.json. Of several files, the first
     --reference and --input belong to the first --hypotheses, and so on. What is found: docs/evaluation.md.
     """
-    files = read_files(hypotheses, reference, input_)
+    is_run = not (hypotheses or reference or input_)
+    if is_run and model is None:
+        raise UserError("nothing to analyse: give --hypotheses, --reference and --input, or the --model of a run")
+    if output is None and not is_run:
+        raise UserError("give --output: the folder of the analysis")
     folder = None if model is None else find_model(model)
-    from seq2seq.evaluation.analysis import analyse as analyse_texts
-    from seq2seq.evaluation.analysis import count_words
-    from seq2seq.explain.analysis_page import write_analysis_page
+    if is_run:
+        assert folder is not None
+        from seq2seq.training.baseline import read_translations
 
-    sources = [text for one in files for text in one.sources]
+        files, output = read_translations(folder.parent), output or folder.parent / "analysis"
+    else:
+        files = read_files(hypotheses or [], reference or [], input_ or [])
+    assert output is not None
+    from seq2seq.explain.analysis import PAGE, training_sources, write_analysis
+
     translator = None
     if folder is not None:
         import torch
@@ -73,40 +92,18 @@ def analyse(
 
         translator = Translator.load(folder, device, torch.float32)
         src_lang, tgt_lang = src_lang or translator.src_lang, tgt_lang or translator.tgt_lang
-    src_lang, tgt_lang = src_lang or "en", tgt_lang or "es"
+        if is_run and not translator.can_align:
+            translator = None
+    between = src_lang or "en", tgt_lang or "es"
     texts: Iterable[str] | None = None
     if training:
-        texts = inputs.read_corpora(training, src_lang, tgt_lang, languages, option="--training").sources
+        texts = inputs.read_corpora(training, *between, languages, option="--training").sources
     elif folder is not None and (folder.parent / "config.yaml").is_file():
         texts = training_sources(folder.parent)
-    frequencies = None if texts is None else count_words(texts, sources)
-    with opened(output) as (numbers, page):  # all is read and can be written before the model's work
-        focus = None
-        if translator is not None:
-            from seq2seq.explain.focus import find_focus
-
-            focus = find_focus(translator, sources, [text for one in files for text in one.hypotheses])
-        found = analyse_texts(files, src_lang, tgt_lang, frequencies, focus, worst)
-        numbers(json.dumps(found.to_dict(), ensure_ascii=False))
-        page(write_analysis_page(found, [one.name for one in files]).removesuffix("\n"))
+    found = write_analysis(output, files, between, texts, translator, worst)
+    if is_run:
+        print(f"page: {output / PAGE}", file=sys.stderr)
     jobs.report(found, as_json, to_stderr=False)
-
-
-@contextmanager
-def opened(folder: Path) -> Iterator[tuple[Output, Output]]:
-    """Open the numbers' and the page's file; both appear when the block ends, an error leaves those of before.
-
-    Raises:
-        UserError: the folder cannot be made, or nothing can be written there.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise UserError(f"--output {folder} is a file: name a folder") from error
-    except OSError as error:
-        raise UserError(f"--output {folder} cannot be made: {error.strerror}") from error
-    with open_output(folder / NUMBERS) as numbers, open_output(folder / PAGE) as page:
-        yield numbers, page
 
 
 def read_files(hypotheses: Sequence[Path], references: Sequence[Path], sources: Sequence[Path]) -> "list[Translated]":
@@ -130,20 +127,3 @@ def read_files(hypotheses: Sequence[Path], references: Sequence[Path], sources: 
         require_same_length(len(texts[1]), len(texts[2]))  # and not 0
         files.append(Translated(str(paths[1]), *texts))
     return files
-
-
-def training_sources(run: Path) -> Iterator[str]:
-    """Yield the sources of a run's training text.
-
-    Raises:
-        UserError: the run's config.yaml is damaged, or the text is no longer where the run found it.
-    """
-    from seq2seq.settings.loading import load_config
-    from seq2seq.text.corpus import open_splits
-
-    data = load_config(str(run), [], "--model ").data
-    try:
-        for corpus in open_splits(data)["train"]:
-            yield from (source for source, _ in corpus.pairs())
-    except UserError as error:
-        raise UserError(f"the training text of {run}: {error}; or give --training FILE") from error

@@ -33,6 +33,8 @@ from seq2seq.training.refusals import refuse_early
 from seq2seq.training.saved import interruption, running
 from seq2seq.training.sweep import note_run, sweep_table
 
+log = logging.getLogger(__name__)
+
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")  # threads that spin longer stall on a busy machine
 if not os.environ.keys() & {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"}:
@@ -145,7 +147,31 @@ def train_one(cfg: DictConfig) -> float | None:
     if rank() == 0:
         note_run(folder, overrides)
     with running(folder):
-        return train(config, folder, checkpoint, origins)
+        best = train(config, folder, checkpoint, origins)
+        if config.analyse and rank() == 0:
+            analyse_tests(config, folder)
+        return best
+
+
+def analyse_tests(config: Config, folder: Path) -> None:
+    """Write what is wrong with a complete run's test translations to its folder."""
+    import torch
+
+    from seq2seq.explain.analysis import PAGE, training_sources, write_analysis
+    from seq2seq.training.baseline import read_translations
+    from seq2seq.translator import Translator
+
+    try:
+        tests = read_translations(folder)
+        device = "cuda" if config.trainer.accelerator == "gpu" else config.trainer.accelerator
+        reader = Translator.load(folder / "model", device, torch.float32)
+        languages = config.data.src_lang, config.data.tgt_lang
+        sources = training_sources(folder)
+        write_analysis(folder / "analysis", tests, languages, sources, reader if reader.can_align else None)
+    except UserError as error:
+        log.warning("no analysis: %s", error)  # the run itself is complete
+    else:
+        log.info("what is wrong with the test translations: %s", folder / "analysis" / PAGE)
 
 
 def text_of(config: Config, options: Mapping[str, Any]) -> str:

@@ -31,6 +31,7 @@ class Config:
     # folder of a complete run to compare test translations with, by p-values; auto: with init= the initial model, which
     # translates the test sets too; null: none
     baseline: str | None = AUTO
+    analyse: bool = False  # at the end, write what is wrong with the test translations to analysis/ in the run's folder
     experiment_name: str = "run"  # name of the experiment in run names and reports; set by its file
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)

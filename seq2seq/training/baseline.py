@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from seq2seq.errors import UserError
+from seq2seq.evaluation.analysis import Translated
 from seq2seq.evaluation.significance import Comparison, compare
 from seq2seq.files import read_lines
 from seq2seq.settings.rules import AUTO
@@ -14,10 +15,34 @@ log = logging.getLogger(__name__)
 Lines = Mapping[str, Sequence[str]]  # by test set
 
 
-def keep_translations(folder: Path, translations: Lines, references: Lines) -> None:
-    """Write a run's translations of each test set, and the references, as text files."""
+def keep_translations(folder: Path, translations: Lines, tests: Mapping[str, Sequence[tuple[str, str]]]) -> None:
+    """Write a run's translations of each test set, the sources and the references, as text files.
+
+    tests are pairs of source and reference.
+    """
     _write_lines(folder, "", translations)
-    _write_lines(folder, ".reference", references)
+    _write_lines(folder, ".source", {name: [src for src, _ in pairs] for name, pairs in tests.items()})
+    _write_lines(folder, ".reference", {name: [tgt for _, tgt in pairs] for name, pairs in tests.items()})
+
+
+def read_translations(run: Path) -> list[Translated]:
+    """Read the test sets that a run translated at its end.
+
+    Raises:
+        UserError: it has none, keeps no sources of them, or files have lost lines.
+    """
+    folder, found = run / TRANSLATIONS, []
+    for path in sorted(folder.glob("*.source.txt")):
+        name = path.name.removesuffix(".source.txt")
+        files = [path, *(folder / f"{name}{kind}.txt" for kind in ("", ".reference"))]
+        texts = [list(read_lines(file)) for file in files]
+        for file, lines in zip(files, texts, strict=True):
+            if len(lines) != len(texts[0]):
+                raise UserError(f"{file} has {len(lines):,} lines, {path.name} {len(texts[0]):,}: one is damaged")
+        found.append(Translated(name, *texts))
+    if not found:
+        raise UserError(f"{run} keeps no test translations with sources: it is unfinished, old, or had no test set")
+    return found
 
 
 def keep_initial(folder: Path, translations: Lines) -> None:

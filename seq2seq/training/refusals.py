@@ -22,6 +22,7 @@ NO_GPU = "trainer.accelerator=gpu but there is no CUDA device: use trainer=cpu o
 log = logging.getLogger(__name__)
 TRANSLATIONS = "translations"  # a run's folder with its translations of the test sets
 _MAY_DIFFER = {
+    "analyse",
     "baseline",
     "existing",
     "resume",

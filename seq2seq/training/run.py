@@ -108,7 +108,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
             f"go on with `{resume_command(folder)}`"
         )
     scores, worst, translations = test(bundle, config, data.tests, trainer.strategy.root_device)
-    keep_translations(folder, translations, references)
+    keep_translations(folder, translations, data.tests)
     save_bundle(folder / "model", bundle, model_card(config, facts, scores, worst))
     facts["scores"] = {name: of_set.to_dict() for name, of_set in scores.items()}
     write_json(folder / "results.json", facts)

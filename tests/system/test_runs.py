@@ -60,15 +60,15 @@ def train(*overrides: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def finished(place: Path) -> Path:
-    result = train("name=finished", cwd=place)
+    result = train("name=finished", "analyse=true", cwd=place)
     assert result.returncode == 0, result.stderr
-    assert "test" in result.stderr
+    assert "what is wrong with the test translations: runs/finished/analysis/analysis.html" in result.stderr
     return place / "runs" / "finished"
 
 
 def test_a_run_leaves_everything_in_one_folder(finished: Path) -> None:
     names = {path.name for path in finished.iterdir()}
-    assert {"config.yaml", "checkpoints", "metrics.csv", "curves.png", "results.json", "model"} <= names
+    assert {"config.yaml", "checkpoints", "metrics.csv", "curves.png", "results.json", "model", "analysis"} <= names
     assert any(name.startswith("events.out.tfevents") for name in names)
     assert {path.name for path in (finished / "model").iterdir()} == {
         "model.safetensors",
@@ -83,6 +83,14 @@ def test_a_run_leaves_everything_in_one_folder(finished: Path) -> None:
     card = (finished / "model" / "README.md").read_text()
     assert card.startswith("---\nlanguage: [en, es]\n")
     assert "| test | 10 |" in card
+
+
+def test_the_analysis_is_of_the_test_translations(finished: Path) -> None:
+    found = json.loads((finished / "analysis/analysis.json").read_text(encoding="utf-8"))
+    results = json.loads((finished / "results.json").read_text(encoding="utf-8"))
+    assert found["bleu"] == pytest.approx(results["scores"]["test"]["bleu"]["value"], abs=0.01)
+    assert {"length", "rarity"} <= set(found["groups"])
+    assert "inattention" in [one["name"] for one in found["faults"]]
 
 
 def test_metrics_tell_loss_speed_and_validation(finished: Path) -> None:

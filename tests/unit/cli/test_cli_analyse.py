@@ -90,6 +90,60 @@ def test_a_model_gives_attention_and_the_text_of_its_run(analyse):
     assert err.endswith("; or give --training FILE\n")
 
 
+@pytest.fixture
+def finished(tmp_path):
+    """A complete run, as far as its translations go."""
+    run = tmp_path / "runs/a"
+    shutil.copytree(GOLDEN, run / "model")
+    write_pairs(tmp_path / "train.tsv", [("The cat sees the milk.", "x")])
+    (run / "config.yaml").write_text("name: a\ndata:\n  train: [train.tsv]\n", encoding="utf-8")
+    (run / "translations").mkdir()
+    for kind, name in (("", "out.es"), (".source", "in.en"), (".reference", "ref.es")):
+        text = "".join(f"{line}\n" for line in LINES[name])
+        (run / f"translations/test{kind}.txt").write_text(text, encoding="utf-8")
+    return run
+
+
+def test_a_run_is_analysed_by_the_translations_that_it_keeps(run, analyse, finished):
+    status, out, err = analyse("--model", "runs/a", "--device", "cpu", "--json")
+    assert (status, err) == (0, "page: deep/out/analysis.html\n")
+    found = json.loads(out)
+    given = json.loads(analyse(*FILES, "--model", "runs/a", "--device", "cpu", "--json")[1])
+    for one in (found, given):
+        for line in (*one["worst"], *(line for fault in one["faults"] for line in fault["worst"])):
+            line["file"] = ""  # the test set's name, the file's
+    assert found == given
+    status, _, err = run("--model", "runs/a", "--device", "cpu", command=("analyse",), application=app)
+    assert (status, err) == (0, "page: runs/a/analysis/analysis.html\n")
+    assert json.loads((finished / "analysis/analysis.json").read_text(encoding="utf-8"))["num_sentences"] == 3
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("test.txt", "runs/a/translations/test.txt has 1 lines, test.source.txt 3: one is damaged"),
+        ("test.source.txt", "runs/a keeps no test translations with sources: it is unfinished, old, or had no test "),
+    ],
+)
+def test_a_run_without_all_its_translations_is_refused(analyse, finished, file, message):
+    path = finished / "translations" / file
+    if file == "test.txt":
+        path.write_text("El gato.\n", encoding="utf-8")
+    else:
+        path.unlink()
+    status, out, err = analyse("--model", "runs/a", "--device", "cpu")
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith(f"error: {message}")
+    assert not Path("deep").exists()
+
+
+def test_nothing_to_analyse_is_one_line(run, analyse):
+    start = "error: nothing to analyse: give --hypotheses, --reference and --input, or the --model of a run\n"
+    assert analyse() == (1, "", start)
+    status, _, err = run(*FILES, command=("analyse",), application=app)
+    assert (status, err) == (1, "error: give --output: the folder of the analysis\n")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -133,7 +187,7 @@ def no_reading(monkeypatch):
     def refuse(*_):
         raise AssertionError("the model reads before all is checked")
 
-    monkeypatch.setattr("seq2seq.explain.focus.find_focus", refuse)
+    monkeypatch.setattr("seq2seq.explain.analysis.find_focus", refuse)
     return ("--model", str(GOLDEN), "--device", "cpu")
 
 
@@ -173,6 +227,6 @@ def test_an_error_leaves_the_files_of_before(analyse, monkeypatch):
     def fail(*_):
         raise UserError("it failed")
 
-    monkeypatch.setattr("seq2seq.explain.analysis_page.write_analysis_page", fail)
+    monkeypatch.setattr("seq2seq.explain.analysis.write_analysis_page", fail)
     assert analyse(*FILES, "--worst", 1)[2] == "error: it failed\n"
     assert {path.name: path.read_bytes() for path in Path("deep/out").iterdir()} == before

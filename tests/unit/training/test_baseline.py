@@ -11,13 +11,14 @@ from resuming import small_config
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
-from seq2seq.training.baseline import keep_translations, read_baseline
+from seq2seq.training.baseline import keep_translations, read_baseline, read_translations
 from seq2seq.training.finetune import start_from_bundle
 from seq2seq.training.folder import write_config
 from seq2seq.training.refusals import refuse_early
 from seq2seq.training.run import train
 
 REFERENCES = {"news": ["El gato.", "", "¿Un perro?"], "talks": ["Una bola."]}
+TESTS = {name: [("A text.", text) for text in texts] for name, texts in REFERENCES.items()}
 TRANSLATIONS = {"news": ["Un gato.", "", "¿El perro?"], "talks": ["Una pelota."]}
 
 
@@ -25,13 +26,19 @@ TRANSLATIONS = {"news": ["Un gato.", "", "¿El perro?"], "talks": ["Una pelota."
 def baseline(tmp_path: Path) -> Path:
     folder = tmp_path / "other"
     folder.mkdir()
-    keep_translations(folder, TRANSLATIONS, REFERENCES)
+    keep_translations(folder, TRANSLATIONS, TESTS)
     return folder
 
 
 def test_kept_translations_are_read_again(baseline: Path) -> None:
     assert read_baseline(str(baseline), REFERENCES) == TRANSLATIONS
     assert (baseline / "translations" / "news.txt").read_text(encoding="utf-8") == "Un gato.\n\n¿El perro?\n"
+    assert [(one.name, *one.sources) for one in read_translations(baseline)] == [
+        ("news", "A text.", "A text.", "A text."),
+        ("talks", "A text."),
+    ]
+    assert {one.name: one.hypotheses for one in read_translations(baseline)} == TRANSLATIONS
+    assert {one.name: one.references for one in read_translations(baseline)} == REFERENCES
     assert read_baseline(None, REFERENCES) == {}
     assert read_baseline("auto", REFERENCES) == {}
 

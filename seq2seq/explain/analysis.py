@@ -1,0 +1,78 @@
+"""The analysis of finished translations in a folder of its own."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from seq2seq.errors import UserError
+from seq2seq.evaluation.analysis import Analysis, Translated, analyse, count_words
+from seq2seq.explain.analysis_page import write_analysis_page
+from seq2seq.explain.focus import find_focus
+from seq2seq.files import Output, open_output
+from seq2seq.settings.loading import load_config
+from seq2seq.text.corpus import open_splits
+from seq2seq.translator import Translator
+
+PAGE, NUMBERS = "analysis.html", "analysis.json"
+
+
+def write_analysis(
+    output: Path,
+    files: Sequence[Translated],
+    languages: tuple[str, str],
+    texts: Iterable[str] | None = None,
+    translator: Translator | None = None,
+    worst: int = 10,
+) -> Analysis:
+    """Analyse test sets, and write the page and the numbers into the folder output.
+
+    All is read, and can be written, before the model works; an error leaves the files of before.
+
+    Args:
+        output: made if it does not exist.
+        files: one of each test set.
+        languages: of sources and translations, as ISO 639-1 codes.
+        texts: sources of the training text, for scores by rarity; None: no such scores.
+        translator: reads the translations, for its attention to the source; None: attention is left out.
+        worst: lines shown of each fault, and of all.
+
+    Raises:
+        UserError: nothing can be written there, or the translator has no attention to the source.
+    """
+    sources = [text for one in files for text in one.sources]
+    frequencies = None if texts is None else count_words(texts, sources)
+    with _opened(output) as (numbers, page):
+        focus = None
+        if translator is not None:
+            focus = find_focus(translator, sources, [text for one in files for text in one.hypotheses])
+        found = analyse(files, *languages, frequencies, focus, worst)
+        numbers(json.dumps(found.to_dict(), ensure_ascii=False))
+        page(write_analysis_page(found, [one.name for one in files]).removesuffix("\n"))
+    return found
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[tuple[Output, Output]]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise UserError(f"--output {folder} is a file: name a folder") from error
+    except OSError as error:
+        raise UserError(f"--output {folder} cannot be made: {error.strerror}") from error
+    with open_output(folder / NUMBERS) as numbers, open_output(folder / PAGE) as page:
+        yield numbers, page
+
+
+def training_sources(run: Path) -> Iterator[str]:
+    """Yield the sources of a run's training text.
+
+    Raises:
+        UserError: the run's config.yaml is damaged, or the text is no longer where the run found it.
+    """
+    data = load_config(str(run), [], "--model ").data
+    try:
+        for corpus in open_splits(data)["train"]:
+            yield from (source for source, _ in corpus.pairs())
+    except UserError as error:
+        raise UserError(f"the training text of {run}: {error}; or give --training FILE") from error
