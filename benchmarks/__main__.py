@@ -314,6 +314,42 @@ def hostile(
     return {"hostile": run(plan, model, asked, str(where), torch.get_num_threads())}
 
 
+@app.command()
+@measuring
+def scale(
+    where: torch.device,
+    pairs: options.Sizes = (10_000_000, 100_000_000, 1_000_000_000),  # type: ignore[assignment]
+    size: options.Size = "base",
+    vocab_size: options.VocabSize = 32_000,
+    tokens: options.Tokens = 30,
+    epochs: options.Epochs = 3.0,
+    cores: options.Cores = 16,
+    devices: options.Devices = 1,
+    slopes: options.Slopes = None,
+    tflops: options.TeraFlops = None,
+    lines: options.LinesASecond = None,
+    measure: options.Measure = False,
+    model: options.Translating = None,
+) -> dict[str, Any]:
+    """Tell what much text costs in preparation, streaming, training and translation, from measured slopes."""
+    from dataclasses import replace
+
+    from benchmarks.scale import Case, run
+    from benchmarks.slopes import Slopes, read_slopes
+    from benchmarks.slopes import measure as measure_slopes
+
+    config, found = options.model_config(size), {}
+    if measure:
+        found["measured"] = measure_slopes(config, vocab_size, where, model)
+        chosen = Slopes(**found["measured"]["slopes"])
+    else:
+        chosen = read_slopes(slopes)
+    given = {"reached": tflops and tflops * 1e12, "translated": lines}
+    chosen = replace(chosen, **{name: value for name, value in given.items() if value})
+    case = Case(pairs=pairs, tokens=tokens, epochs=epochs, vocab_size=vocab_size, cores=cores, devices=devices)
+    return {**found, "scale": run(config, case, chosen)}
+
+
 @app.command(name="all")
 @measuring
 def everything(

@@ -1,10 +1,7 @@
 """Measures importing and exporting models of OPUS-MT's sizes: equality with transformers, seconds, memory."""
 
-import multiprocessing
-import resource
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM
 
+from benchmarks.apart import apart
 from benchmarks.checkpoints import marian_tokenizer, write_checkpoint
 from benchmarks.tables import Table
 from seq2seq.exchange.huggingface import export_huggingface, order_of
@@ -43,8 +41,8 @@ def run(size: str, pieces: int, sentences: Sequence[str], searched: int) -> dict
         source, bundle, back = (Path(folder) / name for name in ("source", "bundle", "back"))
         source.mkdir()
         write_checkpoint(source, size, pieces=pieces)
-        there = _alone(import_bundle, source, bundle)
-        again = _alone(export_huggingface, bundle, back)
+        there = apart(import_bundle, source, bundle)
+        again = apart(export_huggingface, bundle, back)
         before, after = (load_file(one / "model.safetensors") for one in (source, back))
         same = before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
         names = ("source.spm", "target.spm", "vocab.json", "tokenizer_config.json")
@@ -60,8 +58,8 @@ def run(size: str, pieces: int, sentences: Sequence[str], searched: int) -> dict
     size_told = f"{translator.num_parameters or 0:,}"
     rows = [
         ["parameters", size_told],
-        ["import, seconds and peak memory", f"{there[0]:.1f} s, {there[1]:.2f} GB"],
-        ["export, seconds and peak memory", f"{again[0]:.1f} s, {again[1]:.2f} GB"],
+        ["import, seconds and peak memory", f"{there.seconds:.1f} s, {there.peak / 1e9:.2f} GB"],
+        ["export, seconds and peak memory", f"{again.seconds:.1f} s, {again.peak / 1e9:.2f} GB"],
         ["largest difference of a logit", f"{compared['logits']:.1e}"],
         ["greedy translations with the same tokens", f"{compared['beam 1']:.1%} of {compared['ended 1']}"],
         ["beam-4 translations with the same tokens", f"{compared['beam 4']:.1%} of {compared['ended 4']}"],
@@ -69,31 +67,20 @@ def run(size: str, pieces: int, sentences: Sequence[str], searched: int) -> dict
         ["weights bit for bit the same after import and export", "yes" if same else "no"],
         ["vocabulary files the same after import and export", "yes" if same_files else "no"],
     ]
-    found = {"size": size, "import": there, "export": again, "split": split, "weights": same, "files": same_files}
+    found = {
+        "size": size,
+        "import": there[:2],
+        "export": again[:2],
+        "split": split,
+        "weights": same,
+        "files": same_files,
+    }
     return found | compared | {"tables": [vars(Table(f"Import of {size}", ["", size], rows))]}
 
 
 def import_bundle(source: Path, bundle: Path) -> None:
     """Import a folder, and return nothing: another process calls this."""
     import_huggingface(str(source), bundle)
-
-
-def _alone(work: Callable[[Path, Path], object], source: Path, target: Path) -> tuple[float, float]:
-    """Do something in a process of its own; return its seconds, start included, and its peak memory (GB)."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    start = time.perf_counter()
-    process = context.Process(target=_measured, args=(work, source, target, theirs))
-    process.start()
-    theirs.close()
-    peak = ours.recv()
-    process.join()
-    return time.perf_counter() - start, peak
-
-
-def _measured(work: Callable[[Path, Path], object], source: Path, target: Path, pipe: Any) -> None:
-    work(source, target)
-    pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9)
 
 
 def share_split_alike(translator: Translator, source: Path, texts: Sequence[str]) -> float:

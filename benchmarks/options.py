@@ -70,6 +70,23 @@ Sentences = Annotated[int, typer.Option(min=1, help="Test sentences translated."
 Batch = Annotated[int, typer.Option(min=1, help="Sentences translated at once.", rich_help_panel=MEASURING)]
 Beam = Annotated[int, typer.Option(min=1, help="Hypotheses kept.", rich_help_panel=MEASURING)]
 
+Sizes = Annotated[list[int], typer.Option("--pairs", min=1, help="Size of the text; may be given several times.")]
+Tokens = Annotated[int, typer.Option(min=1, help="Of a sentence, on either side.")]
+Epochs = Annotated[float, typer.Option(min=0.001, help="Times that training reads the text.")]
+Cores = Annotated[int, typer.Option(min=1, help="That prepare the text.")]
+Devices = Annotated[int, typer.Option(min=1, help="That train, and translate.")]
+Slopes = Annotated[
+    Path | None,
+    typer.Option(help="JSON file of an earlier --measure. [dim]default: the figures of docs/scale.md[/dim]"),
+]
+TeraFlops = Annotated[float | None, typer.Option(help="10¹² FLOP/s that a device reaches in training.")]
+LinesASecond = Annotated[float | None, typer.Option("--lines", help="Lines a second that a device translates.")]
+Translating = Annotated[
+    Path | None,
+    typer.Option("--model", help="With --measure: bundle that translates. [dim]default: not measured[/dim]"),
+]
+Measure = Annotated[bool, typer.Option("--measure", help="Measure the slopes here, in some ten minutes.")]
+
 Streamed = Annotated[int, typer.Option(min=1000, help="Of them without training.", rich_help_panel=MEASURING)]
 Pairs = Annotated[int, typer.Option(min=1000, help="Of the made-up corpus.", rich_help_panel=MEASURING)]
 Part = Annotated[int, typer.Option(min=1000, help="Pairs prepared for memory.", rich_help_panel=MEASURING)]

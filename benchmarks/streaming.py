@@ -58,10 +58,10 @@ def run(plan: Plan, model: ModelConfig, vocab_size: int, device: torch.device, f
     """
     with _room(plan, folder) as place:
         write_corpus(place, plan)
-        prepared = _feed(place, plan, vocab_size, streaming=False)
-        streamed = _feed(place, plan, vocab_size, streaming=True)
+        prepared = stream_feed(place, plan, vocab_size, streaming=False)
+        streamed = stream_feed(place, plan, vocab_size, streaming=True)
         raced = race_updates(streamed, prepared, plan, model, vocab_size, device)
-        whole = stream_all(_feed(place, plan, vocab_size, streaming=True), plan)
+        whole = stream_all(stream_feed(place, plan, vocab_size, streaming=True), plan)
     tables = [raced.pop("table"), whole.pop("table")]
     return {"plan": asdict(plan), "updates": raced, "stream": whole, "tables": tables}
 
@@ -116,7 +116,8 @@ def _make_sentences(seed: int) -> list[str]:
     return [f"{src} %d.\t{tgt} %d.\n" for src, tgt in zip(*texts, strict=True)]
 
 
-def _feed(folder: Path, plan: Plan, vocab_size: int, *, streaming: bool) -> Any:
+def stream_feed(folder: Path, plan: Plan, vocab_size: int, *, streaming: bool) -> Any:
+    """Return the feed of training on the written corpus: streamed, or of its prepared part in memory."""
     train = [f"train{number}.tsv" for number in range(_FILES)] if streaming else ["part.tsv"]
     data = DataConfig(
         root=str(folder), train=train, validation=["validation.tsv"], test=["validation.tsv"],

@@ -1,0 +1,232 @@
+"""What a pair takes in preparation, streaming, training and translation, measured over two decades of size."""
+
+import contextlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks import files, profile
+from benchmarks.apart import apart
+from benchmarks.data import BUNDLED, drawn_pairs, epochs_of
+from benchmarks.streaming import Plan as Streaming
+from benchmarks.streaming import stream_all, stream_feed, write_corpus
+from benchmarks.tables import Table
+from seq2seq.errors import UserError
+from seq2seq.settings.model import ModelConfig
+
+SIZES = (10_000, 100_000, 1_000_000)  # pairs, over two decades
+LINES = (200, 2_000, 20_000)
+VOCABULARY = 2000  # pieces; the size that training has changes little of what is measured with text
+_PROGRAM = "from seq2seq.cli import main; main()"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slopes:
+    """What a pair takes, on the machine that docs/scale.md names."""
+
+    fixed: float = 5.4  # seconds that a preparation takes in any case, the vocabulary above all
+    alone: float = 24.0  # µs a pair of preparation that one process does
+    shared: float = 35.0  # µs a pair of preparation that processes share
+    ray: float = 16.0  # seconds that a Ray cluster adds
+    text: float = 123.0  # bytes a pair, as TSV
+    prepared: float = 228.0  # bytes a pair, prepared
+    work: float = 601.0  # bytes a pair that the disk holds meanwhile, the prepared ones included
+    memory: float = 535e6  # bytes of the largest process that prepares
+    memory_a_pair: float = 17.0  # bytes more for each pair
+    streamed: float = 43.0  # µs a pair of the process that reads a stream
+    reached: float = 0.111e12  # FLOP/s of a device in training
+    translated: float = 431.0  # lines a second of a device
+
+
+def measure(
+    model: ModelConfig,
+    vocab_size: int,
+    device: torch.device,
+    bundle: Path | None = None,
+    pairs: Sequence[int] = SIZES,
+    lines: Sequence[int] = LINES,
+) -> dict[str, Any]:
+    """Measure each slope over these sizes: preparation and streaming of made-up text, training, translation.
+
+    Without a bundle, the translated lines a second are those of docs/scale.md.
+    """
+    sizes, rows = [], []
+    for size in pairs:
+        with tempfile.TemporaryDirectory() as folder:
+            sizes.append(measure_text(Path(folder), size))
+    trained = training_rate(model, vocab_size, device)
+    seconds = {} if bundle is None else translation_seconds(bundle, lines)
+    slopes = fit(sizes, trained["reached"], seconds)
+    for one in sizes:
+        times = [f"{one[name]:.1f}" if name in one else "" for name in ("one", "two", "ray")]
+        sides = [f"{one[name]:.0f}" for name in ("text", "prepared", "work", "streamed")]
+        rows.append([f"{one['pairs']:,}", *times, f"{one['memory'] / 1e6:,.0f}", *sides])
+    header = ["pairs", "one process, s", "two, s", "two of Ray, s", "memory, MB", "text, bytes a pair"]
+    header += ["prepared", "meanwhile", "streamed, µs a pair"]
+    told = [[name, f"{value:,.3g}"] for name, value in (trained | asdict(slopes)).items()]
+    tables = [Table("Preparation and streaming", header, rows), Table("Slopes", ["", "value"], told)]
+    if seconds:
+        cells = [[f"{count:,}", f"{taken:.1f}"] for count, taken in seconds.items()]
+        tables.insert(1, Table("Translation, one line for each sentence", ["lines", "seconds"], cells))
+    return {
+        "sizes": sizes,
+        "training": trained,
+        "translation": seconds,
+        "slopes": asdict(slopes),
+        "tables": [asdict(table) for table in tables],
+    }
+
+
+def measure_text(place: Path, pairs: int) -> dict[str, float]:
+    """Write so many pairs into a folder, prepare them in three ways, and stream them."""
+    plan = Streaming(pairs=pairs, streamed=pairs, part=1)
+    write_corpus(place, plan)
+    text = sum(path.stat().st_size for path in place.glob("train*.tsv"))
+    alone = prepare(place, 1)
+    found = {"pairs": pairs, "one": alone["seconds"], "two": prepare(place, 2)["seconds"], "memory": alone["memory"]}
+    if importlib.util.find_spec("ray"):
+        found["ray"] = prepare(place, 2, on_ray=True)["seconds"]
+    bytes_a_pair = {key: alone[key] / pairs for key in ("prepared", "work")}
+    streamed = apart(_stream, place, plan).result
+    return found | bytes_a_pair | {"text": text / pairs, "streamed": streamed}
+
+
+def fit(found: Sequence[Mapping[str, float]], reached: float, translated: Mapping[int, float]) -> Slopes:
+    """Return the slopes between the two largest sizes measured.
+
+    translated is the seconds that so many lines took; none: not measured.
+    """
+    small, large = found[-2:]
+    pairs = large["pairs"] - small["pairs"]
+    one, two = ((large[name] - small[name]) / pairs * 1e6 for name in ("one", "two"))  # µs a pair
+    shared = min(one, 2 * max(0.0, one - two))
+    fewer, more = sorted(translated)[-2:] or (0, 0)
+    lines = (more - fewer) / (translated[more] - translated[fewer]) if translated else Slopes.translated
+    return Slopes(
+        fixed=max(0.0, small["one"] - one * small["pairs"] / 1e6),
+        alone=one - shared,
+        shared=shared,
+        ray=max(0.0, large["ray"] - large["two"]) if "ray" in large else Slopes.ray,
+        **{name: large[name] for name in ("text", "prepared", "work", "streamed")},
+        memory=small["memory"],
+        memory_a_pair=max(0.0, large["memory"] - small["memory"]) / pairs,
+        reached=reached,
+        translated=lines,
+    )
+
+
+def translation_seconds(bundle: Path, lines: Sequence[int]) -> dict[int, float]:
+    """Return the seconds that `translate.py --beam 1` takes for so many lines of the bundled text, its start too."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for count in lines:
+            source = Path(folder) / f"{count}.txt"
+            files.write_text(source, [BUNDLED / "everyday.test.tsv"], count, seed=1)
+            plan = files.Plan(lines=count)
+            target = source.with_suffix(".out")
+            found[count] = files.translate(source, target, bundle, plan, 1, 0, torch.get_num_threads()).seconds
+    return found
+
+
+def training_rate(model: ModelConfig, vocab_size: int, device: torch.device) -> dict[str, float]:
+    """Return the FLOP/s of updates on random ids, those of one large product, and the share of it that is reached."""
+    plan = profile.Plan(rounds=3, batches=4, precision="32-true" if device.type == "cpu" else "bf16-mixed")
+    pairs = drawn_pairs(40 * (plan.rounds * plan.batches + 1) * plan.max_tokens // 100, vocab_size, plan.seed)
+    found = profile.run(epochs_of(pairs, plan.max_tokens, plan.seed), vocab_size, model, plan, device)
+    reached = sum(found["flops"]) / sum(found["whole_seconds"])
+    peak = sum(found["square_rates"]) / plan.rounds * 1e9
+    return {"reached": reached, "peak": peak, "utilisation": reached / peak}
+
+
+def prepare(place: Path, processes: int, *, on_ray: bool = False) -> dict[str, float]:
+    """Prepare a folder by the command; return seconds, and memory, result and most of the disk's content in bytes.
+
+    Raises:
+        RuntimeError: the command failed.
+    """
+    train = ",".join(sorted(path.name for path in place.glob("train*.tsv")))
+    with tempfile.TemporaryDirectory(dir=place) as cache, _most_bytes(Path(cache)) as most:
+        settings = (
+            "data=files", f"data.root={place}", f"data.train=[{train}]", "data.validation=[validation.tsv]",
+            "data.test=[validation.tsv]", f"data.cache={cache}", f"data.num_proc={processes}",
+            f"tokenizer.vocab_size={VOCABULARY}", "tokenizer.input_sentence_size=100000",
+        )  # fmt: skip
+        command = [sys.executable, "-c", _PROGRAM, "prepare", *settings, *(("--ray", "local") if on_ray else ())]
+        start = time.perf_counter()
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            told = process.stderr.read()
+            _, status, usage = os.wait4(process.pid, 0)  # memory is that of the largest of its processes
+            process.returncode = os.waitstatus_to_exitcode(status)
+        seconds = time.perf_counter() - start
+        if process.returncode != 0:
+            raise RuntimeError(told)
+        prepared = _size(Path(cache), "train")
+        return {
+            "seconds": seconds,
+            "memory": usage.ru_maxrss * 1024.0,
+            "prepared": prepared,
+            "work": max(most[-1], prepared),
+        }
+
+
+@contextlib.contextmanager
+def _most_bytes(folder: Path) -> Iterator[list[int]]:
+    """Look at the size of a folder again and again; give a list whose last item is the most that was seen."""
+    seen, ended = [0], threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.1):
+            seen.append(max(seen[-1], _size(folder)))
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield seen
+    finally:
+        ended.set()
+        watching.join()
+
+
+def _stream(place: Path, plan: Streaming) -> float:
+    """Return the processor time of the reading process (µs a pair)."""
+    whole = stream_all(stream_feed(place, plan, VOCABULARY, streaming=True), plan)
+    return whole["points"][-1]["reading_us"]
+
+
+def _size(folder: Path, start: str = "") -> int:
+    """Bytes of the files whose names begin so; files and folders that go away meanwhile count nothing."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                total += (Path(parent) / name).stat().st_size if name.startswith(start) else 0
+    return total
+
+
+def read_slopes(path: Path | None) -> Slopes:
+    """Read slopes from a JSON file of --measure or an object of some of their names; None: those of docs/scale.md.
+
+    Raises:
+        UserError: the file cannot be read, or has other names or values.
+    """
+    if path is None:
+        return Slopes()
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        values = values.get("scale", values).get("slopes", values)
+        return replace(Slopes(), **{name: float(value) for name, value in values.items()})
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        known = ", ".join(sorted(field.name for field in fields(Slopes)))
+        raise UserError(f"--slopes {path} has no slopes ({error}): give a JSON object of {known}") from error

@@ -1,0 +1,107 @@
+"""What much text costs: reckoned from slopes, and the slopes measured."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.scale import Case, costs_of, limits_of, run, training_flops
+from benchmarks.slopes import Slopes, fit, measure, read_slopes
+from seq2seq.errors import UserError
+from seq2seq.settings.model import ModelConfig
+
+BUNDLE = Path(__file__).parents[1] / "golden" / "bundle"
+SLOPES = Slopes(
+    fixed=10, alone=20, shared=80, ray=5, text=100, prepared=120, work=400, memory=1e9, memory_a_pair=2, streamed=50,
+    reached=1e12, translated=100,
+)  # fmt: skip
+CASE = Case(pairs=[1_000_000], tokens=10, epochs=2, vocab_size=100, cores=8, devices=2, memory=5e9, disk=4e9)
+
+
+def test_costs_follow_from_the_slopes() -> None:
+    found = costs_of(36_000_000, 1_000_000, CASE, SLOPES)
+    assert found["text, GB"] == pytest.approx(3.6)
+    assert found["memory of the largest process, GB"] == pytest.approx(1.072)
+    assert found["preparation by one process, hours"] == pytest.approx((10 + 3600) / 3600)
+    assert found["preparation by all cores, hours"] == pytest.approx((10 + 720 + 360) / 3600)
+    assert found["training, hours"] == pytest.approx(36e6 * 2 * 1e6 / 2e12 / 3600)
+    assert found["devices to train in a day"] == pytest.approx(found["training, hours"] * 2 / 24)
+    assert found["translating it, hours"] == pytest.approx(36e6 / 100 / 2 / 3600)
+    assert found["pace of training ÷ that of a stream"] == pytest.approx(2e6 * 50e-6)
+
+
+def test_at_its_limit_each_way_is_just_enough() -> None:
+    limits = {way: size for way, size, _ in limits_of(1_000_000, CASE, SLOPES)}
+
+    def at(way: str) -> dict[str, float]:
+        return costs_of(round(limits[way]), 1_000_000, CASE, SLOPES)
+
+    assert at("one process, for an hour")["preparation by one process, hours"] == pytest.approx(1)
+    assert at("training for a day")["training, hours"] == pytest.approx(24)
+    assert at("translating for a day")["translating it, hours"] == pytest.approx(24)
+    assert at("a disk for preparation")["disk while preparing, GB"] == pytest.approx(4)
+    assert at("the memory for preparation")["memory of the largest process, GB"] == pytest.approx(5)
+    pairs = round(limits["one machine, quicker than two"])
+    one, two = (
+        costs_of(pairs, 1, replace(CASE, cores=cores), SLOPES)["preparation by all cores, hours"] for cores in (8, 16)
+    )
+    assert one == pytest.approx(two + SLOPES.ray / 3600)
+
+
+def test_the_flops_of_a_pair_are_six_for_each_weight_and_token() -> None:
+    model = ModelConfig(d_model=32, num_heads=2, d_ff=64, num_encoder_layers=2, num_decoder_layers=1)
+    attention, feed_forward = 4 * 32 * 32, 2 * 32 * 64
+    weights = 2 * (attention + feed_forward) + (2 * attention + feed_forward) + 32 * 100
+    assert training_flops(model, CASE) == 6 * 10 * weights
+
+
+def test_slopes_are_those_between_the_two_largest_sizes() -> None:
+    def measured(pairs: int) -> dict[str, float]:
+        alone, shared = pairs * 20e-6, pairs * 80e-6
+        return {
+            "pairs": pairs, "one": 10 + alone + shared, "two": 10 + alone + shared / 2,
+            "ray": 15 + alone + shared / 2, "memory": 1e9 + 2 * pairs, "text": 100, "prepared": 120, "work": 400,
+            "streamed": 50,
+        }  # fmt: skip
+
+    found = fit([measured(1), measured(100_000), measured(1_000_000)], 1e12, {1: 2.0, 100: 3.0, 300: 5.0})
+    expected = replace(SLOPES, memory=1e9 + 2e5, translated=100)
+    assert vars(found) == pytest.approx(vars(expected))
+
+
+def test_slopes_are_read_from_what_was_measured_or_from_some_values(tmp_path: Path) -> None:
+    path = tmp_path / "slopes.json"
+    for values in ({"scale": {"slopes": {"shared": 7}}, "machine": {}}, {"shared": 7}):
+        path.write_text(json.dumps(values), encoding="utf-8")
+        assert read_slopes(path) == replace(Slopes(), shared=7)
+    assert read_slopes(None) == Slopes()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"shared": "much"}', '{"chared": 7}', '{"scale": 3}'])
+def test_other_files_are_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "slopes.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match=r"^--slopes .*slopes.json has no slopes \(.*\): give a JSON object of alone, "):
+        read_slopes(path)
+
+
+def test_the_table_has_a_column_for_each_size() -> None:
+    found = run(ModelConfig(), replace(CASE, pairs=[10, 1000, 100_000]), SLOPES)
+    costs, limits = found["tables"]
+    assert costs["header"] == ["pairs", "10", "1,000", "100,000"]
+    assert {len(row) for row in costs["rows"]} == {4}
+    assert len(limits["rows"]) == 6
+
+
+@pytest.mark.slow
+def test_what_is_measured_gives_slopes() -> None:
+    model = ModelConfig(d_model=16, num_heads=2, d_ff=32, num_encoder_layers=1, num_decoder_layers=1)
+    found = measure(model, 8000, torch.device("cpu"), BUNDLE, (3000, 6000), (10, 60))
+    slopes = Slopes(**found["slopes"])
+    assert 40 < slopes.text < 300
+    assert slopes.prepared <= slopes.work
+    assert slopes.alone + slopes.shared > 0
+    assert min(slopes.streamed, slopes.memory, slopes.reached, slopes.translated) > 0
+    assert [len(row) for row in found["tables"][0]["rows"]] == [9, 9]
