@@ -203,6 +203,8 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
     "python translate.py --input page.html --output page.es.html": (),
     'seq2seq attend "The black cat drank the milk." --output attention': (),
     'seq2seq attend "The black cat drank the milk." --model runs/tatoeba_cpu --output attention': (),
+    'seq2seq attend "The black cat drank the milk." --without source.2 --output attention': (),
+    'seq2seq attend "The black cat drank the milk." --rank-heads --output attention': (),
     'seq2seq attend "The ball is blue." --target "La bola es azul." --output attention': (),
     "seq2seq runs": (),
     "seq2seq cache list": (),

@@ -1,19 +1,43 @@
 """The command that shows what attention does with one sentence."""
 
 import contextlib
+import dataclasses
 import json
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from seq2seq.cli import jobs, options
 from seq2seq.errors import UserError
 
+if TYPE_CHECKING:
+    from seq2seq.explain.interventions import HeadWorth
+
 Sentence = Annotated[str, typer.Argument(metavar="TEXT", help="One sentence.")]
 Target = Annotated[
     str | None, typer.Option(help="Its translation. [dim]default: the model's own[/dim]", show_default=False)
 ]
+Without = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="Switch off a part of the model: encoder.2.head.3 (layer 2, head 3), decoder.1, cross, mask, positions, "
+        "or source.3, the keys of the third source word; may be given several times.",
+    ),
+]
+Average = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Let heads take the same of all that they may see; may be given several times."),
+]
+Softmax = Annotated[
+    float, typer.Option("--softmax-temperature", help="Divisor of all scores beside √c; above 1: more even attention.")
+]
+RankHeads = Annotated[
+    bool, typer.Option("--rank-heads", help="Also measure what the translation's score loses without each head.")
+]
 PAGE, PICTURE, LARGE, NUMBERS = "attention.html", "attention.png", "alignment.png", "attention.json"
+RANKING = "heads.png"
 
 
 @options.search_options("beam")
@@ -23,6 +47,10 @@ def attend(
     target: Target = None,
     model: options.OneModel = None,
     device: options.Device = "auto",
+    without: Without = None,
+    average: Average = None,
+    softmax_temperature: Softmax = 1.0,
+    rank_heads: RankHeads = False,
     *,
     changes: options.Changes,
 ) -> None:
@@ -33,6 +61,8 @@ def attend(
     [bold]seq2seq attend "The ball is blue." --target "La bola es azul." --output attention[/bold]   a given
     translation
 
+    [bold]… --without encoder.2.head.3[/bold]   what the model does without this head, beside what it does with it
+
     The --output folder gets attention.html (opens without network), attention.png, alignment.png and
     attention.json. What they tell: docs/attention.md.
     """
@@ -41,20 +71,33 @@ def attend(
     import torch
 
     from seq2seq.explain.explanation import explain
+    from seq2seq.explain.interventions import Interventions, changed
+    from seq2seq.explain.interventions import rank_heads as rank
     from seq2seq.explain.page import write_page
-    from seq2seq.explain.picture import draw, draw_alignment
+    from seq2seq.explain.picture import draw, draw_alignment, draw_ranking
     from seq2seq.explain.steps import chosen_walks, watch_beams
     from seq2seq.translator import Translator
 
     translator = Translator.load(folders, device, torch.float32)  # exact on every device
+    interventions = Interventions(without or [], average or [], softmax_temperature)
+    usual = None
+    if interventions:
+        usual = explain(translator, text, target, settings=settings)
+        translator = changed(translator, interventions, text)
     explanation = explain(translator, text, target, settings=settings)
     plain = explanation.to_plain()
+    if usual is not None:
+        plain["interventions"] = dataclasses.asdict(interventions)
+        plain["unchanged"] = {"target": usual.subject.target, "log_prob": sum(usual.log_probs)}
     if not any(plain["attention"].values()):
         raise UserError("this model has no attention to show: train one with it (model.attention=additive)")
     beams: dict[str, Any] = {}
     if explanation.subject.translated:
         with contextlib.suppress(UserError):  # the bundle's own search is of another kind
             beams = watch_beams(translator, text, settings)
+    ranking = rank(translator, [(text, explanation.subject.target)]) if rank_heads else []
+    if rank_heads:
+        plain["ranking"] = [dataclasses.asdict(one) for one in ranking]
     page = write_page(plain, chosen_walks(translator, explanation), beams)
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -69,7 +112,10 @@ def attend(
     if explanation.aligning() is not None:
         draw_alignment(explanation, output / LARGE)
         written.insert(2, (LARGE, "cross-attention and the alignment"))
-    print("\n".join(tell(plain)))
+    if rank_heads:
+        draw_ranking(ranking, text, explanation.subject.target, output / RANKING)
+        written.append((RANKING, "what each head is worth"))
+    print("\n".join([*tell(plain), *tell_ranking(ranking)]))
     for name, what in written:
         print(f"{output / name}  {what}")
 
@@ -79,4 +125,21 @@ def tell(plain: dict[str, Any]) -> list[str]:
     source, target = ([word["text"] for word in plain["words"][side]] for side in ("source", "target"))
     width = max((len(target[j]) for _, j in plain["alignment"]), default=0)
     lines = [f"  {target[j]:<{width}} ← {source[i]}" for i, j in plain["alignment"]]
-    return [plain["source"], f"→ {plain['target']}", *lines, ""]
+    if (usual := plain.get("unchanged")) is None:
+        return [plain["source"], f"→ {plain['target']}", *lines, ""]
+    scores = [
+        f"  {log_prob:.2f} nats  {name}: {text}"
+        for name, text, log_prob in (
+            ("unchanged", usual["target"], usual["log_prob"]),
+            ("changed", plain["target"], sum(plain["log_probs"])),
+        )
+    ]
+    return [plain["source"], f"→ {plain['target']}", *lines, "", *scores, ""]
+
+
+def tell_ranking(ranking: "Sequence[HeadWorth]") -> list[str]:
+    """List the heads, the most valuable first."""
+    if not ranking:
+        return []
+    lines = [f"  {one.loss:+.3f}  {one.part}.{one.layer + 1}.head.{one.head + 1}" for one in ranking]
+    return ["Growth of the loss without each head (nats per token):", *lines, ""]

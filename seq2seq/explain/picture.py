@@ -12,6 +12,7 @@ from torch import Tensor
 
 from seq2seq.errors import UserError
 from seq2seq.explain.explanation import PARTS, Explanation
+from seq2seq.explain.interventions import HeadWorth
 from seq2seq.model.state import aligning_layer
 
 TITLES = {
@@ -21,6 +22,7 @@ TITLES = {
 }
 UNMASKED = "Decoder self-attention, not masked: each word read looks at all words read, later ones too"
 NOTE = "Over words; each row sums to 1."
+RANKING = "What the loss of the translation grows by without each head (nats per token); below 0: it falls."
 NUMBERS = " Below a map, over pieces: entropy (nats) · distance (positions) · diagonal"
 COLOURS = ("#fbfcfd", "#a6c7e3", "#4e93c5", "#1a5d94", "#052d51")  # from 0 to 1; lightness falls in even steps
 FORBIDDEN, INK, FAINT, MARK = "#e6e2dc", "#15181c", "#5b6470", "#d9480f"
@@ -47,6 +49,38 @@ def draw_alignment(explanation: Explanation, path: Path) -> None:
         UserError: the model has no cross-attention, or the file cannot be written.
     """
     _write(explanation, ("alignment",), path)
+
+
+def draw_ranking(ranking: Sequence[HeadWorth], source: str, target: str, path: Path) -> None:
+    """Write a PNG: what the translation's loss grows by without each head, one table for each kind of attention.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure((1, 1))
+    sentences = "\n".join(fill(text, 80) for text in (source, f"→ {target}"))
+    figure.text(0, 0, sentences, va="top", fontsize=13, color=INK, linespacing=1.4, parse_math=False)
+    figure.text(0, _bottom(figure) - GAP / 2, RANKING, va="top", fontsize=7.5, color=FAINT)
+    most = max(max(one.loss for one in ranking), 1e-6)
+    for part in PARTS:
+        heads = {(one.layer, one.head): one.loss for one in ranking if one.part == part}
+        layers, width = (1 + max(place[side] for place in heads) for side in (0, 1))
+        losses = torch.tensor([[heads[layer, head] for head in range(width)] for layer in range(layers)])
+        _add_title(figure, TITLES[part].partition(":")[0])
+        axis = figure.add_axes((0, 0, width * 0.75, layers * 0.45))
+        rows, columns = (
+            [f"{name} {i + 1}" for i in range(size)] for name, size in (("layer", layers), ("head", width))
+        )
+        show(axis, (losses / most).clamp(min=0), rows, columns, font=8.0)
+        axis.set_aspect("auto")
+        axis.tick_params(axis="x", rotation=0)
+        for (layer, head), loss in heads.items():
+            colour = "white" if loss > 0.5 * most else INK
+            axis.text(head, layer, f"{loss:+.2f}", ha="center", va="center", fontsize=9, color=colour)
+        _move_below(figure, [axis])
+    _save(figure, path)
 
 
 def make_figure(explanation: Explanation, parts: Sequence[str]) -> Any:
@@ -174,9 +208,12 @@ def _move_below(figure: Any, axes: list[Any]) -> None:
 def _write(explanation: Explanation, parts: Sequence[str], path: Path) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")  # matplotlib draws a box instead
-        figure = make_figure(explanation, parts)
-        box = figure.get_tightbbox().padded(0.3)
-        try:
-            figure.savefig(path, bbox_inches=box, dpi=min(110, MAX_PIXELS / max(box.size)))
-        except OSError as error:
-            raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+        _save(make_figure(explanation, parts), path)
+
+
+def _save(figure: Any, path: Path) -> None:
+    box = figure.get_tightbbox().padded(0.3)
+    try:
+        figure.savefig(path, bbox_inches=box, dpi=min(110, MAX_PIXELS / max(box.size)))
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from error

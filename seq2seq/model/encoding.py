@@ -7,9 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from seq2seq.model.encoder_decoder import PAD
 from seq2seq.model.layers import DecoderLayer, EncoderLayer, FeedForward, GatedFeedForward, Residual
-from seq2seq.model.masks import additive, padding_mask
+from seq2seq.model.masks import additive
 from seq2seq.model.positions import rotate, rotations
 from seq2seq.model.products import product
 from seq2seq.model.transformer import Transformer
@@ -76,7 +75,7 @@ class FlatEncoder:
             Keys and values for each decoder layer's cross-attention in turn, m = 2 layers; and where the source has a
             real token that may be attended to.
         """
-        config, mask = self.model.config, padding_mask(src, PAD)
+        config, mask = self.model.config, self.model.source_mask(src)
         with torch.autocast(src.device.type, enabled=False):
             x, positions = self.model.embedded(src, "source")
             x, rotation = (x if positions is None else x + positions).float().flatten(0, 1), None

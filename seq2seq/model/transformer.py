@@ -59,7 +59,7 @@ class Transformer(EncoderDecoder):
 
     def encode(self, src: Int[Tensor, "b s"]) -> DecoderState:
         """Encode the source; return the state before the first target token."""
-        mask = padding_mask(src, PAD)
+        mask = self.source_mask(src)
         x, rotation = self._embed(src, "source", start=0)
         layer_mask = for_attention(mask, x)
         for layer in self.encoder_layers:
@@ -68,6 +68,11 @@ class Transformer(EncoderDecoder):
         memory = tuple(layer.cross_attention.keys_values(x) for layer in self._decoder_layers())
         sees_source = self.config.cross_attention == "source"
         return DecoderState(memory, mask if sees_source else torch.zeros_like(mask))
+
+    @staticmethod
+    def source_mask(src: Int[Tensor, "b s"]) -> Bool[Tensor, "b 1 1 s"]:
+        """Return which source positions may be attended to: those without padding."""
+        return padding_mask(src, PAD)
 
     def hidden_states(
         self, tgt_in: Int[Tensor, "n t"], state: DecoderState

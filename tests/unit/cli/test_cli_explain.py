@@ -85,6 +85,63 @@ def test_a_given_translation_is_explained_without_a_search(attend):
     assert (data["explanation"]["translated"], data["beams"]) == (False, {})
 
 
+def test_what_is_switched_off_is_shown_beside_what_the_model_does_with_it(attend):
+    (status, out, err), folder = attend("--without", "source.2", "--without", "cross.1.head.2", "--average", "encoder")
+    assert (status, err) == (0, "")
+    plain = json.loads((folder / "attention.json").read_text())
+    assert plain["interventions"] == {
+        "without": ["source.2", "cross.1.head.2"],
+        "average": ["encoder"],
+        "temperature": 1.0,
+    }
+    assert all(row[1] == 0 for head in plain["by_word"]["cross"][0] for row in head)
+    (_, usual, _), _ = attend()
+    assert plain["unchanged"]["target"] == usual.splitlines()[1].removeprefix("→ ")
+    scores = [line.split(" nats  ") for line in out.splitlines() if " nats  " in line]
+    expected = [plain["unchanged"]["log_prob"], sum(plain["log_probs"])]
+    assert [float(score) for score, _ in scores] == pytest.approx(expected, abs=0.01)
+    assert [text.partition(": ")[2] for _, text in scores] == [plain["unchanged"]["target"], plain["target"]]
+
+
+def test_the_softmax_is_more_even_at_a_higher_temperature(attend):
+    def entropy(*more: object) -> float:
+        _, folder = attend("--target", "El gato ve la leche.", *more)
+        heads = json.loads((folder / "attention.json").read_text())["heads"]["cross"][0]
+        return sum(head["entropy"] for head in heads)
+
+    assert entropy("--softmax-temperature", 0.5) < entropy() < entropy("--softmax-temperature", 3)
+
+
+def test_heads_are_ranked_in_a_list_a_picture_and_numbers(attend):
+    (status, out, err), folder = attend("--target", "El gato ve la leche.", "--rank-heads")
+    assert (status, err) == (0, "")
+    ranking = json.loads((folder / "attention.json").read_text())["ranking"]
+    assert len(ranking) == 3 * 4
+    best = ranking[0]
+    assert (
+        f"  {best['loss']:+.3f}  {best['part']}.1.head.{best['head'] + 1}"
+        == out.splitlines()[out.splitlines().index("Growth of the loss without each head (nats per token):") + 1]
+    )
+    assert (read_png(folder / "heads.png")[100:, :300] != 1).any()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--without", "encoder.9"), "encoder.9: this model has layers 1 to 1 there"),
+        (("--without", "head"), "'head' names nothing to change: give encoder.2.head.3, decoder.1, cross, mask, "),
+        (("--without", "source.6"), "source.6: the sentence has words 1 to 5"),
+        (("--average", "positions"), "'positions' names nothing to change"),
+        (("--softmax-temperature", 0), "the temperature 0 must be greater than 0"),
+    ],
+)
+def test_what_the_model_does_not_have_cannot_be_switched_off(attend, arguments, message):
+    (status, out, err), folder = attend(*arguments)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith(f"error: {message}")
+    assert not folder.exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "text", "message"),
     [

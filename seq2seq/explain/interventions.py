@@ -1,0 +1,232 @@
+"""Interventions: what a trained model does without a head, a layer's attention, its mask, positions, or a word's keys.
+
+Heads and layers are counted from 1, as in pictures and pages: "encoder.2.head.3" is the third head of the encoder's
+second self-attention, "cross.1" all heads of the decoder's first cross-attention, "decoder" all self-attention of the
+decoder, "mask" the causal mask, "positions" what tells attention the order, "source.3" the keys of the source's third
+word.
+"""
+
+import copy
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from seq2seq.errors import UserError
+from seq2seq.explain.explanation import PARTS
+from seq2seq.explain.subject import require_engine, words_of
+from seq2seq.model.attention import MultiHeadAttention
+from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.model.transformer import Transformer
+from seq2seq.text.tokenizer import EOS
+from seq2seq.translator import Translator
+
+_HEADS = re.compile(r"(encoder|decoder|cross)(?:\.(\d{1,4})(?:\.head\.(\d{1,4}))?)?")
+_WORD = re.compile(r"source\.(\d{1,4})")
+_SETTINGS = {"mask": "decoder_mask", "positions": "positions"}  # of the model, each of which can be "none"
+NAMES = "encoder.2.head.3, decoder.1, cross, mask, positions or source.3"
+
+
+@dataclass(frozen=True)
+class Interventions:
+    """What is changed in a model.
+
+    Attributes:
+        without: what is switched off, by the names above. A head that is off adds nothing; a word that is off is seen
+            by no other position, in the encoder and from the decoder.
+        average: heads that take the same of all that they may attend to, as the mean of its values.
+        temperature: of the softmax of all attention: QKᵀ / (√c · temperature). 1 leaves it as it is; above 1, weights
+            become more even.
+    """
+
+    without: Sequence[str] = ()
+    average: Sequence[str] = ()
+    temperature: float = 1.0
+
+    def __bool__(self) -> bool:
+        return bool(self.without or self.average) or self.temperature != 1
+
+
+@contextmanager
+def intervene(
+    model: EncoderDecoder,
+    *without: str,
+    average: Sequence[str] = (),
+    temperature: float = 1.0,
+    hidden: Sequence[int] = (),
+) -> Iterator[None]:
+    """Change a model in place until the block ends; then every weight and setting is what it was, to the bit.
+
+    No other thread may use the model meanwhile, and a translator that was made before searches with the weights as
+    they were: `changed` gives one that does not.
+
+    Args:
+        model: a Transformer.
+        without: names, but for "source.N".
+        average: names of heads.
+        temperature: as in `Interventions`.
+        hidden: places of source pieces, from 0, which no other position sees.
+
+    Raises:
+        UserError: a name is unknown, the model has no such layer or head, or it is no Transformer.
+    """
+    attentions = [one for one in model.modules() if isinstance(one, MultiHeadAttention)]
+    before = [(parameter, parameter.detach().clone()) for one in attentions for parameter in one.parameters()]
+    config = model.config
+    try:
+        _change(model, without, average, temperature, hidden)
+        yield
+    finally:
+        with torch.no_grad():
+            for parameter, value in before:
+                parameter.copy_(value)
+        model.config = config
+        vars(model).pop("source_mask", None)
+
+
+def _change(
+    model: EncoderDecoder, without: Sequence[str], average: Sequence[str], temperature: float, hidden: Sequence[int]
+) -> None:
+    """Change a model in place, for good; nothing is changed if a name is wrong."""
+    if not isinstance(model, Transformer):
+        raise UserError(f"interventions are for Transformers: this is model.architecture={model.config.architecture}")
+    if not 0 < temperature < math.inf:
+        raise UserError(f"the temperature {temperature:g} must be greater than 0")
+    off = [one for name in without if name not in _SETTINGS for one in _find(model, name)]
+    even = [one for name in average for one in _find(model, name)]
+    if temperature != 1:
+        for attention in (one for one in model.modules() if isinstance(one, MultiHeadAttention)):
+            _scale_queries(attention, range(attention.num_heads), 1 / temperature)
+    with torch.no_grad():
+        for attention, heads in even:
+            _scale_queries(attention, heads, 0.0)
+        for attention, heads in off:
+            attention.out_proj.weight[:, _channels(attention, heads)] = 0
+    model.config = replace(model.config, **{_SETTINGS[name]: "none" for name in without if name in _SETTINGS})
+    if hidden:
+        vars(model)["source_mask"] = _hiding(hidden)
+
+
+def changed(translator: Translator, interventions: Interventions, source: str = "") -> Translator:
+    """Return a translator with a model of its own that is changed; source is the text whose words "source.N" counts.
+
+    Raises:
+        UserError: as `intervene`, or the source has no such word.
+    """
+    engine, model = require_engine(translator)
+    hidden, names = [], []
+    for name in interventions.without:
+        if (found := _WORD.fullmatch(name)) is None:
+            names.append(name)
+        else:
+            hidden += _pieces_of_word(translator, source, int(found.group(1)))
+    other = copy.copy(engine)  # without the weights that are laid out for search
+    other.model = copy.deepcopy(model)
+    apart = copy.copy(translator)
+    apart.engine = other
+    _change(other.model, names, interventions.average, interventions.temperature, hidden)
+    return apart
+
+
+@dataclass(frozen=True)
+class HeadWorth:
+    """What one head is worth for some translations.
+
+    Attributes:
+        part: "encoder", "decoder" or "cross".
+        layer: from 0.
+        head: from 0.
+        loss: what the translations' negative log-probability grows by without the head (nats per token).
+    """
+
+    part: str
+    layer: int
+    head: int
+    loss: float
+
+
+def rank_heads(translator: Translator, pairs: Sequence[tuple[str, str]]) -> list[HeadWorth]:
+    """Score given translations without each head in turn (Michel et al. 2019); return the most valuable head first.
+
+    Raises:
+        UserError: a text is empty, the model is no Transformer, or it is not one model on the PyTorch engine.
+    """
+    apart = changed(translator, Interventions())
+    engine, model = require_engine(apart)
+    sides = apart.tokenizer
+    sources, targets = sides.source.encode([src for src, _ in pairs]), sides.target.encode([tgt for _, tgt in pairs])
+    if not all(sources) or not all(targets):
+        raise UserError("a sentence or its translation is empty: give both with words")
+
+    def mean_log_prob() -> float:
+        read = [one for batch in engine.force(sources, targets, apart.search.batch_tokens) for _, one in batch]
+        return sum(math.fsum(one.log_probs) for one in read) / sum(len(one.log_probs) for one in read)
+
+    whole, found = mean_log_prob(), []
+    for part, layer, head in _heads(model):
+        with intervene(model, f"{part}.{layer + 1}.head.{head + 1}"):
+            found.append(HeadWorth(part, layer, head, whole - mean_log_prob()))
+    return sorted(found, key=lambda one: -one.loss)
+
+
+def _heads(model: EncoderDecoder) -> Iterator[tuple[str, int, int]]:
+    for part in PARTS:
+        for layer in range(len(model.encoder_layers if part == "encoder" else model.decoder_layers)):
+            yield from ((part, layer, head) for head in range(model.config.num_heads))
+
+
+def _find(model: Transformer, name: str) -> list[tuple[MultiHeadAttention, list[int]]]:
+    """Return the attentions that a name means, each with its heads from 0."""
+    if (found := _HEADS.fullmatch(name)) is None:
+        raise UserError(f"{name!r:.80} names nothing to change: give {NAMES}")
+    part, layer, head = found.groups()
+    layers = model.encoder_layers if part == "encoder" else model.decoder_layers
+    attentions = [getattr(one, "cross_attention" if part == "cross" else "self_attention") for one in layers]
+    if layer is not None:
+        if not 1 <= int(layer) <= len(attentions):
+            raise UserError(f"{name}: this model has layers 1 to {len(attentions)} there")
+        attentions = attentions[int(layer) - 1 : int(layer)]
+    if head is not None and not 1 <= int(head) <= attentions[0].num_heads:
+        raise UserError(f"{name}: this model has heads 1 to {attentions[0].num_heads}")
+    return [(one, list(range(one.num_heads)) if head is None else [int(head) - 1]) for one in attentions]
+
+
+@torch.no_grad()
+def _scale_queries(attention: MultiHeadAttention, heads: Sequence[int], factor: float) -> None:
+    """Multiply the queries of some heads, or what queries and keys have in common."""
+    is_shared = attention.k_proj is attention.q_proj  # then both factors of QKᵀ change
+    factor = math.sqrt(factor) if is_shared else factor
+    channels = _channels(attention, heads)
+    attention.q_proj.weight[channels] *= factor
+    if attention.q_proj.bias is not None:
+        attention.q_proj.bias[channels] *= factor
+
+
+def _channels(attention: MultiHeadAttention, heads: Sequence[int]) -> list[int]:
+    size = attention.q_proj.out_features // attention.num_heads
+    return [head * size + channel for head in heads for channel in range(size)]
+
+
+def _hiding(places: Sequence[int]) -> Callable[[Int[Tensor, "b s"]], Bool[Tensor, "b 1 1 s"]]:
+    """Return a `Transformer.source_mask` in which these places of every source are hidden."""
+
+    def source_mask(src: Int[Tensor, "b s"]) -> Bool[Tensor, "b 1 1 s"]:
+        mask = Transformer.source_mask(src)
+        mask[..., [place for place in places if place < src.shape[1]]] = False
+        return mask
+
+    return source_mask
+
+
+def _pieces_of_word(translator: Translator, source: str, number: int) -> list[int]:
+    sides = translator.tokenizer
+    ids = [*sides.source.encode([source])[0], EOS]
+    words = words_of(ids, sides.source, {len(ids) - 1})[:-1]
+    if not 1 <= number <= len(words):
+        raise UserError(f"source.{number}: the sentence has words 1 to {len(words)}")
+    return words[number - 1].pieces
