@@ -70,8 +70,7 @@ def attend(
     settings = jobs.search_settings(folders[0], changes)
     import torch
 
-    from seq2seq.explain.explanation import explain
-    from seq2seq.explain.interventions import Interventions, changed
+    from seq2seq.explain.interventions import Interventions, explain_changed
     from seq2seq.explain.interventions import rank_heads as rank
     from seq2seq.explain.page import write_page
     from seq2seq.explain.picture import draw, draw_alignment, draw_ranking
@@ -80,15 +79,7 @@ def attend(
 
     translator = Translator.load(folders, device, torch.float32)  # exact on every device
     interventions = Interventions(without or [], average or [], softmax_temperature)
-    usual = None
-    if interventions:
-        usual = explain(translator, text, target, settings=settings)
-        translator = changed(translator, interventions, text)
-    explanation = explain(translator, text, target, settings=settings)
-    plain = explanation.to_plain()
-    if usual is not None:
-        plain["interventions"] = dataclasses.asdict(interventions)
-        plain["unchanged"] = {"target": usual.subject.target, "log_prob": sum(usual.log_probs)}
+    translator, explanation, plain = explain_changed(translator, text, target, interventions, settings)
     if not any(plain["attention"].values()):
         raise UserError("this model has no attention to show: train one with it (model.attention=additive)")
     beams: dict[str, Any] = {}

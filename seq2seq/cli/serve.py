@@ -132,20 +132,21 @@ def detector() -> "Detect | None":
 def explainer(translator: "Translator") -> "Explain":
     """Return what explains a sentence: `Explanation.to_plain`, walks through one layer and head, and beams."""
     from seq2seq.errors import UserError
-    from seq2seq.explain.explanation import explain
+    from seq2seq.explain.interventions import Interventions, explain_changed
     from seq2seq.explain.steps import take_walk, watch_beams
     from seq2seq.serve.messages import ExplainRequest
 
     def explained(wanted: ExplainRequest) -> dict[str, Any]:
-        found = explain(translator, wanted.source, wanted.target)
+        interventions = Interventions(wanted.without, wanted.average, wanted.temperature)
+        model, found, plain = explain_changed(translator, wanted.source, wanted.target, interventions)
         parts = [part for part, layers in found.attention.items() if layers and found.architecture == "transformer"]
         deep = [part for part in parts if wanted.layer < len(found.attention[part])] or parts
-        walks = [take_walk(translator, found.subject, part, wanted.layer, wanted.head).to_plain() for part in deep]
+        walks = [take_walk(model, found.subject, part, wanted.layer, wanted.head).to_plain() for part in deep]
         try:
-            beams = watch_beams(translator, wanted.source)
+            beams = watch_beams(model, wanted.source)
         except UserError:  # the bundle's own search is of another kind
             beams = {}
-        return {**found.to_plain(), "walks": walks, "beams": beams}
+        return {**plain, "walks": walks, "beams": beams}
 
     return explained
 

@@ -11,18 +11,20 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from seq2seq.errors import UserError
-from seq2seq.explain.explanation import PARTS
+from seq2seq.explain.explanation import PARTS, PLACES, Explanation, explain
 from seq2seq.explain.subject import require_engine, words_of
 from seq2seq.model.attention import MultiHeadAttention
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import EOS
 from seq2seq.translator import Translator
 
@@ -131,6 +133,32 @@ def changed(translator: Translator, interventions: Interventions, source: str = 
     apart.engine = other
     _change(other.model, names, interventions.average, interventions.temperature, hidden)
     return apart
+
+
+def explain_changed(
+    translator: Translator,
+    source: str,
+    target: str | None,
+    interventions: Interventions,
+    settings: SearchConfig | None = None,
+) -> tuple[Translator, Explanation, dict[str, Any]]:
+    """Explain a sentence by a changed model, and say what the unchanged one gives.
+
+    Arguments are those of `explain`. Returns the translator of the changed model, its explanation, and this as JSON
+    values. If anything is changed, they have `interventions`, and `unchanged` with the unchanged model's `target` and
+    its log-probability (`log_prob`, nats).
+
+    Raises:
+        UserError: as `explain` and `changed`.
+    """
+    if not interventions:
+        explanation = explain(translator, source, target, settings=settings)
+        return translator, explanation, explanation.to_plain()
+    other = changed(translator, interventions, source)
+    usual = explain(translator, source, target, settings=settings)
+    explanation = explain(other, source, target, settings=settings)
+    unchanged = {"target": usual.subject.target, "log_prob": round(math.fsum(usual.log_probs), PLACES)}
+    return other, explanation, explanation.to_plain() | {"interventions": asdict(interventions), "unchanged": unchanged}
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import suppress
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import HTTPException, Request
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
 
@@ -54,6 +54,9 @@ class TranslateRequest(BaseModel):
         return [self.q] if isinstance(self.q, str) else self.q
 
 
+Name = Annotated[str, StringConstraints(max_length=40)]  # such as encoder.2.head.3: `seq2seq.explain.interventions`
+
+
 class ExplainRequest(BaseModel):
     """Asks what the model attends to while it translates a sentence."""
 
@@ -61,6 +64,9 @@ class ExplainRequest(BaseModel):
     target: str | None = Field(default=None, description="Its translation; none: the model's own")
     layer: int = Field(default=0, ge=0, description="Layer to walk through, from 0")
     head: int = Field(default=0, ge=0, description="Its head, from 0")
+    without: list[Name] = Field(default=[], max_length=200, description="Parts of the model that are switched off")
+    average: list[Name] = Field(default=[], max_length=200, description="Heads that take the same of all they may see")
+    temperature: float = Field(default=1.0, gt=0, le=1000, description="Divisor of all scores beside √c")
     api_key: str | None = None
 
 
@@ -115,6 +121,8 @@ class ExplainAnswer(_Answer):
     log_probs: list[float]
     walks: list[dict[str, Any]]
     beams: dict[str, Any]
+    interventions: dict[str, Any] = {}
+    unchanged: dict[str, Any] = {}
 
 
 class Language(_Answer):

@@ -64,7 +64,30 @@ def test_a_layer_that_only_the_decoder_has_is_walked_through_there(translator: T
     assert (answer["target"], answer["translated"]) == ("El gato", False)
 
 
-@pytest.mark.parametrize(("sent", "told"), [({"layer": 2}, "layer"), ({"head": 3}, "head"), ({"target": " "}, "empty")])
+def test_parts_of_the_model_are_switched_off_for_one_answer(translator: Translator):
+    usual = ask(translator, source="The cat drank.", target="El gato").json()
+    changes = {"without": ["source.2", "cross.1.head.1"], "average": ["encoder"], "temperature": 2.0}
+    answer = ask(translator, source="The cat drank.", target="El gato", **changes).json()
+    assert answer["interventions"] == changes
+    assert answer["unchanged"] == {"target": "El gato", "log_prob": pytest.approx(sum(usual["log_probs"]), abs=1e-3)}
+    assert answer["log_probs"] != usual["log_probs"]
+    assert all(row[1] == 0 for layer in answer["by_word"]["cross"] for head in layer for row in head)
+    assert ask(translator, source="The cat drank.", target="El gato").json() == usual
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        ({"layer": 2}, "layer"),
+        ({"head": 3}, "head"),
+        ({"target": " "}, "empty"),
+        ({"without": ["cross.1.head.9"]}, "cross.1.head.9: this model has heads 1 to "),
+        ({"without": ["source.3"]}, "source.3: the sentence has words 1 to 2"),
+        ({"average": ["mask"]}, "'mask' names nothing to change"),
+        ({"without": ["x" * 41]}, "without: "),
+        ({"temperature": 0}, "temperature: "),
+    ],
+)
 def test_what_is_not_there_is_told(translator: Translator, sent: Any, told: str):
     answer = ask(translator, source="The cat.", **sent)
     assert answer.status_code == 400

@@ -3,6 +3,7 @@
 import { makeDiagram } from "./diagram.js";
 import { choices, make, picker, share } from "./dom.js";
 import { makeHeatmap, makeThumbnail } from "./heatmap.js";
+import { interventionsOf, makeComparison, makeHeadSwitches, makeSettings, makeSwitch } from "./interventions.js";
 import { linksOf, namesOf, openingLayer, partsOf, sizeOf, statisticsOf, weightsOf } from "./reading.js";
 
 const GHOST = 0.1; // smallest weight of cross-attention that is drawn faintly behind the chosen word's lines
@@ -16,42 +17,57 @@ const NOTE =
 
 const picks = new WeakMap(); // choices in an element, kept for the next explanation in the element
 
-/** Show an explanation (the JSON of `seq2seq attend`) in an element, in place of its content. */
-export function showAttention(element, explanation) {
+/**
+ * Show an explanation (the JSON of `seq2seq attend`) in an element, in place of its content.
+ *
+ * With onIntervene(interventions), parts of the model can be switched off: whoever gives it shows the explanation of the
+ * changed model.
+ */
+export function showAttention(element, explanation, onIntervene = null) {
   element.classList.add("viewer");
   if (partsOf(explanation).length === 0) {
     element.replaceChildren(make("p", { class: "none" }, NOTHING));
     return;
   }
+  if (explanation.architecture !== "transformer") onIntervene = null; // it has no heads
   const size = sizeOf(explanation);
   const kept = picks.get(element) ?? { unit: "words", layer: openingLayer(explanation), head: MEAN };
-  const view = { explanation, ...kept, parts: partsOf(explanation), preview: null, chosen: null, tables: {} };
+  const view = { explanation, onIntervene, ...kept, parts: partsOf(explanation), preview: null, chosen: null, tables: {} };
+  view.interventions = interventionsOf(explanation);
   view.layer = Math.min(kept.layer, size.layers - 1);
   if (Number(view.head) >= size.heads) view.head = MEAN;
+  view.element = element;
   view.diagram = makeDiagram(
     (chosen) => choose(view, chosen),
     (chosen) => preview(view, chosen),
   );
   view.reading = make("p", { class: "reading", role: "status", "aria-live": "polite" });
+  view.hiding = make("div", { class: "switches hiding" });
   view.panels = make("div", { class: "panels" });
   const update = (changes) => {
     const isOtherUnit = "unit" in changes && changes.unit !== view.unit;
     Object.assign(view, changes);
-    picks.set(element, { unit: view.unit, layer: view.layer, head: view.head });
+    keep(view);
     if (isOtherUnit) setUnit(view);
     refresh(view);
   };
   view.update = update;
   view.controls = make("div", { class: "controls" }, ...pickers(view, size, update));
+  const focused = element.contains(document.activeElement) ? document.activeElement.dataset.name : undefined;
   element.replaceChildren(
     view.controls,
+    makeComparison(explanation, onIntervene) ?? "",
     view.diagram.element,
     view.reading,
+    view.hiding,
     view.panels,
     make("p", { class: "note" }, NOTE),
   );
+  const { source, chosen } = kept;
   setUnit(view);
+  if (source === explanation.source && chosen?.side === "source") view.chosen = chosen; // the target may be another
   refresh(view);
+  if (focused) element.querySelector(`[data-name="${focused}"]`)?.focus();
 }
 
 function pickers(view, size, update) {
@@ -70,6 +86,7 @@ function pickers(view, size, update) {
       view.unit,
       (value) => update({ unit: value }),
     ),
+    ...(view.onIntervene ? makeSettings(view.interventions, view.onIntervene) : []),
   ];
 }
 
@@ -96,9 +113,14 @@ function refresh(view) {
   follow(view);
 }
 
+function keep({ element, explanation, unit, layer, head, chosen }) {
+  picks.set(element, { unit, layer, head, chosen, source: explanation.source });
+}
+
 function choose(view, chosen) {
   view.chosen = chosen;
   view.preview = null;
+  keep(view);
   follow(view);
 }
 
@@ -113,10 +135,22 @@ function follow(view) {
   const links = linksOf(view.weights, shown);
   view.diagram.show(links, shown, view.ghosts);
   view.reading.replaceChildren(...tell(view, links, shown));
+  view.hiding.replaceChildren(...(view.onIntervene ? makeHiding(view) : []));
   const isSource = shown.side === "source";
   view.tables.encoder?.choose(isSource ? shown.index : null);
   view.tables.decoder?.choose(isSource ? null : shown.index - 1);
   view.tables.cross?.choose(isSource ? null : shown.index - 1);
+}
+
+/** Make the switch that hides the chosen source word from all other positions. */
+function makeHiding({ explanation, chosen, unit, interventions, onIntervene }) {
+  if (chosen.side !== "source") return [];
+  const { source } = explanation.words;
+  const word = unit === "words" ? chosen.index : source.findIndex((one) => one.pieces.includes(chosen.index));
+  if (word === source.length - 1) return []; // the end mark
+  const name = `source.${word + 1}`;
+  const text = `“${source[word].text}” visible`;
+  return [makeSwitch(name, text, text, interventions, onIntervene)];
 }
 
 /** Describe in words what the chosen word looks at, beside the lines and for screen readers. */
@@ -176,7 +210,9 @@ function makePanel(view, part) {
     );
   }
   const figure = view.head === ALL ? makeGrid(view, part) : makeTable(view, part);
-  return make("section", { class: "panel" }, title, plain, figure, tellStatistics(view, part));
+  const count = explanation.attention[part.key][layer].length;
+  const switches = view.onIntervene && makeHeadSwitches(part, layer, count, view.interventions, view.onIntervene);
+  return make("section", { class: "panel" }, title, plain, switches, figure, tellStatistics(view, part));
 }
 
 function makeTable(view, part) {

@@ -11,7 +11,7 @@ const at = (id) => document.getElementById(id);
 
 /** Makes explain(sentences, target): show the first, or another that is picked; target null: the model's own. */
 export function makeExplainer(settings, getKey) {
-  const view = { sentences: [], index: 0, target: null, layer: 0, head: 0, isOpen: false };
+  const view = { sentences: [], index: 0, target: null, layer: 0, head: 0, isOpen: false, interventions: {} };
   const limit = settings.explainLimit;
   const question = (wanted) => ({ ...wanted, api_key: getKey() });
   const show = newest(
@@ -29,20 +29,29 @@ export function makeExplainer(settings, getKey) {
     tell(isTooLong ? new Error(`Sentences of at most ${limit} characters are explained`) : null);
     if (sentence === undefined || isTooLong) return show(null);
     at("attention").setAttribute("aria-busy", "true");
-    return show({ source: sentence, target: view.target, layer: view.layer, head: view.head }, pause);
+    const { target, layer, head, interventions } = view;
+    return show({ source: sentence, target, layer, head, ...interventions }, pause);
   }
   view.ask = ask;
   at("hint").hidden = false;
   at("open-steps").addEventListener("click", () => toggle(view));
   return (sentences, target) => {
+    const shown = view.sentences[view.index];
     const isSame = sentences[view.index] === view.sentences[view.index] && target === view.target;
     const count = view.sentences.length;
     view.sentences = sentences;
     view.target = target;
     if (view.index >= sentences.length || sentences.length > count) view.index = Math.max(0, sentences.length - 1);
+    if (sentences[view.index] !== shown) showHiddenWords(view);
     listSentences(view);
     if (!isSame || sentences.length !== count) ask(PAUSE);
   };
+}
+
+/** Let all words be seen again: those that are hidden are another sentence's. */
+function showHiddenWords(view) {
+  const { without = [] } = view.interventions;
+  view.interventions = { ...view.interventions, without: without.filter((name) => !name.startsWith("source.")) };
 }
 
 function tell(error) {
@@ -55,6 +64,7 @@ function listSentences(view) {
   at("which").hidden = names.length < 2;
   const open = (value) => {
     view.index = Number(value);
+    showHiddenWords(view);
     view.ask(0);
   };
   at("which").replaceChildren(picker("Sentence", names, String(view.index), open));
@@ -63,7 +73,10 @@ function listSentences(view) {
 function draw(view, found) {
   view.found = found;
   at("attention").removeAttribute("aria-busy");
-  showAttention(at("attention"), found);
+  showAttention(at("attention"), found, (interventions) => {
+    view.interventions = interventions;
+    view.ask(0);
+  });
   if (view.isOpen) drawSteps(view);
 }
 
