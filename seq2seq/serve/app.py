@@ -34,6 +34,7 @@ from seq2seq.serve.messages import (
     read_request,
 )
 from seq2seq.serve.service import Service
+from seq2seq.serve.translating import sentences_of
 
 _PAGE = Path(__file__).parent / "page"
 _FACT_ERRORS = (403, 500, 503)  # statuses that any route may answer with
@@ -208,6 +209,8 @@ def _check(wanted: TranslateRequest, service: Service) -> None:
     if (count := len(wanted.texts)) > limits.batch_limit:
         raise HTTPException(400, f"Invalid request: request ({count}) exceeds text limit ({limits.batch_limit})")
     _check_length("".join(wanted.texts), limits.char_limit)
+    if wanted.sentences and wanted.format == "html":
+        raise HTTPException(400, "Invalid request: sentences are told of format=text only")
     if wanted.alternatives > service.most_alternatives:
         raise HTTPException(400, f"Invalid request: alternatives must be at most {service.most_alternatives}")
     if wanted.source not in (translator.src_lang, "auto"):
@@ -227,6 +230,8 @@ async def _translate(wanted: TranslateRequest, service: Service) -> dict[str, li
     answer: dict[str, list[Any]] = {"translatedText": [best[0] for best in ranked]}
     if wanted.alternatives:
         answer["alternatives"] = [best[1:] for best in ranked]
+    if wanted.sentences:
+        answer["sentences"] = [sentences_of(text) for text in wanted.texts]
     if wanted.source == "auto":
         answer["detectedLanguage"] = [await _detected(text, service) for text in wanted.texts]
     return answer

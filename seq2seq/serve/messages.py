@@ -46,6 +46,7 @@ class TranslateRequest(BaseModel):
     target: str = Field(min_length=1, description="Language of the translation")
     format: Literal["text", "html"] = "text"
     alternatives: int = Field(default=0, ge=0, description="Further translations wanted")
+    sentences: bool = Field(default=False, description="Also tell how a text (not HTML) was cut; not LibreTranslate's")
     api_key: str | None = None
 
     @property
@@ -95,6 +96,7 @@ class TranslateAnswer(_Answer):
     translatedText: str | list[str]  # noqa: N815
     alternatives: list[str] | list[list[str]] = []
     detectedLanguage: Detection | list[Detection] = []  # noqa: N815
+    sentences: list[str] | list[list[str]] = []
 
 
 class ExplainedWord(_Answer):

@@ -141,6 +141,11 @@ class TextTranslator:
             )
 
 
+def sentences_of(text: str) -> list[str]:
+    """Return the sentences into which a text is cut, without the space around them."""
+    return [body for part in cut_sentences(text) if (body := part.strip())]
+
+
 def _plain(text: str) -> Document[str]:
     return Document([Marked(text)], lambda translated: translated[0].text)
 

@@ -45,9 +45,9 @@ def word(page: Any, side: str, text: str) -> Any:
 def test_the_file_opens_without_network_and_without_a_fault(watched) -> None:
     assert watched.page.locator("h1").text_content() == EXPLANATION["source"]
     assert watched.page.get_by_role("heading", level=3).all_text_contents()[:3] == [
+        "Cross-attention",
         "Encoder self-attention",
         "Masked decoder self-attention",
-        "Cross-attention",
     ]
     assert watched.faults == []
     assert [url for url in watched.requests if not url.startswith("file:")] == []
@@ -67,7 +67,7 @@ def test_hovering_a_target_word_shows_what_it_looked_at(watched) -> None:
     assert told.startswith("To write bebió (probability .37) the decoder, having read negro, looked back at ")
     best = max(range(len(cross)), key=cross.__getitem__)
     assert f"In the source it looked at {list(made_up.WORDS['source'])[best]} {as_shown(cross[best])}" in told
-    assert page.locator(".heatmap tr.chosen th").all_text_contents() == ["negro", "bebió"]
+    assert page.locator(".heatmap tr.chosen th").all_text_contents() == ["bebió", "negro"]
 
 
 def test_hovering_a_source_word_shows_both_directions(watched) -> None:
@@ -88,7 +88,7 @@ def test_another_layer_and_head_are_shown_when_picked(watched) -> None:
     cells = page.get_by_role("group", name="Cross-attention, table of weights").locator("tbody tr").nth(1).locator("td")
     assert cells.all_text_contents() == [as_shown(weight) for weight in EXPLANATION["by_word"]["cross"][1][1][1]]
     statistics = EXPLANATION["heads"]["cross"][1][1]
-    told = page.locator(".panel").nth(2).locator("dd").all_text_contents()
+    told = page.locator(".panel").nth(0).locator("dd").all_text_contents()
     assert told == [
         f"{statistics['entropy']:.2f} nats",
         f"{statistics['distance']:.1f} pieces",
@@ -223,7 +223,7 @@ def test_a_decoder_that_looks_ahead_is_not_called_masked(opened) -> None:
     explanation["by_word"]["decoder"] = explanation["by_word"]["cross"]
     explanation["attention"]["decoder"] = explanation["attention"]["cross"]
     page = opened(explanation, [], {}).page
-    assert page.locator("h3").all_text_contents()[1] == "Decoder self-attention without mask"
+    assert page.locator("h3").all_text_contents()[2] == "Decoder self-attention without mask"
     page.get_by_label("Head", exact=True).select_option(label="1")
     word(page, "Translation", "El").click()
     assert shares(page, "Translation") == [*explanation["by_word"]["decoder"][0][0][0], 0]

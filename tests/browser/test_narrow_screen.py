@@ -93,7 +93,7 @@ def answering(chromium: Any) -> Any:
     explanation, walks, beams = with_long_words()
     answers = {
         "frontend/settings": SETTINGS,
-        "translate": {"translatedText": f"El {LONG}", "alternatives": [LONG]},
+        "translate": {"translatedText": f"El {LONG}", "alternatives": [LONG], "sentences": [f"The {LONG}"]},
         "explain": {**explanation, "walks": walks, "beams": beams},
     }
 

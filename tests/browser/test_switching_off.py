@@ -42,7 +42,7 @@ def test_a_hidden_word_changes_translation_score_and_maps_beside_the_unchanged_o
     scores = [one.locator(".score").inner_text() for one in (unchanged, changed)]
     assert scores[0] != scores[1]
     assert all(
-        text == "" for text in page.locator("table.heatmap").nth(2).locator("tbody td:nth-of-type(2)").all_inner_texts()
+        text == "" for text in page.locator("table.heatmap").nth(0).locator("tbody td:nth-of-type(2)").all_inner_texts()
     )
     expect(switch(page, "source.2")).to_be_focused()
     expect(switch(page, "source.2")).to_have_attribute("aria-pressed", "false")
@@ -73,7 +73,7 @@ def test_the_temperature_and_the_settings_of_the_whole_model(page: Any) -> None:
     expect(caption).to_have_text("Without positions, the usual temperature (4 instead)")
     switch(page, "mask").click()
     expect(caption).to_contain_text("the causal mask")
-    expect(page.locator(".panel h3").nth(1)).to_have_text("Decoder self-attention without mask")
+    expect(page.locator(".panel h3").nth(2)).to_have_text("Decoder self-attention without mask")
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1280, "dark"), (390, "light")])

@@ -11,6 +11,7 @@ pytest.importorskip("playwright.sync_api", reason="playwright is not installed: 
 from playwright.sync_api import expect
 
 from benchmarks.server_process import REPOSITORY, ServerProcess
+from seq2seq.documents.keeping import cut_sentences
 
 pytestmark = pytest.mark.browser
 
@@ -106,10 +107,28 @@ def test_the_steps_are_those_of_the_head_that_is_picked(visit: Any):
     assert button.count() == 0  # now it says Hide
     page.locator("#steps").get_by_role("tab", name="Softmax").click()
     visitor.wait_for_text("#steps", "Softmax")
-    page.locator("#walk").get_by_text("4", exact=True).click()
-    visitor.wait_for_text("#steps", "head 4")
+    visitor.wait_for_text("#steps", "Cross-attention, layer 1, head 1")
+    page.locator("#attention").get_by_label("Head", exact=True).select_option(label="4")
+    visitor.wait_for_text("#steps", "Cross-attention, layer 1, head 4")
     assert "The beams" in visitor.text("#steps")
+    button = page.get_by_role("button", name="Hide the steps")
+    button.click()
+    page.locator("#attention").get_by_label("Head", exact=True).select_option(label="2")
+    page.get_by_role("button", name="Show the steps").click()
+    visitor.wait_for_text("#steps", "Cross-attention, layer 1, head 2")
     assert visitor.faults == []
+
+
+def test_the_map_of_cross_attention_comes_first(visit: Any):
+    visitor = visit()
+    visitor.write(CAT)
+    page = visitor.page
+    page.wait_for_selector("#attention .heatmap")
+    assert page.locator(".panel h3").all_inner_texts() == [
+        "Cross-attention",
+        "Encoder self-attention",
+        "Masked decoder self-attention",
+    ]
 
 
 def test_another_translation_can_be_chosen_copied_and_looked_into(visit: Any):
@@ -144,11 +163,15 @@ def test_text_is_never_markup(visit: Any):
 
 def test_each_sentence_can_be_looked_into(visit: Any):
     visitor = visit()
-    visitor.write(f"{CAT} A dog?")
+    visitor.write(f"{CAT} At 3.5 p.m. Mr. Cat sees it. — A dog?")
     visitor.wait_for_text("#target", TRANSLATED)
     page = visitor.page
     assert page.locator("#ranked").is_hidden()
     page.wait_for_selector("#attention .diagram")
+    listed = page.get_by_label("Sentence", exact=True).locator("option").all_inner_texts()
+    assert listed == [
+        sentence for sentence in cut_sentences(page.locator("#source").input_value())[::2] if sentence != "—"
+    ]
     page.get_by_label("Sentence", exact=True).select_option(label=CAT)
     visitor.wait_for_text("#attention .diagram", "milk.")
 

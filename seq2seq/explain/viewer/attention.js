@@ -21,13 +21,14 @@ const picks = new WeakMap(); // choices in an element, kept for the next explana
  * Show an explanation (the JSON of `seq2seq attend`) in an element, in place of its content.
  *
  * With onIntervene(interventions), parts of the model can be switched off: whoever gives it shows the explanation of the
- * changed model.
+ * changed model. onPick is called with the layer and the head when others are picked; head null: the mean or all.
+ * Returns those that are shown first.
  */
-export function showAttention(element, explanation, onIntervene = null) {
+export function showAttention(element, explanation, { onIntervene = null, onPick = () => {} } = {}) {
   element.classList.add("viewer");
   if (partsOf(explanation).length === 0) {
     element.replaceChildren(make("p", { class: "none" }, NOTHING));
-    return;
+    return { layer: 0, head: null };
   }
   if (explanation.architecture !== "transformer") onIntervene = null; // it has no heads
   const size = sizeOf(explanation);
@@ -50,6 +51,7 @@ export function showAttention(element, explanation, onIntervene = null) {
     keep(view);
     if (isOtherUnit) setUnit(view);
     refresh(view);
+    onPick({ layer: view.layer, head: headOf(view) });
   };
   view.update = update;
   view.controls = make("div", { class: "controls" }, ...pickers(view, size, update));
@@ -68,6 +70,7 @@ export function showAttention(element, explanation, onIntervene = null) {
   if (source === explanation.source && chosen?.side === "source") view.chosen = chosen; // the target may be another
   refresh(view);
   if (focused) element.querySelector(`[data-name="${focused}"]`)?.focus();
+  return { layer: view.layer, head: headOf(view) };
 }
 
 function pickers(view, size, update) {

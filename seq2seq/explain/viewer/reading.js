@@ -1,7 +1,17 @@
 // Reads names, weights and statistics from an explanation.
 
-/** The three kinds of attention; asks and gives name the sentences of the rows and of the columns. */
+/**
+ * The three kinds of attention, in the order in which they are shown: the map that a learner can read first.
+ * asks and gives name the sentences of the rows and of the columns.
+ */
 export const PARTS = [
+  {
+    key: "cross",
+    title: "Cross-attention",
+    asks: "target_out",
+    gives: "source",
+    plain: "Before a word is written, the decoder looks at the source.",
+  },
   {
     key: "encoder",
     title: "Encoder self-attention",
@@ -15,13 +25,6 @@ export const PARTS = [
     asks: "target_in",
     gives: "target_in",
     plain: "Each word of the translation looks back: at itself and what stands before it, never ahead.",
-  },
-  {
-    key: "cross",
-    title: "Cross-attention",
-    asks: "target_out",
-    gives: "source",
-    plain: "Before a word is written, the decoder looks at the source.",
   },
 ];
 

@@ -19,7 +19,8 @@ export function showSteps(element, walks, beams) {
 
 function makeWalks(walks, kept) {
   const same = walks.find((walk) => nameOf(walk) === kept.name) ?? walks.find((walk) => walk.part === kept.part);
-  const view = { walk: same ?? walks[0], row: 0, column: 0 };
+  const first = walks.find((walk) => walk.part === PARTS[0].key) ?? walks[0];
+  const view = { walk: same ?? first, row: 0, column: 0 };
   const controls = make("div", { class: "controls" });
   const show = (index) => {
     kept.step = index;

@@ -1,7 +1,7 @@
 // Shows, below a translation, what the model attends to while it makes it, and how. Fetches it when needed.
 
 import { newest, post } from "./asking.js";
-import { choices, picker } from "../viewer/dom.js";
+import { picker } from "../viewer/dom.js";
 import { showAttention } from "../viewer/attention.js";
 import { showSteps } from "../viewer/steps.js";
 
@@ -16,7 +16,7 @@ export function makeExplainer(settings, getKey) {
   const question = (wanted) => ({ ...wanted, api_key: getKey() });
   const show = newest(
     (wanted, signal) => post("explain", question(wanted), signal),
-    (found) => draw(view, found),
+    (found, wanted) => draw(view, found, wanted),
     (error) => tell(error),
   );
   function ask(pause) {
@@ -70,14 +70,26 @@ function listSentences(view) {
   at("which").replaceChildren(picker("Sentence", names, String(view.index), open));
 }
 
-function draw(view, found) {
-  view.found = found;
+function draw(view, found, wanted) {
+  Object.assign(view, { found, wanted });
   at("attention").removeAttribute("aria-busy");
-  showAttention(at("attention"), found, (interventions) => {
+  const onIntervene = (interventions) => {
     view.interventions = interventions;
     view.ask(0);
-  });
-  if (view.isOpen) drawSteps(view);
+  };
+  const onPick = ({ layer, head }) => {
+    Object.assign(view, { layer, head: head ?? 0 });
+    showStepsOf(view);
+  };
+  onPick(showAttention(at("attention"), found, { onIntervene, onPick }));
+}
+
+/** Show the steps of the picked layer and head if they are open; ask the server if it was asked for another's. */
+function showStepsOf(view) {
+  if (!view.isOpen) return;
+  const { found, wanted, layer, head } = view;
+  if (wanted.layer === layer && wanted.head === head) showSteps(at("steps"), found.walks, found.beams);
+  else view.ask(0);
 }
 
 function toggle(view) {
@@ -85,22 +97,5 @@ function toggle(view) {
   at("open-steps").setAttribute("aria-expanded", String(view.isOpen));
   at("open-steps").textContent = view.isOpen ? "Hide the steps" : "Show the steps";
   at("steps-part").hidden = !view.isOpen;
-  if (view.isOpen && view.found) drawSteps(view);
-}
-
-function drawSteps(view) {
-  const { attention, walks, beams } = view.found;
-  const stacks = Object.values(attention).filter((stack) => stack.length);
-  const numbers = (count) => Array.from({ length: count }, (_, i) => [String(i), String(i + 1)]);
-  const change = (name) => (value) => {
-    view[name] = Number(value);
-    view.ask(0);
-  };
-  const layers = numbers(Math.max(...stacks.map((stack) => stack.length)));
-  const heads = numbers(Math.max(...stacks.map((stack) => stack[0].length)));
-  at("walk").replaceChildren(
-    choices("Layer", layers, String(view.layer), change("layer")),
-    choices("Head", heads, String(view.head), change("head")),
-  );
-  showSteps(at("steps"), walks, beams);
+  if (view.found) showStepsOf(view);
 }

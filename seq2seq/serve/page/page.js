@@ -1,13 +1,12 @@
 // Translates what is typed. Text of users and of the server goes in as text, never as HTML.
 
 import { newest, post } from "./asking.js";
-import { sentencesOf } from "./sentences.js";
 
 const EXAMPLES = ["The ball is blue.", "The black cat drank the milk."]; // for English models
 const TOLD = 1500; // milliseconds for which the button says that it copied
 
 const at = (id) => document.getElementById(id);
-const view = { settings: null, ranked: [], chosen: 0, text: "", explain: null };
+const view = { settings: null, ranked: [], chosen: 0, sentences: [], explain: null };
 const source = at("source");
 
 function key() {
@@ -27,17 +26,17 @@ function keep(typedKey) {
   }
 }
 
-const cut = (text) => sentencesOf(text, view.settings.language.source.code);
-
 const translate = newest(
   ({ text }, signal) => {
-    const { language } = view.settings;
-    const alternatives = cut(text).length > 1 ? 0 : view.settings.alternatives; // of a long text nobody compares them
-    const wanted = { q: text, source: language.source.code, target: language.target.code, alternatives };
+    const { language, alternatives } = view.settings;
+    const codes = { source: language.source.code, target: language.target.code };
+    const wanted = { q: text, ...codes, alternatives, sentences: true };
     return post("translate", { ...wanted, api_key: key() }, signal);
   },
   (answer, { text }) => {
-    Object.assign(view, { ranked: [answer.translatedText, ...(answer.alternatives ?? [])], chosen: 0, text });
+    const sentences = answer.sentences.filter((sentence) => /\p{L}|\p{N}/u.test(sentence));
+    const others = sentences.length > 1 ? [] : (answer.alternatives ?? []); // of a long text nobody compares them
+    Object.assign(view, { ranked: [answer.translatedText, ...others], chosen: 0, sentences });
     at("state").textContent = "";
     show();
   },
@@ -51,13 +50,13 @@ const translate = newest(
 
 /** Show the chosen translation, the others to choose from, and what the model attends to for it. */
 function show() {
-  const { ranked, chosen, text } = view;
+  const { ranked, chosen } = view;
   at("target").textContent = ranked[chosen] ?? "";
   at("target").removeAttribute("data-old");
   at("copy").disabled = !ranked[chosen];
   at("ranked").hidden = ranked.length < 2;
   if (!at("ranked").hidden) list(ranked, chosen);
-  explain(text, chosen ? ranked[chosen] : null);
+  explain();
 }
 
 function list(ranked, chosen) {
@@ -76,11 +75,11 @@ function list(ranked, chosen) {
 function choose(index) {
   view.chosen = index;
   at("target").textContent = view.ranked[index];
-  explain(view.text, index ? view.ranked[index] : null);
+  explain();
 }
 
-function explain(text, target) {
-  view.explain?.(cut(text), target);
+function explain() {
+  view.explain?.(view.sentences, view.chosen ? view.ranked[view.chosen] : null);
 }
 
 function typed() {
@@ -94,7 +93,7 @@ function typed() {
   at("trouble").textContent = excess ? `At most ${charLimit.toLocaleString("en")} characters are translated at a time.` : "";
   if (!text.trim() || excess) {
     translate(null);
-    Object.assign(view, { ranked: [], chosen: 0, text: "" });
+    Object.assign(view, { ranked: [], chosen: 0, sentences: [] });
     at("state").textContent = "";
     show();
     return;

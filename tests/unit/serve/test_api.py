@@ -27,6 +27,17 @@ def test_alternatives_come_beside_the_best(ask: Ask):
     assert post(ask, json=question(["a", "b"], alternatives=1)).json()["alternatives"] == [["A!"], ["B!"]]
 
 
+def test_sentences_are_told_as_they_are_cut(ask: Ask):
+    text = "It is 3.5 p.m. Mr. Cat sees it.\nA dog? See https://a.example/b.c today."
+    one = post(ask, json=question(text, sentences=True)).json()
+    assert one["sentences"] == ["It is 3.5 p.m.", "Mr. Cat sees it.", "A dog?", "See https://a.example/b.c today."]
+    assert post(ask, json=question(["A b. C d.", ""], sentences=True)).json()["sentences"] == [["A b.", "C d."], []]
+    assert "sentences" not in post(ask, json=question(text)).json()
+    refused = post(ask, json=question("<p>a</p>", sentences=True, format="html"))
+    assert refused.status_code == 400
+    assert "format=text only" in refused.json()["error"]
+
+
 @pytest.mark.parametrize("kind", ["data", "files"])
 def test_forms_are_understood(ask: Ask, kind: str):
     fields = {"q": "It's ñ + ü & 100 %.\r\nYes.", "source": "en", "target": "es", "alternatives": "1"}
