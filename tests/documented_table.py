@@ -206,6 +206,8 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
     'seq2seq attend "The black cat drank the milk." --without source.2 --output attention': (),
     'seq2seq attend "The black cat drank the milk." --rank-heads --output attention': (),
     'seq2seq attend "The ball is blue." --target "La bola es azul." --output attention': (),
+    'seq2seq attend "The ball is blue." --target "La bola es azul." --over runs/slowly --output over': (),
+    "python train.py name=slowly trainer.keep_last=100 trainer.checkpoint_every=50": (*BUNDLED, "name=slow"),
     "seq2seq runs": (),
     "seq2seq cache list": (),
     "seq2seq score --input in.en --translations out.es --json --per-token": (),

@@ -3,13 +3,15 @@
 import contextlib
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from seq2seq.cli import jobs, options
 from seq2seq.errors import UserError
+from seq2seq.files import find_model
 
 if TYPE_CHECKING:
     from seq2seq.explain.interventions import HeadWorth
@@ -36,6 +38,11 @@ Softmax = Annotated[
 RankHeads = Annotated[
     bool, typer.Option("--rank-heads", help="Also measure what the translation's score loses without each head.")
 ]
+Over = Annotated[
+    Path | None,
+    options.files(metavar="RUN", help="Show how the alignment emerges: cross-attention at each checkpoint of a run."),
+]
+OVER_PAGE, OVER_PICTURE = "over.html", "over.gif"
 PAGE, PICTURE, LARGE, NUMBERS = "attention.html", "attention.png", "alignment.png", "attention.json"
 RANKING = "heads.png"
 
@@ -51,6 +58,7 @@ def attend(
     average: Average = None,
     softmax_temperature: Softmax = 1.0,
     rank_heads: RankHeads = False,
+    over: Over = None,
     *,
     changes: options.Changes,
 ) -> None:
@@ -63,9 +71,16 @@ def attend(
 
     [bold]… --without encoder.2.head.3[/bold]   what the model does without this head, beside what it does with it
 
+    [bold]… --over runs/NAME[/bold]   how the run learnt it: over.html with a slider over its checkpoints, and over.gif
+
     The --output folder gets attention.html (opens without network), attention.png, alignment.png and
     attention.json. What they tell: docs/attention.md.
     """
+    if over is not None:
+        if model or without or average or rank_heads or softmax_temperature != 1:
+            raise UserError("--over shows a run's checkpoints as they are: leave out --model and what changes a model")
+        attend_over(text, output, target, over, device, changes)
+        return
     folders = jobs.choose_models([model] if model else None)
     settings = jobs.search_settings(folders[0], changes)
     import torch
@@ -109,6 +124,60 @@ def attend(
     print("\n".join([*tell(plain), *tell_ranking(ranking)]))
     for name, what in written:
         print(f"{output / name}  {what}")
+
+
+def attend_over(
+    text: str, output: Path, target: str | None, run: Path, device: str, changes: Mapping[str, int | float | None]
+) -> None:
+    """Write the page and the picture of a sentence's cross-attention at each checkpoint of a run.
+
+    Without a target, the attention is that of the finished model's translation.
+    """
+    folder = find_model(run, option="--over ")
+    settings = jobs.search_settings(folder, changes)
+    import torch
+
+    from seq2seq.bundle import load_bundle
+    from seq2seq.device import choose_device
+    from seq2seq.explain.explanation import explain
+    from seq2seq.explain.over import animate, moment, write_over_page
+    from seq2seq.training.averaging import checkpoints_by_update, read_weights
+    from seq2seq.training.saved import losses_by_update
+    from seq2seq.translator import Translator
+
+    run = folder.parent
+    paths, losses, bundle = checkpoints_by_update(run), losses_by_update(run), load_bundle(folder)
+    if len(paths) < 2:
+        raise UserError(
+            f"--over {run}: the run has kept {len(paths)} checkpoint{'s' * (len(paths) != 1)}, and at least 2 are "
+            "needed: train with trainer.keep_last=100 and a small trainer.checkpoint_every"
+        )
+    where = choose_device(device)
+    translator = Translator(
+        bundle.model.to(where).eval(), bundle.tokenizer, search=settings, device=where, dtype=torch.float32
+    )
+    final = explain(translator, text, target)
+    moments = []
+    for update, path in sorted(paths.items()):
+        bundle.model.load_state_dict(read_weights(path, run, bundle))
+        (own,) = translator.translate([text])
+        known = [loss for step, loss in losses.items() if step <= update]
+        moments.append(
+            moment(explain(translator, text, final.subject.target), update, known[-1] if known else None, own)
+        )
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / OVER_PAGE).write_text(write_over_page(final, moments), encoding="utf-8")
+    except FileExistsError as error:
+        raise UserError(f"--output {output} is a file: name a folder") from error
+    except OSError as error:
+        raise UserError(f"cannot write to {output}: {error.strerror}") from error
+    animate(final, moments, output / OVER_PICTURE)
+    print(f"{final.subject.source}\n→ {final.subject.target}\n")
+    width = max(len(f"{one.updates:,}") for one in moments)
+    for one in moments:
+        print(f"  {one.updates:>{width},}  {one.log_prob:8.2f} nats  {one.translation}")
+    print(f"\n{output / OVER_PAGE}  with a slider over the updates\n{output / OVER_PICTURE}  the same as a picture")
 
 
 def tell(plain: dict[str, Any]) -> list[str]:

@@ -28,8 +28,8 @@ def write_page(explanation: dict[str, Any], walks: list[dict[str, Any]], beams: 
         beams: from `steps.watch_beams`; may be empty.
     """
     title = html.escape(f"Attention: {explanation['source']}")
-    data = _embed({"explanation": explanation, "walks": walks, "beams": beams})
-    return fill("page.html", _STYLES, title, _script("page"), data=data)
+    data = embed({"explanation": explanation, "walks": walks, "beams": beams})
+    return fill("page.html", _STYLES, title, script("page"), data=data)
 
 
 def fill(body: str, style_sheets: Sequence[str], title: str, script: str = "", **values: str) -> str:
@@ -50,14 +50,14 @@ def fill(body: str, style_sheets: Sequence[str], title: str, script: str = "", *
     return Template(_read("frame.html")).substitute(policy=policy, title=title, styles=styles, body=content)
 
 
-def _embed(data: object) -> str:
+def embed(data: object) -> str:
     """JSON for a script element: no text in it can end the element or begin a comment."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 @lru_cache(maxsize=8)
-def _script(entry: str) -> str:
+def script(entry: str) -> str:
     """The entry module and all its imports as one script, in order of dependency.
 
     Browsers import no modules from file://, so each becomes a function that returns its exports. The modules have to

@@ -48,32 +48,43 @@ def average_checkpoints(run: Path, last: int, output: Path) -> list[str]:
     """
     if last < 2:
         raise UserError(f"--last {last} has no mean: average at least 2 checkpoints")
-    bundle, config = load_bundle(run / "model"), load_config(str(run), [], option="--run ")
-    by_update = {}
-    for path in sorted((run / "checkpoints").glob("*.ckpt")):
-        if (found := _STEP.search(path.name)) and not path.name.startswith("damaged-"):
-            by_update[int(found[1])] = path
+    bundle, by_update = load_bundle(run / "model"), checkpoints_by_update(run)
     if len(by_update) < last:
         raise UserError(
             f"{run / 'checkpoints'} has checkpoints of {len(by_update)} updates, --last asks for {last}: "
             f"lower it, or let a run keep so many, with trainer.keep_last={last} or training.keep_best={last}"
         )
-    states, names = [], []
-    for update in sorted(by_update)[-last:]:
-        path = by_update[update]
-        try:
-            found = read_checkpoint(path, "cpu")
-            if not {"belongs_to", "state_dict"} <= found.keys():
-                raise DamagedError("it holds no weights")
-        except DamagedError as error:
-            raise UserError(f"{path} cannot be averaged ({error}): restore it from a copy, or remove it") from error
-        belongs = found["belongs_to"]
-        sizes = {name: belongs.get(name, default) for name, default in asdict(ModelConfig()).items()}
-        _require_like(str(path), sizes, str(belongs.get("vocabulary")), bundle, str(run / "model"))
-        weights = {name.removeprefix("model."): tensor for name, tensor in found["state_dict"].items()}
-        states.append(merge_adapters(weights, config.training))
-        names.append(str(path))
-    return _write(states, names, bundle, output)
+    paths = [by_update[update] for update in sorted(by_update)[-last:]]
+    states = [read_weights(path, run, bundle) for path in paths]
+    return _write(states, [str(path) for path in paths], bundle, output)
+
+
+def checkpoints_by_update(run: Path) -> dict[int, Path]:
+    """Return a run's checkpoints, the best ones too, by the number of updates."""
+    by_update = {}
+    for path in sorted((run / "checkpoints").glob("*.ckpt")):
+        if (found := _STEP.search(path.name)) and not path.name.startswith("damaged-"):
+            by_update[int(found[1])] = path
+    return by_update
+
+
+def read_weights(path: Path, run: Path, bundle: Bundle) -> dict[str, Tensor]:
+    """Read the weights of a run's checkpoint, adapters merged, for the model of the run's bundle.
+
+    Raises:
+        UserError: the checkpoint is damaged, or belongs to another model.
+    """
+    try:
+        found = read_checkpoint(path, "cpu")
+        if not {"belongs_to", "state_dict"} <= found.keys():
+            raise DamagedError("it holds no weights")
+    except DamagedError as error:
+        raise UserError(f"{path} cannot be read ({error}): restore it from a copy, or remove it") from error
+    belongs = found["belongs_to"]
+    sizes = {name: belongs.get(name, default) for name, default in asdict(ModelConfig()).items()}
+    _require_like(str(path), sizes, str(belongs.get("vocabulary")), bundle, str(run / "model"))
+    weights = {name.removeprefix("model."): tensor for name, tensor in found["state_dict"].items()}
+    return merge_adapters(weights, load_config(str(run), [], option="--run ").training)
 
 
 def _require_like(name: str, sizes: Mapping[str, Any], vocabulary: str, like: Bundle, like_name: str) -> None:

@@ -112,6 +112,15 @@ def read_metrics(folder: Path) -> list[dict[str, str]]:
     return [row for row in _read_table(folder / "metrics.csv")[1] if _step_of(row) is not None and _has_numbers(row)]
 
 
+def losses_by_update(folder: Path) -> dict[int, float]:
+    """Return the validation losses of a run by update, in order; its training losses if it has no validation."""
+    rows = [(int(row["step"]), row) for row in read_metrics(folder)]
+    for name in ("val_loss", "loss"):
+        if found := {step: float(row[name]) for step, row in rows if row.get(name)}:
+            return dict(sorted(found.items()))
+    return {}
+
+
 def forget_after(path: Path, step: int, *, validated: bool) -> None:
     """Drop the rows of updates after a step, and of its validation unless validated: training makes them again."""
     if path.exists():

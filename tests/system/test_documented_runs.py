@@ -53,7 +53,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, shared_launcher: Launcher) -
         (folder / name).write_text(targets, encoding="utf-8")
     made = shared_launcher.train(*SHORT, cwd=folder)
     assert made.status == 0, made.output
-    for name in ("a", "b", "base", "general", "reverse", "tatoeba_cpu", "teacher"):
+    for name in ("a", "b", "base", "general", "reverse", "slowly", "tatoeba_cpu", "teacher"):
         shutil.copytree(folder / "runs" / "NAME", folder / "runs" / name)
     return folder
 

@@ -4,6 +4,7 @@ import contextlib
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -91,6 +92,33 @@ def test_the_analysis_is_of_the_test_translations(finished: Path) -> None:
     assert found["bleu"] == pytest.approx(results["scores"]["test"]["bleu"]["value"], abs=0.01)
     assert {"length", "rarity"} <= set(found["groups"])
     assert "inattention" in [one["name"] for one in found["faults"]]
+
+
+def test_attention_is_shown_over_the_checkpoints_that_a_run_keeps(place: Path, finished: Path) -> None:
+    assert train("name=kept", "trainer.keep_last=9", "trainer.checkpoint_every=3", cwd=place).returncode == 0
+    program = "import sys; from seq2seq.cli import main; sys.argv[0] = 'seq2seq'; main()"
+
+    def attend(run: str, *more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", program, "attend", "The cat sees the milk.", "--target", "El gato ve."]
+        command += ["--over", run, "--output", "over"]
+        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+        return subprocess.run(
+            [*command, *more], cwd=place, env=environment, capture_output=True, text=True, timeout=300
+        )
+
+    result = attend("runs/kept")
+    assert result.returncode == 0, result.stderr
+    assert [line.split()[0] for line in result.stdout.splitlines() if " nats  " in line] == ["3", "6", "9", "12"]
+    assert {path.name for path in (place / "over").iterdir()} == {"over.html", "over.gif"}
+    shutil.copytree(finished, few := place / "runs/few")
+    for path in sorted((few / "checkpoints").iterdir())[:-1]:
+        path.unlink()
+    refused = attend("runs/few")
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("error: --over runs/few: the run has kept 1 checkpoint, and at least 2 are ")
+    assert attend("runs/none").stderr == "error: --over runs/none is no folder: give runs/NAME or runs/NAME/model\n"
+    both = attend("runs/kept", "--without", "cross")
+    assert both.stderr.startswith("error: --over shows a run's checkpoints as they are: leave out --model and what ")
 
 
 def test_metrics_tell_loss_speed_and_validation(finished: Path) -> None:

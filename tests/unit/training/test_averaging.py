@@ -122,6 +122,6 @@ def test_checkpoints_that_cannot_be_averaged_are_named(run: Path, tmp_path: Path
     torch.save(good, run / "checkpoints/step=0000006.ckpt")
     refused(2, r"step=0000006.ckpt has d_ff=48, but .*run/model has 40: only models of the same sizes")
     torch.save({RECORD: {}, "state_dict": {}}, run / "checkpoints/step=0000006.ckpt")
-    refused(2, r"step=0000006.ckpt cannot be averaged \(it holds no weights\)")
+    refused(2, r"step=0000006.ckpt cannot be read \(it holds no weights\)")
     (run / "checkpoints/step=0000006.ckpt").write_bytes(b"damaged")
-    refused(2, r"step=0000006.ckpt cannot be averaged \(.*\): restore it")
+    refused(2, r"step=0000006.ckpt cannot be read \(.*\): restore it")

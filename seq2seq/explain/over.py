@@ -1,0 +1,109 @@
+"""How an alignment emerges: one sentence's cross-attention at each checkpoint of a run, as a page and as a picture."""
+
+import html
+import io
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from seq2seq.errors import UserError
+from seq2seq.explain.explanation import PLACES, Explanation, plain
+from seq2seq.explain.page import embed, fill, script
+from seq2seq.explain.picture import FAINT, INK, show
+
+_STYLES = ("viewer.css", "page.css", "over.css")
+_SECONDS = 0.25  # of a picture; the last one is shown for longer
+_LAST = 2.0
+_DPI = 80
+_LETTERS = 40  # of a translation in a picture
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a model did after so many updates.
+
+    Attributes:
+        updates: of the run.
+        loss: of the validation nearest before, or else of training (nats per token); None: not known.
+        translation: the model's own.
+        log_prob: of the target whose attention is shown (nats).
+        weights: cross-attention over words in the aligning layer, mean of its heads: rows are target words.
+    """
+
+    updates: int
+    loss: float | None
+    translation: str
+    log_prob: float
+    weights: list[list[float]]
+
+
+def moment(explanation: Explanation, updates: int, loss: float | None, translation: str) -> Moment:
+    """Take what is shown of an explanation.
+
+    Raises:
+        UserError: the model has no cross-attention.
+    """
+    weights = explanation.aligning()
+    if weights is None:
+        raise UserError("this model has no cross-attention to show over time")
+    return Moment(updates, loss, translation, sum(explanation.log_probs), plain(weights, PLACES))
+
+
+def write_over_page(explanation: Explanation, moments: Sequence[Moment]) -> str:
+    """Render a page with a slider over updates; explanation names the words of rows and columns."""
+    rows, columns = ([word.text for word in words] for words in explanation.subject.words()["cross"])
+    data = {
+        "source": explanation.subject.source,
+        "target": explanation.subject.target,
+        "rows": rows,
+        "columns": columns,
+        "moments": [asdict(one) for one in moments],
+    }
+    title = html.escape(f"Attention over time: {explanation.subject.source}")
+    return fill("over.html", _STYLES, title, script("over"), data=embed(data))
+
+
+def animate(explanation: Explanation, moments: Sequence[Moment], path: Path) -> None:
+    """Write an animated GIF of the map.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    rows, columns = ([word.text for word in words] for words in explanation.subject.words()["cross"])
+    pictures = [_draw(one, rows, columns) for one in moments]
+    seconds = [*[_SECONDS] * (len(pictures) - 1), _LAST]
+    first, *others = (picture.quantize(64) for picture in pictures)
+    try:
+        first.save(path, save_all=True, append_images=others, duration=[1000 * one for one in seconds], loop=0)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _draw(one: Moment, rows: list[str], columns: list[str]) -> Any:
+    """Draw a moment; return it as a Pillow image."""
+    import torch
+    from matplotlib.figure import Figure
+    from PIL import Image
+
+    width, height = 1.6 + 0.5 * len(columns), 2.1 + 0.42 * len(rows)  # inches
+    figure = Figure((width, height), dpi=_DPI, facecolor="white")
+    left, below = 1.3 / width, 0.25 / height
+    axis = figure.add_axes((left, below, 0.5 * len(columns) / width, 0.42 * len(rows) / height))
+    weights: Tensor = torch.tensor(one.weights)
+    show(axis, weights, rows, columns, font=10.0)
+    axis.set_aspect("auto")
+    loss = "" if one.loss is None else f", loss {one.loss:.2f}"
+    texts = ((f"update {one.updates:,}{loss}", 9, FAINT), (_cut(one.translation), 11, INK))
+    for line, (text, size, colour) in enumerate(texts):
+        place = 1 - (0.3 + 0.28 * line) / height
+        figure.text(0.15 / width, place, text, fontsize=size, color=colour, parse_math=False)
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=_DPI)
+    return Image.open(file).convert("RGB")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LETTERS else text[: _LETTERS - 1] + "…"

@@ -1,0 +1,65 @@
+"""A sentence's attention over the checkpoints of a run, as a page and as an animated picture."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from seq2seq.errors import UserError
+from seq2seq.explain.explanation import Explanation, explain
+from seq2seq.explain.over import Moment, animate, moment, write_over_page
+
+TEXT, TARGET = "The cat sees a blue ball.", "El gato <b>ve</b> una bola."
+
+
+@pytest.fixture(scope="module")
+def explanation(golden) -> Explanation:
+    return explain(golden, TEXT, TARGET)
+
+
+@pytest.fixture(scope="module")
+def moments(explanation: Explanation) -> list[Moment]:
+    first = moment(explanation, 20, 5.5, "¿" * 90)
+    faint = [[1 / len(row)] * len(row) for row in first.weights]
+    return [Moment(10, None, "", -30.0, faint), first]
+
+
+def test_a_moment_has_the_aligning_attention_and_the_score(explanation: Explanation, moments: list[Moment]) -> None:
+    weights = explanation.aligning()
+    assert weights is not None
+    assert torch.allclose(torch.tensor(moments[1].weights), weights, atol=1e-4)
+    assert moments[1].log_prob == pytest.approx(sum(explanation.log_probs))
+
+
+def test_the_page_holds_every_moment_and_no_markup(explanation: Explanation, moments: list[Moment]) -> None:
+    page = write_over_page(explanation, moments)
+    (data,) = re.findall(r'id="data">(.*?)</script>', page)
+    found = json.loads(data)
+    assert found["columns"] == [*TEXT.split(), "</s>"]
+    assert found["rows"] == [*TARGET.split(), "</s>"]
+    assert [one["updates"] for one in found["moments"]] == [10, 20]
+    assert "<b>ve" not in page
+
+
+def test_the_picture_has_a_frame_for_each_moment_and_stays_on_the_last(
+    explanation: Explanation, moments: list[Moment], tmp_path: Path
+) -> None:
+    animate(explanation, moments, tmp_path / "over.gif")
+    with Image.open(tmp_path / "over.gif") as picture:
+        assert getattr(picture, "n_frames") == 2  # noqa: B009  (of GIFs alone)
+        seconds = []
+        for frame in range(2):
+            picture.seek(frame)
+            seconds.append(picture.info["duration"] / 1000)
+    assert seconds == [0.25, 2.0]
+    with pytest.raises(UserError, match=r"cannot write .*: No such file"):
+        animate(explanation, moments, tmp_path / "none" / "over.gif")
+
+
+def test_a_model_without_cross_attention_has_nothing_to_show(explanation: Explanation) -> None:
+    object.__setattr__(blind := Explanation(**vars(explanation)), "by_word", {**explanation.by_word, "cross": []})
+    with pytest.raises(UserError, match="no cross-attention to show"):
+        moment(blind, 1, None, "")
