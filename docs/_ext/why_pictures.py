@@ -1,0 +1,169 @@
+"""Draws the pictures of docs/why.md: what a trained model computes at each rung of the ladder."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seq2seq.explain.explanation import Explanation, explain, over_words
+from seq2seq.explain.interventions import Interventions, changed
+from seq2seq.explain.picture import INK, draw_alignment, show
+from seq2seq.explain.steps import take_walk
+from seq2seq.explain.subject import make_subject, require_engine
+from seq2seq.model.attention import attention_weights
+from seq2seq.model.positions import sinusoidal
+from seq2seq.translator import Translator
+
+CELL = 0.42  # inches of a map's cell
+MARGIN = 0.75  # inches left of a map and above it, for words
+GAP = 0.25  # inches between maps
+DPI = 100
+BALL, BOLA, CAT = "The ball is blue.", "La bola es azul.", "The black cat drank the milk."
+
+
+def draw_all(translator: Translator, folder: Path) -> None:
+    """Draw every picture of the ladder into a folder."""
+    cat, ball = explain(translator, CAT), explain(translator, BALL, BOLA)
+    words = [word.text for word in cat.subject.words()["encoder"][0]]
+    heads = cat.by_word["encoder"][-1]
+    draw_mixture(ball, folder / "why-mixture.png")
+    draw_scores(translator, folder / "why-keys.png")
+    tokens = _tokens(translator)
+    draw_maps([("shares of one head", cat.attention["encoder"][-1][1])], tokens, tokens, folder / "why-query.png")
+    draw_scale(translator, words, folder / "why-scale.png")
+    titles = [(f"head {number + 1}", weights) for number, weights in enumerate(heads)]
+    draw_maps(titles, words, words, folder / "why-heads.png", cell=0.36)
+    draw_order(translator, cat, words, folder / "why-order.png")
+    draw_mask(translator, ball, folder / "why-mask.png")
+    draw_alignment(ball, folder / "why-cross.png")
+
+
+def draw_maps(
+    maps: Sequence[tuple[str, Tensor]],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    path: Path,
+    *,
+    cell: float = CELL,
+    numbers: bool = True,
+) -> None:
+    """Write maps of shares (0 to 1, NaN grey) side by side, each under its title, the rows' words beside the first."""
+    figure = _figure()
+    width = len(columns) * cell + GAP
+    for number, (title, weights) in enumerate(maps):
+        axis = figure.add_axes((number * width, 0, len(columns) * cell, len(rows) * cell))
+        show(axis, weights, [] if number else rows, columns, font=10)
+        axis.set_title(title, fontsize=10, color=INK, loc="left", pad=6)
+        if numbers:
+            _write_shares(axis, weights, cell)
+    _save(figure, path)
+
+
+def draw_mixture(ball: Explanation, path: Path) -> None:
+    """Write a fixed mixture beside the mixture of one trained head."""
+    rows, columns = ball.subject.words()["encoder"]
+    words = [word.text for word in rows]
+    weights = ball.by_word["encoder"][-1][1]
+    pieces = ball.attention["encoder"][-1].shape[-1]
+    fixed = over_words(torch.full((1, pieces, pieces), 1 / pieces), rows, columns)[0]
+    draw_maps([("a fixed mixture", fixed), ("a trained head's mixture", weights)], words, words, path)
+
+
+def draw_scores(translator: Translator, path: Path) -> None:
+    """Write scores from keys alone beside scores of queries and keys, over tokens."""
+    tokens = _tokens(translator)
+    queries, keys = _queries_keys(translator, 1)
+    figure, size = _figure(), len(tokens) * CELL
+    for number, (title, asking) in enumerate((("keys · keys", keys), ("queries · keys", queries))):
+        scores = asking @ keys.T
+        most = scores.abs().max().item()
+        axis = figure.add_axes((number * (size + GAP), 0, size, size))
+        image = show(axis, scores, [] if number else tokens, tokens, font=10)
+        image.set(cmap="RdBu_r", clim=(-most, most))
+        axis.set_title(title, fontsize=10, color=INK, loc="left", pad=6)
+        for row, values in enumerate(scores.tolist()):
+            for column, score in enumerate(values):
+                colour = "white" if abs(score) > 0.6 * most else INK
+                axis.text(column, row, str(round(score)), ha="center", va="center", fontsize=9, color=colour)
+    _save(figure, path)
+
+
+def draw_scale(translator: Translator, words: Sequence[str], path: Path) -> None:
+    """Write one head's weights with 1/√c and without, over words."""
+    subject = make_subject(translator, CAT, None)
+    rows, columns = subject.words()["encoder"]
+    queries, keys = _queries_keys(translator, 0)
+    maps = []
+    for title, factor in (("scores divided by √c", 1.0), ("the same scores, not divided", math.sqrt(keys.shape[1]))):
+        weights = attention_weights(queries[None, None] * factor, keys[None, None], None)[0]
+        maps.append((title, over_words(weights, rows, columns)[0]))
+    draw_maps(maps, words, words, path)
+
+
+def draw_order(translator: Translator, cat: Explanation, words: Sequence[str], path: Path) -> None:
+    """Write a head that looks back by position, with positions and without."""
+    blind = explain(changed(translator, Interventions(without=["positions"])), CAT, cat.subject.target)
+    layer = (len(cat.by_word["encoder"]) - 1) // 2
+    maps = [
+        ("with positions", cat.by_word["encoder"][layer][0]),
+        ("without positions", blind.by_word["encoder"][layer][0]),
+    ]
+    figure = _figure()
+    vectors = sinusoidal(0, 12, 256, torch.device("cpu"))[:, :48]
+    size = len(words) * CELL
+    axis = figure.add_axes((-size - GAP - MARGIN, 0, size, size))
+    axis.imshow(vectors, aspect="auto", cmap="RdBu_r", vmin=-1, vmax=1, interpolation="nearest")
+    axis.set_title("what is added to positions 0…11", fontsize=10, color=INK, loc="left", pad=6)
+    axis.set_xlabel("channels 0…47 of 256", fontsize=9, color=INK)
+    axis.set_ylabel("position", fontsize=9, color=INK)
+    axis.tick_params(labelsize=8)
+    for number, (title, weights) in enumerate(maps):
+        axis = figure.add_axes((number * (size + GAP), 0, size, size))
+        show(axis, weights, [] if number else words, words, font=10)
+        axis.set_title(title, fontsize=10, color=INK, loc="left", pad=6)
+        _write_shares(axis, weights, CELL)
+    _save(figure, path)
+
+
+def draw_mask(translator: Translator, ball: Explanation, path: Path) -> None:
+    """Write one head of the decoder's self-attention with the causal mask and without."""
+    rows = [word.text for word in ball.subject.words()["decoder"][0]]
+    ahead = explain(changed(translator, Interventions(without=["mask"])), BALL, BOLA).by_word["decoder"][0][0]
+    later = torch.ones_like(ahead, dtype=torch.bool).triu(1)
+    masked = ball.by_word["decoder"][0][0].masked_fill(later, torch.nan)
+    draw_maps([("with the causal mask", masked), ("the same head, mask off", ahead)], rows, rows, path)
+
+
+def _tokens(translator: Translator) -> list[str]:
+    """Return the tokens of the second sentence, without the marks of words' beginnings."""
+    src = make_subject(translator, CAT, None).src
+    return [token.removeprefix("▁") for token in translator.tokenizer.source.tokens(src)]
+
+
+def _queries_keys(translator: Translator, head: int) -> tuple[Tensor, Tensor]:
+    """Return queries and keys of a head of the last encoder layer for the second sentence."""
+    layer = len(require_engine(translator)[1].encoder_layers) - 1
+    walk = take_walk(translator, make_subject(translator, CAT, None), "encoder", layer, head)
+    return walk.queries, walk.keys
+
+
+def _figure() -> Any:
+    from matplotlib.figure import Figure
+
+    return Figure((1, 1))  # coordinates of axes are inches; all of it is saved
+
+
+def _write_shares(axis: Any, weights: Tensor, cell: float) -> None:
+    for row, shares in enumerate(weights.tolist()):
+        for column, share in enumerate(shares):
+            if not math.isnan(share):
+                text = f"{share:.2f}"[-3:] if share < 0.995 else "1"
+                colour = "white" if share > 0.5 else INK
+                axis.text(column, row, text, ha="center", va="center", fontsize=21 * cell, color=colour)
+
+
+def _save(figure: Any, path: Path) -> None:
+    figure.savefig(path, bbox_inches=figure.get_tightbbox().padded(0.1), dpi=DPI)

@@ -1,0 +1,117 @@
+"""docs/why.ipynb is docs/why.md, and the code of both runs on the stored bundle and prints what the text claims."""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from docs._ext import why
+from tests.documented import FENCED, REPOSITORY
+
+MARKDOWN = why.TEXT.read_text(encoding="utf-8")
+RUN = """
+import json, sys
+from docs._ext import why
+print(json.dumps(why.run(why.TEXT.read_text(encoding="utf-8"))[0]))
+"""
+
+
+def test_the_notebook_is_the_text_as_it_is_now() -> None:
+    assert why.NOTEBOOK.read_text(encoding="utf-8") == why.notebook(MARKDOWN), "run python -m docs._ext.why"
+
+
+def test_the_notebook_holds_all_code_and_all_text_in_order() -> None:
+    cells = json.loads(why.NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    assert code == [text.rstrip("\n") for language, text in FENCED.findall(MARKDOWN) if language == "python"]
+    outputs = ["".join(one["text"]) for cell in cells for one in cell.get("outputs", [])]
+    assert outputs == [text for language, text in FENCED.findall(MARKDOWN) if language == "text"]
+    prose = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+    assert "\n".join(prose).split() == FENCED.sub("", MARKDOWN).split()
+
+
+def test_cells_without_output_have_none() -> None:
+    text = "One.\n\n```python\na = 1\n```\n\nTwo.\n\n```python\nprint(a)\n```\n\n```text\n1\n```\n"
+    text += "\n```text\nno output\n```\n"
+    assert why.cells(text) == [
+        why.Cell("markdown", "One."),
+        why.Cell("code", "a = 1\n"),
+        why.Cell("markdown", "Two."),
+        why.Cell("code", "print(a)\n", "1\n"),
+        why.Cell("markdown", "```text\nno output\n```"),
+    ]
+    assert why.run(text)[0] == ["", "1\n"]
+    assert why.with_outputs(text, ["", "2\n"]) == text.replace("\n1\n", "\n2\n")
+
+
+def test_every_picture_is_used_and_there() -> None:
+    named = re.findall(r"\]\(pictures/(why-\w+\.png)\)", MARKDOWN)
+    assert sorted(named) == sorted(path.name for path in why.PICTURES.glob("why-*.png"))
+
+
+def test_every_rung_has_its_question_code_picture_measurement_and_sources() -> None:
+    rungs = re.split(r"^## ", MARKDOWN, flags=re.M)
+    rungs = [rung for rung in rungs if rung.startswith("Rung ")]
+    assert [rung[:6] for rung in rungs] == [f"Rung {number}" for number in range(1, 9)]
+    for rung in rungs:
+        for part in (
+            r"\n\n\*\*.+\?\*\*\n",
+            "```python",
+            r"\]\(pictures/",
+            r"\*\*The lab\*\*",
+            r"\*\*Code:\*\*",
+            r"\*\*Paper:\*\*",
+        ):
+            assert re.search(part, rung), part
+
+
+def test_the_measurements_are_those_of_the_lab() -> None:
+    """Every name of an experiment with its difference and interval is a row of docs/lab.md."""
+    lab = (REPOSITORY / "docs/lab.md").read_text(encoding="utf-8")
+    quoted = re.findall(r"\(`(\w+)`, ([−+][\d.]+), ([−+][\d.]+) to\s+([−+][\d.]+)", MARKDOWN)
+    assert len(quoted) >= 8
+    for name, *numbers in quoted:
+        difference, low, high = (number.replace("−", "-") for number in numbers)
+        assert re.search(rf"^\| {name}<br>.*{re.escape(f'{difference} ({low} to {high})')}", lab, re.M), name
+
+
+@pytest.mark.slow
+def test_the_code_runs_on_the_stored_bundle_and_prints_what_is_claimed(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/golden").symlink_to(REPOSITORY / "tests/golden")  # and no runs/tatoeba_cpu
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    ran = subprocess.run(
+        [sys.executable, "-c", RUN], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert ran.returncode == 0, ran.stderr
+    outputs = json.loads(ran.stdout)
+    documented = [cell.output for cell in why.cells(MARKDOWN) if cell.kind == "code"]
+    for output, written in zip(outputs, documented, strict=True):
+        assert truths(output) == truths(written)  # what holds for the trained model holds for this one
+    printed = "".join(outputs)
+    assert printed.count("rows sum to 1: True") == 1
+    assert "rows of shares sum to 1: True" in printed
+    mask = re.search(r"tensor\(\[\[(.*?)\]\]", printed, re.S)
+    assert mask is not None
+    rows = [[int(number) for number in re.findall(r"\d", row)] for row in mask[1].split("],")]
+    assert rows == [[int(column <= row) for column in range(5)] for row in range(5)]
+    assert "with the mask, predictions change by 0.00" in printed
+    assert float(found(r"without the mask, by ([\d.]+)", printed)) > 0
+    for name in ("without positions", "without cross-attention"):
+        first, second = ast.literal_eval(found(rf"{name}: (\[.*\])", printed))
+        assert first.rstrip(".") == second.rstrip(".")  # the tiny model repeats dots up to the length limit
+
+
+def truths(output: str) -> list[str]:
+    return re.findall(r"^.*: (?:True|False)$", output, re.M)
+
+
+def found(pattern: str, text: str) -> str:
+    match = re.search(pattern, text)
+    assert match is not None, pattern
+    return match[1]
