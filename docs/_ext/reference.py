@@ -28,6 +28,7 @@ def setup(app: "Sphinx") -> dict[str, Any]:
     """Connect the generators to Sphinx's events."""
     app.connect("env-get-outdated", lambda app, env, *_: [name for name in env.found_docs if _is_generated(name)])
     app.connect("source-read", append_reference)
+    app.connect("source-read", download_outside_pages)
     app.connect("autodoc-process-docstring", escape_docstring, priority=100)  # before Napoleon reads the sections
     app.connect("doctree-read", replace_hyphens)
     app.connect("build-finished", write_live_page)
@@ -44,6 +45,17 @@ def append_reference(app: "Sphinx", docname: str, source: list[str]) -> None:
 
 def _is_generated(docname: str) -> bool:
     return docname == COMMANDS or (docname.startswith(PYTHON) and docname != f"{PYTHON}index")
+
+
+def download_outside_pages(app: "Sphinx", docname: str, source: list[str]) -> None:
+    """Turn links to Markdown files outside docs/ into downloads, as MyST does with links to all other files."""
+    folder = Path(app.srcdir, docname).parent
+
+    def replace(link: re.Match[str]) -> str:
+        is_page = (folder / link[1]).resolve().is_relative_to(app.srcdir)
+        return link[0] if is_page else f"](path:{link[1]})"
+
+    source[0] = re.sub(r"\]\((\.\./[^)#\s]+\.md)(?:#[^)]*)?\)", replace, source[0])
 
 
 def commands_markdown() -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -81,6 +82,13 @@ def test_docstrings_are_plain_text_with_code(written: str, escaped: str) -> None
     lines = [written]
     reference.escape_docstring(None, "function", "name", None, None, lines)  # pyright: ignore[reportArgumentType]
     assert lines == ([escaped] if escaped else [])
+
+
+def test_links_to_markdown_outside_the_site_become_downloads() -> None:
+    source = ["[a](../../README.md#results) [b](../data.md#x) [c](../../seq2seq/bundle.py) [d](../../data/README.md)"]
+    reference.download_outside_pages(SimpleNamespace(srcdir=DOCS), "tutorials/gpu", source)  # pyright: ignore
+    expected = "[a](path:../../README.md) [b](../data.md#x) [c](../../seq2seq/bundle.py) [d](path:../../data/README.md)"
+    assert source == [expected]
 
 
 def test_the_live_page_shows_the_sentence() -> None:
