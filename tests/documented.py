@@ -1,4 +1,4 @@
-"""The commands in the code blocks of README.md and docs/*.md, fenced or indented."""
+"""The commands in the code blocks of README.md and the pages of docs/, fenced or indented."""
 
 import re
 import shlex
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
-DOCUMENTS = (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md")))
+PAGES = tuple(sorted(path for path in (REPOSITORY / "docs").rglob("*.md") if "_build" not in path.parts))
+DOCUMENTS = (REPOSITORY / "README.md", *PAGES)
 SHELL = ("", "bash", "sh", "console")  # the languages of blocks that hold commands; "" is a block without a language
 OPERATORS = ("&&", ";", "|")
-FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+FENCED = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.M | re.S)
 INDENTED = re.compile(r"(?<=\n\n)(?:    \S.*\n(?:     *\S.*\n)*)+")
 
 

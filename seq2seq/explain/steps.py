@@ -203,7 +203,7 @@ def watch_beams(translator: Translator, source: str, settings: SearchConfig | No
         settings: of a plain beam search; None: the translator's settings.
 
     Returns:
-        source, beam and length_penalty; steps, each with its candidates, best first; and result: id, text and
+        source, beam and length_penalty; steps, each with its candidates, best first; and result, the id, text and
         normalised_score (score / length^α) of all finished hypotheses, best first. The first one is the translation.
 
         A candidate is a hypothesis after a step, one piece longer than its parent: id (from 1), parent (the id of the

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.documented import PAGES
+
 REPOSITORY = Path(__file__).parents[2]
 ROOMS = "|".join(path.name for path in (REPOSITORY / "seq2seq").iterdir() if path.is_dir())
 NAMED = re.compile(rf"`((?:seq2seq|tests|conf|benchmarks|data|docs|{ROOMS})/[\w/.-]+?\.(?:py|yaml|md|json|tsv))`")
-TEXTS = [REPOSITORY / "README.md", REPOSITORY / "data/README.md", *sorted(REPOSITORY.glob("docs/*.md"))]
+TEXTS = [REPOSITORY / "README.md", REPOSITORY / "data/README.md", *PAGES]
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.relative_to(REPOSITORY).as_posix())

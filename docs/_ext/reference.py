@@ -1,0 +1,155 @@
+"""The generated parts of the site: the commands, the public functions, and a live page of attention.
+
+A Sphinx extension. `reference/commands.md` and the pages in `reference/python/`, each named after a package in
+`seq2seq/`, hold a title and an introduction; the extension appends the rest. It writes the live page into the finished
+site. The settings need no part here: `python train.py --help-markdown` prints `settings.md`.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import seq2seq
+
+if TYPE_CHECKING:
+    from docutils.nodes import Node
+    from sphinx.application import Sphinx
+
+COMMANDS = "reference/commands"
+PYTHON = "reference/python/"
+SENTENCE = "The ball is blue."
+LIVE_PAGE = "the-ball-is-blue.html"  # docs/live.md links to it
+REPOSITORY = Path(__file__).parents[2]
+BUNDLE = REPOSITORY / "tests/golden/bundle"
+
+
+def setup(app: "Sphinx") -> dict[str, Any]:
+    """Connect the generators to Sphinx's events."""
+    app.connect("env-get-outdated", lambda app, env, *_: [name for name in env.found_docs if _is_generated(name)])
+    app.connect("source-read", append_reference)
+    app.connect("source-read", download_outside_pages)
+    app.connect("autodoc-process-docstring", escape_docstring, priority=100)  # before Napoleon reads the sections
+    app.connect("doctree-read", replace_hyphens)
+    app.connect("build-finished", write_live_page)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def append_reference(app: "Sphinx", docname: str, source: list[str]) -> None:
+    """Append the generated part to a page that has one."""
+    if docname == COMMANDS:
+        source[0] += commands_markdown()
+    elif _is_generated(docname):
+        source[0] += package_markdown(docname.removeprefix(PYTHON))
+
+
+def _is_generated(docname: str) -> bool:
+    return docname == COMMANDS or (docname.startswith(PYTHON) and docname != f"{PYTHON}index")
+
+
+def download_outside_pages(app: "Sphinx", docname: str, source: list[str]) -> None:
+    """Turn links to Markdown files outside docs/ into downloads, as MyST does with links to all other files."""
+    folder = Path(app.srcdir, docname).parent
+
+    def replace(link: re.Match[str]) -> str:
+        is_page = (folder / link[1]).resolve().is_relative_to(app.srcdir)
+        return link[0] if is_page else f"](path:{link[1]})"
+
+    source[0] = re.sub(r"\]\((\.\./[^)#\s]+\.md)(?:#[^)]*)?\)", replace, source[0])
+
+
+def commands_markdown() -> str:
+    """Return usage, explanation and options of every command of `seq2seq`, from the definitions that --help shows."""
+    import typer
+
+    from seq2seq.cli import app
+
+    return "\n".join(
+        line for name, command in _commands(typer.main.get_command(app)) for line in _command(name, command)
+    )
+
+
+def _commands(command: Any, name: str = "seq2seq") -> Iterator[tuple[str, Any]]:
+    """Yield the commands with their full names; a group's commands follow each other."""
+    for part, inner in getattr(command, "commands", {}).items():
+        yield from _commands(inner, f"{name} {part}")
+    if not hasattr(command, "commands"):
+        yield name, command
+
+
+def _command(name: str, command: Any) -> Iterator[str]:
+    context = command.make_context(name, [], resilient_parsing=True)
+    yield from ("", f"## {name}", "", "```text", command.get_usage(context).removeprefix("Usage: "), "```", "")
+    yield _markdown(command.help)
+    panels: dict[str, list[str]] = {}
+    for parameter in command.get_params(context):
+        if record := parameter.get_help_record(context):
+            panel = getattr(parameter, "rich_help_panel", None) or "Options"
+            flags, meaning = (text.replace("|", "\\|") for text in record)
+            panels.setdefault(panel, []).append(f"| `{flags}` | {_markdown(meaning)} |")
+    for panel, rows in panels.items():
+        yield from ("", f"| {panel} | |", "|---|---|", *rows)
+
+
+def _markdown(text: str) -> str:
+    """Turn the terminal's markup into Markdown: bold texts and options become code, all else stays as it reads."""
+    text = re.sub(r"\[/?bold\]", "`", text).replace("\\[", "[")
+    text = re.sub(r"\[dim\](.*?)\[/dim\]", r"[\1]", text)
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(part if part[:1] == "`" else _plain(part) for part in parts)
+
+
+def _plain(text: str) -> str:
+    text = re.sub(r"([*_<>\[\]$])", r"\\\1", text)
+    return re.sub(r"(?<!\S)--[a-z]\S*\b|(?<!\S)--(?!\S)", lambda found: f"`{found[0]}`", text)
+
+
+def package_markdown(page: str) -> str:
+    """Return the directives that document every module of a package, or for "core" the modules that are in none."""
+    folder = REPOSITORY / "seq2seq"
+    files = folder.glob("*.py") if page == "core" else (folder / page).rglob("*.py")
+    paths = sorted(path.relative_to(REPOSITORY).with_suffix("") for path in files if path.stem != "__init__")
+    return "\n".join(_module(".".join(path.parts)) for path in paths)
+
+
+def _module(name: str) -> str:
+    directive = f".. automodule:: {name}\n   :exclude-members: {', '.join(seq2seq.__all__)}"  # index.md documents these
+    return f"\n## {name}\n\n```{{eval-rst}}\n{directive}\n```"
+
+
+def escape_docstring(app: "Sphinx", what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Escape what reStructuredText would take for markup: docstrings are plain text with `code` in them."""
+    text = re.sub(r"^(Alias for field|Create new instance) .*", "", "\n".join(lines), flags=re.M)  # of a NamedTuple
+    parts = re.split(r"(`[^`]*`)", text)
+    escaped = [f"{part}\\ " if part[:1] == "`" else re.sub(r"([\\*|]|(?<=\w)_(?!\w))", r"\\\1", part) for part in parts]
+    lines[:] = "".join(escaped).splitlines()
+
+
+def replace_hyphens(app: "Sphinx", doctree: "Node") -> None:
+    """Put a dash between a parameter and its meaning, where Sphinx writes two hyphens."""
+    from docutils import nodes
+
+    for text in list(doctree.findall(nodes.Text)):
+        if text == " -- ":
+            text.parent.replace(text, nodes.Text(" – "))
+
+
+def write_live_page(app: "Sphinx", error: Exception | None) -> None:
+    """Write the interactive page of one sentence, translated by the small model that the tests store."""
+    if error is None and app.builder.format == "html":
+        (Path(app.outdir) / LIVE_PAGE).write_text(live_page(), encoding="utf-8")
+
+
+def live_page() -> str:
+    """Return the page that `seq2seq attend` would write for the sentence."""
+    import torch
+
+    from seq2seq.explain.explanation import explain
+    from seq2seq.explain.page import write_page
+    from seq2seq.explain.steps import chosen_walks, watch_beams
+    from seq2seq.translator import Translator
+
+    translator = Translator.load([BUNDLE], "cpu", torch.float32)
+    explanation = explain(translator, SENTENCE)
+    walks, beams = chosen_walks(translator, explanation), watch_beams(translator, SENTENCE)
+    return write_page(explanation.to_plain(), walks, beams)

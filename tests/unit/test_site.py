@@ -1,0 +1,98 @@
+"""The documentation site: its table of contents, and the parts that docs/_ext/reference.py generates."""
+
+import re
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import reference
+import typer
+
+from seq2seq.cli import app
+from tests.documented import FENCED, PAGES, REPOSITORY
+
+DOCS = REPOSITORY / "docs"
+NAMES = {path.relative_to(DOCS).with_suffix("").as_posix() for path in PAGES}
+PACKAGES_WITHOUT_PAGE = {"cli", "serve"}  # docs/reference/commands.md and docs/serving.md are about these
+
+
+def entries() -> Iterator[str]:
+    """Yield the names of all pages that a table of contents lists."""
+    for path in PAGES:
+        for language, block in FENCED.findall(path.read_text(encoding="utf-8")):
+            if language == "{toctree}":
+                lines = [line for line in block.splitlines() if line and not line.startswith(":")]
+                yield from ((path.parent / line).relative_to(DOCS).as_posix() for line in lines)
+
+
+def commands(command: Any, name: str = "seq2seq") -> Iterator[str]:
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield name
+    for part, one in (inner or {}).items():
+        yield from commands(one, f"{name} {part}")
+
+
+def test_a_table_of_contents_lists_every_page_once() -> None:
+    assert sorted(entries()) == sorted(NAMES - {"index"}), "list the page in docs/index.md"
+
+
+def test_every_package_has_a_page() -> None:
+    packages = {path.parent.name for path in (REPOSITORY / "seq2seq").glob("*/__init__.py")}
+    pages = {name.removeprefix("reference/python/") for name in NAMES if name.startswith("reference/python/")}
+    assert pages == packages - PACKAGES_WITHOUT_PAGE | {"core", "index"}
+
+
+def test_the_reference_has_every_command_and_option() -> None:
+    text = reference.commands_markdown()
+    assert re.findall(r"^## (.*)$", text, re.M) == list(commands(typer.main.get_command(app)))
+    assert len(re.findall(r"^\| `--debug` \|", text, re.M)) >= 10
+    assert "| `--early-stopping / --no-early-stopping` |" in text
+
+
+def test_no_markup_of_the_terminal_reaches_the_reference() -> None:
+    assert not re.search(r"\[/?(bold|dim)\]", reference.commands_markdown())
+
+
+def test_markup_of_help_becomes_code_and_plain_text() -> None:
+    text = "[bold]seq2seq runs --json[/bold]   a_b, *c*, `d_e` with --top-k. [dim]default: none[/dim] \\[x]"
+    assert reference._markdown(text) == (
+        "`seq2seq runs --json`   a\\_b, \\*c\\*, `d_e` with `--top-k`. \\[default: none\\] \\[x\\]"
+    )
+
+
+def test_a_package_page_has_every_module_and_no_private_one() -> None:
+    modules = re.findall(r"^\.\. automodule:: (.*)$", reference.package_markdown("explain"), re.M)
+    assert {"seq2seq.explain.explanation", "seq2seq.explain.lab.report"} <= set(modules)
+    assert "seq2seq.translator" in reference.package_markdown("core")
+    assert "seq2seq.model" not in reference.package_markdown("core")
+
+
+@pytest.mark.parametrize(
+    ("written", "escaped"),
+    [
+        ("Σⱼ aᵢⱼ |j - dᵢ| and *.tsv", "Σⱼ aᵢⱼ \\|j - dᵢ\\| and \\*.tsv"),
+        ("Trains on `Batch`es of |`a|b`|.", "Trains on `Batch`\\ es of \\|`a|b`\\ \\|."),
+        ("input_ is a name", "input\\_ is a name"),
+        ("Alias for field number 0", ""),
+    ],
+)
+def test_docstrings_are_plain_text_with_code(written: str, escaped: str) -> None:
+    lines = [written]
+    reference.escape_docstring(None, "function", "name", None, None, lines)  # pyright: ignore[reportArgumentType]
+    assert lines == ([escaped] if escaped else [])
+
+
+def test_links_to_markdown_outside_the_site_become_downloads() -> None:
+    source = ["[a](../../README.md#results) [b](../data.md#x) [c](../../seq2seq/bundle.py) [d](../../data/README.md)"]
+    reference.download_outside_pages(SimpleNamespace(srcdir=DOCS), "tutorials/gpu", source)  # pyright: ignore
+    expected = "[a](path:../../README.md) [b](../data.md#x) [c](../../seq2seq/bundle.py) [d](path:../../data/README.md)"
+    assert source == [expected]
+
+
+def test_the_live_page_shows_the_sentence() -> None:
+    page = reference.live_page()
+    assert f"<title>Attention: {reference.SENTENCE}</title>" in page
+    assert '"steps":' in page
+    assert reference.LIVE_PAGE in (DOCS / "live.md").read_text(encoding="utf-8")
