@@ -31,6 +31,7 @@ from seq2seq.translator import Translator
 _HEADS = re.compile(r"(encoder|decoder|cross)(?:\.(\d{1,4})(?:\.head\.(\d{1,4}))?)?")
 _WORD = re.compile(r"source\.(\d{1,4})")
 _SETTINGS = {"mask": "decoder_mask", "positions": "positions"}  # of the model, each of which can be "none"
+SourceMask = Callable[[Tensor], Tensor]  # `Transformer.source_mask`
 NAMES = "encoder.2.head.3, decoder.1, cross, mask, positions or source.3"
 
 
@@ -79,7 +80,7 @@ def intervene(
     """
     attentions = [one for one in model.modules() if isinstance(one, MultiHeadAttention)]
     before = [(parameter, parameter.detach().clone()) for one in attentions for parameter in one.parameters()]
-    config = model.config
+    config, source_mask = model.config, vars(model).get("source_mask")
     try:
         _change(model, without, average, temperature, hidden)
         yield
@@ -89,6 +90,8 @@ def intervene(
                 parameter.copy_(value)
         model.config = config
         vars(model).pop("source_mask", None)
+        if source_mask is not None:  # of a block around this one
+            vars(model)["source_mask"] = source_mask
 
 
 def _change(
@@ -111,7 +114,7 @@ def _change(
             attention.out_proj.weight[:, _channels(attention, heads)] = 0
     model.config = replace(model.config, **{_SETTINGS[name]: "none" for name in without if name in _SETTINGS})
     if hidden:
-        vars(model)["source_mask"] = _hiding(hidden)
+        vars(model)["source_mask"] = _hiding(model.source_mask, hidden)
 
 
 def changed(translator: Translator, interventions: Interventions, source: str = "") -> Translator:
@@ -128,7 +131,7 @@ def changed(translator: Translator, interventions: Interventions, source: str = 
         else:
             hidden += _pieces_of_word(translator, source, int(found.group(1)))
     other = copy.copy(engine)  # without the weights that are laid out for search
-    other.model = copy.deepcopy(model)
+    other.model, other.is_compiled = copy.deepcopy(model), False  # compiled code knows no gaps in a source
     apart = copy.copy(translator)
     apart.engine = other
     _change(other.model, names, interventions.average, interventions.temperature, hidden)
@@ -240,11 +243,11 @@ def _channels(attention: MultiHeadAttention, heads: Sequence[int]) -> list[int]:
     return [head * size + channel for head in heads for channel in range(size)]
 
 
-def _hiding(places: Sequence[int]) -> Callable[[Int[Tensor, "b s"]], Bool[Tensor, "b 1 1 s"]]:
-    """Return a `Transformer.source_mask` in which these places of every source are hidden."""
+def _hiding(usual: SourceMask, places: Sequence[int]) -> SourceMask:
+    """Return a source mask in which these places of every source are hidden, too."""
 
     def source_mask(src: Int[Tensor, "b s"]) -> Bool[Tensor, "b 1 1 s"]:
-        mask = Transformer.source_mask(src)
+        mask = usual(src)
         mask[..., [place for place in places if place < src.shape[1]]] = False
         return mask
 

@@ -15,6 +15,8 @@ from seq2seq.model.build import build_model
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.translator import Translator
+from tests.unit.explain.conftest import GOLDEN
+from tests.unit.searches import NEEDS_COMPILER
 
 SRC, TGT = torch.tensor([[5, 6, 7, 8, 3]]), torch.tensor([[2, 9, 10, 11]])
 SENTENCE, TARGET = "The black cat drank the milk.", "El gato negro bebió la leche."
@@ -133,6 +135,24 @@ def test_nothing_is_left_when_the_block_ends(model: Transformer) -> None:
     assert model.config is config
     assert "source_mask" not in vars(model)
     assert torch.equal(output(model), usual)
+
+
+def test_blocks_within_one_another_end_one_by_one(model: Transformer) -> None:
+    with intervene(model, "cross.1", hidden=[1]):
+        outer = output(model)
+        with intervene(model, "encoder.1", hidden=[2]):
+            trace = model.traced(SRC, TGT)
+            assert all((layer[..., [1, 2]] == 0).all() for layer in trace.encoder)
+        assert torch.equal(output(model), outer)
+    assert not torch.equal(output(model), outer)
+
+
+@NEEDS_COMPILER
+def test_a_compiled_search_is_changed_like_any_other() -> None:
+    changes = Interventions(without=["source.3"])
+    usual, compiled = (Translator.load(GOLDEN, "cpu", is_compiled=is_compiled) for is_compiled in (False, True))
+    expected = changed(usual, changes, SENTENCE).translate([SENTENCE])
+    assert changed(compiled, changes, SENTENCE).translate([SENTENCE]) == expected
 
 
 @pytest.mark.parametrize(
