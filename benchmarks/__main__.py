@@ -331,7 +331,7 @@ def scale(
     measure: options.Measure = False,
     model: options.Translating = None,
 ) -> dict[str, Any]:
-    """Tell what much text costs in preparation, streaming, training and translation, from measured slopes."""
+    """Print what a large corpus costs to prepare, stream, train on and translate, from measured slopes."""
     from dataclasses import replace
 
     from benchmarks.scale import Case, run

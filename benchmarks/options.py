@@ -71,16 +71,18 @@ Batch = Annotated[int, typer.Option(min=1, help="Sentences translated at once.",
 Beam = Annotated[int, typer.Option(min=1, help="Hypotheses kept.", rich_help_panel=MEASURING)]
 
 Sizes = Annotated[list[int], typer.Option("--pairs", min=1, help="Size of the text; may be given several times.")]
-Tokens = Annotated[int, typer.Option(min=1, help="Of a sentence, on either side.")]
+Tokens = Annotated[int, typer.Option(min=1, help="Tokens of a sentence, on either side.")]
 Epochs = Annotated[float, typer.Option(min=0.001, help="Times that training reads the text.")]
-Cores = Annotated[int, typer.Option(min=1, help="That prepare the text.")]
-Devices = Annotated[int, typer.Option(min=1, help="That train, and translate.")]
+Cores = Annotated[int, typer.Option(min=1, help="CPU cores that prepare the text.")]
+Devices = Annotated[int, typer.Option(min=1, help="Devices that train and translate.")]
 Slopes = Annotated[
     Path | None,
     typer.Option(help="JSON file of an earlier --measure. [dim]default: the figures of docs/scale.md[/dim]"),
 ]
-TeraFlops = Annotated[float | None, typer.Option(help="10¹² FLOP/s that a device reaches in training.")]
-LinesASecond = Annotated[float | None, typer.Option("--lines", help="Lines a second that a device translates.")]
+TeraFlops = Annotated[float | None, typer.Option(min=1e-6, help="10¹² FLOP/s that a device reaches in training.")]
+LinesASecond = Annotated[
+    float | None, typer.Option("--lines", min=1e-6, help="Lines a second that a device translates.")
+]
 Translating = Annotated[
     Path | None,
     typer.Option("--model", help="With --measure: bundle that translates. [dim]default: not measured[/dim]"),

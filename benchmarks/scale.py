@@ -1,4 +1,4 @@
-"""What much text costs, and until what size each way is enough: reckoned from measured slopes."""
+"""The cost of a large corpus, and the size up to which each way is enough, computed from measured slopes."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -36,7 +36,7 @@ def training_flops(model: ModelConfig, case: Case) -> int:
 
 
 def run(model: ModelConfig, case: Case, slopes: Slopes) -> dict[str, Any]:
-    """Return what each size costs, and until what size each way is enough."""
+    """Return the cost of each size, and the size up to which each way is enough."""
     flops = training_flops(model, case)
     costs = {size: costs_of(size, flops, case, slopes) for size in case.pairs}
     names = list(costs[case.pairs[0]])
@@ -45,7 +45,7 @@ def run(model: ModelConfig, case: Case, slopes: Slopes) -> dict[str, Any]:
     cost_table = Table(machine, ["pairs", *(f"{size:,}" for size in case.pairs)], rows)
     limits = limits_of(flops, case, slopes)
     told = [[way, f"{size:,.0f}", then] for way, size, then in limits]
-    limit_table = Table("Until so many pairs", ["enough", "pairs", "then"], told)
+    limit_table = Table("Enough up to so many pairs", ["way", "pairs", "for more"], told)
     return {
         "case": asdict(case),
         "slopes": asdict(slopes),
@@ -57,7 +57,7 @@ def run(model: ModelConfig, case: Case, slopes: Slopes) -> dict[str, Any]:
 
 
 def costs_of(pairs: int, flops: int, case: Case, slopes: Slopes) -> dict[str, float]:
-    """Return what so many pairs cost in hours and gigabytes; flops are those of a pair in one update."""
+    """Return the cost of so many pairs in hours and gigabytes; flops are those of a pair in one update."""
     alone, shared = pairs * slopes.alone / 1e6, pairs * slopes.shared / 1e6  # seconds
     rate = slopes.reached * case.devices  # FLOP/s
     return {
@@ -68,7 +68,7 @@ def costs_of(pairs: int, flops: int, case: Case, slopes: Slopes) -> dict[str, fl
         "preparation by one process, hours": (slopes.fixed + alone + shared) / HOUR,
         "preparation by all cores, hours": (slopes.fixed + alone + shared / case.cores) / HOUR,
         "reading a stream once, hours": pairs * slopes.streamed / 1e6 / HOUR,
-        "pace of training ÷ that of a stream": rate / flops * slopes.streamed / 1e6,
+        "speed of training ÷ that of a stream": rate / flops * slopes.streamed / 1e6,
         "training, hours": pairs * case.epochs * flops / rate / HOUR,
         "devices to train in a day": pairs * case.epochs * flops / slopes.reached / DAY,
         "translating it, hours": pairs / slopes.translated / case.devices / HOUR,
@@ -77,20 +77,23 @@ def costs_of(pairs: int, flops: int, case: Case, slopes: Slopes) -> dict[str, fl
 
 
 def limits_of(flops: int, case: Case, slopes: Slopes) -> list[tuple[str, float, str]]:
-    """Return ways, the number of pairs until which each is enough, and what to do beyond."""
+    """Return each way, the number of pairs up to which it is enough, and what to use for more."""
     alone, shared = slopes.alone / 1e6, slopes.shared / 1e6  # seconds
     trained = slopes.reached * case.devices / flops / case.epochs  # pairs a second, of all epochs
     limits = [
-        ("one process, for an hour", (HOUR - slopes.fixed) / (alone + shared), f"data.num_proc={case.cores}"),
-        # a second machine halves the shared part, and Ray has to start
-        ("one machine, quicker than two", slopes.ray / (shared / case.cores / 2), "seq2seq prepare --ray"),
         ("a disk for preparation", case.disk / slopes.work, "data.streaming=true"),
         ("training for a day", DAY * trained, "more devices"),
         ("translating for a day", DAY * slopes.translated * case.devices, "seq2seq bulk-translate --ray"),
     ]
     if slopes.memory_a_pair > 0:
         most = max(0.0, case.memory - slopes.memory) / slopes.memory_a_pair
-        limits.insert(2, ("the memory for preparation", most, "data.streaming=true"))
+        limits.insert(0, ("the memory for preparation", most, "data.streaming=true"))
+    if shared > 0:  # a second machine halves the shared part, and Ray has to start
+        saved = shared / case.cores / 2
+        limits.insert(0, ("one machine, faster than two", slopes.ray / saved, "seq2seq prepare --ray"))
+    if alone + shared > 0:
+        most = max(0.0, HOUR - slopes.fixed) / (alone + shared)
+        limits.insert(0, ("one process, for an hour", most, f"data.num_proc={case.cores}"))
     return limits
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import json
+import math
 import os
 import subprocess
 import sys
@@ -23,17 +24,23 @@ from benchmarks.streaming import Plan as Streaming
 from benchmarks.streaming import stream_all, stream_feed, write_corpus
 from benchmarks.tables import Table
 from seq2seq.errors import UserError
+from seq2seq.files import find_model
 from seq2seq.settings.model import ModelConfig
 
 SIZES = (10_000, 100_000, 1_000_000)  # pairs, over two decades
 LINES = (200, 2_000, 20_000)
 VOCABULARY = 2000  # pieces; the size that training has changes little of what is measured with text
+_POSITIVE = ("work", "reached", "translated", "streamed")  # slopes that something is divided by
 _PROGRAM = "from seq2seq.cli import main; main()"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slopes:
-    """What a pair takes, on the machine that docs/scale.md names."""
+    """The cost of a pair; the defaults are those of the machine in docs/scale.md.
+
+    Raises:
+        UserError: a value is negative or not finite, or one that others are divided by is 0.
+    """
 
     fixed: float = 5.4  # seconds that a preparation takes in any case, the vocabulary above all
     alone: float = 24.0  # µs a pair of preparation that one process does
@@ -41,12 +48,18 @@ class Slopes:
     ray: float = 16.0  # seconds that a Ray cluster adds
     text: float = 123.0  # bytes a pair, as TSV
     prepared: float = 228.0  # bytes a pair, prepared
-    work: float = 601.0  # bytes a pair that the disk holds meanwhile, the prepared ones included
+    work: float = 601.0  # bytes a pair on the disk while it is prepared, the result included
     memory: float = 535e6  # bytes of the largest process that prepares
     memory_a_pair: float = 17.0  # bytes more for each pair
     streamed: float = 43.0  # µs a pair of the process that reads a stream
     reached: float = 0.111e12  # FLOP/s of a device in training
     translated: float = 431.0  # lines a second of a device
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            bound = "greater than 0" if name in _POSITIVE else "at least 0"
+            if not math.isfinite(value) or value < 0 or (value == 0 and name in _POSITIVE):
+                raise UserError(f"the slope {name}={value:g} must be {bound}")
 
 
 def measure(
@@ -60,7 +73,12 @@ def measure(
     """Measure each slope over these sizes: preparation and streaming of made-up text, training, translation.
 
     Without a bundle, the translated lines a second are those of docs/scale.md.
+
+    Raises:
+        UserError: there is no such bundle.
     """
+    if bundle is not None:
+        bundle = find_model(bundle)  # before minutes of measuring
     sizes, rows = [], []
     for size in pairs:
         with tempfile.TemporaryDirectory() as folder:
@@ -73,7 +91,7 @@ def measure(
         sides = [f"{one[name]:.0f}" for name in ("text", "prepared", "work", "streamed")]
         rows.append([f"{one['pairs']:,}", *times, f"{one['memory'] / 1e6:,.0f}", *sides])
     header = ["pairs", "one process, s", "two, s", "two of Ray, s", "memory, MB", "text, bytes a pair"]
-    header += ["prepared", "meanwhile", "streamed, µs a pair"]
+    header += ["prepared", "while preparing", "streamed, µs a pair"]
     told = [[name, f"{value:,.3g}"] for name, value in (trained | asdict(slopes)).items()]
     tables = [Table("Preparation and streaming", header, rows), Table("Slopes", ["", "value"], told)]
     if seconds:
@@ -227,6 +245,8 @@ def read_slopes(path: Path | None) -> Slopes:
         values = json.loads(path.read_text(encoding="utf-8"))
         values = values.get("scale", values).get("slopes", values)
         return replace(Slopes(), **{name: float(value) for name, value in values.items()})
+    except UserError as error:
+        raise UserError(f"--slopes {path}: {error}") from error
     except (OSError, ValueError, TypeError, AttributeError) as error:
         known = ", ".join(sorted(field.name for field in fields(Slopes)))
         raise UserError(f"--slopes {path} has no slopes ({error}): give a JSON object of {known}") from error

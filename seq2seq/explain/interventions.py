@@ -32,6 +32,7 @@ _HEADS = re.compile(r"(encoder|decoder|cross)(?:\.(\d{1,4})(?:\.head\.(\d{1,4}))
 _WORD = re.compile(r"source\.(\d{1,4})")
 _SETTINGS = {"mask": "decoder_mask", "positions": "positions"}  # of the model, each of which can be "none"
 SourceMask = Callable[[Tensor], Tensor]  # `Transformer.source_mask`
+TEMPERATURES = (0.001, 1000.0)  # beyond them float32 overflows, or all weights are equal
 NAMES = "encoder.2.head.3, decoder.1, cross, mask, positions or source.3"
 
 
@@ -100,8 +101,8 @@ def _change(
     """Change a model in place, for good; nothing is changed if a name is wrong."""
     if not isinstance(model, Transformer):
         raise UserError(f"interventions are for Transformers: this is model.architecture={model.config.architecture}")
-    if not 0 < temperature < math.inf:
-        raise UserError(f"the temperature {temperature:g} must be greater than 0")
+    if not TEMPERATURES[0] <= temperature <= TEMPERATURES[1]:
+        raise UserError(f"the temperature {temperature:g} must be from {TEMPERATURES[0]:g} to {TEMPERATURES[1]:g}")
     off = [one for name in without if name not in _SETTINGS for one in _find(model, name)]
     even = [one for name in average for one in _find(model, name)]
     if temperature != 1:

@@ -210,7 +210,7 @@ def _check(wanted: TranslateRequest, service: Service) -> None:
         raise HTTPException(400, f"Invalid request: request ({count}) exceeds text limit ({limits.batch_limit})")
     _check_length("".join(wanted.texts), limits.char_limit)
     if wanted.sentences and wanted.format == "html":
-        raise HTTPException(400, "Invalid request: sentences are told of format=text only")
+        raise HTTPException(400, "Invalid request: sentences=true needs format=text")
     if wanted.alternatives > service.most_alternatives:
         raise HTTPException(400, f"Invalid request: alternatives must be at most {service.most_alternatives}")
     if wanted.source not in (translator.src_lang, "auto"):

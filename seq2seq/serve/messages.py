@@ -46,7 +46,7 @@ class TranslateRequest(BaseModel):
     target: str = Field(min_length=1, description="Language of the translation")
     format: Literal["text", "html"] = "text"
     alternatives: int = Field(default=0, ge=0, description="Further translations wanted")
-    sentences: bool = Field(default=False, description="Also tell how a text (not HTML) was cut; not LibreTranslate's")
+    sentences: bool = Field(default=False, description="Whether to return the sentences of the text, too (not of HTML)")
     api_key: str | None = None
 
     @property
@@ -67,7 +67,7 @@ class ExplainRequest(BaseModel):
     head: int = Field(default=0, ge=0, description="Its head, from 0")
     without: list[Name] = Field(default=[], max_length=200, description="Parts of the model that are switched off")
     average: list[Name] = Field(default=[], max_length=200, description="Heads that take the same of all they may see")
-    temperature: float = Field(default=1.0, gt=0, le=1000, description="Divisor of all scores beside √c")
+    temperature: float = Field(default=1.0, ge=0.001, le=1000, description="Divisor of all scores beside √c")
     api_key: str | None = None
 
 

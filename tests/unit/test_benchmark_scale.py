@@ -1,6 +1,7 @@
-"""What much text costs: reckoned from slopes, and the slopes measured."""
+"""The cost of a large corpus, computed from slopes, and the slopes measured."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def test_costs_follow_from_the_slopes() -> None:
     assert found["training, hours"] == pytest.approx(36e6 * 2 * 1e6 / 2e12 / 3600)
     assert found["devices to train in a day"] == pytest.approx(found["training, hours"] * 2 / 24)
     assert found["translating it, hours"] == pytest.approx(36e6 / 100 / 2 / 3600)
-    assert found["pace of training ÷ that of a stream"] == pytest.approx(2e6 * 50e-6)
+    assert found["speed of training ÷ that of a stream"] == pytest.approx(2e6 * 50e-6)
 
 
 def test_at_its_limit_each_way_is_just_enough() -> None:
@@ -43,7 +44,7 @@ def test_at_its_limit_each_way_is_just_enough() -> None:
     assert at("translating for a day")["translating it, hours"] == pytest.approx(24)
     assert at("a disk for preparation")["disk while preparing, GB"] == pytest.approx(4)
     assert at("the memory for preparation")["memory of the largest process, GB"] == pytest.approx(5)
-    pairs = round(limits["one machine, quicker than two"])
+    pairs = round(limits["one machine, faster than two"])
     one, two = (
         costs_of(pairs, 1, replace(CASE, cores=cores), SLOPES)["preparation by all cores, hours"] for cores in (8, 16)
     )
@@ -85,6 +86,35 @@ def test_other_files_are_refused_in_one_line(tmp_path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=r"^--slopes .*slopes.json has no slopes \(.*\): give a JSON object of alone, "):
         read_slopes(path)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"reached": -1}, "reached=-1 must be greater than 0"),
+        ({"translated": 0}, "translated=0 must be greater than 0"),
+        ({"shared": -1}, "shared=-1 must be at least 0"),
+        ({"work": "nan"}, "work=nan must be greater than 0"),
+        ({"memory": "inf"}, "memory=inf must be at least 0"),
+    ],
+)
+def test_impossible_slopes_are_refused_by_name(tmp_path: Path, values: dict[str, object], told: str) -> None:
+    path = tmp_path / "slopes.json"
+    path.write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(UserError, match=f"^--slopes {re.escape(str(path))}: the slope {told}$"):
+        read_slopes(path)
+
+
+def test_processes_that_share_nothing_have_no_limit_of_their_own() -> None:
+    """As on one core, where two processes take as long as one."""
+    limits = [way for way, _, _ in limits_of(1_000_000, CASE, replace(SLOPES, alone=60, shared=0))]
+    assert "one machine, faster than two" not in limits
+    assert limits[0] == "one process, for an hour"
+
+
+def test_a_model_that_is_not_there_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"--model .*none is no folder"):
+        measure(ModelConfig(), 8000, torch.device("cpu"), tmp_path / "none", (10**12, 10**13))
 
 
 def test_the_table_has_a_column_for_each_size() -> None:

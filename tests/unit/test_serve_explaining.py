@@ -86,6 +86,7 @@ def test_parts_of_the_model_are_switched_off_for_one_answer(translator: Translat
         ({"average": ["mask"]}, "'mask' names nothing to change"),
         ({"without": ["x" * 41]}, "without: "),
         ({"temperature": 0}, "temperature: "),
+        ({"temperature": 1e-320}, "temperature: "),
     ],
 )
 def test_what_is_not_there_is_told(translator: Translator, sent: Any, told: str):

@@ -132,7 +132,7 @@ def test_heads_are_ranked_in_a_list_a_picture_and_numbers(attend):
         (("--without", "head"), "'head' names nothing to change: give encoder.2.head.3, decoder.1, cross, mask, "),
         (("--without", "source.6"), "source.6: the sentence has words 1 to 5"),
         (("--average", "positions"), "'positions' names nothing to change"),
-        (("--softmax-temperature", 0), "the temperature 0 must be greater than 0"),
+        (("--softmax-temperature", 0), "the temperature 0 must be from 0.001 to 1000"),
     ],
 )
 def test_what_the_model_does_not_have_cannot_be_switched_off(attend, arguments, message):

@@ -164,8 +164,10 @@ def test_a_compiled_search_is_changed_like_any_other() -> None:
         (["encoder.1"], ["head.2"], 1.0, r"^'head.2' names nothing to change: give encoder.2.head.3, "),
         ([], ["mask"], 1.0, r"^'mask' names nothing to change"),
         (["source.1"], [], 1.0, r"^'source.1' names nothing to change"),
-        ([], [], 0.0, r"^the temperature 0 must be greater than 0$"),
-        ([], [], float("nan"), r"^the temperature nan must be greater than 0$"),
+        ([], [], 0.0, r"^the temperature 0 must be from 0.001 to 1000$"),
+        ([], [], 1e-320, r"^the temperature 9.99989e-321 must be from 0.001 to 1000$"),
+        ([], [], float("inf"), r"^the temperature inf must be from 0.001 to 1000$"),
+        ([], [], float("nan"), r"^the temperature nan must be from 0.001 to 1000$"),
     ],
 )
 def test_a_wrong_name_changes_nothing(

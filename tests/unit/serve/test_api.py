@@ -35,7 +35,7 @@ def test_sentences_are_told_as_they_are_cut(ask: Ask):
     assert "sentences" not in post(ask, json=question(text)).json()
     refused = post(ask, json=question("<p>a</p>", sentences=True, format="html"))
     assert refused.status_code == 400
-    assert "format=text only" in refused.json()["error"]
+    assert "needs format=text" in refused.json()["error"]
 
 
 @pytest.mark.parametrize("kind", ["data", "files"])
