@@ -124,13 +124,19 @@ def fit(found: Sequence[Mapping[str, float]], reached: float, translated: Mappin
     """Return the slopes between the two largest sizes measured.
 
     translated is the seconds that so many lines took; none: not measured.
+
+    Raises:
+        UserError: more lines took no longer than fewer.
     """
     small, large = found[-2:]
     pairs = large["pairs"] - small["pairs"]
-    one, two = ((large[name] - small[name]) / pairs * 1e6 for name in ("one", "two"))  # µs a pair
+    one, two = (max(0.0, large[name] - small[name]) / pairs * 1e6 for name in ("one", "two"))  # µs a pair
     shared = min(one, 2 * max(0.0, one - two))
     fewer, more = sorted(translated)[-2:] or (0, 0)
-    lines = (more - fewer) / (translated[more] - translated[fewer]) if translated else Slopes.translated
+    seconds = translated[more] - translated[fewer] if translated else math.inf
+    if seconds <= 0:
+        raise UserError(f"{more:,} lines were translated as fast as {fewer:,}: measure on a machine that is not busy")
+    lines = (more - fewer) / seconds if translated else Slopes.translated
     return Slopes(
         fixed=max(0.0, small["one"] - one * small["pairs"] / 1e6),
         alone=one - shared,
@@ -177,12 +183,15 @@ def prepare(place: Path, processes: int, *, on_ray: bool = False) -> dict[str, f
     with tempfile.TemporaryDirectory(dir=place) as cache, _most_bytes(Path(cache)) as most:
         settings = (
             "data=files", f"data.root={place}", f"data.train=[{train}]", "data.validation=[validation.tsv]",
-            "data.test=[validation.tsv]", f"data.cache={cache}", f"data.num_proc={processes}",
+            "data.test=[validation.tsv]", f"data.num_proc={processes}",
             f"tokenizer.vocab_size={VOCABULARY}", "tokenizer.input_sentence_size=100000",
         )  # fmt: skip
         command = [sys.executable, "-c", _PROGRAM, "prepare", *settings, *(("--ray", "local") if on_ray else ())]
+        environment = os.environ | {"SEQ2SEQ_CACHE": cache}  # which goes before data.cache
         start = time.perf_counter()
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
+        ) as process:
             assert process.stderr is not None
             told = process.stderr.read()
             _, status, usage = os.wait4(process.pid, 0)  # memory is that of the largest of its processes
