@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 COMMANDS = "reference/commands"
 PYTHON = "reference/python/"
-SENTENCE = "The ball is blue."
-LIVE_PAGE = "the-ball-is-blue.html"  # docs/live.md links to it
+SENTENCE = "The cat sees the milk."
+LIVE_PAGE = "the-cat-sees-the-milk.html"  # docs/live.md links to it
 REPOSITORY = Path(__file__).parents[2]
 BUNDLE = REPOSITORY / "tests/golden/bundle"
 

@@ -76,8 +76,8 @@ Yes = Annotated[bool, typer.Option("--yes", help="Delete without asking.")]
 class Engine:
     """What translates, and where."""
 
-    device: str = "auto"  # cpu, cuda, cuda:N, or auto: a GPU if there is one
-    engine: EngineName = "pytorch"  # ctranslate2 is quicker on CPUs; greedy and beam only
+    device: str = "auto"  # where to compute: cpu, cuda, cuda:N, or auto, a GPU if there is one
+    engine: EngineName = "pytorch"  # what searches: ctranslate2 is faster on CPUs, and has greedy and beam search only
     quantization: Precision = "int8"  # of ctranslate2's weights only
     compile: bool = False  # search by code that the C compiler here makes: quicker; the pytorch engine on CPUs only
     shortlist: Path | None = None  # file of `seq2seq shortlist`: predict only what sources need; quicker, pytorch only
