@@ -1,0 +1,102 @@
+"""Make train.tsv, validation.tsv and test.tsv of Tatoeba's export and the Tatoeba Challenge's test set."""
+
+import argparse
+import bz2
+import hashlib
+import sys
+import unicodedata
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+VALIDATION_PAIRS = 1464
+
+Pair = tuple[str, str]
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Yield a UTF-8 file's lines in NFC; a name in .bz2 is decompressed."""
+    with bz2.open(path, "rt", encoding="utf-8") if path.suffix == ".bz2" else path.open(encoding="utf-8") as file:
+        for line in file:
+            yield unicodedata.normalize("NFC", line.rstrip("\n"))
+
+
+def read_export(sources: Path, targets: Path, links: Path) -> list[Pair]:
+    """Join sentences (id, language, text) by links (id, id): each pair once, in an order that its text decides.
+
+    Raises:
+        ValueError: a line has too few columns, or no link joins two of the sentences.
+    """
+    texts = [{cells[0]: cells[2] for cells in _rows(path, 3)} for path in (sources, targets)]
+    found = {
+        (texts[0][source], texts[1][target])
+        for source, target, *_ in _rows(links, 2)
+        if source in texts[0] and target in texts[1]
+    }
+    if not found:
+        raise ValueError(f"{links} links no sentence of {sources} to one of {targets}")
+    return sorted(found, key=lambda pair: hashlib.sha256("\t".join(pair).encode()).digest())
+
+
+def read_parallel(source: Path, target: Path) -> list[Pair]:
+    """Read two files whose lines translate each other.
+
+    Raises:
+        ValueError: one has more lines than the other.
+    """
+    sources, targets = list(read_lines(source)), list(read_lines(target))
+    if len(sources) != len(targets):
+        raise ValueError(f"{source} has {len(sources):,} lines and {target} has {len(targets):,}")
+    return list(zip(sources, targets, strict=True))
+
+
+def split(pairs: Sequence[Pair], test: Sequence[Pair], validation: int) -> tuple[list[Pair], list[Pair]]:
+    """Return training and validation pairs: no two of training, validation and test pairs share a side."""
+    free = _without_sides_of(test, pairs)
+    held_out = free[:validation]
+    return _without_sides_of(held_out, free[validation:]), held_out
+
+
+def main() -> None:
+    """Read the files, split the pairs and write them."""
+    parser = argparse.ArgumentParser(prog="python data/tatoeba.py", description=__doc__)
+    parser.add_argument("--sentences", type=Path, nargs=2, required=True, metavar=("ENGLISH", "SPANISH"))
+    parser.add_argument("--links", type=Path, required=True)
+    parser.add_argument("--test", type=Path, nargs=2, required=True, metavar=("ENGLISH", "SPANISH"))
+    parser.add_argument("--validation-pairs", type=_count, default=VALIDATION_PAIRS, metavar="N")
+    parser.add_argument("--output", type=Path, required=True, help="folder for the three files")
+    options = parser.parse_args()
+    try:
+        test = read_parallel(*options.test)
+        pairs = read_export(options.sentences[0], options.sentences[1], options.links)
+        train, validation = split(pairs, test, options.validation_pairs)
+        options.output.mkdir(parents=True, exist_ok=True)
+        for name, part in (("train", train), ("validation", validation), ("test", test)):
+            path = options.output / f"{name}.tsv"
+            text = "".join(f"{source}\t{target}\n" for source, target in part)
+            path.write_text(text, encoding="utf-8", newline="\n")
+            sys.stdout.write(f"{path}: {len(part):,} pairs\n")
+    except (OSError, EOFError, ValueError) as error:
+        parser.error(f"{error}: give the files as data/README.md says")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is no number of pairs")
+    return int(text)
+
+
+def _rows(path: Path, columns: int) -> Iterator[list[str]]:
+    for number, line in enumerate(read_lines(path), start=1):
+        cells = line.split("\t")
+        if len(cells) < columns:
+            raise ValueError(f"{path}, line {number} has {len(cells)} columns instead of {columns}")
+        yield cells
+
+
+def _without_sides_of(others: Sequence[Pair], pairs: Sequence[Pair]) -> list[Pair]:
+    sources, targets = {source for source, _ in others}, {target for _, target in others}
+    return [(source, target) for source, target in pairs if source not in sources and target not in targets]
+
+
+if __name__ == "__main__":
+    main()

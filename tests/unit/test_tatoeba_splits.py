@@ -1,0 +1,81 @@
+"""Training, validation and test pairs of Tatoeba's export."""
+
+import bz2
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tatoeba import read_export, split
+
+PAIRS = [(f"Sentence {number}.", f"Oración {number}.") for number in range(100)]
+
+
+def write_export(folder: Path, pairs: list[tuple[str, str]]) -> dict[str, Path]:
+    """Write compressed sentences and links as Tatoeba does, and a test set of two files."""
+    paths = {name: folder / f"{name}.tsv.bz2" for name in ("eng", "spa", "links")}
+    paths |= {name: folder / name for name in ("test.eng", "test.spa")}
+    rows = {"eng": [], "spa": [], "links": []}
+    for number, (source, target) in enumerate(pairs):
+        rows["eng"].append(f"{number}\teng\t{source}")
+        rows["spa"].append(f"{number + 1000}\tspa\t{target}")
+        rows["links"].append(f"{number}\t{number + 1000}")
+    rows["links"].append("5\t77777")  # a sentence that was deleted meanwhile
+    for name, lines in rows.items():
+        paths[name].write_bytes(bz2.compress("".join(f"{line}\n" for line in lines).encode()))
+    paths["test.eng"].write_text("Sentence 3.\nNever seen.\n", encoding="utf-8")
+    paths["test.spa"].write_text("Otra.\nOración 4.\n", encoding="utf-8")
+    return paths
+
+
+def run(folder: Path, paths: dict[str, Path], *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "data/tatoeba.py", "--sentences", paths["eng"], paths["spa"], "--links", paths["links"]]
+    command += ["--test", paths["test.eng"], paths["test.spa"], "--output", folder / "out", *options]
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+
+
+def test_the_command_writes_three_files_that_share_no_side(tmp_path: Path) -> None:
+    again = ("Sentence 8.", "Otra oración 8.")  # a second translation
+    done = run(tmp_path, write_export(tmp_path, [*PAIRS, again]), "--validation-pairs", "20")
+    assert done.returncode == 0, done.stderr
+    splits = {}
+    for name in ("train", "validation", "test"):
+        lines = (tmp_path / "out" / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
+        splits[name] = [line.split("\t") for line in lines]
+        assert f"{name}.tsv: {len(lines)} pairs" in done.stdout
+    assert splits["test"] == [["Sentence 3.", "Otra."], ["Never seen.", "Oración 4."]]
+    assert len(splits["validation"]) == 20
+    assert len(splits["train"]) in (78, 79)  # 101 - 2 - 20, and perhaps the other translation
+    for one, other in (("train", "validation"), ("train", "test"), ("validation", "test")):
+        for side in (0, 1):
+            assert not {pair[side] for pair in splits[one]} & {pair[side] for pair in splits[other]}
+
+
+def test_the_same_pairs_are_held_out_in_any_order_of_the_export(tmp_path: Path) -> None:
+    found = []
+    for pairs in (PAIRS, PAIRS[::-1]):
+        paths = write_export(tmp_path, pairs)
+        found.append(split(read_export(paths["eng"], paths["spa"], paths["links"]), [], 10))
+    assert found[0] == found[1]
+    assert found[0][1] != PAIRS[:10]
+
+
+def test_other_files_are_refused_in_one_line(tmp_path: Path) -> None:
+    paths = write_export(tmp_path, PAIRS)
+    for changed, told in (
+        ({"links": paths["eng"]}, "links no sentence of"),
+        ({"eng": paths["links"]}, "line 1 has 2 columns instead of 3"),
+        ({"spa": tmp_path / "none.tsv"}, "No such file"),
+        ({"test.spa": paths["eng"]}, "test.eng has 2 lines and "),
+    ):
+        done = run(tmp_path, paths | changed)
+        assert done.returncode == 2
+        assert told in done.stderr.splitlines()[-1]
+        assert "data/README.md" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("count", ["-1", "many"])
+def test_an_impossible_number_of_pairs_is_refused(tmp_path: Path, count: str) -> None:
+    done = run(tmp_path, write_export(tmp_path, PAIRS), f"--validation-pairs={count}")
+    assert f"{count} is no number of pairs" in done.stderr
