@@ -1,0 +1,126 @@
+"""Weights of a Marian model in Hugging Face's layout: read without executing anything, and checked."""
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from seq2seq.errors import UserError, in_short
+from seq2seq.exchange.huggingface import channel_order, pairings, reordered
+from seq2seq.model.positions import sinusoidal
+from seq2seq.settings.bundle import CONFIG
+from seq2seq.settings.model import ModelConfig
+from seq2seq.text.vocabulary import Tokenizers
+
+WEIGHTS, PICKLED = "model.safetensors", "pytorch_model.bin"
+BIAS = "final_logits_bias"
+_MOST_POSITIONS = 100_000  # rows of a table of positions
+_TIED = (
+    "model.shared.weight",
+    "lm_head.weight",
+    "model.encoder.embed_tokens.weight",
+    "model.decoder.embed_tokens.weight",
+)
+_POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """Read weights without executing anything.
+
+    Raises:
+        UserError: they are missing, damaged, or more than weights.
+    """
+    path = next((folder / name for name in (WEIGHTS, PICKLED) if (folder / name).is_file()), None)
+    if path is None:
+        parts = next(iter(sorted(folder.glob("*.index.json"))), None)
+        told = (
+            f"weights in several files ({parts.name}) are not read: save them in one" if parts else "it has no weights"
+        )
+        raise UserError(f"{folder}: {told} ({WEIGHTS} or {PICKLED})")
+    try:
+        found = load_file(path) if path.name == WEIGHTS else torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        if "global" in str(error).lower():  # a function or class, which a pickle would call
+            raise UserError(f"{path} holds more than weights: it is not read, since that would run its code") from error
+        raise UserError(f"{path} is damaged ({in_short(error)}): copy it again") from error
+    except (SafetensorError, OSError, RuntimeError, EOFError, ValueError, LookupError, AssertionError) as error:
+        raise UserError(f"{path} is damaged ({in_short(error)}): copy it again") from error
+    if not isinstance(found, dict) or not all(_is_weight(*one, path.stat().st_size) for one in found.items()):
+        raise UserError(f"{path} holds no weights by name: give the model's own, as save_pretrained leaves it")
+    return dict(found)
+
+
+def _is_weight(name: object, weight: object, most_bytes: int) -> bool:
+    """Return whether it is a name and a plain tensor of real numbers, with as many as the file can hold."""
+    if not (isinstance(name, str) and isinstance(weight, Tensor)):
+        return False
+    is_plain = weight.layout == torch.strided and weight.device.type == "cpu" and weight.is_floating_point()
+    return is_plain and weight.nelement() * weight.element_size() <= most_bytes
+
+
+def require_fixed_positions(folder: Path, state: dict[str, Tensor], d_model: int) -> None:
+    """Take the tables of positions out of the weights, if they are there.
+
+    Raises:
+        UserError: they are learned ones.
+    """
+    for name in _POSITIONS:
+        table = state.pop(name, None)
+        if table is None:
+            continue
+        is_table = table.ndim == 2 and table.shape[1] == d_model and len(table) <= _MOST_POSITIONS
+        expected = sinusoidal(0, len(table), d_model, table.device) if is_table else None
+        if expected is None or not torch.allclose(
+            table.float(), reordered(expected, 1, channel_order(d_model)), atol=1e-3
+        ):
+            raise UserError(f"{folder}: {name} is no table of sines: learned positions cannot be imported")
+
+
+def require_tied(folder: Path, state: dict[str, Tensor], *, is_shared: bool) -> None:
+    """Take embeddings that are there under several names for one, under the name that `pairings` has.
+
+    Raises:
+        UserError: they differ.
+    """
+    groups = [_TIED] if is_shared else [(_TIED[3], _TIED[1]), (_TIED[2],)]
+    for names in groups:
+        found = [name for name in names if name in state]
+        for other in found[1:]:
+            if not torch.equal(state[found[0]], state[other]):
+                raise UserError(f"{folder}: {other} differs from {found[0]}: only tied embeddings can be imported")
+        if found:
+            state.setdefault(names[0], state[found[0]])
+        for other in names[1:]:
+            state.pop(other, None)
+
+
+def require_same(
+    folder: Path,
+    state: Mapping[str, Tensor],
+    config: ModelConfig,
+    tokenizer: Tokenizers,
+    shapes: Mapping[str, tuple[int, ...]],
+) -> None:
+    """Refuse weights of another network or of another vocabulary.
+
+    Raises:
+        UserError: a weight is missing, unknown, or of another shape.
+    """
+    known = {BIAS}
+    for pair in pairings(config, is_shared=tokenizer.is_shared):
+        known.add(pair.marian)
+        found = tuple(state[pair.marian].shape) if pair.marian in state else "missing"
+        if pair.ids and found != "missing" and len(found) == 2 and found[0] != shapes[pair.ours][0]:
+            told = f"{pair.marian} has {found[0]:,} rows, and the vocabulary {shapes[pair.ours][0]:,} pieces"
+            raise UserError(f"{folder}: {told}: they belong to different models")
+        if found != shapes[pair.ours]:
+            raise UserError(f"{folder}: {pair.marian} is {found}, and {CONFIG} wants {shapes[pair.ours]}")
+    if unknown := sorted(state.keys() - known):
+        raise UserError(f"{folder}: {unknown[0]:.100} is a weight that no Marian model has")
+    if BIAS in state and tuple(state[BIAS].shape) != (1, tokenizer.sizes[0]):
+        told = f"{BIAS} is {tuple(state[BIAS].shape)}, and the vocabulary has {tokenizer.sizes[0]:,} pieces"
+        raise UserError(f"{folder}: {told}: they belong to different models")
