@@ -24,13 +24,13 @@ from seq2seq.cli import (
 )
 from seq2seq.errors import UserError
 
-INTERRUPTED = 130  # exit status after Ctrl-C, by which Typer replaces the exception
+INTERRUPTED = 130  # exit status after Ctrl-C; Typer exits with it instead of raising the exception
 
 
 def train_command(overrides: options.Overrides = None) -> None:
-    """Train a model: the same program as train.py. seq2seq train --help lists groups and values.
+    """Train a model. This is the same program as train.py; seq2seq train --help lists groups and values.
 
-    [bold]seq2seq train data=files 'data.train=[mine.tsv]'[/bold]   leaves its model in runs/NAME/model
+    [bold]seq2seq train data=files 'data.train=[mine.tsv]'[/bold]   writes the model to runs/NAME/model
     """
     from seq2seq.cli import train
 
@@ -38,7 +38,7 @@ def train_command(overrides: options.Overrides = None) -> None:
 
 
 app = options.Application(
-    "Translate with the models that train.py makes, score translations, and take models elsewhere.", name="seq2seq"
+    "Train models, translate with them, score translations, and exchange models with other programs.", name="seq2seq"
 )
 app.command()(translate.translate)
 for command in (score.evaluate, analyse.analyse):
@@ -47,7 +47,7 @@ for command in (score.score, models.export):
     app.command()(command)
 app.command("import")(models.import_)
 as_train_py = {"ignore_unknown_options": True, "help_option_names": []}
-typer.Typer.command(app, "train", context_settings=as_train_py)(train_command)  # which reads --debug by itself
+typer.Typer.command(app, "train", context_settings=as_train_py)(train_command)  # train.py reads --debug itself
 app.command()(runs.runs)
 app.add_typer(cache.app, name="cache")
 for command in (attend.attend, shortlist.shortlist, models.average, corpora.distill, corpora.backtranslate):
@@ -61,7 +61,7 @@ translate_app.command()(translate.translate)
 
 
 def main(application: typer.Typer = app) -> None:
-    """Run a command; what a user did wrong is one line on stderr (a traceback with --debug), and exit status 1."""
+    """Run a command; a user's mistake gives one line on stderr (a traceback with --debug) and exit status 1."""
     warnings = _OneLine(logging.WARNING)
     logging.getLogger().addHandler(warnings)
     try:
@@ -79,9 +79,10 @@ def main(application: typer.Typer = app) -> None:
 
 
 class _OneLine(logging.Handler):
-    """Warnings as one line each on whatever stderr is now (a progress bar replaces it while it is shown).
+    """Prints each warning as one line on the present stderr (a visible progress bar replaces stderr).
 
-    What a log tells of an exception follows: a server goes on after one, and nothing else says where it was.
+    A logged exception's traceback follows: a server continues after an exception, and only the traceback says where
+    the exception occurred.
     """
 
     def emit(self, record: logging.LogRecord) -> None:

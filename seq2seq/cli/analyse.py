@@ -17,28 +17,35 @@ if TYPE_CHECKING:
 Hypotheses = Annotated[
     list[Path] | None,
     options.files(
-        metavar="FILE...", help="Translations, a line each. [dim]default: the test translations of --model's run[/dim]"
+        metavar="FILE...", help="Translations, one per line. [dim]default: the test translations of --model's run[/dim]"
     ),
 ]
 References = Annotated[
-    list[Path] | None, options.files("--reference", metavar="FILE...", help="Reference translations, a file for each.")
+    list[Path] | None,
+    options.files("--reference", metavar="FILE...", help="Reference translations, one file per test set."),
 ]
-Sources = Annotated[list[Path] | None, options.files("--input", metavar="FILE...", help="Sources, a file for each.")]
+Sources = Annotated[
+    list[Path] | None, options.files("--input", metavar="FILE...", help="Sources, one file per test set.")
+]
 NewFolder = Annotated[
     Path | None,
-    typer.Option("--output", help="Folder to make. [dim]default without --hypotheses: analysis/ in the run[/dim]"),
+    typer.Option(
+        "--output", help="Folder to make. [dim]default without --hypotheses: analysis/ in the run's folder[/dim]"
+    ),
 ]
 Training = Annotated[
     list[str] | None,
-    options.scoring(metavar="CORPUS...", help="Training text. [dim]default: that of --model's run[/dim]"),
+    options.scoring(metavar="CORPUS...", help="Training text. [dim]default: the training text of --model's run[/dim]"),
 ]
 Languages = Annotated[
-    str | None, options.scoring(metavar="A,B", help="Languages of the columns of a --training .tsv, as en,es.")
+    str | None, options.scoring(metavar="A,B", help="Languages of the columns of a --training .tsv, such as en,es.")
 ]
-Model = Annotated[Path | None, options.scoring("--model", help="Run or bundle folder: looks at its attention, too.")]
+Model = Annotated[Path | None, options.scoring("--model", help="Run or bundle folder; its attention is analysed, too.")]
 SrcLang = Annotated[str | None, options.scoring(help="Source language. [dim]default: --model's, or en[/dim]")]
 TgtLang = Annotated[str | None, options.scoring(help="Target language. [dim]default: --model's, or es[/dim]")]
-Worst = Annotated[int, options.scoring(min=1, help="Lines shown of each fault, and of all.")]
+Worst = Annotated[
+    int, options.scoring(min=1, help="Number of worst lines shown for each fault, and for all sentences.")
+]
 
 
 def analyse(
@@ -57,7 +64,7 @@ def analyse(
 ) -> None:
     """Show where finished translations score low, and what is wrong with them, as tables, a page, and JSON.
 
-    [bold]seq2seq analyse --model runs/NAME[/bold]   a run's own test translations; the page is in analysis/ there
+    [bold]seq2seq analyse --model runs/NAME[/bold]   the run's test translations; writes to analysis/ in the run
 
     [bold]seq2seq analyse --hypotheses out.es --reference ref.es --input in.en --output analysis[/bold]
 
@@ -65,8 +72,8 @@ def analyse(
 
     [bold]… --model runs/NAME[/bold]   also finds translations with little attention to the source
 
-    The --output folder gets analysis.html (opens without network) and analysis.json. Of several files, the first
-    --reference and --input belong to the first --hypotheses, and so on. What is found: docs/evaluation.md.
+    The --output folder gets analysis.html (opens without network) and analysis.json. With several files, the first
+    --reference and --input belong to the first --hypotheses, and so on. docs/evaluation.md describes the findings.
     """
     is_run = not (hypotheses or reference or input_)
     if is_run and model is None:

@@ -30,13 +30,16 @@ Without = Annotated[
 ]
 Average = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME", help="Let heads take the same of all that they may see; may be given several times."),
+    typer.Option(
+        metavar="NAME", help="Heads that attend equally to all visible positions; may be given several times."
+    ),
 ]
 Softmax = Annotated[
-    float, typer.Option("--softmax-temperature", help="Divisor of all scores beside √c; above 1: more even attention.")
+    float,
+    typer.Option("--softmax-temperature", help="Divisor of all scores besides √c; above 1, attention is more even."),
 ]
 RankHeads = Annotated[
-    bool, typer.Option("--rank-heads", help="Also measure what the translation's score loses without each head.")
+    bool, typer.Option("--rank-heads", help="Also measure how much the loss grows without each head.")
 ]
 Over = Annotated[
     Path | None,
@@ -64,17 +67,17 @@ def attend(
 ) -> None:
     """Show what attention does with a sentence: every head of every layer, as a page, a picture, and numbers.
 
-    [bold]seq2seq attend "The black cat drank the milk." --output attention[/bold]   what the model says itself
+    [bold]seq2seq attend "The black cat drank the milk." --output attention[/bold]   the model's own translation
 
     [bold]seq2seq attend "The ball is blue." --target "La bola es azul." --output attention[/bold]   a given
     translation
 
-    [bold]… --without encoder.2.head.3[/bold]   what the model does without this head, beside what it does with it
+    [bold]… --without encoder.2.head.3[/bold]   the model without this head, compared with the whole model
 
-    [bold]… --over runs/NAME[/bold]   how the run learnt it: over.html with a slider over its checkpoints, and over.gif
+    [bold]… --over runs/NAME[/bold]   how the alignment emerged: over.html with a slider over checkpoints, and over.gif
 
     The --output folder gets attention.html (opens without network), attention.png, alignment.png and
-    attention.json. What they tell: docs/attention.md.
+    attention.json. docs/attention.md explains these files.
     """
     if over is not None:
         if model or without or average or rank_heads or softmax_temperature != 1:
@@ -131,7 +134,7 @@ def attend_over(
 ) -> None:
     """Write the page and the picture of a sentence's cross-attention at each checkpoint of a run.
 
-    Without a target, the attention is that of the finished model's translation.
+    Without a target, the finished model's translation is the target.
     """
     folder = find_model(run, option="--over ")
     settings = jobs.search_settings(folder, changes)

@@ -13,7 +13,9 @@ from seq2seq.errors import UserError
 
 Inputs = Annotated[list[str], typer.Option("--input", help="Files or a quoted pattern; may be given several times.")]
 OutputFolder = Annotated[Path, typer.Option("--output", help="Folder for the translations.")]
-NumWorkers = Annotated[int, typer.Option("--workers", min=1, help="Translators at work at a time, with --ray.")]
+NumWorkers = Annotated[
+    int, typer.Option("--workers", min=1, help="Translators that work at the same time, with --ray.")
+]
 Threads = Annotated[
     int | None,
     typer.Option(
@@ -34,16 +36,16 @@ def bulk_translate(
     *,
     changes: options.Changes,
 ) -> None:
-    """Translate files, however large: OUTPUT/NAME for each, a line for every line, whole or absent.
+    """Translate files of any size: OUTPUT/NAME for each file, one line for every line, complete or not at all.
 
     [bold]seq2seq bulk-translate --model runs/reverse --input 'mono/*.es' --output mono.en[/bold]
 
     [bold]seq2seq bulk-translate --ray auto --workers 8 --input 'mono/*.es' --output mono.en[/bold]   on a Ray
     cluster
 
-    A job that was killed goes on with the same command, from the last shards of some thousand lines. With --ray,
-    model, inputs and output must lie where every node sees them, and with --device cuda every worker has a GPU of
-    its own.
+    The same command resumes a killed job after the last finished shards of some thousand lines. With --ray, model,
+    inputs and output must be in folders that every node sees; with --ray and --device cuda, every worker has a GPU
+    of its own.
     """
     if ray is None and workers > 1:
         raise UserError(f"--workers {workers} needs --ray: auto, local, or a cluster's address")

@@ -1,4 +1,4 @@
-"""`seq2seq prepare` and `seq2seq cache`: prepares text ahead of training; lists and clears what is kept of it."""
+"""`seq2seq prepare` and `seq2seq cache`: prepares text before training; lists and clears the cache."""
 
 import json
 import logging
@@ -24,24 +24,25 @@ app = options.Application("List or clear the cache of prepared text and exports.
 Cache = Annotated[
     Path | None,
     options.files(
-        metavar="FOLDER", help="The cache, as data.cache. [dim]default: SEQ2SEQ_CACHE, or ~/.cache/seq2seq[/dim]"
+        metavar="FOLDER",
+        help="The cache's folder, as data.cache. [dim]default: SEQ2SEQ_CACHE, or ~/.cache/seq2seq[/dim]",
     ),
 ]
 OlderThan = Annotated[str | None, options.files(metavar="AGE", help="Only entries unused for this long: 12h, 30d, 4w.")]
 
 
 def prepare(overrides: options.Overrides = None, ray: options.Ray = None) -> None:
-    """Prepare text for training ahead: clean, find duplicates and overlap, learn the vocabulary, tokenise.
+    """Prepare text before training: clean, find duplicates and overlap, learn the vocabulary, tokenise.
 
     [bold]seq2seq prepare experiment=tatoeba_cpu data.root=FOLDER data.num_proc=4[/bold]   then train.py with the
-    same
+    same settings
 
     [bold]seq2seq prepare --ray auto data=files 'data.train=["corpora/*.tsv"]'[/bold]   on the Ray cluster that runs
     here
 
-    The settings are those of train.py, group=option and key=value; of them data, tokenizer, init and seed matter.
-    train.py with the same ones finds the result in data.cache. A preparation that was killed goes on with the same
-    command. With --ray, texts and data.cache must lie where every node sees them.
+    The settings are train.py's, group=option and key=value; only data, tokenizer, init and seed matter. train.py
+    with the same settings finds the result in data.cache. The same command resumes a killed preparation. With
+    --ray, texts and data.cache must be in folders that every node sees.
     """
     from rich.console import Console
 
@@ -81,7 +82,7 @@ def prepare(overrides: options.Overrides = None, ray: options.Ray = None) -> Non
 def list_(cache: Cache = None, as_json: options.AsJson = False) -> None:
     """List what the cache holds: prepared text, exports for --engine ctranslate2, unfinished preparations.
 
-    [bold]seq2seq cache list[/bold]   size, last use, and the runs that read it and are still there
+    [bold]seq2seq cache list[/bold]   size, last use, and the existing runs that read each entry
     """
     root, found = entries_of(cache)
     if as_json:
@@ -105,9 +106,9 @@ def list_(cache: Cache = None, as_json: options.AsJson = False) -> None:
 def clear(cache: Cache = None, older_than: OlderThan = None, yes: options.Yes = False) -> None:
     """Delete cached text and exports; later runs prepare what they need.
 
-    [bold]seq2seq cache clear --older-than 30d[/bold]   what was not used for 30 days (also 12h, 4w)
+    [bold]seq2seq cache clear --older-than 30d[/bold]   entries unused for 30 days (also 12h, 4w)
 
-    [bold]seq2seq cache clear --yes[/bold]   all, without asking
+    [bold]seq2seq cache clear --yes[/bold]   all entries, without asking
 
     Entries that a process is preparing or a running run reads are kept.
     """

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 TAG = "<bt>"  # before synthetic sources
 
 Corpora = Annotated[
-    list[str], options.files("--input", help="Corpus, or file with a text a line; may be given several times.")
+    list[str], options.files("--input", help="Corpus, or file with one text per line; may be given several times.")
 ]
 Languages = Annotated[
     str | None,
     options.files(
         metavar="A,B",
-        help="Languages of a .tsv's two columns, as en,es. "
-        "[dim]default for a model en→es: the first is translated; all others need it[/dim]",
+        help="Languages of a .tsv's two columns, such as en,es. "
+        "[dim]default for a model en→es: the first column is the source; other models need this option[/dim]",
     ),
 ]
 NewCorpus = Annotated[Path, options.files("--output", help="Corpus to write, .tsv.")]
@@ -46,9 +46,9 @@ def distill(
 
     [bold]seq2seq distill --model runs/teacher --input train.tsv --output distilled.tsv[/bold]
 
-    An --input is a corpus (.tsv .csv .jsonl .parquet .tmx, a.en+a.es), whose targets are not looked at, or a file
-    with a text a line. The --output has a line for each pair: source TAB translation. It goes on with --resume
-    after a kill.
+    An --input is a corpus (.tsv .csv .jsonl .parquet .tmx, a.en+a.es), whose targets are ignored, or a file with
+    one text per line. The --output has a line for each pair: source TAB translation. --resume continues after a
+    kill.
     """
     form, hint = (
         "{source}\t{translation}",
@@ -76,10 +76,10 @@ def backtranslate(
 
     [bold]seq2seq backtranslate --model runs/reverse --input mono.es --output synthetic.tsv --tag[/bold]
 
-    The model translates the other way round (data.src_lang=es data.tgt_lang=en); other text gives a warning. The
-    --output has a line for each text: synthetic source TAB text. With --tag the source begins with <bt> (Caswell et
-    al. 2019); train with [bold]'tokenizer.user_symbols=["<bt>"]'[/bold], so that it is one piece. It goes on with
-    --resume after a kill.
+    The model must translate in the other direction (data.src_lang=es data.tgt_lang=en); text in the wrong language
+    gives a warning. The --output has a line for each text: synthetic source TAB text. With --tag the source begins
+    with <bt> (Caswell et al. 2019); train with [bold]'tokenizer.user_symbols=["<bt>"]'[/bold], so that <bt> is one
+    piece. --resume continues after a kill.
     """
     form = f"{TAG} {{translation}}\t{{source}}" if tag else "{translation}\t{source}"
     hint = "back-translation takes a model of the other direction, --model runs/REVERSE, that reads such text"

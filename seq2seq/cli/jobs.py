@@ -1,4 +1,4 @@
-"""What several commands do: find and load models, translate lines and write them in a format, report scores."""
+"""Functions of several commands: find and load models, translate lines and write them in a format, report scores."""
 
 import hashlib
 import itertools
@@ -49,7 +49,7 @@ def imported(init: str, cache: str) -> str:
     """Return the run or bundle that init= names; a model in Hugging Face's layout is imported into the cache first.
 
     Raises:
-        UserError: such a model cannot be had, or not be expressed here.
+        UserError: the model is not available, or this program cannot express it.
     """
     if not is_hub_name(init) and not is_huggingface(Path(init)):
         return init
@@ -123,7 +123,7 @@ def load(
 
 
 def decisive(engine: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of `options.Engine`'s values that outputs depend on; of a shortlist its digest.
+    """Return the values of `options.Engine` that outputs depend on; for a shortlist, its digest.
 
     Raises:
         UserError: the shortlist cannot be read.
@@ -137,7 +137,7 @@ def decisive(engine: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def made_of(folders: Sequence[Path], lines: Input, values: Mapping[str, object]) -> dict[str, str] | None:
-    """Describe what an output depends on, by which `--resume` recognises it; None if an input is no regular file."""
+    """Describe what an output depends on, so that `--resume` recognises it; None if an input is no regular file."""
     if not lines.files or not all(path.is_file() for path in lines.files):
         return None
     plain = {name: str(value) for name, value in values.items() if value is not None}
@@ -161,9 +161,9 @@ Render = Callable[[Job, int, str, "Sequence[Translation]"], Iterable[str]]
 def translate(
     job: Job, lines: Input, out: Output, *, workers: int, shown: bool, render: Render | None = None
 ) -> list[str]:
-    """Translate and write all lines after those that the output has; return the best of each if there are references.
+    """Translate and write all lines that the output lacks; return the best translations if there are references.
 
-    render makes lines of a source and its translations; by default in the format that the job asks for.
+    render formats a source and its translations as lines; by default in the job's format.
     """
     from seq2seq.translator import CHUNK_LINES
 
@@ -226,7 +226,7 @@ def report(scores: "Scores | Comparison | Analysis", as_json: bool, *, to_stderr
 
 
 def ray_workers(address: str | None) -> "RayWorkers | None":
-    """Return what works on a Ray cluster; None without an address.
+    """Return the workers of a Ray cluster; None without an address.
 
     Raises:
         UserError: Ray is not installed.
@@ -240,7 +240,7 @@ def ray_workers(address: str | None) -> "RayWorkers | None":
 
 @contextmanager
 def progress(total: int | None, done: int, *, shown: bool) -> "Iterator[Callable[[int], object] | None]":
-    """Show a bar on stderr if that is a terminal; give the function that advances it by a number of lines."""
+    """Show a bar on stderr if stderr is a terminal; yield the function that advances the bar by a number of lines."""
     if not (shown and sys.stderr.isatty()):
         yield None
         return

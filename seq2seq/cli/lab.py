@@ -14,18 +14,18 @@ app = options.Application(
 )
 
 Runs = Annotated[Path, options.files(help="Folder of the lab's runs.")]
-Output = Annotated[Path, options.files(help="Folder of lab.md and of its pictures.")]
+Output = Annotated[Path, options.files(help="Folder of lab.md and its pictures.")]
 
 
 @app.command()
 def report(runs: Runs = Path("runs/lab"), output: Output = Path("lab")) -> None:
-    """Hold the lab's runs against the claims: tables, loss curves, values.
+    """Compare the lab's runs with the claims: tables, loss curves, values.
 
-    [bold]seq2seq lab report --runs runs/lab --output docs[/bold]   fills docs/lab.md's part about them
+    [bold]seq2seq lab report --runs runs/lab --output docs[/bold]   writes the section of docs/lab.md about these runs
 
-    The runs are made by [bold]python train.py --multirun 'experiment=glob(lab/*)' seed=1,2,3[/bold]. In a lab.md
-    that is there, only what stands between <!-- begin lab --> and <!-- end lab --> is replaced (the word is the
-    name of --runs).
+    [bold]python train.py --multirun 'experiment=glob(lab/*)' seed=1,2,3[/bold] makes the runs. In an existing
+    lab.md, only the text between <!-- begin lab --> and <!-- end lab --> is replaced (lab is the name of the --runs
+    folder).
     """
     from seq2seq.explain.lab.report import PAGE, write_report
 
@@ -38,15 +38,18 @@ def report(runs: Runs = Path("runs/lab"), output: Output = Path("lab")) -> None:
 @app.command()
 @options.search_options("beam")
 def lengths(
-    model: Annotated[list[Path], typer.Option("--model", help="Run or bundle folder; once for each line drawn.")],
-    input_: Annotated[Path, typer.Option("--input", help="Source sentences, one a line.")],
-    reference: Annotated[Path, typer.Option("--reference", help="Their translations, one a line.")],
+    model: Annotated[
+        list[Path],
+        typer.Option("--model", help="Run or bundle folder; may be given several times, once for each curve."),
+    ],
+    input_: Annotated[Path, typer.Option("--input", help="Source sentences, one per line.")],
+    reference: Annotated[Path, typer.Option("--reference", help="Their reference translations, one per line.")],
     output: Annotated[Path, typer.Option("--output", help="The picture (.png, .svg or .pdf).")] = Path("lengths.png"),
     device: options.Device = "auto",
     *,
     changes: options.Changes,
 ) -> None:
-    """Draw BLEU by length of the source, a line for each model.
+    """Draw BLEU by length of the source, one curve for each model.
 
     [bold]seq2seq lab lengths --model runs/lstm --model runs/small --input test.en --reference test.es --output
     lengths.png[/bold]

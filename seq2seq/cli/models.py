@@ -1,4 +1,4 @@
-"""`seq2seq average`, `import` and `export`: a model made of several, and models from and for other programs."""
+"""`seq2seq average`, `import` and `export`: average models, and exchange models with other programs."""
 
 import sys
 from pathlib import Path
@@ -12,14 +12,14 @@ from seq2seq.extras import needing
 from seq2seq.files import find_model
 
 Averaged = Annotated[
-    list[Path] | None, typer.Option("--model", help="Run or bundle folder to average; given at least twice.")
+    list[Path] | None, typer.Option("--model", help="Run or bundle folder to average; give at least two.")
 ]
 Run = Annotated[
     Path | None, typer.Option("--run", help="Run whose checkpoints to average, instead of --model; with --last.")
 ]
-Last = Annotated[int | None, typer.Option(min=2, help="How many of its checkpoints, the latest ones; with --run.")]
+Last = Annotated[int | None, typer.Option(min=2, help="Number of latest checkpoints to average; with --run.")]
 Source = Annotated[
-    str, typer.Argument(metavar="SOURCE", help="Folder as save_pretrained leaves it, or a name on the hub.")
+    str, typer.Argument(metavar="SOURCE", help="Folder that save_pretrained wrote, or a name on the hub.")
 ]
 Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")]
 ImportFormat = Annotated[Literal["huggingface"], typer.Argument(metavar="FORMAT", help="huggingface.")]
@@ -35,8 +35,8 @@ def average(output: options.NewFolder, model: Averaged = None, run: Run = None, 
 
     [bold]seq2seq average --run runs/NAME --last 5 --output runs/NAME-mean[/bold]   the last checkpoints of a run
 
-    A run keeps as many checkpoints as trainer.keep_last and training.keep_best say, 1 of each unless told
-    otherwise: train with trainer.keep_last=5 to average the last 5.
+    trainer.keep_last and training.keep_best set how many checkpoints a run keeps, by default 1 of each: train with
+    trainer.keep_last=5 to average the last 5.
     """
     if (run is None) == (not model) or (run is None) != (last is None):
         raise typer.BadParameter("give --model several times, or --run and --last")
@@ -53,13 +53,14 @@ def average(output: options.NewFolder, model: Averaged = None, run: Run = None, 
 
 
 def import_(format_: ImportFormat, source: Source, output: options.NewFolder, revision: Revision = None) -> None:
-    """Make a model of one that another program trained: a Marian model in Hugging Face's layout, such as OPUS-MT's.
+    """Import a model that another program trained: a Marian model in Hugging Face's layout, such as OPUS-MT's.
 
     [bold]seq2seq import huggingface Helsinki-NLP/opus-mt-en-es --output opus[/bold]   then translate --model opus
 
-    [bold]seq2seq import huggingface FOLDER --output opus[/bold]   from files that are here
+    [bold]seq2seq import huggingface FOLDER --output opus[/bold]   from local files
 
-    It gives the same translations, and can be looked into, fine-tuned (train.py init=opus) and exported again.
+    The imported model gives the same translations, and can be explained, fine-tuned (train.py init=opus) and
+    exported again.
     """
     with needing(format_):
         from seq2seq.exchange.huggingface_import import import_huggingface
@@ -76,7 +77,7 @@ def export(
     model: options.OneModel = None,
     quantization: options.Quantization = "float32",
 ) -> None:
-    """Write a model as a folder that another program translates with by itself.
+    """Write a model to a folder for another program, which then translates without this one.
 
     [bold]seq2seq export ctranslate2 --quantization int8 --output FOLDER[/bold]   float32, int8 or float16
 

@@ -24,7 +24,7 @@ SAMPLING = ("sampling", "temperature", "top_k", "top_p", "seed")
 ALL_SEARCH = [
     "max_length" if field.name == "max_length_offset" else field.name for field in dataclasses.fields(SearchConfig)
 ]
-_MAX_LENGTH = "at most this many tokens of a translation; otherwise the source's length decides"
+_MAX_LENGTH = "most tokens of a translation; without this option, the source's length decides"
 _NEWEST = "[dim]default: the newest under runs/, named on stderr[/dim]"
 
 EngineName = Literal["pytorch", "ctranslate2"]
@@ -35,28 +35,34 @@ search = functools.partial(typer.Option, rich_help_panel=SEARCH)
 wanted = functools.partial(typer.Option, rich_help_panel=WANTED)
 scoring = functools.partial(typer.Option, rich_help_panel=SCORING)
 
-Texts = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Sentences; none: read --input or stdin.")]
+Texts = Annotated[
+    list[str] | None, typer.Argument(metavar="TEXT", help="Sentences; without any, --input or stdin is read.")
+]
 Models = Annotated[
     list[Path] | None,
     files("--model", help=f"Run or bundle folder; given several times, an ensemble. {_NEWEST}"),
 ]
 OneModel = Annotated[Path | None, typer.Option("--model", help=f"Run or bundle folder. {_NEWEST}")]
 Input = Annotated[
-    Path | None, files("--input", help="File to translate, a text a line; or .srt .po .xliff .tmx .html .md.")
+    Path | None, files("--input", help="File to translate, one text per line; or .srt .po .xliff .tmx .html .md.")
 ]
 Output = Annotated[Path | None, files(help="File to write, complete or not at all. [dim]default: stdout[/dim]")]
-Resume = Annotated[bool, files("--resume", help="Go on with an --output that was broken off.")]
+Resume = Annotated[bool, files("--resume", help="Resume an interrupted --output.")]
 Workers = Annotated[int, files(min=1, help="Processes that translate a file or stdin on the CPU.")]
 Interactive = Annotated[bool, files("--interactive", help="Ask for sentences one by one.")]
-NBest = Annotated[int, files(min=1, help="Translations of each input, at most the beam, or samples.")]
-AsJson = Annotated[bool, files("--json", help="JSON instead of text.")]
-Prefix = Annotated[str, wanted(help="What every translation begins with.")]
-Phrase = Annotated[list[str] | None, wanted(help="What every translation contains; may be given several times.")]
-Ban = Annotated[list[str] | None, wanted(help="What no translation contains; may be given several times.")]
-Glossary = Annotated[Path | None, wanted(help="Terms and their translations, term TAB translation a line.")]
-Quantization = Annotated[Precision, search(help="Of ctranslate2's weights only.")]
-Device = Annotated[str, search(help="cpu, cuda, cuda:N, or auto: a GPU if there is one.")]
-Reference = Annotated[Path | None, scoring(help="Reference translations, a line each: score with BLEU, chrF++, TER.")]
+NBest = Annotated[
+    int, files(min=1, help="Translations of each input: at most --beam; with --sampling, the number of samples.")
+]
+AsJson = Annotated[bool, files("--json", help="Write JSON instead of text.")]
+Prefix = Annotated[str, wanted(help="Text that every translation begins with.")]
+Phrase = Annotated[list[str] | None, wanted(help="Phrase that every translation contains; may be given several times.")]
+Ban = Annotated[list[str] | None, wanted(help="Phrase that no translation contains; may be given several times.")]
+Glossary = Annotated[
+    Path | None, wanted(help="File of terms and their translations, term TAB translation on each line.")
+]
+Quantization = Annotated[Precision, search(help="Precision of the weights; for ctranslate2 only.")]
+Device = Annotated[str, search(help="Device: cpu, cuda, cuda:N, or auto: a GPU if there is one.")]
+Reference = Annotated[Path | None, scoring(help="Reference translations, one per line: score with BLEU, chrF++, TER.")]
 TestSet = Annotated[str | None, scoring(help="Public test set by its sacreBLEU name, such as wmt13.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=OTHER)]
 NewFolder = Annotated[Path, typer.Option("--output", help="Folder to make.")]
@@ -66,7 +72,7 @@ Overrides = Annotated[
 Ray = Annotated[
     str | None,
     typer.Option(
-        "--ray", metavar="ADDRESS", help="Work on a Ray cluster: its address, auto, or local to start one here."
+        "--ray", metavar="ADDRESS", help="Ray cluster to work on: its address, auto, or local to start one here."
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Delete without asking.")]
@@ -74,13 +80,14 @@ Yes = Annotated[bool, typer.Option("--yes", help="Delete without asking.")]
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """What translates, and where."""
+    """The program that translates, and its device."""
 
-    device: str = "auto"  # where to compute: cpu, cuda, cuda:N, or auto, a GPU if there is one
-    engine: EngineName = "pytorch"  # what searches: ctranslate2 is faster on CPUs, and has greedy and beam search only
-    quantization: Precision = "int8"  # of ctranslate2's weights only
-    compile: bool = False  # search by code that the C compiler here makes: quicker; the pytorch engine on CPUs only
-    shortlist: Path | None = None  # file of `seq2seq shortlist`: predict only what sources need; quicker, pytorch only
+    device: str = "auto"  # device to compute on: cpu, cuda, cuda:N, or auto, a GPU if there is one
+    engine: EngineName = "pytorch"  # ctranslate2 is faster than pytorch on CPUs, but has greedy and beam search only
+    quantization: Precision = "int8"  # precision of the weights; for ctranslate2 only
+    compile: bool = False  # compile the search with this machine's C compiler: faster; only for pytorch on CPUs
+    # file of `seq2seq shortlist`: predict only pieces that the sources need: faster; only for pytorch
+    shortlist: Path | None = None
 
 
 class Application(typer.Typer):
@@ -132,7 +139,7 @@ class ManyValues(TyperCommand):
 
 
 def search_options(*names: str) -> Callable[[Command], Command]:
-    """Give a command an option for each of these search settings; the command receives the given ones as `changes`.
+    """Give a command an option for each of these search settings; the command receives the given values as `changes`.
 
     Defaults are the model's own settings.
     """
@@ -160,7 +167,7 @@ def options_of(
         schema: the dataclass.
         parameter: name of the command's parameter; it receives a dictionary of values by field name.
         panels: names of fields by the help panel that shows their options.
-        has_defaults: whether options that are not given have the field's default; else they are left out.
+        has_defaults: whether an option that is not given has the field's default; else the option is left out.
         more: options that are no fields: type and comment by name.
     """
     fields = {field.name: field for field in dataclasses.fields(schema)}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from seq2seq.training.saved import SavedRun
 
-_NAMES = {"name", "resume"}  # settings that say which run it is
+_NAMES = {"name", "resume"}  # settings that identify a run
 
 Names = Annotated[
     list[str] | None, typer.Argument(metavar="NAME", help="Runs to compare. [dim]default: list all[/dim]")
@@ -40,14 +40,14 @@ def runs(
 ) -> None:
     """List the runs under runs/, compare some of them, or remove old ones.
 
-    [bold]seq2seq runs[/bold]   a line for each run, the newest first
+    [bold]seq2seq runs[/bold]   one line for each run, the newest first
 
-    [bold]seq2seq runs A B[/bold]   scores, time and size of both, and the settings in which they differ
+    [bold]seq2seq runs A B[/bold]   scores, time and size of both runs, and the settings in which the runs differ
 
-    [bold]seq2seq runs --remove A --remove B[/bold]   delete their folders; asks first
+    [bold]seq2seq runs --remove A --remove B[/bold]   delete the folders of both runs; asks first
 
-    A run of a series (series=NAME) is called SERIES/NAME. Loss (nats per target token) and BLEU are those of the
-    best validation by training.monitor. Resume a stopped run with [bold]seq2seq train resume=runs/NAME[/bold].
+    A run with series=SERIES is called SERIES/NAME. Loss (nats per target token) and BLEU come from the best
+    validation by training.monitor. Resume a stopped run with [bold]seq2seq train resume=runs/NAME[/bold].
     """
     if remove and (names or as_json):
         raise typer.BadParameter("--remove only deletes: leave out other names and --json")
@@ -91,7 +91,7 @@ def remove_runs(chosen: Sequence["SavedRun"], *, confirmed: bool) -> None:
     """Delete runs, once the user has agreed.
 
     Raises:
-        UserError: one is running or cannot be deleted, or nobody can be asked.
+        UserError: a run is running or cannot be deleted, or nobody can be asked.
     """
     from seq2seq.training.saved import remove_run, require_idle
 

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 MAX_SCORED_TOKENS = 2048  # a side, in `seq2seq score`; all of a pair's logits exist at once
 
-MAX_TER_WORDS = 500  # TER of a longer line, if it is far from its reference, takes more than some ten seconds
+MAX_TER_WORDS = 500  # TER takes more than about ten seconds for a longer line that differs much from its reference
 log = logging.getLogger(__name__)
 
 MetricName = StrEnum("MetricName", ["bleu", "chrf", "ter", "comet"])  # the keys of `TITLES`, which are slow to import
 Hypotheses = Annotated[
     list[Path],
     options.files(
-        metavar="FILE...", help="Translations to score, a line each; of several files, the first is the baseline."
+        metavar="FILE...", help="Translations to score, one per line; of several files, the first is the baseline."
     ),
 ]
 References = Annotated[
-    list[Path] | None, options.scoring("--reference", metavar="FILE...", help="Reference translations, a line each.")
+    list[Path] | None, options.scoring("--reference", metavar="FILE...", help="Reference translations, one per line.")
 ]
 Metrics = Annotated[
     list[MetricName] | None,
@@ -40,10 +40,12 @@ Metrics = Annotated[
         "--metric", metavar="NAME...", help="bleu, chrf (chrF++), ter, comet. [dim]default: the first three[/dim]"
     ),
 ]
-EvaluatedSources = Annotated[Path | None, options.files("--input", help="Sources, a text a line; for comet only.")]
+EvaluatedSources = Annotated[Path | None, options.files("--input", help="Sources, one per line; for comet only.")]
 CometModel = Annotated[
     str | None,
-    options.scoring(help="Checkpoint, or name on the Hugging Face hub. [dim]default: Unbabel/wmt22-comet-da[/dim]"),
+    options.scoring(
+        help="COMET checkpoint, or name on the Hugging Face hub. [dim]default: Unbabel/wmt22-comet-da[/dim]"
+    ),
 ]
 CometPython = Annotated[
     str | None, options.scoring(metavar="PATH", help="Python that has unbabel-comet. [dim]default: this one[/dim]")
@@ -56,9 +58,9 @@ Trials = Annotated[
 ]
 SrcLang = Annotated[str, options.scoring(help="Source language of --testset.")]
 TgtLang = Annotated[str, options.scoring(help="Target language of --testset.")]
-Sources = Annotated[Path, options.files("--input", help="Sources, a text a line.")]
-Translations = Annotated[Path, options.files(help="Their translations, a line each.")]
-PerToken = Annotated[bool, options.files("--per-token", help="Every token's score, too.")]
+Sources = Annotated[Path, options.files("--input", help="Sources, one per line.")]
+Translations = Annotated[Path, options.files(help="Translations of the sources, one per line.")]
+PerToken = Annotated[bool, options.files("--per-token", help="Also write every token's score.")]
 
 
 def evaluate(
@@ -124,7 +126,7 @@ def evaluate(
 
 
 def warn_of_slow_ter(files: Iterable[tuple[str, Sequence[str]]]) -> None:
-    """Warn of the first line of so many words that TER may take very long: its time grows with their number's cube."""
+    """Warn of the first line that is too long for TER: the time grows with the cube of the number of words."""
     for name, lines in files:
         for number, line in enumerate(lines, start=1):
             if (length := len(line.split())) > MAX_TER_WORDS:
@@ -143,7 +145,7 @@ def comet_metric(
     model: str | None,
     python: str | None,
 ) -> "Callable[[], Comet]":
-    """Return what scores systems' translations by COMET, for `compare`; the model is named on stderr.
+    """Return the function that scores translations by COMET, for `compare`; it names the model on stderr.
 
     Raises:
         UserError: there are no sources, or several references.
@@ -173,13 +175,13 @@ def score(
     *,
     changes: options.Changes,
 ) -> None:
-    """Let a model score given translations: sum of log-probabilities (nats), and the same / length^α.
+    """Let a model score given translations: sum of log-probabilities (nats), and this sum / length^α.
 
-    [bold]seq2seq score --input in.en --translations out.es[/bold]   for each a line, score TAB normalised score
+    [bold]seq2seq score --input in.en --translations out.es[/bold]   one line per pair: score TAB normalised score
 
-    [bold]seq2seq score --input in.en --translations out.es --json --per-token[/bold]   and tokens, and alignment
+    [bold]seq2seq score --input in.en --translations out.es --json --per-token[/bold]   also tokens and alignment
 
-    A pair is read whole; one with a side of more than 2,048 tokens is refused.
+    Each pair is read as a whole; a pair with a side of more than 2,048 tokens is refused.
     """
     from seq2seq.evaluation.metrics import require_same_length
 

@@ -21,22 +21,28 @@ if TYPE_CHECKING:
 BOUNDS = ("char_limit", "batch_limit", "sentence_limit", "tag_limit", "max_batch", "waiting_chars", "timeout")
 
 network = partial(typer.Option, rich_help_panel="Network")
-Host = Annotated[str, network(help="Address to listen on; 0.0.0.0 is all of them.")]
-Port = Annotated[int, network(min=0, max=65535, help="0 takes a free one.")]
+Host = Annotated[str, network(help="Address to listen on; 0.0.0.0 means all addresses.")]
+Port = Annotated[int, network(min=0, max=65535, help="Port to listen on; 0 takes a free port.")]
 ApiKey = Annotated[
     str | None,
-    network(envvar="SEQ2SEQ_API_KEY", help="Key that requests must have. [dim]default: none[/dim]", show_default=False),
+    network(
+        envvar="SEQ2SEQ_API_KEY",
+        help="Key that every request must contain. [dim]default: none[/dim]",
+        show_default=False,
+    ),
 ]
 AllowedHost = Annotated[
     list[str] | None,
     network(
         help="Name by which browsers reach the server, such as translate.example.org, or '*'; may be given several "
-        "times. [dim]Known anyhow: localhost, addresses, --host[/dim]"
+        "times. [dim]Always allowed: localhost, IP addresses, --host[/dim]"
     ),
 ]
 AllowOrigin = Annotated[
     list[str] | None,
-    network(help="Origin whose pages may ask, such as https://example.org, or '*'; may be given several times."),
+    network(
+        help="Origin whose pages may send requests, such as https://example.org, or '*'; may be given several times."
+    ),
 ]
 Threads = Annotated[int, typer.Option(min=0, help="CPU threads of the model; 0: PyTorch's choice.")]
 
@@ -59,8 +65,9 @@ def serve(
 
     [bold]seq2seq serve --model runs/latest/model[/bold]   then open http://127.0.0.1:8000
 
-    Texts of all users are translated together, in batches. What is too much is refused, with status 429 and a time
-    to wait. SIGTERM or Ctrl-C ends the server once it has answered what it has taken on. See docs/serving.md.
+    The server translates the texts of all users together, in batches. An overloaded server refuses requests with
+    status 429 and a time to wait. SIGTERM or Ctrl-C ends the server after it has answered all accepted requests.
+    See docs/serving.md.
     """
     with needing("serve"):
         from seq2seq.serve.app import create_app
@@ -95,7 +102,7 @@ def serve(
 
 @contextmanager
 def _discreet() -> Iterator[None]:
-    """Log no warnings that quote a text, or that number the lines of a file: users' texts belong in no log."""
+    """Suppress warnings that quote a text or name line numbers: users' texts belong in no log."""
     loggers = [logging.getLogger(f"seq2seq.{name}") for name in ("documents", "translation")]
     levels = [one.level for one in loggers]
     for one in loggers:
@@ -113,7 +120,7 @@ def is_loopback(address: str) -> bool:
 
 
 def detector() -> "Detect | None":
-    """Return what finds a text's language, if py3langid is installed."""
+    """Return the function that finds a text's language, if py3langid is installed."""
     try:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ModuleNotFoundError:
@@ -130,7 +137,7 @@ def detector() -> "Detect | None":
 
 
 def explainer(translator: "Translator") -> "Explain":
-    """Return what explains a sentence: `Explanation.to_plain`, walks through one layer and head, and beams."""
+    """Return the function that explains a sentence: `Explanation.to_plain`, walks through one layer and head, beams."""
     from seq2seq.errors import UserError
     from seq2seq.explain.interventions import Interventions, explain_changed
     from seq2seq.explain.steps import take_walk, watch_beams

@@ -12,23 +12,25 @@ from seq2seq.errors import UserError
 from seq2seq.files import open_output, require_writable
 
 File = Annotated[Path, options.files("--output", help="Shortlist to write.")]
-Best = Annotated[int, typer.Option(min=1, help="Target pieces of each source piece, at most.")]
-Frequent = Annotated[int, typer.Option(min=0, help="Target pieces allowed in every text: the most frequent ones.")]
+Best = Annotated[int, typer.Option(min=1, help="Most target pieces of each source piece.")]
+Frequent = Annotated[
+    int, typer.Option(min=0, help="Number of most frequent target pieces, which are allowed in every text.")
+]
 Vmap = Annotated[
-    Path | None, options.files("--vmap", help="File to write for CTranslate2, too: vmap.txt in the export's folder.")
+    Path | None, options.files("--vmap", help="Also write this file for CTranslate2: vmap.txt in the export's folder.")
 ]
 
 
 def shortlist(
     output: File, model: options.OneModel = None, best: Best = 100, frequent: Frequent = 300, vmap: Vmap = None
 ) -> None:
-    """Learn which target pieces each source piece needs, so that translating is quicker.
+    """Learn which target pieces each source piece needs, so that translation is faster.
 
     [bold]seq2seq shortlist --model runs/NAME --output shortlist.bin[/bold]   then translate --shortlist shortlist.bin
 
-    It counts the run's training pairs (IBM Model 1), as they lie in the cache of prepared text; what is not there is
-    prepared again. What a translation may contain is then the union of what its batch's pieces need, of themselves,
-    and of the frequent pieces. Smaller numbers are quicker, and lose more of the translations' quality. See
+    The shortlist is learnt from the run's training pairs (IBM Model 1) in the cache; pairs that the cache lacks are
+    prepared again. A translation may then contain only the pieces that its batch's source pieces need, these source
+    pieces themselves, and the frequent pieces. Smaller numbers are faster, but cost more quality. See
     docs/decoding.md.
     """
     (bundle,) = jobs.choose_models([model] if model else None)

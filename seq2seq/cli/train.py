@@ -42,7 +42,7 @@ if not os.environ.keys() & {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PY
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train as Hydra's command line says, by default that of this process; errors are one line on stderr.
+    """Train as a Hydra command line says, by default that of this process; errors are one line on stderr.
 
     With --debug, errors show their traceback.
     """
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def without_cfg_job(arguments: Sequence[str]) -> tuple[list[str], bool]:
-    """Remove `--cfg job`: Hydra would print settings in which the command line's choices do not win yet."""
+    """Remove `--cfg job`: Hydra would print settings before the command line's choices override the experiment."""
     words = "".join(f"{argument}\0" for argument in arguments)
     left = re.sub(r"(?<![^\0])(--cfg|-c)[=\0]job\0", "", words)
     return left.split("\0")[:-1], left != words
@@ -118,7 +118,7 @@ def settle_one(cfg: DictConfig) -> tuple[Config, Origins, list[str]]:
 
 
 def train_one(cfg: DictConfig) -> float | None:
-    """Train one run, or go on with it, and return its best validation, by which a sweep compares runs."""
+    """Train or resume one run, and return its best validation score, by which a sweep compares runs."""
     own = HydraConfig.get()
     config, origins, overrides = settle_one(cfg)
     if config.baseline not in (None, AUTO):  # runs/latest will be this run

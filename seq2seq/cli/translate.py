@@ -44,9 +44,9 @@ def translate(
 
     [bold]seq2seq translate < in.en > out.es[/bold]   a filter; empty lines stay empty
 
-    [bold]seq2seq translate --input in.en --reference ref.es[/bold]   and scores, on stderr
+    [bold]seq2seq translate --input in.en --reference ref.es[/bold]   also prints scores to stderr
 
-    [bold]seq2seq translate -- "-No, I won't."[/bold]   what starts with a dash comes after --
+    [bold]seq2seq translate -- "-No, I won't."[/bold]   a sentence that starts with a dash comes after --
 
     With --n-best N every input gives up to N lines "number ||| translation ||| normalised score", best first; the
     first input is number 1.
@@ -56,13 +56,13 @@ def translate(
     references are then one object on stderr.
 
     --model given several times is an ensemble. An --input that ends in .srt .po .xliff .tmx .html or .md is
-    translated as a document, its markup kept, into --output.
+    translated as a document into --output; its markup is kept.
 
-    An --output that was broken off goes on with --resume, and comes out as if nothing had happened.
+    --resume continues an interrupted --output; the finished file is the same as without the interruption.
 
     A line longer than 99 of 100 lines that the model was trained on is translated sentence by sentence; a sentence
-    of more than 200 tokens in pieces, with a warning. What goes wrong is told in one line on stderr, and the exit
-    status is not 0.
+    of more than 200 tokens is translated in pieces, with a warning. An error is one line on stderr, and the exit
+    status is then not 0.
     """
     if sum(bool(source) for source in (texts, input_, testset, interactive)) > 1:
         raise typer.BadParameter("sentences, --input, --testset and --interactive exclude each other: give one")

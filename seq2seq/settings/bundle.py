@@ -1,4 +1,4 @@
-"""The files of a bundle, and the settings in its config.json; imports no Hydra, which translating does not need."""
+"""The files of a bundle, and the settings in its config.json; imports no Hydra: translating does not need Hydra."""
 
 import json
 import re
@@ -14,11 +14,11 @@ from seq2seq.errors import UserError, in_short
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 
-FORMAT_VERSIONS = (1, 2)  # that can be read; a bundle has the lowest that can hold it
-TWO_TOKENIZERS = 2  # version of a bundle whose sides have a tokenizer each
+FORMAT_VERSIONS = (1, 2)  # that this program reads; a bundle gets the lowest version that can describe the bundle
+TWO_TOKENIZERS = 2  # version of a bundle with one tokenizer for each side
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 SETTINGS = "bundle.json"  # config.json's name in an export for CTranslate2, which has a config.json of its own
-ARCHITECTURE = "seq2seq-"  # prefix of config.json's architecture, which is left out of the model's settings
+ARCHITECTURE = "seq2seq-"  # prefix of config.json's architecture; ModelConfig.architecture has no prefix
 _MAX_CONFIG = 1_000_000  # bytes
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -59,8 +59,8 @@ def read_bounded(path: Path, most: int) -> bytes:
     """Read a file of at most so many bytes.
 
     Raises:
-        UserError: it is larger, or something else than a file, such as a pipe, which has no end.
-        OSError: it cannot be read.
+        UserError: the file is larger, or the path is no regular file (a pipe, for example, has no end).
+        OSError: the file cannot be read.
     """
     if path.exists() and not path.is_file():
         raise UserError(f"{path} is no file")

@@ -1,4 +1,4 @@
-"""The command line's choices override experiments and defaults; and who chose each value.
+"""Lets the command line's choices override experiments and defaults, and finds who chose each value.
 
 Hydra merges an experiment after all groups, so an experiment's values would override those of an option that the
 command line chose. `let_choices_win` restores the chosen option's values.
@@ -19,10 +19,10 @@ from seq2seq.settings.rules import AUTO
 
 PRESETS = ("experiment", "lab")  # groups whose options are presets of values of all other groups
 NO_PRESET = "none"
-DEFAULT_PRESET = "bundled"  # of a command line that names nothing
+DEFAULT_PRESET = "bundled"  # for a command line without any choice
 # Prefixes of keys that do not count as a choice: a command line with only these still gets the default preset.
 _NEUTRAL = ("name", "series", "existing", "baseline", "seed", "logger", "hydra", "trainer.progress_bar", "data.cache")
-_NAMED_BY_TEXT = ("data", "experiment", "resume", "init")  # groups that the first part of a run's name tells
+_NAMED_BY_TEXT = ("data", "experiment", "resume", "init")  # groups that the first part of a run's name stands for
 _LONGEST_NAME = 100  # characters
 
 
@@ -127,7 +127,7 @@ def let_choices_win(
     chosen: dict[str, Any] = {}
     if "model" in groups:  # an option of model is a whole network and replaces all of an experiment's network
         chosen = flatten({"model": asdict(ModelConfig())})
-    if "data" in groups:  # the experiment's names a corpus of its own text
+    if "data" in groups:  # data.held_out_from of the experiment names a corpus of the experiment's text
         chosen["data.held_out_from"] = []
     for group in sorted(groups, key=lambda group: group.count("/")):  # model/style after model
         chosen |= _values_of(group, options[group])

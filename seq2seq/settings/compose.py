@@ -78,7 +78,7 @@ def settle(cfg: DictConfig, overrides: Sequence[str], options: Mapping[str, Any]
 
 
 def expand_globs(arguments: Sequence[str]) -> list[str]:
-    """Rewrite overrides that Hydra reads differently or not at all.
+    """Rewrite overrides that Hydra would misread or refuse.
 
     GROUP=glob(FOLDER/PATTERN) becomes a list of options: Hydra's own glob does not search folders. logger=A,B becomes
     logger=[A,B], one run with both: Hydra would start a sweep. A folder given to resume=, init= or baseline= is quoted:

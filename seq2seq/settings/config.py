@@ -20,7 +20,7 @@ class Config:
     """A whole run."""
 
     name: str | None = None  # folder under runs/; null: made from the text, the chosen settings and the time
-    series: str | None = None  # folder between runs/ and the run's, for runs that belong together; null: none
+    series: str | None = None  # folder in runs/ for runs that belong together: runs/SERIES/NAME; null: none
     existing: str = "refuse"  # if the run exists: refuse | keep: skip a complete run, resume an incomplete one
     seed: int = 1  # random seed of initial weights, data order, dropout and held-out pairs
     resume: str | None = None  # folder of a run to continue exactly where it stopped; null: a new run
@@ -28,11 +28,11 @@ class Config:
     # folder, or a name on its hub, such as Helsinki-NLP/opus-mt-en-es); null: random weights
     init: str | None = None
     resume_lr: float | None = None  # with resume: the new peak learning rate; null: training.learning_rate
-    # folder of a complete run to compare test translations with, by p-values; auto: with init= the initial model, which
-    # translates the test sets too; null: none
+    # folder of a complete run whose test translations are compared with this run's, by p-values; auto: with init=, the
+    # initial model, which then also translates the test sets; null: no comparison
     baseline: str | None = AUTO
     analyse: bool = False  # at the end, write what is wrong with the test translations to analysis/ in the run's folder
-    experiment_name: str = "run"  # name of the experiment in run names and reports; set by its file
+    experiment_name: str = "run"  # name of the experiment in run names and reports; the experiment's file sets it
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: ModelConfig = field(default_factory=ModelConfig)

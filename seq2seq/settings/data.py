@@ -15,37 +15,40 @@ class DataConfig:
 
     src_lang: str = "en"  # code of the language that is translated from
     tgt_lang: str = "es"  # code of the language that is translated into
-    root: str | None = None  # folder that relative paths start from; null: the working directory, or the hub if set
-    hub: str | None = None  # dataset on Hugging Face, NAME or NAME:CONFIG; used when root is null
-    # our split → the hub's split; a split that is not named is held out of train
+    root: str | None = None  # folder that relative paths start from; null: the working directory, or data.hub if set
+    hub: str | None = None  # dataset on the Hugging Face hub, NAME or NAME:CONFIG; used if data.root is null
+    # train, validation or test → name of this split on the hub; a split that is not listed is held out of train
     hub_splits: dict[str, str] = field(default_factory=dict)
-    train: list[str] = field(default_factory=list)  # a.tsv, a.csv, a.jsonl, a.parquet, a.en+a.es, globs; also .gz, .xz
-    # as train, each file a validation set, judged by the mean over the sets; [] = data.held_out pairs of train
+    # training files: a.tsv, a.csv, a.jsonl, a.parquet, parallel files a.en+a.es, patterns such as *.tsv; also .gz, .xz
+    train: list[str] = field(default_factory=list)
+    # files as in data.train, each a validation set; scores are means over the sets; [] = data.held_out pairs of train
     validation: list[str] = field(default_factory=list)
-    test: list[str] = field(default_factory=list)  # as train, each file a test set; [] = data.held_out pairs of train
-    # source and target column of CSV, JSONL, Parquet; [] = by language
+    # files as in data.train, each a test set; [] = data.held_out pairs of train
+    test: list[str] = field(default_factory=list)
+    # names of the source and target columns of CSV, JSONL and Parquet; [] = the columns named after the languages
     columns: list[str] = field(default_factory=list)
-    # order of the columns of a TSV and of data.columns, as [en, es]; [] = source first, allowed for en→es only
+    # order of the columns of a TSV and of data.columns, such as [en, es]; [] = source first, allowed for en→es only
     languages: list[str] = field(default_factory=list)
-    held_out: IntOrAuto = AUTO  # pairs of train held out for each missing split; auto: 1,000, or a twentieth if less
-    # corpora of train that each give data.held_out pairs to a validation set and to a test set of their own, besides
-    # the sets of data.validation and data.test; named as in data.weights; [] = none
+    held_out: IntOrAuto = AUTO  # pairs of train held out for each missing split; auto: a twentieth, at most 1,000
+    # corpora of train, named as in data.weights; each gives data.held_out pairs to a validation set of its own and as
+    # many to a test set of its own, besides the sets of data.validation and data.test; [] = none
     held_out_from: list[str] = field(default_factory=list)
-    max_length: int = 250  # subwords a side; longer training pairs are dropped
-    max_ratio: float = 3.0  # characters of the longer side per character of the shorter (when it has more than 20)
-    max_characters: int = 2000  # characters a side; longer training pairs are dropped
-    drop_identical: bool = True  # drop training pairs whose sides are the same
+    max_length: int = 250  # most subwords of a side; longer training pairs are dropped
+    # most characters of the longer side per character of the shorter side, if the longer side has more than 20
+    max_ratio: float = 3.0
+    max_characters: int = 2000  # most characters of a side; longer training pairs are dropped
+    drop_identical: bool = True  # drop training pairs whose two sides are equal
     drop_duplicates: bool = True  # keep only the first of equal training pairs
-    language_filter: bool = False  # drop training pairs of which a side is in another language (extra langid)
-    language_characters: int = 40  # characters from which the language of a side is checked
-    language_confidence: float = 0.9  # probability from which a side counts as in another language
+    language_filter: bool = False  # drop training pairs with a side in another language; needs the extra langid
+    language_characters: int = 40  # fewest characters of a side whose language is checked
+    language_confidence: float = 0.9  # lowest probability at which a side counts as another language
     remove_overlap: bool = True  # drop training pairs that share a side with validation or test
-    # corpus → its weight among the draws; a corpus that is not named has 1; {} = every pair once an epoch
+    # corpus → weight of the corpus in the draws; a corpus that is not listed has 1; {} = every pair once an epoch
     weights: dict[str, float] = field(default_factory=dict)
-    temperature: float = 1.0  # T of shares ∝ size^(1/T); 1 = by size, higher = small corpora drawn more often
-    streaming: bool = False  # read training text while training instead of preparing it: for more than fits on disk
-    block: int = 50_000  # pairs shuffled and batched together if text is streamed or segmented anew
-    cache: str = "~/.cache/seq2seq"  # folder of prepared text; the variable SEQ2SEQ_CACHE overrides this
+    temperature: float = 1.0  # T: a corpus's share is ∝ size^(1/T); 1 = by size, higher = more of small corpora
+    streaming: bool = False  # read text while training instead of preparing it: for more text than fits on disk
+    block: int = 50_000  # pairs shuffled and batched together if text is streamed or split into subwords anew
+    cache: str = "~/.cache/seq2seq"  # cache of prepared text; the environment variable SEQ2SEQ_CACHE has priority
     num_proc: int = 1  # processes that prepare text; the result does not depend on their number
 
     def __post_init__(self) -> None:
@@ -92,15 +95,15 @@ class TokenizerConfig:
     """SentencePiece over both languages jointly, or over each by itself."""
 
     type: str = "unigram"  # unigram (Kudo 2018) | bpe (Sennrich et al. 2016)
-    # whether both languages share one vocabulary, and the model one embedding; false: each has its own
+    # whether both languages share one vocabulary and one embedding; false: each language has its own
     joint: bool = True
     vocab_size: IntOrAuto = AUTO  # subwords; auto: 2,000 to 32,000 by the number of training pairs
     byte_fallback: bool = True  # unseen characters become bytes instead of UNK
     character_coverage: float = 0.9999  # share of the text's characters that get a subword of their own
     input_sentence_size: int = 1_000_000  # sentences that the vocabulary is learnt from, sampled from the text
-    # words that stay one piece, such as the tag <bt> of synthetic sources; no translation contains them
+    # words that stay one subword, such as the tag <bt> of synthetic sources; no translation contains these words
     user_symbols: list[str] = field(default_factory=list)
-    # a finished tokenizer.model to use, or a folder with two; null: train on the training texts
+    # a finished tokenizer.model to use, or a folder with two; null: train one on the training texts
     model: str | None = None
 
     def __post_init__(self) -> None:

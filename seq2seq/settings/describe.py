@@ -15,7 +15,7 @@ from seq2seq.extras import train_command
 
 EXAMPLES = """\
 python train.py                                    the bundled corpus, some minutes on two CPU cores
-python train.py data=files data.train=[mine.tsv]   your own text; stops when the model improves no more
+python train.py data=files data.train=[mine.tsv]   your own text; training stops when the model no longer improves
 python train.py experiment=tatoeba_cpu data.root=FOLDER
 python train.py --multirun training.learning_rate=5e-4,1e-3 data=files data.train=[mine.tsv]
 python train.py resume=runs/NAME                   resumes the run where it stopped
@@ -26,10 +26,11 @@ HEADER = """\
 
 Generated from the comments in `conf/` and `seq2seq/settings/`; do not edit. `python train.py --help` shows the same.
 
-The command line, options and values alike, overrides the experiment; the experiment overrides the defaults. An option
-sets what its file names; `model=` replaces the whole network of an experiment. A command line without any setting means
-`experiment=bundled`; `name=`, `series=`, `existing=`, `baseline=`, `seed=`, `logger=`, `hydra…`,
-`trainer.progress_bar=` and `data.cache=` do not count. [automatic.md](automatic.md) has the rules behind `auto`.
+The command line overrides the experiment, by options and by values; the experiment overrides the defaults. An option
+sets the values in its file; only `model=` replaces an experiment's whole network. A command line without any setting
+means `experiment=bundled`; `name=`, `series=`, `existing=`, `baseline=`, `seed=`, `logger=`, `hydra…`,
+`trainer.progress_bar=` and `data.cache=` do not count as settings here. [automatic.md](automatic.md) describes the
+rules that replace `auto`.
 """
 
 
@@ -52,7 +53,7 @@ class Option:
 
 
 def settings(config: Any, prefix: str = "") -> Iterator[Setting]:
-    """Yield every setting of a dataclass's instance and of the instances in it; the values count as defaults."""
+    """Yield every setting of a dataclass instance and of the instances in it; their values count as defaults."""
     comments = field_comments(type(config))
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)

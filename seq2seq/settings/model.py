@@ -15,29 +15,30 @@ OF_RECURRENT = {"attention"}  # the others are the Transformer's
 class ModelConfig:
     """The network's sizes and style; defaults are the base Transformer as published (Vaswani et al. 2017)."""
 
-    architecture: str = "transformer"  # transformer | recurrent (LSTMs, which it replaced; docs/recurrent.md)
-    attention: str = "additive"  # to the source, for architecture=recurrent: additive | none
+    # transformer | recurrent: LSTMs, which the Transformer replaced (docs/recurrent.md)
+    architecture: str = "transformer"
+    attention: str = "additive"  # attention to the source, for architecture=recurrent only: additive | none
     d_model: int = 512  # width of every residual stream
     num_heads: int = 8  # attention heads of every layer; must divide d_model
-    # hidden width of the feed-forward network; SwiGLU uses two thirds of this width, so that both cost the same
+    # hidden width of the feed-forward network; SwiGLU uses two thirds of this width, so that the cost is the same
     d_ff: int = 2048
     num_encoder_layers: int = 6  # layers that read the source
     num_decoder_layers: int = 6  # layers that write the target
-    # share of units dropped in training, after every sublayer; auto: 0.1, 0.3 below 50,000 pairs
+    # share of units dropped in training, after every sublayer; auto: 0.1, or 0.3 below 50,000 training pairs
     dropout: NumberOrAuto = 0.1
     attention_dropout: float = 0.0  # dropout on attention weights
     ffn_dropout: float = 0.0  # dropout on the feed-forward network's hidden units
     norm: str = "layernorm"  # layernorm | rmsnorm: the kind of normalisation
     norm_position: str = "post"  # post: after each sum, as published | pre: before each sublayer
-    # relu, as published | gelu | swish | swiglu, which has a gate: activation of the feed-forward network
+    # activation of the feed-forward network: relu, as published | gelu | swish | swiglu, which has a gate
     activation: str = "relu"
     positions: str = "sinusoidal"  # sinusoidal | rotary | none: how the network knows the order of words
     bias: bool = True  # whether linear layers have biases
     scale_embedding: bool = True  # whether embeddings are multiplied by √d_model, as published
-    output_bias: bool = False  # whether the logits have a bias, which is not trained; for imported models
-    # for ablations (docs/lab.md): query_key | shared: queries are keys | uniform: no queries | unscaled: no 1/√c
+    output_bias: bool = False  # whether the logits have a bias, for imported models; the bias is not trained
+    # for ablations (docs/lab.md): query_key | shared: queries are the keys | uniform: no queries | unscaled: no 1/√c
     relevance: str = "query_key"
-    decoder_mask: str = "causal"  # for ablations: causal | none: in training, target positions see later ones
+    decoder_mask: str = "causal"  # for ablations: causal | none: in training, target positions see later positions
     cross_attention: str = "source"  # for ablations: source | none: the decoder sees nothing of the source
 
     def __post_init__(self) -> None:

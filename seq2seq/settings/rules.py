@@ -12,7 +12,7 @@ VOCABULARIES = ((10_000, 2_000), (50_000, 4_000), (300_000, 8_000), (2_000_000, 
 LARGEST_VOCABULARY = 32_000
 SMALL_TEXT = 50_000  # pairs
 STREAMED_UPDATES = 100_000  # for text of unknown size
-_VALIDATIONS = 25  # in a run that is not stopped early
+_VALIDATIONS = 25  # in a run that does not stop early
 _BETWEEN = (100, 5000)  # updates between validations, at least and at most
 
 

@@ -14,27 +14,29 @@ from seq2seq.settings.checks import check_ranges, require, require_at_least
 
 @dataclass(kw_only=True)
 class SearchConfig:
-    """How translations are searched: in validation, and by default with the bundle."""
+    """How translations are searched in validation, and by default with the bundle."""
 
     beam: int = 5  # hypotheses kept at every step; 1 = greedy search
-    length_penalty: float = 1.0  # α in score / length^α, length counting EOS
-    max_length_ratio: float = 2.0  # at most ratio · source tokens + max_length_offset target tokens
-    max_length_offset: int = 20  # target tokens that are added to max_length_ratio · source tokens
-    min_length_ratio: float = 0.0  # at least ratio · source tokens + min_length target tokens
-    min_length: int = 0  # target tokens that are added to min_length_ratio · source tokens
-    no_repeat_ngram: int = 0  # length of n-grams that may not appear twice; 0 = off
-    repetition_penalty: float = 1.0  # factor on log-probabilities of tokens that were used before; 1 = off
-    coverage_penalty: float = 0.0  # β of Wu et al. 2016, for source tokens attended to too little; 0 = off
-    early_stopping: bool = False  # end when no unfinished hypothesis is better now; faster, not exact
-    groups: int = 1  # groups of diverse beam search, beam / groups hypotheses each; 1 = off
-    diversity: float = 0.5  # penalty (nats) per earlier group that chose the token
+    length_penalty: float = 1.0  # α in score / length^α; the length counts EOS
+    # a translation has at most max_length_ratio · source tokens + max_length_offset tokens
+    max_length_ratio: float = 2.0
+    max_length_offset: int = 20  # tokens added to max_length_ratio · source tokens
+    min_length_ratio: float = 0.0  # a translation has at least min_length_ratio · source tokens + min_length tokens
+    min_length: int = 0  # tokens added to min_length_ratio · source tokens
+    no_repeat_ngram: int = 0  # length of n-grams that may not appear twice in a translation; 0 = off
+    repetition_penalty: float = 1.0  # factor on log-probabilities of tokens that the translation already has; 1 = off
+    coverage_penalty: float = 0.0  # β of Wu et al. 2016: penalty for source tokens with too little attention; 0 = off
+    # end when enough finished hypotheses (beam) beat every unfinished one at its present length; faster, not exact
+    early_stopping: bool = False
+    groups: int = 1  # groups of diverse beam search, each with beam / groups hypotheses; 1 = off
+    diversity: float = 0.5  # penalty (nats) for each earlier group that chose the same token
     sampling: bool = False  # draw tokens by temperature, top_k, top_p and seed instead of searching
-    temperature: float = 1.0  # divides log-probabilities before drawing; below 1, likely tokens get likelier
+    temperature: float = 1.0  # divides log-probabilities before drawing; below 1, likely tokens become likelier
     top_k: int = 0  # draw from the k likeliest tokens; 0 = all
     top_p: float = 1.0  # nucleus: draw from the likeliest tokens whose probabilities sum to top_p
     seed: int = 1  # random seed of the draws
     mbr: int = 0  # hypotheses for minimum Bayes risk decoding (by chrF); 0 = off
-    batch_tokens: int = 4096  # beam × source tokens of a batch, padding included
+    batch_tokens: int = 4096  # most beam × source tokens of a batch, padding included
 
     def __post_init__(self) -> None:
         names = ("length_penalty", "no_repeat_ngram", "coverage_penalty", "diversity", "top_k", "seed")

@@ -13,20 +13,21 @@ class TrainerConfig:
     """Where and how long training runs."""
 
     accelerator: str = "auto"  # cpu | gpu | auto: a GPU if there is one, else the CPU
-    devices: IntOrAuto = 1  # on each node; auto: all GPUs, or as many processes as torchrun or SLURM started
+    devices: IntOrAuto = 1  # devices on each node; auto: all GPUs, or one per process that torchrun or SLURM started
     num_nodes: int = 1  # machines that train together
-    strategy: str = "auto"  # auto | ddp | fsdp (weights and optimizer spread over the devices)
-    precision: str = "auto"  # auto | 32-true | bf16-mixed; auto: bf16 if the device multiplies bf16 quickly
-    compile: bool = False  # compile the model with torch.compile; takes minutes at the start
+    strategy: str = "auto"  # auto | ddp | fsdp: weights and optimizer state are spread over the devices
+    precision: str = "auto"  # auto | 32-true | bf16-mixed; auto: bf16-mixed if the device multiplies bf16 fast
+    compile: bool = False  # compile the model with torch.compile; this takes minutes at the start
     # updates of the run; auto: 9 · √(positions of the text · 1024 / positions of an update)
     max_steps: IntOrAuto = AUTO
-    max_epochs: int | None = None  # passes over the training pairs: replaces max_steps=auto, else the lower one wins
-    max_time: str | None = None  # days:hours:minutes:seconds of training, validation included; null: no such limit
+    # passes over the training pairs; replaces max_steps=auto; if max_steps is a number, the lower limit ends training
+    max_epochs: int | None = None
+    max_time: str | None = None  # days:hours:minutes:seconds of training, validation included; null: no time limit
     validate_every: IntOrAuto = AUTO  # updates between validations; auto: a 25th of the run, 100 to 5,000
     checkpoint_every: int = 500  # updates between checkpoints
     checkpoint_minutes: float | None = None  # minutes between checkpoints; null: only trainer.checkpoint_every counts
-    keep_last: int = 1  # latest checkpoints kept, besides training.keep_best
-    log_every: int = 50  # updates between lines of the log and points of the curves
+    keep_last: int = 1  # number of latest checkpoints kept, besides the best checkpoints (training.keep_best)
+    log_every: int = 50  # updates between two lines of the log, and between two points of the curves
     progress_bar: bool = True  # show a progress bar if stderr is a terminal
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Settings of how batches become weights: `training`."""
+"""Settings of how batches change the weights: `training`."""
 
 import math
 from dataclasses import dataclass, field
@@ -24,10 +24,10 @@ class SubwordSamplingConfig:
 
 @dataclass(kw_only=True)
 class NoiseConfig:
-    """Noise that users make, added to training sources; each rate is the share of sources that are changed."""
+    """Errors as users make them, added to training sources; each rate is the share of sources that are changed."""
 
     case: float = 0.0  # share of sources put in lower, UPPER or Title Case
-    typos: float = 0.0  # share of sources with typing errors, in one word of ten
+    typos: float = 0.0  # share of sources that get typing errors, in one word of ten
     punctuation: float = 0.0  # share of sources that lose their final . ? ! or …
 
     def __post_init__(self) -> None:
@@ -43,34 +43,36 @@ class NoiseConfig:
 
 @dataclass(kw_only=True)
 class TrainingConfig:
-    """How batches become weights."""
+    """How batches change the weights."""
 
-    # positions of a batch on either side, padding included, on each device; auto: 1,024 on a CPU, on a GPU what fits
+    # positions of a batch on either side, padding included, on each device; auto: 1,024 on a CPU, all that fit on a GPU
     max_tokens: IntOrAuto = AUTO
     learning_rate: NumberOrAuto = AUTO  # peak learning rate; auto: 1e-3 · √(256 / model.d_model)
     schedule: str = "linear"  # inverse_sqrt | cosine | linear | constant, after the warm-up
-    warmup_steps: IntOrAuto = AUTO  # updates of linear rise; auto: a tenth of the run, at most 4,000
-    final_rate: float = 0.0  # share of the peak that cosine and linear end at
+    warmup_steps: IntOrAuto = AUTO  # updates of linear warm-up; auto: a tenth of the run, at most 4,000
+    final_rate: float = 0.0  # last learning rate of cosine and linear, as a share of the peak
     betas: list[float] = field(default_factory=lambda: [0.9, 0.98])  # AdamW: β₁ and β₂
     eps: float = 1e-9  # AdamW: ε of the denominator
     weight_decay: float = 0.0  # AdamW: decoupled weight decay, times the learning rate
-    clip_norm: float = 1.0  # largest gradient norm, per target token; 0 = off
+    clip_norm: float = 1.0  # largest norm of the gradient per target token; 0 = off
     label_smoothing: float = 0.1  # share of the target probability spread over the whole vocabulary
-    r_drop: float = 0.0  # R-Drop (Liang et al. 2021): weight α of the KL between two dropout passes; 0 = off
+    # R-Drop (Liang et al. 2021): weight α of the KL divergence between two dropout passes; 0 = off
+    r_drop: float = 0.0
     subword_sampling: SubwordSamplingConfig = field(default_factory=SubwordSamplingConfig)
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     accumulate: int = 1  # batches per update
     activation_checkpointing: bool = False  # compute layers again for the backward pass: less memory, more time
-    ema_decay: float = 0.0  # exponential moving average of the weights: the share kept in an update; 0 = off
+    ema_decay: float = 0.0  # exponential moving average of the weights: share kept at each update; 0 = off
     # weights of the bundle: last | best | average (of the kept best) | ema | auto: the best if training ran out of
     # patience, else ema if ema_decay is above 0, else last
     final_weights: str = "auto"
-    monitor: str = "bleu"  # bleu | loss: the validation figure that decides what is best, and when to stop
-    keep_best: int = 1  # best checkpoints kept
-    patience: int = 8  # validations without a better training.monitor or loss before training stops; 0 = never
+    monitor: str = "bleu"  # bleu | loss: the validation score that decides which checkpoint is best, and when to stop
+    keep_best: int = 1  # number of best checkpoints kept
+    # validations in which neither training.monitor nor the loss improves before training stops; 0 = never
+    patience: int = 8
     bleu_sentences: int = 200  # validation sentences translated for BLEU; 0 = none
     sample_translations: int = 3  # validation translations shown in the log
-    # parts that are not trained: embedding, encoder, decoder, encoder.0, decoder.2, …
+    # parts of the model that are not trained: embedding, encoder, decoder, encoder.0, decoder.2, …
     freeze: list[str] = field(default_factory=list)
     lora_rank: int = 0  # LoRA rank (Hu et al. 2022); only the adapters are trained; 0 = off
     lora_alpha: float = 16.0  # LoRA scale: alpha / rank

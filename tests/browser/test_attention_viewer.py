@@ -188,7 +188,7 @@ def test_a_stack_with_fewer_layers_says_so(opened) -> None:
         explanation[table]["encoder"] = explanation[table]["encoder"][:1]
     watched = opened(explanation, [], {})
     watched.page.get_by_label("Layer").select_option(label="2")
-    assert watched.page.locator(".none").all_text_contents() == ["It has no layer 2: 1 in all."]
+    assert watched.page.locator(".none").all_text_contents() == ["This part has no layer 2; its last layer is 1."]
     word(watched.page, "Source sentence", "cat").click()
     assert watched.faults == []
 

@@ -9,11 +9,11 @@ import { linksOf, namesOf, openingLayer, partsOf, sizeOf, statisticsOf, weightsO
 const GHOST = 0.1; // smallest weight of cross-attention that is drawn faintly behind the chosen word's lines
 const MEAN = "mean"; // values of the picker of heads other than numbers
 const ALL = "all";
-const NOTHING = "This model has no attention: its decoder sees nothing but the encoder's last state.";
+const NOTHING = "This model has no attention: its decoder sees only the encoder's last state.";
 const NOTE =
-  "Spread is the entropy of where a head looks: 0 nats is one piece, ln n is n pieces alike. " +
-  "Distance is how far away it looks on average. Diagonal is the share that stays at the same position. " +
-  "All three are over pieces; of several heads, their mean.";
+  "Spread is the entropy of a head's attention: 0 nats means one piece, ln n means n pieces equally. " +
+  "Distance is how far away the head looks on average. Diagonal is the share of attention at the same position. " +
+  "All three count pieces; several heads are shown by their mean.";
 
 const picks = new WeakMap(); // choices in an element, kept for the next explanation in the element
 
@@ -209,7 +209,7 @@ function makePanel(view, part) {
       { class: "panel" },
       title,
       plain,
-      make("p", { class: "none" }, `It has no layer ${layer + 1}: ${count} in all.`),
+      make("p", { class: "none" }, `This part has no layer ${layer + 1}; its last layer is ${count}.`),
     );
   }
   const figure = view.head === ALL ? makeGrid(view, part) : makeTable(view, part);

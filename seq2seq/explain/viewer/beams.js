@@ -17,8 +17,8 @@ export function makeBeams(beams) {
   };
   const stepper = makeStepper({ label: "Steps of the search", names, show });
   const plain =
-    "Which words come out is found by beam search: at each step every live hypothesis is continued, " +
-    `the best ${beams.beam} live on, the others are dropped. ` +
+    "Beam search chooses the words: each step continues every live hypothesis, " +
+    `keeps the best ${beams.beam}, and drops the others. ` +
     "A score is the sum of the log-probabilities so far.";
   return make(
     "section",
@@ -55,7 +55,7 @@ function makeTree(beams, nodes) {
       class: "scroll tree",
       tabindex: "0",
       role: "img",
-      "aria-label": "Tree of the hypotheses; the table tells the same",
+      "aria-label": "Tree of the hypotheses; the table shows the same",
     },
     inner,
   );
@@ -126,7 +126,7 @@ function tellResult(beams) {
   const power = beams.length_penalty === 1 ? "its length" : `its length to the power of ${beams.length_penalty}`;
   return [
     makeTable(
-      `The finished hypotheses, best first. So that long ones are not at a loss, a score is divided by ${power}.`,
+      `The finished hypotheses, best first. Each score is divided by ${power}, so that long hypotheses have no disadvantage.`,
       ["Translation", "Score / length"],
       rows,
     ),

@@ -51,12 +51,12 @@ function embed(walk, at, follow) {
   const normed =
     !isSum && walk.layer === 0
       ? isCross(walk)
-        ? " After the decoder's self-attention it is X."
+        ? " After the decoder's self-attention, it is X."
         : " Normalised, it is X."
       : "";
   const how = hasPosition
-    ? "its embedding E, and added to it a pattern P that tells where the piece stands."
-    : "its embedding E. No positions are added to it: a model with rotary ones tells them by turning queries and keys.";
+    ? "its embedding E, plus a pattern P for the position of the piece."
+    : "its embedding E. No positions are added: a model with rotary positions adds order by turning queries and keys.";
   const [e, p, x] = [embedding, position, input].map((values) => values?.[at.row][0] ?? 0);
   return {
     formula: formula(
@@ -80,14 +80,14 @@ function project(walk, at, follow) {
   const product = (name, from) => formula(letter(name), symbol("="), letter(from), above("W", name));
   const whence = isCross(walk)
     ? "The translation asks (queries Q); the encoded source M answers (keys K, values V)."
-    : "Three matrices make three things of a piece: what it looks for (Q), what it is found by (K), what it gives (V).";
+    : "Three matrices make three vectors of each piece: what it looks for (Q), how others find it (K), what it gives (V).";
   const turned =
     walk.position === null && walk.embedding !== null && !isCross(walk)
-      ? " With rotary positions, Q and K are then turned by where they stand."
+      ? " With rotary positions, Q and K are then turned by their positions."
       : "";
   return {
     formula: make("div", { class: "several" }, product("Q", "X"), product("K", given), product("V", given)),
-    plain: whence + turned + ` This head has ${walk.channels} channels of each.`,
+    plain: whence + turned + ` In this head, each has ${walk.channels} channels.`,
     figures: [ofRows("Q", walk.queries), ofKeys("K", walk.keys), ofKeys("V", walk.values)],
     numbers: null,
   };
@@ -101,7 +101,7 @@ function relate(walk, at, follow) {
   return {
     formula: formula(letter("S"), symbol("="), letter("Q"), above("K", "T")),
     plain:
-      "Every query meets every key: multiply channel by channel and add up. The larger the sum, the better they fit.",
+      "Every query is compared with every key: multiply channel by channel and add up. A larger sum means a better match.",
     figures: [pairs("S", walk.scores)],
     numbers: [
       ...asking(walk, at),
@@ -129,8 +129,8 @@ function scale(walk, at, follow) {
       term("msqrt", term("mn", String(walk.channels))),
     ),
     plain:
-      "Sums of many products grow large, and then one key would take all. " +
-      "Dividing by the root of their number keeps the choice soft.",
+      "Sums of many products grow large, and then one key would take all the attention. " +
+      "Dividing by the square root of the number of products keeps the attention spread.",
     figures: [pairs("S′", scaled)],
     numbers: [...asking(walk, at), ` ${decimal(value)} / ${decimal(root)} = `, make("b", {}, decimal(value / root))],
   };
@@ -140,7 +140,7 @@ function mask(walk, at, follow) {
   const { pairs } = matrices(walk, at, follow);
   const hidden = walk.mask.flat().filter((isAllowed) => !isAllowed).length;
   const plain = hidden
-    ? "While training, the whole translation is there. What comes later is set to −∞, so that none looks ahead."
+    ? "During training, the decoder has the whole translation. Scores of later pieces are set to −∞, so that no piece looks ahead."
     : "Nothing is masked here: every query may look at all keys. Only padding would be set to −∞.";
   const allowed = walk.mask[at.row].filter(Boolean).length;
   return {
@@ -178,7 +178,7 @@ function normalise(walk, at, follow) {
   return {
     formula: formula(under("A", "ij"), symbol("="), fraction),
     plain:
-      "Softmax makes shares of the scores: all positive, each row summing to 1. These are the weights of attention.",
+      "Softmax turns the scores into shares: all are positive, and each row sums to 1. These shares are the attention weights.",
     figures: [pairs("A", walk.weights)],
     numbers: [...asking(walk, at), ...worked],
   };
@@ -195,7 +195,7 @@ function mix(walk, at, follow) {
   const more = weights.length > TERMS ? " + …" : "";
   return {
     formula: formula(letter("Z"), symbol("="), letter("A"), letter("V")),
-    plain: "Each piece's new value is a mixture of all values, every one in its share.",
+    plain: "Each piece's new value is a mixture of all values, each in proportion to its share.",
     figures: [pairs("A", walk.weights), sign("×"), ofKeys("V", walk.values), sign("="), ofRows("Z", walk.mixture)],
     numbers: [
       "First channel of ",
@@ -222,7 +222,7 @@ function join(walk, at, follow) {
     ),
     plain:
       `The mixtures of all ${heads} heads are put side by side, ${heads} × ${channels} = ${width} channels, ` +
-      "and one more matrix lets them mingle. The result is added to what each piece was before.",
+      "and one more matrix combines them. The result is added to each piece's previous vector.",
     figures: [ofRows("Z, all heads", walk.joined, width), sign("⇢"), ofRows("O", walk.output, width)],
     numbers: [`This head's numbers are channels ${head * channels + 1} to ${(head + 1) * channels}.`],
   };
@@ -239,10 +239,10 @@ function near(a, b) {
 export const STEPS = [
   { name: "Embed", title: "Pieces become vectors", show: embed },
   { name: "Q, K, V", title: "Queries, keys and values", show: project },
-  { name: "QKᵀ", title: "Every query meets every key", show: relate },
-  { name: "÷ √c", title: "Kept in bounds", show: scale },
-  { name: "Mask", title: "What may not be seen", show: mask },
+  { name: "QKᵀ", title: "Every query is compared with every key", show: relate },
+  { name: "÷ √c", title: "Scores are scaled", show: scale },
+  { name: "Mask", title: "The mask hides positions", show: mask },
   { name: "Softmax", title: "Scores become shares", show: normalise },
   { name: "× V", title: "Values are mixed", show: mix },
-  { name: "Join", title: "The heads come together", show: join },
+  { name: "Join", title: "The heads are joined", show: join },
 ];

@@ -24,7 +24,7 @@ export const PARTS = [
     title: "Masked decoder self-attention",
     asks: "target_in",
     gives: "target_in",
-    plain: "Each word of the translation looks back: at itself and what stands before it, never ahead.",
+    plain: "Each word of the translation looks at itself and at the words before it, never ahead.",
   },
 ];
 
@@ -34,7 +34,7 @@ export function partsOf(explanation) {
   const looksAhead = explanation.attention.decoder.some((layer) =>
     layer.some((head) => head.some((row, i) => row.some((weight, j) => j > i && weight > 0))),
   );
-  const plain = "Each word of the translation looks at all of it, what comes later included.";
+  const plain = "Each word of the translation looks at the whole translation, later words included.";
   return there.map((part) =>
     part.key === "decoder" && looksAhead ? { ...part, title: "Decoder self-attention without mask", plain } : part,
   );

@@ -26,7 +26,7 @@ export function makeExplainer(settings, getKey) {
     at("hint").hidden = sentence !== undefined;
     at("how").hidden = sentence === undefined || isTooLong;
     at("attention").hidden = isTooLong;
-    tell(isTooLong ? new Error(`Sentences of at most ${limit} characters are explained`) : null);
+    tell(isTooLong ? new Error(`Only sentences of at most ${limit} characters are explained`) : null);
     if (sentence === undefined || isTooLong) return show(null);
     at("attention").setAttribute("aria-busy", "true");
     const { target, layer, head, interventions } = view;

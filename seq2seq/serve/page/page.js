@@ -109,8 +109,8 @@ async function copy() {
     await navigator.clipboard.writeText(text);
     at("copy").textContent = "Copied";
   } catch {
-    getSelection().selectAllChildren(at("target")); // no clipboard without https: at least it is marked
-    at("copy").textContent = "Marked";
+    getSelection().selectAllChildren(at("target")); // no clipboard without https: select the text instead
+    at("copy").textContent = "Selected";
   }
   setTimeout(() => (at("copy").textContent = "Copy"), TOLD);
 }
