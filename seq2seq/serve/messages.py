@@ -67,7 +67,7 @@ class ExplainRequest(BaseModel):
     head: int = Field(default=0, ge=0, description="Its head, from 0")
     without: list[Name] = Field(default=[], max_length=200, description="Parts of the model that are switched off")
     average: list[Name] = Field(default=[], max_length=200, description="Heads that take the same of all they may see")
-    temperature: float = Field(default=1.0, ge=0.001, le=1000, description="Divisor of all scores beside √c")
+    temperature: float = Field(default=1.0, ge=0.001, le=1000, description="Divisor of all scores besides √c")
     api_key: str | None = None
 
 
