@@ -41,7 +41,7 @@ class Walk:
         rows: pieces of the queries.
         columns: pieces of the keys.
         embedding: of the rows' pieces, scaled by √d.
-        position: added to the embedding; None: positions are rotary and turn queries and keys instead.
+        position: added to the embedding; None: the model adds none (positions are rotary, or there are none).
         input: of the attention, for the rows; in the first self-attention of a post-norm encoder or decoder the sum of
             embedding and position.
         queries: of this head, turned if positions are rotary.

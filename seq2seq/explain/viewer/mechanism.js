@@ -56,7 +56,8 @@ function embed(walk, at, follow) {
       : "";
   const how = hasPosition
     ? "its embedding E, plus a pattern P for the position of the piece."
-    : "its embedding E. No positions are added: a model with rotary positions adds order by turning queries and keys.";
+    : "its embedding E. No positions are added: rotary positions turn queries and keys instead, and a model without " +
+      "positions does not know the order.";
   const [e, p, x] = [embedding, position, input].map((values) => values?.[at.row][0] ?? 0);
   return {
     formula: formula(
