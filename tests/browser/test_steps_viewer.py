@@ -149,7 +149,7 @@ def test_a_click_on_a_cell_follows_it(watched) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"position": None, "input": WALKS["encoder"]["embedding"]}, "turning queries and keys"),
+        ({"position": None, "input": WALKS["encoder"]["embedding"]}, "turn queries and keys instead"),
         ({"layer": 1, "input": WALKS["encoder"]["output"]}, "Layer 2 sees what the layers below have made of it"),
         ({"input": WALKS["encoder"]["output"]}, "Normalised, it is X."),
         ({"embedding": None, "position": None}, "numbers"),
