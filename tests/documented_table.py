@@ -26,23 +26,26 @@ PROGRAMS_NOT_RUN = {  # of all commands that begin with these words
 }
 NOT_RUN = {
     "pip install -e .": INSTALLATION,
+    "pip install torch --index-url https://download.pytorch.org/whl/cpu": INSTALLATION,
     "pip install -e '.[test]'": INSTALLATION,
     "pip install -e '.[serve]'": INSTALLATION,
     "pip install -e '.[huggingface,ctranslate2]'": INSTALLATION,
     "seq2seq import huggingface Helsinki-NLP/opus-mt-en-es --output opus": HUB,
     "seq2seq import huggingface NAME --revision REVISION --output opus": HUB,
     "seq2seq import huggingface FOLDER --output opus": IMPORTED,
-    "python train.py experiment=finetune init=Helsinki-NLP/opus-mt-en-es data=files data.train=[mine.tsv]": HUB,
-    "python train.py experiment=finetune init=opus data=files data.train=[mine.tsv]": IMPORTED,
+    "python train.py experiment=finetune init=Helsinki-NLP/opus-mt-en-es data=files 'data.train=[mine.tsv]'": HUB,
+    "python train.py experiment=finetune init=opus data=files 'data.train=[mine.tsv]'": IMPORTED,
+    "python train.py experiment=finetune init=opus data=files 'data.train=[mine.tsv,general.tsv]' "
+    "'+data.weights={mine: 1, general: 1}' 'data.held_out_from=[mine,general]'": IMPORTED,
     'python translate.py --model opus "The ball is blue."': IMPORTED,
     "seq2seq export huggingface --model opus --output back": IMPORTED,
     "seq2seq export ctranslate2 --model opus --output fast": IMPORTED,
     "pip install -e '.[peft]'": INSTALLATION,
     "pip install -e '.[lab]'": INSTALLATION,
-    "python train.py data=files data.train=[mine.tsv] trainer=gpu": CLUSTER,
-    "python train.py data=files data.train=[mine.tsv] trainer=ddp": CLUSTER,
+    "python train.py data=files 'data.train=[mine.tsv]' trainer=gpu": CLUSTER,
+    "python train.py data=files 'data.train=[mine.tsv]' trainer=ddp": CLUSTER,
     "python train.py trainer=ddp trainer.devices=4": CLUSTER,
-    "python train.py data=files data.train=[mine.tsv] model=big trainer=fsdp": CLUSTER,
+    "python train.py data=files 'data.train=[mine.tsv]' model=big trainer=fsdp": CLUSTER,
     "seq2seq lab report --runs runs/lab --output docs": LAB,
     "seq2seq lab report --runs runs/lab_tatoeba --output docs": LAB,
     "python3 -m venv comet-env": COMET,
@@ -53,6 +56,10 @@ NOT_RUN = {
     "python train.py logger=tensorboard,wandb logger.project=translation": LOGGED,
     "python train.py logger=tensorboard,mlflow": LOGGED,
     "pytest": "is this run itself",
+    "export SEQ2SEQ_API_KEY=a-long-random-text": SHELL,
+    "seq2seq serve --model runs/NAME --allowed-host translate.firm.example": SERVER,
+    "curl -s https://translate.firm.example/translate -d q='Good morning.' -d source=en -d target=es "
+    "-d api_key=a-long-random-text": "needs a proxy with a certificate; tests/unit/serve asks with a key",
     "seq2seq serve --model runs/latest/model": "does not end; tests/test_smoke.py starts a server",
     "python train.py --multirun 'experiment=glob(lab/*)' seed=1,2,3": "trains for hours",
     "tensorboard --logdir runs": "does not end",
@@ -65,7 +72,7 @@ NOT_RUN = {
     "python translate.py --model runs/NAME --shortlist en-es.shortlist < in.en > out.es": (
         "needs the file that the command before it writes; tests/unit/cli/test_cli_shortlist.py does both"
     ),
-    "python train.py data=files data.train=[mine.tsv] model=base trainer=gpu": CLUSTER,
+    "python train.py data=files 'data.train=[mine.tsv]' model=base trainer=gpu": CLUSTER,
     "python train.py resume=runs/NAME trainer.max_steps=20000": "trains for long; the same without max_steps is run",
     "python train.py resume=runs/NAME data.root=FOLDER trainer.max_steps=20000": "the same, with texts elsewhere",
     "seq2seq lab report": LAB,
@@ -103,7 +110,7 @@ BUNDLED = (
 TOY = (*TINY, "data.root=toy", "data.remove_overlap=false")
 FURTHER = (  # the model is there already
     "data=files",
-    "data.train=[mine.tsv]",
+    "'data.train=[mine.tsv]'",
     "data.root=toy",
     "data.remove_overlap=false",
     "trainer.max_steps=2",
@@ -118,44 +125,48 @@ LSTM_TOY = (*LSTM, "data.root=toy", "data.remove_overlap=false")
 
 SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; commands without a key need nothing
     "python train.py": BUNDLED,
-    "python train.py data=files data.train=[my.tsv]": TOY,
-    "python train.py data=files data.train=[my.tsv] data.validation=[dev.tsv] data.test=[test.en+test.es] "
+    "python train.py data=files 'data.train=[my.tsv]'": TOY,
+    "python train.py data=files 'data.train=[my.tsv]' 'data.validation=[dev.tsv]' 'data.test=[test.en+test.es]' "
     "model=base": TOY,
-    "python train.py --multirun training.learning_rate=5e-4,1e-3 data=files data.train=[my.tsv]": TOY,
+    "python train.py --multirun training.learning_rate=5e-4,1e-3 data=files 'data.train=[my.tsv]'": TOY,
     "python train.py logger=csv": BUNDLED,
-    "python train.py data=files data.train=[mine.tsv]": TOY,
-    "python train.py data=files data.train=[mine.tsv] trainer=cpu": TOY,
+    "python train.py data=files 'data.train=[mine.tsv]'": TOY,
+    "python train.py data=files 'data.train=[mine.tsv]' name=mine": TOY,
+    "python train.py resume=runs/mine": ("trainer.max_steps=7",),
+    "python translate.py --model runs/mine < in.en > out.es": (),
+    "seq2seq analyse --model runs/mine": (),
+    "python train.py data=files 'data.train=[mine.tsv]' trainer=cpu": TOY,
     "python train.py experiment=tatoeba_cpu data.root=../shared/data/tatoeba": TOY,
     "python train.py --multirun lab=tatoeba data.root=../shared/data/tatoeba experiment=lab/baseline,lab/no_positions,"
     "lab/no_queries,lab/no_causal_mask,lab/lstm_attention,lab/lstm_no_attention": LSTM_TOY,
-    "python train.py data=files data.train=[mine.tsv] tokenizer.joint=false": TOY,
+    "python train.py data=files 'data.train=[mine.tsv]' tokenizer.joint=false": TOY,
     "python train.py experiment=r_drop": BUNDLED,
     "python train.py training.r_drop=5": BUNDLED,
     "python train.py training.final_weights=average training.keep_best=5": BUNDLED,
-    "python train.py experiment=lora init=runs/NAME data=files data.train=[mine.tsv]": FURTHER,
-    "python train.py experiment=finetune init=runs/NAME data=files data.train=[mine.tsv,general.tsv] "
-    "'+data.weights={mine: 1, general: 1}' data.held_out_from=[mine,general]": MIXED,
-    "python train.py data=files data.train=[mine.tsv,general.tsv] "
-    "data.validation=[mine.dev.tsv,general.dev.tsv]": TOY,
-    "python train.py data=files data.train=[mine.tsv,general.tsv] data.held_out_from=[mine,general]": TOY,
+    "python train.py experiment=lora init=runs/NAME data=files 'data.train=[mine.tsv]'": FURTHER,
+    "python train.py experiment=finetune init=runs/NAME data=files 'data.train=[mine.tsv,general.tsv]' "
+    "'+data.weights={mine: 1, general: 1}' 'data.held_out_from=[mine,general]'": MIXED,
+    "python train.py data=files 'data.train=[mine.tsv,general.tsv]' "
+    "'data.validation=[mine.dev.tsv,general.dev.tsv]'": TOY,
+    "python train.py data=files 'data.train=[mine.tsv,general.tsv]' 'data.held_out_from=[mine,general]'": TOY,
     "python train.py experiment=mixed_cpu name=general data.root=../shared/data "
     "'data.train=[\"corpora/[!g]*.tsv.xz\",\"corpora/g[!i]*.tsv.xz\",tatoeba/train.tsv]'": (*TOY, "name=another"),
     "python train.py experiment=finetune name=plain init=runs/general data=mixed data.root=../shared/data "
-    "data.train=[corpora/gimp_help.tsv.xz] data.held_out_from=[gimp_help] "
-    "data.test=[tests/newstest2013.en+tests/newstest2013.es,tatoeba/test.tsv]": SHARED,
+    "'data.train=[corpora/gimp_help.tsv.xz]' 'data.held_out_from=[gimp_help]' "
+    "'data.test=[tests/newstest2013.en+tests/newstest2013.es,tatoeba/test.tsv]'": SHARED,
     "python train.py experiment=finetune name=mixed init=runs/general data=mixed data.root=../shared/data "
     "'data.train=[corpora/gimp_help.tsv.xz,\"corpora/[!g]*.tsv.xz\",\"corpora/g[!i]*.tsv.xz\",tatoeba/train.tsv]' "
-    "'+data.weights={gimp_help: 38}' data.held_out_from=[gimp_help] "
-    "data.test=[tests/newstest2013.en+tests/newstest2013.es,tatoeba/test.tsv]": SHARED,
+    "'+data.weights={gimp_help: 38}' 'data.held_out_from=[gimp_help]' "
+    "'data.test=[tests/newstest2013.en+tests/newstest2013.es,tatoeba/test.tsv]'": SHARED,
     "python train.py experiment=lora name=lora init=runs/general data=mixed data.root=../shared/data "
-    "data.train=[corpora/gimp_help.tsv.xz] data.held_out_from=[gimp_help] "
-    "data.test=[tests/newstest2013.en+tests/newstest2013.es,tatoeba/test.tsv]": SHARED,
-    "python train.py init=runs/NAME data=files data.train=[mine.tsv] training.freeze=[embedding,encoder]": FURTHER,
+    "'data.train=[corpora/gimp_help.tsv.xz]' 'data.held_out_from=[gimp_help]' "
+    "'data.test=[tests/newstest2013.en+tests/newstest2013.es,tatoeba/test.tsv]'": SHARED,
+    "python train.py init=runs/NAME data=files 'data.train=[mine.tsv]' 'training.freeze=[embedding,encoder]'": FURTHER,
     "python train.py experiment=reverse name=reverse": (*BUNDLED, "name=reversed"),
     "python train.py data=files 'data.train=[real.tsv,synthetic.tsv]' 'tokenizer.user_symbols=[\"<bt>\"]'": TOY,
-    "python train.py data=files data.train=[distilled.tsv] data.validation=[dev.tsv] data.test=[test.tsv] "
+    "python train.py data=files 'data.train=[distilled.tsv]' 'data.validation=[dev.tsv]' 'data.test=[test.tsv]' "
     "model=tiny": TOY,
-    "python train.py data=files data.train=[mine.tsv] data.test=[test.en+test.es] baseline=runs/NAME": TOY,
+    "python train.py data=files 'data.train=[mine.tsv]' 'data.test=[test.en+test.es]' baseline=runs/NAME": TOY,
     "seq2seq evaluate --hypotheses out.es --reference ref.es": (),
     "seq2seq evaluate --hypotheses old.es new.es --reference ref.es": (),
     "seq2seq evaluate --hypotheses out.es --reference ref.es ref2.es": (),
@@ -167,13 +178,13 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
     "seq2seq distill --model runs/teacher --input train.tsv --output distilled.tsv": (),
     "seq2seq average --run runs/NAME --last 5 --output runs/mean": (),
     "seq2seq average --model runs/a --model runs/b --output runs/mean": (),
-    "python train.py data=files data.train=[my.tsv] data.languages=[en,es] data.src_lang=es data.tgt_lang=en": TOY,
+    "python train.py data=files 'data.train=[my.tsv]' 'data.languages=[en,es]' data.src_lang=es data.tgt_lang=en": TOY,
     "python train.py resume=runs/NAME": ("trainer.max_steps=7",),
-    "python train.py experiment=finetune init=runs/NAME data=files data.train=[mine.tsv]": FURTHER,
-    "python train.py data=files data.train=[news.tsv,tatoeba/train.tsv] '+data.weights={tatoeba: 2, news: 1}'": TOY,
+    "python train.py experiment=finetune init=runs/NAME data=files 'data.train=[mine.tsv]'": FURTHER,
+    "python train.py data=files 'data.train=[news.tsv,tatoeba/train.tsv]' '+data.weights={tatoeba: 2, news: 1}'": TOY,
     "python train.py experiment=mixture": BUNDLED,
-    "python train.py data=files data.streaming=true 'data.train=[\"corpora/*.tsv.xz\"]' data.validation=[v.tsv]": (
-        *TOY, "data.test=[v.tsv]",
+    "python train.py data=files data.streaming=true 'data.train=[\"corpora/*.tsv.xz\"]' 'data.validation=[v.tsv]'": (
+        *TOY, "'data.test=[v.tsv]'",
     ),
     "python train.py experiment=subword_sampling": BUNDLED,
     "python train.py experiment=subword_sampling tokenizer=bpe tokenizer.vocab_size=2000": BUNDLED,

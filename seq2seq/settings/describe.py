@@ -15,9 +15,9 @@ from seq2seq.extras import train_command
 
 EXAMPLES = """\
 python train.py                                    the bundled corpus, some minutes on two CPU cores
-python train.py data=files data.train=[mine.tsv]   your own text; training stops when the model no longer improves
+python train.py data=files 'data.train=[mine.tsv]'   your own text; training stops when the model no longer improves
 python train.py experiment=tatoeba_cpu data.root=FOLDER
-python train.py --multirun training.learning_rate=5e-4,1e-3 data=files data.train=[mine.tsv]
+python train.py --multirun training.learning_rate=5e-4,1e-3 data=files 'data.train=[mine.tsv]'
 python train.py resume=runs/NAME                   resumes the run where it stopped
 --debug shows tracebacks, --config-dir FOLDER adds a folder of your own options, --cfg job prints the settings.\
 """
