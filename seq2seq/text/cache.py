@@ -116,7 +116,7 @@ def is_whole(folder: Path) -> bool:
 
 
 def piece(folder: Path, build: Callable[[Path], Any]) -> Any:
-    """Make a piece, a folder of intermediate results, unless a killed job has made it; return what build returned.
+    """Make a piece, a folder of intermediate results, if it does not exist yet; return the value of its build.
 
     A damaged piece is made again. build writes files into the folder that it is given and returns a JSON value.
     """

@@ -43,7 +43,7 @@ _FUNCTION_WORDS = {  # frequent words that the other language does not have
 
 
 class Cleaner:
-    """Normalises pairs, drops those that fail a check, and counts every drop by its reason."""
+    """Normalises pairs, drops the pairs that fail a check, and counts every drop by its reason."""
 
     def __init__(self, config: DataConfig) -> None:
         """Store the limits of the settings.
