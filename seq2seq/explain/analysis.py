@@ -38,8 +38,7 @@ def write_analysis(
         worst: number of lines to show for each fault, and number of lines with the lowest scores.
 
     Raises:
-        UserError: the output cannot be written, the translator has no attention to the source, or the files of a test
-            set differ in length.
+        UserError: the output cannot be written, or the translator has no attention to the source.
     """
     sources = [text for one in files for text in one.sources]
     frequencies = None if texts is None else count_words(texts, sources)
