@@ -1,4 +1,4 @@
-"""An English→Spanish sequence-to-sequence Transformer: train it, translate with it, look into it.
+"""An English→Spanish sequence-to-sequence Transformer: train it, translate with it, inspect it.
 
 Letters of tensor shapes, the same in every file: **b** sentences, **k** beams, **n** rows (b or b·k), **s** source
 length, **t** target length, **d** d_model, **h** heads, **c** channels per head (d / h), **v** vocabulary.

@@ -267,7 +267,7 @@ class TextbookDecoder:
 
 
 class EnsembleDecoder:
-    """The decoders of several models, which together predict the mean of the models' probabilities."""
+    """The decoders of several models; their prediction is the mean of the models' probabilities."""
 
     def __init__(self, members: Sequence[Decoder]) -> None:
         self.members = members
