@@ -1,1 +1,1 @@
-"""Measurements against Hugging Face `transformers` on the same machine, data and batches; needs the extra `bench`."""
+"""Benchmarks, mostly against Hugging Face `transformers` on the same machine and data; they need the extra `bench`."""

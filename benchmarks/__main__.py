@@ -45,7 +45,7 @@ def training(
     precision: options.Precision = "auto",
     compile_: options.CompileTraining = False,
 ) -> dict[str, Any]:
-    """Measure target tokens per second of updates: ours and Hugging Face's, in turns on identical batches."""
+    """Measure target tokens per second of training: ours and Hugging Face's, in turns, on identical batches."""
     from benchmarks.training import Plan, run_on
 
     chosen = options.precision(precision, where)
@@ -65,12 +65,12 @@ def profile(
     vocab_size: options.VocabSize = 8000,
     precision: options.Precision = "auto",
 ) -> dict[str, Any]:
-    """Measure the time of each part of an update, and of its matrix products alone."""
+    """Measure the time of each part of an update, and the time of its matrix products alone."""
     from benchmarks.data import drawn_pairs, epochs_of, read_folder
     from benchmarks.profile import Plan, run
 
     plan = Plan(rounds=rounds, batches=batches, max_tokens=max_tokens, precision=options.precision(precision, where))
-    count = 40 * (rounds * batches + 1) * max_tokens // 100  # drawn pairs are some ten tokens long
+    count = 40 * (rounds * batches + 1) * max_tokens // 100  # random pairs are about ten tokens long
     pairs = read_folder(data, vocab_size).train if data else drawn_pairs(count, vocab_size, plan.seed)
     loader = epochs_of(pairs, max_tokens, plan.seed)
     found = run(loader, vocab_size, options.model_config(size), plan, where)
@@ -91,7 +91,7 @@ def decoding(
     size: options.Size = "small",
     vocab_size: options.VocabSize = 8000,
 ) -> dict[str, Any]:
-    """Measure sentences per second of beam search: ours and Hugging Face's generate, in turns, same weights."""
+    """Measure sentences per second of beam search: ours, CTranslate2's and Hugging Face's, in turns, same weights."""
     from benchmarks.decoding import Plan, run_with
 
     plan = Plan(rounds=rounds, sentences=sentences, batch=batch, beam=beam, train_seconds=train_seconds)
@@ -173,10 +173,10 @@ def attention(
 @app.command()
 @measuring
 def cost(where: torch.device, rounds: options.Rounds = 20, picture: options.Picture = None) -> dict[str, Any]:
-    """Measure attention's time and memory by the length of a text, fused and not, with the fitted exponents.
+    """Measure attention's time and memory by the length of a text, fused and not, and fit exponents.
 
-    Each peak of memory is measured in its own process. Lengths go up to 4,096 positions, for which the open
-    computation takes half a gigabyte.
+    Each peak of memory is measured in its own process. Lengths go up to 4,096 positions, where separate operations
+    take half a gigabyte.
     """
     from benchmarks.cost import run
 
@@ -186,7 +186,7 @@ def cost(where: torch.device, rounds: options.Rounds = 20, picture: options.Pict
 @app.command()
 @measuring
 def transfers(where: torch.device) -> dict[str, Any]:
-    """Count how often an update or a step of a search makes the host wait for a GPU; needs no GPU."""
+    """Count how often an update or a step of a search would make the host wait for a GPU; needs no GPU."""
     from benchmarks.rehearsal import run
 
     return {"transfers": run()}
@@ -195,7 +195,7 @@ def transfers(where: torch.device) -> dict[str, Any]:
 @app.command()
 @measuring
 def operations(where: torch.device) -> dict[str, Any]:
-    """Count the tensor operations that a step of a search dispatches, by the model and by the search."""
+    """Count the tensor operations of a step of a search, for the model and for the search."""
     from benchmarks.operations import run
 
     return {"operations": run()}
@@ -204,7 +204,7 @@ def operations(where: torch.device) -> dict[str, Any]:
 @app.command()
 @measuring
 def starting(where: torch.device, model: options.Bundle, rounds: options.Rounds = 5) -> dict[str, Any]:
-    """Measure one sentence's translation from the shell, beside the import of PyTorch alone, in turns."""
+    """Measure the translation of one sentence from the shell, and the import of PyTorch alone, in turns."""
     from benchmarks.starting import run
 
     return {"starting": run(model, rounds)}
@@ -225,7 +225,7 @@ def streaming(
     size: options.Size = "small",
     vocab_size: options.VocabSize = 8000,
 ) -> dict[str, Any]:
-    """Measure updates on a streamed corpus and on a prepared one, in turns; then a long stream's rate and memory."""
+    """Measure updates on a streamed and on a prepared corpus, in turns; then the rate and memory of a long stream."""
     from benchmarks.streaming import Plan, run
 
     amounts = {"pairs": pairs, "streamed": streamed, "part": part, "block": block}
@@ -246,7 +246,7 @@ def files(
     beam: options.Beam = 1,
     compile_: options.Compile = False,
 ) -> dict[str, Any]:
-    """Measure the translation of a long file with one process and several, and killed and resumed, with its memory."""
+    """Measure speed and memory of translating a long file: with one process, with several, and killed and resumed."""
     from benchmarks.files import Plan, run
 
     if where.type != "cpu":
@@ -266,7 +266,7 @@ def workers(
     rounds: options.Rounds = 3,
     beam: options.Beam = 5,
 ) -> dict[str, Any]:
-    """Measure a file's lines per second with several processes, with one, and CTranslate2's, in turns."""
+    """Measure lines per second of a file: with several processes, with one, and with CTranslate2, in turns."""
     from benchmarks.data import read_test
     from benchmarks.workers import Plan, run
 
@@ -286,7 +286,7 @@ def serving(
     seconds: options.Seconds = 60.0,
     sentences: options.Sentences = 2000,
 ) -> dict[str, Any]:
-    """Measure a server with many clients, with and without batches, and its memory."""
+    """Measure speed and memory of a server with many clients, with and without batches."""
     from benchmarks.data import read_test
     from benchmarks.serving import Plan, run
 
@@ -305,7 +305,7 @@ def hostile(
     seconds: options.Seconds = 60.0,
     sentences: options.Sentences = 2000,
 ) -> dict[str, Any]:
-    """Measure a server's ordinary clients without and with hostile clients, and its memory."""
+    """Measure speed and memory of a server for ordinary clients, without and with hostile clients."""
     from benchmarks.data import read_test
     from benchmarks.hostile import Plan, run
 
@@ -362,7 +362,7 @@ def everything(
     vocab_size: options.VocabSize = 8000,
     precision: options.Precision = "auto",
 ) -> dict[str, Any]:
-    """Run training, decoding and attention at their usual sizes; `rival`, half an hour, is separate."""
+    """Run training, decoding and attention at their usual sizes; not `rival`, which takes half an hour."""
     from benchmarks import attention, decoding, training
 
     chosen = options.precision(precision, where)
@@ -393,7 +393,7 @@ def rival(
     device: options.Device = "auto",
     threads: options.Threads = 0,
 ) -> None:
-    """Train by a plain Hugging Face loop for some minutes and score the model: the quality to beat in this time."""
+    """Train with a plain Hugging Face loop for some minutes and score the model: the quality to beat in this time."""
     from benchmarks import rival as module
 
     where = options.place(device, threads)
@@ -414,7 +414,7 @@ def rival(
 
 
 def main() -> None:
-    """Run the command; a user's mistake is reported in one line."""
+    """Run the command; report a user's mistake in one line."""
     try:
         app()
     except UserError as error:

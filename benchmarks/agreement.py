@@ -1,4 +1,4 @@
-"""Compares the translations and scores of two searches with the same weights."""
+"""Compare the translations and scores of two searches with the same weights."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -6,22 +6,22 @@ from typing import Any, NamedTuple
 from benchmarks.tables import Table
 from seq2seq.errors import UserError
 
-TOLERANCE = 1e-3  # nats per token; rounding in float32 stays far below
+TOLERANCE = 1e-3  # nats per token; far above the rounding errors of float32
 
 
 class Scored(NamedTuple):
     """A translation and its score."""
 
     text: str
-    score: float  # sum of log-probabilities / length, both with EOS (nats)
-    has_ended: bool  # False: transformers stopped at the limit, and the score lacks EOS; ours always end
+    score: float  # sum of log-probabilities / length, both with EOS (nats per token)
+    has_ended: bool  # False: transformers stopped at the limit, and the score lacks EOS; always True for ours
 
 
 def agreement(pairs: Sequence[tuple[Scored, Scored]]) -> dict[str, Any]:
-    """Compare ours (first) with theirs, sentence by sentence.
+    """Return a comparison of pairs (our translation, their translation).
 
     Raises:
-        UserError: the same translation has two scores, or no translation has ended.
+        UserError: two identical translations have different scores, or no translation has ended.
     """
     ended = [(ours, theirs) for ours, theirs in pairs if theirs.has_ended]
     if not ended:
@@ -33,7 +33,7 @@ def agreement(pairs: Sequence[tuple[Scored, Scored]]) -> dict[str, Any]:
     gaps = [ours.score - theirs.score for ours, theirs in ended if ours.text != theirs.text]
     found = {
         "sentences": len(pairs),
-        "cut_off_at_the_limit": len(pairs) - len(ended),  # by transformers
+        "cut_off_at_the_limit": len(pairs) - len(ended),  # transformers stopped at the limit
         "identical": len(same),
         "largest_difference_of_identical": max(same, default=0.0),  # nats
         "different": len(gaps),

@@ -1,4 +1,4 @@
-"""Measures work in a process of its own, whose memory is that of the work alone."""
+"""Measure a function in a new process, so that the measured memory is that of the function alone."""
 
 import multiprocessing
 import resource
@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 
 class Measured(NamedTuple):
-    """What the work took and gave."""
+    """Time, memory and result of a function."""
 
-    seconds: float  # without the start of the process
-    peak: float  # memory of the largest process (bytes), its own or one that it started
+    seconds: float  # the start of the process excluded
+    peak: float  # memory of the largest process (bytes): the new process or one of its children
     result: Any
 
 
 def apart(work: Callable[..., object], *arguments: object) -> Measured:
-    """Do something in a new process, and wait for it.
+    """Call `work` in a new process, wait for its end, and return its measurements and its result.
 
     Raises:
         RuntimeError: the process died.

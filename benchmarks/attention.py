@@ -1,4 +1,4 @@
-"""Compares attention by PyTorch's fused kernel and by separate operations, to choose `model.attention.OPEN_UP_TO`."""
+"""Compare attention by PyTorch's fused kernel and by separate operations, to choose `model.attention.OPEN_UP_TO`."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -12,7 +12,7 @@ from benchmarks.race import Race, race
 from benchmarks.tables import Table
 from seq2seq.model.attention import attention_weights
 
-HEADS, CHANNELS = 4, 64  # of the small model
+HEADS, CHANNELS = 4, 64  # as in the small model
 TOKENS = 2048  # positions of a training batch
 SENTENCES, BEAM = 32, 5
 LENGTHS = (8, 16, 32, 64, 128, 256, 512)  # keys
@@ -21,12 +21,12 @@ Form = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]  # queries, key
 
 
 def fused(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    """Attend by PyTorch's kernel, which never stores the N × N weights."""
+    """Return attention by PyTorch's fused kernel, which never stores the N × N weights."""
     return F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
 
 
 def in_the_open(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    """Compute softmax(Q Kᵀ / √c) V step by step."""
+    """Return softmax(Q Kᵀ / √c) V by separate operations."""
     return attention_weights(queries, keys, mask) @ values
 
 
@@ -51,7 +51,7 @@ class Case:
 
 
 def run(rounds: int, device: torch.device, precision: str) -> dict[str, Any]:
-    """Measure all lengths: forward and backward of a training batch, and a step of beam search in float32."""
+    """Measure all lengths: the forward and backward pass of a training batch, and a float32 step of beam search."""
     torch.manual_seed(1)
     found: list[tuple[int, str, Race]] = []
     for length in LENGTHS:
@@ -64,7 +64,7 @@ def run(rounds: int, device: torch.device, precision: str) -> dict[str, Any]:
 
 
 def compute(form: Form, case: Case) -> None:
-    """Run forward, and backward for a training batch."""
+    """Run the forward pass, and for a training batch also the backward pass."""
     if case.grad is None:
         with torch.no_grad():
             form(*case.inputs, case.mask)
@@ -73,7 +73,7 @@ def compute(form: Form, case: Case) -> None:
 
 
 def training_case(length: int, device: torch.device, precision: str) -> Case:
-    """Return self-attention over a batch of 2,048 positions."""
+    """Return the inputs of self-attention over a batch of 2,048 positions."""
     dtype = torch.bfloat16 if precision == "bf16-mixed" else torch.float32
     shape = (TOKENS // length, length, HEADS, CHANNELS)
     draws = [torch.randn(shape, device=device, dtype=dtype).transpose(1, 2) for _ in range(4)]
@@ -83,7 +83,7 @@ def training_case(length: int, device: torch.device, precision: str) -> Case:
 
 
 def search_case(length: int, device: torch.device) -> Case:
-    """Return cross-attention of one step of beam search: 32 sentences with five beams each, in float32."""
+    """Return the inputs of cross-attention in a step of beam search: 32 sentences, five beams each, float32."""
     queries = torch.randn(SENTENCES, HEADS, BEAM, CHANNELS, device=device)
     keys, values = (torch.randn(SENTENCES, HEADS, length, CHANNELS, device=device) for _ in range(2))
     mask = torch.ones(SENTENCES, 1, 1, length, dtype=torch.bool, device=device)

@@ -1,4 +1,4 @@
-"""Marian checkpoints in the layout of OPUS-MT: its settings, random weights, vocabularies of the bundled corpus."""
+"""Marian checkpoints like OPUS-MT's: the same settings, random weights, vocabularies of the bundled corpus."""
 
 import io
 import json
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from transformers import MarianMTModel
 
 ROOT = Path(__file__).parents[1]
-SIZES: dict[str, dict[str, Any]] = {  # of Helsinki-NLP's models on the hub
+SIZES: dict[str, dict[str, Any]] = {  # the sizes of Helsinki-NLP's models on the hub
     "opus-mt": {"d_model": 512, "heads": 8, "ffn": 2048, "layers": (6, 6), "activation_function": "swish"},
     "tc-big": {"d_model": 1024, "heads": 16, "ffn": 4096, "layers": (6, 6), "activation_function": "relu"},
     "tiny": {"d_model": 256, "heads": 8, "ffn": 1536, "layers": (6, 2), "activation_function": "relu"},
 }
-_ENDING = 0.05  # share of positions where a random translation ends
+_ENDING = 0.05  # share of positions where the end mark gets the highest logit
 
 
 def write_checkpoint(folder: Path, size: str, *, pieces: int = 0, is_separate: bool = False, **changes: Any) -> None:
-    """Write model and vocabulary as transformers' `save_pretrained` leaves them.
+    """Write a model and its vocabulary in the layout of transformers' `save_pretrained`.
 
     Args:
-        folder: where to; exists.
+        folder: the folder to write to; it must exist.
         size: one of SIZES.
-        pieces: of the vocabulary, filled up with made-up ones; 0: those of the bundled corpus.
-        is_separate: whether each side has a vocabulary and an embedding of its own.
-        changes: settings of MarianConfig.
+        pieces: size of the vocabulary, filled with made-up subwords; 0: the size of the bundled corpus's vocabulary.
+        is_separate: whether each side has its own vocabulary and embedding.
+        changes: other settings of MarianConfig.
     """
     sizes = write_vocabulary(folder, pieces=pieces, is_separate=is_separate)
     marian = random_marian(size, sizes, is_separate=is_separate, **changes)
@@ -41,7 +41,7 @@ def write_checkpoint(folder: Path, size: str, *, pieces: int = 0, is_separate: b
 
 @torch.no_grad()
 def random_marian(size: str, vocabularies: Sequence[int], *, is_separate: bool, **changes: Any) -> "MarianMTModel":
-    """Make a model of a size with random weights, every one of which matters."""
+    """Return a model of this size with random weights; no weight has a trivial value such as 0 or 1."""
     from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
     own = dict(SIZES[size])
@@ -53,20 +53,20 @@ def random_marian(size: str, vocabularies: Sequence[int], *, is_separate: bool, 
         "encoder_attention_heads": heads, "decoder_attention_heads": heads, "scale_embedding": True,
         "pad_token_id": pad, "decoder_start_token_id": pad, "eos_token_id": 0, "bos_token_id": 0,
         "forced_eos_token_id": 0, "share_encoder_decoder_embeddings": not is_separate,
-        "init_std": 1 / math.sqrt(changes.get("d_model", own["d_model"])),  # so that logits vary by about 1
+        "init_std": 1 / math.sqrt(changes.get("d_model", own["d_model"])),  # gives logits a spread of about 1
     }  # fmt: skip
     with torch.random.fork_rng():
         torch.manual_seed(1)
         marian = MarianMTModel(MarianConfig(**{**settings, **own, **changes})).eval()
         for weights in marian.state_dict().values():
-            if weights.ndim < 2:  # norms and biases, which begin as ones and zeros
+            if weights.ndim < 2:  # norms and biases, which transformers sets to 1 and 0
                 weights += 0.1 * torch.randn_like(weights)
         marian.final_logits_bias.normal_(std=0.3)
         logits = marian(
             input_ids=torch.randint(2, min(vocabularies) - 1, (8, 12)),
             decoder_input_ids=torch.randint(2, min(vocabularies) - 1, (8, 20)),
         ).logits
-        short = logits[..., 1:].amax(-1) - logits[..., 0]  # of the end mark's logit, at each position
+        short = logits[..., 1:].amax(-1) - logits[..., 0]  # gap between the highest logit and the end mark's
         marian.final_logits_bias[0, 0] += short.quantile(_ENDING)
     marian.generation_config = GenerationConfig(
         bad_words_ids=[[pad]], bos_token_id=0, decoder_start_token_id=pad, eos_token_id=0, forced_eos_token_id=0,
@@ -77,7 +77,7 @@ def random_marian(size: str, vocabularies: Sequence[int], *, is_separate: bool, 
 
 @cache
 def learned() -> tuple[bytes, bytes]:
-    """SentencePiece models of English and of Spanish, with the special pieces of OPUS-MT's."""
+    """Return SentencePiece models of English and of Spanish, with the special tokens of OPUS-MT's models."""
     pairs = [
         line.split("\t")
         for name in ("grammar", "everyday")
@@ -97,9 +97,10 @@ def learned() -> tuple[bytes, bytes]:
 def write_vocabulary(
     folder: Path, *, pieces: int = 0, is_separate: bool = False, codes: Sequence[str] = ()
 ) -> list[int]:
-    """Write what MarianTokenizer reads: end mark first, padding last, unknown second, as OPUS-MT's; return the sizes.
+    """Write the files of a MarianTokenizer, and return the sizes of its vocabularies.
 
-    codes are pieces that name target languages, such as `>>spa<<`.
+    As in OPUS-MT's vocabularies, the end mark is first, the unknown token second, and padding last. codes are tokens
+    that name target languages, such as `>>spa<<`.
     """
     models = learned()
     for name, model in zip(("source", "target"), models, strict=True):
@@ -131,9 +132,9 @@ def _pieces(model: bytes) -> list[str]:
 
 
 def marian_tokenizer(folder: Path) -> Any:
-    """Load transformers' tokenizer of a folder."""
+    """Load transformers' tokenizer from a folder."""
     from transformers import MarianTokenizer
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it recommends a package that it does not use here
+        warnings.simplefilter("ignore")  # transformers recommends a package that is not needed here
         return MarianTokenizer.from_pretrained(str(folder))

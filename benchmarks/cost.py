@@ -1,4 +1,4 @@
-"""Time and memory of attention by the length of a text, with the exponents of fitted power laws."""
+"""Measure time and memory of attention by the length of a text, and fit the exponents of power laws."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -16,20 +16,23 @@ from seq2seq.errors import UserError
 
 LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)  # positions
 PICTURES = (".png", ".svg", ".pdf")
-FIT_FROM = 1024  # positions; in shorter texts other work than attention counts, too
+FIT_FROM = 1024  # positions; in shorter texts, other work also takes a visible share of the time
 
 
 @dataclass(frozen=True)
 class Cost:
-    """One form of attention at several lengths."""
+    """Time and memory of one form of attention at several lengths."""
 
     form: str  # fused | open
     lengths: list[int]  # positions
-    seconds: list[float]  # of one text, forward; the shortest of all rounds
-    bytes: list[int]  # at the peak, inputs excluded
+    seconds: list[float]  # forward pass of one text; the shortest of all rounds
+    bytes: list[int]  # peak of memory, inputs excluded
 
     def exponent(self, values: Sequence[float | int]) -> float:
-        """Return b of a · N^b by least squares on logarithmic scales, from FIT_FROM positions; NaN: too few values."""
+        """Return b of a fitted power law a · N^b; NaN: too few values.
+
+        The fit is by least squares on logarithmic scales, over lengths N of at least FIT_FROM positions.
+        """
         points = [(n, value) for n, value in zip(self.lengths, values, strict=True) if n >= FIT_FROM and value > 0]
         if len(points) < 2:
             return float("nan")

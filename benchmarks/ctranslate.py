@@ -1,4 +1,4 @@
-"""The contestant CTranslate2, called as by its users, on an export of the same weights."""
+"""The contestant CTranslate2, used as its users do, on an export of the same weights."""
 
 import multiprocessing
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from seq2seq.search_engine import Source
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer
 
-AT_ONCE = 64  # sentences of a batch of a file
+AT_ONCE = 64  # sentences per batch of a file
 
 
 def export_all(model: EncoderDecoder, tokenizer: Tokenizer, search: SearchConfig, folder: Path) -> dict[str, Path]:
@@ -35,25 +35,31 @@ def export_all(model: EncoderDecoder, tokenizer: Tokenizer, search: SearchConfig
 class Contestant:
     """CTranslate2 in a separate process, because it changes the number of PyTorch's threads in its process.
 
-    Two ways to use t threads are its users' own, within a batch or a part of the batch each; the third is this
-    project's engine around it.
+    There are three ways to use the threads. "within": all threads work on the same batch. "split": each thread works on
+    its own part of the batch, or on its own batch of a file. "engine": this project's engine calls CTranslate2.
     """
 
     def __init__(self, folder: Path, threads: int, way: str) -> None:
-        """Start it on the export in folder; way is "within", "split" or "engine"."""
+        """Start the process with the export in folder; way is "within", "split" or "engine"."""
         context = multiprocessing.get_context("spawn")
         self._pipe, end = context.Pipe()
         self._process = context.Process(target=_serve, args=(end, folder, threads, way), daemon=True)
         self._process.start()
-        self._pipe.recv()  # it is ready
+        self._pipe.recv()  # wait until the process is ready
 
     def search(self, texts: Sequence[str], *, beam: int, max_length: int) -> list[list[int]]:
-        """Return ids of one batch's translations by beam search with length penalty 1 and CTranslate2's defaults."""
+        """Return the ids of one batch's translations by beam search with length penalty 1.
+
+        Other settings are CTranslate2's defaults.
+        """
         self._pipe.send((list(texts), beam, max_length))
         return self._pipe.recv()
 
     def search_file(self, texts: Sequence[str], *, beam: int, limit: SearchConfig) -> list[list[int]]:
-        """Return ids of many texts' translations, in batches of like lengths, each with the limit of its longest."""
+        """Return the ids of many texts' translations.
+
+        Batches have texts of similar lengths. A batch's limit is that of its longest text.
+        """
         self._pipe.send((list(texts), beam, limit))
         return self._pipe.recv()
 
@@ -100,5 +106,5 @@ def _serve(pipe: Connection, folder: Path, threads: int, way: str) -> None:
 
 
 def most_tokens(length: int, limit: SearchConfig) -> int:
-    """Return the most tokens of a translation of a source of so many tokens."""
+    """Return the largest number of tokens in a translation of a source with `length` tokens."""
     return int(length * limit.max_length_ratio + limit.max_length_offset)

@@ -1,4 +1,4 @@
-"""The sentence pairs that contestants share: prepared from a folder as for training, or random ids."""
+"""Sentence pairs for all contestants: prepared from a folder as for training, or random ids."""
 
 from itertools import islice
 from pathlib import Path
@@ -19,7 +19,7 @@ BUNDLED = Path(__file__).parents[1] / "data/bundled"
 
 
 def drawn_pairs(count: int, vocab_size: int, seed: int) -> Pairs:
-    """Draw random ids, about as long as everyday sentences: they replace text where only time is measured."""
+    """Return pairs of random ids, about as long as everyday sentences, for benchmarks that measure only time."""
     rng = np.random.default_rng(seed)
     src_lengths = np.clip(rng.gamma(4.0, 2.4, count), 2, 60).astype(np.int32)
     tgt_lengths = np.clip(src_lengths * rng.uniform(0.8, 1.3, count), 2, 60).astype(np.int32)
@@ -28,7 +28,7 @@ def drawn_pairs(count: int, vocab_size: int, seed: int) -> Pairs:
 
 
 def read_folder(folder: Path, vocab_size: int) -> PreparedData:
-    """Prepare train.tsv, validation.tsv and test.tsv of a folder as `train.py` does, or take them from its cache.
+    """Return train.tsv, validation.tsv and test.tsv of a folder, prepared as by `train.py` or read from its cache.
 
     Raises:
         UserError: a file is missing or malformed.
@@ -38,7 +38,7 @@ def read_folder(folder: Path, vocab_size: int) -> PreparedData:
 
 
 def read_everyday() -> list[tuple[str, str]]:
-    """Read the bundled sentences that were written by hand."""
+    """Read the bundled test sentences that were written by hand."""
     return list(read_pairs("everyday.test.tsv", str(BUNDLED), DataConfig()))
 
 
@@ -46,21 +46,21 @@ def read_test(folder: Path) -> list[tuple[str, str]]:
     """Read test.tsv without cleaning.
 
     Raises:
-        UserError: it is missing or malformed.
+        UserError: the file is missing or malformed.
     """
     return list(read_pairs("test.tsv", str(folder), DataConfig()))
 
 
 def epochs_of(pairs: Pairs, max_tokens: int, seed: int = 0) -> BatchLoader:
-    """Give training's batches of pairs, epoch after epoch."""
+    """Return a loader with the batches of training, epoch after epoch."""
     return BatchLoader(PreparedEpochs(pairs, seed), max_tokens=max_tokens)
 
 
 def draw_batches(pairs: Pairs, count: int, max_tokens: int, seed: int) -> list[Batch]:
-    """Take the first batches of an epoch, in its order.
+    """Return the first `count` batches of an epoch, in order.
 
     Raises:
-        UserError: there are fewer.
+        UserError: the data has fewer batches.
     """
     found = len(plan_batches(pairs, np.arange(len(pairs)), max_tokens))
     if found < count:
@@ -69,15 +69,15 @@ def draw_batches(pairs: Pairs, count: int, max_tokens: int, seed: int) -> list[B
 
 
 def to_device(batch: Batch, device: str) -> Batch:
-    """Move a batch to the device."""
+    """Return a batch on the device."""
     return Batch(*(side.to(device) for side in batch))
 
 
 def one_of(tokenizer: Tokenizers) -> Tokenizer:
-    """Return the tokenizer of both sides: models with two do not race.
+    """Return the one tokenizer of both sides.
 
     Raises:
-        UserError: there are two.
+        UserError: each side has its own tokenizer, which the benchmarks do not support.
     """
     if not isinstance(tokenizer, Tokenizer):
         raise UserError("this model has a tokenizer for each side: the races are for models with one for both")

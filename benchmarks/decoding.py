@@ -1,4 +1,4 @@
-"""Compares sentences per second of `Translator`, CTranslate2 and Hugging Face's `generate`, with the same weights."""
+"""Compare sentences per second of `Translator`, CTranslate2 and Hugging Face's `generate`, with the same weights."""
 
 import copy
 import logging
@@ -39,7 +39,7 @@ from seq2seq.translator import Translator
 log = logging.getLogger(__name__)
 LIMIT = SearchConfig(max_length_ratio=1.3, max_length_offset=8)  # as in conf/experiment/tatoeba_cpu.yaml
 Pairs = Sequence[tuple[str, str]]
-OPPONENTS = {  # the contestant with the same stopping rule
+OPPONENTS = {  # for each rival, our contestant with the same stopping rule
     "hf": "ours-early",
     "hf-eager": "ours-early",
     "hf-exact": "ours",
@@ -71,16 +71,16 @@ class Plan:
     sentences: int = 320  # of test.tsv, from its beginning
     batch: int = 32  # sentences
     beam: int = 5
-    train_seconds: float = 60.0  # if no trained model is given
+    train_seconds: float = 60.0  # seconds of training if no trained model is given
 
 
 @dataclass(frozen=True)
 class Block:
     """One batch of source sentences of similar lengths."""
 
-    indices: list[int]  # of the sentences
+    indices: list[int]  # positions of the sentences in the test set
     texts: list[str]
-    max_length: int  # most tokens of a translation, EOS not counted: what ours allows the longest of them
+    max_length: int  # most tokens of a translation without EOS: our limit for the longest source
 
 
 @dataclass
@@ -89,13 +89,13 @@ class Field:
 
     tokenizer: Tokenizer
     translators: dict[str, Translator]
-    marians: dict[str, tuple[MarianMTModel, dict[str, Any]]]  # with the options of `generate`
+    marians: dict[str, tuple[MarianMTModel, dict[str, Any]]]  # model and options of `generate`
     ctranslates: dict[str, Contestant]
     plan: Plan
-    outputs: dict[str, dict[int, str]] = field(default_factory=dict)  # by contestant and sentence
+    outputs: dict[str, dict[int, str]] = field(default_factory=dict)  # translations by contestant and sentence
 
     def runs(self) -> dict[str, Callable[[Block], object]]:
-        """Return each contestant's function that translates a block, in the order of the table."""
+        """Return, for each contestant in the order of the table, the function that translates a block."""
         entered = self.translators.keys() | self.ctranslates.keys() | self.marians.keys()
         return {name: lambda block, n=name: self._translate(n, block) for name in TOLD if name in entered}
 
@@ -140,7 +140,7 @@ class Field:
 def run_with(
     data: Path, model: Path | None, plan: Plan, size: str, vocab_size: int, device: torch.device
 ) -> dict[str, Any]:
-    """Load or train a model, and measure it on the folder's test set."""
+    """Load or train a model, measure its translation of the folder's test set, and return JSON values."""
     if model is None:
         prepared = read_folder(data, vocab_size)
         trained = train_briefly(prepared, options.model_config(size), plan.train_seconds, device)
@@ -153,7 +153,7 @@ def run_with(
 
 
 def run(model: EncoderDecoder, tokenizer: Tokenizer, pairs: Pairs, plan: Plan, device: torch.device) -> dict[str, Any]:
-    """Measure, score the translations and compare scores; return plain values.
+    """Measure all contestants, score their translations and compare scores; return JSON values.
 
     Raises:
         UserError: the model is not of the published style, or the scores of the same translations differ.
@@ -187,7 +187,7 @@ def cut(pairs: Pairs, tokenizer: Tokenizer, plan: Plan) -> list[Block]:
     """Return batches of the first sentences, longest first, without texts that `Translator` would split.
 
     Raises:
-        UserError: there is none.
+        UserError: no sentence is left.
     """
     lengths = [len(ids) for ids in tokenizer.encode([src for src, _ in pairs[: plan.sentences]])]
     chosen = [index for index, length in enumerate(lengths) if 0 < length <= MAX_SOURCE_TOKENS]
@@ -200,10 +200,10 @@ def cut(pairs: Pairs, tokenizer: Tokenizer, plan: Plan) -> list[Block]:
 
 
 def line_up(model: EncoderDecoder, tokenizer: Tokenizer, plan: Plan, device: torch.device, folder: Path) -> Field:
-    """Return all contestants, with the model's weights, which are exported to the folder.
+    """Return all contestants with the model's weights; the folder receives the exports for CTranslate2.
 
-    bf16 is raced where the device computes in it: not on a CPU that would only imitate it, ten times slower. Greedy
-    search has one rule for the end only.
+    bf16 takes part only if the device computes in bf16: a CPU that emulates bf16 is ten times slower. Greedy search has
+    only one stopping rule, so the contestants with the exact rule take part only in beam search.
     """
     has_bf16 = device.type != "cpu" or has_packed_products(torch.bfloat16)
     can_compile = device.type == "cpu" and shutil.which("cc") is not None
@@ -240,7 +240,7 @@ def line_up(model: EncoderDecoder, tokenizer: Tokenizer, plan: Plan, device: tor
 
 
 def share_equal(first: Sequence[str], second: Sequence[str]) -> float:
-    """Return the share of positions at which two lists are equal."""
+    """Return the share of positions where two lists of the same length are equal."""
     return sum(a == b for a, b in zip(first, second, strict=True)) / len(first)
 
 
@@ -258,7 +258,7 @@ def table(result: Race, bleus: dict[str, float], same: dict[str, float]) -> Tabl
 
 
 def train_briefly(data: PreparedData, config: ModelConfig, seconds: float, device: torch.device) -> EncoderDecoder:
-    """Train a model just long enough that its translations end like those of a real model.
+    """Return a model that is trained just long enough for its translations to end like those of a real model.
 
     Raises:
         UserError: the data has no sentence pair.

@@ -1,4 +1,4 @@
-"""Compares our translations with CTranslate2's and Hugging Face's, token for token, with the same weights."""
+"""Compare our translations with CTranslate2's and Hugging Face's, token for token, with the same weights."""
 
 import tempfile
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class Difference:
 
 
 def run(model: EncoderDecoder, tokenizer: Tokenizer, sources: Sequence[str], device: torch.device) -> dict[str, Any]:
-    """Translate greedily and with beam 5; return every difference as plain values."""
+    """Translate greedily and with beam 5; return every difference as JSON values."""
     model = model.to(device).eval()
     engine = Engine(model, device, torch.float32)
     ids = tokenizer.encode(sources)
@@ -49,7 +49,7 @@ def run(model: EncoderDecoder, tokenizer: Tokenizer, sources: Sequence[str], dev
         found: dict[str, dict[int, list[int]]] = {"ours": {}, **{name: {} for name in RIVALS}}
         for start in range(0, len(order), BATCH):
             batch = order[start : start + BATCH]
-            limit = 2 * len(ids[batch[0]]) + 20  # the same for all three
+            limit = 2 * len(ids[batch[0]]) + 20  # the same limit for all three programs
             settings = SearchConfig(beam=beam, max_length_ratio=0, max_length_offset=limit, batch_tokens=10**6)
             for of_batch in engine.search([Source(ids[index]) for index in batch], settings, 1):
                 found["ours"] |= {batch[place]: best[0].ids for place, best in of_batch}
@@ -71,7 +71,7 @@ def run(model: EncoderDecoder, tokenizer: Tokenizer, sources: Sequence[str], dev
 
 
 def without_special(row: list[int], limit: int) -> list[int]:
-    """Return the tokens between BOS and EOS, or up to the limit, which transformers exceeds by one token."""
+    """Return the tokens between BOS and EOS; without EOS, cut at the limit, which transformers exceeds by one token."""
     row = row[1:]
     return row[: row.index(EOS)] if EOS in row else row[:limit]
 
@@ -85,7 +85,7 @@ def differences(
     ours: dict[int, list[int]],
     theirs: dict[int, list[int]],
 ) -> list[Difference]:
-    """Score both translations of every sentence that differs, by forced decoding."""
+    """Return the sentences with different translations, each with both scores by forced decoding."""
     pairs = [(index, of[index]) for index in different for of in (ours, theirs)]
     forced = dict(
         one

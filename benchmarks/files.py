@@ -1,4 +1,4 @@
-"""Measures the translation of a long file: lines/s and memory with one process and several, and killed and resumed."""
+"""Measure lines/s and memory of translating a long file: with one process, with several, and killed and resumed."""
 
 import hashlib
 import os
@@ -19,7 +19,7 @@ from seq2seq.files import read_lines
 
 ROOT = Path(__file__).parents[1]
 _QUARTERS = 4
-_INTERVAL = 1.0  # seconds between two looks at memory and progress
+_INTERVAL = 1.0  # seconds between two measurements of memory and progress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Plan:
 
     lines: int = 1_000_000
     workers: Sequence[int] = (1, 2)
-    kills: int = 2  # of one more run, with the most workers
+    kills: int = 2  # number of kills in an additional run with the most workers
     beam: int = 1
     is_compiled: bool = False
     seed: int = 1
@@ -36,15 +36,15 @@ class Plan:
 
 @dataclass
 class Measured:
-    """One translation of the whole file."""
+    """Measurements of one translation of the whole file."""
 
     seconds: float = 0.0
-    highest: list[float] = field(default_factory=lambda: [0.0] * _QUARTERS)  # memory of all processes, MB, by quarter
+    highest: list[float] = field(default_factory=lambda: [0.0] * _QUARTERS)  # peak of all processes, MB, by quarter
     digest: str = ""
 
 
 def run(plan: Plan, model: Path, text: Sequence[Path], threads: int) -> dict[str, Any]:
-    """Translate the file with each number of workers, then once more with kills, and compare the bytes.
+    """Translate the file with each number of workers, then once more with kills, and compare the output files.
 
     Raises:
         UserError: a text cannot be read, a translation fails, or there is no /proc to read memory from.
@@ -80,7 +80,7 @@ def run(plan: Plan, model: Path, text: Sequence[Path], threads: int) -> dict[str
 
 
 def write_text(target: Path, text: Sequence[Path], lines: int, seed: int) -> None:
-    """Write lines drawn at random from the first columns of the texts.
+    """Write random lines from the first columns of the texts.
 
     Raises:
         UserError: a text cannot be read or is empty.
@@ -94,7 +94,7 @@ def write_text(target: Path, text: Sequence[Path], lines: int, seed: int) -> Non
 
 
 def translate(source: Path, target: Path, model: Path, plan: Plan, workers: int, kills: int, threads: int) -> Measured:
-    """Translate the file; kill the command at equal parts of its output and resume it.
+    """Translate the file and return measurements; `kills` times, at equal parts of the output, kill and resume.
 
     Raises:
         UserError: the command fails.
@@ -128,10 +128,10 @@ def translate(source: Path, target: Path, model: Path, plan: Plan, workers: int,
 
 
 def _watch(process: subprocess.Popen[bytes], target: Path, plan: Plan, measured: Measured, until: float) -> bool:
-    """Look at the command until it ends; kill it once this part of its lines is written.
+    """Measure the command until it ends; kill it when the share `until` of its lines is written.
 
     Returns:
-        Whether it was killed.
+        Whether the command was killed.
     """
     partial = target.with_name(target.name + ".partial")
     written, place = 0, 0
@@ -153,7 +153,7 @@ def _watch(process: subprocess.Popen[bytes], target: Path, plan: Plan, measured:
 
 
 def _memory(session: int) -> float:
-    """Memory of all processes of a session (MB), what they share counted once."""
+    """Return the memory of all processes of a session (MB); shared memory counts once."""
     total = 0.0
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -161,6 +161,6 @@ def _memory(session: int) -> float:
                 if os.getsid(int(folder.name)) == session:
                     lines = (folder / "smaps_rollup").read_text(encoding="utf-8").splitlines()
                     total += next((int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:")), 0.0)
-            except OSError:  # it has ended meanwhile
+            except OSError:  # the process has ended meanwhile
                 continue
     return total

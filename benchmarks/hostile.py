@@ -1,4 +1,4 @@
-"""Measures a server's ordinary clients, alone and beside clients with costly documents or that never read."""
+"""Measure a server's ordinary clients, alone and beside clients that send costly documents or never read answers."""
 
 import asyncio
 import json
@@ -16,31 +16,31 @@ from benchmarks.tables import Table
 from seq2seq.errors import UserError
 from seq2seq.settings.bundle import read_config
 
-_CHARACTERS = 5_000  # of a request, at most
-_TAGS = 200  # of a sentence, at most
-_PAUSE = 0.5  # seconds between checks whether a client that never reads was disconnected
+_CHARACTERS = 5_000  # most characters of a request
+_TAGS = 200  # most tags of a sentence
+_PAUSE = 0.5  # seconds between checks whether the server has disconnected a client that never reads
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(serving.Plan):
     """The size of the load."""
 
-    unread: int = 40  # clients that ask for an explanation and never read it
+    unread: int = 40  # number of clients that ask for an explanation and never read it
 
 
 @dataclass
 class Hostility:
     """The results of the hostile clients."""
 
-    documents: serving.Tally = field(default_factory=serving.Tally)  # a refused document is an error here
-    disconnected: int = 0  # clients that never read
+    documents: serving.Tally = field(default_factory=serving.Tally)  # refused documents count as errors
+    disconnected: int = 0  # number of times that a client that never reads was disconnected
 
 
 def run(plan: Plan, model: Path, sentences: Sequence[str], device: str, threads: int) -> dict[str, Any]:
     """Measure a new server process without hostile clients, then another one with them, both with default limits.
 
     Raises:
-        UserError: there are no sentences, model is no bundle, or this is not Linux.
+        UserError: there are no sentences, model is not a bundle, or this is not Linux.
     """
     if not sentences:
         raise UserError("there is no sentence to translate: give --data with a test.tsv that has some")

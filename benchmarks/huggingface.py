@@ -1,4 +1,4 @@
-"""The contestant `MarianMTModel`, trained and used for translation as by Hugging Face's users."""
+"""The contestant `MarianMTModel`, trained and used as Hugging Face's users do."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -13,20 +13,20 @@ from benchmarks.agreement import Scored
 from seq2seq.text.batching import Batch, pad
 from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
-# Search that is exact and never produces special tokens, as this project's; transformers' default stops by a heuristic.
+# Exact search without special tokens, as in this project; transformers' default search stops by a heuristic.
 EXACT: dict[str, Any] = {"early_stopping": "never", "suppress_tokens": [PAD, UNK, BOS]}
 SCORED: dict[str, Any] = {"return_dict_in_generate": True, "output_scores": True}
 
 
 def make_optimizer(model: torch.nn.Module, learning_rate: float) -> torch.optim.Optimizer:
-    """AdamW, fused, with the betas of translation models."""
+    """Return a fused AdamW optimizer with the usual betas of translation models."""
     return torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.98), eps=1e-9, fused=True)
 
 
 def mean_loss(model: MarianMTModel, batch: Batch, smoothing: float) -> Tensor:
-    """Label-smoothed cross-entropy per target token (nats), from the whole batch's logits.
+    """Return the label-smoothed cross-entropy per target token (nats), from the logits of the whole batch.
 
-    The softmax is in float32, as transformers' own Trainer has it in mixed precision; no cache is filled.
+    The softmax is in float32, as in transformers' own Trainer with mixed precision. The model fills no cache.
     """
     logits: Tensor = model(
         input_ids=batch.src, attention_mask=batch.src != PAD, decoder_input_ids=batch.tgt_in, use_cache=False
@@ -39,7 +39,7 @@ def mean_loss(model: MarianMTModel, batch: Batch, smoothing: float) -> Tensor:
 def update(
     model: MarianMTModel, optimizer: torch.optim.Optimizer, batch: Batch, precision: str = "bf16-mixed"
 ) -> Tensor:
-    """Train on one batch: label smoothing 0.1, gradients clipped to norm 1; returns the loss."""
+    """Train on one batch with label smoothing 0.1 and gradients clipped to norm 1; return the loss."""
     with torch.autocast(batch.src.device.type, torch.bfloat16, enabled=precision == "bf16-mixed"):
         loss = mean_loss(model, batch, smoothing=0.1)
     loss.backward()
@@ -58,9 +58,9 @@ def translate(
     max_length: int,
     options: dict[str, Any] | None = None,
 ) -> list[str]:
-    """Translate one batch by beam search with length penalty 1.
+    """Return the translations of one batch by beam search with length penalty 1.
 
-    max_length counts tokens without EOS; options go to `generate` on top.
+    max_length is the most tokens without EOS; options are further options of `generate`.
     """
     rows: Tensor = generate(model, tokenizer.encode(texts), beam=beam, max_length=max_length, options=options or {})
     return tokenizer.decode([list(_ids(row)) for row in rows.tolist()])
@@ -69,7 +69,7 @@ def translate(
 def translate_scored(
     model: MarianMTModel, tokenizer: Tokenizer, texts: Sequence[str], *, beam: int, max_length: int
 ) -> list[Scored]:
-    """Translate one batch by exact beam search, and return the score of each translation."""
+    """Return the translations of one batch by exact beam search, with their scores."""
     sources = tokenizer.encode(texts)
     found = generate(model, sources, beam=beam, max_length=max_length, options=EXACT | SCORED)
     rows, scores = found.sequences.tolist(), found.sequences_scores.tolist()
@@ -80,9 +80,9 @@ def translate_scored(
 def generate(
     model: MarianMTModel, sources: Sequence[Sequence[int]], *, beam: int, max_length: int, options: dict[str, Any]
 ) -> Any:
-    """Call `generate` on one batch of source ids without EOS; what it returns depends on its options."""
+    """Return the result of `generate` for one batch of source ids without EOS; its type depends on the options."""
     src = pad([np.asarray(ids, dtype=np.int64) for ids in sources], None, EOS).to(model.device)
-    return cast(Any, model).generate(  # its mixin's types do not fit its own models
+    return cast(Any, model).generate(  # the types of transformers' mixin do not fit its models
         input_ids=src,
         attention_mask=src != PAD,
         num_beams=beam,
@@ -94,7 +94,7 @@ def generate(
 
 
 def _ids(row: Sequence[int]) -> Iterator[int]:
-    """The tokens between BOS and EOS of a generated row."""
+    """Yield the tokens between BOS and EOS of a generated row."""
     for token in row[1:]:
         if token == EOS:
             return

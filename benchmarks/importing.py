@@ -1,4 +1,4 @@
-"""Measures importing and exporting models of OPUS-MT's sizes: equality with transformers, seconds, memory."""
+"""Measure import and export of models of OPUS-MT's sizes: equality with transformers, seconds, memory."""
 
 import tempfile
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from seq2seq.text.marian import MarianVocabulary
 from seq2seq.text.tokenizer import EOS
 from seq2seq.translator import Translator
 
-LIMIT = 40  # tokens of a translation
-NO_REPEAT = 2  # tokens in a row that come once: else a random network repeats itself
+LIMIT = 40  # most tokens of a translation
+NO_REPEAT = 2  # no such number of tokens in a row may repeat, since a random network would repeat itself
 BATCH = 20
 ODD = [
     "", "  two  spaces ", "tab\tand\u00a0no-break", "ﬁ ligature, ½, １２３", "日本語 😀", "a" * 300, "?!...",
@@ -29,13 +29,13 @@ ODD = [
 
 
 def run(size: str, pieces: int, sentences: Sequence[str], searched: int) -> dict[str, Any]:
-    """Write a random checkpoint of a size, import it, export it again, and compare everything; return plain values.
+    """Write a random checkpoint of this size, import it, export it again, and compare everything; return JSON values.
 
     Args:
-        size: of `benchmarks.checkpoints.SIZES`.
-        pieces: of the vocabulary, at least; 0: those of the bundled corpus.
-        sentences: English, to tokenise; some odd ones are added.
-        searched: how many of them are translated, too.
+        size: one of `benchmarks.checkpoints.SIZES`.
+        pieces: smallest size of the vocabulary; 0: the size of the bundled corpus's vocabulary.
+        sentences: English sentences to tokenise; the texts in `ODD` are added.
+        searched: how many of the texts are also translated.
     """
     with tempfile.TemporaryDirectory() as folder:
         source, bundle, back = (Path(folder) / name for name in ("source", "bundle", "back"))
@@ -79,7 +79,7 @@ def run(size: str, pieces: int, sentences: Sequence[str], searched: int) -> dict
 
 
 def import_bundle(source: Path, bundle: Path) -> None:
-    """Import a folder, and return nothing: another process calls this."""
+    """Import a folder without returning the bundle, which would have to be sent between processes."""
     import_huggingface(str(source), bundle)
 
 
@@ -96,7 +96,7 @@ def share_split_alike(translator: Translator, source: Path, texts: Sequence[str]
 def compare(translator: Translator, model: Any, source: Path, texts: Sequence[str]) -> dict[str, float]:
     """Return the largest difference of a logit, and the shares of translations with the same tokens.
 
-    Translations that reach the limit do not count; how many others there are is returned, too.
+    Translations that reach the limit do not count. The numbers of the other translations are also returned.
     """
     from seq2seq.bundle import load_bundle
 
@@ -113,9 +113,9 @@ def compare(translator: Translator, model: Any, source: Path, texts: Sequence[st
             found = translator.translate_nbest(some, 1, beam=beam, max_length=LIMIT, no_repeat_ngram=NO_REPEAT)
             for row, (one,) in zip(rows, found, strict=True):
                 ids, theirs = [order[i] for i in translator.tokenizer.target.ids(one.tokens)], row[1 : row.index(0, 1)]
-                if len(theirs) < LIMIT:  # there, transformers ends hypotheses at no cost
+                if len(theirs) < LIMIT:  # at the limit, transformers ends hypotheses at no cost
                     equal[beam].append(ids == theirs)
-        places = torch.tensor(order).argsort()  # of their ids among ours
+        places = torch.tensor(order).argsort()  # our id for each of their ids
         tgt_in = torch.tensor([row[: min(map(len, rows))] for row in rows])
         theirs = model(**batch, decoder_input_ids=tgt_in).logits[:, :, order]
         logits, _ = ours.decode(places[tgt_in], ours.encode(places[batch.input_ids]))

@@ -1,4 +1,4 @@
-"""Describes the machine of a measurement, and writes results."""
+"""Describe the machine of a measurement, and write results."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from seq2seq.errors import UserError
 
 
 def describe_machine(device: torch.device) -> dict[str, Any]:
-    """Return the hardware and the versions that affect speed, as plain values."""
+    """Return the hardware and the versions that affect speed, as JSON values."""
     return {
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
@@ -28,7 +28,7 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
 
 
 def in_words(machine: dict[str, Any]) -> str:
-    """Return the description in one line."""
+    """Return the description of a machine in one line."""
     where = machine["gpu"] or f"{machine['cpu']}, {machine['cores']} cores ({machine['cpu_capability']})"
     versions = f"PyTorch {machine['torch']}"
     if machine["transformers"] is not None:
@@ -37,7 +37,7 @@ def in_words(machine: dict[str, Any]) -> str:
 
 
 def write_json(path: Path, values: dict[str, Any]) -> None:
-    """Write results for other programs.
+    """Write results as JSON.
 
     Raises:
         UserError: the file cannot be written.

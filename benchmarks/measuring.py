@@ -12,10 +12,10 @@ from benchmarks import options
 
 
 def measuring(command: Callable[..., dict[str, Any]]) -> Callable[..., None]:
-    """Add the options of every measurement to a command, and report the command's results.
+    """Return the command with the options of every measurement; the command then also reports its results.
 
     Args:
-        command: takes the device as `where` and its own options; returns its results by name.
+        command: a function of the device `where` and of its own options; it returns results by name.
     """
 
     def run(
@@ -26,7 +26,7 @@ def measuring(command: Callable[..., dict[str, Any]]) -> Callable[..., None]:
         markdown: options.Markdown = False,
         **own: Any,
     ) -> None:
-        from benchmarks.machine import describe_machine  # slow, and not needed for --help
+        from benchmarks.machine import describe_machine  # a slow import that --help does not need
 
         where = options.place(device, threads)
         machine = describe_machine(where)
@@ -36,7 +36,7 @@ def measuring(command: Callable[..., dict[str, Any]]) -> Callable[..., None]:
     *common, _ = inspect.signature(run).parameters.values()
     keywords = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in (*own, *common)]
     functools.update_wrapper(run, command)
-    run.__dict__["__signature__"] = inspect.Signature(keywords)  # Typer reads the options there, and their types here:
+    run.__dict__["__signature__"] = inspect.Signature(keywords)  # Typer reads the options here, their types below
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in keywords}
     return run
 

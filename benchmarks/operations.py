@@ -1,4 +1,4 @@
-"""Tensor operations that a step of a search dispatches, by the model and by the search; a view counts as one, too."""
+"""Count the tensor operations of a step of a search, for the model and for the search; views count as operations."""
 
 import sys
 from collections import Counter
@@ -18,12 +18,12 @@ from seq2seq.settings.search import SearchConfig
 
 MODEL = ModelConfig(d_model=64, num_heads=4, d_ff=128, num_encoder_layers=3, num_decoder_layers=4)
 VOCAB_SIZE = 1024
-SHORT, LONG = 10, 20  # the length of the two searches whose difference is taken (tokens)
+SHORT, LONG = 10, 20  # tokens in the two searches; a step's count comes from the difference of the two
 VIEWS = ("view", "slice", "transpose", "select", "permute", "unbind", "unsqueeze", "squeeze", "expand", "split")
 
 
 class _Counting(TorchDispatchMode):
-    """Counts operations by the package that asked for them, and whether they only make a view."""
+    """Counts operations by the package that called them and by whether they only make a view."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class _Counting(TorchDispatchMode):
 
 
 def per_step(beam: int, sentences: int = 1) -> dict[str, float]:
-    """Count the operations of a step: of the model, of the search, and those among both that only make a view."""
+    """Return the number of operations per step: in the model, in the search, and views in both."""
     torch.manual_seed(0)
     engine = Engine(build_model(MODEL, VOCAB_SIZE).eval(), torch.device("cpu"), torch.float32, is_frozen=True)
     sources, seen = [Source([*range(5, 12)])] * sentences, []
@@ -57,7 +57,7 @@ def per_step(beam: int, sentences: int = 1) -> dict[str, float]:
 
 
 def run() -> dict[str, Any]:
-    """Count for one sentence, by beam search and greedily, with a decoder of four layers."""
+    """Count operations for one sentence, by beam search and greedy search, with a decoder of four layers."""
     counts = {"beam 5": per_step(5), "greedy": per_step(1)}
     header = ["operations a step, one sentence, 4 decoder layers", "model", "search", "views among them"]
     rows = [[name, *(f"{count:.0f}" for count in found.values())] for name, found in counts.items()]

@@ -13,7 +13,7 @@ from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.training.processes import choose_precision
 
 MODELS, MEASURING, RECIPE = "Models", "Measuring", "Training of the rival"
-SIZES = {  # d_model, heads, d_ff, layers of encoder and of decoder: as in conf/model
+SIZES = {  # d_model, heads, d_ff, encoder layers, decoder layers: as in conf/model
     "tiny": (128, 4, 512, 3),
     "small": (256, 4, 1024, 3),
     "base": (512, 8, 2048, 6),
@@ -141,10 +141,12 @@ Seed = Annotated[int, typer.Option(help="Of weights, batches and dropout.", rich
 
 
 def model_config(size: str) -> ModelConfig:
-    """Return the network of all contestants: as published (post-norm, ReLU, sinusoidal positions), dropout 0.1.
+    """Return the settings of all contestants' network: the published style, with dropout 0.1.
+
+    The published style has post-norm, ReLU and sinusoidal positions.
 
     Raises:
-        UserError: there is no such size.
+        UserError: the size is unknown.
     """
     require_choice("--size", size, tuple(SIZES))
     d_model, heads, d_ff, layers = SIZES[size]
@@ -157,17 +159,17 @@ def precision(wanted: str, device: torch.device) -> str:
     """Return the precision of training on the device: bf16-mixed or 32-true.
 
     Raises:
-        UserError: there is no such precision.
+        UserError: the precision is unknown.
     """
     require_choice("--precision", wanted, ("auto", "32-true", "bf16-mixed"))
     return choose_precision(TrainerConfig(accelerator="cpu" if device.type == "cpu" else "gpu", precision=wanted))
 
 
 def place(device: str, threads: int) -> torch.device:
-    """Set the number of threads and find the device.
+    """Set the number of threads and return the device.
 
     Raises:
-        UserError: it is unknown or not there.
+        UserError: the device is unknown or not available.
     """
     if threads:
         torch.set_num_threads(threads)

@@ -1,4 +1,4 @@
-"""This project as a contestant: the updates of `train.py`, without Lightning's loop."""
+"""The contestant of this project: the updates of `train.py`, without Lightning's loop."""
 
 from dataclasses import dataclass
 from typing import cast

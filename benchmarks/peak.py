@@ -1,7 +1,8 @@
-"""Peak memory of one attention, measured in its own process: `python -m benchmarks.peak FORM LENGTH DEVICE`.
+"""Measure the peak memory of one attention in its own process: `python -m benchmarks.peak FORM LENGTH DEVICE`.
 
-On the CPU: resident pages at the peak (Linux's VmHWM, reset just before) minus those before. A process that has
-computed before keeps freed pages, which would hide some. On a GPU: the peak of PyTorch's allocator.
+On the CPU, the result is the peak of resident memory (Linux's VmHWM, which is reset first) minus the resident memory
+before. The process must be new: a process that has computed before reuses freed pages, which hide a part of the peak.
+On a GPU, the result is the peak of PyTorch's allocator.
 """
 
 import contextlib
@@ -20,10 +21,10 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def measure_peak(form: str, length: int, device: torch.device) -> int:
-    """Start a process that measures the peak memory (bytes) of attention over `length` positions, without the inputs.
+    """Return the peak memory (bytes) of attention over `length` positions, without inputs, from a new process.
 
     Raises:
-        UserError: the process failed, as when memory does not suffice.
+        UserError: the process failed, for example because memory is not sufficient.
     """
     command = [sys.executable, "-m", "benchmarks.peak", form, str(length), str(device)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -34,7 +35,7 @@ def measure_peak(form: str, length: int, device: torch.device) -> int:
 
 
 def peak_here(form: str, length: int, device: torch.device) -> int:
-    """Measure the peak memory (bytes) in this process, which must not have computed anything before."""
+    """Return the peak memory (bytes) of attention in this process, which must not have computed anything before."""
     compute = FORMS[form]
     with torch.no_grad():
         compute(*random_text(8, device))  # start threads, load kernels
@@ -44,7 +45,7 @@ def peak_here(form: str, length: int, device: torch.device) -> int:
             before = torch.cuda.memory_allocated(device)
             compute(*inputs)
             return torch.cuda.max_memory_allocated(device) - before
-        with contextlib.suppress(OSError):  # not Linux: the mark stays where importing left it
+        with contextlib.suppress(OSError):  # not Linux: the peak of the imports remains
             _CLEAR.write_text("5")
         before = _highest()
         compute(*inputs)

@@ -1,4 +1,4 @@
-"""The time of each part of an update, and the share of its matrix products on the same machine."""
+"""Measure the time of each part of an update, and of its matrix products alone on the same machine."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ from seq2seq.text.tokenizer import PAD
 from seq2seq.training.loss import chunk_of, cross_entropy
 
 PARTS = ("loader", "forward", "loss", "backward", "clipping", "optimizer")
-SQUARE = {"cpu": 2048, "cuda": 8192}  # side of the product that tells the machine's rate
+SQUARE = {"cpu": 2048, "cuda": 8192}  # side of the square product that measures the machine's speed
 TOLD = {"loader": "loader: batch made and moved", "loss": "loss, with its gradients"}
 
 
@@ -28,44 +28,44 @@ class Plan:
     """The size of the measurement."""
 
     rounds: int = 5
-    batches: int = 6  # updates a round
-    max_tokens: int = 2048  # a batch's source or target positions, padding included
+    batches: int = 6  # updates per round
+    max_tokens: int = 2048  # most source or target positions of a batch, padding included
     precision: str = "bf16-mixed"  # or 32-true
     seed: int = 1
 
     @property
     def dtype(self) -> torch.dtype:
-        """Return the precision of matrix products."""
+        """The precision of matrix products."""
         return torch.bfloat16 if self.precision == "bf16-mixed" else torch.float32
 
 
 @dataclass(frozen=True)
 class Product:
-    """(m, k) · (k, n), so many times an update."""
+    """A matrix product (m, k) · (k, n) that an update computes `times` times."""
 
     m: int
     k: int
     n: int
     times: int = 1
-    backward: bool = True  # two more products of the same size: by the input and by the weight
+    backward: bool = True  # also compute two products of the same size: the gradients of input and weight
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions, backward ones included."""
+        """Number of multiplications and additions, those of the backward pass included."""
         return 2 * self.m * self.k * self.n * self.times * (3 if self.backward else 1)
 
 
 def products(config: ModelConfig, vocab_size: int, batch: Batch) -> list[Product]:
-    """Every product with a weight matrix in one update; attention's own (of activations) are left out.
+    """Return every product with a weight matrix in one update, without attention's products of activations.
 
-    The vocabulary's projection counts real target tokens only, in chunks as large as the loss takes.
+    The output projection counts only target tokens that are not padding, in chunks of the size that the loss uses.
     """
     d, (rows, src), tgt = config.d_model, batch.src.shape, batch.tgt_in.shape[1]
     gated = config.activation == "swiglu"
     hidden = max(1, round(config.d_ff * 2 / 3 / 8)) * 8 if gated else config.d_ff
     encoder, decoder = config.num_encoder_layers, config.num_decoder_layers
     found = [
-        Product(rows * src, d, d, 4 * encoder + 2 * decoder),  # cross-attention's keys and values read the source
+        Product(rows * src, d, d, 4 * encoder + 2 * decoder),  # 2: cross-attention's keys and values
         Product(rows * tgt, d, d, 6 * decoder),
     ]
     for positions, layers in ((rows * src, encoder), (rows * tgt, decoder)):
@@ -80,9 +80,9 @@ def products(config: ModelConfig, vocab_size: int, batch: Batch) -> list[Product
 def run(
     loader: Iterable[Batch], vocab_size: int, config: ModelConfig, plan: Plan, device: torch.device
 ) -> dict[str, Any]:
-    """Time the parts of updates, and between them the same products alone; return plain values.
+    """Measure the parts of updates, and in turns the same products alone; return JSON values.
 
-    loader gives at least rounds · batches batches.
+    loader must provide at least rounds · batches + 1 batches.
     """
     torch.manual_seed(plan.seed)
     settings = TrainingConfig(max_tokens=plan.max_tokens, learning_rate=1e-4)
@@ -131,7 +131,7 @@ def run(
 
 
 def update_in_parts(updates: Updates, batch: Batch, device: torch.device) -> Iterator[tuple[str, float]]:
-    """One update as `Updates.update` does it, each part by itself, in seconds."""
+    """Compute one update as `Updates.update` does; yield the name and the seconds of each part."""
     module, optimizer = updates.module, updates.optimizer
     optimizer.zero_grad(set_to_none=True)
     with torch.autocast(device.type, torch.bfloat16, enabled=updates.is_mixed):
@@ -149,7 +149,7 @@ def update_in_parts(updates: Updates, batch: Batch, device: torch.device) -> Ite
 
 
 def time_products(wanted: Sequence[Product], dtype: torch.dtype, device: torch.device) -> float:
-    """Seconds for the products and those of their backward passes, nothing around them."""
+    """Return the seconds of the products and of the products of their backward passes, without other work."""
     total = 0.0
     for product in wanted:
         x = torch.randn(product.m, product.k, device=device, dtype=dtype)
@@ -168,7 +168,7 @@ def time_products(wanted: Sequence[Product], dtype: torch.dtype, device: torch.d
 
 
 def square_rate(dtype: torch.dtype, device: torch.device) -> float:
-    """Return GFLOP/s of one large square product, the most that this machine reaches."""
+    """Return GFLOP/s of one large square product, as an estimate of the machine's highest speed."""
     side = SQUARE[device.type]
     x = torch.randn(side, side, device=device, dtype=dtype)
     repeats = 20 if device.type == "cuda" else 1
@@ -176,7 +176,7 @@ def square_rate(dtype: torch.dtype, device: torch.device) -> float:
 
 
 def timed(work: Callable[[], Any], device: torch.device) -> tuple[Any, float]:
-    """What work returns, and the seconds it took, the device's own included."""
+    """Return the result of `work` and its seconds, until the device has finished."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Times contestants in turns, block by block, so that other load on the machine affects all of them."""
+"""Measure contestants in turns, block by block, so that other load on the machine affects all of them."""
 
 import statistics
 import time
@@ -13,7 +13,7 @@ Block = TypeVar("Block")
 
 @dataclass(frozen=True)
 class Spread:
-    """A quantity over the rounds of a race."""
+    """Median and range of a quantity over the rounds of a race."""
 
     median: float
     lowest: float
@@ -21,24 +21,24 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
-        """Summarise one value per round."""
+        """Return the median and the range of one value per round."""
         return cls(statistics.median(values), min(values), max(values))
 
     def show(self, digits: int) -> str:
-        """Return the median and the range of the rounds, for a table."""
+        """Return the median and the range as text for a table."""
         low, middle, high = (f"{value:,.{digits}f}" for value in (self.lowest, self.median, self.highest))
         return f"{middle} ({low}–{high})"
 
 
 @dataclass(frozen=True)
 class Race:
-    """Seconds of each contestant for all blocks, one number per round."""
+    """Results of a race: for each contestant, the seconds for all blocks, one number per round."""
 
     seconds: dict[str, list[float]]
-    work: float  # units in all blocks: tokens, sentences
+    work: float  # number of units, such as tokens or sentences, in all blocks
 
     def rate(self, name: str) -> Spread:
-        """Return units per second."""
+        """Return the units per second of a contestant."""
         return Spread.of([self.work / seconds for seconds in self.seconds[name]])
 
     def ratio(self, faster: str, slower: str) -> Spread:
@@ -47,7 +47,7 @@ class Race:
         return Spread.of([theirs / ours for ours, theirs in pairs])
 
     def to_dict(self, opponents: Mapping[str, str]) -> dict[str, Any]:
-        """Return plain values; opponents names our contestant to compare with each rival that raced."""
+        """Return JSON values; opponents names, for each rival, the contestant of ours to compare."""
         return {
             "work": self.work,
             "seconds": self.seconds,
@@ -66,9 +66,10 @@ def race(
     rounds: int,
     device: torch.device,
 ) -> Race:
-    """Run every contestant on every block, all on one block before the next; the first contestant rotates.
+    """Run every contestant on every block, and return the seconds.
 
-    One uncounted block each comes before, for what is only done once (compiling kernels, filling caches).
+    All contestants run on a block before the next block begins. Each block begins with another contestant. First, each
+    contestant runs one block as a warm-up, which does not count (compiling kernels, filling caches).
     """
     names = list(contestants)
     for name in names:

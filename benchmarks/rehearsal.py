@@ -1,4 +1,4 @@
-"""Runs updates and searches as on a GPU, without a GPU, and counts how often the host would wait."""
+"""Run updates and searches as on a GPU, without a GPU, and count how often the host would wait."""
 
 import logging
 import warnings
@@ -36,7 +36,7 @@ VOCAB_SIZE = 64
 
 
 class _Meta(Accelerator):
-    """`meta`, as Lightning wants to know a device."""
+    """The device `meta` as an accelerator of Lightning."""
 
     def setup_device(self, device: torch.device) -> None: ...
 
@@ -67,7 +67,7 @@ class _Meta(Accelerator):
 
 
 class _Updates(Callback):
-    """Divides what was counted by batch."""
+    """Assigns the counted transfers to batches."""
 
     def __init__(self, transfers: Transfers) -> None:
         self.transfers, self.counts = transfers, Counts()
@@ -77,15 +77,16 @@ class _Updates(Callback):
         self.transfers.seen.clear()
 
     def on_train_batch_end(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
-        if trainer.global_step < trainer.max_steps:  # after the last one, the log is written
+        if trainer.global_step < trainer.max_steps:  # after the last update, Lightning writes the log
             self.counts.steps.append(self.transfers.seen.copy())
             self.transfers.seen.clear()
 
 
 def train(model: ModelConfig, training: TrainingConfig, folder: Path, updates: int = 4) -> Counts:
-    """Rehearse a training of so many updates and one validation, with the callbacks of a run that writes no files.
+    """Return the transfers of a rehearsed training with `updates` updates and one validation.
 
-    A step is a batch; of the batch itself coming to the device nothing is counted.
+    The training has the callbacks of a run that writes no files. A step is a batch. Moving the batch itself to the
+    device does not count.
     """
     rng = np.random.default_rng(0)
     batches = [_batch(rng) for _ in range(updates * training.accumulate)]
@@ -118,12 +119,12 @@ def _batch(rng: np.random.Generator) -> Batch:
 
 
 class _EnoughError(Exception):
-    """The search has made the wanted number of steps."""
+    """Raised when the search has made the given number of steps."""
 
 
 def search(model: ModelConfig, settings: SearchConfig, sources: Sequence[Source], steps: int = 5) -> Counts:
-    """Rehearse a number of steps of a search."""
-    seen: list[Counter[Transfer]] = []  # before the first step, in the first, …
+    """Return the transfers of the first steps of a rehearsed search."""
+    seen: list[Counter[Transfer]] = []  # transfers before the first step, in the first step, …
     with as_on_a_gpu() as transfers:
         engine = Engine(build_model(model, VOCAB_SIZE).to(META), META, torch.float32)
 
@@ -167,18 +168,18 @@ SEARCHES: dict[str, dict[str, Any]] = {
 
 
 def training_config(changes: dict[str, Any]) -> TrainingConfig:
-    """A rehearsed training's settings."""
+    """Return the settings of a rehearsed training."""
     return TrainingConfig(**{"max_tokens": 64, "learning_rate": 1e-3, "warmup_steps": 2, **changes})
 
 
 def sources(kind: str) -> list[Source]:
-    """Two sentences for a search of `SEARCHES`."""
+    """Return two source sentences for a search of `SEARCHES`."""
     wanted: dict[str, Any] = {"prefix": {"prefix": [7]}, "phrases": {"phrases": [[7, 8, 9, 10, 11, 12]]}}.get(kind, {})
     return [Source([7, 8, 9], **wanted), Source([7, 8, 9, 10], **wanted)]
 
 
 def run() -> dict[str, Any]:
-    """Rehearse every kind of update and search with every model; return counts and the lines that cause them."""
+    """Rehearse every kind of update and search with every model; return counts, and the lines with transfers."""
     logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", category=UserWarning, module="lightning")
     found: dict[str, list[Counts]] = {}

@@ -1,4 +1,4 @@
-"""The rival in quality: a plain Hugging Face training loop, scored after the same minutes on the same text."""
+"""The rival in quality: a plain Hugging Face training loop, scored after the same time on the same text."""
 
 import logging
 import math
@@ -28,24 +28,24 @@ from seq2seq.text.dataset import PreparedData
 from seq2seq.text.tokenizer import PAD
 
 log = logging.getLogger(__name__)
-BATCH = 32  # sentences translated at once
+BATCH = 32  # sentences per batch of translation
 BEAM = 5
 CARD = "Trained by `python -m benchmarks rival`, Hugging Face's loop, to be compared with; rival.json tells how.\n"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How the rival trains; every value is the command's option of the same name."""
+    """Settings of the rival's training; each is an option of the command with the same name."""
 
-    minutes: float = 25.0  # of updates and batch loading; validation, saving and translating come on top
-    max_tokens: int = 2048  # a batch's source or target positions, padding included
-    learning_rate: float = 1e-3  # at the peak
-    warmup: int = 300  # updates of linear rise
-    schedule: str = "linear"  # to zero at the end of the time | inverse_sqrt
-    attention: str = "auto"  # transformers' kernel: eager | sdpa | auto: the faster, eager on the CPU, sdpa elsewhere
+    minutes: float = 25.0  # of updates and batch loading; validation, saving and translating take more time
+    max_tokens: int = 2048  # most source or target positions of a batch, padding included
+    learning_rate: float = 1e-3  # peak of the schedule
+    warmup: int = 300  # updates of linear warm-up
+    schedule: str = "linear"  # linear: to zero at the end of the time | inverse_sqrt
+    attention: str = "auto"  # transformers' kernel: eager | sdpa | auto (the faster one: eager on the CPU, else sdpa)
     precision: str = "bf16-mixed"  # or 32-true
     vocab_size: int = 8000
-    validate_every: float = 2.0  # minutes of training
+    validate_every: float = 2.0  # minutes of training between validations
     sentences: int = 2000  # of test.tsv, from its beginning; 0 = all
     seed: int = 1
 
@@ -54,7 +54,7 @@ class Recipe:
         require_choice("--attention", self.attention, ("auto", "sdpa", "eager"))
 
     def rate(self, step: int, progress: float) -> float:
-        """The learning rate of update number `step` (from 0), after the given share of the time."""
+        """Return the learning rate of update number `step` (from 0), after the share `progress` of the time."""
         warmup = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
         if self.schedule == "linear":
             return self.learning_rate * warmup * (1 - min(1.0, progress))
@@ -62,17 +62,17 @@ class Recipe:
 
 
 def run(folder: Path, recipe: Recipe, model_config: ModelConfig, device: torch.device, output: Path) -> dict[str, Any]:
-    """Train for the recipe's minutes, translate the test set with beam 5 and leave scores and model in output.
+    """Train for the recipe's minutes, translate the test set with beam 5, and write scores and model into output.
 
     Raises:
-        UserError: the data or the output folder stands against it.
+        UserError: the data cannot be read, or the output folder cannot be written.
     """
     if recipe.attention == "auto":
         recipe = replace(recipe, attention="eager" if device.type == "cpu" else "sdpa")
     machine = describe_machine(device)
     data = read_folder(folder, recipe.vocab_size)
     results: dict[str, Any] = {"machine": machine, "recipe": asdict(recipe), "model": asdict(model_config)}
-    write_json(output / "rival.json", results)  # fails now if the folder cannot be written
+    write_json(output / "rival.json", results)  # fails before the training if the folder cannot be written
     torch.manual_seed(recipe.seed)
     tokenizer = one_of(data.tokenizer)
     config = marian_config(model_config, tokenizer.vocab_size, recipe.attention)
@@ -83,7 +83,7 @@ def run(folder: Path, recipe: Recipe, model_config: ModelConfig, device: torch.d
     bundle = Bundle(
         from_marian(model, model_config), data.tokenizer, BundleConfig(model_config, SearchConfig(beam=BEAM))
     )
-    save_bundle(output / "model", bundle, CARD)  # for `decoding --model`, and if translating is interrupted
+    save_bundle(output / "model", bundle, CARD)  # for `decoding --model`; kept if translating is interrupted
     write_json(output / "rival.json", results)
     pairs = next(iter(data.tests.values()))[: recipe.sentences or None]
     scores, translations = evaluate(model, data, pairs)
@@ -95,7 +95,7 @@ def run(folder: Path, recipe: Recipe, model_config: ModelConfig, device: torch.d
 
 
 class Training:
-    """The loop, which stops at the end of its time or at Ctrl-C; validation does not count as time."""
+    """The training loop; it stops at the end of its time or at Ctrl-C. Validation does not count as time."""
 
     def __init__(self, model: MarianMTModel, data: PreparedData, recipe: Recipe) -> None:
         self.model, self.recipe = model, recipe
@@ -108,7 +108,7 @@ class Training:
         self.history: list[dict[str, float]] = []
 
     def run(self) -> dict[str, Any]:
-        """Train; return the results as plain values."""
+        """Train, and return the results as JSON values."""
         interrupted = False
         try:
             self._train(self.recipe.minutes * 60)
@@ -166,7 +166,10 @@ class Training:
 
 
 def evaluate(model: MarianMTModel, data: PreparedData, pairs: Sequence[tuple[str, str]]) -> tuple[Scores, list[str]]:
-    """Translate in float32 with beam 5, longest first, in batches of 32; BLEU, chrF++ and TER with their signatures."""
+    """Return scores and translations: BLEU, chrF++ and TER with their signatures.
+
+    The translation is in float32 with beam 5, in batches of 32, longest sentences first.
+    """
     model.eval()
     sources = [src for src, _ in pairs]
     tokenizer = one_of(data.tokenizer)

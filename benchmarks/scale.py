@@ -1,4 +1,4 @@
-"""The cost of a large corpus, and the size up to which each way is enough, computed from measured slopes."""
+"""Compute the cost of a large corpus, and the largest corpus for each method, from measured slopes."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -17,26 +17,26 @@ HOUR, DAY = 3600, 86_400
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Somebody's text, model and machines."""
+    """A user's corpus, model and machines."""
 
     pairs: Sequence[int] = (10_000_000, 100_000_000, 1_000_000_000)
-    tokens: int = 30  # of a sentence, on either side
+    tokens: int = 30  # tokens per sentence on each side
     epochs: float = 3.0
     vocab_size: int = 32_000
-    cores: int = 16  # that prepare
-    devices: int = 1  # that train and translate
-    memory: float = 64e9  # bytes of a machine
-    disk: float = 1e12  # bytes that are free
+    cores: int = 16  # cores for preparation
+    devices: int = 1  # devices for training and translation
+    memory: float = 64e9  # bytes per machine
+    disk: float = 1e12  # free bytes
 
 
 def training_flops(model: ModelConfig, case: Case) -> int:
-    """Multiplications and additions of a pair in one update; attention's products of activations are left out."""
+    """Return multiplications and additions per pair in one update, without attention's products of activations."""
     ids = torch.ones(1, case.tokens, dtype=torch.long)
     return sum(product.flops for product in products(model, case.vocab_size, Batch(ids, ids, ids)))
 
 
 def run(model: ModelConfig, case: Case, slopes: Slopes) -> dict[str, Any]:
-    """Return the cost of each size, and the size up to which each way is enough."""
+    """Return the cost of each corpus size, and the largest corpus for each method."""
     flops = training_flops(model, case)
     costs = {size: costs_of(size, flops, case, slopes) for size in case.pairs}
     names = list(costs[case.pairs[0]])
@@ -57,7 +57,7 @@ def run(model: ModelConfig, case: Case, slopes: Slopes) -> dict[str, Any]:
 
 
 def costs_of(pairs: int, flops: int, case: Case, slopes: Slopes) -> dict[str, float]:
-    """Return the cost of so many pairs in hours and gigabytes; flops are those of a pair in one update."""
+    """Return the cost of this number of pairs in hours and gigabytes; flops are per pair in one update."""
     alone, shared = pairs * slopes.alone / 1e6, pairs * slopes.shared / 1e6  # seconds
     rate = slopes.reached * case.devices  # FLOP/s
     return {
@@ -77,9 +77,9 @@ def costs_of(pairs: int, flops: int, case: Case, slopes: Slopes) -> dict[str, fl
 
 
 def limits_of(flops: int, case: Case, slopes: Slopes) -> list[tuple[str, float, str]]:
-    """Return each way, the number of pairs up to which it is enough, and what to use for more."""
+    """Return each method, the largest number of pairs for this method, and the method for more pairs."""
     alone, shared = slopes.alone / 1e6, slopes.shared / 1e6  # seconds
-    trained = slopes.reached * case.devices / flops / case.epochs  # pairs a second, of all epochs
+    trained = slopes.reached * case.devices / flops / case.epochs  # pairs per second, all epochs included
     limits = [
         ("a disk for preparation", case.disk / slopes.work, "data.streaming=true"),
         ("training for a day", DAY * trained, "more devices"),

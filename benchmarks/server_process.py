@@ -1,4 +1,4 @@
-"""Starts `seq2seq serve` in a separate process, as users do, and waits until the server answers."""
+"""Start `seq2seq serve` in a separate process, as users do, and wait until the server answers."""
 
 import os
 import re
@@ -13,18 +13,18 @@ REPOSITORY = Path(__file__).parents[1]
 
 
 class ServerProcess:
-    """A running server; leaving its `with` block ends it.
+    """A running server that ends with its `with` block.
 
     Attributes:
-        url: where it listens.
-        errors: lines that it has written to standard error.
+        url: the server's address.
+        errors: lines of the server's standard error so far.
     """
 
     def __init__(self, model: Path, *options: str, **environment: str) -> None:
-        """Start it on a free port, with options of the command and variables of its environment.
+        """Start the server on a free port, with options of the command and variables of its environment.
 
         Raises:
-            RuntimeError: it does not come up.
+            RuntimeError: the server does not start.
         """
         program = "import sys; from seq2seq.cli import main; main()"
         command = [sys.executable, "-c", program, "serve", "--model", str(model.resolve()), "--port", "0"]
@@ -54,7 +54,7 @@ class ServerProcess:
         self._is_up.set()
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal and wait for the end; return the exit status."""
+        """Send a signal to the server, wait for its end, and return its exit status."""
         self.process.send_signal(number)
         status = self.process.wait(120)
         self._reader.join(10)

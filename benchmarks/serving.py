@@ -1,4 +1,4 @@
-"""Compares a server with and without batches: the same clients ask two real processes in turn."""
+"""Compare servers with and without batches: the same clients use first one server process, then the other."""
 
 import asyncio
 import itertools
@@ -17,32 +17,32 @@ from benchmarks.tables import Table
 from seq2seq.errors import UserError
 from seq2seq.settings.bundle import read_config
 
-_PATIENCE = 600  # seconds that one answer may take: one-at-a-time serving has long queues
+_PATIENCE = 600  # seconds that an answer may take; a server without batches has long queues
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """The size of the load."""
 
-    clients: int = 64  # at a time; each asks again after an answer
-    seconds: float = 60.0  # of each kind of serving
-    warmup: float = 3.0  # seconds before, not counted
+    clients: int = 64  # number of clients; each sends its next request after an answer
+    seconds: float = 60.0  # seconds of measurement per server
+    warmup: float = 3.0  # seconds before the measurement
 
 
 @dataclass
 class Tally:
     """The results of the clients."""
 
-    latencies: list[float] = field(default_factory=list)  # seconds, of answers within the time
+    latencies: list[float] = field(default_factory=list)  # seconds of each answer within the measurement
     errors: list[str] = field(default_factory=list)
-    memory: list[float] = field(default_factory=list)  # resident megabytes, every second
+    memory: list[float] = field(default_factory=list)  # resident memory (MB), every second
 
 
 def run(plan: Plan, model: Path, sentences: Sequence[str], device: str, threads: int) -> dict[str, Any]:
     """Measure a server with batches, then a server without.
 
     Raises:
-        UserError: there are no sentences, or model is no bundle.
+        UserError: there are no sentences, or model is not a bundle.
     """
     if not sentences:
         raise UserError("there is no sentence to translate: give --data with a test.tsv that has some")
@@ -60,7 +60,7 @@ def run(plan: Plan, model: Path, sentences: Sequence[str], device: str, threads:
 
 
 def summarise(tally: Tally, seconds: float) -> dict[str, Any]:
-    """Return the reported numbers; memory as the means of the first and the last third of the time."""
+    """Return the results of a server; memory is given as means of the first and last third of the time, and maximum."""
     latencies = sorted(tally.latencies)
     third = max(1, len(tally.memory) // 3)
     memory = tally.memory or [0.0]
@@ -80,7 +80,7 @@ def summarise(tally: Tally, seconds: float) -> dict[str, Any]:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Return the value below which this share of sorted values lies; 0 without values."""
+    """Return the quantile of sorted values at this share; 0 without values."""
     return values[min(len(values) - 1, int(share * len(values)))] if values else 0.0
 
 
@@ -91,7 +91,10 @@ async def ask(
     languages: tuple[str, str],
     others: Sequence[Coroutine[Any, Any, None]] = (),
 ) -> Tally:
-    """Let all clients ask for the time, each the sentences in an order of its own, and others do what they do."""
+    """Run all clients for the plan's time, and `others` beside them; return the results of the clients.
+
+    Each client begins with another sentence.
+    """
     tally = Tally()
     bodies = [json.dumps({"q": one, "source": languages[0], "target": languages[1]}).encode() for one in sentences]
     begin = time.perf_counter() + plan.warmup
@@ -105,14 +108,17 @@ async def ask(
         await asyncio.sleep(min(1.0, max(0.0, end - time.perf_counter())))
         if time.perf_counter() >= begin:
             tally.memory.append(resident_megabytes(server.process.pid))
-    for client in clients:  # a client that still waits is no error
+    for client in clients:  # a client that still waits does not count as an error
         client.cancel()
     await asyncio.gather(*clients, return_exceptions=True)
     return tally
 
 
 async def keep_asking(url: str, bodies: Sequence[bytes], first: int, begin: float, end: float, tally: Tally) -> None:
-    """Send bodies in turn from the first on, the next when the last is answered; count answers between two times."""
+    """Send the bodies in turn, beginning with number `first`, each after the answer to the previous one.
+
+    The tally gets the latencies of answers between `begin` and `end`, and all errors.
+    """
     place = urlsplit(url)
     reader, writer = await asyncio.open_connection(place.hostname, place.port)
     try:

@@ -1,4 +1,4 @@
-"""Compares sentences per second and BLEU of this project's beam search without and with shortlists."""
+"""Compare sentences per second and BLEU of this project's beam search without and with shortlists."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ WHOLE = "the whole vocabulary"
 
 
 def run(bundle: Bundle, files: Sequence[Path], pairs: Pairs, plan: Plan, device: torch.device) -> dict[str, Any]:
-    """Translate the first test sentences by every shortlist, plain and compiled; return plain values."""
+    """Translate the first test sentences with every shortlist, plain and compiled; return JSON values."""
     tokenizer = one_of(bundle.tokenizer)
     blocks = cut(pairs, tokenizer, plan)
     shortlists = {WHOLE: None} | {f"`{file.name}`": Shortlist.load(file) for file in files}

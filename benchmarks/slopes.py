@@ -1,4 +1,4 @@
-"""What a pair takes in preparation, streaming, training and translation, measured over two decades of size."""
+"""Measure the cost per pair of preparation, streaming, training and translation, over two decades of size."""
 
 import contextlib
 import importlib.util
@@ -29,31 +29,31 @@ from seq2seq.settings.model import ModelConfig
 
 SIZES = (10_000, 100_000, 1_000_000)  # pairs, over two decades
 LINES = (200, 2_000, 20_000)
-VOCABULARY = 2000  # pieces; the size that training has changes little of what is measured with text
-_POSITIVE = ("work", "reached", "translated", "streamed")  # slopes that something is divided by
+VOCABULARY = 2000  # size of the vocabulary for measurements of text, which depend little on this size
+_POSITIVE = ("work", "reached", "translated", "streamed")  # slopes that are divisors
 _PROGRAM = "from seq2seq.cli import main; main()"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slopes:
-    """The cost of a pair; the defaults are those of the machine in docs/scale.md.
+    """The costs per pair; the defaults are those of the machine in docs/scale.md.
 
     Raises:
-        UserError: a value is negative or not finite, or one that others are divided by is 0.
+        UserError: a value is negative or not finite, or a divisor is 0.
     """
 
-    fixed: float = 5.4  # seconds that a preparation takes in any case, the vocabulary above all
-    alone: float = 24.0  # µs a pair of preparation that one process does
-    shared: float = 35.0  # µs a pair of preparation that processes share
+    fixed: float = 5.4  # seconds of any preparation, mainly for the vocabulary
+    alone: float = 24.0  # µs per pair of preparation in a single process
+    shared: float = 35.0  # µs per pair of preparation that processes share
     ray: float = 16.0  # seconds that a Ray cluster adds
-    text: float = 123.0  # bytes a pair, as TSV
-    prepared: float = 228.0  # bytes a pair, prepared
-    work: float = 601.0  # bytes a pair on the disk while it is prepared, the result included
-    memory: float = 535e6  # bytes of the largest process that prepares
-    memory_a_pair: float = 17.0  # bytes more for each pair
-    streamed: float = 43.0  # µs a pair of the process that reads a stream
-    reached: float = 0.111e12  # FLOP/s of a device in training
-    translated: float = 431.0  # lines a second of a device
+    text: float = 123.0  # bytes per pair, as TSV
+    prepared: float = 228.0  # bytes per pair, prepared
+    work: float = 601.0  # bytes per pair on the disk during preparation, the result included
+    memory: float = 535e6  # bytes of the largest process of preparation
+    memory_a_pair: float = 17.0  # further bytes per pair
+    streamed: float = 43.0  # µs per pair of the process that reads a stream
+    reached: float = 0.111e12  # FLOP/s per device in training
+    translated: float = 431.0  # lines per second per device
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -72,13 +72,13 @@ def measure(
 ) -> dict[str, Any]:
     """Measure each slope over these sizes: preparation and streaming of made-up text, training, translation.
 
-    Without a bundle, the translated lines a second are those of docs/scale.md.
+    Without a bundle, the translated lines per second are those of docs/scale.md.
 
     Raises:
-        UserError: there is no such bundle.
+        UserError: the bundle does not exist, or more lines were translated in no more time than fewer.
     """
     if bundle is not None:
-        bundle = find_model(bundle)  # before minutes of measuring
+        bundle = find_model(bundle)  # fails before minutes of measuring
     sizes, rows = [], []
     for size in pairs:
         with tempfile.TemporaryDirectory() as folder:
@@ -107,7 +107,7 @@ def measure(
 
 
 def measure_text(place: Path, pairs: int) -> dict[str, float]:
-    """Write so many pairs into a folder, prepare them in three ways, and stream them."""
+    """Write this number of pairs into a folder, prepare them in up to three ways, stream them; return measurements."""
     plan = Streaming(pairs=pairs, streamed=pairs, part=1)
     write_corpus(place, plan)
     text = sum(path.stat().st_size for path in place.glob("train*.tsv"))
@@ -121,16 +121,16 @@ def measure_text(place: Path, pairs: int) -> dict[str, float]:
 
 
 def fit(found: Sequence[Mapping[str, float]], reached: float, translated: Mapping[int, float]) -> Slopes:
-    """Return the slopes between the two largest sizes measured.
+    """Return the slopes between the last two sizes of `found`.
 
-    translated is the seconds that so many lines took; none: not measured.
+    translated maps numbers of lines to seconds of translation; empty: not measured.
 
     Raises:
-        UserError: more lines took no longer than fewer.
+        UserError: more lines were translated in no more time than fewer.
     """
     small, large = found[-2:]
     pairs = large["pairs"] - small["pairs"]
-    one, two = (max(0.0, large[name] - small[name]) / pairs * 1e6 for name in ("one", "two"))  # µs a pair
+    one, two = (max(0.0, large[name] - small[name]) / pairs * 1e6 for name in ("one", "two"))  # µs per pair
     shared = min(one, 2 * max(0.0, one - two))
     fewer, more = sorted(translated)[-2:] or (0, 0)
     seconds = translated[more] - translated[fewer] if translated else math.inf
@@ -151,7 +151,7 @@ def fit(found: Sequence[Mapping[str, float]], reached: float, translated: Mappin
 
 
 def translation_seconds(bundle: Path, lines: Sequence[int]) -> dict[int, float]:
-    """Return the seconds that `translate.py --beam 1` takes for so many lines of the bundled text, its start too."""
+    """Return the seconds of `translate.py --beam 1`, start included, for each number of lines of the bundled text."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for count in lines:
@@ -164,7 +164,7 @@ def translation_seconds(bundle: Path, lines: Sequence[int]) -> dict[int, float]:
 
 
 def training_rate(model: ModelConfig, vocab_size: int, device: torch.device) -> dict[str, float]:
-    """Return the FLOP/s of updates on random ids, those of one large product, and the share of it that is reached."""
+    """Return the FLOP/s of updates on random ids, the FLOP/s of one large product, and the ratio of the two."""
     plan = profile.Plan(rounds=3, batches=4, precision="32-true" if device.type == "cpu" else "bf16-mixed")
     pairs = drawn_pairs(40 * (plan.rounds * plan.batches + 1) * plan.max_tokens // 100, vocab_size, plan.seed)
     found = profile.run(epochs_of(pairs, plan.max_tokens, plan.seed), vocab_size, model, plan, device)
@@ -174,7 +174,9 @@ def training_rate(model: ModelConfig, vocab_size: int, device: torch.device) -> 
 
 
 def prepare(place: Path, processes: int, *, on_ray: bool = False) -> dict[str, float]:
-    """Prepare a folder by the command; return seconds, and memory, result and most of the disk's content in bytes.
+    """Prepare a folder by the command; return its seconds, memory, size of the result and most disk space.
+
+    Memory and sizes are in bytes. Memory is that of the largest process.
 
     Raises:
         RuntimeError: the command failed.
@@ -187,14 +189,14 @@ def prepare(place: Path, processes: int, *, on_ray: bool = False) -> dict[str, f
             f"tokenizer.vocab_size={VOCABULARY}", "tokenizer.input_sentence_size=100000",
         )  # fmt: skip
         command = [sys.executable, "-c", _PROGRAM, "prepare", *settings, *(("--ray", "local") if on_ray else ())]
-        environment = os.environ | {"SEQ2SEQ_CACHE": cache}  # which goes before data.cache
+        environment = os.environ | {"SEQ2SEQ_CACHE": cache}  # overrides data.cache
         start = time.perf_counter()
         with subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
         ) as process:
             assert process.stderr is not None
             told = process.stderr.read()
-            _, status, usage = os.wait4(process.pid, 0)  # memory is that of the largest of its processes
+            _, status, usage = os.wait4(process.pid, 0)  # memory of the largest of its processes
             process.returncode = os.waitstatus_to_exitcode(status)
         seconds = time.perf_counter() - start
         if process.returncode != 0:
@@ -210,7 +212,7 @@ def prepare(place: Path, processes: int, *, on_ray: bool = False) -> dict[str, f
 
 @contextlib.contextmanager
 def _most_bytes(folder: Path) -> Iterator[list[int]]:
-    """Look at the size of a folder again and again; give a list whose last item is the most that was seen."""
+    """Measure the size of a folder repeatedly; yield a list whose last item is the largest size so far (bytes)."""
     seen, ended = [0], threading.Event()
 
     def watch() -> None:
@@ -227,13 +229,13 @@ def _most_bytes(folder: Path) -> Iterator[list[int]]:
 
 
 def _stream(place: Path, plan: Streaming) -> float:
-    """Return the processor time of the reading process (µs a pair)."""
+    """Return the processor time of the reading process (µs per pair)."""
     whole = stream_all(stream_feed(place, plan, VOCABULARY, streaming=True), plan)
     return whole["points"][-1]["reading_us"]
 
 
 def _size(folder: Path, start: str = "") -> int:
-    """Bytes of the files whose names begin so; files and folders that go away meanwhile count nothing."""
+    """Return the bytes of files whose names begin with `start`; files that are deleted meanwhile do not count."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
@@ -243,10 +245,12 @@ def _size(folder: Path, start: str = "") -> int:
 
 
 def read_slopes(path: Path | None) -> Slopes:
-    """Read slopes from a JSON file of --measure or an object of some of their names; None: those of docs/scale.md.
+    """Return slopes from a JSON file that --measure wrote, or that has an object of some slopes; None: the defaults.
+
+    Missing slopes have their defaults, which are those of docs/scale.md.
 
     Raises:
-        UserError: the file cannot be read, or has other names or values.
+        UserError: the file cannot be read, or has unknown names or invalid values.
     """
     if path is None:
         return Slopes()

@@ -1,4 +1,4 @@
-"""Measures how long one sentence takes from the shell, beside the import of PyTorch alone, in turns."""
+"""Measure the translation of one sentence from the shell, and the import of PyTorch alone, in turns."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ TRANSLATE, SENTENCE = "translate.py", "The ball is blue."
 
 
 def run(model: Path, rounds: int) -> dict[str, Any]:
-    """Start every program once to fill the caches, then in turns.
+    """Run every program once to fill the caches, then measure the programs in turns; return JSON values.
 
     Raises:
         UserError: a program fails.

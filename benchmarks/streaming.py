@@ -1,4 +1,4 @@
-"""Compares updates on a streamed corpus and on a prepared part of it; measures a long stream's rate and memory."""
+"""Compare updates on a streamed corpus and on a prepared part of it; measure a long stream's rate and memory."""
 
 import itertools
 import multiprocessing
@@ -30,9 +30,9 @@ from seq2seq.text.loading import training_feed
 from seq2seq.text.prepare import prepare
 from seq2seq.text.tokenizer import PAD
 
-_WORDS = 3_000  # made-up ones of each language
-_WRITTEN = 100_000  # pairs written at a time
-_BYTES_A_PAIR = 170  # about
+_WORDS = 3_000  # made-up words of each language
+_WRITTEN = 100_000  # pairs per write
+_BYTES_A_PAIR = 170  # approximately
 _FILES = 4
 
 
@@ -41,10 +41,10 @@ class Plan:
     """The size of the measurement."""
 
     pairs: int = 20_000_000
-    streamed: int = 4_000_000  # of them, from the beginning on, for rate and memory
+    streamed: int = 4_000_000  # first pairs that are streamed to measure rate and memory
     part: int = 200_000  # pairs prepared for the loader in memory
     rounds: int = 5
-    batches: int = 12  # of updates that each loader feeds in one turn
+    batches: int = 12  # updates of each loader in one turn
     max_tokens: int = 2048
     block: int = 50_000  # pairs
     seed: int = 1
@@ -54,7 +54,7 @@ def run(plan: Plan, model: ModelConfig, vocab_size: int, device: torch.device, f
     """Write the corpus, measure updates with both loaders in turns, then stream the first pairs.
 
     Raises:
-        UserError: there is no room for the corpus.
+        UserError: the disk has no room for the corpus.
     """
     with _room(plan, folder) as place:
         write_corpus(place, plan)
@@ -84,9 +84,9 @@ def _room(plan: Plan, folder: Path | None) -> Iterator[Path]:
 
 
 def write_corpus(folder: Path, plan: Plan) -> None:
-    """Write made-up sentences of everyday length in several files, and the pairs for memory in one.
+    """Write made-up sentences of everyday length: several files for streaming, one to prepare, one for validation.
 
-    The words come again every _WRITTEN pairs, with other numbers behind them: no two pairs are alike.
+    The words repeat every _WRITTEN pairs, but with other numbers at the end, so that no two pairs are equal.
     """
     pattern, first = _make_sentences(plan.seed), 0
     each = -(-plan.pairs // _FILES)
@@ -101,7 +101,7 @@ def write_corpus(folder: Path, plan: Plan) -> None:
 
 
 def _make_sentences(seed: int) -> list[str]:
-    """Lines with two places for a number each; words are frequent as Zipf found."""
+    """Return lines with two placeholders for a number; the frequencies of words follow Zipf's law."""
     rng = np.random.default_rng(seed)
     letters = np.array(list("abcdefghijklmnñopqrstuvwxyzáéíóú"))
     words = [["".join(rng.choice(letters, rng.integers(1, 10))) for _ in range(_WORDS)] for _ in range(2)]
@@ -117,7 +117,7 @@ def _make_sentences(seed: int) -> list[str]:
 
 
 def stream_feed(folder: Path, plan: Plan, vocab_size: int, *, streaming: bool) -> Any:
-    """Return the feed of training on the written corpus: streamed, or of its prepared part in memory."""
+    """Return the training's feed of batches: of the streamed corpus, or of its prepared part in memory."""
     train = [f"train{number}.tsv" for number in range(_FILES)] if streaming else ["part.tsv"]
     data = DataConfig(
         root=str(folder), train=train, validation=["validation.tsv"], test=["validation.tsv"],
@@ -136,11 +136,12 @@ def race_updates(
 ) -> dict[str, Any]:
     """Measure target tokens per second of updates with each loader, in turns.
 
-    The process that reads the stream is stopped in the other's turns. It reads far ahead, a block of pairs at a time,
-    so that what it costs may fall between the turns: the stream's own table tells that, in processor time a pair.
+    The process that reads the stream is stopped during the other loader's turns. It reads far ahead, a block of pairs
+    at a time, so its work may fall between the turns. The table of the stream reports this work as processor time per
+    pair.
     """
     torch.manual_seed(plan.seed)
-    precision = "32-true" if device.type == "cpu" else "bf16-mixed"  # the quicker one: waiting weighs the most
+    precision = "32-true" if device.type == "cpu" else "bf16-mixed"  # the faster one, so that waiting for batches shows
     settings = TrainingConfig(max_tokens=plan.max_tokens, learning_rate=1e-4)
     updates = Updates(build_model(model, vocab_size).to(device), settings, precision)
     feeds = {"in memory": iter(prepared), "streamed": iter(streamed)}
@@ -176,7 +177,7 @@ def _to(batch: Batch, device: torch.device) -> Batch:
 
 
 def stream_all(feed: BatchLoader, plan: Plan) -> dict[str, Any]:
-    """Stream the first pairs as fast as possible; return pairs and tokens per second and memory at ten points."""
+    """Stream the first pairs as fast as possible; return pairs/s, tokens/s and memory at ten points."""
     loader = BatchLoader(feed.source, max_tokens=plan.max_tokens)
     streamed = min(plan.streamed, plan.pairs)
     points: list[dict[str, float]] = []
@@ -216,13 +217,13 @@ def stream_all(feed: BatchLoader, plan: Plan) -> dict[str, Any]:
 
 
 def _resident(pid: int | str) -> float:
-    """Resident memory of a process (MB)."""
+    """Return the resident memory of a process (MB)."""
     lines = _proc(pid, "status").splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
 
 
 def _cpu_seconds(pid: int | str) -> float:
-    """Processor time that a process has used."""
+    """Return the processor time of a process (seconds)."""
     ticks = _proc(pid, "stat").rpartition(")")[2].split()[11:13]
     return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 

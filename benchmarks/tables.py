@@ -1,4 +1,4 @@
-"""Tables of results, for the terminal or as Markdown for docs/performance.md."""
+"""Tables of results for the terminal, or as Markdown for docs/performance.md."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import rich.table
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as text; the first column has names, the others numbers."""
+    """A table of texts; the first column has names, the others have numbers."""
 
     title: str
     header: list[str]

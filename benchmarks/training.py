@@ -1,4 +1,4 @@
-"""Compares target tokens per second of our training and Hugging Face's, on identical batches."""
+"""Compare target tokens per second of our training and Hugging Face's, on identical batches."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import PAD
 from seq2seq.training.loss import cross_entropy
 
-TOLERANCE = 1e-3  # nats; two ways of summing thousands of float32 losses differ by less
+TOLERANCE = 1e-3  # nats; more than the rounding errors of thousands of float32 losses
 LEARNING_RATE = 1e-4  # small, so that losses stay normal over the rounds; no effect on time
 OPPONENTS = {"hf": "ours", "hf-eager": "ours"}
 TOLD = {
@@ -41,15 +41,15 @@ class Plan:
 
     rounds: int = 5
     batches: int = 12
-    block: int = 3  # batches of a contestant in one turn
-    max_tokens: int = 2048  # a batch's source or target positions, padding included
+    block: int = 3  # batches per turn of a contestant
+    max_tokens: int = 2048  # most source or target positions of a batch, padding included
     precision: str = "bf16-mixed"  # or 32-true
-    is_compiled: bool = False  # race `trainer.compile=true`, too
+    is_compiled: bool = False  # also measure `trainer.compile=true`
     seed: int = 1
 
 
 def run_on(data: Path | None, plan: Plan, size: str, vocab_size: int, device: torch.device) -> dict[str, Any]:
-    """Draw the batches from a folder's text, or from random ids, and measure."""
+    """Measure training on batches from a folder's text, or of random ids if `data` is None; return JSON values."""
     pairs = read_folder(data, vocab_size).train if data else drawn_pairs(20_000, vocab_size, plan.seed)
     batches = draw_batches(pairs, plan.batches, plan.max_tokens, plan.seed)
     found = run(batches, vocab_size, options.model_config(size), plan, device)
@@ -59,10 +59,10 @@ def run_on(data: Path | None, plan: Plan, size: str, vocab_size: int, device: to
 def run(
     batches: Sequence[Batch], vocab_size: int, config: ModelConfig, plan: Plan, device: torch.device
 ) -> dict[str, Any]:
-    """Compare the first losses, then measure; return plain values.
+    """Compare the first losses, then measure training; return JSON values.
 
     Raises:
-        UserError: the losses of the two do not agree, so that they would not do the same work.
+        UserError: the losses differ, so that the contestants would not do the same work.
     """
     torch.manual_seed(plan.seed)
     batches = [to_device(batch, str(device)) for batch in batches]
@@ -84,7 +84,7 @@ def run(
 
 
 def contestants(model: EncoderDecoder, plan: Plan) -> dict[str, Callable[[Sequence[Batch]], object]]:
-    """Return each contestant's updates over a block of batches, all from the same first weights."""
+    """Return, for each contestant, a function that trains on a block of batches; all start from the same weights."""
     marians = {"hf": to_marian(model, "sdpa").train(), "hf-eager": to_marian(model, "eager").train()}
     settings = TrainingConfig(
         max_tokens=plan.max_tokens, learning_rate=LEARNING_RATE, label_smoothing=0.1, clip_norm=1.0
@@ -104,10 +104,10 @@ def contestants(model: EncoderDecoder, plan: Plan) -> dict[str, Callable[[Sequen
 
 @torch.no_grad()
 def first_losses(model: EncoderDecoder, batch: Batch) -> dict[str, float]:
-    """Smoothed loss per target token (nats) of the same weights and batch, without dropout, in float32.
+    """Return each contestant's smoothed loss per target token (nats): same weights and batch, no dropout, float32.
 
     Raises:
-        UserError: they differ.
+        UserError: the losses differ.
     """
     model.eval()
     hidden = model(batch.src, batch.tgt_in)

@@ -1,9 +1,9 @@
-"""Counts transfers for which the host would wait for a GPU, without a GPU.
+"""Count transfers for which the host would wait for a GPU, without a GPU.
 
-On PyTorch's `meta` device tensors have shapes and no values, and code takes the ways that it takes on a GPU. A mode
-over all functions of PyTorch sees every request for a value (`item`, `tolist`, `bool`, a boolean index, …), which on a
-GPU waits until all work given to it is done, and every copy to the device; it answers requests with a number that
-stands in for the value.
+On PyTorch's `meta` device, tensors have shapes but no values, and code follows the same paths as on a GPU. A
+`TorchFunctionMode` sees every request for a value (`item`, `tolist`, `bool`, a boolean index, …) and every copy to the
+device. On a GPU, a request for a value waits until the GPU has finished all its work. The mode answers requests with a
+number instead of the value.
 """
 
 import sys
@@ -21,7 +21,7 @@ from torch.optim import Optimizer
 from torch.overrides import TorchFunctionMode
 
 META = torch.device("meta")
-NUMBER = 5  # replaces every whole number: as many live hypotheses as the beam, a token other than EOS
+NUMBER = 5  # replaces every whole number: all hypotheses of a beam are live, and a token is never EOS
 _READS: frozenset[Any] = frozenset(
     {
         Tensor.item,
@@ -50,25 +50,25 @@ _INDEXES: frozenset[Any] = frozenset({Tensor.__getitem__, Tensor.__setitem__})
 class Transfer:
     """One kind of transfer between host and device."""
 
-    what: str  # the function that made it
-    line: str  # the line of code that called it
+    what: str  # the function that makes the transfer
+    line: str  # the line of code that calls the function
     waits: bool  # whether the host waits for the device
 
 
 @dataclass
 class Counts:
-    """Transfers of each update, or of each step of a search, and of what came before the first and after the last."""
+    """Transfers of each update or of each step of a search, and those before the first and after the last one."""
 
     steps: list[Counter[Transfer]] = field(default_factory=list)
     around: Counter[Transfer] = field(default_factory=Counter)
 
     def most(self, *, waits: bool) -> int:
-        """The most transfers of one step, of those that wait or of those that do not."""
+        """Return the largest number of transfers in a step, counting only those that wait, or only the others."""
         return max(sum(count for one, count in step.items() if one.waits == waits) for step in self.steps)
 
 
 class Transfers(TorchFunctionMode):
-    """Counts transfers between the host and a device while it is active; on `meta`, values get stand-ins."""
+    """Counts transfers between the host and a device while the mode is active; on `meta`, it replaces values."""
 
     def __init__(self, device: torch.device = META) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class Transfers(TorchFunctionMode):
                 index = args[1]
                 if isinstance(index, tuple):  # (..., mask, :)
                     return args[0].flatten(-1 - index[1].ndim, -2)
-                return args[0].flatten(0, index.ndim - 1)  # as if all were wanted
+                return args[0].flatten(0, index.ndim - 1)  # as if the mask were all True
         return func(*args, **kwargs)
 
     def _is_made_there(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
@@ -107,7 +107,7 @@ class Transfers(TorchFunctionMode):
 
 
 def _target(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """The device that `Tensor.to` was given, if any."""
+    """Return the device in the arguments of `Tensor.to`, if any."""
     given = [one for one in (*args, kwargs.get("device")) if isinstance(one, (str, torch.device))]
     return torch.device(given[0]) if given else None
 
@@ -117,15 +117,15 @@ def _indexes(index: Any) -> Sequence[Any]:
 
 
 def _is_data(index: Any) -> bool:
-    """Whether an index has to be read on the host or made there: a mask or a list."""
+    """Return whether an index is a mask or a list, which the host must read or make."""
     return isinstance(index, list) or (isinstance(index, Tensor) and index.dtype == torch.bool)
 
 
 def _stand_in(func: Any, x: Tensor) -> Any:
-    """Return stand-ins for requested values.
+    """Return a replacement for requested values.
 
     Raises:
-        RuntimeError: the answer would have a shape that depends on values.
+        RuntimeError: the shape of the answer depends on the values.
     """
     whole = not x.dtype.is_floating_point
     if func is Tensor.tolist:
@@ -145,7 +145,7 @@ def _stand_in(func: Any, x: Tensor) -> Any:
 
 
 def _line() -> str:
-    """The innermost line of the project, or else of Lightning or PyTorch's optimizers, that is being run."""
+    """Return the innermost running line of the project, or else of Lightning or PyTorch's optimizers."""
     frame, found = sys._getframe(1), ""
     while frame:
         path = Path(frame.f_code.co_filename)
@@ -160,7 +160,7 @@ def _line() -> str:
 
 @contextmanager
 def as_on_a_gpu() -> Iterator[Transfers]:
-    """Count transfers, on a `meta` device that has the fused optimizer and no autocast."""
+    """Yield a counter of transfers; inside the block, `meta` has the fused optimizer and no autocast."""
     enabled, autocast = torch.is_autocast_enabled, torch.autocast
 
     def is_enabled(device: str = "cpu") -> bool:

@@ -1,4 +1,4 @@
-"""Compares lines per second of a long file: several processes (`--workers`), one with as many threads, CTranslate2."""
+"""Compare lines per second of a long file: several processes (`--workers`), one process, and CTranslate2."""
 
 import itertools
 import tempfile
@@ -21,7 +21,7 @@ from seq2seq.evaluation.metrics import bleu
 from seq2seq.translation import SearchRequest, Text
 from seq2seq.translator import Translator
 
-_SHORT = 4  # a quarter of the lines is translated, too, and taken off: what it takes to start does not count
+_SHORT = 4  # a quarter of the lines is also measured and subtracted, so that the start does not count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class Plan:
 
 
 def run(plan: Plan, model: Path, pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """Translate the sources with early stopping, in turns; every contestant has all of PyTorch's threads."""
+    """Translate the sources with early stopping, in turns; each contestant uses all of PyTorch's threads."""
     threads, lines = torch.get_num_threads(), [src for src, _ in itertools.islice(itertools.cycle(pairs), plan.lines)]
     bundle = load_bundle(model)
     tokenizer = one_of(bundle.tokenizer)

@@ -1,4 +1,4 @@
-"""Make train.tsv, validation.tsv and test.tsv of Tatoeba's export and the Tatoeba Challenge's test set."""
+"""Write train.tsv, validation.tsv and test.tsv from Tatoeba's export and the Tatoeba Challenge's test set."""
 
 import argparse
 import bz2
@@ -14,17 +14,19 @@ Pair = tuple[str, str]
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Yield a UTF-8 file's lines in NFC; a name in .bz2 is decompressed."""
+    """Yield a UTF-8 file's lines in NFC; a file with the suffix .bz2 is decompressed."""
     with bz2.open(path, "rt", encoding="utf-8") if path.suffix == ".bz2" else path.open(encoding="utf-8") as file:
         for line in file:
             yield unicodedata.normalize("NFC", line.rstrip("\n"))
 
 
 def read_export(sources: Path, targets: Path, links: Path) -> list[Pair]:
-    """Join sentences (id, language, text) by links (id, id): each pair once, in an order that its text decides.
+    """Return the pairs of sentences (id, language, text) that links (id, id) join, without duplicates.
+
+    The order depends only on the texts: pairs are sorted by their SHA-256 digest.
 
     Raises:
-        ValueError: a line has too few columns, or no link joins two of the sentences.
+        ValueError: a line has too few columns, or no link joins a source sentence to a target sentence.
     """
     texts = [{cells[0]: cells[2] for cells in _rows(path, 3)} for path in (sources, targets)]
     found = {
@@ -38,10 +40,10 @@ def read_export(sources: Path, targets: Path, links: Path) -> list[Pair]:
 
 
 def read_parallel(source: Path, target: Path) -> list[Pair]:
-    """Read two files whose lines translate each other.
+    """Return the pairs of lines of two files, whose lines are translations of each other.
 
     Raises:
-        ValueError: one has more lines than the other.
+        ValueError: the files have different numbers of lines.
     """
     sources, targets = list(read_lines(source)), list(read_lines(target))
     if len(sources) != len(targets):
@@ -50,7 +52,7 @@ def read_parallel(source: Path, target: Path) -> list[Pair]:
 
 
 def split(pairs: Sequence[Pair], test: Sequence[Pair], validation: int) -> tuple[list[Pair], list[Pair]]:
-    """Return training and validation pairs: no two of training, validation and test pairs share a side."""
+    """Return training and validation pairs; no sentence is in more than one of training, validation and test pairs."""
     free = _without_sides_of(test, pairs)
     held_out = free[:validation]
     return _without_sides_of(held_out, free[validation:]), held_out

@@ -1,4 +1,4 @@
-"""An English→Spanish sequence-to-sequence Transformer: train, translate, look.
+"""An English→Spanish sequence-to-sequence Transformer: train it, translate with it, inspect it.
 
 Letters of tensor shapes, the same in every file: **b** sentences, **k** beams, **n** rows (b or b·k), **s** source
 length, **t** target length, **d** d_model, **h** heads, **c** channels per head (d / h), **v** vocabulary.
@@ -20,7 +20,7 @@ _HOMES = {"Glossary": "seq2seq.text.glossary", "Text": "seq2seq.translation", "T
 
 
 def __getattr__(name: str) -> object:
-    """Load a public class only when it is asked for, so that `--help` is quick."""
+    """Load a public class only when it is used, so that `--help` is fast."""
     if name not in _HOMES:
         raise AttributeError(f"module 'seq2seq' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -1,4 +1,4 @@
-"""The bundle: a folder with everything that translation needs, and nothing of training; no pickle, no code."""
+"""The bundle: a folder with everything that translation needs, and nothing of training; no pickle and no code."""
 
 import contextlib
 import json
@@ -36,7 +36,7 @@ def example(src_lang: str) -> str:
 
 @dataclass
 class Bundle:
-    """A model that can translate: weights, tokenizer (one, or one for each side), and the settings both need."""
+    """A model that can translate: weights, tokenizer (one, or one for each side), and the settings of both."""
 
     model: EncoderDecoder
     tokenizer: Tokenizers
@@ -65,7 +65,7 @@ def save_bundle(folder: Path, bundle: Bundle, card: str) -> None:
         values["source_vocab_size"] = bundle.model.source_vocab_size
     with replaced_folder(folder) as draft:
         weights = {name: tensor.detach().to("cpu").contiguous() for name, tensor in bundle.model.state_dict().items()}
-        owners = {tensor.data_ptr(): name for name, tensor in weights.items()}  # the format wants no shared memory
+        owners = {tensor.data_ptr(): name for name, tensor in weights.items()}  # safetensors refuses shared memory
         weights = {name: x if owners[x.data_ptr()] == name else x.clone() for name, x in weights.items()}
         save_file(weights, draft / WEIGHTS, metadata={"format": "pt"})
         (draft / CONFIG).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -76,11 +76,11 @@ def save_bundle(folder: Path, bundle: Bundle, card: str) -> None:
 def load_bundle(folder: Path) -> Bundle:
     """Read a bundle on the CPU, in evaluation mode.
 
-    Nothing in the folder is executed and no class is looked up by a name in it; sizes are compared with the weights
-    file's header before any memory is taken.
+    Nothing in the folder is executed, and no class is looked up by a name in the folder. Sizes are compared with the
+    weights file's header before any memory is allocated.
 
     Raises:
-        UserError: a file is missing, damaged, or does not belong to the others; the message names it.
+        UserError: a file is missing, damaged, or does not belong to the other files; the message names the file.
     """
     if not folder.is_dir():
         raise UserError(f"no model at {folder}: give a bundle's folder, or train one with `{train_command()}`")
@@ -99,7 +99,7 @@ def load_bundle(folder: Path) -> Bundle:
             raise UserError(f"{folder / CONFIG} is damaged: {key}={values.get(key)}, {names} has {size or 'no'} tokens")
     found = _read_shapes(folder / WEIGHTS)
     if (layers := config.model.num_encoder_layers + config.model.num_decoder_layers) > len(found):
-        told = f"{len(found)} tensors are no {layers} layers"  # whose building alone would take seconds
+        told = f"{len(found)} tensors are no {layers} layers"  # building so many layers would take seconds
         raise UserError(f"{folder / WEIGHTS} does not belong to its {CONFIG}: {told}")
     model = build_without_values(config.model, *tokenizer.sizes)
     model.load_state_dict(_read_weights(folder / WEIGHTS, found, model.state_dict()), assign=True)
@@ -110,7 +110,7 @@ def load_bundles(folders: Sequence[Path]) -> list[Bundle]:
     """Read bundles that translate together, as an ensemble.
 
     Raises:
-        UserError: as `load_bundle`, or their vocabularies differ.
+        UserError: as `load_bundle`, or the bundles' vocabularies differ.
     """
     bundles = [load_bundle(folder) for folder in folders]
     for folder, bundle in zip(folders[1:], bundles[1:], strict=True):
@@ -121,10 +121,10 @@ def load_bundles(folders: Sequence[Path]) -> list[Bundle]:
 
 @contextlib.contextmanager
 def replaced_folder(folder: Path) -> Iterator[Path]:
-    """Give a temporary folder, which replaces the given one at the end of the block, or is removed after an error.
+    """Yield a temporary folder, which replaces the given one at the end of the block, or is removed after an error.
 
     Raises:
-        UserError: it cannot be written (permissions, disk full).
+        UserError: the folder cannot be written (permissions, disk full).
     """
     try:
         with draft_of(folder) as draft:
@@ -140,7 +140,7 @@ def _read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def _read_weights(path: Path, found: dict[str, tuple[int, ...]], expected: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Read the weights, once their names and shapes are those of the model."""
+    """Read the weights, if their names and shapes are those of the model."""
     shapes = {name: tuple(tensor.shape) for name, tensor in expected.items()}
     for name in sorted(shapes.keys() | found.keys()):
         if shapes.get(name) != found.get(name):

@@ -1,4 +1,4 @@
-"""Where PyTorch computes, and how values get there and back; knows nothing else."""
+"""The device on which PyTorch computes, and transfers of values to and from it; knows nothing else."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,10 +11,10 @@ from seq2seq.errors import UserError
 
 
 def choose_device(wanted: str | torch.device) -> torch.device:
-    """Find the device that a user named: cpu, cuda, cuda:N, or auto for a GPU if there is one.
+    """Return the device that a user named: cpu, cuda, cuda:N, or auto for a GPU if there is one.
 
     Raises:
-        UserError: the name is unknown or that device is not there.
+        UserError: the name is unknown, or the machine does not have the device.
     """
     name = str(wanted)
     if name == "auto":
@@ -34,7 +34,7 @@ def choose_device(wanted: str | torch.device) -> torch.device:
 
 
 def prepare(device: torch.device) -> None:
-    """Choose the kernels for text on a GPU: not cuDNN's attention, which builds a graph for every new shape."""
+    """Switch off cuDNN's attention if device is a GPU: cuDNN builds a graph for every new shape."""
     if device.type == "cuda":
         torch.backends.cuda.enable_cudnn_sdp(False)
 
@@ -42,7 +42,7 @@ def prepare(device: torch.device) -> None:
 def tensor_on(
     device: torch.device | str, values: Sequence[Any] | np.ndarray, dtype: torch.dtype = torch.long
 ) -> Tensor:
-    """Make a tensor of the host's numbers on device; a GPU copies them from pinned memory while the host goes on.
+    """Return the host's numbers as a tensor on device; a GPU copies them from pinned memory while the host goes on.
 
     On the CPU the tensor shares an array's memory: the array must not change afterwards.
     """
@@ -53,7 +53,10 @@ def tensor_on(
 
 
 def on_host(*tensors: Tensor) -> list[np.ndarray]:
-    """Bring tensors' values to the host in one transfer, for which the host waits once; on the CPU they are shared."""
+    """Return tensors as arrays on the host, from a GPU in one transfer; CPU tensors share their memory with the arrays.
+
+    The host waits once for all tensors.
+    """
     if all(one.device.type == "cpu" for one in tensors):
         return [one.numpy() for one in tensors]
     together = torch.cat([one.double().flatten() for one in tensors]).cpu()
@@ -62,5 +65,5 @@ def on_host(*tensors: Tensor) -> list[np.ndarray]:
 
 
 def default_dtype(device: torch.device) -> torch.dtype:
-    """Return the precision of matrix products in translation where none is asked for: bfloat16 on a GPU only."""
+    """Return the default precision of matrix products in translation: bfloat16 on a GPU, float32 elsewhere."""
     return torch.bfloat16 if device.type == "cuda" else torch.float32

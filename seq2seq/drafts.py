@@ -1,4 +1,4 @@
-"""Files and folders that are complete or absent: written as drafts beside their place, then renamed."""
+"""Files and folders that are complete or absent: written as drafts in the same folder, then renamed."""
 
 import contextlib
 import errno
@@ -16,16 +16,16 @@ _DRAFT, _OLD = ".draft", "-old"
 
 @contextlib.contextmanager
 def draft_of(folder: Path) -> Iterator[Path]:
-    """Give a folder to write to, which replaces the given one at the end of the block, or is removed after an error.
+    """Yield a folder to write to, which replaces the given one at the end of the block, or is removed after an error.
 
     The next process removes the drafts of killed processes; if a process was killed between the two renames of a
-    replacement, the next one completes the replacement. A draft is locked as long as its process lives; on a file
+    replacement, the next process completes the replacement. A draft is locked as long as its process lives; on a file
     system without locks, only its own process removes a draft.
 
-    A link stays, and its target is replaced; a folder that was there keeps its permissions.
+    A link stays, and its target is replaced; an existing folder keeps its permissions.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the folder cannot be written.
     """
     folder = resolve(folder)
     if folder.parent.exists() and not folder.parent.is_dir():
@@ -53,7 +53,7 @@ def _share(draft: Path) -> None:
     for path in draft.rglob("*"):
         if path.is_file():
             path.chmod(mode)
-    draft.chmod(mode | (mode & 0o444) >> 2)  # who may read may enter
+    draft.chmod(mode | (mode & 0o444) >> 2)  # readers may also enter the folder
 
 
 def _put(draft: Path, folder: Path) -> None:
@@ -72,12 +72,12 @@ def _put(draft: Path, folder: Path) -> None:
 
 
 def _old_of(draft: Path) -> Path:
-    """Return the name that the folder has while its draft takes its place."""
+    """Return the name to which the old folder is renamed while its draft replaces it."""
     return draft.with_name(draft.name + _OLD)
 
 
 def _remove_old(old: Path, draft: Path) -> None:
-    """Remove a folder that its draft has replaced, renamed first: a folder called old is always complete."""
+    """Remove an old folder that a draft has replaced; rename it first, so that a folder named `-old` is complete."""
     with contextlib.suppress(OSError):
         old.rename(draft)
     shutil.rmtree(draft, ignore_errors=True)
@@ -87,7 +87,7 @@ def sweep(folder: Path) -> None:
     """Clean up after killed processes: complete a replacement of the folder that was interrupted, and remove drafts."""
     pattern = re.compile(rf"({re.escape(f'.{folder.name}-')}[a-z0-9_]{{8}}{re.escape(_DRAFT)})(?:{_OLD})?")
     names: list[str] = []
-    with contextlib.suppress(OSError):  # whoever may write here need not be allowed to look around
+    with contextlib.suppress(OSError):  # the user may be allowed to write here but not to list the folder
         names = os.listdir(folder.parent)
     for name in sorted({found[1] for name in names if (found := pattern.fullmatch(name))}):
         draft = folder.with_name(name)
@@ -95,12 +95,12 @@ def sweep(folder: Path) -> None:
         try:
             handle = _lock(draft, fcntl.LOCK_NB)
         except FileNotFoundError:
-            handle = None  # it has been renamed, its process killed before it removed the old one
+            handle = None  # the draft has been renamed, and its process was killed before it removed the old folder
         except OSError:
-            continue  # its process lives, or there are no locks here
+            continue  # the draft's process lives, or the file system has no locks
         try:
-            if old.exists() and not folder.exists():  # killed between the two names
-                with contextlib.suppress(OSError):  # whoever only reads need not be allowed to write here
+            if old.exists() and not folder.exists():  # killed between the two renames
+                with contextlib.suppress(OSError):  # the user may only be allowed to read here
                     (draft if draft.exists() else old).rename(folder)
             if folder.exists() or not old.exists():
                 shutil.rmtree(draft, ignore_errors=True)
@@ -120,7 +120,7 @@ def _locked_draft(folder: Path) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             handle = _lock(draft, 0)
         try:
-            if draft.exists():  # else it was swept up before it was locked
+            if draft.exists():  # else another process removed it before it was locked
                 yield draft
                 return
         finally:
@@ -141,13 +141,13 @@ def _lock(draft: Path, flags: int) -> int:
 
 @contextlib.contextmanager
 def replacing(path: Path, like: Path | None = None) -> Iterator[Path]:
-    """Give a file to write to, which replaces another at the end of the block, or is removed after an error.
+    """Yield the path of a file to write, which replaces path at the end of the block, or is removed after an error.
 
-    A link stays, and its target is replaced. The file gets the permission bits of the file that was there or, without
-    one, of like. A device or a pipe is written directly.
+    A link stays, and its target is replaced. The file gets the permission bits of the old file or, if there is none, of
+    like. A device or a pipe is written directly.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     path = resolve(path)
     if path.exists() and not path.is_file():
@@ -163,15 +163,15 @@ def replacing(path: Path, like: Path | None = None) -> Iterator[Path]:
 
 
 def resolve(path: Path) -> Path:
-    """Follow links, also to missing files; a link to itself is returned as it is."""
+    """Return the path with all links followed, also to missing files; a link to itself is returned unchanged."""
     return Path(os.path.realpath(path))
 
 
 def put(draft: Path, path: Path, like: Path | None = None) -> None:
-    """Put a file in the place of another, with its permission bits, or with those of like if there was none.
+    """Rename draft to path; it gets the permission bits of the old file or, if there is none, of like.
 
     Raises:
-        OSError: it cannot be renamed.
+        OSError: the draft cannot be renamed.
     """
     for source in (path, like):
         if source is not None and source.exists():

@@ -1,4 +1,4 @@
-"""Source ids to hypotheses with one model: batches by length, precision, memory; knows no text."""
+"""Searches hypotheses for source ids with one model, in batches that fit into memory; knows no text."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ from seq2seq.text.shortlist import Shortlist
 from seq2seq.text.tokenizer import BOS, EOS, PAD, UNPRODUCIBLE_IDS
 
 log = logging.getLogger(__name__)
-_WAYS_OUT = {  # where one text alone is too much
+_WAYS_OUT = {  # advice if one text alone exceeds the memory
     "search": "use a smaller beam or max_length, or another device",
     "force": "split it and its translation, or use another device",
 }
@@ -52,15 +52,16 @@ class Engine:
         unproducible: Sequence[int] = UNPRODUCIBLE_IDS,
         renormalises: bool = False,
     ) -> None:
-        """Wrap a model that is on device; dtype is that of its matrix products, by default `default_dtype`.
+        """Wrap a model that is on device; dtype is the type of its matrix products, by default `default_dtype`.
 
         A frozen model is never trained again: it leaves training mode, and its weights are laid out for search once,
-        instead of once a search. With a shortlist, a batch's search predicts only what the batch's sources need; its
-        probabilities are those of these ids alone. `force` always reads the whole vocabulary. Translations continue the
-        id start, and contain none of the unproducible ids; with renormalises, these have no share of the probability.
+        not for every search. With a shortlist, the search of a batch predicts only the ids that the batch's sources
+        need, and the probabilities of these ids alone sum to 1. `force` always uses the whole vocabulary. The id
+        `start` precedes every translation. Translations contain none of the unproducible ids; with renormalises, the
+        unproducible ids have probability 0, and the other ids' probabilities sum to 1.
 
         Raises:
-            UserError: a compiled search is wanted, and not possible.
+            UserError: is_compiled is true, and the search cannot be compiled.
         """
         self.model, self.device, self.shortlist = model, torch.device(device), shortlist
         self.start, self.unproducible, self.renormalises = start, tuple(unproducible), renormalises
@@ -68,8 +69,8 @@ class Engine:
         self.is_frozen, self.is_compiled = is_frozen or is_compiled, is_compiled
         self._decoder: Decoder | None = None  # of a frozen model
         prepare(self.device)
-        self._computing = 0  # batches at work, one inside another; see `search`
-        self._fits: dict[str, int] = {}  # batch_tokens to which "search" and "force" came down when memory ran out
+        self._computing = 0  # batches being computed, one inside another; see on_step of `search`
+        self._fits: dict[str, int] = {}  # smaller batch_tokens of "search" and "force", after memory ran out
         if self.is_frozen:
             model.train(False)
         if is_compiled:
@@ -91,14 +92,14 @@ class Engine:
     ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
         """Search the n best translations of every source, longest first; yields (source index, hypotheses) by batch.
 
-        Batches shrink when memory runs out, for this search and all later ones.
+        When memory runs out, batches become smaller for this search and all later searches.
 
         Args:
-            sources: what to translate.
-            settings: how, and the batch size.
-            n_best: hypotheses wanted of each source, at most the beam; with sampling, their number.
+            sources: texts to translate.
+            settings: search settings, and the batch size.
+            n_best: hypotheses wanted of each source, at most the beam; with sampling, the number of samples.
             banned: sequences of ids that appear in no translation.
-            on_step: called before every step; it may search meanwhile, and what it raises ends this search.
+            on_step: called before every step; it may run another search, and its exceptions end this search.
 
         Raises:
             UserError: one source alone exceeds the memory, no translation obeys all rules, or the model gives NaN.
@@ -115,7 +116,7 @@ class Engine:
     def watch(
         self, source: Source, settings: SearchConfig, watcher: Callable[[Step], object], banned: Phrases = ()
     ) -> list[Hypothesis]:
-        """Find the best translation of one source as `search` does, and show every step of the beam search to watcher.
+        """Return the best translation of one source, as `search` does; call watcher with every step of the beam search.
 
         Raises:
             UserError: as `search`, or the settings ask for no plain beam search.
@@ -130,13 +131,13 @@ class Engine:
     def force(
         self, sources: Sequence[list[int]], targets: Sequence[list[int]], batch_tokens: int, *, watch: bool = False
     ) -> Iterator[list[tuple[int, Forced]]]:
-        """Let the model read given translations; yields (index, scores) by batch.
+        """Score given translations with the model; yields (index, scores) by batch.
 
         Args:
             sources: ids without EOS.
             targets: ids of their translations, without EOS.
             batch_tokens: positions of the longer side computed at once, padding included.
-            watch: whether to give attention, too.
+            watch: whether to return attention, too.
 
         Raises:
             UserError: one pair alone exceeds the memory.
@@ -157,13 +158,13 @@ class Engine:
         *,
         rows: int = 1,
     ) -> Iterator[list[tuple[int, R]]]:
-        """Compute on all, longest first, in batches of batch_tokens with padding; yields (index, result) by batch.
+        """Compute the results of all texts in batches, longest first; yields (index, result) by batch.
 
-        When memory runs out, batches are smaller from then on. work is "search" or "force", and rows is how many rows
-        each text takes.
+        A batch has at most batch_tokens tokens, padding and all rows of a text included, or it has one text. When
+        memory runs out, later batches are smaller. work is "search" or "force"; rows is the number of rows per text.
         """
         waiting = sorted(range(len(lengths)), key=lambda index: lengths[index], reverse=True)
-        fits = batch_tokens  # beside the search that this one is made in
+        fits = batch_tokens  # the limit of this call, which may run inside another search
         while waiting:
             longest = lengths[waiting[0]]
             tokens = min(batch_tokens, self._fits.get(work, batch_tokens), fits)
@@ -182,7 +183,7 @@ class Engine:
                 log.warning("out of memory: going on with batches of %d texts (batch_tokens)", len(batch) // 2)
 
     def _or_none(self, compute: Callable[[list[int]], list[R]], batch: list[int]) -> list[R] | None:
-        """Compute one batch; None when memory runs out."""
+        """Return the results of one batch; None if memory runs out."""
         try:
             self._computing += 1
             with self.inference():
@@ -197,10 +198,10 @@ class Engine:
         return None
 
     def _decoder_for_search(self) -> Decoder:
-        """Lay out the present weights for a search; those of a frozen model once.
+        """Return a decoder with the present weights, laid out for search; a frozen model's decoder is made only once.
 
         Raises:
-            UserError: they do not fit into the memory.
+            UserError: the weights do not fit into the memory, or the search cannot be compiled.
         """
         if self._decoder is not None:
             return self._decoder
@@ -215,7 +216,7 @@ class Engine:
         return decoder
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_decoder": None}  # its functions cannot be pickled
+        return {**self.__dict__, "_decoder": None}  # the decoder's functions cannot be pickled
 
     def _search(
         self,
@@ -227,7 +228,7 @@ class Engine:
         watcher: Callable[[Step], object] | None = None,
         on_step: Callable[[], object] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Search one batch; with a shortlist, among the ids that its sources need and that are asked for or banned."""
+        """Search one batch; with a shortlist, only among ids that its sources need or that are required or banned."""
         if self.shortlist is None:
             never = self.unproducible
             return self._search_all_ids(decoder, sources, settings, n_best, banned, never, watcher, on_step)

@@ -1,20 +1,20 @@
-"""The exception for mistakes that a user can make and mend, and what others mean; knows nothing else."""
+"""The exceptions for mistakes that a user can correct, and the meaning of other exceptions; knows nothing else."""
 
 
 class UserError(ValueError):
-    """A caller's mistake, told in one line: what is wrong, the value found, the way out."""
+    """A caller's mistake, described in one line: what is wrong, the value found, and how to correct it."""
 
 
 class UnfinishedError(UserError):
-    """A job was broken off by what a second try need not meet: what is done stays, and the same command goes on."""
+    """A job was interrupted, and a second try may succeed: finished work is kept, and the same command resumes."""
 
 
 def in_short(told: object) -> str:
-    """Return the text of an error or value from a file in one line, of 200 characters at most."""
+    """Return the text of an error or value in one line of at most 200 characters."""
     return " ".join(str(told).split())[:200]
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether an exception means that a smaller batch could work."""
+    """Return whether an exception means that memory ran out, so that a smaller batch could work."""
     message = str(error).lower()
     return isinstance(error, MemoryError) or "out of memory" in message or "defaultcpuallocator" in message

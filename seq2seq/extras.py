@@ -13,7 +13,7 @@ DISTRIBUTION = "seq2seq-trainer"
 
 @contextmanager
 def needing(extra: str, what: str = "this") -> Iterator[None]:
-    """Say how to install an extra when one of its packages is missing; `what` is the subject of the message.
+    """Raise an error that says how to install an extra if its package is missing; `what` is the message's subject.
 
     Raises:
         UserError: a package is missing.
@@ -25,15 +25,15 @@ def needing(extra: str, what: str = "this") -> Iterator[None]:
 
 
 def missing(extra: str, what: str, package: str) -> UserError:
-    """Make the error for a package that is not installed."""
+    """Return the error for a package that is not installed."""
     return UserError(f"{what} needs the package {package}: {install_command(extra)}")
 
 
 def install_command(extra: str) -> str:
     """Return the command that installs an extra's packages in this environment.
 
-    The command never looks for the distribution itself in an index: it installs a clone again with the extra, and
-    beside a wheel the extra's packages by their own names.
+    The command never looks for the distribution itself in an index: for a clone, it installs the clone again with the
+    extra; for a wheel, it installs the extra's packages by their own names.
     """
     if (clone := _clone()) is not None:
         folder = "." if Path.cwd() == clone else str(clone)

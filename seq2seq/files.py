@@ -1,4 +1,4 @@
-"""Lines in, lines out, and where the newest model is; knows no model and no command line."""
+"""Reads and writes lines, and finds models' folders; knows no model and no command line."""
 
 import errno
 import json
@@ -19,7 +19,7 @@ from seq2seq.extras import train_command
 def read_lines(path: Path | None, start: int = 0, first_line: int = 1) -> Iterator[str]:
     """Read UTF-8 text line by line, without line ends (LF or CRLF); path None is standard input.
 
-    A file can be read from byte `start` on, where its line number `first_line` begins.
+    Reading begins at byte `start` of a file, where line number `first_line` begins.
 
     Raises:
         UserError: the file cannot be read or is not UTF-8.
@@ -48,7 +48,7 @@ class Output:
     """Writes lines (UTF-8, LF) when called.
 
     Attributes:
-        inputs: how many inputs are written already, by a run that was broken off.
+        inputs: number of inputs that are recorded as fully written, also by an interrupted command.
     """
 
     def __init__(self, file: BinaryIO | BufferedIOBase, path: Path | None = None) -> None:
@@ -64,13 +64,13 @@ class Output:
 
 
 class ResumableOutput(Output):
-    """Writes FILE.partial and records its progress in FILE.progress, so that a killed command can go on.
+    """Writes FILE.partial and records its progress in FILE.progress, so that a killed command can be resumed.
 
     Lines written after the last `commit` are written again.
     """
 
     def __init__(self, path: Path, made_of: Mapping[str, object], *, resume: bool) -> None:
-        """Begin a file, or go on with one.
+        """Begin a file, or resume an unfinished file.
 
         Raises:
             UserError: the file cannot be written, or there is no unfinished file that depends on the same things.
@@ -114,7 +114,7 @@ class ResumableOutput(Output):
             draft.replace(self._progress)
 
     def finish(self) -> None:
-        """Put the file under its name."""
+        """Rename the complete file to its own name, and remove FILE.progress."""
         with _naming(self.path):
             self.file.close()
             put(self.partial, self.path or self.partial)
@@ -127,19 +127,19 @@ def open_output(
 ) -> Iterator[Output]:
     """Open a file to write lines to; path None is standard output.
 
-    A file appears under its name only when all lines are written; an error leaves the file that was there before. A
-    link stays, and its target is replaced; a file that was there keeps its permissions. made_of says what the lines
-    depend on; with it, a run that was broken off can go on with resume.
+    A file gets its name only when all lines are written; an error leaves the old file unchanged. A link stays, and its
+    target is replaced; the new file gets the old file's permissions. made_of describes everything that the lines depend
+    on; only an output with made_of can be resumed after an interruption.
 
     Raises:
-        UserError: the file cannot be written, or there is nothing to go on with.
+        UserError: the file cannot be written, or there is nothing to resume.
     """
     if path is None:
         yield Output(sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
     path = resolve(path)
-    if made_of is not None and (path.is_file() or not path.exists()):  # no device and no pipe
+    if made_of is not None and (path.is_file() or not path.exists()):  # neither a device nor a pipe
         output = ResumableOutput(path, made_of, resume=resume)
         try:
             yield output
@@ -162,7 +162,7 @@ def open_output(
 
 
 def require_writable(path: Path) -> None:
-    """Refuse an output that cannot be written, before the work for it; nothing is left behind.
+    """Refuse an output that cannot be written, before any work for it; this leaves no file behind.
 
     Raises:
         UserError: the path is a folder, or no file can be made in its folder.
@@ -176,12 +176,12 @@ def require_writable(path: Path) -> None:
 
 
 def find_model(given: Path | None, runs: Path = Path("runs"), option: str = "--model ") -> Path:
-    """Find the bundle that a user means: a bundle folder, a run folder, or (None) the newest run's.
+    """Return the bundle that a user means: a bundle folder, the bundle of a run folder, or (None) the newest run's.
 
-    option is what the user gave it by, for the error.
+    option is the option by which the user gave the folder, for the error.
 
     Raises:
-        UserError: there is none.
+        UserError: there is no bundle.
     """
     if given is not None:
         inner = given / "model"
@@ -200,10 +200,10 @@ def find_model(given: Path | None, runs: Path = Path("runs"), option: str = "--m
 
 
 def find_models(given: object) -> list[Path]:
-    """Find the bundles that a call names: a path of a run or of its bundle (str or Path), or a list of them.
+    """Return the bundles that a call names: a path of a run or of its bundle (str or Path), or a list of paths.
 
     Raises:
-        UserError: one is not there, or is no path.
+        UserError: a folder does not exist, or a name is no path.
     """
     folders = given if isinstance(given, list | tuple) else [given]
     if not folders:
@@ -233,7 +233,7 @@ def _decode(line: bytes, place: str) -> str:
 
 @contextmanager
 def _naming(path: Path | None) -> Iterator[None]:
-    """Name the output that cannot be written; errors of standard output (None) pass unchanged."""
+    """Turn an OSError into a UserError that names the output; errors of standard output (None) pass unchanged."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What a translator asks of an engine: sources in, hypotheses out, as plain numbers; knows no text and no tensor."""
+"""The interface of engines for a translator: sources in, hypotheses out, as plain numbers; knows no text, no tensor."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ class Source:
 
     ids: list[int]
     prefix: Sequence[int] = ()  # the translation begins with these ids
-    phrases: Phrases = ()  # the translation contains each of them
-    key: int = 0  # samples depend on the seed and this
+    phrases: Phrases = ()  # the translation contains all of these phrases
+    key: int = 0  # samples depend on the seed and this key
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Forced:
     """The model's scores of a given translation."""
 
     log_probs: list[float]  # of every token, EOS last (nats)
-    attention: list[list[float]] | None  # of target to source tokens, EOS last; None: not watched
+    attention: list[list[float]] | None  # from target to source tokens, EOS last; None: not asked for
 
 
 def length_limits(sources: Sequence[Source], settings: SearchConfig) -> list[tuple[int, int]]:
@@ -38,12 +38,12 @@ def length_limits(sources: Sequence[Source], settings: SearchConfig) -> list[tup
 
 
 def _share(source: Source, ratio: float, more: int) -> int:
-    return int(round(len(source.ids) * ratio + more, 6))  # 29 of 100 tokens by 0.29, which is 28.999999999999996
+    return int(round(len(source.ids) * ratio + more, 6))  # rounded first: 100 * 0.29 is 28.999999999999996
 
 
 @runtime_checkable
 class SearchEngine(Protocol):
-    """What finds translations, such as `seq2seq.engine.Engine`."""
+    """A program that finds translations, such as `seq2seq.engine.Engine`."""
 
     def search(
         self,
@@ -54,7 +54,7 @@ class SearchEngine(Protocol):
         *,
         on_step: Callable[[], object] | None = None,
     ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
-        """Search the n best of every source; yields (source index, hypotheses) by batch; see `Engine.search`.
+        """Search every source's n best translations; yields (source index, hypotheses) by batch; see `Engine.search`.
 
         An engine whose steps cannot be interrupted calls on_step before every batch.
         """
@@ -63,15 +63,15 @@ class SearchEngine(Protocol):
 
 @runtime_checkable
 class ReadingEngine(SearchEngine, Protocol):
-    """What also scores given translations."""
+    """An engine that also scores given translations."""
 
     @property
     def can_align(self) -> bool:
-        """Whether it can give attention, from which words are aligned."""
+        """Whether the engine can return attention, from which words are aligned."""
         ...
 
     def force(
         self, sources: Sequence[list[int]], targets: Sequence[list[int]], batch_tokens: int, *, watch: bool = False
     ) -> Iterator[list[tuple[int, Forced]]]:
-        """Let the model read given translations; yields (index, scores) by batch; see `Engine.force`."""
+        """Score given translations; yields (index, scores) by batch; see `Engine.force`."""
         ...

@@ -1,4 +1,4 @@
-"""What goes into a translator and what comes out: texts, requests, the pieces that a model sees, and translations."""
+"""The inputs and outputs of a translator: texts, requests, the pieces that a model sees, and translations."""
 
 import logging
 import math
@@ -23,15 +23,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Text:
-    """A text to translate, with the beginning and the phrases that its translation must have.
+    """A text to translate, with the first words and the phrases that its translation must have.
 
     Raises:
         UserError: text or prefix is no string, or phrases is no list of strings.
     """
 
     text: str
-    prefix: str = ""  # that the translation begins with
-    phrases: Sequence[str] = ()  # that must appear in it
+    prefix: str = ""  # text that the translation begins with
+    phrases: Sequence[str] = ()  # phrases that the translation contains
 
     def __post_init__(self) -> None:
         for name in ("text", "prefix"):
@@ -70,7 +70,7 @@ class SearchRequest:
 
     @property
     def candidates(self) -> int:
-        """How many hypotheses of each text are searched, to return the n best of them."""
+        """Number of hypotheses that are searched for each text, to return the n best of them."""
         return max(self.n_best, self.settings.mbr)
 
 
@@ -99,20 +99,20 @@ class Reading:
 
 @dataclass(frozen=True)
 class Piece:
-    """A text, or a sentence or part of one that is too long, as the model sees it."""
+    """The unit that the model translates: a text or, if the text is too long, a sentence or a part of a sentence."""
 
     text_index: int
     text: str
     source: Source
-    first_word: int = 0  # its number among those of the whole text
-    is_first: bool = True  # of its text
+    first_word: int = 0  # number of the piece's first word in the whole text, from 0
+    is_first: bool = True  # whether the piece is the first of its text
 
 
-Spelt = tuple[Hypothesis, str]  # with its text
+Spelt = tuple[Hypothesis, str]  # a hypothesis and its text
 
 
 def require_iterable(texts: object, name: str) -> Iterable[Any]:
-    """Refuse anything but an iterable of texts; messages call it `name`.
+    """Return texts if it is an iterable of texts, and refuse anything else; messages call it `name`.
 
     Raises:
         UserError: texts is a single string, or cannot be iterated over.
@@ -125,7 +125,7 @@ def require_iterable(texts: object, name: str) -> Iterable[Any]:
 
 
 def require_strings(texts: object, name: str) -> list[str]:
-    """List the strings of an iterable; messages call it `name`.
+    """Return the strings of an iterable as a list; messages call the iterable `name`.
 
     Raises:
         UserError: texts is a single string, cannot be iterated over, or has an item that is no string.
@@ -137,10 +137,10 @@ def require_strings(texts: object, name: str) -> list[str]:
 
 
 def require_string(text: object, name: str) -> None:
-    """Refuse anything but a string; the message calls it `name`.
+    """Refuse a value that is no string; the message calls the value `name`.
 
     Raises:
-        UserError: text is something else.
+        UserError: text is no string.
     """
     if not isinstance(text, str):
         raise UserError(f"{name} is {_with_type(text)}: give a string")
@@ -165,15 +165,15 @@ def make_pieces(
     glossary: Glossary | None,
     trained_length: int | None = None,
 ) -> list[Piece]:
-    """Encode texts, those of more tokens than the model was trained on in sentences; texts without a token have none.
+    """Return the encoded pieces of texts: the sentences of a text that is too long for the model, else the whole text.
 
-    first_line is the number of the first text, by which warnings name it and samples are drawn. trained_length is
-    `BundleConfig.trained_length`. Sentences of more than MAX_SOURCE_TOKENS are cut further. A text with phrases to
-    appear in it stays whole.
+    A text is too long if it has more tokens than trained_length (`BundleConfig.trained_length`) or MAX_SOURCE_TOKENS.
+    Sentences of more than MAX_SOURCE_TOKENS are cut further. A text without tokens has no piece. A text with phrases
+    stays whole. first_line is the number of the first text; warnings name these numbers, and samples depend on them.
 
     Raises:
-        UserError: a text is neither a string nor a Text, a phrase is empty, or is to appear in a text that is too long
-            for it.
+        UserError: a text is neither a string nor a Text, a phrase is empty, or a text with phrases has more than
+            MAX_SOURCE_TOKENS tokens.
     """
     wants = [_as_text(text, number) for number, text in enumerate(texts, start=first_line)]
     pieces, side, marks = [], tokenizer.source, set(tokenizer.source.user_symbols.values())
@@ -184,7 +184,7 @@ def make_pieces(
             whole = " ".join(want.text.split())
             parts = split_text(whole, MAX_SOURCE_TOKENS, lambda some: [len(one) for one in side.encode(some)])
             ids_of_parts, first_words = side.encode(parts), number_words(whole, parts)
-            if ids[0] in marks:  # such as a target language, which holds for every part
+            if ids[0] in marks:  # such as a target language, which applies to every part
                 ids_of_parts[1:] = [[ids[0], *one] for one in ids_of_parts[1:]]
             if want.phrases:
                 raise UserError(f"line {line} has {len(ids)} tokens: too many for a text with phrases to appear in it")
@@ -217,7 +217,7 @@ def encode_phrases(phrases: Sequence[str], tokenizer: Side) -> list[list[int]]:
 
 
 def join(parts: Sequence[Sequence[Spelt]], tokenizer: Side, alpha: float) -> list[Translation]:
-    """Make a text's translations of its pieces' hypotheses: the i-th joins the i-th of every piece."""
+    """Return a text's translations: the i-th translation joins the i-th hypotheses of the text's pieces."""
     if not parts:
         return [Translation("", 0.0, 0.0, [])]
     translations = []
@@ -236,7 +236,7 @@ def join(parts: Sequence[Sequence[Spelt]], tokenizer: Side, alpha: float) -> lis
 def join_alignments(
     pieces: Sequence[Piece], translations: Sequence[str], alignments: Iterator[list[tuple[int, int]]]
 ) -> list[tuple[int, int]]:
-    """Join the alignments of a text's pieces with their translations, which are taken from the iterator."""
+    """Return the alignment of a text, joined from the alignments of its pieces, which the iterator yields."""
     joined, words_before = [], 0
     for piece, translation in zip(pieces, translations, strict=True):
         joined += [(piece.first_word + source, words_before + target) for source, target in next(alignments)]
@@ -245,8 +245,8 @@ def join_alignments(
 
 
 def least_risky(candidates: Sequence[Translation]) -> list[Translation]:
-    """Order candidates by their mean chrF against all others (minimum Bayes risk)."""
-    from seq2seq.evaluation.mbr import minimum_bayes_risk  # slow to import, and seldom needed
+    """Return the candidates by their mean chrF against all others, best first (minimum Bayes risk)."""
+    from seq2seq.evaluation.mbr import minimum_bayes_risk  # slow to import, and rarely needed
 
     _, utilities = minimum_bayes_risk([candidate.text for candidate in candidates])
     order = sorted(range(len(candidates)), key=lambda index: utilities[index], reverse=True)
@@ -256,7 +256,7 @@ def least_risky(candidates: Sequence[Translation]) -> list[Translation]:
 def make_reading(
     src: Sequence[int], tgt: Sequence[int], forced: Forced, tokenizer: Tokenizers, alpha: float
 ) -> Reading:
-    """Make the scores of a translation, with words aligned if attention was watched."""
+    """Return the scores of a translation, with an alignment of words if there is attention."""
     score, tokens = math.fsum(forced.log_probs), [*tokenizer.target.tokens(tgt), *tokenizer.target.tokens([EOS])]
     alignment = None
     if forced.attention is not None:

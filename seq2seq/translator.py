@@ -1,4 +1,4 @@
-"""Strings to strings: encode, sort by length, search in batches, decode, restore the order; knows no files."""
+"""Translates strings: encodes, sorts by length, searches in batches, decodes, restores the order; knows no files."""
 
 import dataclasses
 import itertools
@@ -48,10 +48,10 @@ class Translator:
 
     Attributes:
         engine: finds the translations.
-        search: the settings used where a call gives no others.
+        search: the search settings, unless a call changes them.
         src_lang: language of the texts, such as "en".
         tgt_lang: language of the translations.
-        num_parameters: of the model or, in an ensemble, of all models together; None: not known.
+        num_parameters: parameters of the model or, in an ensemble, of all models together; None: not known.
         trained_length: source tokens above which a text is translated sentence by sentence.
     """
 
@@ -71,13 +71,13 @@ class Translator:
         is_compiled: bool = False,
         shortlist: "Shortlist | None" = None,
     ) -> None:
-        """Wrap a model that is on device already; unless it is frozen, calls leave its mode as it was.
+        """Wrap a model that is on device already; calls do not change the training mode of a model that is not frozen.
 
         Texts of more than trained_length source tokens are translated sentence by sentence; None: of more than 200.
-        dtype is that of matrix products: None means bfloat16 on a GPU and float32 elsewhere. The weights of a frozen
-        model never change any more, which makes short searches faster; a model whose search is compiled is frozen, too.
-        A shortlist limits what the model predicts in a search to the ids that the sources need. Instead of a model, an
-        engine of another kind can search; such an engine has its own device and dtype, and no shortlist.
+        dtype is the type of matrix products: None means bfloat16 on a GPU and float32 elsewhere. The weights of a
+        frozen model never change again, which makes short searches faster; a model whose search is compiled is frozen,
+        too. With a shortlist, a search predicts only the ids that the sources need. Instead of a model, an engine of
+        another kind can search; such an engine has its own device and dtype, and no shortlist.
 
         Raises:
             UserError: the shortlist belongs to another model, or the search cannot be compiled.
@@ -109,26 +109,26 @@ class Translator:
         is_compiled: bool = False,
         shortlist: str | Path | None = None,
     ) -> "Translator":
-        """Read the model of a run; several with one vocabulary translate together, as an ensemble.
+        """Read the model of a run; several models with one vocabulary translate together, as an ensemble.
 
         Args:
-            folder: of the run (runs/NAME) or of its bundle (runs/NAME/model), or a list of them; settings are the
-                first one's.
+            folder: folder of the run (runs/NAME) or of its bundle (runs/NAME/model), or a list of folders; the first
+                bundle's settings apply.
             device: cpu, cuda, cuda:N, or auto for a GPU if there is one.
-            dtype: of matrix products; None means bfloat16 on a GPU and float32 elsewhere.
-            is_compiled: whether the C compiler that is there makes code for the search; on the CPU in float32 only.
-            shortlist: file of `seq2seq shortlist`, by which a search predicts only what the sources need.
+            dtype: type of matrix products; None means bfloat16 on a GPU and float32 elsewhere.
+            is_compiled: whether to compile the search with the machine's C compiler; on the CPU in float32 only.
+            shortlist: file of `seq2seq shortlist`; with it, a search predicts only the ids that the sources need.
 
         Raises:
             UserError: a bundle or the shortlist is missing or damaged, the bundles' vocabularies differ, the shortlist
-                is another model's, the device is not there, or the search cannot be compiled.
+                belongs to another model, the device does not exist, or the search cannot be compiled.
         """
         from seq2seq.bundle import load_bundles
         from seq2seq.device import choose_device
         from seq2seq.model.ensemble import Ensemble
         from seq2seq.text.shortlist import Shortlist
 
-        chosen_ids = None if shortlist is None else Shortlist.load(Path(shortlist))  # before the model: it is quick
+        chosen_ids = None if shortlist is None else Shortlist.load(Path(shortlist))  # before the model: it is fast
         chosen = choose_device(device)
         bundles = load_bundles(find_models(folder))
         size = sum(parameter.numel() for bundle in bundles for parameter in bundle.model.parameters())
@@ -143,7 +143,7 @@ class Translator:
 
     @property
     def device(self) -> "torch.device":
-        """Where the model computes."""
+        """The device on which the model computes."""
         import torch
 
         return torch.device(self._device)
@@ -160,17 +160,17 @@ class Translator:
         glossary: Glossary | None = None,
         **changes: int | float | None,
     ) -> list[str]:
-        """Translate every text into one line; a text without words gives an empty one.
+        """Translate every text into one line; a text without words gives an empty line.
 
         Args:
-            texts: one source a string, in a list or anything to iterate over; line ends within it count as spaces.
+            texts: an iterable of texts, such as a list; line ends within a text count as spaces.
             banned: phrases that no translation contains.
             glossary: terms and the translations that they must have.
             changes: search settings by name.
 
         Raises:
             UserError: a setting is unknown, of the wrong type or out of range, texts is no list of strings, no
-                translation is as it has to be, or one text alone exceeds the memory.
+                translation meets all requirements, or one text alone exceeds the memory.
         """
         request = self.request(n_best=1, banned=banned, glossary=glossary, align=False, **changes)
         return [best[0].text for best in self.stream(texts, request, chunk=None)]
@@ -205,7 +205,7 @@ class Translator:
         align: bool = False,
         **changes: int | float | None,
     ) -> SearchRequest:
-        """Make a request with the bundle's search settings, those in changes replaced; None changes nothing.
+        """Return a request with the bundle's search settings, changed by changes; None changes nothing.
 
         Raises:
             UserError: a setting is unknown, or a value has the wrong type, is out of range or excludes another.
@@ -229,11 +229,11 @@ class Translator:
 
         Args:
             texts: as for `translate`.
-            request: what to search for each.
-            chunk: texts that are sorted and translated together; None: all.
-            first_line: number of the first text, by which warnings name texts and samples are drawn.
+            request: what to search for each text.
+            chunk: number of texts that are sorted and translated together; None: all.
+            first_line: number of the first text; warnings name these numbers, and samples depend on them.
             on_progress: called with the number of texts begun since its last call, also before every step of a search;
-                an exception that it raises ends the work.
+                its exceptions end the work.
 
         Raises:
             UserError: as `translate`, or this engine cannot align.
@@ -264,13 +264,13 @@ class Translator:
     def score(
         self, sources: Iterable[str], translations: Iterable[str], *, align: bool = False, **changes: int | float | None
     ) -> list[Reading]:
-        """Let the model read given translations, and return the scores that it would have given for producing them.
+        """Return the model's scores of given translations: the scores of producing exactly these translations.
 
         Args:
-            sources: one text a string.
-            translations: one of each source.
+            sources: one text per string.
+            translations: one translation of each source.
             align: whether to find for every target word the source word that it attends to most.
-            changes: search settings by name; length_penalty and batch_tokens count.
+            changes: search settings by name; only length_penalty and batch_tokens have an effect.
 
         Raises:
             UserError: sources or translations is no list of strings, their numbers differ, this engine cannot score,
@@ -308,7 +308,7 @@ class Translator:
     ) -> list[list[Translation]]:
         """Add an alignment to every translation of every text, computed piece by piece in batches.
 
-        So a text of any length costs no more memory than one piece, and the model reads nothing longer than it can.
+        So a text of any length needs no more memory than one piece, and the model reads no text that is too long.
         """
         sources: list[list[Piece]] = [[] for _ in found]
         for piece in pieces:

@@ -1,6 +1,6 @@
 """Processes that prepare text, read it ahead, or translate it; tasks and results are values that can be pickled.
 
-This module and its imports load no PyTorch: what prepares text does not need it.
+This module and its imports load no PyTorch: processes that prepare text do not need PyTorch.
 """
 
 import os
@@ -30,13 +30,13 @@ class Workers(Protocol):
     """Applies a function of a module to tasks; used as a context manager.
 
     Attributes:
-        size: how many tasks run at a time.
+        size: number of tasks that run at a time.
     """
 
     size: int
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-        """Apply function to every task; results in the order of tasks."""
+        """Yield the function's results for all tasks, in the order of tasks."""
         ...
 
     def __enter__(self) -> "Workers": ...
@@ -45,12 +45,12 @@ class Workers(Protocol):
 
 
 class Processes:
-    """Works in `size` new processes, which end with this one however it ends; in this process if size is 1."""
+    """Runs tasks in `size` new processes, which also end if this process is killed; if size is 1, in this process."""
 
     def __init__(
         self, size: int, begin: Callable[[], object] | None = None, *, way_out: str = "lower data.num_proc"
     ) -> None:
-        """Set the number, what every new process does first, and what helps if memory runs out."""
+        """Set the number of processes, the function that each calls first, and the advice if memory runs out."""
         self.size, self._begin, self._way_out = size, begin, way_out
 
     def __enter__(self) -> Workers:
@@ -62,10 +62,10 @@ class Processes:
             self._pool.end()
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-        """Apply function to tasks, a few ahead of the results taken; a long function looks at `is_stopping`.
+        """Yield the function's results for all tasks, computed a few tasks ahead; a long function checks `is_stopping`.
 
         Raises:
-            UnfinishedError: a process died; or what function raises.
+            UnfinishedError: a process died. Exceptions of function pass unchanged.
         """
         if self._pool is None:
             yield from map(function, tasks)
@@ -86,17 +86,17 @@ class Processes:
 
 
 def read_ahead(source: Callable[[Place], Iterator[Result]], place: Place) -> Generator[Result, None, None]:
-    """Read the endless items of a source in a process of its own, which prepares the next one while one is used.
+    """Yield the endless items of a source; a separate process prepares the next item while one is used.
 
-    The process ignores the signals that end training, because a terminal's Ctrl-C and SLURM's warnings go to both
-    processes and this one decides what to do about them.
+    The process ignores the signals that end training: a terminal's Ctrl-C and SLURM's warnings go to both processes,
+    and only the calling process decides how to react.
 
     Raises:
         UserError: the source raised it, or the process was killed.
     """
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)  # until the new process ignores them
     try:
-        resource_tracker.ensure_running()  # its start unblocks signals, so it has to run already
+        resource_tracker.ensure_running()  # starting it unblocks signals, so it must run already
         signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
         pool = _Pool(1, partial(_begin_to_read, source, place), ignored=_STOPS)
         waiting = pool.submit(_read_next)
@@ -117,24 +117,25 @@ def read_ahead(source: Callable[[Place], Iterator[Result]], place: Place) -> Gen
 
 
 class _Pool:
-    """Processes that ignore some signals, and end with this process however it ends."""
+    """Processes that ignore some signals, and also end if this process is killed."""
 
     def __init__(
         self, size: int, begin: Callable[[], object] | None, ignored: Sequence[int] = (signal.SIGINT,)
     ) -> None:
-        context = get_context("spawn")  # a forked process would have this one's threads' locks
+        context = get_context("spawn")  # a forked process would inherit locks of this process's threads
         watched, self._lifeline = context.Pipe(duplex=False)
         self._stopping = context.Event()
         self._executor = ProcessPoolExecutor(size, context, _start, (watched, self._stopping, begin, ignored))
 
     def submit(self, function: Callable[..., Result], *arguments: Any) -> "Future[Result]":
-        """Have a function of a module called in one of the processes."""
+        """Call a function of a module in one of the processes; return the future result."""
         return self._executor.submit(_unless_stopping, function, arguments)
 
     def end(self) -> None:
-        """End the processes when what they are doing is done; what they have not begun they leave out.
+        """End the processes after their current tasks; tasks that have not begun are dropped.
 
-        They are not killed: if a process ends while it sends a result, the executor waits for the rest for ever.
+        The processes are not killed: if a process is killed while it sends a result, the executor waits forever for the
+        rest of the result.
         """
         self._stopping.set()
         self._executor.shutdown(cancel_futures=True)
@@ -142,11 +143,11 @@ class _Pool:
 
 
 def is_stopping() -> bool:
-    """Return, in one of the processes, whether nobody waits for results any more."""
+    """Return, in a process of a pool, whether nobody waits for results any more."""
     return _stopping is not None and _stopping.is_set()
 
 
-_stopping: Any = None  # of a pool's process, an event
+_stopping: Any = None  # in a process of a pool: an event, which is set when the pool ends
 
 
 def _unless_stopping(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
@@ -154,7 +155,7 @@ def _unless_stopping(function: Callable[..., Any], arguments: tuple[Any, ...]) -
 
 
 def _start(lifeline: Connection, stopping: Any, begin: Callable[[], object] | None, ignored: Sequence[int]) -> None:
-    """Leave signals to the first process, and end with it."""
+    """Prepare a process of a pool: ignore signals, call begin, and end when the first process ends."""
     global _stopping
     _stopping = stopping
     for name in ignored:
@@ -165,13 +166,13 @@ def _start(lifeline: Connection, stopping: Any, begin: Callable[[], object] | No
 
     def watch() -> None:
         with suppress(EOFError, OSError):
-            lifeline.recv()  # nothing ever comes: it returns when the other end is closed, or its process is gone
+            lifeline.recv()  # nothing is ever sent: it returns when the other end is closed or its process has ended
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
 
 
-_reading: Iterator[Any] = iter(())  # of a reading process
+_reading: Iterator[Any] = iter(())  # in a reading process: the items of its source
 
 
 def _begin_to_read(source: Callable[[Any], Iterator[Any]], place: object) -> None:
@@ -180,7 +181,7 @@ def _begin_to_read(source: Callable[[Any], Iterator[Any]], place: object) -> Non
 
 
 def _read_next() -> Any:
-    """Read one item; other errors than the user's become text, since not every error can be sent to the trainer."""
+    """Return the next item; errors but UserError become text, since not every error can be sent to another process."""
     try:
         return next(_reading)
     except UserError:

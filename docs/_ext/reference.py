@@ -1,8 +1,8 @@
-"""The generated parts of the site: the commands, the public functions, and a live page of attention.
+"""A Sphinx extension that generates parts of the site: the commands, the modules, and a live page of attention.
 
-A Sphinx extension. `reference/commands.md` and the pages in `reference/python/`, each named after a package in
-`seq2seq/`, hold a title and an introduction; the extension appends the rest. It writes the live page into the finished
-site. The settings need no part here: `python train.py --help-markdown` prints `settings.md`.
+`reference/commands.md` and the pages in `reference/python/` contain a title and an introduction; the extension appends
+the rest. Each page in `reference/python/` is named after a package in `seq2seq/`. The extension writes the live page
+into the finished site. It does not write the settings: `python train.py --help-markdown` prints `settings.md`.
 """
 
 import re
@@ -36,7 +36,7 @@ def setup(app: "Sphinx") -> dict[str, Any]:
 
 
 def append_reference(app: "Sphinx", docname: str, source: list[str]) -> None:
-    """Append the generated part to a page that has one."""
+    """Append the generated part to a page, if the page has a generated part."""
     if docname == COMMANDS:
         source[0] += commands_markdown()
     elif _is_generated(docname):
@@ -48,7 +48,7 @@ def _is_generated(docname: str) -> bool:
 
 
 def download_outside_pages(app: "Sphinx", docname: str, source: list[str]) -> None:
-    """Turn links to Markdown files outside docs/ into downloads, as MyST does with links to all other files."""
+    """Turn links to Markdown files outside docs/ into downloads, as MyST does for links to other types of files."""
     folder = Path(app.srcdir, docname).parent
 
     def replace(link: re.Match[str]) -> str:
@@ -92,7 +92,7 @@ def _command(name: str, command: Any) -> Iterator[str]:
 
 
 def _markdown(text: str) -> str:
-    """Turn the terminal's markup into Markdown: bold texts and options become code, all else stays as it reads."""
+    """Return terminal markup as Markdown: bold texts and options become code, other text looks the same."""
     text = re.sub(r"\[/?bold\]", "`", text).replace("\\[", "[")
     text = re.sub(r"\[dim\](.*?)\[/dim\]", r"[\1]", text)
     parts = re.split(r"(`[^`]*`)", text)
@@ -105,7 +105,7 @@ def _plain(text: str) -> str:
 
 
 def package_markdown(page: str) -> str:
-    """Return the directives that document every module of a package, or for "core" the modules that are in none."""
+    """Return the directives that document every module of a package; "core": the modules outside all packages."""
     folder = REPOSITORY / "seq2seq"
     files = folder.glob("*.py") if page == "core" else (folder / page).rglob("*.py")
     paths = sorted(path.relative_to(REPOSITORY).with_suffix("") for path in files if path.stem != "__init__")
@@ -118,8 +118,8 @@ def _module(name: str) -> str:
 
 
 def escape_docstring(app: "Sphinx", what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
-    """Escape what reStructuredText would take for markup: docstrings are plain text with `code` in them."""
-    text = re.sub(r"^(Alias for field|Create new instance) .*", "", "\n".join(lines), flags=re.M)  # of a NamedTuple
+    """Escape characters that are markup in reStructuredText: docstrings are plain text with `code` in it."""
+    text = re.sub(r"^(Alias for field|Create new instance) .*", "", "\n".join(lines), flags=re.M)  # NamedTuple's own
     parts = re.split(r"(`[^`]*`)", text)
     escaped = [f"{part}\\ " if part[:1] == "`" else re.sub(r"([\\*|]|(?<=\w)_(?!\w))", r"\\\1", part) for part in parts]
     lines[:] = "".join(escaped).splitlines()

@@ -1,7 +1,7 @@
 """Writes docs/why.ipynb from docs/why.md; with --run, first runs the code of why.md and draws its pictures.
 
     python -m docs._ext.why          # the notebook alone
-    python -m docs._ext.why --run    # needs runs/tatoeba_cpu: outputs and pictures are those of this model
+    python -m docs._ext.why --run    # needs runs/tatoeba_cpu: its model gives the outputs and the pictures
 
 In why.md, a `python` block is a code cell. A `text` block directly after a `python` block is the output of this cell.
 Everything else is Markdown.
@@ -22,7 +22,7 @@ _CODE = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.M |
 
 
 class Cell(NamedTuple):
-    """A cell of the notebook: Markdown, or code with what it prints."""
+    """A cell of the notebook: Markdown, or code and its printed output."""
 
     kind: str
     source: str
@@ -40,7 +40,7 @@ def cells(text: str) -> list[Cell]:
 
 
 def notebook(text: str) -> str:
-    """Return a notebook (nbformat 4.5) of a Markdown text, as JSON."""
+    """Return a Markdown text as a notebook (nbformat 4.5) in JSON."""
     plain = {
         "cells": [_plain(number, cell) for number, cell in enumerate(cells(text))],
         "metadata": {
@@ -54,7 +54,7 @@ def notebook(text: str) -> str:
 
 
 def with_outputs(text: str, outputs: Sequence[str]) -> str:
-    """Return a Markdown text with new outputs after its python blocks; an empty output has no block."""
+    """Return a Markdown text with new outputs after its `python` blocks; an empty output adds no `text` block."""
     left = iter(outputs)
 
     def block(match: re.Match[str]) -> str:
@@ -65,7 +65,7 @@ def with_outputs(text: str, outputs: Sequence[str]) -> str:
 
 
 def run(text: str) -> tuple[list[str], dict[str, Any]]:
-    """Run all python blocks in order; return what each prints, and all names that they define."""
+    """Run all `python` blocks in order; return the printed output of each, and all names that the blocks define."""
     names: dict[str, Any] = {"__name__": "why"}
     outputs = []
     for number, cell in enumerate(one for one in cells(text) if one.kind == "code"):

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/why.md: what a trained model computes at each rung of the ladder."""
+"""Draw the pictures of docs/why.md: what a trained model computes at each step of the page."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from seq2seq.model.attention import attention_weights
 from seq2seq.model.positions import sinusoidal
 from seq2seq.translator import Translator
 
-CELL = 0.42  # inches of a map's cell
+CELL = 0.42  # inches; width and height of a map's cell
 MARGIN = 0.75  # inches left of a map and above it, for words
 GAP = 0.25  # inches between maps
 DPI = 100
@@ -25,7 +25,7 @@ BALL, BOLA, CAT = "The ball is blue.", "La bola es azul.", "The black cat drank 
 
 
 def draw_all(translator: Translator, folder: Path) -> None:
-    """Draw every picture of the ladder into a folder."""
+    """Write every picture of docs/why.md into a folder."""
     cat, ball = explain(translator, CAT), explain(translator, BALL, BOLA)
     words = [word.text for word in cat.subject.words()["encoder"][0]]
     heads = cat.by_word["encoder"][-1]
@@ -50,7 +50,7 @@ def draw_maps(
     cell: float = CELL,
     numbers: bool = True,
 ) -> None:
-    """Write maps of shares (0 to 1, NaN grey) side by side, each under its title, the rows' words beside the first."""
+    """Write maps of shares (0 to 1, NaN grey) side by side, each with a title; only the first has labels of rows."""
     figure = _figure()
     width = len(columns) * cell + GAP
     for number, (title, weights) in enumerate(maps):
@@ -63,7 +63,7 @@ def draw_maps(
 
 
 def draw_mixture(ball: Explanation, path: Path) -> None:
-    """Write a fixed mixture beside the mixture of one trained head."""
+    """Write a picture of a fixed mixture beside the mixture of one trained head."""
     rows, columns = ball.subject.words()["encoder"]
     words = [word.text for word in rows]
     weights = ball.by_word["encoder"][-1][1]
@@ -73,7 +73,7 @@ def draw_mixture(ball: Explanation, path: Path) -> None:
 
 
 def draw_scores(translator: Translator, path: Path) -> None:
-    """Write scores from keys alone beside scores of queries and keys, over tokens."""
+    """Write a picture of scores from keys alone beside scores from queries and keys, over tokens."""
     tokens = _tokens(translator)
     queries, keys = _queries_keys(translator, 1)
     figure, size = _figure(), len(tokens) * CELL
@@ -92,7 +92,7 @@ def draw_scores(translator: Translator, path: Path) -> None:
 
 
 def draw_scale(translator: Translator, words: Sequence[str], path: Path) -> None:
-    """Write one head's weights with 1/√c and without, over words."""
+    """Write a picture of one head's weights with the factor 1/√c and without it, over words."""
     subject = make_subject(translator, CAT, None)
     rows, columns = subject.words()["encoder"]
     queries, keys = _queries_keys(translator, 0)
@@ -104,7 +104,7 @@ def draw_scale(translator: Translator, words: Sequence[str], path: Path) -> None
 
 
 def draw_order(translator: Translator, cat: Explanation, words: Sequence[str], path: Path) -> None:
-    """Write a head that looks back by position, with positions and without."""
+    """Write a picture of position vectors, and of a head that attends by position, with positions and without."""
     blind = explain(changed(translator, Interventions(without=["positions"])), CAT, cat.subject.target)
     layer = (len(cat.by_word["encoder"]) - 1) // 2
     maps = [
@@ -129,7 +129,7 @@ def draw_order(translator: Translator, cat: Explanation, words: Sequence[str], p
 
 
 def draw_mask(translator: Translator, ball: Explanation, path: Path) -> None:
-    """Write one head of the decoder's self-attention with the causal mask and without."""
+    """Write a picture of one head of the decoder's self-attention, with the causal mask and without."""
     rows = [word.text for word in ball.subject.words()["decoder"][0]]
     ahead = explain(changed(translator, Interventions(without=["mask"])), BALL, BOLA).by_word["decoder"][0][0]
     later = torch.ones_like(ahead, dtype=torch.bool).triu(1)
@@ -138,13 +138,13 @@ def draw_mask(translator: Translator, ball: Explanation, path: Path) -> None:
 
 
 def _tokens(translator: Translator) -> list[str]:
-    """Return the tokens of the second sentence, without the marks of words' beginnings."""
+    """Return the tokens of the sentence `CAT`, without the mark "▁" of a word's beginning."""
     src = make_subject(translator, CAT, None).src
     return [token.removeprefix("▁") for token in translator.tokenizer.source.tokens(src)]
 
 
 def _queries_keys(translator: Translator, head: int) -> tuple[Tensor, Tensor]:
-    """Return queries and keys of a head of the last encoder layer for the second sentence."""
+    """Return the queries and keys of a head of the last encoder layer for the sentence `CAT`."""
     layer = len(require_engine(translator)[1].encoder_layers) - 1
     walk = take_walk(translator, make_subject(translator, CAT, None), "encoder", layer, head)
     return walk.queries, walk.keys
@@ -153,7 +153,7 @@ def _queries_keys(translator: Translator, head: int) -> tuple[Tensor, Tensor]:
 def _figure() -> Any:
     from matplotlib.figure import Figure
 
-    return Figure((1, 1))  # coordinates of axes are inches; all of it is saved
+    return Figure((1, 1))  # one inch, so that coordinates of axes are in inches; `_save` saves everything
 
 
 def _write_shares(axis: Any, weights: Tensor, cell: float) -> None:

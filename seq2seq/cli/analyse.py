@@ -131,6 +131,6 @@ def read_files(hypotheses: Sequence[Path], references: Sequence[Path], sources: 
     for paths in zip(sources, hypotheses, references, strict=True):
         texts = [list(read_lines(path)) for path in paths]
         inputs.require_parallel([(str(path), lines) for path, lines in zip(paths, texts, strict=True)])
-        require_same_length(len(texts[1]), len(texts[2]))  # and not 0
+        require_same_length(len(texts[1]), len(texts[2]))  # refuses 0 lines, too
         files.append(Translated(str(paths[1]), *texts))
     return files

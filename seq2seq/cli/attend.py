@@ -102,7 +102,7 @@ def attend(
         raise UserError("this model has no attention to show: train one with it (model.attention=additive)")
     beams: dict[str, Any] = {}
     if explanation.subject.translated:
-        with contextlib.suppress(UserError):  # the bundle's own search is of another kind
+        with contextlib.suppress(UserError):  # the bundle's own search has no steps to show
             beams = watch_beams(translator, text, settings)
     ranking = rank(translator, [(text, explanation.subject.target)]) if rank_heads else []
     if rank_heads:
@@ -184,7 +184,7 @@ def attend_over(
 
 
 def tell(plain: dict[str, Any]) -> list[str]:
-    """Describe the translation: each word with the source word that it attends to most."""
+    """Return lines that describe the translation: each word with the source word that it attends to most."""
     source, target = ([word["text"] for word in plain["words"][side]] for side in ("source", "target"))
     width = max((len(target[j]) for _, j in plain["alignment"]), default=0)
     lines = [f"  {target[j]:<{width}} ← {source[i]}" for i, j in plain["alignment"]]
@@ -201,7 +201,7 @@ def tell(plain: dict[str, Any]) -> list[str]:
 
 
 def tell_ranking(ranking: "Sequence[HeadWorth]") -> list[str]:
-    """List the heads, the most valuable first."""
+    """Return lines that list the heads, the most valuable first."""
     if not ranking:
         return []
     lines = [f"  {one.loss:+.3f}  {one.part}.{one.layer + 1}.head.{one.head + 1}" for one in ranking]

@@ -1,4 +1,4 @@
-"""The command that translates much text, as for back-translation."""
+"""The command that translates a large corpus, for example for back-translation."""
 
 import contextlib
 import sys

@@ -52,7 +52,7 @@ def prepare(overrides: options.Overrides = None, ray: options.Ray = None) -> Non
     from seq2seq.text.prepare import prepare_folder
 
     config = compose(overrides or [])
-    if config.init is not None:  # its tokenizer is used
+    if config.init is not None:  # the initial model's tokenizer is used
         from seq2seq.training.finetune import start_from_bundle
 
         config.init = jobs.imported(config.init, config.data.cache)

@@ -12,7 +12,7 @@ from seq2seq.files import open_output
 if TYPE_CHECKING:
     from seq2seq.translation import Translation
 
-TAG = "<bt>"  # before synthetic sources
+TAG = "<bt>"  # begins a synthetic source
 
 Corpora = Annotated[
     list[str], options.files("--input", help="Corpus, or file with one text per line; may be given several times.")
@@ -102,8 +102,8 @@ def make_corpus(
 ) -> None:
     """Translate the inputs into a TSV, each line in the given form.
 
-    The hint is what a warning advises if the texts are in the language that the model writes. A text without words
-    gives a line with two empty fields, which training drops and counts.
+    A warning gives the hint if the texts are in the language that the model writes. A text without words gives a line
+    with two empty fields, which training drops and counts.
 
     Raises:
         UserError: an input or the model cannot be read, or the output cannot be written.

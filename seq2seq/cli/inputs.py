@@ -15,7 +15,7 @@ from seq2seq.text.lines import Lines
 from seq2seq.text.normalise import normalise
 
 log = logging.getLogger(__name__)
-_SAMPLE = 300  # texts whose language is looked at
+_SAMPLE = 300  # number of texts whose language is checked
 
 
 @dataclasses.dataclass
@@ -23,13 +23,13 @@ class Input:
     """Texts to translate."""
 
     sources: Iterable[str]
-    total: int | None  # None: unknown before they are read
+    total: int | None  # number of sources; None: unknown before they are read
     references: list[str] | None = None
-    files: Sequence[Path] = ()  # that the sources are read from
+    files: Sequence[Path] = ()  # files that the sources are read from
 
 
 def require_regular(*paths: Path) -> None:
-    """Refuse to resume with what cannot be read or written a second time; a file need not exist.
+    """Refuse to resume with files that cannot be read or written a second time; a file need not exist.
 
     Raises:
         UserError: a path is a pipe, a device or a folder.
@@ -66,11 +66,12 @@ def read_corpora(
 ) -> Input:
     """Read the source sides of corpora, and the lines of other files, one after the other, each normalised.
 
-    languages are those of a TSV's two columns, with a comma between; option is what the user gave the specs by.
+    languages names the languages of a TSV's two columns, with a comma between; option is the option by which the user
+    gave the specs, for errors.
 
     Raises:
-        UserError: the languages are not these two; a corpus does not exist, has no text, or (while the texts are
-            read) is malformed.
+        UserError: the languages are not src_lang and tgt_lang; a corpus does not exist, has no text, or (while the
+            texts are read) is malformed.
     """
     columns = languages.split(",") if languages else []
     if columns and sorted(columns) != sorted([src_lang, tgt_lang]):
@@ -108,7 +109,7 @@ def warn_of_language(lines: Input, src_lang: str, tgt_lang: str, hint: str) -> I
 
 
 def read_testset(name: str, src_lang: str, tgt_lang: str) -> Input:
-    """Return sources and references of one of sacreBLEU's sets."""
+    """Return the sources and references of one of sacreBLEU's test sets."""
     sources, references = load_testset(name, src_lang, tgt_lang)
     return Input(sources, len(sources), references)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Job:
-    """The translator, what every translation must have, and the format of the output."""
+    """The translator, the requirements of every translation, and the format of the output."""
 
     translator: "Translator"
     request: "SearchRequest"
@@ -39,7 +39,7 @@ class Job:
     as_json: bool = False
 
     def texts(self, sources: Iterable[str]) -> "Iterator[Text]":
-        """Add the prefix and the phrases to every source."""
+        """Yield every source as a text with the prefix and the phrases."""
         from seq2seq.translation import Text
 
         return (Text(source, self.prefix, self.phrases) for source in sources)
@@ -59,10 +59,10 @@ def imported(init: str, cache: str) -> str:
 
 
 def choose_models(given: Sequence[Path] | None, *, shown: bool = True) -> list[Path]:
-    """Find the bundles that a user named; if none, take the newest and name it on stderr.
+    """Return the bundles that a user named; if none, return the newest bundle and name it on stderr.
 
     Raises:
-        UserError: a named bundle does not exist, or there is none.
+        UserError: a named bundle does not exist, or there is no bundle.
     """
     if given:
         return [find_model(one) for one in given]
@@ -98,7 +98,7 @@ def load(
     """Read the model or models for the engine that `options.Engine` describes; threads are CTranslate2's (0: all).
 
     Raises:
-        UserError: one is missing or damaged, or the engine cannot use it.
+        UserError: a model is missing or damaged, or the engine cannot use it.
     """
     from seq2seq.translator import Translator
 
@@ -128,7 +128,7 @@ def decisive(engine: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         UserError: the shortlist cannot be read.
     """
-    values = {**engine, "device": None, "compile": engine["compile"] or None}  # as in outputs of earlier versions
+    values = {**engine, "device": None, "compile": engine["compile"] or None}  # the same as earlier versions recorded
     if engine.get("shortlist") is not None:
         from seq2seq.text.shortlist import Shortlist
 
@@ -137,7 +137,7 @@ def decisive(engine: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def made_of(folders: Sequence[Path], lines: Input, values: Mapping[str, object]) -> dict[str, str] | None:
-    """Describe what an output depends on, so that `--resume` recognises it; None if an input is no regular file."""
+    """Return what an output depends on, so that `--resume` recognises it; None if an input is no regular file."""
     if not lines.files or not all(path.is_file() for path in lines.files):
         return None
     plain = {name: str(value) for name, value in values.items() if value is not None}
@@ -146,7 +146,7 @@ def made_of(folders: Sequence[Path], lines: Input, values: Mapping[str, object])
 
 
 def fingerprint(folders: Sequence[Path]) -> str:
-    """Hash the files of models."""
+    """Return a hash of the models' files."""
     digest = hashlib.sha256()
     for folder in folders:
         for file in sorted(path for path in folder.iterdir() if path.is_file()):
@@ -163,7 +163,7 @@ def translate(
 ) -> list[str]:
     """Translate and write all lines that the output lacks; return the best translations if there are references.
 
-    render formats a source and its translations as lines; by default in the job's format.
+    render formats a source and its translations as lines, by default in the job's format.
     """
     from seq2seq.translator import CHUNK_LINES
 
@@ -186,7 +186,7 @@ def translate(
                 out(line)
             if lines.references is not None:
                 kept.append(best[0].text)
-            if number % CHUNK_LINES == 0:  # where a resumed run makes the same batches
+            if number % CHUNK_LINES == 0:  # a command resumed here makes the same batches
                 out.commit(number)
     return kept
 
@@ -201,7 +201,7 @@ def _counted(
 
 
 def show(job: Job, number: int, source: str, best: "Sequence[Translation]") -> Iterator[str]:
-    """Format a source's translations as lines."""
+    """Yield a source's translations as lines, in the job's format."""
     if job.as_json:
         plain: list[dict[str, Any]] = [
             {"translation": one.text, "score": one.score, "normalised_score": one.normalised_score}

@@ -207,5 +207,5 @@ def with_parameters(
     kept = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
     functools.update_wrapper(wrapper, command)
     wrapper.__signature__ = signature.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
-    wrapper.__annotations__ = {}  # Typer reads the signature's
+    wrapper.__annotations__ = {}  # Typer reads the annotations of the signature
     return wrapper

@@ -72,10 +72,10 @@ def runs(
 
 
 def choose(found: Sequence["SavedRun"], names: Sequence[str]) -> list["SavedRun"]:
-    """Find the runs of these names, or of these folders, each once.
+    """Return the runs of these names or folders, each once.
 
     Raises:
-        UserError: there is no such run.
+        UserError: a run does not exist.
     """
     by_name = {key: run for run in found for key in (run.name, str(run.folder))}
     chosen = {}
@@ -95,7 +95,7 @@ def remove_runs(chosen: Sequence["SavedRun"], *, confirmed: bool) -> None:
     """
     from seq2seq.training.saved import remove_run, require_idle
 
-    for run in chosen:  # none is deleted if one must not be
+    for run in chosen:  # if one must not be deleted, none is
         require_idle(run)
     total = size(sum(run.bytes for run in chosen))
     confirm(f"delete {', '.join(str(run.folder) for run in chosen)} ({total})", confirmed)
@@ -117,7 +117,7 @@ def confirm(what: str, confirmed: bool) -> None:
 
 
 def differing_settings(chosen: Sequence["SavedRun"]) -> dict[str, list[Any]]:
-    """Return the settings that are not the same in all runs, without the names: each run's value by dotted key."""
+    """Return the settings that differ between the runs, without the names: each run's value by dotted key."""
     from seq2seq.settings.choices import flatten
     from seq2seq.settings.config import to_plain
     from seq2seq.settings.loading import load_config
@@ -130,14 +130,14 @@ def differing_settings(chosen: Sequence["SavedRun"]) -> dict[str, list[Any]]:
 
 
 def print_table(table: "Table") -> None:
-    """Print a table as wide as the terminal, or, into a file or pipe, wide enough to cut nothing."""
+    """Print a table: as wide as the terminal, or, in a file or pipe, 200 characters wide."""
     from rich.console import Console
 
     Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
 def list_table(found: Sequence["SavedRun"]) -> "Table":
-    """Make a table with a line for each run."""
+    """Return a table with a line for each run."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -156,7 +156,7 @@ def list_table(found: Sequence["SavedRun"]) -> "Table":
 
 
 def comparison_table(chosen: Sequence["SavedRun"], differing: Mapping[str, Sequence[Any]]) -> "Table":
-    """Make a table with a column for each run: its scores and costs, then the settings in which the runs differ."""
+    """Return a table with a column for each run: its scores and costs, then the settings in which the runs differ."""
     from rich.table import Table
 
     table = Table("", *(run.name for run in chosen), box=None, pad_edge=False, header_style="bold")
@@ -180,15 +180,15 @@ def comparison_table(chosen: Sequence["SavedRun"], differing: Mapping[str, Seque
 
 
 def number(value: float | int | None, digits: int) -> str:
-    """Format a number with so many digits after the point; None gives an empty string."""
+    """Return a number as text with the given digits after the point; None gives an empty string."""
     return "" if value is None else f"{value:,.{digits}f}"
 
 
 def duration(seconds: float | None) -> str:
-    """Format hours, minutes and seconds; None gives an empty string."""
+    """Return seconds as text: hours, minutes and seconds; None gives an empty string."""
     return "" if seconds is None else str(timedelta(seconds=round(seconds)))
 
 
 def size(bytes_: int) -> str:
-    """Format bytes as megabytes or gigabytes."""
+    """Return a number of bytes as text, in megabytes or gigabytes."""
     return f"{bytes_ / 1e9:,.1f} GB" if bytes_ >= 1e9 else f"{bytes_ / 1e6:,.1f} MB"

@@ -1,4 +1,4 @@
-"""`seq2seq evaluate` and `seq2seq score`: scores of finished translations, by references and by a model."""
+"""`seq2seq evaluate` and `seq2seq score`: score finished translations against references and by a model."""
 
 import json
 import logging
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from seq2seq.evaluation.comet import Comet
     from seq2seq.translation import Reading
 
-MAX_SCORED_TOKENS = 2048  # a side, in `seq2seq score`; all of a pair's logits exist at once
+MAX_SCORED_TOKENS = 2048  # per side, in `seq2seq score`; all logits of a pair are in memory at once
 
 MAX_TER_WORDS = 500  # TER takes more than about ten seconds for a longer line that differs much from its reference
 log = logging.getLogger(__name__)
 
-MetricName = StrEnum("MetricName", ["bleu", "chrf", "ter", "comet"])  # the keys of `TITLES`, which are slow to import
+MetricName = StrEnum("MetricName", ["bleu", "chrf", "ter", "comet"])  # keys of `TITLES`, which is slow to import
 Hypotheses = Annotated[
     list[Path],
     options.files(
@@ -145,7 +145,7 @@ def comet_metric(
     model: str | None,
     python: str | None,
 ) -> "Callable[[], Comet]":
-    """Return the function that scores translations by COMET, for `compare`; it names the model on stderr.
+    """Return the function that scores translations by COMET, for `compare`; the function names the model on stderr.
 
     Raises:
         UserError: there are no sources, or several references.
@@ -202,7 +202,7 @@ def score(
 
 
 def require_short(side: str, encoded: Iterable[Sequence[int]]) -> None:
-    """Refuse a text that no model was trained for and no memory holds: scoring reads each pair as a whole.
+    """Refuse a text that is too long for any model and for the memory: scoring reads each pair as a whole.
 
     Raises:
         UserError: a text has more than MAX_SCORED_TOKENS tokens; the message names its line.
@@ -216,7 +216,7 @@ def require_short(side: str, encoded: Iterable[Sequence[int]]) -> None:
 
 
 def show(number: int, reading: "Reading", *, as_json: bool, per_token: bool) -> str:
-    """Format the scores of a translation as a line."""
+    """Return the scores of a translation as a line."""
     if not as_json:
         tokens = zip(reading.tokens, reading.log_probs, strict=True)
         per_piece = "".join(f"\t{token} {log_prob:.4f}" for token, log_prob in tokens) if per_token else ""

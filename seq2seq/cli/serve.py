@@ -115,7 +115,7 @@ def _discreet() -> Iterator[None]:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Return whether only this machine can reach an address."""
     return address == "::1" or address.startswith("127.")
 
 
@@ -151,7 +151,7 @@ def explainer(translator: "Translator") -> "Explain":
         walks = [take_walk(model, found.subject, part, wanted.layer, wanted.head).to_plain() for part in deep]
         try:
             beams = watch_beams(model, wanted.source)
-        except UserError:  # the bundle's own search is of another kind
+        except UserError:  # the bundle's own search has no steps to show
             beams = {}
         return {**plain, "walks": walks, "beams": beams}
 

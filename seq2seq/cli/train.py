@@ -42,7 +42,7 @@ if not os.environ.keys() & {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PY
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train as a Hydra command line says, by default that of this process; errors are one line on stderr.
+    """Train with the arguments of a Hydra command line, by default this process's; errors are one line on stderr.
 
     With --debug, errors show their traceback.
     """
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         def run(cfg: DictConfig) -> float | None:
             nonlocal is_read
             is_read = True
-            sys.argv = own  # by which Lightning starts further processes
+            sys.argv = own  # Lightning starts further processes with these arguments
             with one_line_errors(is_debug=is_debug):
                 if is_shown:
                     config = settle_one(cfg)[0]
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.argv = [own[0], *arguments_of_hydra]
             try:
                 hydra.main(version_base="1.3", config_path=str(home() / "conf"), config_name="config")(run)()
-            except Exception as error:  # before a run, nothing but the command line and the files of conf/ was read
+            except Exception as error:  # before a run, only the command line and the files of conf/ have been read
                 if is_read or is_debug:
                     raise
                 raise UserError(one_line(error)) from error
@@ -121,7 +121,7 @@ def train_one(cfg: DictConfig) -> float | None:
     """Train or resume one run, and return its best validation score, by which a sweep compares runs."""
     own = HydraConfig.get()
     config, origins, overrides = settle_one(cfg)
-    if config.baseline not in (None, AUTO):  # runs/latest will be this run
+    if config.baseline not in (None, AUTO):  # runs/latest will be a link to this run
         config.baseline = str(real_folder(Path(config.baseline)))
     refuse_early(config)  # before the slow imports
     from seq2seq.training.finetune import start_from_bundle
@@ -137,7 +137,7 @@ def train_one(cfg: DictConfig) -> float | None:
     if config.init is not None and config.resume is None:
         config.init = jobs.imported(config.init, config.data.cache)
         config = start_from_bundle(config, overrides)
-        origins = replace(origins, chosen=origins.chosen | {"model", "tokenizer"})  # by init=
+        origins = replace(origins, chosen=origins.chosen | {"model", "tokenizer"})  # init= sets them
     runs = Path("runs") / (config.series or "")
     if config.existing == "keep" and config.resume is None and (complete := take_up(config, runs)) is not None:
         note_run(runs / str(config.name), overrides)
@@ -154,7 +154,7 @@ def train_one(cfg: DictConfig) -> float | None:
 
 
 def analyse_tests(config: Config, folder: Path) -> None:
-    """Write what is wrong with a complete run's test translations to its folder."""
+    """Write an analysis of the errors in a complete run's test translations to the run's folder."""
     import torch
 
     from seq2seq.explain.analysis import PAGE, training_sources, write_analysis
@@ -175,7 +175,7 @@ def analyse_tests(config: Config, folder: Path) -> None:
 
 
 def text_of(config: Config, options: Mapping[str, Any]) -> str:
-    """Name the text of a run: its experiment, else the option of its text, else its first file."""
+    """Return the name of a run's text: its experiment, else the option of data; for data=files, its first file."""
     if options.get("experiment") not in (None, NO_PRESET):
         return config.experiment_name
     first = Path(config.data.train[0]).name if config.data.train else config.data.hub or ""
@@ -183,9 +183,9 @@ def text_of(config: Config, options: Mapping[str, Any]) -> str:
 
 
 def keep_freed_memory() -> None:
-    """Let glibc keep freed memory for the next update, instead of getting 10,000 pages from the kernel in each.
+    """Let glibc keep freed memory for the next update, so that not every update gets 10,000 pages from the kernel.
 
-    Training on the CPU is some 4 % faster (docs/performance.md). Other C libraries have no such setting.
+    Training on the CPU is about 4 % faster (docs/performance.md). Other C libraries do not have this setting.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if mallopt is not None:

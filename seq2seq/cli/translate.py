@@ -1,4 +1,4 @@
-"""`seq2seq translate` and `translate.py`: translates sentences, a file, or standard input."""
+"""`seq2seq translate` and `translate.py`: translate sentences, a file, or standard input."""
 
 import dataclasses
 import itertools
@@ -91,7 +91,7 @@ def translate(
     values |= {"prefix": prefix, "phrase": phrase, "ban": ban, "glossary_digest": terms.digest if terms else None}
     made_of = jobs.made_of(folders, lines, values)
     with open_output(None if document else output, made_of, resume=resume) as out:
-        translator = jobs.load(folders, **engine)  # slow: only once the input is known to be good
+        translator = jobs.load(folders, **engine)  # slow: only after the checks of the input
         request = dataclasses.replace(request, align=as_json and translator.can_align)
         job = jobs.Job(translator, request, prefix, phrase or [], as_json)
         if interactive:

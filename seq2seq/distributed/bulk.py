@@ -1,8 +1,8 @@
 """Translate files in shards of lines, here or by workers of a cluster; a killed job continues after its last shard.
 
 A shard holds a multiple of the lines that `Translator.stream` takes at a time, so that cutting a file changes no line's
-translation. An output has its input's name and a line for every line of the input. The output folder's .finished/
-records each output's digest and what the output depends on; .parts/ holds the shards of unfinished outputs.
+translation. An output has its input's name and one line for every line of the input. The output folder's .finished/
+records each output's digest and the values that the output depends on; .parts/ holds the shards of unfinished outputs.
 """
 
 import glob
@@ -50,9 +50,9 @@ class ShardTask:
     """One shard of a file."""
 
     source: Path
-    start: int  # byte at which it begins
+    start: int  # byte offset in the file
     first_line: int
-    lines: int  # at most
+    lines: int  # maximum
     piece: Path
 
 
@@ -63,20 +63,20 @@ class BulkFile:
     source: Path
     target: Path
     made_of: dict[str, Any]  # what the output depends on
-    starts: tuple[int, ...]  # bytes at which the shards begin
+    starts: tuple[int, ...]  # byte offsets at which the shards begin
 
     @property
     def parts(self) -> Path:
-        """Folder of its shards."""
+        """Folder of the file's shards."""
         return self.target.parent / _PARTS / self.target.name
 
     @property
     def record(self) -> Path:
-        """File that says that the output is finished."""
+        """File that records that the output is finished."""
         return self.target.parent / _FINISHED / f"{self.target.name}.json"
 
     def tasks(self) -> list[ShardTask]:
-        """List its shards; another model, text or settings have other folders."""
+        """Return the file's shards; the folder of the shards depends on the model, the text and the settings."""
         key = hashlib.blake2b(json.dumps([self.made_of, SHARD], sort_keys=True).encode(), digest_size=8).hexdigest()
         return [
             ShardTask(self.source, start, number * SHARD + 1, SHARD, self.parts / key / f"{number:06}")
@@ -87,7 +87,7 @@ class BulkFile:
         """Return whether the output is finished.
 
         Raises:
-            UserError: an output is there that is not this job's.
+            UserError: the output exists, but another job wrote it.
         """
         if not self.target.exists():
             return False
@@ -103,7 +103,7 @@ class BulkFile:
         return True
 
     def finish(self) -> None:
-        """Join the shards to the output."""
+        """Join the shards into the output."""
         draft = self.target.with_name(f".{self.target.name}.draft")
         with draft.open("wb") as out:
             for task in self.tasks():
@@ -111,7 +111,7 @@ class BulkFile:
                     shutil.copyfileobj(part, out)
         record = {"made_of": self.made_of, "output": digest_files([draft])[0]}
         self.record.write_text(json.dumps(record), encoding="utf-8")
-        draft.replace(self.target)  # finished means: with a record, and under its name
+        draft.replace(self.target)  # a finished output has a record and its final name
         shutil.rmtree(self.parts, ignore_errors=True)
 
 
@@ -120,7 +120,8 @@ def claim(output: Path) -> Iterator[None]:
     """Make the output folder, and lock it against other jobs.
 
     Raises:
-        UserError: it cannot be written, or another job is at work in it.
+        UserError: another job has locked the folder.
+        UnfinishedError: the folder cannot be written.
     """
     try:
         for name in (_FINISHED, _PARTS):
@@ -140,8 +141,8 @@ def find_files(patterns: Sequence[str], output: Path, job: BulkJob) -> tuple[lis
     """Return the files to translate, and the number of finished ones.
 
     Raises:
-        UserError: a pattern matches no file, a file cannot be read, two files have one name, or an output is there that
-            is not this job's.
+        UserError: a pattern matches no file, a file cannot be read, two files have the same name, or another
+            job wrote an output.
     """
     sources: dict[str, Path] = {}
     for pattern in patterns:
@@ -164,7 +165,7 @@ def find_files(patterns: Sequence[str], output: Path, job: BulkJob) -> tuple[lis
 
 
 def _survey(source: Path) -> tuple[str, tuple[int, ...]]:
-    """Return a file's digest, and the bytes at which its shards begin."""
+    """Return a file's digest, and the byte offsets at which its shards begin."""
     digest, starts, size = hashlib.blake2b(digest_size=16), [], 0
     try:
         with source.open("rb") as file:
@@ -191,7 +192,7 @@ class ShardTranslator:
         """Translate a shard unless it is finished; return its number of lines.
 
         Raises:
-            UserError: it is not UTF-8.
+            UserError: the text is not UTF-8.
         """
 
         def build(draft: Path) -> int:
@@ -208,7 +209,7 @@ class ShardTranslator:
 def bulk_translate(
     job: BulkJob, files: Sequence[BulkFile], ray: "RayWorkers | None", workers: int
 ) -> Iterator[tuple[BulkFile, int]]:
-    """Translate files here, or by so many workers on a cluster; yield every finished file with its number of lines.
+    """Translate files here, or by `workers` workers of a cluster; yield each finished file and its number of lines.
 
     Raises:
         UserError: a file cannot be read or written.

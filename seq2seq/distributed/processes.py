@@ -1,4 +1,4 @@
-"""Translates many lines in several processes on this machine, which share the model's weights."""
+"""Translate many lines in several processes on this machine, which share the model's weights."""
 
 import itertools
 import logging
@@ -18,12 +18,12 @@ _WAY_OUT = "lower --workers"
 def stream(
     translator: Translator, texts: Iterable[Text], request: SearchRequest, workers: int, *, first_line: int = 1
 ) -> Iterator[list[Translation]]:
-    """Translate as `Translator.stream` does, chunk by chunk in so many processes; the order stays.
+    """Translate as `Translator.stream` does, in order, but in `workers` processes that take one chunk at a time.
 
-    Every process has its share of the CPU's threads, and lays out the decoder's weights for itself.
+    Each process uses an equal share of the CPU threads, and prepares its own layout of the decoder's weights.
 
     Raises:
-        UserError: as `Translator.stream`, or the model is not one of PyTorch's on the CPU.
+        UserError: `Translator.stream` raises it, or the translator does not use PyTorch on the CPU.
         UnfinishedError: a process died.
     """
     if translator.device.type != "cpu" or not hasattr(translator.engine, "model"):
@@ -48,7 +48,7 @@ def _begin(translator: Translator, request: SearchRequest, threads: int) -> None
     _working = translator, request
 
 
-_working: tuple[Translator, SearchRequest]  # of a process that translates
+_working: tuple[Translator, SearchRequest]  # set in each worker process
 
 
 def _translate(task: tuple[int, list[Text]]) -> list[list[Translation]]:

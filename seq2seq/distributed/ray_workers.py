@@ -1,4 +1,4 @@
-"""Tasks as a Ray Data job: on a cluster, or on this machine. Files must lie where every node sees them."""
+"""Run tasks as a Ray Data job, on a cluster or on this machine. Every node must be able to read the files."""
 
 import logging
 import pickle
@@ -18,27 +18,27 @@ Result = TypeVar("Result")
 _AT_ONCE = 1000  # tasks of one job
 _STORE = 100 << 20  # bytes of Ray's object store on this machine: tasks and results are small, texts stay in files
 _AGAIN = ": the same command goes on from what is done"
-_SHOWN = 200  # characters of an error of Ray's
+_SHOWN = 200  # characters of a Ray error that a message quotes
 
 
 class RayWorkers:
-    """Maps functions over tasks on a Ray cluster; results come in the order of tasks.
+    """Maps functions over tasks on a Ray cluster; results come in the order of the tasks.
 
     Attributes:
-        size: CPUs of the cluster.
+        size: number of CPUs in the cluster.
     """
 
     size = 1
 
     def __init__(self, address: str) -> None:
-        """Name the cluster: its address, "auto" for the one that runs here, or "local" to start one here."""
+        """Take a cluster's address, "auto" for the cluster that runs here, or "local" to start a cluster here."""
         self.address = address
 
     def __enter__(self) -> "RayWorkers":
         """Connect, unless this process is connected already.
 
         Raises:
-            UserError: there is no such cluster.
+            UserError: there is no cluster at the address.
         """
         self._started = not ray.is_initialized()
         if self._started:
@@ -66,11 +66,11 @@ class RayWorkers:
             ray.shutdown()
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-        """Apply a module's function to tasks.
+        """Apply a module-level function to the tasks.
 
         Raises:
-            UnfinishedError: the cluster or function failed.
-            UserError: as function raises it.
+            UnfinishedError: the cluster or the function failed.
+            UserError: the function raised it.
         """
         return _results(tasks, _Work(lambda: function))
 
@@ -83,7 +83,7 @@ class RayWorkers:
         num_cpus: int,
         num_gpus: int = 0,
     ) -> Iterator[Result]:
-        """Apply to tasks the function that `make` makes once in each of so many actors; raises what `map` does."""
+        """Apply a function to the tasks as `map` does; `make` makes the function once in each of `workers` actors."""
         actors = ray.data.ActorPoolStrategy(size=workers)
         resources = {"num_cpus": num_cpus, "num_gpus": num_gpus}
         return _results(tasks, _Work, compute=actors, fn_constructor_args=(make,), **resources)
@@ -104,7 +104,7 @@ def _results(tasks: Iterable[Any], work: Any, **how: Any) -> Iterator[Any]:
 
 
 def _shown(error: Exception) -> str:
-    """What happened: Ray's errors end with it, after a remote traceback."""
+    """Return the last line of a Ray error: the cause, which follows a remote traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[-1] if lines else type(error).__name__)[:_SHOWN]
 
@@ -112,7 +112,7 @@ def _shown(error: Exception) -> str:
 class _Work:
     """Turns a task's row into its result's row: the value, or the error.
 
-    The function is made with the first task, so that an error in making it is reported in the same way.
+    `make` is called at the first task, so that its errors are reported like the function's.
     """
 
     def __init__(self, make: Callable[[], Callable[[Any], Any]]) -> None:
@@ -125,7 +125,7 @@ class _Work:
             result = self._function(pickle.loads(row["task"])), None
         except UserError as error:
             result = None, error
-        except Exception as error:  # such as a full disk; Ray would only say that something failed
+        except Exception as error:  # such as a full disk; Ray would hide the cause
             failure = UnfinishedError(f"the Ray job failed ({type(error).__name__}: {error}){_AGAIN}")
             failure.add_note(traceback.format_exc())
             result = None, failure

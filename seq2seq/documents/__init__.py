@@ -1,1 +1,1 @@
-"""Document files: what is text in them is translated, everything else stays as it is."""
+"""Document files: their text is translated, everything else does not change."""

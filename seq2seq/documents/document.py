@@ -1,4 +1,4 @@
-"""Translates a document file into a file of the same format, which its name's ending tells; knows no model."""
+"""Translates a document file into a file of the same format, by the ending of its name. Independent of the model."""
 
 import importlib
 from pathlib import Path
@@ -9,7 +9,7 @@ from seq2seq.drafts import replacing
 from seq2seq.errors import UserError
 from seq2seq.extras import needing
 
-_READERS = {  # by ending: the module and its function, which reads text, or bytes in XML
+_READERS = {  # ending → module and function, which reads text, or bytes in the module xml
     ".srt": ("subtitles", "read"),
     ".po": ("gettext", "read"),
     ".html": ("html", "read"),
@@ -36,7 +36,7 @@ def translate_document(path_in: Path, path_out: Path, translate: Translate, src_
     Args:
         path_in: an .srt, .po, .xliff, .xlf, .tmx, .html or .md file.
         path_out: the file to write, of the same format; may be path_in.
-        translate: returns every text's translation and, if asked for, the alignment of their words.
+        translate: returns every text's translation and, if its flag is set, the alignment of their words.
         src_lang: language of the document, such as "en".
         tgt_lang: language of the translations.
 

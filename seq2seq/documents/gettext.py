@@ -1,4 +1,4 @@
-"""PO catalogues of gettext, through polib: entries without a translation, or with a fuzzy one, get one."""
+"""PO catalogues of gettext, read by polib: entries without a translation, or with a fuzzy one, are translated."""
 
 import re
 from collections.abc import Sequence
@@ -8,14 +8,17 @@ import polib
 from seq2seq.documents.marked import Document, Marked
 from seq2seq.errors import UserError
 
-_FAR = 50  # a line's original is searched in so many lines
+_FAR = 50  # lines of the original that are searched for a line of the translated catalogue
 
 
 def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
-    """Read entries without a translation; the plural's translation fills all further forms.
+    """Read entries without a translation or with a fuzzy one.
+
+    The translation of the singular becomes the first of several plural forms; the translation of the plural becomes
+    all other forms.
 
     Raises:
-        UserError: it is no PO catalogue, not in UTF-8, or has plurals but does not tell how many forms they have.
+        UserError: text is no PO catalogue, is not in UTF-8, or has plurals but no number of plural forms.
     """
     try:
         # With a line end, since polib would open a text that is the path of a file.
@@ -47,7 +50,7 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
 
 
 def _with_line_ends(translated: str, text: str) -> str:
-    """Give every line its line end in the text, and a new line that of the line before."""
+    """Return the translated text with the line ends of `text`; a new line gets the line end of the line before."""
     ends = re.findall(r"([^\n]*?)(\r?\n)", text)
     parts, at, end = [], 0, ends[0][1] if ends else "\n"
     for line in translated.split("\n")[:-1]:

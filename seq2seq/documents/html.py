@@ -12,7 +12,7 @@ _INLINE = re.compile(
     "span|strike|strong|sub|sup|time|tt|u|var|wbr"
 )
 _UNTRANSLATED = re.compile("code|kbd|math|pre|samp|script|style|svg|template|textarea|tt|var")
-_ENTITY = "wbr"  # entities without words are treated as this tag
+_ENTITY = "wbr"  # entities of spaces and invisible characters are treated as this tag
 _RAW = {tag: re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE) for tag in ("script", "style")}
 _CHARSET = re.compile(r"<meta\b[^<>]*\bcharset\s*=\s*[\"']?\s*([\w-]+)", re.IGNORECASE)
 # Every alternative either fails at once or consumes all that it has read, so that reading takes linear time.
@@ -27,14 +27,14 @@ _MARKUP = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
-Token = tuple[str, str, int, int]  # kind (text, start, end, empty, other), tag, where it begins and ends
+Token = tuple[str, str, int, int]  # kind (text, start, end, empty, object, other), tag, where it begins and ends
 
 
 def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
     """Read an HTML document; its translation also changes the language of `<html lang>`.
 
     Raises:
-        UserError: it declares another encoding than UTF-8.
+        UserError: the document declares another encoding than UTF-8.
     """
     charset = _CHARSET.search(text)
     if charset and charset[1].lower().replace("-", "") != "utf8":
@@ -54,7 +54,7 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
 
 
 def _find_segments(text: str) -> list[list[Token]]:
-    """Find a document's texts, each as its tokens; an untranslated inline element is one token, of kind object."""
+    """Return a document's texts as lists of tokens; an untranslated inline element is one token, of kind object."""
     segments: list[list[Token]] = [[]]
     skipped, depth = "", 0  # the outermost open element that is not translated, and how many of its name are open
     for kind, tag, start, end in _tokenize(text):
@@ -72,7 +72,7 @@ def _find_segments(text: str) -> list[list[Token]]:
             kind = "object"
         if not is_block:
             segments[-1].append((kind, tag, start, end))
-    if depth and segments[-1]:  # what does not end can be followed by nothing
+    if depth and segments[-1]:  # an element that is not closed: no text can follow it
         segments[-1].pop()
     trimmed = [_trim(segment, text) for segment in segments]
     return [segment for segment in trimmed if any(kind == "text" for kind, *_ in segment)]
@@ -89,9 +89,9 @@ def _trim(segment: list[Token], text: str) -> list[Token]:
 
 
 def _read(text: str, tokens: list[Token]) -> tuple[Segment[str], int, int]:
-    """Read a text and its markup; return them, and the positions where they begin and end.
+    """Return a text with its markup, and the positions where the text begins and ends.
 
-    The markup of a tag that encloses nothing includes the white space around it, and is then read as a space.
+    The markup of a tag that encloses nothing includes any white space around the tag, and is then read as a space.
     """
     start, end = tokens[0][2], tokens[-1][3]
     start += len(text[start:end]) - len(text[start:end].lstrip())
@@ -102,7 +102,7 @@ def _read(text: str, tokens: list[Token]) -> tuple[Segment[str], int, int]:
         if kind == "text":
             continue
         is_alone = kind in ("empty", "other") or (kind != "object" and VOID.fullmatch(tag))
-        is_cut_short = text[first] == "&" and text[last - 1] != ";"  # an entity that what comes behind it could change
+        is_cut_short = text[first] == "&" and text[last - 1] != ";"  # an entity without its semicolon
         begin, finish = with_space(text, first, last, at, end, str.isspace) if is_alone else (first, last)
         segment.add_text(re.sub(r"\s+", " ", html.unescape(text[at:begin])))
         markup = text[begin:last] + ";" * is_cut_short + text[last:finish]

@@ -1,4 +1,4 @@
-"""Translates texts around what must not change: placeholders, tags, URLs, code; knows no file format and no model."""
+"""Translates texts but keeps placeholders, tags, URLs and code in them. Independent of file formats and the model."""
 
 import bisect
 import itertools
@@ -14,8 +14,8 @@ from seq2seq.errors import UserError
 
 log = logging.getLogger(__name__)
 
-Translated = tuple[str, Alignment | None]  # with the alignment of words, as texts split at spaces
-Translate = Callable[[Sequence[str], bool], Sequence[Translated]]  # the flag: whether alignments are of use
+Translated = tuple[str, Alignment | None]  # a translation and the alignment of words, which are split at spaces
+Translate = Callable[[Sequence[str], bool], Sequence[Translated]]  # the flag: whether alignments are used
 
 _GAP = r"""(?P<gap>
     (?<![^\S\n])[^\S\n]*\n\s*                                       # line ends, and space between sentences
@@ -34,14 +34,15 @@ def translate_texts(texts: Sequence[str], translate: Translate) -> list[str]:
 
 
 def translate_marked(texts: Sequence[Marked], translate: Translate) -> list[Marked]:
-    """Translate texts sentence by sentence; what KEPT finds stays unchanged and in order, as does space at the ends.
+    """Translate texts sentence by sentence; keep all matches of KEPT, in order, and white space at the ends of a text.
 
-    A sentence is translated as it is; where that changes something kept, with numbers in its place, which models copy;
-    where that fails too, in the pieces between. Marks, and pairs of tags that stand in a text, are not shown to the
-    model: they are placed by its alignment of words, or, where there is none, by position.
+    A sentence is first translated as it is. If the translation changes a kept string, the sentence is translated with
+    numbers in place of its kept strings, since models copy numbers. If this fails, too, only the pieces between the
+    kept strings are translated. Marks, and pairs of tags in a text, are removed before translation. They are placed in
+    the translation by the model's alignment of words, or by position if there is no alignment.
 
     Raises:
-        UserError: a text has plural or select forms of ICU, in which text and syntax cannot be told apart.
+        UserError: a text has plural or select forms of ICU, whose text cannot be separated from their syntax.
     """
     for text in texts:
         if _ICU.search(text.text):
@@ -58,7 +59,7 @@ def translate_marked(texts: Sequence[Marked], translate: Translate) -> list[Mark
 
 
 def cut_sentences(text: str) -> list[str]:
-    """Cut into sentences (even places) and the space between them (odd places), never within what is kept."""
+    """Return sentences (even indices) and the white space between them (odd indices); never cut a kept string."""
     return [part.text for part in cut_marked(Marked(text))]
 
 
@@ -68,14 +69,14 @@ def cut_marked(text: Marked) -> list[Marked]:
 
 
 def _cut(text: Marked, spans: Iterable[tuple[int, int]]) -> list[Marked]:
-    """Cut a text into what is between the spans (even places) and the spans (odd places)."""
+    """Return the parts of a text between the spans (even indices) and in the spans (odd indices)."""
     return text.cut([*itertools.chain.from_iterable(spans), len(text.text)])
 
 
 def _translate_keeping(
     sentences: Iterable[Marked], translate: Callable[[Sequence[str]], Sequence[Translated]]
 ) -> dict[Marked, Marked]:
-    """Translate sentences, so that each has the same kept strings as its translation."""
+    """Return each sentence's translation, which has the same kept strings as the sentence."""
     done: dict[Marked, Marked] = {}
     sentences = list(dict.fromkeys(sentences))
     found = _translate_words([one.text for one in sentences if OBJECT not in one.text], translate)
@@ -102,7 +103,7 @@ def _translate_keeping(
 
 
 def _or_source(text: Marked, translation: Marked) -> Marked:
-    """Return the text itself if a tag, put back, makes something kept of the characters beside it."""
+    """Return the translation, or the source text if a tag and the characters beside it make another kept string."""
     if sorted(KEPT.findall(text.text)) == sorted(KEPT.findall(translation.text)):
         return translation
     log.warning(_CHANGED, translation.text, text.text)
@@ -114,7 +115,7 @@ def _is_kept(source: Marked, translation: Marked | None) -> bool:
 
 
 def _between_kept(source: str, translation: str, alignment: Alignment | None) -> Alignment | None:
-    """Turn an alignment of words that spaces part into an alignment of `find_words`' words."""
+    """Turn an alignment of words that are split at spaces into an alignment of the words of `find_words`."""
     if alignment is None:
         return None
     of_source, of_translation = _numbers(source), _numbers(translation)
@@ -126,7 +127,7 @@ def _between_kept(source: str, translation: str, alignment: Alignment | None) ->
 
 
 def _numbers(text: str) -> list[int]:
-    """Return, for every word that spaces part, the number of the `find_words` word around it."""
+    """Return, for every word that is split at spaces, the number of the word of `find_words` that contains it."""
     numbers = []
     for number, (start, end) in enumerate(find_words(text)):
         numbers += [number] * len(text[start:end].split())
@@ -134,7 +135,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _mask(sentence: str) -> tuple[str, dict[str, str]]:
-    """Replace kept strings by numbers that the sentence does not have; return also the string of each number."""
+    """Replace kept strings by numbers that the sentence does not have; return the text and each number's string."""
     used = set(re.findall(r"\d+", sentence))
     numbers = (str(number) for number in itertools.count(21) if str(number) not in used)
     kept = dict(zip(numbers, KEPT.findall(sentence), strict=False))
@@ -143,7 +144,7 @@ def _mask(sentence: str) -> tuple[str, dict[str, str]]:
 
 
 def _unmask(translation: str, kept: dict[str, str]) -> str:
-    """Put back the strings of the numbers; return an empty text unless each number is there once, in order."""
+    """Replace the numbers by their kept strings; return an empty text unless each number occurs once, in order."""
     parts = re.split(r"(\d+)", translation)
     numbers = [part for part in parts[1::2] if part in kept]
     return "".join(kept.get(part, part) for part in parts) if numbers == list(kept) else ""
@@ -152,7 +153,7 @@ def _unmask(translation: str, kept: dict[str, str]) -> str:
 def _translate_words(
     texts: Iterable[str], translate: Callable[[Sequence[str]], Sequence[Translated]]
 ) -> dict[str, Translated]:
-    """Translate every different text that has words besides kept strings; leave the others as they are."""
+    """Translate every distinct text that has words besides kept strings; do not change the other texts."""
     done: dict[str, Translated] = {text: (text, None) for text in texts}
     worded = [text for text in done if re.search(r"[^\W\d_]", KEPT.sub("", text))]
     found = translate([text.strip() for text in worded]) if worded else []
@@ -162,7 +163,7 @@ def _translate_words(
 
 
 def _with_space_of(source: str, text: str) -> str:
-    """Put the white space around source around text."""
+    """Return text with the white space that source has at its ends."""
     body = source.strip()
     leading, _, trailing = source.partition(body) if body else (source, "", "")
     return leading + text.strip() + trailing if text.strip() else leading
@@ -179,8 +180,8 @@ class _Tag:
 class Lifted:
     """A text whose pairs of tags, tags that enclose nothing, and comments have become marks.
 
-    A tag without its partner stays: it is something that the text is about. So do tags between what would otherwise be
-    kept as one.
+    A tag without its partner stays in the text, because the text is about the tag. All tags stay if the text without
+    them would have other kept strings.
     """
 
     def __init__(self, source: Marked) -> None:
@@ -221,7 +222,7 @@ class Lifted:
             self._segment.add_text(other)
 
     def put_back(self, translated: Marked) -> Marked:
-        """Write the tags out in a translation of `marked`."""
+        """Return a translation of `marked` with the tags as text."""
         parts: list[str] = []
         marks: list[Mark] = []
         length = 0
@@ -235,7 +236,7 @@ class Lifted:
 
 
 def _find_tags(text: str, positions: list[int]) -> list[_Tag]:
-    """Find the tags that have or need no partner and no mark within, outside of code and placeholders."""
+    """Return the tags outside of code and placeholders that have a partner, or need none, and contain no mark."""
     found: list[_Tag] = []
     unpaired: set[int] = set()  # indices of found
     opened: list[int] = []
@@ -265,7 +266,7 @@ def _find_tags(text: str, positions: list[int]) -> list[_Tag]:
 
 
 def _is_kept_without(tags: list[_Tag], text: str) -> bool:
-    """Tell whether the same is kept if the text around the tags is joined: `{<b>x</b>}` is no placeholder."""
+    """Return whether the text has the same kept strings without the tags: `{<b>x</b>}` would become a placeholder."""
     starts = {tag.start for tag in tags}
     kept = [match[0] for match in KEPT.finditer(text) if match.start() not in starts]
     ends = [0, *(tag.end for tag in tags)]

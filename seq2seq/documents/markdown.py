@@ -1,6 +1,6 @@
 """Markdown (CommonMark, tables, strikethrough), parsed by markdown-it: text is spliced in place, all markup stays.
 
-Kept as they are: code, HTML, images, front matter, link targets and link definitions.
+Code, HTML, images, front matter, link targets and link definitions do not change.
 """
 
 import logging
@@ -35,8 +35,8 @@ _MARKUP = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_SPECIAL = re.compile(r"[\\`*\[\]<|]|~~|(?<!\w)_|_(?!\w)")  # in a translation, but not in its source: to be escaped
-_BLOCK_START = re.compile(r"([-+=#>]|\d+[.)])(?=\s|[-=#]|$)")  # what would make a list, a heading or a quotation
+_SPECIAL = re.compile(r"[\\`*\[\]<|]|~~|(?<!\w)_|_(?!\w)")  # to escape in a translation if the source lacks it
+_BLOCK_START = re.compile(r"([-+=#>]|\d+[.)])(?=\s|[-=#]|$)")  # begins a list, a heading or a quotation
 _BREAK = re.compile(rf"\s*<(?:{'|'.join(BREAKS)})\b[^<>]*>\s*", re.IGNORECASE)
 _TASK = re.compile(r"\[[ xX]\]\s+")  # the box before a task
 _PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -48,10 +48,10 @@ Span = tuple[int, int]
 def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
     """Read paragraphs, headings, list items and table cells; each translation is written in one line.
 
-    A text whose translation would have other markup stays as it is, with a warning.
+    A text whose translation would have other markup is not translated, with a warning.
 
     Raises:
-        UserError: the place of a text cannot be found; or, when writing, the translation would have other markup.
+        UserError: the place of a text cannot be found; or, when writing, the document would have other markup.
     """
     front, tokens, environment = _parse(text)
     spans = [_behind_box(text, *span) for span in _find_texts(text, front, tokens)]
@@ -85,7 +85,7 @@ def _parse(text: str) -> tuple[int, list[Token], dict[str, Any]]:
 
 
 def _find_texts(text: str, end: int, tokens: list[Token]) -> Iterator[Span]:
-    """Find every text of the blocks, from one hard line break to the next; tokens are of the text behind end."""
+    """Yield the span of each text of the blocks, up to the next hard line break; tokens are of the text after `end`."""
     offsets = [end, *(match.end() for match in re.compile(_LINE_END).finditer(text, end)), len(text)]
     for before, token in zip([None, *tokens], tokens, strict=False):
         if token.type == "tr_open" and token.map:
@@ -100,7 +100,7 @@ def _find_texts(text: str, end: int, tokens: list[Token]) -> Iterator[Span]:
 
 
 def _find_lines(text: str, lines: list[str], offsets: list[int]) -> Iterator[Span]:
-    """Find lines, each at the end of its line of the document, and join those without a hard break between them."""
+    """Find each line at the end of its line in the document; yield the spans of lines, joined up to a hard break."""
     begin = None
     for number, line in enumerate(lines):
         content = line.strip()
@@ -125,7 +125,7 @@ def _found(position: int, content: str) -> int:
 def _read(text: str, start: int, end: int) -> Segment[str]:
     """Read a text and its markup as one line, without the quotation marks `>` of its further lines.
 
-    Markup that encloses nothing includes the blanks around it, and is then read as a space.
+    Markup that encloses nothing includes any blanks around it, and is then read as a space.
     """
     segment: Segment[str] = Segment()
     opened: Counter[str] = Counter()  # emphasis, by its character
@@ -148,7 +148,7 @@ def _read(text: str, start: int, end: int) -> Segment[str]:
 
 
 def _find_kind(match: re.Match[str], opened: Counter[str]) -> Kind | None:
-    """Return what markup does; None: it is read like a word. opened counts the emphasis that has begun."""
+    """Return the kind of markup, or None if it is read like a word; `opened` counts the open emphasis."""
     markup, text = match[0], match.string
     if match["html"]:
         name = re.match("</?([A-Za-z][A-Za-z0-9]*)", markup)
@@ -175,7 +175,7 @@ def _as_line(text: str) -> str:
 
 
 def _escape(text: str, source: str) -> str:
-    """Escape characters that would be markup, unless the source has them as text."""
+    """Escape characters that could be markup, unless the source has them as text."""
     parts = KEPT.split(text)
     parts[::2] = [
         _SPECIAL.sub(lambda match: match[0] if match[0] in source else f"\\{match[0]}", p) for p in parts[::2]
@@ -188,12 +188,12 @@ def _escape(text: str, source: str) -> str:
 
 
 def _skeleton(tokens: list[Token]) -> list[tuple]:
-    """List all markup, without text and line ends; the order within a block does not matter."""
+    """Return all markup, without text and line ends; the order within a block does not matter."""
     return [(*_describe(token), _inline(token.children or [])) for token in tokens if token.type != "text"]
 
 
 def _inline(tokens: list[Token]) -> str:
-    """Describe the markup of a block; the markup within each tag is sorted."""
+    """Return a description of the markup of a block; the markup within each tag is sorted."""
     levels: list[list[str]] = [[]]
     for token in tokens:
         if token.type in ("text", "softbreak"):

@@ -1,4 +1,4 @@
-"""Texts with markup beside them: where tags open, close and stand alone; knows no file format and no model."""
+"""Texts and the places where tags open, close or stand alone. Independent of file formats and the model."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -7,7 +7,7 @@ from enum import Enum
 from typing import AnyStr, Generic, TypeVar
 
 OBJECT = "\1"  # stands in a text for markup that is read like a word, such as code; no document contains it
-KEPT = re.compile(  # what a translation has exactly as its source
+KEPT = re.compile(  # strings that a translation must keep exactly as in the source
     r"""(
     \x01                                                            # OBJECT
   | </?[A-Za-z][^<>]*> | <!--(?:(?!<!--)[\s\S])*?-->                # tags; comments in linear time
@@ -24,13 +24,13 @@ KEPT = re.compile(  # what a translation has exactly as its source
     re.VERBOSE,
 )
 VOID = re.compile("area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr")  # tags that enclose nothing
-BREAKS = ("br", "hr")  # tags that part words as white space does
+BREAKS = ("br", "hr")  # tags that separate words as white space does
 
 T = TypeVar("T")
 
 
 class Kind(Enum):
-    """What a mark is."""
+    """The kind of a mark."""
 
     OPEN = "open"
     CLOSE = "close"
@@ -71,7 +71,7 @@ class Marked:
 
 
 def join(parts: Iterable[Marked]) -> Marked:
-    """Join what `Marked.cut` cut."""
+    """Join the parts that `Marked.cut` returned."""
     texts: list[str] = []
     marks: list[Mark] = []
     length = 0
@@ -115,7 +115,7 @@ class Segment(Generic[T]):
         self._of_marks.append(markup)
 
     def add_break(self, markup: T) -> None:
-        """Add markup that is read as a space, such as a line break, and replaces that space again."""
+        """Add markup that is read as a space, such as a line break; `fill` replaces the space by the markup."""
         self.add_text(" ")
         self._spaced.add(len(self._of_marks))
         self.add_mark(Kind.POINT, markup)
@@ -131,7 +131,7 @@ class Segment(Generic[T]):
         return Marked("".join(self._texts), tuple(self._marks))
 
     def fill(self, translated: Marked) -> Iterator[tuple[str, T | None]]:
-        """Yield the translation in order: a text and the markup after it; None after the last text.
+        """Yield the parts of the translation, in order: a text and the markup after it, which is None at the end.
 
         translated has the same marks and as many objects as `marked`; objects come in the order of `add_object`.
         """
@@ -148,7 +148,7 @@ class Segment(Generic[T]):
 def with_space(
     text: str, start: int, end: int, low: int, high: int, is_space: Callable[[str], bool] = " \t".__contains__
 ) -> tuple[int, int]:
-    """Extend a span by the white space around it, between low and high."""
+    """Return a span extended by the white space around it, at most to low and high."""
     while start > low and is_space(text[start - 1]):
         start -= 1
     while end < high and is_space(text[end]):

@@ -1,8 +1,9 @@
-"""Places the marks of a text into its translation by which words are aligned; knows no file format and no model.
+"""Places the marks of a text in its translation by the alignment of words. Independent of file formats and the model.
 
-A pair of tags goes around the longest run of the words that are aligned with the words it encloses. A pair whose words
-have no aligned word goes around the word at the same relative position if no other tag does, or encloses nothing. A tag
-without text goes before the word that is aligned with the next word. Every tag stays within the tags that enclose it.
+A pair of tags goes around the longest run of words that are aligned with the words that the pair encloses. If these
+have no aligned word, the pair goes around the word at the same relative position; if another tag encloses that word,
+the pair encloses nothing. A tag without text goes before the word that is aligned with the next source word. Every tag
+stays within the tags that enclose it.
 """
 
 import bisect
@@ -16,17 +17,17 @@ from seq2seq.documents.marked import KEPT, OBJECT, Kind, Mark, Marked
 Alignment = Sequence[tuple[int, int]]  # word of the text, word of its translation, from 0
 Span = tuple[int, int]
 
-_MAX_DEPTH = 16  # what is nested deeper encloses what the tag around it does; keeps the time linear in the words
+_MAX_DEPTH = 16  # deeper tags enclose the same words as the tag around them, so that the time stays linear in words
 _LETTER = re.compile(rf"[^\W_]|{OBJECT}")
 _WORD = re.compile(rf"(?:{KEPT.pattern}|\S)+", re.VERBOSE)
 _PART = re.compile(f"{OBJECT}|[^{OBJECT}]+")
 _BEFORE = re.compile(r"[\"'“«‘(\[¿¡]*")  # punctuation that a word begins with
-_AFTER = ".,;:!?…\"'”»’)]"  # and ends with
+_AFTER = ".,;:!?…\"'”»’)]"  # punctuation that a word ends with
 
 
 @dataclass(eq=False)
 class _Node:
-    """A pair of tags, a tag that stands alone, or a tag without a partner, which reaches to that end of the text."""
+    """A pair of tags, a tag that stands alone, or a tag without a partner, which reaches to an end of the text."""
 
     start: int  # characters of the source
     end: int
@@ -41,9 +42,9 @@ class _Node:
 
 
 def place(source: Marked, translation: str, alignment: Alignment | None) -> Marked:
-    """Return a translation with the marks of its source, each of them once and nested as they were.
+    """Return a translation with the marks of its source, each mark once, nested as in the source.
 
-    alignment is of the words of `find_words`; without any, words correspond by their relative position.
+    alignment is of the words of `find_words`; without an alignment, words correspond by their relative position.
     """
     if not source.marks or translation == source.text:
         return Marked(translation, source.marks)
@@ -56,7 +57,7 @@ def place(source: Marked, translation: str, alignment: Alignment | None) -> Mark
 
 
 def find_words(text: str) -> list[Span]:
-    """Find where words begin and end: spaces part words, but not within a kept string."""
+    """Return where words begin and end: spaces separate words, but not within a kept string."""
     return [match.span() for match in _WORD.finditer(text)]
 
 
@@ -101,7 +102,7 @@ class _Parts:
 
     Attributes:
         spans: where the parts begin and end.
-        words: of each word, the numbers of its first part, of its first part with a letter, and of its last part.
+        words: for each word, the numbers of its first part, of its first part with a letter, and of its last part.
         objects: numbers of the parts that are objects.
     """
 
@@ -118,7 +119,7 @@ class _Parts:
 
 
 def _align_parts(src: _Parts, tgt: _Parts, alignment: Alignment | None) -> list[tuple[int, int]]:
-    """Align parts as their words are aligned, and every object with itself; sorted by the translation."""
+    """Return pairs of parts whose words are aligned, and of every object with itself, sorted by the translation."""
     sizes = len(src.words), len(tgt.words)
     pairs = [pair for pair in alignment or () if pair[0] < sizes[0] and pair[1] < sizes[1]]
     if not pairs and src.words:
@@ -145,16 +146,16 @@ class _Placing:
         for node in nodes:
             node.words = bisect.bisect_left(anchors, node.start), bisect.bisect_left(anchors, node.end)
         nodes[0].place, nodes[0].bounds = (0, len(self.tgt)), (0, len(translation))
-        self.aligned: list[list[int]] = [[] for _ in self.src]  # words of the translation by those of the source
-        self.origins: dict[int, int] = {}  # words of the translation: the anchors of their source words
+        self.aligned: list[list[int]] = [[] for _ in self.src]  # words of the translation for each source word
+        self.origins: dict[int, int] = {}  # word of the translation → anchor of its source word
         for one, other in _align_parts(src, tgt, alignment):
             self.aligned[one].append(other)
             self.origins[other] = anchors[one]
 
     def _find_anchors(self, nodes: list[_Node]) -> list[int]:
-        """Find, in every source word, the character whose innermost node the word belongs to.
+        """Return each source word's anchor: the word belongs to the innermost node around this character.
 
-        This is the first letter, or a letter in a node that encloses no other word, such as Bl<b>ack</b>.
+        The anchor is the first letter, or a letter in a node that encloses no other word, such as Bl<b>ack</b>.
         """
         letters = [match.start() for match in _LETTER.finditer(self.source)]
         anchors = []
@@ -180,7 +181,7 @@ class _Placing:
         return anchors
 
     def place_children(self, node: _Node) -> None:
-        """Find the places of a placed node's children, and sort the children by them."""
+        """Set the places of the children of a node that has a place, and sort the children by place."""
         (low, high), children = node.place, node.children
         if node.depth >= _MAX_DEPTH:
             widest = next((index for index, child in enumerate(children) if not child.is_point), len(children))
@@ -217,7 +218,7 @@ class _Placing:
             taken |= dict.fromkeys(range(*child.place), child.place)
 
     def _place_between(self, node: _Node, child: _Node, low: int, high: int, taken: dict[int, Span]) -> Span:
-        """Find a place from low to high for a node that has no aligned word."""
+        """Return a place from low to high for a node that has no aligned word."""
         (first, last), (start, end) = node.words, child.words
         place = low + (start + end - 2 * first) * (high - low) // max(2 * (last - first), 1)  # the relative position
         place = min(max(place, low), high)
@@ -241,7 +242,7 @@ class _Placing:
         return place, place
 
     def _find_bounds(self, node: _Node, child: _Node) -> Span:
-        """Turn a child's place into characters within its node's; punctuation is inside or outside as in the source."""
+        """Return the characters of a child's place in its node; punctuation is inside or outside as in the source."""
         (first, last), (low, high) = child.place, node.bounds
         if first < last:
             keeps_before, keeps_after = self._keeps_punctuation(child.start, child.end)
@@ -252,14 +253,14 @@ class _Placing:
             after = self.source[child.end : child.end + 1].strip()
             if first < len(self.tgt) and (first == node.place[0] or after or not before):
                 start = end = self.tgt[first][0]
-            else:  # right behind a word, or at the end
+            else:  # right after a word, or at the end
                 start = end = self.tgt[first - 1][1] if before and first else high
         start = low if child.open is None else min(max(start, low), high)
         end = high if child.close is None and not child.is_point else min(max(end, start), high)
         return start, max(start, end)
 
     def _keeps_punctuation(self, start: int, end: int) -> tuple[bool, bool]:
-        """Return whether punctuation before, and after, the words between the characters stands between them, too."""
+        """Return whether the span from start to end includes the punctuation before, and after, the words in it."""
         text, before = self.source, self.source[start - 1] if start else " "
         index = bisect.bisect_right(self.starts, start) - 1
         if index < 0 or self.src[index][1] <= start:
@@ -269,10 +270,10 @@ class _Placing:
         if start >= end:
             return False, False
         begins, ends = not text[start].isalnum(), not text[end - 1].isalnum()
-        return begins or (ends and (before.isspace() or before.isalnum())), ends  # as ¿ and ¡, which English lacks
+        return begins or (ends and (before.isspace() or before.isalnum())), ends  # English has no ¿ and ¡ at the start
 
     def _core(self, word: int) -> Span:
-        """Find where a word of the translation begins and ends without its punctuation."""
+        """Return where a word of the translation begins and ends without its punctuation."""
         start, end = self.tgt[word]
         text = self.translation[start:end]
         core = text.rstrip(_AFTER)
@@ -283,7 +284,10 @@ class _Placing:
 
 
 def _longest_runs(belonging: Iterable[tuple[int, _Node | None]]) -> dict[_Node, Span]:
-    """Find every node's run of aligned words with most of its own, less those of no node; other nodes' end a run."""
+    """Return each node's run of aligned words with the most words of the node, minus words of no node.
+
+    A word of another node ends a run.
+    """
     best: dict[_Node, tuple[int, Span]] = {}
     previous: _Node | None = None
     begin = weight = 0

@@ -1,4 +1,4 @@
-"""SubRip subtitles: their text, spliced in place; numbers, times, positions, tags and the number of lines stay."""
+"""SubRip subtitles: text is spliced in place; numbers, times, positions, tags and the number of lines stay."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _DASH = re.compile(r"(?:<[^<>]*>|\{[^{}]*\}|\s)*[-–—]\s*")  # before a speak
 
 
 def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
-    """Read every subtitle by itself, each speaker's words (lines that begin with a dash) by themselves.
+    """Read every subtitle as one text; if its lines begin with dashes, read the words of each speaker as one text.
 
     Raises:
         UserError: there is no subtitle, or a time does not have SubRip's form.
@@ -41,7 +41,7 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
 
 
 def _cut_speakers(start: int, body: str) -> list[tuple[int, int]]:
-    """Find where each speaker's words begin, behind the dash, and end; a line without a dash continues them."""
+    """Return where each speaker's words begin, after the dash, and end; a line without a dash continues the words."""
     groups: list[tuple[int, int]] = []
     for line in _LINE.finditer(body):
         words = line[0].strip()
@@ -61,7 +61,7 @@ def _read(text: str, start: int, end: int) -> Segment[str]:
     """Read several lines and their tags as one line."""
     segment: Segment[str] = Segment()
     line = " ".join(text[start:end].split())
-    if _TAG.search(_TAG.sub("", line)):  # without its tags the line has another: "<<b>/i>"
+    if _TAG.search(_TAG.sub("", line)):  # removing the tags makes another tag: "<<b>/i>"
         segment.add_text(line)
         return segment
     at = 0
@@ -75,7 +75,7 @@ def _read(text: str, start: int, end: int) -> Segment[str]:
 
 
 def _wrap(text: str, line_ends: list[str]) -> str:
-    """Break text into at most one line more than line_ends, with the longest line as short as possible."""
+    """Break text into at most one more line than line_ends, so that the longest line is as short as possible."""
     words = re.findall(r"(?:<[^<>]*>|\{[^{}]*\}|\S)+", text)
     low, high = max((len(word) for word in words), default=0), len(text)
     while low < high:  # the least width that suffices

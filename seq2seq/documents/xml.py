@@ -1,4 +1,4 @@
-"""XLIFF 1 and 2 and TMX, with lxml: targets are made of copies of the sources, so that inline markup stays in them."""
+"""XLIFF 1 and 2 and TMX, with lxml: targets are made from copies of the sources, so that they keep inline markup."""
 
 import copy
 import logging
@@ -15,28 +15,28 @@ log = logging.getLogger(__name__)
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _WRAPPING = ("g", "mrk", "pc", "hi")  # inline elements that hold text; all others hold code
-_OPENING, _CLOSING = ("bpt", "bx", "sc"), ("ept", "ex", "ec")  # code that begins and ends something together
+_OPENING, _CLOSING = ("bpt", "bx", "sc"), ("ept", "ex", "ec")  # pairs of code that begin and end a span
 _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # by XML 1.0 (§2.2), even escaped
-_OPEN_STATES = ("new", "initial", "needs-translation")  # of a target that is none yet
+_OPEN_STATES = ("new", "initial", "needs-translation")  # of a target that is not translated yet
 
-Markup = tuple[etree._Element, bool]  # an element, and whether what it encloses begins or ends here
+Markup = tuple[etree._Element, bool]  # an element, and whether its content begins here
 
 
 def read_xliff(data: bytes, src_lang: str, tgt_lang: str) -> Document[bytes]:
-    """Read the units without a target; those marked translate="no" stay as they are.
+    """Read the units without a target; units marked translate="no" do not change.
 
     Raises:
-        UserError: it is damaged, no XLIFF, or of other languages.
+        UserError: the document is damaged, no XLIFF, or of other languages.
     """
     root = _parse(data, "xliff")
     return _document(data, root, _new_xliff_targets(root, src_lang, tgt_lang))
 
 
 def read_tmx(data: bytes, src_lang: str, tgt_lang: str) -> Document[bytes]:
-    """Read the units of a translation memory that have the source language only.
+    """Read the units of a translation memory that have the source language but no text in the target language.
 
     Raises:
-        UserError: it is damaged or no TMX.
+        UserError: the document is damaged or no TMX.
     """
     root = _parse(data, "tmx")
     return _document(data, root, _new_tmx_targets(root, src_lang, tgt_lang))
@@ -112,7 +112,7 @@ def _new_tmx_targets(root: etree._Element, src_lang: str, tgt_lang: str) -> Iter
 
 
 def _read(target: etree._Element) -> Segment[Markup]:
-    """Read an element's text and inline elements, and remove them from it."""
+    """Read an element's text and inline elements, and remove them from the element."""
     segment: Segment[Markup] = Segment()
     marks = (at.get(_SPACE) for at in (target, *target.iterancestors()))
     _take(target, segment, is_preserved=next((mark for mark in marks if mark), "default") == "preserve")
@@ -150,7 +150,7 @@ def _write(target: etree._Element, segment: Segment[Markup], translated: Marked)
         The number of characters left out because XML forbids them.
     """
     num_forbidden = 0
-    path, last = [target], None  # last: what the next text stands behind; None: the beginning of path's last
+    path, last = [target], None  # last: the element that the next text follows; None: the text is first in path[-1]
     for part, markup in segment.fill(translated):
         text, count = _FORBIDDEN.subn("", part)
         num_forbidden += count
@@ -173,7 +173,7 @@ def _write(target: etree._Element, segment: Segment[Markup], translated: Marked)
 
 
 def _is_untranslated(element: etree._Element) -> bool:
-    """Return whether the element, or one around it, is marked as not to be translated."""
+    """Return whether the element, or an element around it, is marked as not to be translated."""
     if element.get("mtype") == "protected":
         return True
     marks = (at.get("translate") for at in (element, *element.iterancestors()))
@@ -185,7 +185,7 @@ def _has_text(element: etree._Element | None) -> bool:
 
 
 def _is_language(code: str, language: str) -> bool:
-    """Compare languages without their regions: en-US is en."""
+    """Return whether two language codes are equal without their regions: en-US is en."""
     return re.split("[-_]", code.lower())[0] == re.split("[-_]", language.lower())[0]
 
 
@@ -201,7 +201,7 @@ def _replace(old: etree._Element, new: etree._Element) -> None:
 
 
 def _insert_after(element: etree._Element, new: etree._Element) -> None:
-    """Insert with the indentation of element."""
+    """Insert `new` after `element`, with the same indentation."""
     parent, previous = element.getparent(), element.getprevious()
     assert parent is not None
     new.tail, element.tail = element.tail, parent.text if previous is None else previous.tail

@@ -1,1 +1,1 @@
-"""Texts to scores and faults: metrics, test sets, significance, analysis. Knows no model."""
+"""Evaluation of translations: metrics, test sets, significance, faults. Independent of the model."""

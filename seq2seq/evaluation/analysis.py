@@ -1,4 +1,4 @@
-"""Where translations score low and what is wrong with them: by length, by rare words, by file; knows texts only."""
+"""Scores of translations by length, by rare words and by file, and faults of translations. Reads texts only."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,14 +12,14 @@ from sacrebleu.metrics.base import Metric
 from seq2seq.evaluation.faults import FAULTS, INATTENTIVE, LANGUAGES, Triple, make_checks, words
 from seq2seq.evaluation.metrics import METRICS, require_same_length
 
-LENGTHS = (0, 1, 6, 11, 16, 21, 31, 41)  # first numbers of words of the groups of sources
-RARITY = (0, 1, 6, 51)  # first numbers of occurrences in the training text of a source's rarest word
-GROUPS = {  # name → what the groups' names count, in tables
+LENGTHS = (0, 1, 6, 11, 16, 21, 31, 41)  # for each group, the smallest number of words in a source
+RARITY = (0, 1, 6, 51)  # for each group, the smallest number of occurrences of the rarest word in the training text
+GROUPS = {  # name → meaning of the groups' names, for tables
     "length": "words in the source",
     "rarity": "occurrences of the rarest word",
     "file": "file",
 }
-SHOWN = 3  # lines of each fault that the terminal's table names
+SHOWN = 3  # number of lines that the terminal's table names for each fault
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,15 @@ class Translated:
 
 @dataclass(frozen=True)
 class Focus:
-    """What a model attends to, reading a translation."""
+    """A model's attention to a source while it reads the translation."""
 
-    ignored: float  # share of source tokens that get less than `IGNORED` of attention in all
+    ignored: float  # share of source tokens whose attention sums to less than `IGNORED`
     entropy: float  # mean over the target's tokens of -Σ a ln a (nats)
 
 
 @dataclass(frozen=True)
 class Group:
-    """The scores of the lines that have something in common, by sacreBLEU."""
+    """The scores of a group of lines, by sacreBLEU."""
 
     name: str
     num_sentences: int
@@ -70,7 +70,7 @@ class Fault:
     name: str  # of FAULTS
     count: int
     share: float  # of the lines that were checked
-    worst: list[Line]  # of lowest chrF++
+    worst: list[Line]  # the lines with the lowest chrF++
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Analysis:
     groups: dict[str, list[Group]]  # by the names of GROUPS
     faults: list[Fault]
     worst: list[Line]
-    left_out: list[str]  # what was not looked at, and why
+    left_out: list[str]  # the analyses that were left out, and why
 
     def to_dict(self) -> dict[str, object]:
         """Return plain values, for JSON."""
@@ -112,7 +112,7 @@ class Analysis:
         return Tables(scores, faults, *map(escape, self.left_out), worst)
 
     def place(self, line: Line) -> str:
-        """Name a line: its number, after its file if there are several."""
+        """Return a line's number, after the name of its file if there are several files."""
         return f"{line.file}:{line.number}" if "file" in self.groups else str(line.number)
 
 
@@ -124,15 +124,16 @@ def analyse(
     focus: Sequence[Focus | None] | None = None,
     worst: int = 10,
 ) -> Analysis:
-    """Score groups of translations, and look for faults.
+    """Score groups of translations, and find faults.
 
     Args:
         files: the test sets.
         src_lang: language of the sources.
         tgt_lang: language of the translations.
         frequencies: how often words occur in the training text (see `count_words`); None: not known.
-        focus: a model's, of all lines of all files; None: no model has read them, or not this line.
-        worst: number of lines to give for each fault, and of all.
+        focus: a model's attention for every line of all files, None for a line that the model has not read; None
+            without a model.
+        worst: number of lowest-scoring lines to return for each fault, and of all lines.
 
     Raises:
         UserError: sources, hypotheses and references differ in number, or there are none.
@@ -174,16 +175,16 @@ def analyse(
 
 
 def count_words(texts: Iterable[str], of: Iterable[str]) -> dict[str, int]:
-    """Count in a training text the words, in lower case, of some sources; a text of any length takes little memory."""
+    """Count how often the words of sources, in lower case, occur in a training text, which may have any length."""
     wanted = {word.lower() for text in of for word in words(text)}
     counts = Counter(word for text in texts for word in map(str.lower, words(text)) if word in wanted)
     return dict(counts)
 
 
 def in_ranges(values: Sequence[int | None], starts: Sequence[int]) -> list[tuple[str, list[int]]]:
-    """Group places by their value: pairs of a range's name, such as "6–10" or "41+", and places; none is empty.
+    """Return each range's name, such as "6–10" or "41+", and the indices of the values in the range.
 
-    Values of None, or below the first start, are in no group.
+    Empty ranges are left out. Values that are None or below the first start are in no range.
     """
     found = []
     for first, end in zip(starts, (*starts[1:], None), strict=True):
@@ -195,7 +196,7 @@ def in_ranges(values: Sequence[int | None], starts: Sequence[int]) -> list[tuple
 
 
 class _Scorer:
-    """sacreBLEU's BLEU and chrF++ of any of the lines, each of which is read once."""
+    """sacreBLEU's BLEU and chrF++ of any of the lines; each line is read once."""
 
     def __init__(self, hypotheses: Sequence[str], references: Sequence[str]) -> None:
         self._metrics: dict[str, Metric] = {name: METRICS[name][1]() for name in ("bleu", "chrf")}

@@ -1,7 +1,7 @@
-"""COMET, a neural metric that reads sources, too, computed in another process; knows texts only.
+"""COMET, a neural metric that also reads sources, computed in another process. Reads texts only.
 
-A process of its own, of another Python if the user names one, because unbabel-comet wants older versions of packages
-than the rest of this program.
+COMET runs in its own process, with another Python if the user names one, because unbabel-comet needs older versions of
+packages than the rest of this program.
 """
 
 import json
@@ -24,11 +24,11 @@ class Comet:
     """COMET (Rei et al. 2020) as one of sacreBLEU's metrics, for its paired tests: 100 × the mean over the segments.
 
     It has the methods that `sacrebleu.significance.PairedTest` calls. The statistic of a segment is its share of the
-    mean, so that sums over segments drawn or swapped are the scores of the drawn or swapped test set.
+    mean, so that the sum over resampled or swapped segments is the score of the resampled or swapped test set.
     """
 
     def __init__(self, scores: Mapping[tuple[str, ...], Sequence[float]], model: str, version: str) -> None:
-        """Keep the segments' scores of every system's translations, and what the signature names."""
+        """Store the segments' scores of every system's translations, and the model and version for the signature."""
         self.scores, self.model, self.version = scores, model, version
 
     def _extract_corpus_statistics(self, hypotheses: Sequence[str], references: object) -> Any:
@@ -52,12 +52,12 @@ class Comet:
 def run_comet(
     sources: Sequence[str], systems: Sequence[Sequence[str]], reference: Sequence[str], model: str, python: str
 ) -> Comet:
-    """Score every system's translations by COMET; all have as many lines.
+    """Score every system's translations by COMET; sources, translations and reference have the same number of lines.
 
     Args:
-        sources: what was translated.
-        systems: the translations.
-        reference: of the same texts.
+        sources: the texts that were translated.
+        systems: the translations of each system.
+        reference: the reference translations of the sources.
         model: a checkpoint's path, the path of the folder that has checkpoints/model.ckpt, or a name on the hub.
         python: interpreter that has unbabel-comet.
 
@@ -92,7 +92,7 @@ def _ask(python: str, request: dict[str, Any]) -> dict[str, Any]:
     """Return the worker's answer to a request.
 
     Raises:
-        UserError: Python cannot be started, or gives no answer.
+        UserError: Python cannot be started, or does not answer.
     """
     command = [python, str(_WORKER)]
     try:

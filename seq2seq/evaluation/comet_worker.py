@@ -1,6 +1,6 @@
 """The process in which COMET scores translations: a request as JSON on stdin, an answer as JSON on stdout.
 
-It is run as a file by any Python from 3.8 on that has unbabel-comet, and imports nothing of this package.
+Any Python from 3.8 on that has unbabel-comet can run this file, which imports nothing of this package.
 """
 
 import importlib
@@ -11,15 +11,15 @@ from typing import Any
 
 
 def answer(request: "dict[str, Any]") -> "dict[str, Any]":
-    """Score systems by a model.
+    """Score the translations of systems by a COMET model.
 
     Args:
         request: `model`, a checkpoint, its folder, or a name on the Hugging Face hub; `systems`, for each system its
             segments, dictionaries of `src`, `mt` and `ref`.
 
     Returns:
-        `version` of COMET and `scores`, for each system those of its segments; or `failed`, which is import, load or
-        score, and `error`.
+        `version` of COMET, and `scores`, a list of the segments' scores for each system; or `failed`, which is import,
+        load or score, and `error`.
     """
     step = "import"
     try:
@@ -35,13 +35,13 @@ def answer(request: "dict[str, Any]") -> "dict[str, Any]":
         gpus = 1 if torch.cuda.is_available() else 0
         found = [model.predict(one, gpus=gpus, progress_bar=False) for one in request["systems"]]
         return {"version": comet.__version__, "scores": [one["scores"] for one in found]}
-    except Exception as error:  # of any kind: it is told to the process that asked
+    except Exception as error:  # of any kind: the answer reports the error
         cause = _cause(error)
         return {"failed": step, "error": f"{type(cause).__name__}: {cause}"}
 
 
 def _cause(error: BaseException) -> BaseException:
-    """Return the error that COMET replaced: after any of the hub's errors it says that it does not know the model."""
+    """Return the original error: COMET replaces every error of the hub by one that says that the model is unknown."""
     while type(error) in (KeyError, Exception) and error.__context__ is not None:
         error = error.__context__
     return error
@@ -50,7 +50,7 @@ def _cause(error: BaseException) -> BaseException:
 def main() -> None:
     """Answer the request on stdin; what libraries print goes to stderr."""
     here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != here]  # its comet.py is another one
+    sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != here]  # it has another comet.py
     with os.fdopen(os.dup(1), "w") as out:
         os.dup2(2, 1)
         json.dump(answer(json.load(sys.stdin)), out)

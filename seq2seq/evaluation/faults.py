@@ -1,4 +1,4 @@
-"""Faults of single translations, found by comparing source, translation and reference; knows texts only."""
+"""Faults of single translations, found by comparing source, translation and reference. Reads texts only."""
 
 import re
 import unicodedata
@@ -21,9 +21,9 @@ FAULTS: Mapping[str, str] = {  # name → meaning
     "negation": "a negation of source and reference is lost, or one that neither has is added",
 }
 MARGIN = 10  # characters by which lengths must differ, whatever their ratio
-LONGEST_REPEATED = 4  # words that are repeated at once
-IGNORED = 0.2  # a source token that gets less attention in all is ignored (Bérard et al. 2019)
-INATTENTIVE = 0.4  # share of ignored source tokens from which the translation has the fault
+LONGEST_REPEATED = 4  # largest number of words of a phrase that is repeated at once
+IGNORED = 0.2  # a source token whose attention sums to less is ignored (Bérard et al. 2019)
+INATTENTIVE = 0.4  # smallest share of ignored source tokens of a translation with the fault `inattention`
 
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
 _TOKEN = re.compile(r"\w+|[^\w\s]")
@@ -50,8 +50,8 @@ class Language:
 
 
 Check = Callable[[Triple], str | None]  # what is wrong with a translation; None: nothing
-Languages = tuple[Language, Language, Language]  # of a Triple
-Number = tuple[str, set[Decimal | str]]  # as written, and all that it can mean: in Spanish, 1.234 is one of two
+Languages = tuple[Language, Language, Language]  # of the texts of a Triple
+Number = tuple[str, set[Decimal | str]]  # as written, and its possible values: in Spanish, 1.234 has two
 LANGUAGES: Mapping[str, Language] = {
     "en": Language(
         re.compile(r"\b(?:no|not|cannot|never|nobody|nothing|none|nor|neither|nowhere|without|\w+n't)\b"),
@@ -60,25 +60,25 @@ LANGUAGES: Mapping[str, Language] = {
     ),
     "es": Language(
         re.compile(r"\b(?:no|nunca|jamás|ni|nadie|nada|ningun[oa]s?|ningún|tampoco|sin)\b"),
-        ",.",  # a point in parts of America
+        ",.",  # the point is the decimal mark in parts of America
         ("cero", "uno", "dos", "tres", "cuatro", "cinco", "seis", "siete", "ocho", "nueve", "diez", "once", "doce"),
     ),
 }
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text: runs of letters, `don't` being one, without a final `'s`; numbers are none."""
+    """Return the words of a text: runs of letters, such as `don't`, without a final `'s`; numbers are not words."""
     plain = unicodedata.normalize("NFC", text).replace("’", "'")
     return [word.removesuffix("'s") for word in _WORD.findall(plain)]
 
 
 def make_checks(triples: Sequence[Triple], src_lang: str, tgt_lang: str) -> dict[str, Check]:
-    """Return the checks of FAULTS that texts of these languages allow; all but `inattention` need no model.
+    """Return the checks of FAULTS that texts of these languages allow, without `inattention`, which needs a model.
 
     Args:
-        triples: all of the test set, from which names and untranslated words are known.
-        src_lang: numbers and negation are checked between languages of LANGUAGES.
-        tgt_lang: the same.
+        triples: all triples of the test set, from which names and untranslated words are found.
+        src_lang: language of the sources; numbers and negation are checked if both languages are in LANGUAGES.
+        tgt_lang: language of the translations.
     """
     checks: dict[str, Check] = {
         "untranslated": _untranslated(triples),
@@ -125,7 +125,7 @@ def _repetition(triple: Triple) -> str | None:
 
 
 def _repeated(tokens: Sequence[str], size: int) -> list[str]:
-    """Return the first words that follow themselves at once; those with punctuation do not count."""
+    """Return the first `size` words that are repeated at once, with their repetition; all must be letters only."""
     for start in range(len(tokens) - 2 * size + 1):
         first = tokens[start : start + size]
         if first == tokens[start + size : start + 2 * size] and all(token.isalpha() for token in first):
@@ -152,7 +152,7 @@ def _too_short(triple: Triple) -> str | None:
 
 
 def _missing_name(triples: Sequence[Triple]) -> Check:
-    """A name is capitalised inside a sentence of some source, and lower-case nowhere in the sources."""
+    """Return the check for names: words that are capitalised inside a sentence of a source, and never in lower case."""
     inside = {name for triple in triples for name in re.findall(r"(?<=[\w,;] )[^\W\d_]{2,}", triple.source)}
     lower = {word for triple in triples for word in words(triple.source) if word[0].islower()}
     names = {name for name in inside if name[0].isupper() and _lower(name) not in lower}
@@ -166,7 +166,7 @@ def _missing_name(triples: Sequence[Triple]) -> Check:
 
 
 def _missing_number(triple: Triple, languages: Languages) -> str | None:
-    """Find numbers that occur less often than in both source and reference, which may spell them."""
+    """Return the numbers that the translation has less often than source and reference; both targets may spell them."""
     known, *others = (numbers(text, language) for text, language in zip(triple, languages, strict=True))
     for other, text, spelt in zip(others, triple[1:], (one.spelt for one in languages[1:]), strict=True):
         other += [(word, {Decimal(spelt.index(word))}) for word in map(_lower, words(text)) if word in spelt]

@@ -14,13 +14,14 @@ def minimum_bayes_risk(candidates: Sequence[str], weights: Sequence[float] | Non
 
     Args:
         candidates: translations of one source, such as samples; repeated candidates count each time.
-        weights: probabilities of the candidates, in any unit; None: all equal, as for samples.
+        weights: probabilities of the candidates, times any factor; None: all equal, as for samples.
 
     Returns:
         The candidate's index, and every candidate's expected utility (0 to 100).
 
     Raises:
-        ValueError: there is no candidate, or the weights are not one a candidate, none negative and some positive.
+        ValueError: there is no candidate, the weights are not one a candidate, a weight is negative, or the sum of the
+            weights is 0 or infinite.
     """
     shares = np.ones(len(candidates)) if weights is None else np.array(weights, dtype=float)
     if len(shares) != len(candidates) or not 0 < shares.sum() < np.inf or shares.min() < 0:

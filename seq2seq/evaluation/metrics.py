@@ -1,4 +1,4 @@
-"""Corpus scores of translations, by sacreBLEU; knows texts only."""
+"""Corpus scores of translations, by sacreBLEU. Reads texts only."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -23,7 +23,7 @@ METRICS: Mapping[str, tuple[str, Callable[[], Metric]]] = {  # name in JSON → 
 class Score:
     """One metric's value over a corpus, and the signature to reproduce it."""
 
-    value: float  # percent; of TER, edits per 100 reference words
+    value: float  # percent; for TER, edits per 100 reference words
     signature: str  # sacreBLEU's: version, casing, tokenisation, …
 
 
@@ -53,7 +53,7 @@ class Scores:
 def require_same_length(
     translations: int, references: int, what: str = "translations", against: str = "reference"
 ) -> None:
-    """Refuse files with different numbers of lines.
+    """Raise an error if two files have different numbers of lines, or no lines.
 
     Raises:
         UserError: the counts differ or are zero.

@@ -1,4 +1,4 @@
-"""Whether systems' scores differ by more than chance, by sacreBLEU's paired tests; knows texts only."""
+"""Tests whether systems' scores differ by more than chance, by sacreBLEU's paired tests. Reads texts only."""
 
 import os
 from collections.abc import Callable, Collection, Sequence
@@ -17,8 +17,8 @@ from seq2seq.errors import UserError, in_short
 from seq2seq.evaluation.comet import Comet
 from seq2seq.evaluation.metrics import METRICS, require_same_length
 
-SAMPLES, TRIALS = 1000, 10_000  # sacreBLEU's defaults: of the bootstrap, of approximate randomisation
-LEVEL = 0.05  # p-values below are marked in the table
+SAMPLES, TRIALS = 1000, 10_000  # sacreBLEU's defaults for the bootstrap and for approximate randomisation
+LEVEL = 0.05  # p-values below this level are marked in the table
 TITLES = {name: title for name, (title, _) in METRICS.items()} | {"comet": "COMET ↑"}  # in tables
 TESTS = f"BS: paired bootstrap, AR: paired approximate randomisation, *: p < {LEVEL}"
 
@@ -39,12 +39,12 @@ class MetricScores:
     """All systems' scores by one metric."""
 
     signature: str  # sacreBLEU's, with both tests' numbers of samples and their seed
-    systems: list[SystemScore]  # in the order of the comparison's
+    systems: list[SystemScore]  # in the order of `Comparison.systems`
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Systems that translated the same texts; the first one is the baseline that the others are compared with."""
+    """Scores of systems that translated the same texts; the first system is the baseline for all others."""
 
     systems: list[str]
     metrics: dict[str, MetricScores]  # by the names of TITLES
@@ -91,19 +91,20 @@ def compare(
 ) -> Comparison:
     """Score systems and test each against the first one, by paired bootstrap and by approximate randomisation.
 
-    The p-values are sacreBLEU's, except that a system with exactly the baseline's score has 1 (sacreBLEU: the least).
+    The p-values are sacreBLEU's, except that a system with exactly the baseline's score has the p-value 1 (sacreBLEU
+    gives it the smallest possible p-value).
 
     Args:
         systems: names and translations of the same texts.
         references: one or several translations of each of these texts.
         metrics: names of METRICS.
-        samples: of the bootstrap, which also gives the confidence intervals.
-        trials: of approximate randomisation.
-        comet: a further metric, computed once the texts are checked.
+        samples: number of samples of the bootstrap, which also gives the confidence intervals.
+        trials: number of trials of approximate randomisation.
+        comet: returns a further metric; called after the texts are checked.
 
     Raises:
-        UserError: the numbers of lines differ, or there are none; SACREBLEU_SEED is no seed; the draws exceed the
-                memory.
+        UserError: the numbers of lines differ, or there are no lines; SACREBLEU_SEED is no seed; samples and trials do
+            not fit into memory.
     """
     _require_seed()
     for _, translations in systems:
@@ -134,10 +135,10 @@ def compare(
 
 
 def _require_seed() -> None:
-    """Refuse a SACREBLEU_SEED that sacreBLEU would fail at.
+    """Raise an error if sacreBLEU would fail with the value of SACREBLEU_SEED.
 
     Raises:
-        UserError: it is neither a whole number of 0 or more nor none.
+        UserError: the value is neither a whole number of 0 or more nor `none`.
     """
     given = os.environ.get("SACREBLEU_SEED", "none")
     try:
@@ -152,7 +153,7 @@ def _require_seed() -> None:
 
 
 def _read_once(metric: Metric | Comet) -> None:
-    """Let a metric read each system once for both tests, and return floats, whose products NumPy computes quickly."""
+    """Make a metric read each system once for both tests, and return floats, which NumPy multiplies fast."""
     read = metric._extract_corpus_statistics
 
     @cache
@@ -165,11 +166,11 @@ def _read_once(metric: Metric | Comet) -> None:
 def _system_score(bootstrap: Any, randomisation: Any, baseline: Any) -> SystemScore:
     """Return one system's scores from its `sacrebleu.significance.Result` of each test and the baseline's."""
     p_values = bootstrap.p_value, randomisation.p_value
-    if bootstrap is not baseline and bootstrap.score == baseline.score:  # any resampled difference is as large as none
+    if bootstrap is not baseline and bootstrap.score == baseline.score:  # no resampled difference is less than 0
         p_values = 1.0, 1.0
     return SystemScore(float(bootstrap.score), float(bootstrap.mean), float(bootstrap.ci), *p_values)
 
 
 def _show(p_value: float | None) -> str:
-    assert p_value is not None  # only the baseline has none
+    assert p_value is not None  # only the baseline has no p-value
     return f"{p_value:.4f}{'*' if p_value < LEVEL else ' '}"

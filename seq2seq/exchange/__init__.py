@@ -1,1 +1,1 @@
-"""Bundles for other programs: CTranslate2 and Hugging Face transformers."""
+"""Export bundles to CTranslate2 and Hugging Face transformers, and import Marian models."""

@@ -1,7 +1,7 @@
 """Export a bundle as a CTranslate2 model with the same scores.
 
-CTranslate2 computes every style that this project has: both norms before or after the sublayer, ReLU and SwiGLU, our
-table of sinusoidal positions, rotary positions in encoder and decoder, with biases and without.
+CTranslate2 supports every style of this project: LayerNorm and RMSNorm, before or after the sublayer; every activation;
+our sinusoidal positions; rotary positions in encoder and decoder; linear maps with and without biases.
 """
 
 import shutil
@@ -34,7 +34,7 @@ _ACTIVATIONS = {
     "relu": Activation.RELU,
     "gelu": Activation.GELU,
     "swish": Activation.SWISH,
-    "swiglu": Activation.SWISH,  # of the gate
+    "swiglu": Activation.SWISH,  # the activation of the gate
 }
 USAGE = """```python
 import ctranslate2, sentencepiece
@@ -49,16 +49,16 @@ print(target.decode(result[0].hypotheses[0]))
 
 
 def export_ctranslate2(bundle: Path, folder: Path, quantization: str = "float32") -> None:
-    """Write a bundle for CTranslate2, with its tokenizer and settings; the folder is whole or absent.
+    """Export a bundle to CTranslate2, with its tokenizer and settings; an error leaves no partial export.
 
     Args:
         bundle: the bundle's folder.
-        folder: the export's, new or empty.
-        quantization: of the weights, one of QUANTIZATIONS; int8 is fastest on the CPU.
+        folder: the export's folder, new or empty.
+        quantization: precision of the weights, one of QUANTIZATIONS; int8 is the fastest on the CPU.
 
     Raises:
-        UserError: the bundle is damaged or no Transformer, the quantization unknown, or the folder is taken or cannot
-            be written.
+        UserError: the bundle is damaged, its model is not a Transformer or is an ablation, the quantization is unknown,
+            the folder is not empty, or the folder cannot be written.
     """
     with new_folder(folder) as draft:
         write_export(bundle, draft, quantization)
@@ -68,7 +68,7 @@ def write_export(bundle: Path, draft: Path, quantization: str) -> None:
     """Write an export's files into an empty folder.
 
     Raises:
-        UserError: as `export_ctranslate2`.
+        UserError: for the reasons of `export_ctranslate2`, except those about its folder.
     """
     if quantization not in QUANTIZATIONS:
         raise UserError(f"quantization={quantization} is not known: choose one of {', '.join(QUANTIZATIONS)}")
@@ -85,10 +85,10 @@ def write_export(bundle: Path, draft: Path, quantization: str) -> None:
 
 
 def to_spec(network: EncoderDecoder, tokenizer: Tokenizers) -> TransformerSpec:
-    """Describe the network, its weights and its vocabularies to CTranslate2.
+    """Return CTranslate2's description of the network, with its weights and its vocabularies.
 
     Raises:
-        UserError: it is no Transformer, or an ablation.
+        UserError: the network is not a Transformer, or is an ablation.
     """
     model = require_exportable(network)
     config = model.config
@@ -144,7 +144,10 @@ def _layer(spec: Any, layer: nn.Module) -> None:
 def _attention(
     spec: Any, attention: MultiHeadAttention, inputs: Sequence[tuple[nn.Linear, ...]], norm: nn.Module
 ) -> None:
-    """Copy an attention; `inputs` groups the projections of queries, keys and values that CTranslate2 joins."""
+    """Copy an attention and its norm.
+
+    Each group in `inputs` holds the projections of queries, keys or values that CTranslate2 joins into one matrix.
+    """
     for theirs, maps in zip(spec.linear, [*inputs, (attention.out_proj,)], strict=True):
         _linear(theirs, *maps)
     _norm(spec.layer_norm, norm)
@@ -161,7 +164,7 @@ def _feed_forward(spec: Any, network: nn.Module) -> None:
 
 
 def _linear(spec: Any, *maps: nn.Linear) -> None:
-    """Copy linear maps of one input as one matrix, with their outputs concatenated."""
+    """Copy linear maps that share an input as one matrix, with their outputs concatenated."""
     spec.weight = np.concatenate([_array(one.weight) for one in maps])
     if maps[0].bias is not None:
         spec.bias = np.concatenate([_array(one.bias) for one in maps])
@@ -174,5 +177,5 @@ def _norm(spec: Any, norm: nn.Module) -> None:
 
 
 def _array(tensor: Tensor) -> np.ndarray:
-    """The tensor's values in a copy, because quantising writes in place."""
+    """Return a copy of the tensor's values, because CTranslate2 quantises in place."""
     return tensor.detach().float().numpy().copy()

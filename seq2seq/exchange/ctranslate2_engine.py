@@ -1,6 +1,7 @@
-"""Search hypotheses of source ids with CTranslate2, as `seq2seq.engine` does with PyTorch.
+"""Search for hypotheses with CTranslate2, as `seq2seq.engine` does with PyTorch.
 
-Only making an export and using a GPU need PyTorch: without it, a translation starts in a fraction of the time.
+This module imports PyTorch only to make an export or to use a GPU. Without PyTorch, a translation starts in a fraction
+of the time.
 """
 
 import logging
@@ -25,17 +26,19 @@ from seq2seq.translator import Translator
 with needing("ctranslate2"):
     import ctranslate2
 
-MAX_POSITIONS = 2048  # tokens a side, EOS included: positions are a table
+MAX_POSITIONS = 2048  # tokens per side, EOS included: the rows of the table of positions
 
 log = logging.getLogger(__name__)
-UNSUPPORTED = ("repetition_penalty", "coverage_penalty", "groups", "sampling")  # missing, or by another formula
+UNSUPPORTED = ("repetition_penalty", "coverage_penalty", "groups", "sampling")  # absent, or with another formula
 
 
 def cached_export(bundle: Path, quantization: str, cache: str) -> Path:
-    """The folder of a bundle's export in the cache, which is made if it is missing (SEQ2SEQ_CACHE overrides `cache`).
+    """Return the folder of a bundle's export in the cache; export the bundle first if the cache lacks it.
+
+    The environment variable SEQ2SEQ_CACHE overrides `cache`.
 
     Raises:
-        UserError: as `export_ctranslate2`.
+        UserError: for the reasons of `export_ctranslate2`.
     """
 
     def write(draft: Path) -> None:
@@ -48,7 +51,7 @@ def cached_export(bundle: Path, quantization: str, cache: str) -> Path:
     except OSError:
         from seq2seq.bundle import load_bundle
 
-        load_bundle(bundle)  # says what is missing
+        load_bundle(bundle)  # its error names the missing file
         raise
     key = "-".join(("ctranslate2", ctranslate2.__version__, quantization, *(digest[:16] for digest in digests)))
     return cached_folder(cache_root(cache), key, write)
@@ -58,9 +61,9 @@ def load_export(folder: Path, device: str, threads: int = 0) -> Translator:
     """Read an export that `export_ctranslate2` wrote.
 
     Args:
-        folder: the export's.
+        folder: the export's folder.
         device: cpu, cuda, cuda:N, or auto for a GPU if there is one.
-        threads: on the CPU; 0: one for each core.
+        threads: number of threads on the CPU; 0: OMP_NUM_THREADS, or one for each core.
 
     Raises:
         UserError: a file is missing or damaged, or CTranslate2 cannot use the device.
@@ -83,18 +86,18 @@ def load_export(folder: Path, device: str, threads: int = 0) -> Translator:
 
 
 class CTranslate2Engine:
-    """Searches translations with an export; a `SearchEngine` of `Translator`.
+    """A `SearchEngine` for `Translator` that searches with an exported model.
 
-    Greedy search gives the PyTorch engine's hypotheses. Beam search may give others, for two reasons: CTranslate2 stops
-    when enough hypotheses have ended, whatever `early_stopping` is, though a better one might follow; and hypotheses
-    with forbidden tokens, such as UNK, may take places in the beam. Scores follow the same formula.
+    Greedy search returns the same hypotheses as the PyTorch engine. Beam search may return others, for two reasons.
+    CTranslate2 ignores `early_stopping`: a search stops when enough hypotheses have ended, though a better one might
+    follow. Hypotheses with forbidden tokens, such as UNK, may take places in the beam. Scores follow the same formula.
     """
 
     def __init__(self, folder: Path, tokenizer: Tokenizers, device: str, threads: int) -> None:
-        """Load the network that the export in folder holds, computing in its precision if the device can.
+        """Load the network of the export in folder; it computes in the export's precision if the device supports it.
 
         Raises:
-            UserError: its files are damaged, or CTranslate2 cannot use the device.
+            UserError: the export's files are damaged, or CTranslate2 cannot use the device.
         """
         kind, _, number = device.partition(":")
         sides = (tokenizer.source, tokenizer.target)
@@ -118,12 +121,13 @@ class CTranslate2Engine:
         *,
         on_step: Callable[[], object] | None = None,
     ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
-        """Search as `seq2seq.engine.Engine.search` does, longest first; yields (source index, hypotheses) by batch.
+        """Yield each batch's (source index, hypotheses) as `seq2seq.engine.Engine.search` does, longest sources first.
 
-        CTranslate2 shows no steps: on_step is called before every batch.
+        on_step is called before every batch, because CTranslate2 does not expose the steps of a search.
 
         Raises:
-            UserError: CTranslate2 does not support a setting, the memory does not suffice, or a score is NaN.
+            UserError: CTranslate2 does not support a setting or required phrases, a text or its translation may be too
+                long for an export, memory is not sufficient, or a score is NaN.
         """
         _require_supported(sources, settings)
         if settings.early_stopping and settings.beam > 1 and not self._has_warned:
@@ -171,11 +175,11 @@ class CTranslate2Engine:
     def _search_freely(
         self, sources: list[Source], limits: list[int], options: dict[str, Any]
     ) -> dict[int, list[Hypothesis]]:
-        """Search with the greatest limit and without forbidden tokens; gives, by row, results that obey both anyway.
+        """Search with the greatest limit and no forbidden tokens; return, by row, the results that break no rule.
 
-        Most results do, and need neither batches of equal limits nor rescoring. In greedy search they equal the results
-        of `_search_by_rules`. In beam search, hypotheses that break a rule took places in the beam, so a result may
-        differ from the one of `_search_by_rules`.
+        Most results break no rule. They need neither batches of equal limits nor rescoring. In greedy search they equal
+        the results of `_search_by_rules`. In beam search they may differ, because hypotheses that break a rule took
+        places in the beam.
         """
         results = self._translator.translate_batch(
             [self._spell_source(source.ids) for source in sources],
@@ -194,10 +198,10 @@ class CTranslate2Engine:
         return found
 
     def _search_by_rules(self, sources: list[Source], options: dict[str, Any]) -> list[list[Hypothesis]]:
-        """Search sources of the same limits, and score the hypotheses again.
+        """Search for translations of sources with the same limits, and score the hypotheses again.
 
-        The search's own scores lack EOS where the limit cut a hypothesis off, and come from probabilities that were
-        renormalised without the forbidden tokens.
+        The search's own scores have two faults: they lack EOS if the limit cut a hypothesis off, and their
+        probabilities are renormalised without the forbidden tokens.
         """
         spelt = [self._spell_source(source.ids) for source in sources]
         prefixes = [self._spell(source.prefix) for source in sources]
@@ -220,7 +224,7 @@ class CTranslate2Engine:
 
 
 def _choose_device(wanted: str) -> str:
-    """Find the device that a user named; a GPU needs the libraries that come with PyTorch, and load with it."""
+    """Return the device that a user named; a GPU needs libraries that are installed and loaded with PyTorch."""
     if wanted == "cpu" or (wanted == "auto" and not ctranslate2.get_cuda_device_count()):
         return "cpu"
     from seq2seq.device import choose_device
@@ -229,7 +233,7 @@ def _choose_device(wanted: str) -> str:
 
 
 def _cores() -> int:
-    """Count the threads that PyTorch would use: OMP_NUM_THREADS, or the cores, whose hyperthreads count as one."""
+    """Return the number of threads that PyTorch would use: OMP_NUM_THREADS, or the number of physical cores."""
     if (number := os.environ.get("OMP_NUM_THREADS", "")).isdecimal():
         return int(number)
     siblings = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
@@ -256,7 +260,7 @@ def _require_supported(sources: Sequence[Source], settings: SearchConfig) -> Non
 
 
 def _ranked(rows: Sequence[list[int]], scores: Sequence[float], alpha: float) -> list[Hypothesis]:
-    """Make hypotheses of ids and scores, best first."""
+    """Return hypotheses made of ids and scores, best first."""
     if any(map(math.isnan, scores)):
         raise UserError("the model's scores are not numbers (NaN): its weights are damaged, train it again")
     found = [Hypothesis(ids, score, score / (len(ids) + 1) ** alpha) for ids, score in zip(rows, scores, strict=True)]

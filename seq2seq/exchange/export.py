@@ -1,4 +1,4 @@
-"""What both exports share: which networks can be exported, the folder, and its model card."""
+"""Shared parts of both exports: the check of the network, the new folder, and the model card."""
 
 import contextlib
 import re
@@ -13,10 +13,10 @@ from seq2seq.settings.bundle import CARD
 
 
 def require_exportable(model: EncoderDecoder) -> Transformer:
-    """Return the model if it is a whole Transformer.
+    """Return the model if it is a complete Transformer.
 
     Raises:
-        UserError: it is another network, or an ablation: other programs always compute every part.
+        UserError: the model is another network or an ablation; other programs always compute every part.
     """
     if not isinstance(model, Transformer):
         raise UserError(
@@ -29,10 +29,10 @@ def require_exportable(model: EncoderDecoder) -> Transformer:
 
 
 def require_new(folder: Path) -> None:
-    """Refuse a folder that has something in it.
+    """Check that a folder is new or empty.
 
     Raises:
-        UserError: it has.
+        UserError: the folder has content, or is a file.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} is there already: give --output a new or empty folder")
@@ -40,10 +40,10 @@ def require_new(folder: Path) -> None:
 
 @contextlib.contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder, renamed to the given one at the end of the block and deleted after an error.
+    """Yield a temporary folder; rename it to `folder` at the end of the block, or delete it after an error.
 
     Raises:
-        UserError: the given folder is taken or cannot be written.
+        UserError: `folder` is not empty or cannot be written.
     """
     require_new(folder)
     with replaced_folder(folder) as draft:
@@ -51,7 +51,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def write_card(bundle: Path, draft: Path, library: str, usage: str) -> None:
-    """Write the bundle's model card for another library: its name and usage replace this program's.
+    """Write the bundle's model card with another library's name and usage instead of this program's.
 
     usage is the card's first section, in Markdown.
     """
@@ -59,6 +59,6 @@ def write_card(bundle: Path, draft: Path, library: str, usage: str) -> None:
     text = card.read_text(encoding="utf-8") if card.is_file() else ""
     introduction, heading, rest = text.partition("\n## ")
     introduction = introduction.replace("library_name: seq2seq", f"library_name: {library}")
-    introduction = re.sub(r"```\n.*?```", "", introduction, flags=re.DOTALL).rstrip()  # a bundle's command
+    introduction = re.sub(r"```\n.*?```", "", introduction, flags=re.DOTALL).rstrip()  # the bundle's own command
     new = f"{introduction}\n\n## Use with {library}\n\n{usage}{heading}{rest}"
     (draft / CARD).write_text(new, encoding="utf-8")

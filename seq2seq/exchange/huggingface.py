@@ -1,9 +1,9 @@
 """Export a bundle as a Hugging Face `MarianMTModel` with the same scores; convert between the two networks.
 
-The two networks differ in one thing: our position vectors alternate sin and cos from channel to channel, Marian's hold
+The two networks differ in their position vectors: ours alternate sine and cosine from channel to channel; Marian's hold
 all sines and then all cosines. The conversion therefore reorders the residual stream's channels in every weight that
-reads or writes that stream. Channels within an attention head or a feed-forward network keep their order. The ids of an
-imported vocabulary have another order, too, and with them the embeddings' rows.
+reads or writes that stream. Channels within an attention head or a feed-forward network keep their order. An imported
+vocabulary also has another order of ids, so the conversion reorders the rows of the embeddings.
 """
 
 import json
@@ -30,8 +30,8 @@ from seq2seq.text.vocabulary import Side, Tokenizers
 with needing("huggingface"):
     from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
-MAX_POSITIONS = 512  # tokens a side; Marian's position vectors are a table
-PUBLISHED = {  # and what else Marian can have
+MAX_POSITIONS = 512  # tokens per side: the rows of Marian's table of positions
+PUBLISHED = {  # values of the published style, and others that Marian supports
     "norm": ("layernorm",),
     "norm_position": ("post",),
     "activation": ("relu", "gelu", "swish"),
@@ -52,15 +52,15 @@ are expected in Unicode NFC, with single spaces and no invisible characters.
 
 
 def export_huggingface(bundle: Path, folder: Path) -> None:
-    """Write a bundle for transformers: model, tokenizer and search settings; the folder is whole or absent.
+    """Export a bundle to transformers: model, tokenizer and search settings; an error leaves no partial export.
 
     Args:
         bundle: the bundle's folder.
-        folder: the export's, new or empty.
+        folder: the export's folder, new or empty.
 
     Raises:
         UserError: the model is not of the published style (model/style=vaswani), the only one that transformers has;
-            the bundle is damaged; or the folder is taken or cannot be written.
+            the bundle is damaged; the folder is not empty; or the folder cannot be written.
     """
     loaded = load_bundle(bundle)
     model = to_marian(loaded.model, tokenizer=loaded.tokenizer)
@@ -72,9 +72,10 @@ def export_huggingface(bundle: Path, folder: Path) -> None:
 
 
 def _generation(bundle: Bundle) -> GenerationConfig:
-    """The bundle's beam and length penalty; transformers knows no limit by the source's length.
+    """Return the bundle's search settings for transformers, without the limit by the source's length.
 
-    Its only exact search, `early_stopping="never"`, goes on to the limit for every text, so it is left off.
+    transformers has no such limit. Its only exact search, `early_stopping="never"`, runs up to the maximum length for
+    every text, so the exported settings do not use it.
     """
     search, order = bundle.config.search, order_of(bundle.tokenizer.target)
     return GenerationConfig(
@@ -93,7 +94,7 @@ def _generation(bundle: Bundle) -> GenerationConfig:
 
 
 def _write_vocabulary(bundle: Bundle, draft: Path) -> None:
-    """Write what a MarianTokenizer reads: an imported vocabulary's own files, or those made of our tokenizers."""
+    """Write the files of a MarianTokenizer: the files of an imported vocabulary, or files made from our tokenizers."""
     sides = bundle.tokenizer
     if isinstance(sides.target, MarianVocabulary):
         assert not isinstance(sides, Tokenizer)
@@ -129,12 +130,12 @@ def _json(values: Mapping[str, object]) -> bytes:
 
 
 def order_of(side: Side) -> list[int]:
-    """Return, for each of our ids, the id in Hugging Face's files."""
+    """Return the id in Hugging Face's files for each of our ids."""
     return side.order if isinstance(side, MarianVocabulary) else list(range(side.vocab_size))
 
 
 class Pairing(NamedTuple):
-    """One weight under its two names; which of its axes is the residual stream's, and whose ids its rows are."""
+    """A weight's two names, its axis along the residual stream, and the side whose ids number its rows."""
 
     ours: str
     marian: str
@@ -144,12 +145,12 @@ class Pairing(NamedTuple):
 
 @torch.no_grad()
 def to_marian(network: EncoderDecoder, attention: str = "sdpa", tokenizer: Tokenizers | None = None) -> MarianMTModel:
-    """Make a MarianMTModel that gives the same logits; it is on the same device and in evaluation mode.
+    """Return a MarianMTModel that computes the same logits, on the same device and in evaluation mode.
 
-    With a tokenizer, ids are those of its files.
+    With a tokenizer, the MarianMTModel uses the ids of the tokenizer's files.
 
     Raises:
-        UserError: the model is no Transformer, an ablation, or not of the published style.
+        UserError: the model is not a Transformer, is an ablation, or is not of the published style.
     """
     model = require_exportable(network)
     marian = MarianMTModel(marian_config(model.config, model.vocab_size, attention, tokenizer, model.source_vocab_size))
@@ -162,7 +163,7 @@ def to_marian(network: EncoderDecoder, attention: str = "sdpa", tokenizer: Token
             state[pair.marian].copy_(reordered(ordered, pair.axis, channels))
         else:
             assert pair.ours.endswith(".bias")
-            state[pair.marian].zero_()  # of a network without biases; Marian always has them
+            state[pair.marian].zero_()  # our network has no biases, Marian always has them
     if model.output_bias is not None:
         bias, rows = model.output_bias.cpu(), ids.get("target")
         state["final_logits_bias"].copy_(reordered(bias, 0, None if rows is None else rows.argsort())[None])
@@ -172,7 +173,10 @@ def to_marian(network: EncoderDecoder, attention: str = "sdpa", tokenizer: Token
 
 @torch.no_grad()
 def from_marian(marian: MarianMTModel, config: ModelConfig) -> Transformer:
-    """Make our model from one of the shape `marian_config(config)`; it is on the CPU, in evaluation mode."""
+    """Return our model with the weights of a MarianMTModel that `marian_config(config)` describes.
+
+    The model is on the CPU and in evaluation mode.
+    """
     state = marian.state_dict()
     config = replace(config, output_bias=bool(state["final_logits_bias"].any()))
     model = Transformer(config, marian.config.vocab_size)
@@ -183,9 +187,12 @@ def from_marian(marian: MarianMTModel, config: ModelConfig) -> Transformer:
 def weights_of(
     state: Mapping[str, Tensor], config: ModelConfig, tokenizer: Tokenizers | None = None
 ) -> dict[str, Tensor]:
-    """Return our weights, on the CPU in float32, from those of a Marian model; a missing one is a KeyError.
+    """Return our weights, on the CPU in float32, made from the weights of a Marian model.
 
-    With a tokenizer, the ids of state are those of its files.
+    With a tokenizer, the rows of `state` follow the ids of the tokenizer's files.
+
+    Raises:
+        KeyError: a weight is missing.
     """
     channels, ids = channel_order(config.d_model).argsort(), _id_orders(tokenizer)
     weights = {}
@@ -198,7 +205,7 @@ def weights_of(
 
 
 def _id_orders(tokenizer: Tokenizers | None) -> dict[str | None, Tensor]:
-    """Return, by side, the ids of Hugging Face's files in the order of ours."""
+    """Return, by side, the ids of Hugging Face's files in the order of our ids."""
     if tokenizer is None:
         return {}
     return {side: torch.tensor(order_of(getattr(tokenizer, side))) for side in ("source", "target")}
@@ -211,13 +218,14 @@ def marian_config(
     tokenizer: Tokenizers | None = None,
     source_vocab_size: int | None = None,
 ) -> MarianConfig:
-    """Describe our network to transformers.
+    """Return transformers' configuration of our network.
 
-    attention is its name for the kernel: "sdpa" (its default, PyTorch's fused one) or "eager" (in the open). With a
-    tokenizer, ids are those of its files. source_vocab_size is that of sources with ids of their own.
+    attention is transformers' name for the kernel: "sdpa" (its default: PyTorch's fused kernel) or "eager" (separate
+    operations). With a tokenizer, the ids are those of the tokenizer's files. source_vocab_size is the size of a
+    separate source vocabulary; None: both sides share one vocabulary.
 
     Raises:
-        UserError: the network is not of the published style, the only one that Marian has.
+        UserError: the network is not of the published style, the only style that Marian has.
     """
     for key, values in PUBLISHED.items():
         found = getattr(config, key)
@@ -254,17 +262,17 @@ def marian_config(
 
 
 def channel_order(d_model: int) -> Tensor:
-    """For each channel of Marian's residual stream, the number of our channel: even ones, then odd ones."""
+    """Return, for each channel of Marian's residual stream, the number of our channel: even numbers, then odd."""
     return torch.cat((torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)))
 
 
 def reordered(weights: Tensor, axis: int | None, order: Tensor | None) -> Tensor:
-    """The weights with one axis in another order; None: as they are."""
+    """Return the weights with one axis in another order; if axis or order is None, return them unchanged."""
     return weights if axis is None or order is None else weights.index_select(axis, order)
 
 
 def pairings(config: ModelConfig, *, is_shared: bool = True) -> Iterator[Pairing]:
-    """Every trained weight, once; is_shared: both sides have one embedding."""
+    """Yield every trained weight once; is_shared: both sides have one embedding."""
     if is_shared:
         yield Pairing("embedding.weight", "model.shared.weight", 1, "target")
     else:
@@ -295,12 +303,12 @@ def _feed_forward(ours: str, marian: str) -> Iterator[Pairing]:
 
 
 def _reads(ours: str, marian: str) -> Iterator[Pairing]:
-    """A linear map whose input is the residual stream."""
+    """Yield weight and bias of a linear map whose input is the residual stream."""
     yield Pairing(f"{ours}.weight", f"{marian}.weight", 1)
     yield Pairing(f"{ours}.bias", f"{marian}.bias", None)
 
 
 def _writes(ours: str, marian: str) -> Iterator[Pairing]:
-    """A linear map whose output is added to the residual stream, or a norm of the stream."""
+    """Yield weight and bias of a linear map that adds to the residual stream, or of a norm of the stream."""
     yield Pairing(f"{ours}.weight", f"{marian}.weight", 0)
     yield Pairing(f"{ours}.bias", f"{marian}.bias", 0)

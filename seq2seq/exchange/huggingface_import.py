@@ -17,20 +17,20 @@ from seq2seq.text.cache import cached_folder, digest_files
 with needing("huggingface"):
     import huggingface_hub
 
-_FORMAT = 1  # of cached imports: raised when the same files make another bundle
+_FORMAT = 1  # version of cached imports: raise it when the same files give a different bundle
 
 
 def import_huggingface(source: str, folder: Path, revision: str | None = None) -> Bundle:
-    """Write a bundle of a Marian model; the folder is whole or absent.
+    """Write a Marian model as a bundle, and return the bundle; an error leaves no partial bundle.
 
     Args:
-        source: a folder as `save_pretrained` leaves it, or a name on the Hugging Face hub.
-        folder: the bundle's, new or empty.
+        source: a folder that `save_pretrained` wrote, or a name on the Hugging Face hub.
+        folder: the bundle's folder, new or empty.
         revision: branch, tag or commit on the hub; None: the newest.
 
     Raises:
-        UserError: the source cannot be had, is damaged, or is a model that cannot be expressed here (the message names
-            the setting); or the folder is taken or cannot be written.
+        UserError: the source cannot be fetched or is damaged; the model has a setting that this project does not
+            support (the message names it); the folder is not empty; or the folder cannot be written.
     """
     require_new(folder)
     origin = fetch(source, revision)
@@ -40,10 +40,12 @@ def import_huggingface(source: str, folder: Path, revision: str | None = None) -
 
 
 def cached_import(source: str, cache: str) -> Path:
-    """Return the bundle of a Marian model in the cache, made if it is missing (SEQ2SEQ_CACHE overrides `cache`).
+    """Return the folder of a Marian model's bundle in the cache; import the model first if the cache lacks it.
+
+    The environment variable SEQ2SEQ_CACHE overrides `cache`.
 
     Raises:
-        UserError: as `import_huggingface`.
+        UserError: for the reasons of `import_huggingface`.
     """
     origin = fetch(source)
     names = (CONFIG, *marian.FILES, WEIGHTS, PICKLED)
@@ -59,10 +61,11 @@ def _import_into(draft: Path, source: str, origin: Path) -> None:
 
 
 def fetch(source: str, revision: str | None = None) -> Path:
-    """Return the folder of a model's files, fetched from the Hugging Face hub unless it is a folder here.
+    """Return `source` if it is a local folder; otherwise fetch the model from the Hugging Face hub, return its folder.
 
     Raises:
-        UserError: there is no such folder, and the hub does not give such a model.
+        UserError: there is neither a folder nor a model on the hub with this name, the hub cannot be reached, or a
+            revision is given for a folder.
     """
     if Path(source).is_dir():
         if revision is not None:
@@ -79,7 +82,7 @@ def fetch(source: str, revision: str | None = None) -> Path:
             found = Path(
                 huggingface_hub.snapshot_download(source, revision=revision, allow_patterns=[*wanted, PICKLED])
             )
-    except Exception as error:  # of the hub's client, of the library that it fetches with, or of the disk
+    except Exception as error:  # raised by the hub's client, by its HTTP library or by the disk
         raise UserError(
             f"{source} is no folder here, and the Hugging Face hub does not give it ({in_short(error)}): where the hub "
             f"cannot be reached, run `hf download {source} --local-dir FOLDER` elsewhere and give FOLDER"
@@ -88,7 +91,7 @@ def fetch(source: str, revision: str | None = None) -> Path:
 
 
 def _card(source: str, revision: str | None, origin: Path, bundle: Bundle) -> str:
-    """Write the bundle's model card; the licence is what the source's card says."""
+    """Return the bundle's model card, with the licence that the source's card names."""
     text = read_bounded(origin / CARD, MOST_BYTES).decode(errors="replace") if (origin / CARD).is_file() else ""
     head = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
     licence = re.search(r"^license:\s+(?:- )?([\w.-]+)$", head[1], re.MULTILINE) if head else None

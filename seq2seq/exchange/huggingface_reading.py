@@ -1,4 +1,4 @@
-"""A folder with a Marian model in Hugging Face's layout, read as a bundle with the same scores."""
+"""Read a folder with a Marian model in Hugging Face's layout as a bundle with the same scores."""
 
 import json
 import logging
@@ -30,10 +30,10 @@ with needing("huggingface"):
     from huggingface_hub.errors import StrictDataclassError
     from transformers import MarianConfig
 
-MOST_BYTES = 1_000_000  # of config.json and README.md
+MOST_BYTES = 1_000_000  # largest size of config.json and of README.md
 log = logging.getLogger(__name__)
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
-_REQUIRED = {  # what transformers' Marian has no code for, or we have not
+_REQUIRED = {  # required values: transformers' Marian or this project has no code for others
     "is_encoder_decoder": True,
     "tie_word_embeddings": True,
     "static_position_embeddings": True,
@@ -43,7 +43,7 @@ _REQUIRED = {  # what transformers' Marian has no code for, or we have not
     "add_bias_logits": False,
     "quantization_config": None,
 }
-_USED = (  # of config.json; transformers' defaults stand for what is missing
+_USED = (  # settings of config.json that are read; transformers' defaults replace missing ones
     "d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads",
     "encoder_ffn_dim", "decoder_ffn_dim", "dropout", "attention_dropout", "activation_dropout", "activation_function",
     "scale_embedding", "pad_token_id", "eos_token_id", "decoder_start_token_id", "share_encoder_decoder_embeddings",
@@ -58,7 +58,7 @@ _READ = (
     "forced_bos_token_id",
     *_SEARCH,
 )
-_HARMLESS = (  # settings of a search that change no translation, or that ours has in another way
+_HARMLESS = (  # settings of a search that change no translation, or that our search sets in another way
     "transformers_version", "_from_model_config", "pad_token_id", "bos_token_id", "forced_eos_token_id", "max_length",
     "use_cache", "early_stopping", "num_return_sequences", "return_dict_in_generate", "output_attentions",
     "output_hidden_states", "output_scores", "output_logits",
@@ -66,10 +66,10 @@ _HARMLESS = (  # settings of a search that change no translation, or that ours h
 
 
 def read_huggingface(folder: Path) -> Bundle:
-    """Read a Marian model from a folder as `save_pretrained` leaves it; nothing in it is executed.
+    """Read a Marian model from a folder that `save_pretrained` wrote, without executing any code in it.
 
     Raises:
-        UserError: a file is missing or damaged, or the model cannot be expressed here.
+        UserError: a file is missing or damaged, or this project does not support the model.
     """
     values = _read_config(folder)
     try:
@@ -92,10 +92,10 @@ def read_huggingface(folder: Path) -> Bundle:
 
 
 def _languages(folder: Path, tokenizer: TokenizerPair) -> tuple[str, str]:
-    """Return the languages that tokenizer_config.json names; it may name none, then they are en and es.
+    """Return the source and target languages that tokenizer_config.json names, by default en and es.
 
     Raises:
-        UserError: one is no name of a language.
+        UserError: a value is not the name of a language.
     """
     named = json.loads(tokenizer.files.get(marian.SETTINGS, b"{}"))
     found = [named.get(f"{side}_lang") or default for side, default in (("source", "en"), ("target", "es"))]
@@ -129,7 +129,7 @@ def _model_config(folder: Path, values: Mapping[str, Any], theirs: MarianConfig)
     """Return the network's settings.
 
     Raises:
-        UserError: one cannot be expressed here.
+        UserError: this project does not support a setting.
     """
     for key, needed in _REQUIRED.items():
         if values.get(key, needed) != needed:
@@ -162,7 +162,9 @@ def _model_config(folder: Path, values: Mapping[str, Any], theirs: MarianConfig)
 
 
 def _read_tokenizers(folder: Path, values: Mapping[str, Any], theirs: MarianConfig) -> TokenizerPair:
-    """Read the vocabularies; settings of searches that lie in config.json, of older models, get a file of their own.
+    """Read the vocabularies, and copy an older model's search settings from config.json to generation_config.json.
+
+    The copy is part of the returned tokenizers; the folder does not change.
 
     Raises:
         UserError: a file is missing or damaged, or does not belong to config.json.
@@ -191,10 +193,10 @@ def _read_tokenizers(folder: Path, values: Mapping[str, Any], theirs: MarianConf
 
 
 def _search(folder: Path, tokenizer: TokenizerPair) -> SearchConfig:
-    """Return the search that generation_config.json asks for; without a beam there, ours.
+    """Return the search settings of generation_config.json, with our defaults for missing ones.
 
     Raises:
-        UserError: it asks for what cannot be searched.
+        UserError: the file asks for a search that this project does not support.
     """
     path, generation = folder / marian.GENERATION, json.loads(tokenizer.files[marian.GENERATION])
     if (forced := generation.get("forced_bos_token_id")) is not None:

@@ -1,4 +1,4 @@
-"""Weights of a Marian model in Hugging Face's layout: read without executing anything, and checked."""
+"""Read and check the weights of a Marian model in Hugging Face's layout, without executing any code in the files."""
 
 import pickle
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from seq2seq.text.vocabulary import Tokenizers
 
 WEIGHTS, PICKLED = "model.safetensors", "pytorch_model.bin"
 BIAS = "final_logits_bias"
-_MOST_POSITIONS = 100_000  # rows of a table of positions
+_MOST_POSITIONS = 100_000  # most rows of a table of positions
 _TIED = (
     "model.shared.weight",
     "lm_head.weight",
@@ -29,10 +29,10 @@ _POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_posit
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Read weights without executing anything.
+    """Read weights without executing any code in their file.
 
     Raises:
-        UserError: they are missing, damaged, or more than weights.
+        UserError: the file is missing, is damaged, or holds anything but weights.
     """
     path = next((folder / name for name in (WEIGHTS, PICKLED) if (folder / name).is_file()), None)
     if path is None:
@@ -55,7 +55,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def _is_weight(name: object, weight: object, most_bytes: int) -> bool:
-    """Return whether it is a name and a plain tensor of real numbers, with as many as the file can hold."""
+    """Return whether the item is a name and a plain tensor of real numbers that is no larger than the file."""
     if not (isinstance(name, str) and isinstance(weight, Tensor)):
         return False
     is_plain = weight.layout == torch.strided and weight.device.type == "cpu" and weight.is_floating_point()
@@ -63,10 +63,10 @@ def _is_weight(name: object, weight: object, most_bytes: int) -> bool:
 
 
 def require_fixed_positions(folder: Path, state: dict[str, Tensor], d_model: int) -> None:
-    """Take the tables of positions out of the weights, if they are there.
+    """Remove the tables of sinusoidal positions from the weights, if present.
 
     Raises:
-        UserError: they are learned ones.
+        UserError: a table is not sinusoidal, for example because its positions are learned.
     """
     for name in _POSITIONS:
         table = state.pop(name, None)
@@ -81,10 +81,10 @@ def require_fixed_positions(folder: Path, state: dict[str, Tensor], d_model: int
 
 
 def require_tied(folder: Path, state: dict[str, Tensor], *, is_shared: bool) -> None:
-    """Take embeddings that are there under several names for one, under the name that `pairings` has.
+    """Keep one copy of an embedding that is stored under several names, under the name that `pairings` uses.
 
     Raises:
-        UserError: they differ.
+        UserError: the copies differ.
     """
     groups = [_TIED] if is_shared else [(_TIED[3], _TIED[1]), (_TIED[2],)]
     for names in groups:
@@ -105,10 +105,10 @@ def require_same(
     tokenizer: Tokenizers,
     shapes: Mapping[str, tuple[int, ...]],
 ) -> None:
-    """Refuse weights of another network or of another vocabulary.
+    """Check that the weights belong to this network and this vocabulary.
 
     Raises:
-        UserError: a weight is missing, unknown, or of another shape.
+        UserError: a weight is missing, is unknown, or has another shape.
     """
     known = {BIAS}
     for pair in pairings(config, is_shared=tokenizer.is_shared):

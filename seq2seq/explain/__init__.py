@@ -1,1 +1,1 @@
-"""What attention does, shown: numbers, pictures, steps."""
+"""Show a model's attention as numbers, as pictures and step by step."""

@@ -1,4 +1,4 @@
-"""The analysis of finished translations in a folder of its own."""
+"""Analyse finished translations, and write the analysis into a folder."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,20 +25,20 @@ def write_analysis(
     translator: Translator | None = None,
     worst: int = 10,
 ) -> Analysis:
-    """Analyse test sets, and write the page and the numbers into the folder output.
+    """Analyse translations of test sets, and write the page and the numbers into the folder `output`.
 
-    All is read, and can be written, before the model works; an error leaves the files of before.
+    The input is read and the output files are opened before the model runs. An error leaves the previous files.
 
     Args:
-        output: made if it does not exist.
-        files: one of each test set.
+        output: the folder; created if missing.
+        files: sources, translations and references of each test set.
         languages: of sources and translations, as ISO 639-1 codes.
-        texts: sources of the training text, for scores by rarity; None: no such scores.
-        translator: reads the translations, for its attention to the source; None: attention is left out.
-        worst: lines shown of each fault, and of all.
+        texts: sources of the training text, for scores by rarity; None: no scores by rarity.
+        translator: the model whose attention to the source is measured; None: attention is left out.
+        worst: number of lines to show for each fault, and number of lines with the lowest scores.
 
     Raises:
-        UserError: nothing can be written there, or the translator has no attention to the source.
+        UserError: the output cannot be written, or the translator has no attention to the source.
     """
     sources = [text for one in files for text in one.sources]
     frequencies = None if texts is None else count_words(texts, sources)

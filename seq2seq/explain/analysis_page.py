@@ -1,4 +1,4 @@
-"""The page of an analysis of translations: pictures of scores, faults, and the lines of lowest scores."""
+"""The page of an analysis of translations: pictures of scores, faults, and the lines with the lowest scores."""
 
 from collections.abc import Sequence
 from html import escape
@@ -7,13 +7,13 @@ from seq2seq.evaluation.analysis import GROUPS, Analysis, Group, Line
 from seq2seq.evaluation.faults import FAULTS
 from seq2seq.explain.page import fill
 
-FEW = 20  # sentences; groups of fewer are shown fainter, since chance decides their scores
+FEW = 20  # sentences; smaller groups are grey on the page, since their scores are mostly chance
 _STYLES = ("viewer.css", "page.css", "analysis.css")
 _TITLES = {"length": "By length of the source", "rarity": "By rarity of the source's words", "file": "By file"}
 
 
 def write_analysis_page(analysis: Analysis, files: Sequence[str]) -> str:
-    """Render an analysis as an HTML document without scripts, which a browser opens from a file, without network.
+    """Return an analysis as an HTML document without scripts, which a browser can open from a file, without network.
 
     files are the names of the translations.
     """
@@ -50,7 +50,7 @@ def _section(by: str, groups: Sequence[Group]) -> str:
 
 
 def _bar(score: float) -> str:
-    """Draw a number from 0 to 100 below its digits."""
+    """Return HTML of a score from 0 to 100: its digits, and a bar below them."""
     return (
         f'{score:.1f}<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
         f'<rect class="all" width="100" height="8"/><rect class="part" width="{score:.1f}" height="8"/></svg>'
@@ -58,7 +58,7 @@ def _bar(score: float) -> str:
 
 
 def _lines(analysis: Analysis, lines: Sequence[Line], fault: str | None = None) -> str:
-    """List lines with what was found of a fault, or of every fault."""
+    """Return an HTML list of lines with their findings for one fault, or for every fault if `fault` is None."""
     if not lines:
         return '<p class="left-out">None was found.</p>'
     items = []

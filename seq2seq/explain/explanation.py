@@ -1,4 +1,4 @@
-"""All attention over one sentence and its translation, by pieces and by words, with statistics and the alignment."""
+"""All attention over one sentence and its translation, by subwords and by words, with statistics and the alignment."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from seq2seq.settings.search import SearchConfig
 from seq2seq.translation import make_reading
 from seq2seq.translator import Translator
 
-VERSION = 1  # of `Explanation.to_plain`
+VERSION = 1  # version of the format of `Explanation.to_plain`
 PLACES = 4  # decimals in `Explanation.to_plain`
 PARTS = ("encoder", "decoder", "cross")
 
@@ -24,14 +24,14 @@ PARTS = ("encoder", "decoder", "cross")
 class HeadStatistics:
     """Means over the queries of one head; aᵢⱼ is the weight of key j for query i.
 
-    dᵢ is the key position that corresponds to query i: i itself in self-attention; in cross-attention
-    i · (s - 1) / (t - 1), from the first piece to the last (0 if t = 1).
+    dᵢ is the key position that corresponds to query i. In self-attention, dᵢ is i. In cross-attention, dᵢ is
+    i · (s - 1) / (t - 1), from the first subword to the last (0 if t = 1).
 
     Attributes:
         entropy: -Σⱼ aᵢⱼ ln aᵢⱼ (nats): 0 if all weight is on one position, ln s if it is spread evenly (Clark et al.
             2019, §3.3).
         distance: Σⱼ aᵢⱼ |j - dᵢ| (positions; Vig & Belinkov 2019 define it for a decoder, where dᵢ is i).
-        diagonal: aᵢⱼ of the j nearest to dᵢ, the later one of two (share, 0 to 1).
+        diagonal: aᵢⱼ of the j nearest to dᵢ; of two equally near j, the later one (share, 0 to 1).
     """
 
     entropy: float
@@ -45,14 +45,14 @@ class Explanation:
 
     Attributes:
         subject: the sentence and the translation.
-        attention: "encoder", "decoder" and "cross", each one tensor (h, t, s) per layer; a row is a query and sums to
-            1. The decoder's rows and columns are the pieces that it reads, `<s>` first; row i of "cross" predicts
-            piece i of the target, `</s>` last. A list is empty if the architecture has no such attention.
-        by_word: the same over words: summed over a word's keys, averaged over a word's queries. The decoder's word 0
-            is `<s>`, the others are the target's except the last one, `</s>`.
-        heads: statistics by part, layer and head, over pieces.
-        alignment: (source word, target word) from 0: for every target word the source word of most weight.
-        log_probs: log-probabilities of the target's pieces, `</s>` last (nats).
+        attention: for "encoder", "decoder" and "cross", one tensor (h, t, s) per layer; a row is a query and sums to
+            1. The decoder's rows and columns are the subwords that it reads, `<s>` first; row i of "cross" predicts
+            subword i of the target, `</s>` last. A list is empty if the architecture has no such attention.
+        by_word: the same weights over words: summed over a word's keys, averaged over a word's queries. The decoder's
+            words are `<s>` and then the target's words without `</s>`.
+        heads: statistics by part, layer and head, over subwords.
+        alignment: (source word, target word) from 0: for each target word, the source word with the largest weight.
+        log_probs: log-probabilities of the target's subwords, `</s>` last (nats).
     """
 
     subject: Subject
@@ -68,12 +68,12 @@ class Explanation:
         return "transformer" if self.attention["encoder"] or self.attention["decoder"] else "recurrent"
 
     def aligning(self) -> Float[Tensor, "t s"] | None:
-        """Return cross-attention over words in the aligning layer, averaged over its heads; None if there is none."""
+        """Return the aligning layer's cross-attention over words, the mean of its heads; None: no cross-attention."""
         layers = self.by_word["cross"]
         return layers[aligning_layer(len(layers))].mean(0) if layers else None
 
     def to_plain(self) -> dict[str, Any]:
-        """Return JSON values, numbers rounded to 4 places; docs/attention.md explains every field."""
+        """Return JSON values, with numbers rounded to 4 decimals; docs/attention.md explains every field."""
         subject, sides = self.subject, self.subject.tokenizer
         target, source = subject.words()["cross"]
         return {
@@ -99,16 +99,16 @@ class Explanation:
 def explain(
     translator: Translator, source: str, target: str | None = None, *, settings: SearchConfig | None = None
 ) -> Explanation:
-    """Run a model on a sentence and its translation, and return the weights of all its attention.
+    """Return the weights of all attention of a model that reads a sentence and its translation.
 
     Args:
         translator: must have one model and the PyTorch engine.
         source: one sentence.
         target: a translation; None: the best one that the model finds.
-        settings: how to search for the translation; None: the translator's settings.
+        settings: settings of the search for the translation; None: the translator's settings.
 
     Raises:
-        UserError: a text is empty or too long, the engine shows no attention, or the memory does not suffice.
+        UserError: a text is empty or too long, the engine exposes no attention, or memory is not sufficient.
     """
     subject = make_subject(translator, source, target, settings)
     engine, model = require_engine(translator)
@@ -132,7 +132,7 @@ def explain(
 def over_words(
     weights: Float[Tensor, "h t s"], rows: Sequence[Word], columns: Sequence[Word]
 ) -> Float[Tensor, "h tw sw"]:
-    """Sum weights over each word's keys and average them over each word's queries; rows sum to 1."""
+    """Return weights over words: summed over each word's keys, averaged over each word's queries; rows sum to 1."""
     mean, total = torch.zeros(len(rows), weights.shape[1]), torch.zeros(weights.shape[2], len(columns))
     for number, word in enumerate(rows):
         mean[number, word.pieces] = 1 / len(word.pieces)
@@ -142,7 +142,7 @@ def over_words(
 
 
 def head_statistics(weights: Float[Tensor, "h t s"]) -> list[HeadStatistics]:
-    """Describe each head of one attention over one sentence."""
+    """Return the statistics of each head of one attention over one sentence."""
     weights = weights.double()
     _, length, width = weights.shape
     diagonal = torch.arange(length, dtype=torch.float64) * (width - 1) / max(1, length - 1)
@@ -155,7 +155,7 @@ def head_statistics(weights: Float[Tensor, "h t s"]) -> list[HeadStatistics]:
 
 
 def plain(value: Any, places: int) -> Any:
-    """Return tensors, dataclasses and collections as JSON values, with numbers rounded to so many decimals."""
+    """Return tensors, dataclasses and collections as JSON values, with numbers rounded to `places` decimals."""
     if isinstance(value, Tensor):
         return torch.round(value.double(), decimals=places).tolist()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

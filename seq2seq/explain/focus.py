@@ -1,4 +1,4 @@
-"""How much of the source a model attends to while it reads given translations."""
+"""Measure how much of the source a model attends to while it reads given translations."""
 
 import math
 from collections.abc import Sequence
@@ -9,16 +9,16 @@ from seq2seq.evaluation.faults import IGNORED
 from seq2seq.search_engine import Forced, ReadingEngine
 from seq2seq.translator import Translator
 
-MAX_TOKENS = 2048  # a side; longer pairs are not read: all attention of a pair exists at once
+MAX_TOKENS = 2048  # per side; longer pairs are not read, since all attention of a pair is in memory at once
 
 
 def find_focus(translator: Translator, sources: Sequence[str], hypotheses: Sequence[str]) -> list[Focus | None]:
-    """Let a model read translations, and measure the attention of its aligning layer.
+    """Return measures of the aligning layer's attention while a model reads given translations.
 
-    A pair with a side that is empty or of more than MAX_TOKENS is not read: None.
+    The result is None for a pair with a side that is empty or longer than MAX_TOKENS.
 
     Raises:
-        UserError: the model has no attention to the source, or one pair alone exceeds the memory.
+        UserError: the model has no attention to the source, or one pair alone does not fit into memory.
     """
     engine = translator.engine
     if not (isinstance(engine, ReadingEngine) and engine.can_align):
@@ -35,7 +35,7 @@ def find_focus(translator: Translator, sources: Sequence[str], hypotheses: Seque
 
 
 def _measure(forced: Forced, num_source: int) -> Focus:
-    """Measure the rows of the translation's tokens, without EOS; the source's EOS counts for entropy alone."""
+    """Return the measures over the translation's tokens without EOS; the source's EOS counts only in the entropy."""
     assert forced.attention is not None
     rows = forced.attention[:-1]
     received = [sum(row[i] for row in rows) for i in range(num_source)]

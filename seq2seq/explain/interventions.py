@@ -1,9 +1,12 @@
-"""Interventions: what a trained model does without a head, a layer's attention, its mask, positions, or a word's keys.
+"""Interventions: switch off a head, a layer's attention, the mask, the positions or a word's keys of a trained model.
 
-Heads and layers are counted from 1, as in pictures and pages: "encoder.2.head.3" is the third head of the encoder's
-second self-attention, "cross.1" all heads of the decoder's first cross-attention, "decoder" all self-attention of the
-decoder, "mask" the causal mask, "positions" what tells attention the order, "source.3" the keys of the source's third
-word.
+Heads and layers are counted from 1, as in pictures and pages:
+
+- "encoder.2.head.3" is the third head of the encoder's second self-attention.
+- "cross.1" is all heads of the decoder's first cross-attention.
+- "decoder" is all self-attention of the decoder.
+- "mask" is the causal mask, and "positions" is the positions, which give attention the order of the subwords.
+- "source.3" is the keys of the source's third word.
 """
 
 import copy
@@ -30,21 +33,21 @@ from seq2seq.translator import Translator
 
 _HEADS = re.compile(r"(encoder|decoder|cross)(?:\.(\d{1,4})(?:\.head\.(\d{1,4}))?)?")
 _WORD = re.compile(r"source\.(\d{1,4})")
-_SETTINGS = {"mask": "decoder_mask", "positions": "positions"}  # of the model, each of which can be "none"
-SourceMask = Callable[[Tensor], Tensor]  # `Transformer.source_mask`
-TEMPERATURES = (0.001, 1000.0)  # beyond them float32 overflows, or all weights are equal
+_SETTINGS = {"mask": "decoder_mask", "positions": "positions"}  # settings of the model that can be "none"
+SourceMask = Callable[[Tensor], Tensor]  # the type of `Transformer.source_mask`
+TEMPERATURES = (0.001, 1000.0)  # lowest and highest; below, float32 overflows; above, all weights are equal
 NAMES = "encoder.2.head.3, decoder.1, cross, mask, positions or source.3"
 
 
 @dataclass(frozen=True)
 class Interventions:
-    """What is changed in a model.
+    """Changes to a model.
 
     Attributes:
-        without: what is switched off, by the names above. A head that is off adds nothing; a word that is off is seen
-            by no other position, in the encoder and from the decoder.
-        average: heads that take the same of all that they may attend to, as the mean of its values.
-        temperature: of the softmax of all attention: QKᵀ / (√c · temperature). 1 leaves it as it is; above 1, weights
+        without: names of the parts to switch off, as above. A head that is off adds nothing. No other position, in the
+            encoder or in the decoder, attends to a word that is off.
+        average: names of heads with equal weights: they return the mean of the values that they may attend to.
+        temperature: of the softmax of all attention: QKᵀ / (√c · temperature). 1 changes nothing; above 1, weights
             become more even.
     """
 
@@ -64,20 +67,21 @@ def intervene(
     temperature: float = 1.0,
     hidden: Sequence[int] = (),
 ) -> Iterator[None]:
-    """Change a model in place until the block ends; then every weight and setting is what it was, to the bit.
+    """Change a model in place until the block ends; then restore every weight and setting exactly.
 
-    No other thread may use the model meanwhile, and a translator that was made before searches with the weights as
-    they were: `changed` gives one that does not.
+    No other thread may use the model inside the block. A translator that was made before the block searches with the
+    unchanged weights; `changed` returns a translator that searches with changed weights.
 
     Args:
         model: a Transformer.
-        without: names, but for "source.N".
+        without: names of parts, as in `Interventions`, except "source.N".
         average: names of heads.
         temperature: as in `Interventions`.
-        hidden: places of source pieces, from 0, which no other position sees.
+        hidden: positions of source subwords, from 0; no position attends to them.
 
     Raises:
-        UserError: a name is unknown, the model has no such layer or head, or it is no Transformer.
+        UserError: a name is unknown, the model has no such layer or head, the temperature is out of range, or the model
+            is not a Transformer.
     """
     attentions = [one for one in model.modules() if isinstance(one, MultiHeadAttention)]
     before = [(parameter, parameter.detach().clone()) for one in attentions for parameter in one.parameters()]
@@ -91,14 +95,14 @@ def intervene(
                 parameter.copy_(value)
         model.config = config
         vars(model).pop("source_mask", None)
-        if source_mask is not None:  # of a block around this one
+        if source_mask is not None:  # the mask of an enclosing block
             vars(model)["source_mask"] = source_mask
 
 
 def _change(
     model: EncoderDecoder, without: Sequence[str], average: Sequence[str], temperature: float, hidden: Sequence[int]
 ) -> None:
-    """Change a model in place, for good; nothing is changed if a name is wrong."""
+    """Change a model in place, permanently; an error, such as an unknown name, leaves the model unchanged."""
     if not isinstance(model, Transformer):
         raise UserError(f"interventions are for Transformers: this is model.architecture={model.config.architecture}")
     if not TEMPERATURES[0] <= temperature <= TEMPERATURES[1]:
@@ -119,10 +123,11 @@ def _change(
 
 
 def changed(translator: Translator, interventions: Interventions, source: str = "") -> Translator:
-    """Return a translator with a model of its own that is changed; source is the text whose words "source.N" counts.
+    """Return a translator with a changed copy of the model; "source.N" is the N-th word of the text `source`.
 
     Raises:
-        UserError: as `intervene`, or the source has no such word.
+        UserError: for the reasons of `intervene`; the source has no such word; or the translator does not have one
+            model and the PyTorch engine.
     """
     engine, model = require_engine(translator)
     hidden, names = [], []
@@ -131,8 +136,8 @@ def changed(translator: Translator, interventions: Interventions, source: str = 
             names.append(name)
         else:
             hidden += _pieces_of_word(translator, source, int(found.group(1)))
-    other = copy.copy(engine)  # without the weights that are laid out for search
-    other.model, other.is_compiled = copy.deepcopy(model), False  # compiled code knows no gaps in a source
+    other = copy.copy(engine)  # without the packed weights of search
+    other.model, other.is_compiled = copy.deepcopy(model), False  # compiled code cannot hide source words
     apart = copy.copy(translator)
     apart.engine = other
     _change(other.model, names, interventions.average, interventions.temperature, hidden)
@@ -146,14 +151,17 @@ def explain_changed(
     interventions: Interventions,
     settings: SearchConfig | None = None,
 ) -> tuple[Translator, Explanation, dict[str, Any]]:
-    """Explain a sentence by a changed model, and say what the unchanged one gives.
+    """Explain a sentence with a changed model, and compare it with the unchanged model.
 
-    Arguments are those of `explain`. Returns the translator of the changed model, its explanation, and this as JSON
-    values. If anything is changed, they have `interventions`, and `unchanged` with the unchanged model's `target` and
-    its log-probability (`log_prob`, nats).
+    The other arguments are those of `explain`.
+
+    Returns:
+        The translator of the changed model; its explanation; and the explanation as JSON values. If the interventions
+        change anything, the JSON values also have `interventions`, and `unchanged` with the unchanged model's `target`
+        and the log-probability of this target (`log_prob`, nats).
 
     Raises:
-        UserError: as `explain` and `changed`.
+        UserError: for the reasons of `explain` and `changed`.
     """
     if not interventions:
         explanation = explain(translator, source, target, settings=settings)
@@ -167,13 +175,13 @@ def explain_changed(
 
 @dataclass(frozen=True)
 class HeadWorth:
-    """What one head is worth for some translations.
+    """The value of one head for given translations.
 
     Attributes:
         part: "encoder", "decoder" or "cross".
         layer: from 0.
         head: from 0.
-        loss: what the translations' negative log-probability grows by without the head (nats per token).
+        loss: increase of the translations' negative log-probability without the head (nats per token).
     """
 
     part: str
@@ -183,10 +191,13 @@ class HeadWorth:
 
 
 def rank_heads(translator: Translator, pairs: Sequence[tuple[str, str]]) -> list[HeadWorth]:
-    """Score given translations without each head in turn (Michel et al. 2019); return the most valuable head first.
+    """Return the value of each head, the most valuable first: score given translations without each head in turn.
+
+    The method is that of Michel et al. 2019.
 
     Raises:
-        UserError: a text is empty, the model is no Transformer, or it is not one model on the PyTorch engine.
+        UserError: a text is empty, the model is not a Transformer, or the translator does not have one model and the
+            PyTorch engine.
     """
     apart = changed(translator, Interventions())
     engine, model = require_engine(apart)
@@ -213,7 +224,7 @@ def _heads(model: EncoderDecoder) -> Iterator[tuple[str, int, int]]:
 
 
 def _find(model: Transformer, name: str) -> list[tuple[MultiHeadAttention, list[int]]]:
-    """Return the attentions that a name means, each with its heads from 0."""
+    """Return the attention modules that a name selects, each with its selected heads (from 0)."""
     if (found := _HEADS.fullmatch(name)) is None:
         raise UserError(f"{name!r:.80} names nothing to change: give {NAMES}")
     part, layer, head = found.groups()
@@ -230,8 +241,8 @@ def _find(model: Transformer, name: str) -> list[tuple[MultiHeadAttention, list[
 
 @torch.no_grad()
 def _scale_queries(attention: MultiHeadAttention, heads: Sequence[int], factor: float) -> None:
-    """Multiply the queries of some heads, or what queries and keys have in common."""
-    is_shared = attention.k_proj is attention.q_proj  # then both factors of QKᵀ change
+    """Multiply QKᵀ of some heads by a factor, through the weights of the queries, in place."""
+    is_shared = attention.k_proj is attention.q_proj  # then one change affects both factors of QKᵀ
     factor = math.sqrt(factor) if is_shared else factor
     channels = _channels(attention, heads)
     attention.q_proj.weight[channels] *= factor
@@ -245,7 +256,7 @@ def _channels(attention: MultiHeadAttention, heads: Sequence[int]) -> list[int]:
 
 
 def _hiding(usual: SourceMask, places: Sequence[int]) -> SourceMask:
-    """Return a source mask in which these places of every source are hidden, too."""
+    """Return a source mask that also hides these positions of every source."""
 
     def source_mask(src: Int[Tensor, "b s"]) -> Bool[Tensor, "b 1 1 s"]:
         mask = usual(src)

@@ -1,4 +1,4 @@
-"""How an alignment emerges: one sentence's cross-attention at each checkpoint of a run, as a page and as a picture."""
+"""Show how an alignment emerges: one sentence's cross-attention at each checkpoint of a run, as a page and a GIF."""
 
 import html
 import io
@@ -15,22 +15,22 @@ from seq2seq.explain.page import embed, fill, script
 from seq2seq.explain.picture import FAINT, INK, show
 
 _STYLES = ("viewer.css", "page.css", "over.css")
-_SECONDS = 0.25  # of a picture; the last one is shown for longer
+_SECONDS = 0.25  # for which a picture is shown; _LAST is for the last picture
 _LAST = 2.0
 _DPI = 80
-_LETTERS = 40  # of a translation in a picture
+_LETTERS = 40  # longest translation in a picture; longer ones are cut
 
 
 @dataclass(frozen=True)
 class Moment:
-    """What a model did after so many updates.
+    """A model's attention and translation after a number of updates.
 
     Attributes:
-        updates: of the run.
-        loss: of the validation nearest before, or else of training (nats per token); None: not known.
-        translation: the model's own.
-        log_prob: of the target whose attention is shown (nats).
-        weights: cross-attention over words in the aligning layer, mean of its heads: rows are target words.
+        updates: number of updates of the run.
+        loss: of the last validation, or of training if the run has no validation (nats per token); None: not known.
+        translation: the model's own translation.
+        log_prob: log-probability of the target whose attention is shown (nats).
+        weights: cross-attention over words in the aligning layer, mean of its heads; rows are target words.
     """
 
     updates: int
@@ -41,7 +41,7 @@ class Moment:
 
 
 def moment(explanation: Explanation, updates: int, loss: float | None, translation: str) -> Moment:
-    """Take what is shown of an explanation.
+    """Return the moment with an explanation's attention and log-probability.
 
     Raises:
         UserError: the model has no cross-attention.
@@ -53,7 +53,7 @@ def moment(explanation: Explanation, updates: int, loss: float | None, translati
 
 
 def write_over_page(explanation: Explanation, moments: Sequence[Moment]) -> str:
-    """Render a page with a slider over updates; explanation names the words of rows and columns."""
+    """Return a page with a slider over updates; explanation provides the words of rows and columns."""
     rows, columns = ([word.text for word in words] for words in explanation.subject.words()["cross"])
     data = {
         "source": explanation.subject.source,
@@ -67,7 +67,7 @@ def write_over_page(explanation: Explanation, moments: Sequence[Moment]) -> str:
 
 
 def animate(explanation: Explanation, moments: Sequence[Moment], path: Path) -> None:
-    """Write an animated GIF of the map.
+    """Write an animated GIF with one map of attention per moment.
 
     Raises:
         UserError: the file cannot be written.
@@ -83,7 +83,7 @@ def animate(explanation: Explanation, moments: Sequence[Moment], path: Path) -> 
 
 
 def _draw(one: Moment, rows: list[str], columns: list[str]) -> Any:
-    """Draw a moment; return it as a Pillow image."""
+    """Return a Pillow image of a moment."""
     import torch
     from matplotlib.figure import Figure
     from PIL import Image

@@ -1,4 +1,4 @@
-"""HTML files with their scripts and styles inlined, and the one that shows an explanation."""
+"""HTML pages with inline scripts and styles, and the page of an explanation."""
 
 import base64
 import hashlib
@@ -18,14 +18,14 @@ _STYLES = ("viewer.css", "page.css")
 
 
 def write_page(explanation: dict[str, Any], walks: list[dict[str, Any]], beams: dict[str, Any]) -> str:
-    """Render the page of one sentence: an HTML document that a browser opens from a file, without network.
+    """Return the page of one sentence: an HTML document that a browser can open from a file, without network.
 
-    Its Content-Security-Policy allows its own script and style sheet, by their hashes, and nothing else.
+    The page's Content-Security-Policy allows only its own script and style sheet, by their hashes.
 
     Args:
-        explanation: from `Explanation.to_plain`.
-        walks: from `steps.walk`, one for each head shown step by step; may be empty.
-        beams: from `steps.watch_beams`; may be empty.
+        explanation: result of `Explanation.to_plain`.
+        walks: results of `steps.walk`, one for each head shown step by step; may be empty.
+        beams: result of `steps.watch_beams`; may be empty.
     """
     title = html.escape(f"Attention: {explanation['source']}")
     data = embed({"explanation": explanation, "walks": walks, "beams": beams})
@@ -33,14 +33,15 @@ def write_page(explanation: dict[str, Any], walks: list[dict[str, Any]], beams: 
 
 
 def fill(body: str, style_sheets: Sequence[str], title: str, script: str = "", **values: str) -> str:
-    """Fill a page's template; its policy allows the script and the style sheets, by their hashes, and nothing else.
+    """Return a page's HTML; its Content-Security-Policy allows only the script and style sheets, by their hashes.
 
     Args:
-        body: file of `viewer/`, the template of what is inside <body>, with places $script and those of values.
+        body: file of `viewer/`: the template of the content of <body>, with the placeholder $script and one for each
+            of `values`.
         style_sheets: files of `viewer/`.
-        title: HTML, as are the values, so texts have to be escaped.
-        script: JavaScript; none: the page may run none.
-        values: by their places.
+        title: HTML, so the caller must escape texts in it.
+        script: JavaScript; if empty, the page may not run any script.
+        values: HTML for each placeholder, so the caller must escape texts in them.
     """
     styles = "\n".join(map(_read, style_sheets))
     rules = {"default-src": "'none'", "script-src": _hash(script) if script else "'none'", "style-src": _hash(styles)}
@@ -51,17 +52,17 @@ def fill(body: str, style_sheets: Sequence[str], title: str, script: str = "", *
 
 
 def embed(data: object) -> str:
-    """JSON for a script element: no text in it can end the element or begin a comment."""
+    """Return JSON for a script element; no text in the JSON can end the element or begin a comment."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 @lru_cache(maxsize=8)
 def script(entry: str) -> str:
-    """The entry module and all its imports as one script, in order of dependency.
+    """Return the entry module and all its imports as one script, in order of dependency.
 
-    Browsers import no modules from file://, so each becomes a function that returns its exports. The modules have to
-    write `import { a, b } from "./file.js";`, and `export` before a function, class or constant.
+    Browsers do not import modules from file://, so each module becomes a function that returns its exports. The modules
+    must write `import { a, b } from "./file.js";`, and `export` before a function, class or constant.
     """
     parts: dict[str, str] = {}
 
@@ -87,5 +88,5 @@ def _read(name: str) -> str:
 
 
 def _hash(content: str) -> str:
-    """The hash by which a Content-Security-Policy allows an inline script or style sheet."""
+    """Return the hash by which a Content-Security-Policy allows an inline script or style sheet."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"

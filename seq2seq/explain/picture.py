@@ -1,4 +1,4 @@
-"""Pictures of one sentence's attention (matplotlib); all numbers come from `Explanation`."""
+"""Draw pictures of one sentence's attention with matplotlib; all numbers come from `Explanation` or `HeadWorth`."""
 
 import warnings
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ GAP = 0.25  # inches between the parts of a picture
 def draw(explanation: Explanation, path: Path) -> None:
     """Write a PNG: a large map of cross-attention over words, then every head of every layer of all attention.
 
-    Rows are queries, columns are keys, every row sums to 1, and one scale of colours from 0 to 1 holds for all maps.
+    Rows are queries, columns are keys, and every row sums to 1. All maps share one scale of colours from 0 to 1.
 
     Raises:
         UserError: the model has no attention, or the file cannot be written.
@@ -43,7 +43,7 @@ def draw(explanation: Explanation, path: Path) -> None:
 
 
 def draw_alignment(explanation: Explanation, path: Path) -> None:
-    """Write a PNG of the aligning layer's cross-attention over words alone.
+    """Write a PNG with only the aligning layer's cross-attention over words.
 
     Raises:
         UserError: the model has no cross-attention, or the file cannot be written.
@@ -52,7 +52,7 @@ def draw_alignment(explanation: Explanation, path: Path) -> None:
 
 
 def draw_ranking(ranking: Sequence[HeadWorth], source: str, target: str, path: Path) -> None:
-    """Write a PNG: what the translation's loss grows by without each head, one table for each kind of attention.
+    """Write a PNG of the increase of the translation's loss without each head, a table for each kind of attention.
 
     Raises:
         UserError: the file cannot be written.
@@ -84,10 +84,10 @@ def draw_ranking(ranking: Sequence[HeadWorth], source: str, target: str, path: P
 
 
 def make_figure(explanation: Explanation, parts: Sequence[str]) -> Any:
-    """Return a matplotlib Figure of the parts, from top to bottom, under the sentence and its translation.
+    """Return a matplotlib Figure of the parts, from top to bottom, below the sentence and its translation.
 
     A part is "alignment", "encoder", "decoder" or "cross"; parts that the model does not have are left out. The figure
-    is one inch wide and high, so its coordinates are inches; saving it with bbox_inches="tight" shows all of it.
+    is one inch wide and high, so its coordinates are in inches. Save it with bbox_inches="tight" to include everything.
 
     Raises:
         UserError: the model has none of the parts.
@@ -113,7 +113,7 @@ def make_figure(explanation: Explanation, parts: Sequence[str]) -> Any:
 
 
 def _alignment(figure: Any, explanation: Explanation, part: str, rows: list[str], columns: list[str]) -> None:
-    """Add one large map with its numbers in it, the aligned words outlined, and the scale of all colours beside it."""
+    """Add one large map with its numbers, outlines around aligned words, and the scale of colours beside the map."""
     from matplotlib.patches import Rectangle
 
     weights = explanation.aligning()
@@ -131,7 +131,7 @@ def _alignment(figure: Any, explanation: Explanation, part: str, rows: list[str]
             axis.text(source, target, number, ha="center", va="center", color="white" if share > 0.5 else INK)
     for source, target in explanation.alignment:
         axis.add_patch(Rectangle((source - 0.44, target - 0.44), 0.88, 0.88, fill=False, edgecolor=MARK, linewidth=2))
-    height = max(2.0, len(rows) * cell)  # inches; the label needs two
+    height = max(2.0, len(rows) * cell)  # inches; the scale's label needs two
     scale = figure.add_axes((len(columns) * cell + GAP, len(rows) * cell - height, 0.2, height))
     bar = figure.colorbar(image, cax=scale)
     bar.set_label("share of a row's attention", color=INK, fontsize=8)
@@ -141,7 +141,7 @@ def _alignment(figure: Any, explanation: Explanation, part: str, rows: list[str]
 
 
 def _heads(figure: Any, explanation: Explanation, part: str, rows: list[str], columns: list[str]) -> None:
-    """Add small maps of one attention, layers one below the other, heads side by side, statistics below each."""
+    """Add one small map per head of one kind of attention: a row of maps per layer, statistics below each map."""
     layers = explanation.by_word[part]
     looks_ahead = part == "decoder" and any(bool(layer.triu(1).any()) for layer in layers)
     _add_title(figure, UNMASKED if looks_ahead else TITLES[part])
@@ -165,7 +165,7 @@ def _heads(figure: Any, explanation: Explanation, part: str, rows: list[str], co
 
 
 def show(axis: Any, weights: Float[Tensor, "t s"], rows: Sequence[str], columns: Sequence[str], font: float) -> Any:
-    """Draw one map, the first row at the top, NaN in grey, words at the left and above; return the image."""
+    """Draw one map, and return its image: the first row is at the top, words are left and above, NaN is grey."""
     image = axis.imshow(weights.numpy(), cmap=colour_map(), vmin=0, vmax=1, interpolation="nearest")
     axis.xaxis.tick_top()
     axis.tick_params(length=0, pad=3)
@@ -176,14 +176,14 @@ def show(axis: Any, weights: Float[Tensor, "t s"], rows: Sequence[str], columns:
 
 
 def colour_map() -> Any:
-    """Return one hue whose lightness (CIE L*) falls in even steps, readable in grey and by colour-blind people."""
+    """Return a colour map of one hue with even steps of lightness (CIE L*), readable in grey and if colour-blind."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("share", COLOURS).with_extremes(bad=FORBIDDEN)
 
 
 def _bottom(figure: Any) -> float:
-    """Return the lower edge of all that is drawn (inches)."""
+    """Return the lower edge of the drawn content (inches)."""
     return figure.get_tightbbox().y0
 
 
@@ -192,7 +192,7 @@ def _add_title(figure: Any, title: str) -> None:
 
 
 def _move_below(figure: Any, axes: list[Any]) -> None:
-    """Move new axes, with all words around them, to the left edge and below all else."""
+    """Move new axes, with the words around them, to the left edge and below the other content."""
     from matplotlib.transforms import Bbox
 
     for axis in axes:
@@ -207,7 +207,7 @@ def _move_below(figure: Any, axes: list[Any]) -> None:
 
 def _write(explanation: Explanation, parts: Sequence[str], path: Path) -> None:
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # matplotlib draws a box instead
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # matplotlib draws a box instead of it
         _save(make_figure(explanation, parts), path)
 
 

@@ -1,4 +1,4 @@
-"""One attention and one search, step by step, with the model's own numbers."""
+"""Show one attention head and one beam search step by step, with the model's own numbers."""
 
 import math
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ from seq2seq.text.tokenizer import EOS
 from seq2seq.translator import Translator
 
 PLACES = 6  # decimals in all results
-SHOWN = 8  # channels shown of vectors with d_model channels
+SHOWN = 8  # number of channels shown, for vectors with d_model channels
 _WIDE = ("embedding", "position", "input", "joined", "output")
 
 
@@ -38,21 +38,21 @@ class Walk:
         part: "encoder", "decoder" or "cross".
         layer: from 0.
         head: from 0.
-        rows: pieces of the queries.
-        columns: pieces of the keys.
-        embedding: of the rows' pieces, scaled by √d.
-        position: added to the embedding; None: the model adds none (positions are rotary, or there are none).
-        input: of the attention, for the rows; in the first self-attention of a post-norm encoder or decoder the sum of
-            embedding and position.
-        queries: of this head, turned if positions are rotary.
-        keys: of this head, turned likewise.
-        values: of this head.
+        rows: subwords of the queries.
+        columns: subwords of the keys.
+        embedding: embeddings of the rows' subwords, scaled by √d if the model scales embeddings.
+        position: vectors that are added to the embeddings; None: the model adds none (positions are rotary or none).
+        input: input of the attention, for the rows; in the first self-attention of a post-norm encoder or decoder, the
+            sum of embedding and position.
+        queries: queries of this head, rotated if positions are rotary.
+        keys: keys of this head, rotated if positions are rotary.
+        values: values of this head.
         scores: QKᵀ.
         mask: True = may attend.
-        scaled: scores / √c, -inf where the mask forbids.
-        weights: softmax of each row.
+        scaled: scores / √c; -inf where the mask is False.
+        weights: softmax of each row of scaled.
         mixture: weights times values.
-        joined: the mixtures of all heads side by side.
+        joined: the mixtures of all heads, concatenated.
         output: the projection of joined, which is added to the residual stream.
     """
 
@@ -76,7 +76,7 @@ class Walk:
     output: Float[Tensor, "t d"]
 
     def to_plain(self) -> dict[str, Any]:
-        """Return JSON values: numbers to 6 places, null for -inf, and the first 8 of d channels."""
+        """Return JSON values: numbers rounded to 6 decimals, null for -inf, and only the first 8 of d channels."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         values |= {name: None if values[name] is None else values[name][:, :SHOWN] for name in _WIDE}
         scaled = [[None if x == -math.inf else x for x in row] for row in plain(self.scaled, PLACES)]
@@ -87,7 +87,7 @@ class Walk:
 def walk(
     translator: Translator, source: str, target: str | None = None, *, part: str, layer: int, head: int
 ) -> dict[str, Any]:
-    """Return the numbers of one head as plain values, as `Walk.to_plain` gives them.
+    """Return the numbers of one head as JSON values, in the format of `Walk.to_plain`.
 
     Args:
         translator: must have one Transformer and the PyTorch engine.
@@ -98,7 +98,7 @@ def walk(
         head: from 0.
 
     Raises:
-        UserError: a text is empty or too long, the model is no Transformer, or has no such part, layer or head.
+        UserError: a text is empty or too long, the model is not a Transformer, or it has no such part, layer or head.
     """
     return take_walk(translator, make_subject(translator, source, target), part, layer, head).to_plain()
 
@@ -106,7 +106,7 @@ def walk(
 def chosen_walks(translator: Translator, explanation: Explanation) -> list[dict[str, Any]]:
     """Return the page's walks: all heads of the first encoder and decoder layers and of the aligning cross-attention.
 
-    The list is empty if the model is no Transformer.
+    The list is empty if the model is not a Transformer.
     """
     if not isinstance(require_engine(translator)[1], Transformer):
         return []
@@ -122,7 +122,7 @@ def take_walk(translator: Translator, subject: Subject, part: str, layer: int, h
     """Run the model on a sentence and its translation and return what one head computes.
 
     Raises:
-        UserError: the model is no Transformer, or has no such part, layer or head.
+        UserError: the model is not a Transformer, or it has no such part, layer or head.
     """
     engine, model = require_engine(translator)
     if not isinstance(model, Transformer):
@@ -179,7 +179,7 @@ def _find(model: Transformer, part: str, layer: int, head: int) -> MultiHeadAtte
 
 @contextmanager
 def _input_of(attention: MultiHeadAttention) -> Iterator[list[Tensor]]:
-    """Collect the input of an attention's queries, in this thread."""
+    """Yield a list that collects the inputs of an attention's queries, from this thread only."""
     inputs: list[Tensor] = []
     thread = get_ident()
 
@@ -195,31 +195,32 @@ def _input_of(attention: MultiHeadAttention) -> Iterator[list[Tensor]]:
 
 
 def watch_beams(translator: Translator, source: str, settings: SearchConfig | None = None) -> dict[str, Any]:
-    """Translate a sentence by the ordinary beam search, and record every step.
+    """Translate a sentence by the ordinary beam search, and return every step.
 
     Args:
         translator: must have one model and the PyTorch engine.
         source: one sentence.
-        settings: of a plain beam search; None: the translator's settings.
+        settings: settings of a plain beam search; None: the translator's settings.
 
     Returns:
-        source, beam and length_penalty; steps, each with its candidates, best first; and result, the id, text and
+        source, beam and length_penalty; steps, each with its candidates, best first; and result: the id, text and
         normalised_score (score / length^α) of all finished hypotheses, best first. The first one is the translation.
 
-        A candidate is a hypothesis after a step, one piece longer than its parent: id (from 1), parent (the id of the
-        hypothesis that it continues; None: the empty one), piece (its last one), text (of all pieces), log_prob (of
-        the piece, nats), score (sum of log-probabilities, nats), and fate: "kept", "finished", or "dropped" if its
-        rank is too low or it can no longer win.
+        A candidate is a hypothesis after a step, one subword longer than its parent. Its fields are id (from 1); parent
+        (the id of the hypothesis that the candidate continues; None: the empty hypothesis); piece (its last subword);
+        text (of all its subwords); log_prob (of the last subword, nats); score (sum of log-probabilities, nats); and
+        fate: "kept", "finished", or "dropped" if its rank is too low or it can no longer win.
 
     Raises:
-        UserError: the sentence is empty or too long, the engine shows nothing, or the settings ask for another search.
+        UserError: the sentence is empty or too long, the engine does not expose its steps, or the settings ask for
+            another kind of search.
     """
     engine, _ = require_engine(translator)
     settings = translator.search if settings is None else settings
     tokenizer = translator.tokenizer.target
     steps: list[list[dict[str, Any]]] = []
-    hypotheses: dict[int | None, tuple[list[int], float]] = {None: ([], 0.0)}  # ids and score of each candidate
-    beam: list[int | None] = [None]  # the candidate at each place of the beam
+    hypotheses: dict[int | None, tuple[list[int], float]] = {None: ([], 0.0)}  # ids and score, by candidate's id
+    beam: list[int | None] = [None]  # id of the candidate at each place of the beam
 
     def record(step: Step) -> None:
         tokens, scores, parents = (table[0].tolist() for table in (step.tokens, step.scores, step.parents))
@@ -228,7 +229,7 @@ def watch_beams(translator: Translator, source: str, settings: SearchConfig | No
         first, candidates = len(hypotheses), list[dict[str, Any]]()
         for number, (token, score, place) in enumerate(zip(tokens, scores, parents, strict=True)):
             if score == -math.inf:
-                break  # only empty candidates follow
+                break  # the rest are empty candidates
             ids, before = hypotheses[beam[place]]
             hypotheses[first + number] = ids, score = [*ids, token], score
             is_finished = token == EOS and number < settings.beam

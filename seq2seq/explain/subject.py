@@ -14,15 +14,15 @@ from seq2seq.text.vocabulary import Side, Tokenizers
 from seq2seq.translation import SearchRequest
 from seq2seq.translator import Translator
 
-MAX_PIECES = 100  # of either side, EOS included; a larger map is unreadable and slow to send
+MAX_PIECES = 100  # subwords per side, EOS included; a larger map is unreadable and slow to send
 
 
 @dataclass(frozen=True)
 class Word:
-    """A word as `text.split()` gives it, or the start or end mark."""
+    """A word, separated by spaces as in `text.split()`, or the start or end mark."""
 
     text: str
-    pieces: list[int]  # positions of the word's pieces
+    pieces: list[int]  # positions of the word's subwords
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Subject:
     """A sentence and its translation.
 
     Attributes:
-        source: text, normalised.
-        target: text.
-        translated: whether the model translated the sentence itself.
+        source: the normalised text of the sentence.
+        target: the text of the translation.
+        translated: whether the model made the translation; False: it was given.
         src: ids of the source, EOS last.
-        tgt_in: ids that the decoder reads: the start, then the target's.
-        tgt_out: ids that the decoder predicts: the target's, then EOS.
-        tokenizer: the model's.
+        tgt_in: ids that the decoder reads: the start, then the target's ids.
+        tgt_out: ids that the decoder predicts: the target's ids, then EOS.
+        tokenizer: the model's tokenizers.
     """
 
     source: str
@@ -58,7 +58,7 @@ class Subject:
 def make_subject(
     translator: Translator, source: str, target: str | None, settings: SearchConfig | None = None
 ) -> Subject:
-    """Encode a sentence and its translation; without a target, the model translates.
+    """Return a sentence and its translation with their ids; if target is None, the model translates.
 
     Raises:
         UserError: either text is empty or too long, or the engine is not one PyTorch model.
@@ -81,7 +81,7 @@ def require_engine(translator: Translator) -> tuple[Engine, EncoderDecoder]:
     """Return the engine and its only model.
 
     Raises:
-        UserError: the engine is CTranslate2's, or several models translate together.
+        UserError: the engine is not PyTorch's, or it has several models.
     """
     engine = translator.engine
     if not isinstance(engine, Engine):
@@ -92,7 +92,7 @@ def require_engine(translator: Translator) -> tuple[Engine, EncoderDecoder]:
 
 
 def words_of(ids: Sequence[int], tokenizer: Side, marks: Set[int]) -> list[Word]:
-    """Return the words that the pieces form; at the positions in marks is a start or end mark, a word by itself."""
+    """Return the words that the subwords form; each position in marks is a start or end mark and its own word."""
     pieces = tokenizer.tokens(ids)
     inner = [position for position in range(len(ids)) if position not in marks]
     groups: dict[int, list[int]] = {}
@@ -105,11 +105,11 @@ def words_of(ids: Sequence[int], tokenizer: Side, marks: Set[int]) -> list[Word]
 
 def _spell(ids: list[int], tokenizer: Side) -> str:
     (text,) = tokenizer.decode([ids])
-    return text or "".join(tokenizer.tokens(ids))  # UNK has no text
+    return text or "".join(tokenizer.tokens(ids))  # UNK decodes to an empty text
 
 
 def encode_sentence(tokenizer: Side, text: str, name: str) -> list[int]:
-    """Return the ids of a text, without EOS; errors call the text by `name`.
+    """Return the ids of a text, without EOS; `name` names the text in errors.
 
     Raises:
         UserError: the text is empty or too long.

@@ -1,4 +1,4 @@
-"""Additive attention, by which a recurrent decoder looks back at the source."""
+"""Additive attention, by which a recurrent decoder attends to the source."""
 
 import torch
 from jaxtyping import Bool, Float

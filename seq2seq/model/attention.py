@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from seq2seq.model.positions import rotate
 
-OPEN_UP_TO = 256  # keys; on the CPU, training's attention over at most so many is computed in the open
-OPEN_ON = ("cpu",)  # elsewhere the fused kernel is always the faster
+OPEN_UP_TO = 256  # in training on the CPU, attention over at most this many keys is computed without the fused kernel
+OPEN_ON = ("cpu",)  # on other devices, the fused kernel is always faster
 
 
 class KeysValues(NamedTuple):
-    """What can be attended to: one key and one value of each position and head."""
+    """The keys and values that queries attend to: one key and one value for each position and head."""
 
     keys: Float[Tensor, "n h s c"]
     values: Float[Tensor, "n h s c"]
@@ -31,14 +31,14 @@ class KeysValues(NamedTuple):
 
 
 def by_head(keys: Float[Tensor, "n s h c"], values: Float[Tensor, "n s h c"]) -> KeysValues:
-    """Keys and values as attention wants them."""
+    """Return keys and values in the layout that attention reads: heads before positions."""
     return KeysValues(keys.transpose(1, 2), values.transpose(1, 2))
 
 
 def attention_weights(
     queries: Float[Tensor, "n h t c"], keys: Float[Tensor, "n h s c"], mask: Bool[Tensor, "#n 1 #t s"] | None
 ) -> Float[Tensor, "n h t s"]:
-    """softmax(Q Kᵀ / √c) in the open: how much each query takes of each key; every row sums to 1.
+    """Return softmax(Q Kᵀ / √c), the weight of each key for each query; every row sums to 1.
 
     A query that may attend to nothing gets a row of zeros instead of NaN.
     """
@@ -57,12 +57,12 @@ def attend(
     *,
     is_causal: bool = False,
 ) -> Float[Tensor, "n h t c"]:
-    """Each query's mixture of the values: softmax(Q Kᵀ / √c) V (Vaswani et al. 2017, eq. 1).
+    """Return each query's weighted sum of the values: softmax(Q Kᵀ / √c) V (Vaswani et al. 2017, eq. 1).
 
-    By PyTorch's fused kernel, except for gradients over short memories on the CPU, where the open computation is up to
-    six times faster (docs/performance.md). dropout is the share of weights dropped. For the fused kernel the mask may
-    be an additive one. is_causal says that the mask is the causal one: devices other than the CPU then use the
-    kernel's own causal mask instead.
+    PyTorch's fused kernel computes the sum. The exception is a computation with gradients over short memories on the
+    CPU: there, `attention_weights` is up to six times faster (docs/performance.md). dropout is the share of weights
+    dropped. For the fused kernel, the mask may be additive. is_causal says that the mask is the causal mask: devices
+    other than the CPU then use the kernel's own causal mask instead.
     """
     if queries.device.type not in OPEN_ON:
         mask = None if is_causal else mask
@@ -76,11 +76,11 @@ def attend(
 class MultiHeadAttention(nn.Module):
     """Attends in h subspaces of c = d / h channels each (Vaswani et al. 2017, §3.2.2).
 
-    `mix` uses `attend`; `weights` of the same queries and keys shows the mixture.
+    `mix` uses `attend`; `weights` returns the weights that `mix` uses for the same queries and keys.
 
-    For ablations, `relevance` takes something away: "shared" has one projection for queries and keys, so
+    For ablations, `relevance` removes a part of attention: "shared" has one projection for queries and keys, so
     relevance becomes symmetric: score(a, b) = score(b, a); "uniform" has queries of zero, so all scores are equal;
-    "unscaled" has queries √c times as long, which undoes the 1/√c.
+    "unscaled" has queries √c times as long, which cancels the 1/√c.
     """
 
     def __init__(
@@ -94,24 +94,24 @@ class MultiHeadAttention(nn.Module):
         self.k_proj = self.q_proj if relevance == "shared" else nn.Linear(d_model, d_model, bias=bias)
         self.v_proj = nn.Linear(d_model, d_model, bias=bias)
         self.out_proj = nn.Linear(d_model, d_model, bias=bias)
-        self.watcher: Callable[..., object] | None = None  # is shown what is mixed (`trace.watch`)
+        self.watcher: Callable[..., object] | None = None  # gets inputs and result of every call (`trace.watch`)
 
     def queries_keys_values(
         self, x: Float[Tensor, "n t d"], rotation: Float[Tensor, "2 t 1 c"] | None = None
     ) -> tuple[Float[Tensor, "n t h c"], Float[Tensor, "n t h c"], Float[Tensor, "n t h c"]]:
-        """What each position looks for, is found by, and gives: all that self-attention needs."""
+        """Return the queries, keys and values of all positions, for self-attention."""
         queries, keys, values = self.queries(x), self._split(self.k_proj(x)), self._split(self.v_proj(x))
         if rotation is not None:
             queries, keys = rotate(queries, rotation), rotate(keys, rotation)
         return queries, keys, values
 
     def queries(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t h c"]:
-        """What each position looks for."""
+        """Return the queries of all positions."""
         queries = self._split(self.q_proj(x))
         return queries if self.stretch == 1 else queries * self.stretch
 
     def keys_values(self, memory: Float[Tensor, "n s d"]) -> KeysValues:
-        """What each position of the memory is found by, and what it gives."""
+        """Return the keys and values of all positions of the memory."""
         return by_head(self._split(self.k_proj(memory)), self._split(self.v_proj(memory)))
 
     def forward(
@@ -133,7 +133,7 @@ class MultiHeadAttention(nn.Module):
         *,
         is_causal: bool = False,
     ) -> Float[Tensor, "n t d"]:
-        """Each head's mixture of its values, side by side; is_causal as in `attend`."""
+        """Return each head's weighted sum of its values, side by side; is_causal is as in `attend`."""
         dropout = self.dropout if self.training else 0.0
         context = attend(queries.transpose(1, 2), memory, mask, dropout, is_causal=is_causal)
         if self.watcher is not None:
@@ -143,7 +143,7 @@ class MultiHeadAttention(nn.Module):
     def weights(
         self, queries: Float[Tensor, "n t h c"], memory: KeysValues, mask: Bool[Tensor, "#n 1 #t s"] | None = None
     ) -> Float[Tensor, "n h t s"]:
-        """How much each query takes of each position: what `mix` mixes by, computed in the open."""
+        """Return the weight of each position for each query, as `mix` uses it but without dropout."""
         return attention_weights(queries.transpose(1, 2), memory.keys, mask)
 
     def _split(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t h c"]:

@@ -14,7 +14,10 @@ from seq2seq.settings.model import ModelConfig
 
 
 def build_model(config: ModelConfig, vocab_size: int, source_vocab_size: int | None = None) -> EncoderDecoder:
-    """Return the network of `config.architecture` with random weights; None: sources have the ids of targets."""
+    """Return the network of `config.architecture` with random weights.
+
+    Without source_vocab_size, sources have the ids of targets.
+    """
     networks: dict[str, type[EncoderDecoder]] = {"transformer": Transformer, "recurrent": Recurrent}
     return networks[config.architecture](config, vocab_size, source_vocab_size)
 
@@ -26,7 +29,7 @@ def build_without_values(config: ModelConfig, vocab_size: int, source_vocab_size
 
 
 class _WithoutRandomValues(TorchFunctionMode):
-    """Draws nothing: for tensors on the meta device PyTorch would import its compiler, which takes seconds."""
+    """Skips random initialisation: on the meta device, PyTorch would import its compiler for it and need seconds."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None

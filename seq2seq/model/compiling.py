@@ -1,4 +1,4 @@
-"""Compiles `decoding.c` for this processor by the C compiler that is there, and keeps the result in the cache."""
+"""Compiles `decoding.c` for this processor with the machine's C compiler, and keeps the result in the cache."""
 
 import ctypes
 import hashlib
@@ -15,8 +15,8 @@ from seq2seq.errors import UserError, in_short
 from seq2seq.settings.data import cache_root
 
 _SOURCE = Path(__file__).with_name("decoding.c")
-# Sums may be taken in any order, as in any library of matrix products. Not -ffast-math: it would round tiny numbers to
-# zero in the whole process, and take NaN for a number.
+# Sums may be computed in any order, as in any library of matrix products. Not -ffast-math: it would round tiny numbers
+# to zero in the whole process, and assume that no number is NaN.
 _FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fassociative-math", "-fno-signed-zeros")
 
 
@@ -55,7 +55,7 @@ def _compile(command: list[str], folder: Path, stem: str) -> Path:
             _run([*command, "-shared", "-fPIC", "-o", str(draft), str(_SOURCE), "-lm"])
             if not draft.exists():
                 raise UserError(f"{command[0]} cannot compile {_SOURCE}: it wrote nothing: leave out --compile")
-            ctypes.CDLL(str(draft)).block_size()  # a library of another processor cannot be loaded
+            ctypes.CDLL(str(draft)).block_size()  # fails if the library is for another processor
             return draft.replace(folder / _name(stem, draft))
     except (OSError, AttributeError) as error:
         told = f"cannot keep compiled code in {folder} ({error}): set SEQ2SEQ_CACHE to another folder"
@@ -74,12 +74,12 @@ def _run(command: list[str]) -> bytes:
 
 
 def _name(stem: str, library: Path) -> str:
-    """Return a library's name in the cache, which ends with its digest: a damaged one could end the process."""
+    """Return a library's name in the cache, which ends with its digest: a damaged library could end the process."""
     return f"{stem}{hashlib.sha256(library.read_bytes()).hexdigest()[:20]}.so"
 
 
 def _processor() -> bytes:
-    """Describe this processor, since code for its instructions may not run on another that has the same cache."""
+    """Return a description of this processor: its code may not run on another processor that uses the same cache."""
     about = Path("/proc/cpuinfo")
     lines = about.read_bytes().splitlines() if about.exists() else [platform.processor().encode()]
     fixed = (b"model name", b"flags", b"CPU implementer", b"CPU part", b"Features")

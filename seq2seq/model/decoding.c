@@ -1,8 +1,8 @@
-/* A Transformer's decoder for search on the CPU in float32: one call a step. See native.py, which lays out its weights.
+/* A Transformer's decoder for search on the CPU in float32: one call per step. native.py lays out the weights.
 
-   It computes what FlatDecoder (decoding.py) computes, one position of every row. Row r continues one hypothesis of
-   sentence[r]; past[r] names the slots that hold the keys and values of its target tokens, its own new slot last.
-   Matrices are row by row; d is the model's width, c = d / heads the channels of a head. */
+   A step computes the same as FlatDecoder.step (decoding.py): one position of every row. Row r continues one hypothesis
+   of sentence[r]; past[r] lists the slots that hold the keys and values of the row's target tokens, the new slot last.
+   Matrices are stored row by row; d is the model's width, and c = d / heads is the number of channels of a head. */
 
 #include <math.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@ enum { LANES = 8, VECTORS = 2 };
 #else
 enum { LANES = 4, VECTORS = 4 };
 #endif
-enum { BLOCK = LANES * VECTORS, MOST_ROWS = 6 }; /* as many sums as fit into the registers */
+enum { BLOCK = LANES * VECTORS, MOST_ROWS = 6 }; /* the sums of this many rows fit into the registers */
 enum { RELU, SWIGLU, SWISH, GELU };
 
 typedef float Vector __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float))));
@@ -27,7 +27,7 @@ typedef struct { /* x Wᵀ + b; W in blocks of BLOCK outputs, (blocks, in, BLOCK
 } Map;
 
 typedef struct {
-    const float *weight, *bias; /* no weight: nothing is normalised; no bias: by the root mean square */
+    const float *weight, *bias; /* null weight: no normalisation; null bias: RMSNorm */
     float eps;
 } Norm;
 
@@ -48,18 +48,18 @@ typedef struct {
 typedef struct {
     int64_t rows, used, capacity, steps, sources;
     const int64_t *last, *sentence, *past; /* (rows), (rows), (rows, steps); past ends with the new slots, from `used` on */
-    const int64_t *lengths;                /* of the sources, (sentences) */
-    const float *position, *rotation;      /* to add to embeddings, (d); cosines and sines, (2, c); or null */
+    const int64_t *lengths;                /* lengths of the sources, (sentences) */
+    const float *position, *rotation;      /* added to embeddings, (d); cosines and sines, (2, c); or null */
     float *slots;                          /* (layers, 2, capacity, d) */
     const float *const *memory;            /* each layer's keys and values, (layers × 2) of (sentences, sources, d) */
     float *logits;                         /* (rows, vocabulary) */
-    float *attention;                      /* how the watched layer attends, mean of the heads, (rows, sources); or null */
+    float *attention;                      /* watched layer's cross-attention, mean of heads, (rows, sources); or null */
 } Step;
 
 int64_t block_size(void) { return BLOCK; }
 
 /* e^x in a form that compilers vectorise: 2^n times a polynomial in x - n ln 2. Its relative error is about 1e-7 from -87
-   to 88; outside, it is the value at that end. NaN gives NaN. */
+   to 88; beyond an end of this range, the result is the value at this end. NaN gives NaN. */
 static inline float exponential(float x) {
     x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
     float n = floorf(x * 1.44269504f + 0.5f);
@@ -76,7 +76,7 @@ static inline float exponential(float x) {
     return sum * power.value;
 }
 
-/* One block of outputs of a few rows, whose number is known to the compiler. */
+/* Computes one block of outputs of a few rows; the compiler knows the number of rows. */
 static inline __attribute__((always_inline)) void block_of_rows(
     const int rows, const float *x, int64_t in, const float *weight, const float *bias, float *y, int64_t out, int64_t valid) {
     Vector sums[MOST_ROWS][VECTORS];
@@ -126,7 +126,7 @@ static void normalise(const Norm *norm, int64_t rows, int64_t width, const float
     }
 }
 
-/* One head of one query: keys and values are those of the slots in `which`, or the first `count` if it is null. */
+/* Attends with one head of one query to the `count` slots in `which`; if `which` is null, to the first `count`. */
 static void attend(const float *query, const float *keys, const float *values, const int64_t *which, int64_t count,
                    int64_t width, int64_t channels, float *weights, float *context) {
     const float scale = 1 / sqrtf(channels);
@@ -148,7 +148,7 @@ static void attend(const float *query, const float *keys, const float *values, c
     }
 }
 
-/* Rotates the pairs of channels (i, i + c/2) of so many heads by their position's angles (RoFormer, eq. 34). */
+/* Rotates the pairs of channels (i, i + c/2) of each head by the angles of the position (RoFormer, eq. 34). */
 static void rotate(float *x, int64_t heads, int64_t channels, const float *rotation) {
     const int64_t half = channels / 2;
     const float *cosine = rotation, *sine = rotation + channels;
@@ -163,7 +163,7 @@ static void rotate(float *x, int64_t heads, int64_t channels, const float *rotat
 static void activate(int64_t rows, int64_t hidden, int64_t activation, float *x, float *y) {
     for (int64_t r = 0; r < rows; r++, x += hidden * (activation == SWIGLU ? 2 : 1), y += hidden)
         switch (activation) {
-            case SWIGLU: /* the gate lies before the values */
+            case SWIGLU: /* the gate comes before the values */
                 for (int64_t i = 0; i < hidden; i++) y[i] = x[i] / (1 + exponential(-x[i])) * x[hidden + i];
                 break;
             case SWISH:
@@ -173,7 +173,7 @@ static void activate(int64_t rows, int64_t hidden, int64_t activation, float *x,
                 for (int64_t i = 0; i < hidden; i++) y[i] = 0.5f * x[i] * (1 + erff(x[i] * 0.70710678f));
                 break;
             default:
-                for (int64_t i = 0; i < hidden; i++) y[i] = x[i] < 0 ? 0 : x[i]; /* NaN stays, so that it is noticed */
+                for (int64_t i = 0; i < hidden; i++) y[i] = x[i] < 0 ? 0 : x[i]; /* NaN stays NaN, so that it is noticed */
         }
 }
 
@@ -189,7 +189,7 @@ static void leave(const Decoder *decoder, const Norm *norm, int64_t rows, float 
     if (!decoder->is_pre_norm) normalise(norm, rows, decoder->width, x, x);
 }
 
-/* Continues every row by its last token; returns 0, or 1 if there is no memory. */
+/* Continues every row by its last token; returns 0, or 1 if memory cannot be allocated. */
 int step(const Decoder *decoder, const Step *step) {
     const int64_t n = step->rows, d = decoder->width, heads = decoder->heads, c = d / heads;
     const int64_t hidden = decoder->layers ? decoder->layer->down.in : 0, wide = hidden * (decoder->activation == SWIGLU ? 2 : 1);
@@ -256,7 +256,7 @@ static float greatest(const float *x, int64_t count) {
     return most;
 }
 
-/* The best tokens of each row of logits, best first: log-probabilities (nats) and ids; -inf where there are no more. */
+/* Writes each row's best tokens, best first: log-probabilities (nats) and ids; -inf if there are fewer than `count`. */
 void best_next(const float *logits, int64_t rows, int64_t vocabulary, const int64_t *banned, int64_t bans, int64_t count,
                float *values, int64_t *tokens) {
     for (int64_t r = 0; r < rows; r++, logits += vocabulary, values += count, tokens += count) {

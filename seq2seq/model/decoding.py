@@ -1,12 +1,12 @@
-"""The decoder for search: the same network as `Transformer`, one token a row and call, made for speed.
+"""The decoder for search: computes the same network as `Transformer`, one token per row and call, but faster.
 
-The textbook (`layers.py`, `transformer.py`) is the specification; tests hold the two equal for every model and every
-search. What differs is how the computation is laid out:
+The textbook code (`layers.py`, `transformer.py`) is the specification; tests check that both give equal results for
+every model and every search. Only the layout of the computation differs:
 
 - Rows are (n, d). Weights are laid out once for products of few rows, and the stretch of the queries is folded in.
-- The k hypotheses of a sentence are k queries over one set of keys and values: the sentence's in cross-attention, and
-  in self-attention those of every token that any of its hypotheses ever had. These *slots* are written once and never
-  move; a mask tells each hypothesis which slots are its own past.
+- The k hypotheses of a sentence are k queries over one set of keys and values. In cross-attention, this set belongs to
+  the source. In self-attention, it has a *slot* for every token of any of the hypotheses, written once. A mask selects
+  the slots of each hypothesis' own past. Slots are copied only to free memory or to get more.
 """
 
 import copy
@@ -33,15 +33,15 @@ from seq2seq.model.products import product, product_with
 from seq2seq.model.state import aligning_layer
 from seq2seq.model.transformer import Transformer, embedding_scale
 
-SPARE_SLOTS = 64  # free slots at first and after every clearing, for which the host waits for a GPU
+SPARE_SLOTS = 64  # free slots at first and after every clearing; a clearing makes the host wait for a GPU
 
 
 @runtime_checkable
 class Decoder(Protocol):
-    """What a search advances: reads sources into a state, and continues rows by one token each."""
+    """A model as a search uses it: reads sources into a state, and continues each row by one token."""
 
     def encode(self, src: Int[Tensor, "b s"]) -> Any:
-        """Read the source ids; return the state before the first target token, one row a sentence."""
+        """Read the source ids; return the state before the first target token, with one row per sentence."""
         ...
 
     def step(self, last: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
@@ -49,29 +49,29 @@ class Decoder(Protocol):
         ...
 
     def limited_to(self, ids: Int[Tensor, " u"]) -> "Decoder":
-        """Return a decoder of the same weights whose `step` reads and predicts places among these ids, not ids.
+        """Return a decoder with the same weights whose `step` reads and predicts indices into these ids.
 
-        Its probabilities are those of these ids alone. `encode` reads ids as before.
+        The probabilities of these ids alone sum to 1. `encode` still reads ids.
         """
         ...
 
 
 class FlatState:
-    """Everything that a `FlatDecoder` remembers of one search; steps and `reorder` change it in place.
+    """The state of a `FlatDecoder` during one search; steps and `reorder` change the state in place.
 
-    Once a sentence has had several rows, `reorder` comes between any two steps.
+    Once a sentence has had several rows, `reorder` must be called between any two steps.
 
     Attributes:
-        memory: keys and values of the b encoded sentences, one pair a layer.
+        memory: keys and values of the b encoded sentences, one pair per layer.
         memory_mask: additive mask of the source's padding, (b, 1, 1, s).
         slots: keys and values of the target tokens, (layers, 2, b, h, capacity, c); the first `used` are written.
-        mask: additive mask of each place's own past and next slot among all, (b, 1, w, used + w); None: every slot
-            belongs to the sentence's only row.
-        places: where the rows stand among the sentences.
-        numbers: of the sentences that are still searched, their index in `memory`.
+        mask: additive mask by which each place attends only to its own past and its next slot, (b, 1, w, used + w);
+            None: every slot belongs to the sentence's only row.
+        places: the places of the rows among the sentences.
+        numbers: indices in `memory` of the sentences that are still searched.
         length: target tokens so far.
-        watched: the layer whose cross-attention is kept; None: no layer's.
-        attention: how much each row took of each source position in the last step, mean of the heads.
+        watched: the layer whose cross-attention is kept; None: no layer.
+        attention: weights of each row's cross-attention to source positions in the last step, mean of the heads.
     """
 
     def __init__(self, memory: list[KeysValues], memory_mask: Float[Tensor, "b 1 1 s"]) -> None:
@@ -87,16 +87,16 @@ class FlatState:
         self.attention: Float[Tensor, "n 1 s"] | None = None
 
     def watching(self) -> "FlatState":
-        """Keep the attention of the layer that aligns best from now on, in this very state."""
+        """Keep the attention of the layer that aligns best from now on; return this state."""
         self.watched = aligning_layer(len(self.memory))
         return self
 
     def reorder(self, rows: Int[Tensor, " n"], counts: Sequence[int]) -> "FlatState":
-        """Let new row i continue old row rows[i]; no key and no value moves.
+        """Let new row i continue old row rows[i], by the mask; keys and values move only when memory is freed.
 
         Args:
-            rows: the old rows that each sentence's new rows continue, sentence by sentence.
-            counts: new rows of each sentence that is still here; a sentence without any leaves.
+            rows: the old rows that the new rows continue, sentence by sentence.
+            counts: new rows of each sentence that is still searched; a sentence without new rows is dropped.
         """
         own_past = self._own_past(rows, max(counts))
         numbers, counts = still_searched(self.numbers, counts)
@@ -114,12 +114,12 @@ class FlatState:
         return self
 
     def make_room(self) -> None:
-        """Allot slots for the next token of every place."""
+        """Add slots if there are too few for the next token of every place."""
         if not self._has_room():
             self.slots = F.pad(self._used_slots(), (0, 0, 0, self.used + 2 * self.places.width))
 
     def advance(self) -> None:
-        """Count the token that every place has written."""
+        """Count the token that a step has written for every place."""
         self.length, self.used = self.length + 1, self.used + self.places.width
 
     def _has_room(self) -> bool:
@@ -141,10 +141,10 @@ class FlatState:
         self.slots = F.pad(self._used_slots().index_select(2, index), (0, 0, 0, SPARE_SLOTS))
 
     def _clear_dead_slots(self, past: Float[Tensor, "b w z"]) -> Float[Tensor, "b w y"]:
-        """Forget the slots that are no row's past; return the mask of the others."""
+        """Remove the slots that are in no row's past; return the mask of the other slots."""
         is_alive = (past == 0).any(1)  # (b, used)
         self.used = count = int(is_alive.sum(1).max())
-        index = is_alive.byte().sort(dim=1, descending=True, stable=True).indices[:, :count]  # the living ones first
+        index = is_alive.byte().sort(dim=1, descending=True, stable=True).indices[:, :count]  # living slots first
         layers, _, _, heads, _, channels = self.slots.shape
         living = self.slots.gather(4, index[:, None, :, None].expand(layers, 2, -1, heads, -1, channels))
         self.slots = F.pad(living, (0, 0, 0, count + SPARE_SLOTS + self.places.width))
@@ -174,7 +174,7 @@ class FlatLayer:
     def _attend_to_target(
         self, y: Rows, state: FlatState, index: int, rotation: Float[Tensor, "2 1 1 c"] | None
     ) -> Rows:
-        """Write every row's key and value behind the used slots; return what each row's past gives."""
+        """Write every row's key and value after the used slots; return each row's attention over its own past."""
         heads, places, used = self.heads, state.places, state.used
         end = used + places.width
         rows = self.queries_keys_values(y)
@@ -201,7 +201,7 @@ class FlatLayer:
 
 
 class FlatDecoder:
-    """A Transformer's decoder for search, with its present weights; see `for_search`."""
+    """A Transformer's decoder for search, with the model's present weights; see `for_search`."""
 
     def __init__(self, model: Transformer, dtype: torch.dtype) -> None:
         """Lay out the weights for products in dtype."""
@@ -235,7 +235,7 @@ class FlatDecoder:
             return self.output(self.norm(x)), state
 
     def limited_to(self, ids: Int[Tensor, " u"]) -> "FlatDecoder":
-        """Return a decoder whose `step` reads and predicts places among these ids; see `Decoder`."""
+        """Return a decoder whose `step` reads and predicts indices into these ids; see `Decoder`."""
         limited = copy.copy(self)
         limited.embedding = self.embedding.index_select(0, ids)
         bias = None if self.bias is None else self.bias.index_select(0, ids)
@@ -244,10 +244,10 @@ class FlatDecoder:
 
 
 class TextbookDecoder:
-    """The decoder for search of a model that has no faster one, such as the LSTM: the model's own `decode`."""
+    """The decoder for search of a model without a faster decoder, such as the LSTM: calls the model's own `decode`."""
 
     def __init__(self, model: Any, ids: Int[Tensor, " u"] | None = None) -> None:
-        """Wrap a model; with ids, `step` reads and predicts places among them."""
+        """Wrap a model; with ids, `step` reads and predicts indices into these ids."""
         self.model, self.ids = model, ids
 
     def encode(self, src: Int[Tensor, "b s"]) -> Any:
@@ -262,22 +262,22 @@ class TextbookDecoder:
         return logits if self.ids is None else logits.index_select(1, self.ids), state
 
     def limited_to(self, ids: Int[Tensor, " u"]) -> "TextbookDecoder":
-        """Return a decoder whose `step` reads and predicts places among these ids; see `Decoder`."""
+        """Return a decoder whose `step` reads and predicts indices into these ids; see `Decoder`."""
         return TextbookDecoder(self.model, ids)
 
 
 class EnsembleDecoder:
-    """The decoders of several models, which predict the mean of their probabilities."""
+    """The decoders of several models; their prediction is the mean of the models' probabilities."""
 
     def __init__(self, members: Sequence[Decoder]) -> None:
         self.members = members
 
     def encode(self, src: Int[Tensor, "b s"]) -> EnsembleState:
-        """Let every member read the source."""
+        """Read the source with every member; return the members' states."""
         return EnsembleState(tuple(member.encode(src) for member in self.members))
 
     def step(self, last: Int[Tensor, " n"], state: EnsembleState) -> tuple[Float[Tensor, "n v"], EnsembleState]:
-        """Continue every row in every member; return the logs of the mean probabilities (nats)."""
+        """Continue every row in every member; return the logs of the mean probabilities (nats), and the new state."""
         steps = [member.step(last, own) for member, own in zip(self.members, state.states, strict=True)]
         return mean_log_probs([logits for logits, _ in steps]), EnsembleState(tuple(own for _, own in steps))
 
@@ -287,11 +287,11 @@ class EnsembleDecoder:
 
 
 def for_search(model: Any, dtype: torch.dtype, *, is_compiled: bool = False) -> Decoder:
-    """Return a model's decoder for search, products in dtype; compiled, if asked for, where that is possible.
+    """Return a model's decoder for search, with products in dtype; is_compiled asks for the compiled decoder.
 
-    A Transformer's has a copy of the weights, but for the embedding: weights must not change while a search runs. Hooks
-    on the model's modules are not called. Other models, subclasses of Transformer among them, are
-    searched by their own `decode`.
+    A Transformer's decoder has a copy of all weights except the embedding: weights must not change while a search runs.
+    Hooks on the model's modules are not called. Other models, including subclasses of Transformer, are searched by
+    their own `decode`.
 
     Raises:
         UserError: the search cannot be compiled.

@@ -17,13 +17,13 @@ Side = Literal["source", "target"]
 class EncoderDecoder(nn.Module):
     """Encodes a source into a state and advances targets from this state; the output shares the targets' embedding.
 
-    So does the source if both sides have one vocabulary. Source rows hold tokens, EOS, then padding; target rows a
-    start token, tokens, then padding. Id 0 is padding. The names of the encoder's parameters begin with `encoder_`, of
-    the decoder's with `decoder_`; both use the embedding.
+    If both sides have one vocabulary, the source shares this embedding, too. Source rows hold tokens, EOS, then
+    padding; target rows hold a start token, tokens, then padding. Id 0 is padding. The names of the encoder's
+    parameters begin with `encoder_`, and the names of the decoder's parameters with `decoder_`; both use the embedding.
 
     Attributes:
-        embedding: of the targets' ids; also the output projection.
-        encoder_embedding: of the sources' ids where these are others; None: `embedding` is theirs, too.
+        embedding: embedding of the targets' ids; also the output projection.
+        encoder_embedding: embedding of the sources' ids; None: sources use `embedding`, too.
     """
 
     encoder_layers: nn.ModuleList
@@ -41,25 +41,25 @@ class EncoderDecoder(nn.Module):
 
     @property
     def vocab_size(self) -> int:
-        """Return the number of the targets' token ids."""
+        """Number of the targets' token ids."""
         return self.embedding.num_embeddings
 
     @property
     def source_vocab_size(self) -> int | None:
-        """Return the number of the sources' token ids; None: they are those of the targets."""
+        """Number of the sources' token ids; None: sources have the ids of targets."""
         return None if self.encoder_embedding is None else self.encoder_embedding.num_embeddings
 
     def embeddings(self) -> list[nn.Embedding]:
-        """Return the embedding of both sides, or that of targets and that of sources."""
+        """Return the embedding that both sides share, or the targets' embedding and the sources' embedding."""
         return [self.embedding] if self.encoder_embedding is None else [self.embedding, self.encoder_embedding]
 
     def embedding_of(self, side: Side) -> nn.Embedding:
-        """Return the embedding that a side's ids have."""
+        """Return the embedding of a side's ids."""
         return self.embeddings()[-1] if side == "source" else self.embedding
 
     @property
     def can_align(self) -> bool:
-        """Return whether the decoder attends to the source, which aligning words needs."""
+        """Whether the decoder attends to the source, which word alignment needs."""
         return self.config.cross_attention == "source" and self.config.attention == "additive"
 
     def encode(self, src: Int[Tensor, "b s"]) -> Any:
@@ -67,7 +67,7 @@ class EncoderDecoder(nn.Module):
         raise NotImplementedError
 
     def hidden_states(self, tgt_in: Int[Tensor, "n t"], state: Any) -> tuple[Float[Tensor, "n t d"], Any]:
-        """Advance the target by t tokens; return what `logits` turns into predictions, and the state after them."""
+        """Advance the target by t tokens; return hidden states, which `logits` makes predictions of, and the state."""
         raise NotImplementedError
 
     def traced(self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]) -> Trace:
@@ -75,7 +75,7 @@ class EncoderDecoder(nn.Module):
         raise NotImplementedError
 
     def logits(self, hidden: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows v"]:
-        """Unnormalised log-probabilities of the next token."""
+        """Return unnormalised log-probabilities of the next token."""
         return F.linear(hidden, self.embedding.weight, self.output_bias)
 
     def decode(self, tgt_in: Int[Tensor, "n t"], state: Any) -> tuple[Float[Tensor, "n t v"], Any]:

@@ -17,7 +17,7 @@ Rows = Float[Tensor, "n d"]
 
 
 class Residuals:
-    """The residual connections of a layer, one a sublayer, with their present weights."""
+    """The residual connections of a layer, one per sublayer, with their present weights."""
 
     def __init__(self, residuals: list[Residual]) -> None:
         self.is_pre_norm = residuals[0].is_pre_norm
@@ -44,7 +44,7 @@ class FlatEncoderLayer:
         self.feed_forward = feed_forward_of_rows(layer.feed_forward, dtype)
 
     def __call__(self, x: Rows, mask: Float[Tensor, "b 1 1 s"], rotation: Float[Tensor, "2 s 1 c"] | None) -> Rows:
-        """Let every source position take in the others of its sentence; rows are b × s."""
+        """Return the rows of all b × s source positions after this layer."""
         rows = self.queries_keys_values(self.residuals.enter(0, x))
         parts = rows.view(len(mask), mask.shape[3], 3 * self.heads, -1)  # (b, s, 3 h, c)
         if rotation is not None:
@@ -72,8 +72,8 @@ class FlatEncoder:
         """Read the source ids.
 
         Returns:
-            Keys and values for each decoder layer's cross-attention in turn, m = 2 layers; and where the source has a
-            real token that may be attended to.
+            Keys and values for the cross-attention of each decoder layer in turn (m is twice the number of layers), and
+            a mask that is True where the source has a real token that may be attended to.
         """
         config, mask = self.model.config, self.model.source_mask(src)
         with torch.autocast(src.device.type, enabled=False):
@@ -89,7 +89,7 @@ class FlatEncoder:
 
 
 def norm_of_rows(module: nn.Module) -> Callable[[Rows], Rows]:
-    """Return a normalisation with its present weights as a function of rows, without the costs of a module's call."""
+    """Return a normalisation with its present weights as a function of rows, which is faster than calling a module."""
     if isinstance(module, nn.LayerNorm):
         shape, eps, weight, bias = list(module.normalized_shape), module.eps, _copy(module.weight), _copy(module.bias)
         return lambda x: F.layer_norm(x, shape, weight, bias, eps)

@@ -14,7 +14,7 @@ from seq2seq.model.encoder_decoder import EncoderDecoder
 
 @dataclass(frozen=True)
 class EnsembleState:
-    """The states of all members."""
+    """The states of an ensemble's members."""
 
     states: tuple[Any, ...]
 
@@ -23,12 +23,12 @@ class EnsembleState:
         return EnsembleState(tuple(state.reorder(rows, counts) for state in self.states))
 
     def watching(self) -> "EnsembleState":
-        """Return the same state, which keeps attention from now on."""
+        """Return the state that keeps attention from now on."""
         return EnsembleState(tuple(state.watching() for state in self.states))
 
     @property
     def attention(self) -> Float[Tensor, "n t s"]:
-        """Return the attention of the last tokens to each source position, averaged over the members."""
+        """Attention of the last tokens to each source position, averaged over the members."""
         return torch.stack([state.attention for state in self.states if state.attention is not None]).mean(0)
 
 
@@ -41,7 +41,7 @@ class Ensemble:
 
     @property
     def can_align(self) -> bool:
-        """Return whether every member attends to the source."""
+        """Whether every member attends to the source."""
         return all(member.can_align for member in self.members)
 
     def train(self, mode: bool = True) -> "Ensemble":

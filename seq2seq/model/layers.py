@@ -13,10 +13,10 @@ from seq2seq.settings.model import ModelConfig
 
 
 class Dropout(nn.Module):
-    """Zeroes a share of the values and scales the rest up (Srivastava et al. 2014), cheaply on the CPU.
+    """Zeroes a share of the values and scales up the others (Srivastava et al. 2014); fast on the CPU.
 
-    There one 64-bit draw decides four values, 16 bits each, so that the rate is exact to 1/65536; elsewhere it is
-    PyTorch's own.
+    On the CPU, one random number of 64 bits decides four values, 16 bits each, so the rate is exact to 1/65536. Other
+    devices use PyTorch's own dropout.
     """
 
     def __init__(self, rate: float) -> None:
@@ -24,7 +24,7 @@ class Dropout(nn.Module):
         self.rate = rate
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """Drop in training mode, pass through otherwise."""
+        """Return x with values dropped in training mode, else x itself."""
         if not self.training or self.rate == 0:
             return x
         if x.device.type != "cpu":
@@ -38,7 +38,7 @@ class Dropout(nn.Module):
 class Residual(nn.Module):
     """x + dropout(sublayer(x)), normalised after the sum as published, or before the sublayer (Xiong et al. 2020).
 
-    `enter` gives the sublayer's input, `leave` takes its output.
+    `enter` returns the sublayer's input, and `leave` takes the sublayer's output.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -48,17 +48,17 @@ class Residual(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def enter(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t d"]:
-        """What the sublayer sees."""
+        """Return the sublayer's input, computed from the residual stream x."""
         return cast_for_products(self.norm(x) if self.is_pre_norm else x)
 
     def leave(self, x: Float[Tensor, "n t d"], output: Float[Tensor, "n t d"]) -> Float[Tensor, "n t d"]:
-        """The stream after the sublayer."""
+        """Return the residual stream after the sublayer: x + dropout(output), normalised if the model is post-norm."""
         x = x + self.dropout(output)
         return x if self.is_pre_norm else self.norm(x)
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu_,  # in place: its input is needed no more
+    "relu": F.relu_,  # in place: nothing needs the input afterwards
     "gelu": F.gelu,  # by the error function (Hendrycks & Gimpel 2016)
     "swish": F.silu,  # x · sigmoid(x) (Ramachandran et al. 2017)
 }
@@ -82,7 +82,8 @@ class FeedForward(nn.Module):
 class GatedFeedForward(nn.Module):
     """SwiGLU: (swish(x W) ⊙ x V) W₂ (Shazeer 2020, eq. 6).
 
-    It has three matrices, so its width is two thirds of d_ff (to a multiple of 8): as many weights as the plain one.
+    The width is two thirds of d_ff, rounded to a multiple of 8: three matrices of this width have about as many weights
+    as the two matrices of `FeedForward`.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -114,7 +115,7 @@ class EncoderLayer(nn.Module):
         mask: Bool[Tensor, "b 1 1 s"] | Float[Tensor, "b 1 1 s"],
         rotation: Float[Tensor, "2 s 1 c"] | None,
     ) -> Float[Tensor, "b s d"]:
-        """Let every source position take in the others; mask is as `for_attention` gives it."""
+        """Return the source positions after this layer; mask is as `for_attention` returns it."""
         y = self.self_residual.enter(x)
         queries, keys, values = self.self_attention.queries_keys_values(y, rotation)
         x = self.self_residual.leave(x, self.self_attention(queries, by_head(keys, values), mask))
@@ -148,16 +149,16 @@ class DecoderLayer(nn.Module):
         """Advance the target by t positions.
 
         Args:
-            x: what enters the layer.
+            x: the layer's input.
             mask: which of the p past and t new positions each position may attend to; None: all.
-            memory: keys and values of the source, by this layer's cross-attention.
-            memory_mask: where the source has a real token. Both masks are as `for_attention` gives them.
-            rotation: of the new positions, where positions are rotary.
-            past: keys and values of the p positions before.
-            is_causal: whether mask is the causal one.
+            memory: keys and values of the source, computed by this layer's cross-attention.
+            memory_mask: where the source has a real token. Both masks are as `for_attention` returns them.
+            rotation: cosines and sines of the new positions; None: positions are not rotary.
+            past: keys and values of the p earlier positions; None: there are no earlier positions.
+            is_causal: whether mask is the causal mask.
 
         Returns:
-            What leaves the layer, and the keys and values of all p + t positions.
+            The layer's output, and the keys and values of all p + t positions.
         """
         y = self.self_residual.enter(x)
         queries, keys, values = self.self_attention.queries_keys_values(y, rotation)
@@ -170,7 +171,7 @@ class DecoderLayer(nn.Module):
 
 
 def cast_for_products(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """In autocast's precision, if it is on: once here rather than once in each of the linear maps that follow."""
+    """Return x in autocast's precision if autocast is on, so that the linear maps that follow need no conversion."""
     device = x.device.type
     return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
 
@@ -178,22 +179,22 @@ def cast_for_products(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
 def for_attention(
     mask: Bool[Tensor, "#b 1 #q s"], x: Float[Tensor, "n t d"], *, is_causal: bool = False
 ) -> Shaped[Tensor, "#b 1 #q s"]:
-    """Make a mask additive once for all layers that read x, in the precision of products, as the fused kernel wants it.
+    """Return the mask for all layers that read x: additive, in the precision of products, as the fused kernel needs it.
 
-    It stays boolean for gradients on the CPU, where the computation may be the open one, and elsewhere if it is the
-    causal mask, which kernels do not read.
+    The mask stays boolean in two cases. On the CPU with gradients, `attend` may compute the weights itself. On other
+    devices, the kernel never reads a causal mask.
     """
     stays = torch.is_grad_enabled() if x.device.type in OPEN_ON else is_causal
     return mask if stays else cast_for_products(additive(mask, x.dtype))
 
 
 def make_norm(config: ModelConfig) -> nn.Module:
-    """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang & Sennrich 2019)."""
+    """Return the configured normalisation: LayerNorm (Ba et al. 2016) or RMSNorm (Zhang & Sennrich 2019)."""
     return nn.LayerNorm(config.d_model) if config.norm == "layernorm" else nn.RMSNorm(config.d_model, eps=1e-6)
 
 
 def make_attention(config: ModelConfig) -> MultiHeadAttention:
-    """Multi-head attention of the configured size."""
+    """Return multi-head attention of the configured size."""
     return MultiHeadAttention(
         config.d_model,
         config.num_heads,
@@ -204,5 +205,5 @@ def make_attention(config: ModelConfig) -> MultiHeadAttention:
 
 
 def make_feed_forward(config: ModelConfig) -> nn.Module:
-    """The feed-forward network of the configured activation."""
+    """Return the feed-forward network of the configured activation."""
     return GatedFeedForward(config) if config.activation == "swiglu" else FeedForward(config)

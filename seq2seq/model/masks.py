@@ -6,12 +6,12 @@ from torch import Tensor
 
 
 def padding_mask(ids: Int[Tensor, "b s"], pad: int) -> Bool[Tensor, "b 1 1 s"]:
-    """Let every query attend to tokens, not to padding."""
+    """Return the mask that lets every query attend to tokens and not to padding."""
     return (ids != pad)[:, None, None, :]
 
 
 def causal_mask(length: int, past: int, device: torch.device) -> Bool[Tensor, "1 1 t s"]:
-    """Let position i attend to positions 0…i: the decoder may not look ahead.
+    """Return the mask that lets position i attend to positions 0…i: the decoder may not look ahead.
 
     The queries are `length` new positions that follow `past` cached ones (both in tokens), so the mask has `length`
     rows and `past + length` columns.
@@ -22,5 +22,5 @@ def causal_mask(length: int, past: int, device: torch.device) -> Bool[Tensor, "1
 
 
 def additive(mask: Bool[Tensor, "#b 1 #t s"], dtype: torch.dtype) -> Float[Tensor, "#b 1 #t s"]:
-    """Return a boolean mask as the numbers that fused attention adds to its scores, made once for all layers."""
+    """Return a boolean mask as numbers that fused attention adds to its scores: 0 for True, -inf for False."""
     return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, -torch.inf)

@@ -21,9 +21,9 @@ from seq2seq.model.products import joined_weights
 from seq2seq.model.state import aligning_layer
 from seq2seq.model.transformer import Transformer, embedding_scale
 
-ROWS_OF_THREAD = 16  # a thread's at least: few rows cost as much as one, since all weights have to be read
-ACTIVATIONS = ("relu", "swiglu", "swish", "gelu")  # in the order of the C code's
-SPARE_STEPS = 32  # steps for which slots are allotted at first and after every clearing
+ROWS_OF_THREAD = 16  # fewest rows of a thread: few rows cost as much as one, since every thread reads all weights
+ACTIVATIONS = ("relu", "swiglu", "swish", "gelu")  # in the order of the enum in decoding.c
+SPARE_STEPS = 32  # slots for this many steps are added at first and after every clearing
 
 
 class _Map(ctypes.Structure):
@@ -57,16 +57,16 @@ class _Step(ctypes.Structure):
 
 
 class NativeState:
-    """Everything that a `NativeDecoder` remembers of one search; steps and `reorder` change it in place.
+    """The state of a `NativeDecoder` during one search; steps and `reorder` change the state in place.
 
     Attributes:
         memory: each layer's keys and values of the encoded sentences, (b, s, d) each.
-        lengths: tokens of the sources.
+        lengths: number of tokens of each source.
         slots: keys and values of the target tokens, (layers, 2, capacity, d); the first `used` are written.
         past: the slots of each row's target tokens.
         sentence: each row's sentence, by its index in `memory`.
         watches: whether the aligning layer's cross-attention is kept.
-        attention: how much each row took of each source position in the last step, mean of the heads.
+        attention: weights of each row's cross-attention to source positions in the last step, mean of the heads.
     """
 
     def __init__(self, memory: list[Float[Tensor, "b s d"]], lengths: Int64[np.ndarray, " b"]) -> None:
@@ -79,18 +79,18 @@ class NativeState:
         self.attention: Float[Tensor, "n 1 s"] | None = None
 
     def watching(self) -> "NativeState":
-        """Keep the attention of the layer that aligns best from now on, in this very state."""
+        """Keep the attention of the layer that aligns best from now on; return this state."""
         self.watches = True
         return self
 
     def reorder(self, rows: Int[Tensor, " n"], counts: Sequence[int]) -> "NativeState":
-        """Let new row i continue old row rows[i]; no key and no value moves."""
+        """Let new row i continue old row rows[i]; keys and values stay in their slots."""
         index = rows.numpy()
         self.past, self.sentence = self.past[index], self.sentence[index]
         return self
 
     def add_slots(self) -> None:
-        """Give every row a slot for its next token; if there is none left, clear those that are no row's past."""
+        """Give every row a slot for its next token; if too few are left, first remove slots in no row's past."""
         rows = len(self.past)
         if self.used + rows > self.slots.shape[2]:
             living, past = np.unique(self.past, return_inverse=True)
@@ -107,7 +107,7 @@ class NativeState:
 class NativeDecoder:
     """A Transformer's decoder for search, compiled; a `Decoder` (see `decoding.py`).
 
-    It has a copy of the weights, but for the embedding.
+    The decoder has a copy of all weights except the embedding.
     """
 
     def __init__(self, model: Transformer) -> None:
@@ -150,7 +150,7 @@ class NativeDecoder:
             rotation = rotations(length, 1, self.channels, last.device)
         state.attention = torch.zeros(rows, 1, sources) if state.watches else None
         state.add_slots()
-        self._decoder.embedding = self._embedding.data_ptr()  # it moves if the model is shared with another process
+        self._decoder.embedding = self._embedding.data_ptr()  # sharing the model with another process moves it
 
         def advance(first: int, end: int) -> None:
             attention = None if state.attention is None else state.attention[first:end].data_ptr()
@@ -167,7 +167,7 @@ class NativeDecoder:
         return logits, state
 
     def limited_to(self, ids: Int[Tensor, " u"]) -> "NativeDecoder":
-        """Return a decoder whose `step` reads and predicts places among these ids; see `Decoder`."""
+        """Return a decoder whose `step` reads and predicts indices into these ids; see `Decoder`."""
         limited = copy.copy(self)
         limited._kept = [*self._kept]
         limited._embedding, limited.vocab_size = self._embedding.index_select(0, ids), len(ids)
@@ -194,7 +194,7 @@ class NativeDecoder:
         return values, tokens
 
     def _share(self, work: Callable[[int, int], object], rows: int) -> None:
-        """Divide the rows among as many threads as PyTorch has; ctypes releases Python's lock while C computes."""
+        """Divide the rows among as many threads as PyTorch has; ctypes releases Python's GIL while C computes."""
         parts = max(1, min(torch.get_num_threads(), rows // ROWS_OF_THREAD))
         bounds = [rows * part // parts for part in range(parts + 1)]
         others = [self._threads.submit(work, *bound) for bound in pairwise(bounds[1:])]
@@ -216,7 +216,7 @@ class NativeDecoder:
         return _Layer((_Norm * 3)(*map(self._norm, norms)), (_Map * 6)(*laid_out))
 
     def _map(self, weight: Float[Tensor, "o i"], bias: Float[Tensor, " o"] | None) -> _Map:
-        """Lay out x Wᵀ + b: blocks of outputs, each (in, block)."""
+        """Return x Wᵀ + b in the layout of the C code: blocks of outputs, each (in, block)."""
         outputs, inputs = weight.shape
         missing = -outputs % self.library.block_size()
         blocks = F.pad(weight.float(), (0, 0, 0, missing)).unflatten(0, (-1, self.library.block_size())).transpose(1, 2)
@@ -231,7 +231,7 @@ class NativeDecoder:
         return _Norm(None, None, 0.0)
 
     def _keep(self, values: Tensor) -> int:
-        """Return the address of a copy."""
+        """Copy values in float32, keep the copy, and return the copy's address."""
         self._kept.append(values.detach().float().clone(memory_format=torch.contiguous_format))
         return self._kept[-1].data_ptr()
 

@@ -1,4 +1,4 @@
-"""Where the rows of a search stand among its sentences, so that they share what belongs to their sentence."""
+"""The places of a search's rows among its sentences: rows of one sentence share its keys and values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from torch import Tensor
 
 from seq2seq.device import tensor_on
 
-PACK_BELOW = 0.75  # memories are packed when at most this share of their sentences is still searched
+PACK_BELOW = 0.75  # finished sentences leave the memory when at most this share of its sentences is still searched
 
 
 @dataclass(frozen=True)
 class Places:
-    """The places of n rows among b sentences with up to w rows each; the rows of a sentence stand together.
+    """The places of n rows among b sentences with up to w rows each; the rows of a sentence are neighbours.
 
-    of_row: each row's place, from 0 to b * w; None: every place is taken, in order.
-    row_at: each place's row, and any row where there is none.
+    of_row: each row's place, from 0 to b * w - 1; None: every place has a row, and row i has place i.
+    row_at: each place's row; any row for a place without a row; None as for of_row.
     """
 
     sentences: int
@@ -27,7 +27,7 @@ class Places:
 
     @classmethod
     def of(cls, numbers: Sequence[int], counts: Sequence[int], sentences: int, device: torch.device) -> "Places":
-        """Give sentence numbers[i] its counts[i] rows."""
+        """Return the places in which sentence numbers[i] has counts[i] rows."""
         width = max(counts, default=1)
         if sentences * width == sum(counts):
             return cls(sentences, width)
@@ -38,13 +38,13 @@ class Places:
         return cls(sentences, width, tensor_on(device, of_row), tensor_on(device, row_at))
 
     def spread(self, rows: Shaped[Tensor, "n ..."]) -> Shaped[Tensor, "b w ..."]:
-        """Lay rows side by side by sentence; a place without a row repeats any row, which nothing reads."""
+        """Return rows by sentence and place; a place without a row repeats any row, and nothing reads it."""
         if self.row_at is not None:
             rows = rows.index_select(0, self.row_at)
         return rows.view(self.sentences, self.width, *rows.shape[1:])
 
     def collect(self, places: Shaped[Tensor, "b w ..."]) -> Shaped[Tensor, "n ..."]:
-        """Undo `spread`."""
+        """Return the rows of all places that have one; this undoes `spread`."""
         rows = places.reshape(self.sentences * self.width, *places.shape[2:])
         return rows if self.of_row is None else rows.index_select(0, self.of_row)
 

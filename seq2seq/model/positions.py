@@ -15,7 +15,7 @@ def angles(start: int, length: int, channels: int, device: torch.device) -> Floa
 
 
 @lru_cache(maxsize=256)
-@torch.inference_mode(False)  # a table made while translating must serve training too
+@torch.inference_mode(False)  # training must be able to use a table made in translation
 def sinusoidal(start: int, length: int, d_model: int, device: torch.device) -> Float[Tensor, "t d"]:
     """Return the vectors to add to embeddings (Vaswani et al. 2017, §3.5): sin on even channels, cos on odd."""
     angle = angles(start, length, d_model, device)

@@ -1,8 +1,9 @@
-"""Products of a search's few rows with weights that are laid out for them once.
+"""Products of a search's few rows with weights, which are laid out once for these products.
 
-On the CPU in float32, few rows are multiplied fastest with a weight that lies input by output; but the many outputs of
-a vocabulary, and all products in bf16, gain from oneDNN's own blocked layout (docs/performance.md). oneDNN makes a
-kernel for every number of rows, which costs more than a small product, so rows are padded to one of few numbers there.
+On the CPU in float32, products of few rows are fastest with a weight stored as (in, out). Products with the many
+outputs of a vocabulary, and all products in bf16, are faster with oneDNN's own blocked layout (docs/performance.md).
+oneDNN makes a kernel for every number of rows, which takes longer than a small product. So rows are padded to one of a
+few numbers for oneDNN.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,20 +15,20 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 FEW, SMALL_STEP, STEP = 16, 4, 16  # rows are padded to a multiple of 4 up to 16 rows, else of 16
-MANY_OUTPUTS = 4096  # from so many outputs on, float32 gains from oneDNN's layout, too
+MANY_OUTPUTS = 4096  # with at least this many outputs, float32 products, too, are faster with oneDNN's layout
 
 Product = Callable[[Float[Tensor, "n i"]], Float[Tensor, "n o"]]
 
 
 def product(maps: Sequence[nn.Module], dtype: torch.dtype, stretches: Sequence[float] = (1.0,)) -> Product:
-    """Make one product in dtype of several maps of the same input, their outputs side by side, each times a stretch."""
+    """Return one product in dtype for several maps of one input: their outputs side by side, each times a stretch."""
     return product_with(*joined_weights(maps, stretches), dtype)
 
 
 def joined_weights(
     maps: Sequence[nn.Module], stretches: Sequence[float] = (1.0,)
 ) -> tuple[Float[Tensor, "o i"], Float[Tensor, " o"] | None]:
-    """Return W and b of several maps of the same input, their outputs side by side, each times a stretch."""
+    """Return W and b for several maps of one input: their outputs side by side, each times a stretch."""
     matrices = [weight_and_bias(one) for one in maps]
     scaled = list(zip(matrices, stretches, strict=True))
     weight = torch.cat([weight * stretch for (weight, _), stretch in scaled])
@@ -38,7 +39,10 @@ def joined_weights(
 
 @torch.no_grad()
 def weight_and_bias(linear: nn.Module) -> tuple[Float[Tensor, "o i"], Float[Tensor, " o"] | None]:
-    """Return W and b of x Wᵀ + b; of a map that only computes it, such as one with adapters, from its values."""
+    """Return W and b of a linear map x Wᵀ + b.
+
+    If the map is no `nn.Linear`, such as a map with adapters, W and b are computed from the map's outputs.
+    """
     if isinstance(linear, nn.Linear):
         return linear.weight.detach(), None if linear.bias is None else linear.bias.detach()
     width, device = linear.in_features, next(linear.parameters()).device
@@ -48,7 +52,7 @@ def weight_and_bias(linear: nn.Module) -> tuple[Float[Tensor, "o i"], Float[Tens
 
 
 def product_with(weight: Float[Tensor, "o i"], bias: Float[Tensor, " o"] | None, dtype: torch.dtype) -> Product:
-    """Make x Wᵀ + b in dtype; the weight must not change afterwards."""
+    """Return the function of x that computes x Wᵀ + b in dtype, with a copy of the present weight."""
     weight, bias = weight.detach().to(dtype, copy=True), None if bias is None else bias.to(dtype)
     if weight.device.type != "cpu":
         return lambda x: F.linear(x.to(dtype), weight, bias)
@@ -75,7 +79,7 @@ def _packed_product(
 
 @cache
 def has_packed_products(dtype: torch.dtype) -> bool:
-    """Return whether this PyTorch has oneDNN's operators, which no documentation promises, and the processor dtype."""
+    """Return whether this PyTorch has oneDNN's undocumented operators, and the processor supports them in dtype."""
     try:
         weight = torch.ops.mkldnn._reorder_linear_weight(torch.zeros(16, 16, dtype=dtype))
         _packed_product(weight, None, dtype, torch.zeros(4, 16))

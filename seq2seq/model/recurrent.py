@@ -15,7 +15,7 @@ from seq2seq.model.recurrent_state import Annotations, RecurrentState
 from seq2seq.model.trace import Trace
 from seq2seq.settings.model import ModelConfig
 
-INIT_STD = 0.02  # of the embedding, as the Transformer's
+INIT_STD = 0.02  # of the embeddings, as in the Transformer
 LSTMState = tuple[Tensor, Tensor]  # hidden, cell; each (n, d)
 
 
@@ -56,7 +56,7 @@ def turning(mask: Bool[Tensor, "b s"]) -> Int[Tensor, "b s"]:
 
 
 def at(x: Float[Tensor, "b s i"], positions: Int[Tensor, "b p"]) -> Float[Tensor, "b p i"]:
-    """Return the vectors at some positions of each row."""
+    """Return the vectors at the given positions of each row."""
     return x.gather(1, positions[:, :, None].expand(-1, -1, x.shape[-1]))
 
 
@@ -70,7 +70,7 @@ class Recurrent(EncoderDecoder):
         s[i] = LSTM(s[i-1], [y[i-1]; c[i]])
         prediction of y[i] from maxout(s[i], c[i], y[i-1])                       (eq. 4)
 
-    so each step's attention depends on the previous step, and training, too, must go step by step. With
+    Each step's attention depends on the previous step, so training, too, must go step by step. With
     `config.attention="none"` there is no c, and the decoder sees the source through s[0] only (Sutskever et al. 2014).
     docs/recurrent.md lists the differences from both papers.
     """
@@ -131,7 +131,7 @@ class Recurrent(EncoderDecoder):
     def hidden_states(
         self, tgt_in: Int[Tensor, "n t"], state: RecurrentState
     ) -> tuple[Float[Tensor, "n t d"], RecurrentState]:
-        """Advance the target by t tokens; what `logits` turns into predictions."""
+        """Advance the target by t tokens; return hidden states, which `logits` makes predictions of, and the state."""
         x = self._embed(tgt_in, "target")
         past: list[LSTMState] = [(one[:, 0], one[:, 1]) for one in state.past.unbind(1)]
         weights = None
@@ -173,7 +173,7 @@ class Recurrent(EncoderDecoder):
         return (inputs, context, state.places.collect(weights)), after
 
     def _run(self, x: Float[Tensor, "n t d"], past: list[LSTMState]) -> tuple[Float[Tensor, "n t d"], list[LSTMState]]:
-        """Advance by all positions at once, layer by layer, which works without attention."""
+        """Advance by all positions at once, layer by layer; only a network without attention can do this."""
         after = []
         for index, layer in enumerate(self._decoder_layers()):
             x, state = run_lstm(layer, x if index == 0 else self.dropout(x), past[index])
@@ -182,7 +182,7 @@ class Recurrent(EncoderDecoder):
 
     @torch.no_grad()
     def traced(self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]) -> Trace:
-        """See `EncoderDecoder`: one head of cross-attention, or none."""
+        """See `EncoderDecoder`; the trace has one head of cross-attention, or none."""
         state = self.encode(src)
         if state.memory is None:
             return Trace([], [], [])

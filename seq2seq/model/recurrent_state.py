@@ -1,4 +1,4 @@
-"""The state of a recurrent network's decoding: the encoded sentences, and each hypothesis' LSTM states."""
+"""The state of decoding with a recurrent network: the encoded sentences, and each hypothesis' LSTM states."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""What the textbook decoder remembers between calls. Search uses `decoding.FlatState` instead."""
+"""The state of the textbook decoder between calls. Search uses `decoding.FlatState` instead."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,20 +10,23 @@ from seq2seq.model.attention import KeysValues
 
 
 def aligning_layer(num_layers: int) -> int:
-    """Which decoder layer's cross-attention aligns words best: the last but one, or the only (Garg et al. 2019, §3)."""
+    """Return the decoder layer whose cross-attention aligns words best: the last but one (Garg et al. 2019, §3).
+
+    In a decoder of one layer, return this layer.
+    """
     return max(0, num_layers - 2)
 
 
 @dataclass(frozen=True)
 class DecoderState:
-    """The encoded sentence and the target so far of every row; every call returns a new state, the old stays valid.
+    """The encoded sentence and the target so far of every row; calls return a new state and leave the old one valid.
 
-    memory: keys and values of the encoded sentences, one pair a decoder layer.
+    memory: keys and values of the encoded sentences, one pair per decoder layer.
     memory_mask: True where the source has a real token.
-    past: keys and values of the target tokens so far, one pair a decoder layer; empty before the first token.
+    past: keys and values of the target tokens so far, one pair per decoder layer; empty before the first token.
     length: target positions decoded so far (tokens).
-    watched: the decoder layer whose cross-attention is kept; None: no layer's.
-    attention: how much the last call's positions took of each source position in that layer, mean of the heads.
+    watched: the decoder layer whose cross-attention is kept; None: no layer.
+    attention: weights of the watched layer from the last call's positions to source positions, mean of the heads.
     """
 
     memory: tuple[KeysValues, ...]
@@ -34,7 +37,7 @@ class DecoderState:
     attention: Float[Tensor, "n t s"] | None = None
 
     def watching(self, layer: int | None = None) -> "DecoderState":
-        """Return the state that keeps the `attention` of a decoder layer; None: of the one that aligns best."""
+        """Return the state that keeps the `attention` of a decoder layer; None: of the layer that aligns best."""
         return replace(self, watched=aligning_layer(len(self.memory)) if layer is None else layer)
 
     def reorder(self, rows: Int[Tensor, " m"], counts: Sequence[int] = ()) -> "DecoderState":

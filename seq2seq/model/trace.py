@@ -1,7 +1,7 @@
 """Records the attention of an ordinary forward pass.
 
-Every `MultiHeadAttention` calls its watcher, if it has one, with what it mixes. Training and translation set none and
-pay for one comparison with None.
+Every `MultiHeadAttention` calls its watcher, if it has one, with its queries, keys, values, mask and result. Without a
+watcher, the only cost is one comparison with None.
 """
 
 import threading
@@ -20,10 +20,10 @@ _ONE_AT_A_TIME = threading.RLock()
 
 @dataclass(frozen=True)
 class Trace:
-    """The weights of all attention, one tensor per layer: a row is a query and sums to 1 (float32).
+    """The weights of all attention, one float32 tensor per layer: each row belongs to a query and sums to 1.
 
-    Rows that may attend to nothing, as in models without cross-attention, are 0. Padding as a key has weight 0; rows of
-    padding as a query mean nothing. A list is empty if the architecture has no such attention.
+    A row is 0 if its query may attend to nothing, as in models without cross-attention. Padding as a key has weight 0;
+    the rows of padding as a query have no meaning. A list is empty if the architecture has no attention of this kind.
     """
 
     encoder: list[Float[Tensor, "b h s s"]]
@@ -33,7 +33,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Mixed:
-    """What one attention mixed: queries and keys (rotated, if positions are rotary), values, mask and result."""
+    """Inputs and result of one attention: queries and keys (rotated if positions are rotary), values, mask, context."""
 
     attention: MultiHeadAttention
     queries: Float[Tensor, "n t h c"]
@@ -43,7 +43,7 @@ class Mixed:
 
     @property
     def allowed(self) -> Bool[Tensor, "#n 1 #t s"] | None:
-        """Return the mask, True = may attend; None: all keys are allowed."""
+        """The mask, True = may attend; None: all keys are allowed."""
         return self.mask if self.mask is None or self.mask.dtype == torch.bool else self.mask == 0
 
     def weights(self) -> Float[Tensor, "n h t s"]:
@@ -55,9 +55,9 @@ class Mixed:
 
 @contextmanager
 def watch(modules: Iterable[nn.Module]) -> Iterator[dict[nn.Module, Mixed]]:
-    """Collect what each attention among the modules mixes last within the block, in this thread.
+    """Yield a dictionary that records the last call, within the block, of each attention among the modules.
 
-    Other threads may use the same modules unrecorded; only one thread at a time can watch.
+    Only calls in this thread are recorded; other threads may use the same modules. Only one thread at a time can watch.
     """
     seen: dict[nn.Module, Mixed] = {}
     thread = threading.get_ident()

@@ -20,7 +20,7 @@ INIT_STD = 0.02
 
 
 def embedding_scale(config: ModelConfig) -> float:
-    """Return what embeddings are multiplied by before they enter the network."""
+    """Return the factor by which embeddings are multiplied before they enter the network."""
     return math.sqrt(config.d_model) if config.scale_embedding else 1.0
 
 
@@ -71,7 +71,7 @@ class Transformer(EncoderDecoder):
 
     @staticmethod
     def source_mask(src: Int[Tensor, "b s"]) -> Bool[Tensor, "b 1 1 s"]:
-        """Return which source positions may be attended to: those without padding."""
+        """Return which source positions may be attended to: all but padding."""
         return padding_mask(src, PAD)
 
     def hidden_states(
@@ -130,7 +130,10 @@ class Transformer(EncoderDecoder):
         return [layer for layer in self.decoder_layers if isinstance(layer, DecoderLayer)]
 
     def _target_mask(self, tgt_in: Int[Tensor, "n t"], past: int) -> Bool[Tensor, "#n 1 #t p_and_t"] | None:
-        """Which target positions may attend to which; None: all. With no causal mask, to all of a whole target."""
+        """Return which target positions may attend to which; None: all to all.
+
+        With decoder_mask=none, all positions of a whole target (past 0) may attend to all of its tokens.
+        """
         if self.config.decoder_mask == "none" and past == 0:
             return padding_mask(tgt_in, PAD)
         return causal_mask(tgt_in.shape[1], past, tgt_in.device) if tgt_in.shape[1] > 1 else None

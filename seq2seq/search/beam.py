@@ -1,12 +1,12 @@
 """Beam search over a step function, all sentences at once; knows ids and an opaque state, never a model.
 
-A hypothesis is worth the sum of its log-probabilities / length^α (length counts EOS). Log-probabilities are never
-positive, so a live hypothesis of score s can become worth at most s / (longest length)^α. The search drops a hypothesis
-exactly when this bound shows that it cannot enter its sentence's n best. All live hypotheses are equally long, and a
-continuation scores no higher than its beginning. So a hopeless hypothesis can push only hopeless ones out of the beam:
-dropping it saves work and changes no result. A sentence leaves the batch when it has no live hypothesis. With early
-stopping, a sentence leaves as soon as k hypotheses have ended and no live one is worth more at its present length, as
-in Hugging Face's `generate`; hypotheses that become better by growing longer are missed.
+The value of a hypothesis is the sum of its log-probabilities / length^α (length counts EOS). Log-probabilities are
+never positive, so the value of a live hypothesis of score s can become at most s / (longest length)^α. The search drops
+a hypothesis exactly when this bound shows that it cannot enter its sentence's n best. All live hypotheses are equally
+long, and a continuation scores no higher than its beginning. So a hopeless hypothesis can push only hopeless ones out
+of the beam: dropping it saves work and changes no result. A sentence leaves the batch when it has no live hypothesis.
+With early stopping, a sentence leaves as soon as k hypotheses have ended and no live hypothesis has a higher value at
+its present length, as in Hugging Face's `generate`; hypotheses that become better by growing longer are missed.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from seq2seq.search.driver import INF, Continuation, Search, SearchTask
 from seq2seq.search.hypothesis import Hypothesis
 from seq2seq.search.step import NextTokens, Step
 
-_LEAST_ATTENDED = 2.0**-126  # what an attention of zero counts as; its logarithm is -87.3
+_LEAST_ATTENDED = 2.0**-126  # replaces a sum of attention of zero; its logarithm is -87.3
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class _Candidates:
 class BeamSearch(Search):
     """Finds each sentence's best hypotheses, best first.
 
-    The device finds the best tokens of every row; the tables of hypotheses are small, and lie on the host. A sentence
-    has one place for live hypotheses at first, then up to k.
+    The device finds the best tokens of every row; the tables of hypotheses are small, and are kept on the host. A
+    sentence has one place for live hypotheses at first, then up to k.
 
     Attributes:
         tokens: the live hypotheses, (b, places, length).
@@ -63,14 +63,14 @@ class BeamSearch(Search):
         self.ended: list[list[tuple[float, Hypothesis]]] = [[] for _ in self.waiting]
 
     def choose(self, following: NextTokens, state: Any) -> Continuation:
-        """Continue every live hypothesis by one token, and drop hypotheses without hope."""
-        # 2k suffice: each of the k hypotheses ends in one way only, so k that live are always among them.
+        """Continue every live hypothesis by one token, and drop hypotheses that can no longer win."""
+        # 2k candidates suffice: each of the k hypotheses has one continuation that ends, so k others are among them.
         count = 2 * self.settings.beam if self.settings.beam > 1 else 1  # greedy search keeps one hypothesis
         attention = (self.task.coverage.last(state),) if self.task.coverage else ()
         values, tokens, own_values, *attention = on_host(*following.best(count), *attention)
         is_live = self.scores[:, :, None] > -INF
         scores = np.where(is_live, self.scores[:, :, None] + values[self.rows], -INF).reshape(len(self.rows), -1)
-        scores[np.isnan(scores).any(1)] = -INF  # of a damaged model: these sentences find nothing more
+        scores[np.isnan(scores).any(1)] = -INF  # a damaged model: these sentences find nothing more
         order = np.argsort(-scores, axis=1, kind="stable")[:, :count]
         parents = order // values.shape[1]
         candidates = _Candidates(
@@ -108,7 +108,7 @@ class BeamSearch(Search):
                 self.to_beat[row, column] = ended[wanted - 1][0] if len(ended) >= wanted else -INF
 
     def _continue(self, candidates: _Candidates) -> Int[np.ndarray, "b k"]:
-        """Let the best k candidates that do not end live; return which these are, best first."""
+        """Make the best k candidates that do not end the live hypotheses; return their indices, best first."""
         has_ended = candidates.tokens == self.task.eos
         places = np.argsort(has_ended, axis=1, kind="stable")[:, : self.settings.beam]
         self.scores = _pick(np.where(has_ended, -INF, candidates.scores), places)
@@ -120,7 +120,10 @@ class BeamSearch(Search):
         return places
 
     def _hopeful(self) -> Bool[np.ndarray, "b k"]:
-        """Tell which live hypotheses can still enter the n best; with early stopping, at their present length."""
+        """Return which live hypotheses can still enter the n best.
+
+        Early stopping excludes all of a sentence if none has, at its present length, a higher value than the k-th best.
+        """
         hopeful = self.scores / self.longest_power > self.to_beat[:, :1]
         if self.settings.early_stopping:
             hopeful &= self.scores[:, :1] / self.length**self.alpha > self.to_beat[:, 1:]
@@ -146,5 +149,5 @@ class BeamSearch(Search):
 
 
 def _pick(table: Shaped[np.ndarray, "b k ..."], index: Int[np.ndarray, "b c"]) -> Shaped[np.ndarray, "b c ..."]:
-    """Choose what belongs to hypotheses by their place."""
+    """Return the entries of table at each row's places."""
     return table[np.arange(len(table))[:, None], index]

@@ -1,10 +1,11 @@
 """Beam search for hypotheses that contain given phrases; knows ids and an opaque state, never a model.
 
 Dynamic beam allocation (Post & Vilar 2018): continuations are sorted into banks by the number of phrase tokens that
-they still miss, and the banks share the beam, so that a dear phrase is not crowded out by cheap words. Unlike there,
-every bank chooses from all continuations, and what breaks a phrase off keeps of it what its last tokens begin anew.
-A hypothesis lives only while the missing phrases, one after another, fit within its limit, and ends only when none is
-missing; so there is always one that gets them all. A sentence leaves when no live hypothesis can enter its n best.
+they still miss, and the banks share the beam, so that likely words do not crowd out an unlikely phrase. Unlike in the
+paper, every bank chooses from all continuations, and a broken phrase falls back to the longest suffix of its tokens
+that is also its prefix (Knuth-Morris-Pratt). A hypothesis lives only while the missing phrases, one after another, fit
+within its limit, and ends only when no phrase is missing; so some hypothesis always gets all phrases. A sentence leaves
+the batch when no live hypothesis can enter its n best.
 """
 
 from collections import Counter
@@ -24,14 +25,14 @@ Phrase = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a hypothesis is with the phrases of its sentence."""
+    """The phrases of its sentence that a hypothesis still misses, and the tokens of these phrases that it has begun."""
 
     missing: tuple[Phrase, ...]
-    begun: tuple[int, ...]  # of each missing phrase, how many of its tokens the hypothesis ends with
+    begun: tuple[int, ...]  # for each missing phrase, the number of its first tokens that the hypothesis ends with
 
     @classmethod
     def start(cls, phrases: Sequence[Sequence[int]]) -> "Progress":
-        """Have produced nothing. A phrase within another, or given twice, need not be missed by itself.
+        """Return the progress of an empty hypothesis; a phrase given twice, or within another, counts once.
 
         Raises:
             ValueError: a phrase has no tokens.
@@ -44,17 +45,17 @@ class Progress:
 
     @cached_property
     def needed(self) -> int:
-        """Tokens still missing, if the phrase that is furthest goes on and the others follow one after another."""
+        """Tokens still missing, if the phrase with the most tokens begun is finished first and the others follow."""
         return sum(map(len, self.missing)) - max(self.begun, default=0)
 
     @cached_property
     def steps(self) -> dict[int, "Progress"]:
-        """Where the tokens of the missing phrases lead; every other token leads to `broken_off`."""
+        """The progress after each token of the missing phrases; every other token leads to `broken_off`."""
         return {token: self._after(token) for token in sorted(set(chain(*self.missing)))}
 
     @cached_property
     def broken_off(self) -> "Progress":
-        """The same phrases missing, none begun."""
+        """The progress with the same missing phrases, none of them begun."""
         return Progress(self.missing, (0,) * len(self.missing)) if any(self.begun) else self
 
     def _after(self, token: int) -> "Progress":
@@ -65,7 +66,7 @@ class Progress:
 
 
 def tokens_needed(phrases: Sequence[Sequence[int]]) -> int:
-    """Tell the smallest limit (tokens, EOS not counted) with which the search can place phrases in a sentence.
+    """Return the smallest limit (tokens, EOS not counted) with which the search can place phrases in a translation.
 
     Raises:
         ValueError: a phrase has no tokens.
@@ -78,13 +79,13 @@ def _within(inner: Phrase, outer: Phrase) -> bool:
 
 
 def _overlap(tail: Phrase, phrase: Phrase) -> int:
-    """How many tokens of phrase, from its first, are the last ones of tail."""
+    """Return the length of the longest suffix of tail that is a prefix of phrase."""
     return next(count for count in range(len(tail), -1, -1) if tail[len(tail) - count :] == phrase[:count])
 
 
 @dataclass(kw_only=True)
 class _Partial(Partial):
-    """A hypothesis, and how far it is with the phrases."""
+    """A hypothesis with its progress."""
 
     progress: Progress
 
@@ -92,8 +93,8 @@ class _Partial(Partial):
 class ConstrainedBeamSearch(Search):
     """Finds each sentence's best hypotheses that contain all its phrases, best first.
 
-    It finds what `BeamSearch` finds for a sentence without phrases. A beam greater than the number of their tokens has
-    room for every stage of them; a smaller one makes hypotheses begin their phrases early.
+    For a sentence without phrases, the result is the same as of `BeamSearch`. A beam greater than the number of the
+    phrases' tokens has room for every bank; a smaller beam makes hypotheses begin their phrases early.
     """
 
     def __init__(self, task: SearchTask) -> None:
@@ -111,7 +112,7 @@ class ConstrainedBeamSearch(Search):
             number: [_Partial([], number, progress=Progress.start(one))]
             for number, one in zip(self.waiting, phrases, strict=True)
         }
-        self._finished: list[list[_Partial]] = [[] for _ in self.waiting]  # the k best
+        self._finished: list[list[_Partial]] = [[] for _ in self.waiting]  # the k best finished
         for one, limit, (start,) in zip(phrases, task.max_lengths, self._live.values(), strict=True):
             if (needed := start.progress.needed) > limit:
                 raise ValueError(f"phrases={one} need {needed} tokens, but at most {limit} are allowed")
@@ -146,7 +147,7 @@ class ConstrainedBeamSearch(Search):
         self._live[number] = [one for needed, count in places.items() for one in going_on[needed][:count]]
 
     def _is_done(self, number: int) -> bool:
-        """Tell whether no live hypothesis can enter the n best: log-probabilities are never positive."""
+        """Return whether no live hypothesis can enter the n best: log-probabilities are never positive."""
         live, finished, alpha = self._live[number], self._finished[number], self.alpha
         if not live or len(finished) < self.task.n_best:
             return not live
@@ -154,15 +155,15 @@ class ConstrainedBeamSearch(Search):
         return self.settings.beam == 1 or bound <= finished[self.task.n_best - 1].value(alpha)
 
     def results(self) -> list[list[Hypothesis]]:
-        """Return each sentence's best that ended, with the model's own scores."""
+        """Return each sentence's best finished hypotheses, with the model's own scores."""
         return [[one.hypothesis(self.alpha) for one in best[: self.task.n_best]] for best in self._finished]
 
 
 def _continuations(following: NextTokens, live: list[_Partial], beam: int, eos: int) -> list[list[_Partial]]:
-    """Continue every row by EOS, by each token of its missing phrases, and by the best k of all other tokens."""
+    """Return every row continued by EOS, by each token of its missing phrases, and by the best k other tokens."""
     special = [(one.row, token) for one in live for token in (eos, *one.progress.steps)]
     at = tensor_on(following.logits.device, special).unbind(1)
-    most = beam + max(len(one.progress.steps) for one in live) + 1  # so that k are left without the special ones
+    most = beam + max(len(one.progress.steps) for one in live) + 1  # k are left without the special ones
     tables = on_host(following.log_probs[at], following.own[at], *following.best(most))
     of_special, own_special, values, tokens, own_values = (table.tolist() for table in tables)
     found: list[list[_Partial]] = [[] for _ in live]

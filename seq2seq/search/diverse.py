@@ -1,9 +1,10 @@
 """Diverse beam search over a step function; knows ids and an opaque state, never a model.
 
 The beam is divided into groups, searched side by side (Vijayakumar et al. 2018). At every position the groups choose
-one after another, and λ is taken off a token for every hypothesis of an earlier group that has just got it (Hamming
-diversity). Ending is never made dearer. A sentence's last group is dropped when it can no longer find anything better;
-an earlier one goes on as long as a later one has to differ from it, so that stopping early changes no result.
+one after another, and a token's score is reduced by λ for every hypothesis of an earlier group that has chosen the same
+token at this position (Hamming diversity). EOS is never penalised. A sentence's last group is dropped when it can no
+longer find anything better. An earlier group goes on as long as a later group has to differ from it, so that dropping
+groups changes no result.
 """
 
 from collections import Counter
@@ -20,23 +21,23 @@ from seq2seq.search.step import NextTokens
 
 @dataclass
 class _Partial(Partial):
-    """A hypothesis whose score lacks what diversity took off."""
+    """A hypothesis whose score contains diversity penalties."""
 
-    taken_off: float = 0.0  # by diversity (nats)
+    taken_off: float = 0.0  # sum of the diversity penalties (nats)
 
 
 @dataclass
 class _Group:
-    """One group of one sentence: live hypotheses, best first, and the best that ended."""
+    """One group of one sentence: live hypotheses, best first, and the best finished hypotheses."""
 
     live: list[_Partial]
     finished: list[_Partial] = field(default_factory=list)
 
 
 class DiverseBeamSearch(Search):
-    """Finds each sentence's best hypotheses of all groups, best first, each once.
+    """Finds each sentence's best hypotheses of all groups, best first, without duplicates.
 
-    A single group is `BeamSearch`, but a group of one hypothesis goes on after its first EOS.
+    A single group works like `BeamSearch`, except that a group of one hypothesis goes on after its first EOS.
     """
 
     def __init__(self, task: SearchTask) -> None:
@@ -47,10 +48,10 @@ class DiverseBeamSearch(Search):
 
     def choose(self, following: NextTokens, state: Any) -> Continuation:
         """Continue every sentence, group after group."""
-        # A group's best continuations are among so many: of its own size, EOS, and those that others made dearer.
+        # This many tokens contain a group's best continuations: its size, EOS, and tokens that other groups penalise.
         likeliest = _read(following.best(self.settings.beam + 1))
         for number in self.waiting:
-            said: Counter[int] = Counter()  # last tokens of the groups before
+            said: Counter[int] = Counter()  # last tokens of the earlier groups
             for group in self._groups[number]:
                 self._advance(group, likeliest, said)
                 said.update(one.ids[-1] for one in group.live)
@@ -74,7 +75,7 @@ class DiverseBeamSearch(Search):
         group.live = [one for one in candidates if one.ids[-1] != self.task.eos][: self._size]
 
     def _give_up(self, number: int) -> None:
-        """Drop the groups without hope behind which no other has any: log-probabilities are never positive."""
+        """Drop the last groups that can no longer find anything better: log-probabilities are never positive."""
         alpha, longest = self.alpha, self.task.max_lengths[number] + 1
         for group in reversed(self._groups[number]):
             bound = group.live[0].score / longest**alpha if group.live else -INF
@@ -84,7 +85,7 @@ class DiverseBeamSearch(Search):
             group.live = []
 
     def results(self) -> list[list[Hypothesis]]:
-        """Return what the groups found, best first by scores without what diversity took off."""
+        """Return the hypotheses of all groups, ranked by scores without the diversity penalty."""
         return [self._best(groups)[: self.task.n_best] for groups in self._groups]
 
     def _best(self, groups: list[_Group]) -> list[Hypothesis]:
@@ -99,6 +100,6 @@ class DiverseBeamSearch(Search):
 
 
 def _read(best: tuple[Tensor, Tensor, Tensor]) -> list[list[tuple[int, float, float]]]:
-    """Read each row's best tokens, with their log-probabilities and the model's own."""
+    """Return each row's best tokens, with their log-probabilities and the model's own log-probabilities."""
     values, tokens, own = (table.tolist() for table in on_host(*best))
     return [list(zip(*row, strict=True)) for row in zip(tokens, values, own, strict=True)]

@@ -26,25 +26,25 @@ INF = float("inf")
 
 @dataclass(frozen=True, kw_only=True)
 class SearchTask:
-    """What to search for, for a batch of b sentences.
+    """What a search has to find for a batch of b sentences.
 
     Raises:
         ValueError: not 1 <= n_best <= beam.
     """
 
     settings: SearchConfig
-    bos: int  # token that every hypothesis continues
+    bos: int  # token before the first token of every hypothesis
     eos: int  # token that ends a hypothesis
-    max_lengths: Sequence[int]  # of each sentence's hypotheses (tokens without EOS); EOS is forced after them
+    max_lengths: Sequence[int]  # most tokens of each sentence's hypotheses, EOS not counted; then EOS is forced
     device: torch.device | str  # of the step function's tensors
-    n_best: int = 1  # hypotheses wanted of each sentence; with sampling, all that are drawn
+    n_best: int = 1  # hypotheses wanted of each sentence; with sampling, the number of samples
     banned: Sequence[int] = ()  # tokens that no hypothesis contains
     rules: Sequence[Rule] = ()  # change the log-probabilities, one after another
-    phrases: Sequence[Sequence[Sequence[int]]] = ()  # each sentence's own; constrained search places them
-    keys: Sequence[int] = ()  # each sentence's own; its samples depend on the key (none given: its number)
+    phrases: Sequence[Sequence[Sequence[int]]] = ()  # of each sentence; its hypotheses must contain them
+    keys: Sequence[int] = ()  # one per sentence; its samples depend on the key (no keys: on its number)
     coverage: Coverage | None = None  # beam search adds this penalty
-    quick_best: FindBest = best_next  # the decoder's own way, if it has one
-    watcher: Callable[[Step], object] | None = None  # beam search shows it every step
+    quick_best: FindBest = best_next  # the decoder's own function, if it has one
+    watcher: Callable[[Step], object] | None = None  # beam search calls it with every step
 
     def __post_init__(self) -> None:
         beam = self.settings.beam
@@ -53,7 +53,7 @@ class SearchTask:
 
 
 class Continuation(NamedTuple):
-    """The hypotheses that the next step continues, one a row; the rows of a sentence stand together."""
+    """The hypotheses that the next step continues, one per row; the rows of a sentence are neighbours."""
 
     rows: Int[Tensor, " n"] | None  # each hypothesis' row in this step; None: every row stays where it is
     last: Int[Tensor, " n"]  # each hypothesis' last token
@@ -64,9 +64,9 @@ class Search(ABC):
     """A search of one batch of sentences; a subclass chooses the next tokens.
 
     Attributes:
-        alpha: exponent α of the length: a hypothesis is worth its score / length^α, length counting EOS.
+        alpha: exponent α of the length: the value of a hypothesis is score / length^α, and the length counts EOS.
         waiting: numbers of the sentences that are still searched.
-        length: tokens of every live hypothesis; while `choose` runs, of its continuations.
+        length: tokens of every live hypothesis; while `choose` runs, tokens of its continuations.
     """
 
     def __init__(self, task: SearchTask) -> None:
@@ -86,16 +86,16 @@ class Search(ABC):
     def run(self, step: StepFn[S], state: S) -> list[list[Hypothesis]]:
         """Search all sentences; return each sentence's hypotheses, fewer than wanted where fewer exist.
 
-        Hypotheses are ranked by the log-probabilities as rules change them; their scores are the model's own.
+        Hypotheses are ranked by log-probabilities that rules may have changed; the returned scores are the model's own.
 
         Args:
-            step: returns the logits of the next token; its first call has one row a sentence.
-            state: what step remembers; the search only reorders it.
+            step: returns the logits of the next token; its first call has one row per sentence.
+            state: the state of step; the search only reorders its rows.
         """
         task, device = self.task, self.task.device
         limits, counts = task.max_lengths, [1] * len(self.waiting)  # rows of each waiting sentence
         last, banned = torch.full((len(counts),), task.bos, device=device), tensor_on(device, task.banned)
-        prefixes = Prefixes(last.new_empty(len(counts), 0), torch.arange(len(counts), device=device))  # only rules read
+        prefixes = Prefixes(last.new_empty(len(counts), 0), torch.arange(len(counts), device=device))  # for rules
         while self.waiting:
             logits, state = step(last, state)
             at_limit = [limits[number] == self.length for number in self.waiting]
@@ -126,7 +126,7 @@ class Search(ABC):
 
 @dataclass
 class Partial:
-    """A hypothesis on the host, ended or not."""
+    """A hypothesis on the host, finished or not."""
 
     ids: list[int]  # with EOS, if it has ended
     row: int  # the step function's row that continues it
@@ -143,7 +143,7 @@ class Partial:
 
 
 def continue_all(live: Sequence[Sequence[Partial]], device: torch.device | str) -> Continuation:
-    """Continue each sentence's live hypotheses, and give them the rows of the next step."""
+    """Return the continuation of each sentence's live hypotheses, and give them the rows of the next step."""
     partials = list(chain(*live))
     rows, last = tensor_on(device, [[one.row for one in partials], [one.ids[-1] for one in partials]])
     for row, one in enumerate(partials):

@@ -9,7 +9,7 @@ from seq2seq.search.step import NextTokens
 
 
 class GreedySearch(Search):
-    """Continues each sentence by its likeliest token until EOS: `BeamSearch` with a beam of one, only faster.
+    """Continues each sentence by its likeliest token until EOS: the same as `BeamSearch` with a beam of 1, but faster.
 
     The state is reordered only when finished sentences leave the batch.
     """
@@ -17,7 +17,7 @@ class GreedySearch(Search):
     def __init__(self, task: SearchTask) -> None:
         """Begin one search."""
         super().__init__(task)
-        self._live = [Partial([], number) for number in self.waiting]  # one of each waiting sentence
+        self._live = [Partial([], number) for number in self.waiting]  # one hypothesis of each waiting sentence
         self._found: list[list[Hypothesis]] = [[] for _ in self.waiting]
 
     def choose(self, following: NextTokens, state: Any) -> Continuation:

@@ -1,4 +1,4 @@
-"""What a search finds; knows no tensor."""
+"""The result of a search; knows no tensor."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,5 +14,5 @@ class Hypothesis:
 
     @classmethod
     def ended(cls, ids: Sequence[int], score: float, alpha: float) -> "Hypothesis":
-        """Make a hypothesis of ids that end with EOS; alpha is α."""
+        """Return the hypothesis of ids that end with EOS; alpha is α."""
         return cls(list(ids[:-1]), score, score / len(ids) ** alpha)

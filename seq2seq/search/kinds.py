@@ -1,4 +1,4 @@
-"""The search and the rules that settings ask for."""
+"""Makes the search and the rules that settings ask for."""
 
 from collections.abc import Sequence
 
@@ -23,14 +23,14 @@ def make_rules(
     banned: Sequence[Sequence[int]],
     eos: int,
 ) -> list[Rule]:
-    """What is asked for and nothing else; a forced prefix stands above all others.
+    """Return the rules that the settings and the other arguments ask for; a forced prefix overrides all other rules.
 
     Args:
-        settings: of the search.
-        shortest: tokens that each sentence's translation has at least.
-        prefixes: ids that each begins with; may be empty.
-        banned: sequences of ids that appear in none.
-        eos: token that ends one.
+        settings: settings of the search.
+        shortest: minimum number of tokens of each sentence's translation.
+        prefixes: ids that each translation begins with; may be empty.
+        banned: sequences of ids that no translation contains.
+        eos: token that ends a translation.
     """
     rules: list[Rule] = []
     if settings.repetition_penalty != 1:
@@ -45,7 +45,7 @@ def make_rules(
 
 
 def make_search(task: SearchTask) -> Search:
-    """Make the search that the task's settings and phrases ask for."""
+    """Return the search that the task's settings and phrases ask for."""
     if task.settings.sampling:
         return SampleSearch(task)
     if any(task.phrases):

@@ -1,7 +1,7 @@
-"""Rules that change a step's log-probabilities by what each row has produced; they know ids, never a model.
+"""Rules that change a step's log-probabilities, depending on each row's tokens so far; know ids, never a model.
 
-Every search applies them in turn. A rule forbids (-inf) or makes dearer, and leaves every log-probability at most 0, so
-that what a hypothesis may still become is worth no more than its score promises.
+Every search applies the rules in turn. A rule forbids tokens (-inf) or changes their log-probabilities, but none may
+become positive: then the score of a hypothesis never increases as it grows, as the searches' bounds require.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 INF = float("inf")
-NOTHING, ANYTHING = -2, -1  # no token at all; whatever token
+NOTHING, ANYTHING = -2, -1  # in place of an id: no token; any token
 
 
 @dataclass(frozen=True)
 class Prefixes:
-    """What the rows of a step are and have produced so far; all are equally long."""
+    """The sentences of a step's rows, and the tokens that the rows have so far; all rows have the same length."""
 
     tokens: Int[Tensor, "n t"]  # without BOS
     sentences: Int[Tensor, " n"]  # each row's sentence, by its number in the whole search
@@ -32,22 +32,22 @@ class Prefixes:
 
 @runtime_checkable
 class Rule(Protocol):
-    """What may change the log-probabilities (nats) of the rows' next tokens, in place or not."""
+    """A function that changes the log-probabilities (nats) of the rows' next tokens, in place or not."""
 
     def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
-        """Give the changed ones, of which none is positive."""
+        """Return the changed log-probabilities, of which none is positive."""
         ...
 
 
 class MinimumLength:
-    """No sentence ends before it has its least number of tokens."""
+    """Forbids EOS until a row has its sentence's minimum number of tokens."""
 
     def __init__(self, min_lengths: Int[Tensor, " b"], eos: int) -> None:
-        """Set each sentence's least number of tokens, EOS not counted; it must be within the search's limit."""
+        """Set each sentence's minimum number of tokens, EOS not counted; it must be within the search's limit."""
         self.min_lengths, self.eos = min_lengths, eos
 
     def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
-        """Forbid EOS where it is too early."""
+        """Forbid EOS in rows that are still too short."""
         self.min_lengths = self.min_lengths.to(log_probs.device, non_blocking=True)
         too_early = self.min_lengths[prefixes.sentences] > prefixes.tokens.shape[1]
         log_probs[:, self.eos].masked_fill_(too_early, -INF)
@@ -55,7 +55,7 @@ class MinimumLength:
 
 
 class NoRepeatNgram:
-    """No row has the same n tokens in a row twice."""
+    """Forbids tokens that would repeat an n-gram of the same row."""
 
     def __init__(self, size: int) -> None:
         """Set n (tokens).
@@ -68,7 +68,7 @@ class NoRepeatNgram:
         self.size = size
 
     def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
-        """Forbid what followed the row's last n - 1 tokens before."""
+        """Forbid the tokens that followed earlier occurrences of the row's last n - 1 tokens."""
         length = prefixes.tokens.shape[1]
         if length < self.size:
             return log_probs
@@ -78,9 +78,9 @@ class NoRepeatNgram:
 
 
 class RepetitionPenalty:
-    """Makes tokens that a row already has dearer: θ times their log-probability (Keskar et al. 2019, section 4.1).
+    """Multiplies the log-probabilities of tokens that a row already has by θ (Keskar et al. 2019, section 4.1).
 
-    There logits are divided by θ; log-probabilities, never positive, are multiplied, as Hugging Face does.
+    The paper divides logits by θ. Log-probabilities are never positive and are multiplied, as Hugging Face does.
     """
 
     def __init__(self, penalty: float) -> None:
@@ -94,13 +94,13 @@ class RepetitionPenalty:
         self.penalty = penalty
 
     def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
-        """Multiply the log-probabilities of the rows' own tokens, once each."""
+        """Multiply the log-probability of each token that a row already has, once even if the token occurs often."""
         dearer = log_probs.gather(1, prefixes.tokens) * self.penalty
         return log_probs.scatter_(1, prefixes.tokens, dearer)
 
 
 class BannedPhrases:
-    """No row contains any of these phrases; a phrase of one token is a token that never comes."""
+    """Forbids phrases; a phrase of one token forbids this token everywhere."""
 
     def __init__(self, phrases: Sequence[Sequence[int]]) -> None:
         """Set the phrases (ids).
@@ -115,7 +115,7 @@ class BannedPhrases:
         self._phrases = torch.tensor(table, dtype=torch.long).view(len(phrases), width)
 
     def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
-        """Forbid the last token of each phrase whose others the row ends with."""
+        """Forbid the last token of each phrase whose other tokens are the row's last tokens."""
         self._phrases = self._phrases.to(log_probs.device, non_blocking=True)
         beginnings, ends = self._phrases[:, :-1], self._phrases[:, -1]
         padded = F.pad(prefixes.tokens, (beginnings.shape[1], 0), value=NOTHING)
@@ -125,12 +125,12 @@ class BannedPhrases:
 
 
 class ForcedPrefix:
-    """Sentences begin with given tokens, at the log-probabilities that these have."""
+    """Forces the first tokens of each sentence's translation; these tokens keep their log-probabilities."""
 
     def __init__(self, prefixes: Sequence[Sequence[int]], rules: Sequence[Rule] = ()) -> None:
-        """Set each sentence's first tokens (ids), within the search's limit, and the rules for all that is free.
+        """Set each sentence's first tokens (ids), within the search's limit, and the rules for all other tokens.
 
-        What is forced needs to obey no other rule; rules given to the search beside this one may forbid it.
+        These rules do not apply to forced tokens; but rules that the search applies besides this rule may forbid them.
         """
         width = max(map(len, prefixes), default=0)
         table = [[*prefix, *[ANYTHING] * (width - len(prefix))] for prefix in prefixes]
@@ -138,7 +138,7 @@ class ForcedPrefix:
         self.rules = rules
 
     def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
-        """Forbid all but the forced token where there is one."""
+        """Forbid all tokens but the forced token in rows that have one; apply the rules to the other rows."""
         self._prefixes = self._prefixes.to(log_probs.device, non_blocking=True)
         position, ruled = prefixes.tokens.shape[1], log_probs
         for rule in self.rules:
@@ -152,6 +152,6 @@ class ForcedPrefix:
 
 
 def _forbid(log_probs: Float[Tensor, "n v"], tokens: Int[Tensor, "n i"], where: Bool[Tensor, "n i"]) -> Tensor:
-    """Set the log-probabilities of each row's tokens to -inf where told; by adding, for a token may come twice."""
+    """Add -inf to the log-probabilities of each row's tokens where `where` is True; a token may be listed twice."""
     amounts = torch.zeros_like(where, dtype=log_probs.dtype).masked_fill_(where, -INF)
     return log_probs.scatter_add_(1, tokens, amounts)

@@ -1,7 +1,7 @@
-"""Sampling over a step function: translations drawn by chance; knows ids and an opaque state, never a model.
+"""Sampling over a step function: draws random translations; knows ids and an opaque state, never a model.
 
-The i-th token of a sample depends on the sentence, the seed and the sample's number only, not on what else is in the
-batch: every sample has a random generator of its own, and draws one number of it for each token.
+The i-th token of a sample depends only on the sentence, its key, the seed and the sample's number, not on the other
+sentences of the batch: every sample has its own random generator, and draws one number from it for each token.
 """
 
 from dataclasses import dataclass
@@ -22,17 +22,17 @@ from seq2seq.settings.search import SearchConfig
 
 @dataclass(kw_only=True)
 class _Sample(Partial):
-    """One sample of one sentence, as far as it is drawn."""
+    """One sample of one sentence, with the tokens drawn so far and its random generator."""
 
     chance: Random
 
 
 class SampleSearch(Search):
-    """Draws `n_best` hypotheses of each sentence; they come in the order of their numbers.
+    """Draws `n_best` samples of each sentence, and returns them in the order of their numbers.
 
-    Log-probabilities are divided by temperature; then a token is drawn from the top_k likeliest (0: all), and of these
-    from the likeliest that reach a probability of top_p together. Other seeds draw other samples; equal sentences with
-    equal keys draw the same. A sample is missing if rules leave it no token.
+    Log-probabilities are divided by temperature. A token is then drawn from the top_k likeliest tokens (0: all), and
+    among these only from the likeliest that together reach a probability of top_p. Other seeds draw other samples;
+    equal sentences with equal keys get equal samples. A sample is missing if rules leave it no token.
     """
 
     def __init__(self, task: SearchTask) -> None:
@@ -54,7 +54,7 @@ class SampleSearch(Search):
         tokens = _draw(log_probs, uniform, self.settings)[:, None]
         drawn = (one[:, 0].tolist() for one in on_host(tokens, own.gather(1, tokens), log_probs.gather(1, tokens)))
         for one, token, own_score, ruled_score in zip(live, *drawn, strict=True):
-            if ruled_score > -INF:  # else rules left no token, or the scores are NaN: the sample is dropped
+            if ruled_score > -INF:  # else rules left no token, or scores are NaN: the sample is dropped
                 one.ids.append(token)
                 one.own += own_score
         self._live = [[one for one in of_sentence if self._goes_on(one)] for of_sentence in self._live]
@@ -72,16 +72,16 @@ class SampleSearch(Search):
 
 
 def _draw(log_probs: Float[Tensor, "n v"], uniform: Float[Tensor, " n"], settings: SearchConfig) -> Int[Tensor, " n"]:
-    """Draw each row's token: the first at which the cumulative probability passes the row's share, in [0, 1), of all.
+    """Draw each row's token: the first whose cumulative probability exceeds the row's number in [0, 1) times the total.
 
-    Tokens as likely as the least likely one within top_k and top_p are within, too. Computed in float64.
+    Tokens as likely as the least likely token within top_k and top_p can be drawn, too. Computed in float64.
     """
     top_k, top_p = settings.top_k, settings.top_p
     probs = (log_probs.double() / settings.temperature).softmax(-1)
     size = probs.shape[1]
     if top_k or top_p < 1:
         likeliest = probs.topk(min(top_k or size, size)).values
-        before = likeliest.cumsum(-1) - likeliest  # what all likelier ones have together
+        before = likeliest.cumsum(-1) - likeliest  # the sum of all likelier tokens
         last = ((before < top_p).sum(-1, keepdim=True) - 1).clamp(min=0)
         probs = probs * (probs >= likeliest.gather(1, last))
     cumulative = probs.cumsum(-1)

@@ -1,7 +1,7 @@
-"""What every search shares: the step function it calls and what a step gives; no search knows a model.
+"""What every search shares: the step function that it calls, and the results of a step; knows no model.
 
 A *step function* takes the last token of each row and a state, and returns the logits of the next token and the new
-state. A row continues one hypothesis; the rows of a sentence stand together, those of the first sentence first.
+state. A row continues one hypothesis; rows are ordered by sentence.
 """
 
 import math
@@ -15,19 +15,19 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 T = TypeVar("T")
-MOST_QUICK = 64  # tokens of a row for which a decoder's own way to find the best ones is the quicker one
+MOST_QUICK = 64  # for up to this many best tokens of a row, a decoder's own function is faster
 
 
 @runtime_checkable
 class SearchState(Protocol):
-    """What a model remembers of its rows; search only rearranges it."""
+    """A model's state of all rows; a search only reorders the rows."""
 
     def reorder(self: T, rows: Int[Tensor, " n"], counts: Sequence[int]) -> T:
-        """Choose the rows that the next step continues.
+        """Return the state of the rows that the next step continues.
 
         Args:
-            rows: for each new row, the old row of the same sentence whose past it continues.
-            counts: how many of them each sentence has; a sentence with none leaves for good.
+            rows: for each new row, the old row of the same sentence whose past the new row continues.
+            counts: new rows of each sentence; a sentence without new rows is dropped for good.
         """
         ...
 
@@ -40,26 +40,26 @@ StepFn = Callable[[Int[Tensor, " n"], S], tuple[Float[Tensor, "n v"], S]]  # las
 class Coverage:
     """Penalty β Σᵢ log(min(Σⱼ aⱼᵢ, 1)) for source tokens i that a translation attended to too little.
 
-    aⱼᵢ is how much target token j attended to source token i (Wu et al. 2016, eq. 14); it is added to the value of a
-    hypothesis that ended, EOS's attention included. A sum of exactly zero costs β · 87.3, not infinitely much.
+    aⱼᵢ is the attention of target token j, EOS included, to source token i (Wu et al. 2016, eq. 14). The penalty is
+    added to the value of a finished hypothesis. A sum of exactly zero costs β · 87.3 instead of infinity.
     """
 
     weight: float  # β, not negative
-    attended: Float[Tensor, "b s"]  # what counts as attended to before the first token: 0; 1 for padding
-    last: Callable[[Any], Float[Tensor, "n s"]]  # from a state, how the rows' last tokens attended
+    attended: Float[Tensor, "b s"]  # sums of attention before the first token: 0 for tokens, 1 for padding
+    last: Callable[[Any], Float[Tensor, "n s"]]  # returns the attention of the rows' last tokens from a state
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a beam search as it is shown to whoever watches: up to 2k candidates c of each sentence, best first.
+    """One step of a beam search, for a watcher: up to 2k candidates c of each sentence, best first.
 
     Attributes:
         sentences: the number of each sentence still searched.
         tokens: each candidate's last token.
         scores: sums of log-probabilities as rules changed them (nats); -inf marks no candidate.
-        parents: place in the beam, after the step before, of the hypothesis that each continues.
+        parents: place in the beam, after the previous step, of the hypothesis that each candidate continues.
         places: the candidate that takes each of up to k places in the beam, best first.
-        alive: which places are searched on; the others can no longer win.
+        alive: which places the next step continues; the others can no longer win.
     """
 
     sentences: list[int]
@@ -71,16 +71,16 @@ class Step:
 
 
 def next_log_probs(logits: Float[Tensor, "n v"], banned: Int[Tensor, " u"]) -> Float[Tensor, "n v"]:
-    """Turn logits into log-probabilities (nats), with -inf for banned tokens.
+    """Return the log-probabilities (nats) of logits, with -inf for banned tokens.
 
-    The others keep the probability that the model gives them, so that a score is the same whether a translation was
-    found by search or is scored afterwards.
+    All other tokens keep their probability by the model. So a translation has the same score, whether a search found
+    the translation or the model scores it afterwards.
     """
     return logits.log_softmax(-1).index_fill_(1, banned, -float("inf"))
 
 
 def force_end(log_probs: Float[Tensor, "n v"], rows: Tensor, eos: int) -> Float[Tensor, "n v"]:
-    """Leave the rows marked True nothing but EOS, at the log-probability it has."""
+    """Return log-probabilities in which rows marked True allow only EOS; EOS keeps its log-probability."""
     end = log_probs[:, eos].clone()
     log_probs = log_probs.masked_fill(rows[:, None], -float("inf"))
     log_probs[:, eos] = end
@@ -104,7 +104,7 @@ def best_tokens(log_probs: Float[Tensor, "n v"], count: int) -> Best:
 
 
 def best_next(logits: Float[Tensor, "n v"], banned: Int[Tensor, " u"], count: int) -> Best:
-    """Return each row's best tokens, c = min(count, v) of them, of what `next_log_probs` gives."""
+    """Return each row's best tokens, c = min(count, v) of them, by the log-probabilities of `next_log_probs`."""
     return best_tokens(next_log_probs(logits, banned), count)
 
 
@@ -114,12 +114,12 @@ FindBest = Callable[[Float[Tensor, "n v"], Int[Tensor, " u"], int], Best]  # as 
 
 @dataclass(frozen=True)
 class NextTokens:
-    """What a step tells of each row's next token; only what a search asks for is computed."""
+    """The scores of each row's next token after a step; a score is computed only when a search reads it."""
 
-    logits: Float[Tensor, "n v"]  # the model's
+    logits: Float[Tensor, "n v"]  # by the model
     banned: Int[Tensor, " u"]  # tokens that no hypothesis contains
     change: Change | None  # applies rules and limits to log-probabilities; None: there are none
-    quick_best: FindBest  # finds up to `MOST_QUICK` tokens
+    quick_best: FindBest  # finds up to `MOST_QUICK` best tokens of each row
 
     @cached_property
     def own(self) -> Float[Tensor, "n v"]:

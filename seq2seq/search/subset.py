@@ -1,4 +1,4 @@
-"""A search in a part of the vocabulary: the search knows places, everything around it knows ids."""
+"""A search in a part of the vocabulary: the search uses places, and all other code uses ids."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,10 +14,10 @@ from seq2seq.search.step import Step
 class Subset:
     """Some ids of a vocabulary; a place is an index among them."""
 
-    ids: Int64[np.ndarray, " u"]  # in rising order
+    ids: Int64[np.ndarray, " u"]  # in ascending order
 
     def places(self, ids: Sequence[int]) -> list[int]:
-        """Return the places of ids that are among these."""
+        """Return the places of ids, all of which must be in the subset."""
         return np.searchsorted(self.ids, ids).tolist()
 
     def with_ids(self, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
@@ -25,5 +25,5 @@ class Subset:
         return [replace(one, ids=self.ids[one.ids].tolist()) for one in hypotheses]
 
     def shown_to(self, watcher: Callable[[Step], object]) -> Callable[[Step], object]:
-        """Return a function that shows a watcher the steps of a search, with ids."""
+        """Return a function that calls watcher with a step of the search, places replaced by ids."""
         return lambda step: watcher(replace(step, tokens=self.ids[step.tokens]))

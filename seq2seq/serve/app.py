@@ -37,9 +37,9 @@ from seq2seq.serve.service import Service
 from seq2seq.serve.translating import sentences_of
 
 _PAGE = Path(__file__).parent / "page"
-_FACT_ERRORS = (403, 500, 503)  # statuses that any route may answer with
-_WORK_ERRORS = (400, 403, 408, 413, 415, 429, 500, 503)  # and any route that needs the model
-_TYPING_PAUSE = 300  # milliseconds after which the page translates what was typed
+_FACT_ERRORS = (403, 500, 503)  # error statuses of every route
+_WORK_ERRORS = (400, 403, 408, 413, 415, 429, 500, 503)  # error statuses of routes that need the model
+_TYPING_PAUSE = 300  # milliseconds after the last keystroke until the page translates
 _NAMES = {
     **{"ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German"},
     **{"el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian", "eu": "Basque"},
@@ -58,13 +58,13 @@ def create_app(
     allow_origins: Sequence[str] = (),
     viewer: Path | None = None,
 ) -> FastAPI:
-    """Make the ASGI application around a service, which its `state.service` names.
+    """Return the ASGI application around a service, which is stored in `state.service` of the application.
 
     Args:
         service: translates and explains.
-        allowed_hosts: names by which the server is reached, besides localhost and addresses.
-        allow_origins: of pages on other hosts that may ask.
-        viewer: folder of the modules that draw explanations.
+        allowed_hosts: host names that clients may use for this server, besides localhost and IP addresses.
+        allow_origins: origins of pages on other hosts that may send requests.
+        viewer: folder of the JavaScript modules that draw explanations; None: they are not served.
     """
 
     @asynccontextmanager
@@ -94,12 +94,12 @@ def create_app(
 
 
 def _add_errors(app: FastAPI, service: Service) -> None:
-    """Answer errors as LibreTranslate does, with a status and {"error": words}; `Front` answers unforeseen ones."""
+    """Answer errors as LibreTranslate does, with a status and {"error": message}; `Front` answers unexpected errors."""
     rejected = service.metrics.rejected
 
     @app.exception_handler(StarletteHTTPException)
     async def http(_: Request, error: StarletteHTTPException) -> Response:
-        if isinstance(error, HTTPException):  # a refusal; an unknown path raises Starlette's own
+        if isinstance(error, HTTPException):  # a refused request; an unknown path raises Starlette's own exception
             rejected.labels(f"{error.status_code}").inc()
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
@@ -122,7 +122,7 @@ def _add_errors(app: FastAPI, service: Service) -> None:
 
 
 def _add_work(app: FastAPI, service: Service) -> None:
-    """Add the routes that need the model, and /detect."""
+    """Add /translate, /detect and /explain."""
     limits = service.limits
 
     @app.post(
@@ -173,7 +173,7 @@ def _add_work(app: FastAPI, service: Service) -> None:
 
 
 class _Explanation(Response):
-    """An explanation, which may be large: it counts until its client has taken it."""
+    """The response with an explanation; the explanation counts against its limit until the client has received it."""
 
     media_type = "application/json"
 
@@ -189,7 +189,7 @@ class _Explanation(Response):
 
 
 def _check_key(key: str | None, request: Request, service: Service) -> None:
-    """Refuse a request without the key, which comes as api_key or in the header Authorization: Bearer."""
+    """Refuse a request without the API key, which is in the field api_key or in the header Authorization: Bearer."""
     if service.api_key is None:
         return
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
@@ -202,7 +202,7 @@ def _check_key(key: str | None, request: Request, service: Service) -> None:
 
 
 def _check(wanted: TranslateRequest, service: Service) -> None:
-    """Refuse what is too much, or in another language."""
+    """Refuse a request that exceeds a limit, is empty, or asks for another language or an impossible combination."""
     limits, translator = service.limits, service.translator
     if not wanted.q:
         raise HTTPException(400, "Invalid request: missing q parameter")
@@ -225,7 +225,7 @@ def _check_length(text: str, limit: int) -> None:
 
 
 async def _translate(wanted: TranslateRequest, service: Service) -> dict[str, list[Any]]:
-    """Return the fields of the answer, each with an item for every text."""
+    """Return the fields of the answer, each a list with one item per text."""
     ranked = await service.texts.translate(wanted.texts, 1 + wanted.alternatives, is_html=wanted.format == "html")
     answer: dict[str, list[Any]] = {"translatedText": [best[0] for best in ranked]}
     if wanted.alternatives:
@@ -238,14 +238,14 @@ async def _translate(wanted: TranslateRequest, service: Service) -> dict[str, li
 
 
 async def _detected(text: str, service: Service) -> Detection:
-    """Return the likeliest language, or the model's own without confidence if none can be detected."""
+    """Return the likeliest language, or the model's source language with confidence 0 if none can be detected."""
     if service.detect is not None and (found := await service.markup_worker.run(service.detect, text)):
         return found[0]
     return Detection(confidence=0.0, language=service.translator.src_lang)
 
 
 def _add_facts(app: FastAPI, service: Service) -> None:
-    """Add the page, and what is answered without the model."""
+    """Add the page, and the routes that do not need the model."""
     translator, limits = service.translator, service.limits
     codes = (translator.src_lang, translator.tgt_lang)
     src, tgt = ({"code": code, "name": _NAMES.get(code.partition("-")[0], code)} for code in codes)
@@ -272,7 +272,7 @@ def _add_facts(app: FastAPI, service: Service) -> None:
     @app.get("/health", response_model=HealthAnswer, responses=errors(*_FACT_ERRORS))
     async def health() -> dict[str, str]:
         if trouble := service.trouble:
-            raise StarletteHTTPException(503, trouble)  # no request was refused
+            raise StarletteHTTPException(503, trouble)  # Starlette's exception: does not count as a refused request
         return {"status": "ok"}
 
     @app.get("/ready", response_model=HealthAnswer, responses=errors(*_FACT_ERRORS))
@@ -288,12 +288,12 @@ def _add_facts(app: FastAPI, service: Service) -> None:
 
     @app.get("/", response_class=Response, responses=errors(*_FACT_ERRORS, text="text/html"))
     async def page() -> Response:
-        text = (_PAGE / "index.html").read_text(encoding="utf-8")  # not FileResponse, which may answer with a part
+        text = (_PAGE / "index.html").read_text(encoding="utf-8")  # FileResponse might answer with a part of the file
         return HTMLResponse(text, headers={"Cache-Control": "no-cache"})
 
 
 class _Files(StaticFiles):
-    """Files that browsers ask for anew whenever they changed."""
+    """Static files; browsers check before each use whether a file has changed."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)

@@ -1,7 +1,7 @@
-"""Gathers the sentences of many requests into batches; knows neither texts nor models nor HTTP.
+"""Gather the sentences of many requests into batches, without knowledge of texts, models or HTTP.
 
-A batch is gathered for a few milliseconds, or for as long as the model is busy. Requests take turns, one sentence each,
-so that no request waits for the end of another's long list.
+The batcher gathers sentences for a few milliseconds, or for as long as the model is busy. Requests take turns, one
+sentence each, so that no request waits for all sentences of a long request.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from seq2seq.errors import UserError
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.worker import Worker
 
-_BATCH_CHARS = 8192  # a batch takes no further sentence beyond so many characters
-_LONGEST_WAIT = 60  # seconds that a refused client is asked to wait, at most
+_BATCH_CHARS = 8192  # a batch with this many characters takes no further sentence
+_LONGEST_WAIT = 60  # most seconds that a refused client is asked to wait
 
 Alignment = Sequence[tuple[int, int]]
 Ranked = list[tuple[str, Alignment | None]]  # the translations of a sentence and their word alignments, best first
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class RefusedError(Exception):
-    """A request is refused or given up; the client may try again after `retry_after` seconds."""
+    """A request is refused or aborted; the client may try again after `retry_after` seconds."""
 
     def __init__(self, message: str, retry_after: int) -> None:
         super().__init__(message)
@@ -38,20 +38,20 @@ class OverloadedError(RefusedError):
 
 
 class TooLateError(RefusedError):
-    """The request was not answered in time, or the server stops."""
+    """The request was not answered in time, or the server is stopping."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a batch is asked for: sentences share a batch only if all of this is equal."""
+    """Options of a translation; only sentences with equal options share a batch."""
 
-    n_best: int  # translations of each sentence
-    align: bool = False  # whether translations need their word alignments
+    n_best: int  # number of translations of each sentence
+    align: bool = False  # whether to return word alignments
 
 
 @dataclass(eq=False)
 class _Job:
-    """A request's sentences; those before `begun` are being computed or done."""
+    """A request's sentences; the first `begun` sentences are computed or being computed."""
 
     wanted: Wanted
     sentences: list[str]
@@ -68,7 +68,7 @@ Place = tuple[_Job, int]  # a job and the number of one of its sentences
 
 
 class Batcher:
-    """Translates the sentences of many requests together."""
+    """Translates the sentences of many requests in shared batches."""
 
     def __init__(
         self,
@@ -79,31 +79,31 @@ class Batcher:
         is_costly: bool = False,
         on_batch: Callable[[int, float], object] = lambda count, seconds: None,
     ) -> None:
-        """Wrap the function that computes a batch; `start` begins.
+        """Wrap the function that computes a batch; call `start` to begin.
 
         Args:
-            compute: returns a result for every sentence. It runs in the worker's thread, and calls its last argument
-                often, which raises once no request waits for the batch any more.
+            compute: returns a result for every sentence. It runs in the worker's thread and must often call its last
+                argument, which raises an error when no request waits for the batch any more.
             worker: runs `compute`.
-            limits: of a batch and of the queue. A single request may exceed those of an empty queue.
+            limits: of a batch and of the queue. A single request may exceed the queue's limits if the queue is empty.
             is_costly: whether `compute` is a costly call of the worker.
             on_batch: called with the number of sentences and the computing seconds of every batch.
         """
         self._compute, self._worker, self._limits = compute, worker, limits
         self._is_costly, self.on_batch = is_costly, on_batch
-        self._jobs: set[_Job] = set()  # all that are waited for
-        self._waiting: deque[_Job] = deque()  # those with sentences that no batch has taken yet
+        self._jobs: set[_Job] = set()  # jobs that a request waits for
+        self._waiting: deque[_Job] = deque()  # jobs with sentences that are in no batch yet
         self.waiting_sentences, self.waiting_chars = 0, 0
         self._rate = 0.0  # running average of characters per second
         self._some, self._full = asyncio.Event(), asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to compute, in the running event loop."""
+        """Start to compute batches, in the running event loop."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Compute no more; every job that waits or is being computed fails with `TooLateError`."""
+        """Stop computing; every job that waits or is being computed fails with `TooLateError`."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -111,12 +111,12 @@ class Batcher:
             job.fail(TooLateError("the server is being stopped", 1))
 
     async def submit(self, sentences: Sequence[str], wanted: Wanted) -> list[Ranked]:
-        """Compute sentences; a caller that is cancelled while waiting leaves the queue.
+        """Return the translations of sentences; if the caller is cancelled, its sentences leave the queue.
 
         Raises:
             OverloadedError: the queue is full.
-            TooLateError: the batcher was stopped.
-            Exception: as computing one of the sentences raises.
+            TooLateError: the batcher was stopped meanwhile.
+            Exception: the error of `compute` for one of the sentences.
         """
         if not sentences:
             return []
@@ -144,12 +144,12 @@ class Batcher:
 
     @property
     def retry_after(self) -> int:
-        """Seconds in which the queue should be done, estimated from the last batches."""
+        """Estimated seconds until the queue is empty, from the speed of the last batches."""
         seconds = math.ceil(self.waiting_chars / self._rate) if self._rate else 1
         return min(max(seconds, 1), _LONGEST_WAIT)
 
     def _leave(self, job: _Job) -> None:
-        """Take the sentences of a job that have not begun out of the queue."""
+        """Remove a job from the queue, with its sentences that are in no batch yet."""
         if job in self._waiting:
             self._waiting.remove(job)
             left = job.sentences[job.begun :]
@@ -175,7 +175,7 @@ class Batcher:
                 await self._answer(batch)
 
     def _take(self) -> list[Place]:
-        """Take the next batch from the queue: sentences of all jobs in turn that want the same as the first job."""
+        """Take the next batch from the queue: sentences, in turn, of all jobs with the first job's options."""
         for job in [job for job in self._waiting if job.future.done()]:  # failed or cancelled
             self._leave(job)
         turns = deque(job for job in self._waiting if job.wanted == self._waiting[0].wanted)
@@ -195,7 +195,7 @@ class Batcher:
         return batch
 
     async def _answer(self, batch: list[Place]) -> None:
-        """Compute a batch; if that fails, compute its halves, so that a request fails only by its own sentences."""
+        """Compute a batch; after an error, compute its halves, so that a request fails only if its own sentences do."""
         batch = [(job, index) for job, index in batch if not job.future.done()]
         if not batch:
             return
@@ -239,7 +239,7 @@ class Batcher:
         results, seconds = await self._worker.run(compute, is_costly=self._is_costly)
         if len(results) != len(batch):
             raise RuntimeError(f"{len(results)} results for {len(batch)} sentences")
-        rate = sum(map(len, sentences)) / max(time.monotonic() - start, 1e-6)  # as clients see it, pauses included
+        rate = sum(map(len, sentences)) / max(time.monotonic() - start, 1e-6)  # pauses included, as clients see it
         self._rate = rate if not self._rate else 0.8 * self._rate + 0.2 * rate
         self.on_batch(len(batch), seconds)
         return results

@@ -1,4 +1,4 @@
-"""Middleware that every request meets first: it counts, refuses strangers' pages, and sets security headers."""
+"""The outermost middleware: it counts requests, refuses requests from other origins, and sets security headers."""
 
 import time
 from collections.abc import Sequence
@@ -24,10 +24,10 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 CLIENT_GONE = 499  # nginx's status for a client that disconnects
-_CHUNK = 65_536  # bytes of an answer that wait for the client, at most
+_CHUNK = 65_536  # most bytes of an answer that wait for the client
 _ALWAYS_OPEN = ("/health", "/ready", "/metrics")
 _ANY = "*"
-_LONGEST = 100  # characters of a header that an error repeats
+_LONGEST = 100  # most characters of a header that an error message repeats
 
 
 class Front:
@@ -36,13 +36,13 @@ class Front:
     def __init__(
         self, app: ASGIApp, service: Service, allowed_hosts: Sequence[str], allow_origins: Sequence[str]
     ) -> None:
-        """Take the names by which the server is reached, and the origins whose pages may ask; '*' is any."""
+        """Store the host names that clients may use, and the origins whose pages may send requests; '*': any."""
         self._app, self._service, self._metrics = app, service, service.metrics
         self._hosts = {_name_of(host) for host in allowed_hosts}
         self._origins = set(allow_origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on; count it and complete its answer."""
+        """Pass a request to the application, count the request, and add the security headers to the answer."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -59,7 +59,7 @@ class Front:
             else:
                 await _send_in_chunks({**message, "body": b""} if method == "HEAD" else message, send)
 
-        if method == "HEAD":  # answered as GET, without the body; FastAPI's routes do not do so
+        if method == "HEAD":  # FastAPI's routes do not answer HEAD: answer as GET, without the body
             scope = {**scope, "method": "GET"}
         is_open = scope["path"] in _ALWAYS_OPEN
         refusal = self._refusal(scope, is_open)
@@ -80,7 +80,7 @@ class Front:
             self._metrics.seconds.labels(path).observe(time.perf_counter() - start)
 
     def _refusal(self, scope: Scope, is_open: bool) -> JSONResponse | None:
-        """Return the answer to a request that comes while the server ends, by an unknown name, or from a stranger."""
+        """Return the refusal of a request while the server stops, to an unknown host, or from another origin's page."""
         headers = Headers(scope=scope)
         if self._service.is_closing and not is_open:
             self._metrics.rejected.labels("stopping").inc()
@@ -101,7 +101,10 @@ class Front:
         return None
 
     def _is_known(self, name: str) -> bool:
-        """Return whether a name is no stranger's that was pointed at this machine (DNS rebinding); no address is."""
+        """Return whether clients may use this host name: localhost, an allowed host, or any IP address.
+
+        An attacker can point another name at this machine (DNS rebinding), but not an IP address.
+        """
         if name == "localhost" or name.endswith(".localhost") or {name, _ANY} & self._hosts:
             return True
         try:
@@ -112,10 +115,11 @@ class Front:
 
 
 def _is_across(headers: Headers) -> bool:
-    """Return whether a browser posts for another origin's page: it hides the answer, but the work would be done.
+    """Return whether a browser sends a POST for another origin's page.
 
-    Browsers say so in Sec-Fetch-Site (W3C, Fetch Metadata Request Headers), but over plain HTTP only to this machine;
-    Origin comes with every post. Other clients send neither.
+    The browser hides the answer from the page, but the server would do the work. Browsers report the origin in
+    Sec-Fetch-Site (W3C, Fetch Metadata Request Headers), but over plain HTTP only to this machine. They send Origin
+    with every POST. Other clients send neither header.
     """
     if site := headers.get("sec-fetch-site"):
         return site in ("cross-site", "same-site")
@@ -129,7 +133,7 @@ def _is_across(headers: Headers) -> bool:
 
 
 def _name_of(host: str) -> str:
-    """Return the name or address of a host that may have a port; empty: there is none."""
+    """Return the name or address of a host, without a port; empty: the host has no valid name."""
     try:
         return (urlsplit(f"//{host}").hostname or "").removesuffix(".")
     except ValueError:
@@ -137,7 +141,7 @@ def _name_of(host: str) -> str:
 
 
 async def _send_in_chunks(message: Message, send: Send) -> None:
-    """Send a body piece by piece: `send` waits until the client has taken the piece before."""
+    """Send a body in chunks: `send` waits until the client has received the previous chunk."""
     body, more_body = message.get("body", b""), message.get("more_body", False)
     for start in range(0, max(len(body), 1), _CHUNK):
         end = start + _CHUNK

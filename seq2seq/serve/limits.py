@@ -4,13 +4,13 @@ from dataclasses import dataclass, fields
 
 from seq2seq.settings.checks import require, require_at_least
 
-_BYTES_A_CHARACTER = 12  # at most: four bytes of UTF-8 as %XX in a form, or two \uXXXX in JSON
+_BYTES_A_CHARACTER = 12  # the most: four bytes of UTF-8 as %XX in a form, or two \uXXXX in JSON
 _BYTES_A_TEXT, _BYTES_OF_FIELDS = 256, 4096
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits that bound memory and waiting time, whatever clients do."""
+    """Limits that bound memory and waiting time, even with hostile clients."""
 
     char_limit: int = 5_000  # characters of all texts of a request
     batch_limit: int = 100  # texts of a request
@@ -36,5 +36,5 @@ class Limits:
 
     @property
     def body_limit(self) -> int:
-        """Bytes of a request's body at most: enough for the texts in any encoding."""
+        """Most bytes of a request's body: enough for the texts in any encoding."""
         return _BYTES_A_CHARACTER * self.char_limit + _BYTES_A_TEXT * self.batch_limit + _BYTES_OF_FIELDS

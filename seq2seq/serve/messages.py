@@ -1,4 +1,4 @@
-"""What requests ask and answers say, as OpenAPI describes them, and how a body becomes a request; knows no model."""
+"""Requests and answers, as OpenAPI describes them, and how a request is read from its body, without a model."""
 
 import asyncio
 import json
@@ -14,8 +14,8 @@ from starlette.requests import ClientDisconnect
 
 from seq2seq.serve.limits import Limits
 
-_DRAIN = 1.0  # seconds for which a too large body is still read, so that its sender gets the answer
-_MAX_FIELDS = 16  # of a form, besides its texts
+_DRAIN = 1.0  # seconds for which the rest of a too large body is read, so that its sender gets the answer
+_MAX_FIELDS = 16  # most fields of a form, besides its texts
 _MEANINGS = {
     400: "The request is wrong.",
     403: "The key is wrong, or the page or the server's name is not known.",
@@ -32,14 +32,14 @@ AnyRequest = TypeVar("AnyRequest", bound=BaseModel)
 
 
 class DetectRequest(BaseModel):
-    """Asks for the language of a text."""
+    """A request for the language of a text."""
 
     q: str = Field(min_length=1, description="Text")
     api_key: str | None = None
 
 
 class TranslateRequest(BaseModel):
-    """Asks for translations; the fields are LibreTranslate's."""
+    """A request for translations, with LibreTranslate's fields."""
 
     q: str | list[str] = Field(description="Text or texts to translate")
     source: str = Field(min_length=1, description="Language of the text, or auto")
@@ -51,15 +51,15 @@ class TranslateRequest(BaseModel):
 
     @property
     def texts(self) -> list[str]:
-        """All texts."""
+        """The texts as a list, also for a single text."""
         return [self.q] if isinstance(self.q, str) else self.q
 
 
-Name = Annotated[str, StringConstraints(max_length=40)]  # such as encoder.2.head.3: `seq2seq.explain.interventions`
+Name = Annotated[str, StringConstraints(max_length=40)]  # see `seq2seq.explain.interventions`: encoder.2.head.3
 
 
 class ExplainRequest(BaseModel):
-    """Asks what the model attends to while it translates a sentence."""
+    """A request for the model's attention while it translates a sentence."""
 
     source: str = Field(min_length=1, description="A sentence")
     target: str | None = Field(default=None, description="Its translation; none: the model's own")
@@ -72,26 +72,26 @@ class ExplainRequest(BaseModel):
 
 
 class _Answer(BaseModel):
-    """An answer without any further fields."""
+    """An answer that allows no other fields than its own."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class ErrorAnswer(_Answer):
-    """What went wrong, in words."""
+    """An error message."""
 
     error: str
 
 
 class Detection(_Answer):
-    """A language that a text may be in."""
+    """A possible language of a text."""
 
     confidence: float  # percent
     language: str  # code
 
 
 class TranslateAnswer(_Answer):
-    """A text's translation, or a list for a list of texts; the other fields are there if the request asks for them."""
+    """A text's translation, or a list for a list of texts; other fields are present if the request asks for them."""
 
     translatedText: str | list[str]  # noqa: N815
     alternatives: list[str] | list[list[str]] = []
@@ -100,14 +100,14 @@ class TranslateAnswer(_Answer):
 
 
 class ExplainedWord(_Answer):
-    """A word and the numbers of its pieces."""
+    """A word and the positions of its subwords."""
 
     text: str
     pieces: list[int]
 
 
 class ExplainAnswer(_Answer):
-    """What the model attends to; docs/attention.md describes every field."""
+    """The model's attention; docs/attention.md describes every field."""
 
     version: int
     source: str
@@ -141,7 +141,7 @@ class TranslatedLanguage(Language):
 
 
 class SettingsAnswer(_Answer):
-    """What a page needs to know about the server."""
+    """The server's settings for a page."""
 
     charLimit: int  # noqa: N815
     frontendTimeout: int  # noqa: N815
@@ -162,7 +162,7 @@ class HealthAnswer(_Answer):
 
 
 def errors(*statuses: int, text: str | None = None) -> dict[int | str, dict[str, Any]]:
-    """Describe a route's errors to OpenAPI, and the media type of its answer if the answer is text."""
+    """Return OpenAPI's description of a route's errors, and of its answer's media type `text` if given."""
     told: dict[int | str, dict[str, Any]] = {
         status: {"description": _MEANINGS[status], "model": ErrorAnswer} for status in statuses
     }
@@ -170,18 +170,18 @@ def errors(*statuses: int, text: str | None = None) -> dict[int | str, dict[str,
 
 
 def body_of(shape: type[BaseModel]) -> dict[str, Any]:
-    """Describe to OpenAPI the body of a route that calls `read_request`."""
+    """Return OpenAPI's description of the body of a route that calls `read_request`."""
     schema = shape.model_json_schema()
     kinds = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
     return {"requestBody": {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}}
 
 
 async def read_request(request: Request, shape: type[AnyRequest], limits: Limits) -> AnyRequest:
-    """Read a request's body within the limits of size and time, and check its fields.
+    """Read a request from its body within the limits of size and time, and check its fields.
 
     Raises:
         HTTPException: the body is too large, too slow or malformed.
-        ClientDisconnect: the client is gone.
+        ClientDisconnect: the client has disconnected.
     """
     try:
         async with asyncio.timeout(limits.timeout):
@@ -190,7 +190,7 @@ async def read_request(request: Request, shape: type[AnyRequest], limits: Limits
         raise HTTPException(408, "the request's body did not arrive in time", {"Connection": "close"}) from None
     values = await _parse(request, body, limits.batch_limit + _MAX_FIELDS)
     try:
-        json.dumps(values, ensure_ascii=False).encode()  # JSON can spell half a surrogate pair, which is no text
+        json.dumps(values, ensure_ascii=False).encode()  # JSON can hold half a surrogate pair, UTF-8 cannot
         return shape.model_validate(values)
     except UnicodeEncodeError:
         raise HTTPException(400, "Invalid request: the body has half a surrogate pair") from None
@@ -237,14 +237,14 @@ async def _parse(request: Request, body: bytes, max_fields: int) -> dict[str, An
 
 
 def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a form's values: q given several times is a list; of other fields the first counts."""
+    """Return a form's values: several fields q become a list; of other repeated fields, the first counts."""
     values = {name: value for name, value in reversed(pairs) if name != "q"}
-    texts = [value.replace("\r\n", "\n") for name, value in pairs if name == "q"]  # as forms write line ends
+    texts = [value.replace("\r\n", "\n") for name, value in pairs if name == "q"]  # forms write \r\n
     return {**values, "q": texts[0] if len(texts) == 1 else texts} if texts else values
 
 
 def _in_words(error: ValidationError) -> str:
-    """Describe the first fault, without what was sent."""
+    """Return a description of the first error, without the sent value."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     name = str(first["loc"][0]) if first["loc"] else "body"
     if first["type"] in ("missing", "string_too_short"):

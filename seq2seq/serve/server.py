@@ -1,4 +1,4 @@
-"""Runs the application on a socket until a signal ends it; knows no routes and no model."""
+"""Run the application on a socket until a signal ends it, without knowledge of routes or models."""
 
 import asyncio
 import signal
@@ -14,16 +14,16 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from seq2seq.errors import UserError
 from seq2seq.serve.service import Service
 
-_SILENCE = 30  # seconds that a connection may be silent between requests, or take to send a request's head
-_UNREAD = 10  # seconds in which a client must take a piece of its answer
-_CLOSING = 5  # seconds in which connections close after the last answer
+_SILENCE = 30  # seconds that a connection may be idle between requests, or take to send a request's headers
+_UNREAD = 10  # seconds in which a client must receive a chunk of its answer
+_CLOSING = 5  # seconds for connections to close after the last answer
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Bind a socket to a port, without accepting connections yet. Port 0 takes a free port.
+    """Return a socket that is bound to a port but does not accept connections yet; port 0: any free port.
 
     Raises:
-        UserError: host is no address of this machine, or the port is taken or not allowed.
+        UserError: host is not an address of this machine, or the port is in use or not allowed.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -41,20 +41,21 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def url_of(taken: socket.socket) -> str:
-    """Return the URL by which a browser on this machine reaches the server."""
+    """Return the URL of the server for a browser on this machine."""
     host, port = taken.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(str(host), str(host))
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class Connection(H11Protocol):
-    """Closes when a request's head does not arrive in time, or when the client does not take its answer.
+    """A connection that closes if a request's headers do not arrive in time, or if the client does not read its answer.
 
-    uvicorn waits forever for a connection's first head, for the rest of any head, and for a client that does not read,
-    so that a few hundred such connections would lock out all others. h11 bounds the size of a head; httptools does not.
+    uvicorn has no such timeouts: it waits forever for the headers of a connection's first request, for the rest of any
+    headers, and for a client that does not read. A few hundred such connections would lock out all other clients. h11
+    bounds the size of the headers; httptools does not.
 
     Attributes:
-        write_timeout: seconds in which a client must take what was written; the server writes in small pieces.
+        write_timeout: seconds in which a client must receive what was written; the server writes in small chunks.
     """
 
     write_timeout: float = _UNREAD
@@ -62,13 +63,13 @@ class Connection(H11Protocol):
     _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the timer of the first head."""
+        """Start the timer of the first request's headers."""
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=0)  # so that `pause_writing` tells of every byte that waits
+        transport.set_write_buffer_limits(high=0)  # so that every waiting byte calls `pause_writing`
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Let the timer run from the first byte of a head to the last."""
+        """Start the timer when a request's headers begin to arrive; stop it when they are complete."""
         super().data_received(data)
         self._watch()
 
@@ -79,12 +80,12 @@ class Connection(H11Protocol):
         self._stop_writing_timer()
 
     def pause_writing(self) -> None:
-        """Start the timer for the client to take what was written; in the end it drops the connection."""
+        """Start the timer of the client's reading; when the time is over, the timer drops the connection."""
         super().pause_writing()
         self._unread = self.loop.call_later(self.write_timeout, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Stop that timer: the client has taken all that was written."""
+        """Stop the timer of the client's reading: the client has received everything."""
         super().resume_writing()
         self._stop_writing_timer()
 
@@ -111,7 +112,10 @@ class Connection(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """Ends at SIGTERM or Ctrl-C after the present requests, and refuses new ones; ends at once at a second signal."""
+    """A server that ends at SIGTERM or Ctrl-C: after its open requests, or at once at a second signal.
+
+    After the first signal, the server refuses new requests.
+    """
 
     def __init__(self, config: uvicorn.Config, service: Service, on_start: Callable[[], object]) -> None:
         super().__init__(config)
@@ -124,14 +128,14 @@ class Server(uvicorn.Server):
         self._on_start()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Refuse new requests at the first signal, end at the second."""
+        """Refuse new requests after the first signal; end at the second."""
         if self._closed_at is None:
             self._service.is_closing, self._closed_at = True, time.monotonic()
         else:
             self.should_exit = self.force_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Check, ten times a second, whether to end."""
+        """Return whether the server should end; uvicorn calls this method ten times a second."""
         if self._closed_at is not None:
             is_over = time.monotonic() - self._closed_at > self._service.limits.timeout
             self.should_exit = self.should_exit or is_over or not self._service.inside
@@ -139,9 +143,9 @@ class Server(uvicorn.Server):
 
 
 def run(app: FastAPI, taken: socket.socket, on_start: Callable[[], object]) -> None:
-    """Serve on the socket of `listen` until a signal; then finish the present requests within the limit of time.
+    """Serve on the socket of `listen` until a signal; then finish the open requests within the limit of time.
 
-    on_start is called when connections are accepted.
+    on_start is called when the server accepts connections.
     """
     service: Service = app.state.service
     config = uvicorn.Config(

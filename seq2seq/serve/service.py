@@ -1,4 +1,4 @@
-"""What answers requests: the model's thread, the queues, and the counts for Prometheus; knows no routes."""
+"""The service that answers requests: the model's thread, the queues, and the metrics for Prometheus; no routes."""
 
 import asyncio
 import json
@@ -20,13 +20,13 @@ R = TypeVar("R")
 Explain = Callable[[ExplainRequest], dict[str, Any]]
 Detect = Callable[[str], list[Detection]]  # likeliest first
 
-_ENDING = 5.0  # seconds to wait at the end for the present step of the model
+_ENDING = 5.0  # seconds to wait at the end for the model's current step
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """Counts of one server; those of several servers in a process do not mix."""
+    """The Prometheus metrics of one server, in their own registry: several servers in a process do not mix."""
 
     def __init__(self) -> None:
         self.registry = one = CollectorRegistry()
@@ -43,19 +43,19 @@ class Metrics:
         )
 
     def on_batch(self, count: int, seconds: float) -> None:
-        """Count a batch that was translated."""
+        """Count a translated batch."""
         self.sentences.inc(count)
         self.batch.observe(count)
         self.batch_seconds.observe(seconds)
 
 
 class Service:
-    """Translates and explains for requests.
+    """Translates and explains sentences for requests.
 
     Attributes:
         inside: number of requests that are being answered.
-        is_closing: whether new requests are refused, since the server ends.
-        explanations: number of explanations that wait, are computed or are being sent.
+        is_closing: whether new requests are refused because the server is stopping.
+        explanations: number of explanations that wait, are being computed or are being sent.
     """
 
     def __init__(
@@ -68,15 +68,15 @@ class Service:
         detect: Detect | None = None,
         api_key: str | None = None,
     ) -> None:
-        """Wrap a translator; `start` begins.
+        """Wrap a translator; call `start` to begin.
 
         Args:
-            translator: what translates.
-            limits: of requests, batches and waiting.
-            most_alternatives: further translations that a request may want; at most the translator's beam - 1.
-            explain: returns an explanation as plain values; None: there are none.
-            detect: returns a text's likeliest languages; None: they cannot be detected.
-            api_key: that requests must have; None: no request needs a key.
+            translator: translates the sentences.
+            limits: of requests, batches and waiting; None: the defaults.
+            most_alternatives: most further translations that a request may ask for; at most the translator's beam - 1.
+            explain: returns an explanation as JSON values; None: this server cannot explain.
+            detect: returns a text's likeliest languages; None: this server cannot detect languages.
+            api_key: the key that requests must have; None: no request needs a key.
         """
         self.limits = limits = limits or Limits()
         self.translator, self.most_alternatives = translator, most_alternatives
@@ -91,7 +91,7 @@ class Service:
         self._batchers = both = self.batcher, self.long_batcher
         languages = translator.src_lang, translator.tgt_lang
         self.texts = TextTranslator(*both, self.markup_worker, languages, limits)
-        self._one_explanation = asyncio.Lock()  # long sentences and explanations take turns
+        self._one_explanation = asyncio.Lock()  # one at a time, so that long sentences get their turns
         for name, text, value in (
             ("waiting_sentences", "Sentences in the queues.", lambda: sum(one.waiting_sentences for one in both)),
             ("waiting_characters", "Characters in the queues.", lambda: sum(one.waiting_chars for one in both)),
@@ -101,12 +101,12 @@ class Service:
             Gauge(f"seq2seq_{name}", text, registry=self.metrics.registry).set_function(value)
 
     def start(self) -> None:
-        """Begin to work, in the running event loop."""
+        """Start to answer requests, in the running event loop."""
         for batcher in self._batchers:
             batcher.start()
 
     async def stop(self) -> None:
-        """Work no more; wait a little for the present step, since Python cannot end well while PyTorch computes."""
+        """Stop, and wait a few seconds for the current step: Python cannot end properly while PyTorch computes."""
         await asyncio.gather(*(batcher.stop() for batcher in self._batchers))
         for worker in (self.worker, self.markup_worker):
             worker.close()
@@ -114,7 +114,7 @@ class Service:
 
     @property
     def trouble(self) -> str:
-        """Why requests are not answered, such as a step that takes longer than any answer may; empty: no trouble."""
+        """The reason why requests are not answered, such as a step that exceeds the timeout; empty: no trouble."""
         if not all(batcher.is_running for batcher in self._batchers):
             return "the queue has stopped"
         for worker in (self.worker, self.markup_worker):
@@ -124,21 +124,21 @@ class Service:
 
     @property
     def retry_after(self) -> int:
-        """Seconds in which the queues should be done, estimated from the last batches."""
+        """Estimated seconds until the queues are empty, from the speed of the last batches."""
         return max(batcher.retry_after for batcher in self._batchers)
 
     def begin_explanation(self) -> None:
-        """Count an explanation until `end_explanation`, which is due when the client has taken the answer.
+        """Count an explanation; call `end_explanation` when the client has received the answer.
 
         Raises:
-            OverloadedError: there are as many explanations as the limits allow.
+            OverloadedError: the number of explanations has reached its limit.
         """
         if self.explanations >= self.limits.explanations:
             raise OverloadedError("too many explanations are wanted or being sent", self.retry_after)
         self.explanations += 1
 
     def end_explanation(self) -> None:
-        """Make room for another explanation."""
+        """Stop counting an explanation, to allow another one."""
         self.explanations -= 1
 
     async def explained(self, wanted: ExplainRequest) -> bytes:
@@ -159,16 +159,16 @@ class Service:
         return found
 
     def deadline(self) -> float:
-        """Return when a request that comes now has to be answered, by the event loop's clock."""
+        """Return the deadline of a request that arrives now, by the event loop's clock (seconds)."""
         return asyncio.get_running_loop().time() + self.limits.timeout
 
     async def in_time(self, request: Request, deadline: float, work: Coroutine[Any, Any, R]) -> R:
-        """Wait for work until the deadline, but no longer than the client does; then cancel the work.
+        """Return the result of `work`; cancel the work at the deadline, or when the client disconnects.
 
         Raises:
-            ClientDisconnect: the client is gone.
+            ClientDisconnect: the client has disconnected.
             TooLateError: the deadline has passed.
-            Exception: as the work raises.
+            Exception: the error of the work.
         """
 
         async def leave() -> None:

@@ -1,4 +1,4 @@
-"""Translates texts through batchers, around their markup, placeholders and line ends; knows no HTTP."""
+"""Translate texts with batchers, and keep markup, placeholders and line ends; this module does not know HTTP."""
 
 import asyncio
 import itertools
@@ -14,10 +14,10 @@ from seq2seq.serve.limits import Limits
 from seq2seq.serve.worker import Worker
 from seq2seq.translator import Translator
 
-_USUAL = 200  # a sentence of more characters is long
+_USUAL = 200  # characters; a longer sentence is for the long batcher
 _RESERVED = str.maketrans({"\0": " ", OBJECT: " "})  # characters that stand for markup inside `documents`
 
-Found = dict[tuple[str, bool], Ranked]  # by sentence, and whether with alignments
+Found = dict[tuple[str, bool], Ranked]  # translations by sentence and by whether they have alignments
 
 
 class _MissingError(Exception):
@@ -29,7 +29,7 @@ class _MissingError(Exception):
 
 
 def compute_with(translator: Translator) -> Callable[[Wanted, list[str], Callable[[], None]], list[Ranked]]:
-    """Return the function by which a `Batcher` computes; it translates equal sentences of a batch once."""
+    """Return the `compute` function of a `Batcher`; it translates equal sentences of a batch once."""
 
     def compute(wanted: Wanted, sentences: list[str], check: Callable[[], None]) -> list[Ranked]:
         check()
@@ -49,10 +49,10 @@ class TextTranslator:
 
     Attributes:
         batcher: translates sentences of usual length.
-        long_batcher: translates longer sentences, apart, since a batch ends with its longest sentence.
-        worker: reads and places markup; not the model's thread.
+        long_batcher: translates longer sentences separately, since a batch takes as long as its longest sentence.
+        worker: the thread that reads and places markup; not the model's thread.
         languages: codes of the source and the target language.
-        limits: of the sentences of a request, and of the markup in each sentence.
+        limits: of the number of sentences of a request, and of the markup in each sentence.
     """
 
     batcher: Batcher
@@ -64,11 +64,11 @@ class TextTranslator:
     async def translate(self, texts: Sequence[str], n_best: int, *, is_html: bool) -> list[list[str]]:
         """Return up to n_best different translations of every text, best first.
 
-        Line ends, the space between sentences, markup, URLs and placeholders stay. The i-th translation of a text joins
-        the i-th translations of its sentences.
+        Translations keep line ends, the space between sentences, markup, URLs and placeholders. The i-th translation of
+        a text joins the i-th translations of its sentences.
 
         Raises:
-            RefusedError: as `Batcher.submit`.
+            RefusedError: for the reasons of `Batcher.submit`.
             UserError: a text cannot be translated, or has too many sentences, tags, links or placeholders.
         """
         texts = [text.translate(_RESERVED) for text in texts]
@@ -91,9 +91,10 @@ class TextTranslator:
         return [["".join(translated(part, rank) for part in parts) for parts in cut] for rank in range(n_best)]
 
     async def _translate_marked(self, texts: list[str], n_best: int, is_html: bool) -> list[list[str]]:
-        """Translate around markup and placeholders, which the worker reads and places.
+        """Return translations that keep markup and placeholders, which the worker reads and places.
 
-        `translate_marked` cannot wait for a batch, so it begins anew with every sentence that it asked for in vain.
+        `translate_marked` cannot wait for a batch. If it asks for sentences without a translation, they are translated,
+        and `translate_marked` starts again.
         """
         documents = await self.worker.run(self._read, texts, is_html)
         segments = [segment for document in documents for segment in document.segments]
@@ -109,7 +110,7 @@ class TextTranslator:
         return by_rank
 
     async def _translate_sentences(self, sentences: list[str], wanted: Wanted) -> dict[str, Ranked]:
-        """Translate different sentences; if one batcher refuses, the other's work is given up."""
+        """Return the translations of different sentences; if one batcher fails, cancel the work of the other one."""
         usual = [one for one in sentences if len(one) <= _USUAL]
         long = [one for one in sentences if len(one) > _USUAL]
         parts = ((self.batcher, usual), (self.long_batcher, long))
@@ -122,7 +123,7 @@ class TextTranslator:
         return dict(zip([*usual, *long], itertools.chain(*done), strict=True))
 
     def _read(self, texts: list[str], is_html: bool) -> list[Document[str]]:
-        """Read texts and refuse those whose markup would take too long to place."""
+        """Return texts as documents; refuse texts whose markup would take too long to place."""
         documents = [html.read(text, *self.languages) if is_html else _plain(text) for text in texts]
         segments = [segment for document in documents for segment in document.segments]
         sentences = dict.fromkeys(part for segment in segments for part in cut_marked(segment)[::2])
@@ -142,7 +143,7 @@ class TextTranslator:
 
 
 def sentences_of(text: str) -> list[str]:
-    """Return the sentences into which a text is cut, without the space around them."""
+    """Return the sentences of a text, without the space around them."""
     return [body for part in cut_sentences(text) if (body := part.strip())]
 
 
@@ -156,7 +157,7 @@ def _write(documents: list[Document[str]], translated: list[Marked]) -> list[str
 
 
 def _look_up(found: Found, rank: int) -> Translate:
-    """Return the function that gives sentences' translations of this rank, or raises `_MissingError`."""
+    """Return a function that returns sentences' translations of this rank, or raises `_MissingError`."""
 
     def look_up(sentences: Sequence[str], align: bool) -> list[Translated]:
         if missing := [one for one in dict.fromkeys(sentences) if (one, align) not in found]:
@@ -167,5 +168,5 @@ def _look_up(found: Found, rank: int) -> Translate:
 
 
 def _ranked(best: Ranked, rank: int) -> Translated:
-    """Return the translation of this rank, or the last where the model found fewer."""
+    """Return the translation of this rank, or the last one if the model found fewer."""
     return best[min(rank, len(best) - 1)]

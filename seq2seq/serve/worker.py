@@ -1,4 +1,4 @@
-"""A thread for calls that must not run at the same time, such as all calls of the model; knows no model."""
+"""A thread for calls that must not run at the same time, such as all calls of the model."""
 
 import asyncio
 import threading
@@ -16,11 +16,11 @@ _GRACE = 0.02  # seconds to wait for the next ordinary call, while ordinary call
 
 
 class Worker:
-    """Runs calls one after the other in its own thread, in the order in which they came.
+    """Runs calls one after the other in its own thread, in the order of their arrival.
 
-    Costly calls have a queue of their own. While ordinary calls wait, costly calls get a fifth of the time. When a
-    costly call pauses, the worker runs ordinary calls inside it. The thread is a daemon: a call that hangs does not
-    keep the process from ending.
+    Costly calls have their own queue. While ordinary calls wait, costly calls get a fifth of the time. When a costly
+    call calls `pause`, the worker runs ordinary calls meanwhile. The thread is a daemon: a call that hangs does not
+    prevent the process from ending.
     """
 
     def __init__(self, name: str = "model") -> None:
@@ -30,13 +30,13 @@ class Worker:
         self._costly: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         self._is_closed = False
         self._progressed_at: float | None = None  # None: no call is running
-        self._costly_since: float | None = None  # when the present costly call began, or resumed after a pause
-        self._credit = 0.0  # seconds that ordinary calls may take before the next costly one
+        self._costly_since: float | None = None  # start of the current costly call, or its last resume after a pause
+        self._credit = 0.0  # seconds that ordinary calls may take before the next costly call
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
     async def run(self, function: Callable[..., R], *arguments: Any, is_costly: bool = False) -> R:
-        """Run a call in the thread; return or raise what the call does. Cancelling takes a waiting call out."""
+        """Run a call in the thread and return its result or raise its error; cancelling removes a waiting call."""
         future: Future[R] = Future()
         with self._changed:
             (self._costly if is_costly else self._ordinary).append((future, partial(function, *arguments)))
@@ -44,10 +44,10 @@ class Worker:
         return await asyncio.wrap_future(future)
 
     def pause(self) -> float:
-        """Record that the present call progresses; in a costly call, run ordinary calls that are due.
+        """Record that the current call makes progress; inside a costly call, run ordinary calls that are due.
 
         Returns:
-            The seconds that the other calls took.
+            The seconds that the ordinary calls took.
         """
         start = time.monotonic()
         if self._costly_since is not None:
@@ -60,18 +60,18 @@ class Worker:
 
     @property
     def busy_seconds(self) -> float:
-        """Seconds since the present call began or last progressed; 0 without a call."""
+        """Seconds since the current call began or last made progress; 0 without a call."""
         progressed_at = self._progressed_at
         return 0.0 if progressed_at is None else time.monotonic() - progressed_at
 
     def close(self) -> None:
-        """Let the thread end after the waiting calls; does not wait for the end."""
+        """Let the thread end after the waiting calls, without waiting for its end."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
 
     def join(self, seconds: float) -> None:
-        """Wait for the thread to end, at most for the given time."""
+        """Wait for the thread to end, at most for this many seconds."""
         self._thread.join(seconds)
 
     def _work(self) -> None:
@@ -89,7 +89,7 @@ class Worker:
                 self._credit = self._credit - seconds if self._costly else 0.0
 
     def _ordinary_is_due(self) -> bool:
-        """Return whether an ordinary call goes before costly ones; with credit left, wait briefly for one."""
+        """Return whether to run an ordinary call before a costly one; with credit left, wait briefly for a call."""
         if self._credit > 0:
             with self._changed:
                 self._changed.wait_for(lambda: self._ordinary or self._is_closed, _GRACE)
@@ -115,7 +115,7 @@ class Worker:
             result, error = call(), None
         except Exception as raised:
             result, error = None, raised
-        except BaseException as raised:  # not even an exit may end the thread that all requests need
+        except BaseException as raised:  # all requests need this thread, so that not even SystemExit may end it
             result, error = None, RuntimeError(f"the thread {self.name} met {raised!r}")
         self._progressed_at = None
         seconds = time.monotonic() - start

@@ -1,4 +1,4 @@
-"""The files of a bundle, and the settings in its config.json; imports no Hydra: translating does not need Hydra."""
+"""The files of a bundle, and the settings in its config.json; imports no Hydra, since translation does not need it."""
 
 import json
 import re
@@ -50,13 +50,13 @@ def is_huggingface(folder: Path) -> bool:
 
 
 def is_hub_name(source: str) -> bool:
-    """Return whether a name can only be one on the Hugging Face hub: OWNER/NAME, where OWNER is no folder here."""
+    """Return whether a name can only be a name on the Hugging Face hub: OWNER/NAME, where OWNER is no folder here."""
     owner, _, _ = source.partition("/")
     return bool(_HUB_NAME.fullmatch(source)) and owner != "runs" and not Path(owner).exists()
 
 
 def read_bounded(path: Path, most: int) -> bytes:
-    """Read a file of at most so many bytes.
+    """Read a file of at most `most` bytes.
 
     Raises:
         UserError: the file is larger, or the path is no regular file (a pipe, for example, has no end).
@@ -70,7 +70,7 @@ def read_bounded(path: Path, most: int) -> bytes:
 
 
 def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
-    """Read and check config.json: its plain values, and its settings as dataclasses."""
+    """Read and check config.json; return its plain values, and its settings as dataclasses."""
     try:
         if path.exists() and not path.is_file():  # a pipe or device gives nothing or no end
             raise UserError(f"{path} is no file")

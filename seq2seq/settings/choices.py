@@ -1,4 +1,4 @@
-"""Lets the command line's choices override experiments and defaults, and finds who chose each value.
+"""Lets the command line's choices override experiments and defaults, and finds the origin of each value.
 
 Hydra merges an experiment after all groups, so an experiment's values would override those of an option that the
 command line chose. `let_choices_win` restores the chosen option's values.

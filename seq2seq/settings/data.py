@@ -86,7 +86,7 @@ class DataConfig:
 
 
 def cache_root(setting: str = DataConfig.cache) -> Path:
-    """Find the folder of all caches: the environment's SEQ2SEQ_CACHE, else the setting."""
+    """Return the folder of all caches: the environment's SEQ2SEQ_CACHE, else the setting."""
     return Path(os.environ.get("SEQ2SEQ_CACHE") or setting).expanduser()
 
 

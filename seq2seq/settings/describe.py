@@ -53,7 +53,7 @@ class Option:
 
 
 def settings(config: Any, prefix: str = "") -> Iterator[Setting]:
-    """Yield every setting of a dataclass instance and of the instances in it; their values count as defaults."""
+    """Yield every setting of a dataclass instance and of the instances in it, with the present values as defaults."""
     comments = field_comments(type(config))
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)

@@ -36,7 +36,7 @@ _FIXED = {
 
 
 def register_schema() -> None:
-    """Register the types with Hydra, so that an unknown key or a wrong type stops at composition."""
+    """Register the types of settings with Hydra, so that Hydra refuses an unknown key or a wrong type."""
     ConfigStore.instance().store(name="schema", node=Config)
 
 
@@ -64,7 +64,7 @@ def _require_known(settings: Any, prefix: str = "") -> None:
     """Refuse settings that `+key=value` added and that nothing would read.
 
     Raises:
-        UserError: there is one.
+        UserError: there is such a setting.
     """
     names = {field.name for field in dataclasses.fields(settings)}
     for name, value in vars(settings).items():
@@ -148,7 +148,7 @@ def _plain_yaml(path: Path) -> dict[str, Any]:
 
 
 def setting_keys(schema: type, prefix: str = "") -> Iterator[str]:
-    """Yield the dotted keys of all settings in a dataclass and in the dataclasses that its fields are."""
+    """Yield the dotted keys of all settings in a dataclass and in the dataclasses of its fields."""
     types = typing.get_type_hints(schema)
     for field in dataclasses.fields(schema):
         if dataclasses.is_dataclass(types[field.name]):
@@ -158,9 +158,9 @@ def setting_keys(schema: type, prefix: str = "") -> Iterator[str]:
 
 
 def suggest(key: str, known: Iterable[str]) -> list[str]:
-    """Return the known keys and groups whose name is nearest to an unknown one's, at most three.
+    """Return the known keys and groups whose name is nearest to the name of an unknown key, at most three.
 
-    Keys of several sections can have this name; the nearest of them comes first.
+    Keys of several sections can have this name; the nearest key comes first.
     """
     names = {one: one.replace("/", ".").rpartition(".")[2] for one in (key, *known)}
     name = names.pop(key)

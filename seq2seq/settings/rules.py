@@ -17,7 +17,7 @@ _BETWEEN = (100, 5000)  # updates between validations, at least and at most
 
 
 def vocab_size(pairs: int) -> int:
-    """Return the size of the vocabulary for a number of training pairs: rare subwords need much text to be learnt."""
+    """Return the vocabulary size for a number of training pairs: learning rare subwords needs a large corpus."""
     return next((size for below, size in VOCABULARIES if pairs < below), LARGEST_VOCABULARY)
 
 
@@ -27,7 +27,7 @@ def held_out(pairs: int) -> int:
 
 
 def dropout(pairs: int | None) -> float:
-    """Return the share of units to drop: 0.1 as published, 0.3 for a small text, which a model over-fits sooner.
+    """Return the share of units to drop: 0.1 as published, 0.3 for a small text, which a model overfits sooner.
 
     pairs is None for streamed text.
     """

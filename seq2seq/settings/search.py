@@ -91,10 +91,10 @@ def change_search(search: SearchConfig, changes: Mapping[str, object]) -> Search
 
 
 def require_one_kind(settings: SearchConfig, *, has_phrases: bool) -> None:
-    """Refuse kinds of search that cannot be had together.
+    """Refuse kinds of search that cannot be combined.
 
     Raises:
-        UserError: the settings ask for two.
+        UserError: the settings ask for two kinds.
     """
     kinds = {"sampling": settings.sampling, "phrases": has_phrases}
     kinds |= {"groups": settings.groups > 1, "coverage_penalty": settings.coverage_penalty > 0}
@@ -109,7 +109,7 @@ def require_steps(settings: SearchConfig) -> None:
     """Refuse a search whose steps cannot be shown.
 
     Raises:
-        UserError: the settings ask for no plain beam search.
+        UserError: the settings do not ask for a plain beam search.
     """
     if settings.sampling or settings.groups > 1 or settings.coverage_penalty or settings.mbr:
         raise UserError("only a plain beam search has steps to show: no sampling, groups, coverage_penalty or mbr")

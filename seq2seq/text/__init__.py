@@ -1,1 +1,1 @@
-"""Strings to batches: corpora, cleaning, tokenizer, token-budget batches. Knows no model."""
+"""From strings to batches: corpora, cleaning, tokenizer, token-budget batches. Independent of the model."""

@@ -1,4 +1,4 @@
-"""Random variants of training pairs: noise in sources (case, typing errors, a missing final mark), sampled subwords."""
+"""Random variants of training pairs: noise in sources (case, typing errors, no final punctuation), sampled subwords."""
 
 import random
 import re
@@ -13,14 +13,14 @@ from seq2seq.text.vocabulary import Side, Tokenizers
 
 _ROWS_OF_KEYS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 _FINAL_MARK = re.compile(r"\s*(?:[.?!…]+|[。？！]+)(?=[\"'”’»)\]]*$)")
-_WORDS_A_TYPO = 10  # a sentence with typing errors has one per this many words, at least one
-_PIECE = 2000  # pairs split at a time, so that other threads do not wait long
+_WORDS_A_TYPO = 10  # a sentence with typing errors has one error, and one more per this many words
+_PIECE = 2000  # texts split into subwords at a time, so that other threads do not wait long
 
 Ids = list[list[int]]
 
 
 def is_random(sampling: SubwordSamplingConfig, noise: NoiseConfig) -> bool:
-    """Return whether the settings give a pair other ids each epoch."""
+    """Return whether the settings give a pair different ids in each epoch."""
     return sampling.alpha > 0 or noise.is_on
 
 
@@ -28,7 +28,7 @@ def is_random(sampling: SubwordSamplingConfig, noise: NoiseConfig) -> bool:
 class Encoder:
     """Splits normalised pairs into ids, with random splits and noise if set; the same seed gives the same ids.
 
-    Where randomness makes a side longer than max_length tokens, the pair stays plain.
+    If randomness makes a side empty or longer than max_length tokens, the pair is split without randomness.
     """
 
     tokenizer: Tokenizers
@@ -38,11 +38,11 @@ class Encoder:
 
     @property
     def is_random(self) -> bool:
-        """Whether a pair may have other ids the next time."""
+        """Whether a pair may have different ids the next time."""
         return is_random(self.sampling, self.noise)
 
     def encode(self, src: Sequence[str], tgt: Sequence[str], seed: Sequence[int]) -> tuple[Ids, Ids]:
-        """Return the ids of all sources and all targets, also of pairs that are too long even without randomness."""
+        """Return the ids of all sources and targets, including pairs that are too long even without randomness."""
         seeds = np.random.SeedSequence(seed).generate_state(3).tolist()
         spoilt = add_noise(src, self.noise, seeds[0]) if self.noise.is_on else src
         source, target = self.tokenizer.source, self.tokenizer.target
@@ -70,7 +70,7 @@ class Encoder:
 
 
 def _neighbours() -> dict[str, str]:
-    """Map each letter to the keys beside, above and below on a QWERTY keyboard."""
+    """Map each letter to the neighbouring letters on a QWERTY keyboard."""
     found: dict[str, str] = {}
     for number, row in enumerate(_ROWS_OF_KEYS):
         around = _ROWS_OF_KEYS[max(number - 1, 0) : number + 2]
@@ -83,7 +83,7 @@ _NEIGHBOURS = _neighbours()
 
 
 def add_noise(texts: Sequence[str], config: NoiseConfig, seed: int) -> list[str]:
-    """Add each kind of noise to its share of the lines, independently; the same seed changes the same lines."""
+    """Return texts with each kind of noise in its own random share of them; the same seed changes the same texts."""
     rng = random.Random(seed)
     kinds: list[tuple[float, Callable[[str, random.Random], str]]] = [
         (config.punctuation, drop_final_mark),
@@ -100,13 +100,13 @@ def add_noise(texts: Sequence[str], config: NoiseConfig, seed: int) -> list[str]
 
 
 def change_case(text: str, rng: random.Random) -> str:
-    """Write all in lower case, all in capitals, or every word with one; tags such as <bt> stay as they are."""
+    """Return the text in lower case, in capitals, or with every word capitalised; tags such as <bt> do not change."""
     change = rng.choice((str.lower, str.upper, _capitalise))
     return " ".join(word if _is_tag(word) else change(word) for word in text.split(" "))
 
 
 def mistype(text: str, rng: random.Random) -> str:
-    """Mistype words of letters: two swapped, one left out, one doubled, or one from a neighbouring key."""
+    """Put typing errors into words: swap two letters, drop or double one, or replace one by a neighbouring key."""
     words = text.split(" ")
     places = [i for i, word in enumerate(words) if sum(map(str.isalpha, word)) > 1 and not _is_tag(word)]
     for i in rng.sample(places, min(len(places), 1 + len(words) // _WORDS_A_TYPO)):
@@ -115,7 +115,7 @@ def mistype(text: str, rng: random.Random) -> str:
 
 
 def drop_final_mark(text: str, rng: random.Random) -> str:
-    """Leave out the final . ? ! or …, also before a closing quotation mark or bracket."""
+    """Remove the final . ? ! or …, also before a closing quotation mark or bracket."""
     return _FINAL_MARK.sub("", text)
 
 

@@ -1,4 +1,4 @@
-"""Batches of similar lengths within a token budget, in a seeded order that resumes anywhere."""
+"""Batches of pairs of similar lengths within a token budget, in a seeded order that can resume at any batch."""
 
 import contextlib
 import logging
@@ -19,15 +19,15 @@ from seq2seq.text.tokenizer import BOS, EOS, PAD
 
 logger = logging.getLogger(__name__)
 ENDLESS = 1 << 40  # batches: to Lightning, training is one epoch that does not end
-_AHEAD = 4  # batches
-_FULL = 0.9  # of the token budget, on average
+_AHEAD = 4  # batches that a thread prepares in advance
+_FULL = 0.9  # share of the token budget that batches should fill on average
 
 Item = TypeVar("Item")
 State = dict[str, Any]  # plain values
 
 
 class Batch(NamedTuple):
-    """Padded sentence pairs; the target twice, shifted by one."""
+    """Padded sentence pairs; tgt_in and tgt_out are the same targets, shifted by one."""
 
     src: Int[Tensor, "b s"]  # tokens, EOS, padding
     tgt_in: Int[Tensor, "b t"]  # start (BOS), tokens, padding
@@ -35,7 +35,7 @@ class Batch(NamedTuple):
 
 
 def pad(rows: Sequence[np.ndarray], first: int | None, last: int | None) -> Int[Tensor, "b t"]:
-    """Pad rows of token ids to one matrix, with a special id before and after each row if given."""
+    """Pad rows of token ids to one matrix; put the ids `first` and `last`, if given, before and after each row."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     start = int(first is not None)
     out = np.full((len(rows), int(lengths.max()) + start + (last is not None)), PAD, dtype=np.int64)
@@ -49,13 +49,13 @@ def pad(rows: Sequence[np.ndarray], first: int | None, last: int | None) -> Int[
 
 
 def collate(pairs: Sequence[tuple[np.ndarray, np.ndarray]], start: int = BOS) -> Batch:
-    """Make a batch of (source, target) ids; start is the id that every target continues."""
+    """Make a batch of (source, target) ids; start is the decoder's start id."""
     src, tgt = zip(*pairs, strict=True)
     return Batch(pad(src, None, EOS), pad(tgt, start, None), pad(tgt, None, EOS))
 
 
 def pack(src_lengths: np.ndarray, tgt_lengths: np.ndarray, order: np.ndarray, max_tokens: int) -> list[np.ndarray]:
-    """Cut an order of sentence pairs into batches of at most max_tokens positions a side, padding included.
+    """Cut sentence pairs, in the given order, into batches of at most max_tokens positions a side, padding included.
 
     Lengths are in tokens, special ids included.
 
@@ -79,13 +79,13 @@ def pack(src_lengths: np.ndarray, tgt_lengths: np.ndarray, order: np.ndarray, ma
 
 
 def even_out(batches: list[np.ndarray], multiple: int) -> list[np.ndarray]:
-    """Halve the last batches that can be halved until their number is a multiple; no pair is lost, no order changed.
+    """Halve batches, the last ones first, until the number of batches is a multiple of `multiple`; keep their order.
 
-    So all but the end of an epoch is the same for every multiple, that is, for every number of ranks. The n batches
-    become m, the next multiple, and hold n / m as much on average.
+    Only the end of an epoch depends on `multiple`, that is, on the number of ranks. The n batches become m, the next
+    multiple, and hold n / m as many pairs on average.
 
     Raises:
-        UserError: there are too few sentence pairs for that.
+        UserError: there are too few sentence pairs for so many batches.
     """
     head, tail = list(batches), []
     for _ in range(-len(batches) % multiple):
@@ -105,7 +105,9 @@ def even_out(batches: list[np.ndarray], multiple: int) -> list[np.ndarray]:
 def plan_batches(
     pairs: Pairs, order: np.ndarray, max_tokens: int, rng: np.random.Generator | None = None
 ) -> list[np.ndarray]:
-    """Make batches of pairs by length; the order decides among equal lengths, and rng, if given, shuffles the batches.
+    """Cut pairs, sorted by length, into batches; return the numbers of the pairs of each batch.
+
+    Pairs of equal lengths stay in the given order. rng, if given, shuffles the batches.
 
     Raises:
         UserError: there is no pair, or one pair alone is longer than max_tokens.
@@ -119,10 +121,10 @@ def plan_batches(
 
 
 class FixedBatches:
-    """Gives the same batches again and again, in the order of their plan."""
+    """Gives the same batches in every iteration, in the order of the plan."""
 
     def __init__(self, pairs: Pairs, plan: list[np.ndarray], start: int = BOS) -> None:
-        """Take the pairs, the numbers of each batch's, and the id that every target continues."""
+        """Store the pairs, the plan (the numbers of the pairs of each batch) and the decoder's start id."""
         self.pairs, self.plan, self.start = pairs, plan, start
 
     def __len__(self) -> int:
@@ -135,13 +137,13 @@ class FixedBatches:
 class BatchLoader:
     """Gives one rank's training batches, block after block without end; its state is the same for every rank.
 
-    Each block's pairs are drawn in an order by the block's seed and sorted by length, so that a batch needs little
-    padding (equal lengths stay in the drawn order); they are cut into batches, and the batches are shuffled. A block is
-    a whole number of updates of `accumulate` batches on every rank. Another number of ranks can go on from a state,
-    with as many batches an update.
+    The block's seed shuffles the block's pairs. The pairs are then sorted by length, so that a batch needs little
+    padding (pairs of equal lengths stay in the shuffled order), and cut into batches; the batches are shuffled. A block
+    is a whole number of updates of `accumulate` batches on every rank. Another number of ranks can resume from a state
+    if an update has the same number of batches.
 
-    With pin, a thread makes batches ready in page-locked memory, from which a GPU fetches them while it computes. The
-    state is that of the last batch given out, however many are ready.
+    With pin, a thread prepares batches in page-locked memory, from which a GPU copies them while it computes. The
+    state is that of the last batch given out, regardless of the batches that are prepared.
     """
 
     def __init__(
@@ -162,11 +164,11 @@ class BatchLoader:
         self._state: State = {"place": {}, "batches": 0}
 
     def __len__(self) -> int:
-        """Count batches: there is no end."""
+        """Return `ENDLESS`: the batches do not end."""
         return ENDLESS
 
     def __iter__(self) -> Iterator[Batch]:
-        """Go on from the state.
+        """Yield the batches that follow the state.
 
         Raises:
             UserError: the text cannot be read, or does not fit max_tokens or the number of ranks.
@@ -174,11 +176,11 @@ class BatchLoader:
         batches = self._batches(self._state["place"], self._state["batches"])
         with contextlib.closing(_ahead(self._pinned(batches)) if self.pin else batches) as given:
             for batch, state in given:
-                self._state = state  # before the yield: a checkpoint that is taken while it is in use counts it
+                self._state = state  # before the yield: a checkpoint that is saved during this batch counts the batch
                 yield batch
 
     def _batches(self, place: Place, used: int) -> Generator[tuple[Batch, State], None, None]:
-        """Make batches from a block's place on, of which all ranks together have used a number of batches."""
+        """Yield batches and states from a block's place on, after the `used` batches that all ranks have used."""
         with contextlib.closing(self.source(place)) as blocks:
             for block in blocks:
                 rng = np.random.default_rng(block.seed)
@@ -201,7 +203,7 @@ class BatchLoader:
                 yield Batch(*(side.pin_memory() for side in batch)), state
 
     def _warn_of_small_block(self, batches: int, pairs: int) -> None:
-        """Warn, once, if equal counts for all ranks cost much because a block has too few batches an update."""
+        """Warn at the first block if `even_out` makes its batches too small because the block has few batches."""
         full = batches / (batches + -batches % self._multiple)
         if self._is_to_warn and full < _FULL:
             logger.warning(
@@ -213,17 +215,17 @@ class BatchLoader:
         self._is_to_warn = False
 
     def state_dict(self) -> State:
-        """Return where all ranks together are, as plain values: the block's place, and the batches used of it."""
+        """Return the state of all ranks together, as plain values: the block's place and the number of used batches."""
         return self._state
 
     def load_state_dict(self, state: State) -> None:
-        """Go on from there; version 0.1 kept the number of the epoch where a place is now."""
+        """Resume from a state; version 0.1 stored the number of the epoch instead of a place."""
         place = state["place"] if "place" in state else {"epoch": state["epoch"]}
         self._state = {"place": place, "batches": state["batches"]}
 
 
 def _ahead(items: Generator[Item, None, None]) -> Generator[Item, None, None]:
-    """Let a thread go through endless items, a few ahead of the caller."""
+    """Yield endless items, which a thread takes from the generator a few items ahead of the caller."""
     pool = ThreadPoolExecutor(1, "batches")
     waiting = deque(pool.submit(next, items) for _ in range(_AHEAD))
     try:

@@ -1,4 +1,4 @@
-"""Cache folders, named by a hash of their inputs: complete or absent, checked before use, listed and removed by age."""
+"""Cache folders, named by a hash of their inputs: complete or absent, checked before use, listed by age, removed."""
 
 import hashlib
 import json
@@ -20,22 +20,23 @@ from seq2seq.errors import UnfinishedError, UserError
 
 logger = logging.getLogger(__name__)
 WORK = "work"  # folder of the pieces, beside the draft of a result
-_DRAFT, _DRAFT_END = ".", ".building"  # around the name of a folder in which another is built
+_DRAFT, _DRAFT_END = ".", ".building"  # before and after a cache folder's name: the folder in which it is built
 MANIFEST = "manifest.json"
 _VALUE = "value.json"
-_KINDS = (("report.json", "prepared text"), ("model.safetensors", "imported model"))  # by a file
-_USERS = ".runs"  # end of the name of the list of runs beside a folder
-_TICK = 2 * 10**9  # ns: the coarsest times that file systems give
+_KINDS = (("report.json", "prepared text"), ("model.safetensors", "imported model"))  # a file, and its folder's kind
+_USERS = ".runs"  # ending of the file beside a folder that lists the runs that read the folder
+_TICK = 2 * 10**9  # ns: the coarsest resolution of the times of file systems
 
 
 def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
     """Return root/key, built if it is absent or damaged; of several processes, one builds and the others wait.
 
-    A whole folder may lie where nothing can be written. build writes files into the folder that it is given; pieces in
-    the folder WORK beside that one remain if the process is killed, until the whole folder is there.
+    A complete cache folder works on a read-only disk. build writes files into the folder that it is given. build may
+    also write pieces into the folder WORK beside that folder: the pieces survive if the process is killed, and are
+    removed when the cache folder is complete.
 
     Raises:
-        UserError: the folder cannot be written; or what build raises.
+        UserError: the folder cannot be written, or build raised the error.
     """
     folder = root / key
     if is_whole(folder):
@@ -45,7 +46,7 @@ def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
     try:
         root.mkdir(parents=True, exist_ok=True)
         with FileLock(root / f"{key}.lock"):
-            if not is_whole(folder):  # else another process has made it meanwhile
+            if not is_whole(folder):  # otherwise another process has built it meanwhile
                 _make(folder, build)
     except OSError as error:
         raise UserError(
@@ -61,19 +62,19 @@ def _make(folder: Path, build: Callable[[Path], None]) -> None:
         shutil.rmtree(folder)
     unfinished = folder.with_name(f"{_DRAFT}{folder.name}{_DRAFT_END}")
     try:
-        if not is_whole(unfinished / "result"):  # else it was killed before the last step
+        if not is_whole(unfinished / "result"):  # otherwise a process was killed before the last step
             whole_folder(unfinished / "result", build)
     except UserError as error:
         if not isinstance(error, UnfinishedError):  # a second try would fail again
-            shutil.rmtree(unfinished, ignore_errors=True)  # on a cluster, some may still write into it
+            shutil.rmtree(unfinished, ignore_errors=True)  # on a cluster, other processes may still write into it
         raise
-    shutil.rmtree(unfinished / WORK, ignore_errors=True)  # before the rename: nothing looks for it afterwards
+    shutil.rmtree(unfinished / WORK, ignore_errors=True)  # before the rename: after it, no process would remove WORK
     (unfinished / "result").rename(folder)
     shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def digest_files(paths: Iterable[Path]) -> list[str]:
-    """Hash the contents of files."""
+    """Return a hash of the contents of each file."""
     return [_digest(path) for path in paths]
 
 
@@ -83,7 +84,7 @@ def _digest(path: Path) -> str:
 
 
 def digest_once(path: Path) -> str:
-    """Hash the contents of a file; a process hashes an unchanged file once."""
+    """Return a hash of a file's contents; a process hashes an unchanged file only once."""
     status = path.stat()
     changed = max(status.st_mtime_ns, status.st_ctime_ns)
     if time.time_ns() - changed < _TICK:  # a later change might leave the same times
@@ -97,7 +98,7 @@ def _digest_of(path: Path, stamp: tuple[int, ...]) -> str:
 
 
 def whole_folder(folder: Path, build: Callable[[Path], Any]) -> None:
-    """Write a folder that is complete or absent, with the digests of its files beside them."""
+    """Write a folder that is complete or absent; a manifest in the folder holds the digests of its files."""
     with draft_of(folder) as draft:
         build(draft)
         names = sorted(path.name for path in draft.iterdir())
@@ -106,7 +107,7 @@ def whole_folder(folder: Path, build: Callable[[Path], Any]) -> None:
 
 
 def is_whole(folder: Path) -> bool:
-    """Return whether all files of a folder are there, unchanged."""
+    """Return whether all files of a folder exist and are unchanged."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         return bool(manifest) and list(manifest.values()) == digest_files(folder / name for name in manifest)
@@ -115,9 +116,9 @@ def is_whole(folder: Path) -> bool:
 
 
 def piece(folder: Path, build: Callable[[Path], Any]) -> Any:
-    """Make a piece, a folder of work that a killed job does once; return what its build returned.
+    """Make a piece, a folder of intermediate results, if it does not exist yet; return the value of its build.
 
-    An undamaged piece is kept. build writes files into the folder that it is given and returns what JSON can hold.
+    A damaged piece is made again. build writes files into the folder that it is given and returns a JSON value.
     """
     if not is_whole(folder):
         whole_folder(folder, lambda draft: write_json(draft / _VALUE, build(draft)))
@@ -142,11 +143,11 @@ class Entry:
     kind: str
     bytes: int
     used: float  # seconds since 1970
-    runs: list[Path]  # that read the folder and still exist
+    runs: list[Path]  # existing runs that read the folder
 
 
 def note_run(folder: Path, run: Path) -> None:
-    """Record beside a folder of the cache that a run reads the folder; a read-only cache stays as it is."""
+    """Record beside a folder of the cache that a run reads the folder; do nothing if the cache is read-only."""
     users, told = _users(folder), str(run.resolve())
     with suppress(OSError):
         if told not in _lines(users):
@@ -155,7 +156,7 @@ def note_run(folder: Path, run: Path) -> None:
 
 
 def list_entries(root: Path) -> list[Entry]:
-    """List all folders of the cache, the last used first, also unfinished ones."""
+    """Return all folders of the cache, including unfinished ones, the last used first."""
     return sorted(_entries(root), key=lambda entry: -entry.used)
 
 
@@ -178,10 +179,10 @@ def _entries(root: Path) -> Iterator[Entry]:
 
 
 def remove_entry(entry: Entry) -> bool:
-    """Delete a folder of the cache; False if another process is making it at this moment.
+    """Delete a folder of the cache; return False if another process is building the folder.
 
     Raises:
-        UserError: it cannot be deleted.
+        UserError: the folder cannot be deleted.
     """
     key = entry.folder.name.removeprefix(_DRAFT).removesuffix(_DRAFT_END)
     try:

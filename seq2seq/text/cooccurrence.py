@@ -12,34 +12,34 @@ from seq2seq.text.shortlist import Shortlist
 from seq2seq.text.tokenizer import PAD, SPECIAL_IDS
 from seq2seq.text.vocabulary import Tokenizers
 
-NO_SOURCE = PAD  # the source id that target ids without a counterpart belong to
+NO_SOURCE = PAD  # the source id of target tokens without a counterpart (the null word)
 _ROUNDS = 4  # of expectation maximisation: later ones change little
 _BLOCK = 2_000_000  # co-occurrences counted at once
-_MOST = 60_000_000  # co-occurrences learned from: those of some 600,000 pairs, in at most two gigabytes and a minute
+_MOST = 60_000_000  # largest number of co-occurrences: about 600,000 pairs, at most two gigabytes and a minute
 
 
 @dataclass(frozen=True)
 class _Block:
     """The co-occurrences in some pairs, target token by target token."""
 
-    kinds: Int32[np.ndarray, " c"]  # of each co-occurrence the number of its source and target id
+    kinds: Int32[np.ndarray, " c"]  # the number of each co-occurrence's kind, which is a source id and a target id
     starts: Int64[np.ndarray, " t"]  # where the co-occurrences of each target token begin
 
 
 def learn_shortlist(pairs: Pairs, tokenizer: Tokenizers, *, best: int, frequent: int) -> Shortlist:
-    """Give every source id the target ids that Model 1 translates it into most often.
+    """Return a shortlist: for every source id, the target ids that Model 1 translates it into most often.
 
-    Of a large corpus every second, third, … pair is read. Every text is allowed the special ids, the most frequent
-    target ids, and the bytes that targets are spelt with.
+    Only every second, third, … pair of a large corpus is read. Every text may use the special ids, the most frequent
+    target ids, and the byte ids that occur in targets.
 
     Args:
-        pairs: what the model was trained on.
-        tokenizer: what made their ids.
-        best: target ids of each source id, at most.
-        frequent: target ids that every text is allowed.
+        pairs: the pairs that the model was trained on.
+        tokenizer: the tokenizer that made the ids of the pairs.
+        best: largest number of target ids for each source id.
+        frequent: number of the most frequent target ids that every text may use.
 
     Raises:
-        UserError: source and target have vocabularies of their own.
+        UserError: source and target have separate vocabularies.
     """
     if not tokenizer.is_shared:
         raise UserError("this model has a vocabulary for each side: a shortlist is for models with one for both")
@@ -56,7 +56,7 @@ def learn_shortlist(pairs: Pairs, tokenizer: Tokenizers, *, best: int, frequent:
 
 
 def _blocks(pairs: Pairs, size: int) -> tuple[Int64[np.ndarray, " k"], list[_Block]]:
-    """Return all kinds of co-occurrence, as source id · size + target id in rising order, and where they occur."""
+    """Return all kinds of co-occurrence, as source id · size + target id in rising order, and all co-occurrences."""
     found: list[tuple[np.ndarray, _Block]] = []
     for keys, starts in _cooccurrences(pairs, size):
         own, numbers = np.unique(keys, return_inverse=True)
@@ -67,7 +67,7 @@ def _blocks(pairs: Pairs, size: int) -> tuple[Int64[np.ndarray, " k"], list[_Blo
 
 
 def _target_frequency(kinds: Int64[np.ndarray, " k"], blocks: list[_Block], size: int) -> Float[np.ndarray, " v"]:
-    """Return how often each id is a target token: each comes together with `NO_SOURCE` once."""
+    """Return how often each id is a target token: each target token co-occurs with `NO_SOURCE` once."""
     counts = np.zeros(len(kinds))
     for block in blocks:
         counts += np.bincount(block.kinds, minlength=len(kinds))
@@ -77,10 +77,10 @@ def _target_frequency(kinds: Int64[np.ndarray, " k"], blocks: list[_Block], size
 
 
 def _cooccurrences(pairs: Pairs, size: int) -> Iterator[tuple[Int64[np.ndarray, " c"], Int64[np.ndarray, " t"]]]:
-    """Yield, for some pairs at a time, all co-occurrences target token by target token, and where each token's begin.
+    """Yield, for some pairs at a time, all co-occurrences and the position of each target token's first co-occurrence.
 
-    A co-occurrence, written source id · size + target id, is that of a target token with a token of its source or with
-    `NO_SOURCE`.
+    A target token co-occurs with each token of its source and with `NO_SOURCE`. A co-occurrence is the number source
+    id · size + target id; co-occurrences are in the order of target tokens.
     """
     lengths = pairs.lengths.astype(np.int64)
     lengths[:, 0] += 1  # NO_SOURCE
@@ -101,7 +101,7 @@ def _cooccurrences(pairs: Pairs, size: int) -> Iterator[tuple[Int64[np.ndarray, 
 
 
 def _expected_counts(source: Int64[np.ndarray, " k"], blocks: list[_Block]) -> Float[np.ndarray, " k"]:
-    """Return how often each kind of co-occurrence is a translation, by Model 1."""
+    """Return how often each kind of co-occurrence is expected to be a translation, by Model 1."""
     counts = probs = np.ones(len(source))
     for _ in range(_ROUNDS):
         counts = np.zeros(len(source))
@@ -117,7 +117,7 @@ def _expected_counts(source: Int64[np.ndarray, " k"], blocks: list[_Block]) -> F
 def _best(
     kinds: Int64[np.ndarray, " k"], counts: Float[np.ndarray, " k"], size: int, best: int
 ) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"]]:
-    """Return source and target ids of each source id's best kinds of co-occurrence, sorted."""
+    """Return source and target ids of each source id's `best` kinds of co-occurrence by count, sorted by id."""
     order = np.lexsort((-counts, kinds // size))
     source = kinds[order] // size
     rank = np.arange(len(order)) - np.searchsorted(source, source)

@@ -1,8 +1,8 @@
 """Training corpora and test sets: files of every supported format, and sets of the Hugging Face hub.
 
-Formats go by a name's ending: `.tsv` (two fields), `.csv`, `.jsonl` and `.parquet` (named columns), `.tmx` (translation
-memories), or two files of parallel lines, `a.en+a.es`. All but Parquet may also end in `.gz` or `.xz`. Patterns such as
-`corpora/*.tsv.xz` expand.
+The ending of a file's name determines its format: `.tsv` (two fields), `.csv`, `.jsonl` and `.parquet` (named columns),
+`.tmx` (translation memories), or two files of parallel lines, `a.en+a.es`. All files but Parquet may also end in `.gz`
+or `.xz`. Patterns such as `corpora/*.tsv.xz` are expanded.
 """
 
 import glob
@@ -31,7 +31,7 @@ from seq2seq.text.formats import (
 from seq2seq.text.lines import explain_os_error
 
 logger = logging.getLogger(__name__)
-_ROWS = 1000  # of a hub set, converted to Python at a time
+_ROWS = 1000  # rows of a hub set that are converted to Python at a time
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,10 @@ def read_pairs(spec: str, root: str | None, data: DataConfig) -> Iterator[Pair]:
 
 
 def open_corpora(spec: str, root: str | None, data: DataConfig) -> list[Corpus]:
-    """Find the files that a spec names, patterns expanded and sorted.
+    """Return the corpora that a spec names; files that match a pattern are sorted.
 
     Raises:
-        UserError: nothing matches, a name has an unknown ending, or nothing tells the direction.
+        UserError: no file matches, a name has an unknown ending, or the order of the languages is unknown.
     """
     folder = Path(root or "").expanduser()
     for left, right in _moses_splits(spec):
@@ -89,20 +89,20 @@ def open_corpora(spec: str, root: str | None, data: DataConfig) -> list[Corpus]:
 def names_corpus(key: str, name: str) -> bool:
     """Return whether the key of a setting names the corpus.
 
-    A key is a corpus's name (from data.root on), a folder or a file of it, the file's name without endings, or a
-    pattern of the whole name, such as `news/*`.
+    A key is a corpus's name (relative to data.root), a folder or a file in this name, the file's name without endings,
+    or a pattern for the whole name, such as `news/*`.
     """
     parts = [part for side in name.split("+") for part in PurePath(side).parts]
     return key in parts or any(key == part.split(".")[0] for part in parts) or fnmatchcase(name, key)
 
 
 def has_two_sides(path: Path) -> bool:
-    """Return whether a file holds pairs, by its ending, and not one text a line."""
+    """Return whether a file, by its ending, holds pairs instead of one text a line."""
     return _uncompressed(path).suffix in TABLES
 
 
 def _moses_splits(spec: str) -> Iterator[tuple[str, str]]:
-    """Yield every way to read `a.en+a.es` as two names (a `+` may be part of one)."""
+    """Yield every way to read `a.en+a.es` as two names (a `+` may be part of a name)."""
     for i, character in enumerate(spec):
         if character == "+" and 0 < i < len(spec) - 1:
             yield spec[:i], spec[i + 1 :]
@@ -137,7 +137,7 @@ def _moses(src: Path, tgt: Path, folder: Path, data: DataConfig) -> Corpus:
 
 
 def _shown(path: Path, folder: Path) -> str:
-    """Name a file relative to data.root if it lies there."""
+    """Return a file's path, relative to data.root if the file is in that folder."""
     return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
 
 
@@ -156,7 +156,7 @@ def _table(path: Path, folder: Path, data: DataConfig) -> Corpus:
 
 
 def _require_order(name: str, part: str, data: DataConfig) -> None:
-    """Refuse a corpus that does not name the languages of its sides, unless the languages are the default ones.
+    """Raise an error if neither data.languages nor the default languages say which side of a corpus is the source.
 
     Otherwise a Spanish-to-English run on an English–Spanish TSV would train the wrong direction.
     """
@@ -173,7 +173,7 @@ def _uncompressed(path: Path) -> Path:
 
 
 def open_splits(data: DataConfig) -> dict[str, list[Corpus]]:
-    """Find the corpora of each split; validation and test may have none."""
+    """Return the corpora of each split; validation and test may have none."""
     if data.hub is not None and data.root is None:
         splits = data.hub_splits or {"train": "train"}
         corpora = {
@@ -194,8 +194,8 @@ def open_splits(data: DataConfig) -> dict[str, list[Corpus]]:
 def open_hub_split(split: str, data: DataConfig, *, streaming: bool = False) -> Corpus:
     """Open one split of the set data.hub.
 
-    The hub client downloads the split once and keeps it as Arrow files; with streaming nothing is kept on disk, and
-    rows are fetched while they are read.
+    The hub client downloads the split once and keeps it as Arrow files. With streaming, the client keeps nothing on
+    disk and fetches rows while they are read.
 
     Raises:
         UserError: there is no such set, configuration or split, or no connection to fetch it.

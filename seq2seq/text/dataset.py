@@ -19,16 +19,16 @@ from seq2seq.text.formats import Pair
 from seq2seq.text.vocabulary import Tokenizers, load_tokenizers
 
 logger = logging.getLogger(__name__)
-_SHOWN = 100  # characters of an example
+_SHOWN = 100  # characters that are shown of each side of an example
 _IDS, _LENGTHS = ".ids", ".lengths"  # endings of the two files
 
 
 class Pairs:
-    """Pairs of token ids without BOS and EOS; items are views.
+    """Pairs of token ids without BOS and EOS; items are views of `ids`.
 
     Attributes:
         ids: all tokens: the first source, the first target, the second source, …
-        lengths: tokens of each source and target.
+        lengths: number of tokens of each source and target.
     """
 
     def __init__(self, ids: Int32[np.ndarray, " ids"], lengths: Int32[np.ndarray, "n 2"]) -> None:
@@ -45,13 +45,13 @@ class Pairs:
 
     @classmethod
     def load(cls, path: Path) -> "Pairs":
-        """Map the files that `write_pairs` wrote; the pickle of such pairs is their path."""
+        """Memory-map the files that `write_pairs` wrote; a pickle of these pairs holds only the path."""
         lengths = np.fromfile(path.with_suffix(_LENGTHS), np.int32)
         size = path.with_suffix(_IDS).stat().st_size
         if lengths.size % 2 or (lengths < 0).any() or int(lengths.sum(dtype=np.int64)) * 4 != size:
             raise UserError(f"the prepared text in {path.parent} is damaged: remove that folder, and run again")
         lengths = lengths.reshape(-1, 2)
-        # an empty file cannot be mapped; the plain array on the map is quicker to index than np.memmap
+        # an empty file cannot be mapped; a plain array on the map is faster to index than np.memmap
         ids = np.asarray(np.memmap(path.with_suffix(_IDS), np.int32, "r")) if lengths.any() else np.empty(0, np.int32)
         pairs = cls(ids, lengths)
         pairs._path = path
@@ -62,12 +62,12 @@ class Pairs:
 
     @property
     def src_lengths(self) -> Int32[np.ndarray, " n"]:
-        """Tokens of each source."""
+        """Number of tokens of each source."""
         return self.lengths[:, 0]
 
     @property
     def tgt_lengths(self) -> Int32[np.ndarray, " n"]:
-        """Tokens of each target."""
+        """Number of tokens of each target."""
         return self.lengths[:, 1]
 
     def __len__(self) -> int:
@@ -82,7 +82,7 @@ class Pairs:
 
 
 def write_pairs(path: Path, parts: Iterable[Pairs]) -> None:
-    """Write pairs, one part after the other, to two files beside each other; the bytes depend on the pairs alone."""
+    """Write pairs, one part after the other, to two files; their bytes depend on the pairs, not on the parts."""
     with path.with_suffix(_IDS).open("wb") as ids, path.with_suffix(_LENGTHS).open("wb") as lengths:
         for part in parts:
             part.ids.tofile(ids)
@@ -91,7 +91,7 @@ def write_pairs(path: Path, parts: Iterable[Pairs]) -> None:
 
 @dataclass(frozen=True)
 class PreparedData:
-    """All that training reads."""
+    """The prepared text: all data that training reads."""
 
     tokenizer: Tokenizers
     train: Pairs
@@ -102,7 +102,7 @@ class PreparedData:
 
     @property
     def validation_sets(self) -> dict[str, range]:
-        """The rows of each validation set by its name; a set alone is called "validation"."""
+        """The rows of each validation set by its name; a single set is called "validation"."""
         sizes = self.report.get("sizes", {}).get("validation_sets", {"validation": len(self.validation)})
         ends = accumulate(sizes.values())
         return {name: range(end - size, end) for (name, size), end in zip(sizes.items(), ends, strict=True)}
@@ -126,12 +126,12 @@ def read_texts(path: Path) -> tuple[list[Pair], dict[str, list[Pair]]]:
 
 
 def trained_length(prepared: PreparedData) -> int:
-    """Return how many source tokens 99 of 100 training pairs do not exceed (of streamed text, pairs of the sample)."""
+    """Return the 99th percentile of the training sources' lengths in tokens (for streamed text, of the sample's)."""
     return max(1, int(np.quantile(prepared.train.src_lengths, 0.99, method="higher")))
 
 
 def example(prepared: PreparedData) -> str:
-    """Return one training pair, "source → target", which shows a wrong direction."""
+    """Return one training pair as "source → target", so that a user notices a wrong direction."""
     src, tgt = (ids.tolist() for ids in prepared.train[0])
     texts = (*prepared.tokenizer.source.decode([src]), *prepared.tokenizer.target.decode([tgt]))
     return " → ".join(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…" for text in texts)

@@ -29,7 +29,7 @@ class Block(NamedTuple):
     pairs: Pairs
     seed: list[int]  # of the order of pairs and batches
     after: Place  # where the next block begins
-    told: list[str]  # what to log when the block is used up
+    told: list[str]  # messages to log when the block is used up
     draws: Int64[np.ndarray, " draws"] | None = None  # numbers of the pairs to train on; None: each once
 
 
@@ -38,10 +38,10 @@ BlockSource = Callable[[Place], Generator[Block, None, None]]  # blocks without 
 
 @dataclass(frozen=True)
 class PreparedEpochs:
-    """Prepared pairs as blocks, an epoch each; with an encoder, blocks of about `size` pairs, split anew each time.
+    """Prepared pairs as blocks, an epoch each; with an encoder, blocks of about `size` pairs, encoded anew each epoch.
 
-    Ids become text and text becomes ids again without loss, since the tokenizer knows every byte; a pair with an
-    unknown token, of a tokenizer without byte fallback, stays as it is.
+    The encoder's texts are decoded from the ids, without loss, since a tokenizer with byte fallback has every byte. A
+    pair with an unknown token, of a tokenizer without byte fallback, keeps its ids.
     """
 
     pairs: Pairs
@@ -51,7 +51,7 @@ class PreparedEpochs:
     size: int = 0
 
     def __call__(self, place: Place) -> Generator[Block, None, None]:
-        """Read blocks from a place on; every epoch has each pair once, or as the mixture says."""
+        """Yield blocks from a place on; every epoch has each pair once, or as often as the mixture draws the pair."""
         first = place.get("block", 0)
         for epoch in count(place.get("epoch", 0)):
             draws = self.draws(epoch)
@@ -83,7 +83,7 @@ class PreparedEpochs:
 
 
 def weigh(names: Sequence[str], weights: Mapping[str, float | int]) -> list[float | int]:
-    """Find each corpus's weight: of several keys the first counts, and 1 is the default.
+    """Return each corpus's weight: the weight of the first key that names the corpus, or 1.
 
     Raises:
         UserError: a key names no corpus.
@@ -118,19 +118,19 @@ def tempered_shares(sizes: Sequence[int], temperature: float) -> Float[np.ndarra
 
 
 def cumulative_draws(share: float, drawn: int) -> int:
-    """Count the draws of a corpus with this share among the first `drawn` ones; rounding errors never add up."""
+    """Return how many of the first `drawn` draws are of a corpus with this share; rounding errors never add up."""
     return round(drawn * share)
 
 
 class Mixture:
     """Draws as many pairs an epoch as there are, from each corpus by its share.
 
-    Each corpus is read in a new shuffled order again and again, and an epoch goes on where the last one stopped: no
-    pair is drawn a second time before all others of its corpus were drawn.
+    Every pass over a corpus has a new shuffled order, and an epoch continues where the last epoch stopped: no pair is
+    drawn a second time before all other pairs of its corpus were drawn.
     """
 
     def __init__(self, sizes: Sequence[int], shares: Float[np.ndarray, " corpora"], seed: int) -> None:
-        """Mix corpora of the given sizes (pairs), which lie one after the other."""
+        """Store the sizes (pairs) and shares of corpora whose pairs follow each other."""
         self.sizes, self.seed = list(sizes), seed
         self.shares = np.where(np.array(sizes) > 0, shares, 0.0)
         if not self.shares.any():
@@ -152,7 +152,7 @@ class Mixture:
         return np.concatenate(parts)
 
     def _range(self, share: float, epoch: int) -> range:
-        """Return the draws of this epoch, numbered from the first epoch on."""
+        """Return this epoch's draws from a corpus, numbered from the first epoch on."""
         total = sum(self.sizes)
         return range(cumulative_draws(share, epoch * total), cumulative_draws(share, (epoch + 1) * total))
 
@@ -164,7 +164,7 @@ class Mixture:
         return np.concatenate([np.empty(0, np.int64), *taken])
 
     def table(self, names: Sequence[str]) -> Table:
-        """Show what the first epoch holds of each corpus."""
+        """Return a table of the pairs that the first epoch draws from each corpus."""
         table = Table(title="Mixture of an epoch", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1))
         table.add_column("corpus", overflow="fold")
         for column in ("pairs", "drawn", "share", "times"):

@@ -19,8 +19,8 @@ from seq2seq.extras import missing
 from seq2seq.settings.data import DataConfig
 from seq2seq.text.normalise import normalise
 
-# In the order of the checks: a pair is counted under the first check that it fails. Cleaner does all but the last two;
-# preparation does the last two, once test sets and tokenizer are known.
+# In the order of the checks: a pair is counted under the first check that it fails. Cleaner does all but the last
+# three, and finds duplicates in streamed text. Preparation and streaming do the other checks.
 REASONS = (
     "empty",
     "characters",
@@ -34,19 +34,19 @@ REASONS = (
 HELD_OUT = "held out"  # not dropped, but taken for validation or test
 _RATIO_FROM = 20  # characters of the longer side up to which any length ratio is fine ("No." ~ "De ninguna manera.")
 _PACKAGE = "py3langid"
-_EXAMPLES = 3  # of overlapping pairs, kept per held-out set
+_EXAMPLES = 3  # overlapping pairs that the report names for each held-out set
 _JUDGED = 200  # characters; a shorter sample is not judged
-_FUNCTION_WORDS = {  # frequent ones that the other language does not have
+_FUNCTION_WORDS = {  # frequent words that the other language does not have
     "en": r"the|of|and|to|is|was|with|that|this|it|you|they|are|not|have|my|your|what|for|she|his",
     "es": r"el|la|los|las|de|que|en|un|una|con|por|para|del|es|su|se|lo|como|está|qué|le",
 }
 
 
 class Cleaner:
-    """Normalises pairs, drops those that fail a check, and counts every drop by its reason."""
+    """Normalises pairs, drops the pairs that fail a check, and counts every drop by its reason."""
 
     def __init__(self, config: DataConfig) -> None:
-        """Take the limits of the settings.
+        """Store the limits of the settings.
 
         Raises:
             UserError: the language filter is on, and its package is missing or does not know a language.
@@ -94,12 +94,12 @@ class Cleaner:
 
 
 def digest_pair(src: str, tgt: str) -> bytes:
-    """Hash a normalised pair to 12 bytes, by which duplicates are found; two of 10⁹ pairs collide: 1 in 10¹¹."""
+    """Return a 12-byte hash of a normalised pair; two of 10⁹ different pairs collide with probability 10⁻¹¹."""
     return blake2b(f"{src}\t{tgt}".encode(), digest_size=12).digest()
 
 
 def drop_table(report: Mapping[str, Any]) -> Table:
-    """Show what preparation read, dropped (why) and kept, one row a training file."""
+    """Return a table of the pairs that preparation read, dropped (by reason) and kept, one row a training file."""
     files = report["files"]
     columns = ["read", *(key for key in (*REASONS, HELD_OUT) if any(file.get(key) for file in files)), "kept"]
     table = Table(title="Training pairs", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1))
@@ -115,7 +115,7 @@ def drop_table(report: Mapping[str, Any]) -> Table:
 
 
 class LanguageCheck:
-    """Finds pairs with a side that is, with confidence, in another language than its own."""
+    """Finds pairs with a side that is, with high confidence, in the wrong language."""
 
     def __init__(self, config: DataConfig) -> None:
         """Load the model.
@@ -135,7 +135,7 @@ class LanguageCheck:
                 )
 
     def fit(self, src: str, tgt: str) -> bool:
-        """Return whether neither side is surely in another language; short sides are not judged."""
+        """Return whether no side is, with high confidence, in the wrong language; short sides are not checked."""
         return not any(map(self._is_other, (src, tgt), self._languages))
 
     def _is_other(self, text: str, language: str) -> bool:
@@ -148,8 +148,9 @@ class LanguageCheck:
 def seem_to_be(texts: Iterable[str], other: str, expected: str) -> bool:
     """Return whether texts as a whole are in the language `other` rather than in the expected one.
 
-    English and Spanish are told apart by their function words, other pairs by py3langid. False where the texts are
-    short or in neither language, the package is missing, or does not know the languages: only a clear answer counts.
+    Function words distinguish English and Spanish; py3langid distinguishes other languages. The result is False if the
+    texts are short, if they have few English or Spanish function words, or if py3langid is missing or does not know
+    the languages.
     """
     text = " ".join(texts)
     languages = [language.partition("-")[0] for language in (other, expected)]
@@ -175,10 +176,10 @@ def _load_identifier() -> Any:
 
 
 def identifier_version() -> str:
-    """Name the package that identifies languages, and its version.
+    """Return the name and the version of the package that identifies languages.
 
     Raises:
-        UserError: it is not installed.
+        UserError: the package is not installed.
     """
     try:
         return f"{_PACKAGE} {metadata.version(_PACKAGE)}"
@@ -199,7 +200,7 @@ _ignored = _Ignored()
 
 
 def fold(text: str) -> str:
-    """Remove case, punctuation and white space for comparison; a sentence of punctuation alone stays as it is."""
+    """Return text without case, punctuation and white space, for comparison; text of punctuation alone is kept."""
     text = unicodedata.normalize("NFC", text)
     return text.translate(_ignored).casefold() or text
 
@@ -208,7 +209,8 @@ class OverlapIndex:
     """Finds the training pairs that share a side with a held-out set, and counts them.
 
     Attributes:
-        report: per held-out set, how many of the pairs asked for share a side, the source, the target; the first few.
+        report: for each held-out set, how many of the pairs given to `shares` share any side, the source, and the
+            target with the set; and the first of these pairs as examples.
     """
 
     def __init__(self, held_out: Mapping[str, Iterable[tuple[str, str]]]) -> None:
@@ -240,5 +242,5 @@ class OverlapIndex:
 def name_held_out(
     validation: list[tuple[str, str]], tests: Mapping[str, list[tuple[str, str]]]
 ) -> dict[str, list[tuple[str, str]]]:
-    """Add the validation set before the test sets, under a name that no test set has."""
+    """Return the validation set, under a name that no test set has, followed by the test sets."""
     return {"the validation set" if "validation" in tests else "validation": validation, **tests}

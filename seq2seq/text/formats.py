@@ -1,4 +1,4 @@
-"""Readers of every supported file format, from any place in a file on; pairs come as written, not cleaned."""
+"""Readers of every supported file format, which can start at any place in a file; pairs are as written, not cleaned."""
 
 import csv
 import json
@@ -15,13 +15,13 @@ from seq2seq.text.lines import DAMAGED, Lines, explain_os_error, open_bytes
 
 Pair = tuple[str, str]
 COMPRESSED = (".gz", ".xz")
-_ROWS = 8192  # of a Parquet file, read at a time
-_CHUNK = 1 << 16  # bytes of a TMX file, parsed at a time
+_ROWS = 8192  # rows of a Parquet file that are read at a time
+_CHUNK = 1 << 16  # bytes of a TMX file that are parsed at a time
 _CODE = frozenset(("bpt", "ept", "it", "ph", "ut"))  # TMX elements that hold markup of the original document
 
 
-# Pairs from some place of a corpus on, each with the place behind it. A place is a few integers, [] the beginning: how
-# many records came before, and in files of lines the byte offsets of what follows, so that nothing is read again.
+# Reads pairs from a place of a corpus on, each with the place after it. A place is a list of a few integers: the number
+# of records before it and, in files of lines, the byte offset of the next line. [] is the beginning.
 Read = Callable[[list[int]], Iterator[tuple[Pair, list[int]]]]
 
 
@@ -48,7 +48,7 @@ def read_table(path: Path, ending: str, data: DataConfig, place: list[int]) -> I
 
 
 def with_places(read: Callable[[int], Iterator[Pair]], place: list[int]) -> Iterator[tuple[Pair, list[int]]]:
-    """Read records, given a function that reads them after skipping a number of them."""
+    """Yield records with their places; `read` yields the records after a given number of skipped records."""
     (skipped,) = place or (0,)
     for number, pair in enumerate(read(skipped), start=skipped + 1):
         yield pair, [number]
@@ -126,7 +126,7 @@ def _read_parquet(path: Path, data: DataConfig, skipped: int) -> Iterator[Pair]:
 
 
 def _listed(names: Iterable[object]) -> str:
-    """Name columns in one line."""
+    """Return the names of columns in one line."""
     return ", ".join(" ".join(str(name).split()) for name in names)
 
 
@@ -134,10 +134,10 @@ Columns = tuple[tuple[str, ...], tuple[str, ...]]  # the keys that lead to the s
 
 
 def find_columns(names: Sequence[str], data: DataConfig, where: str) -> Columns:
-    """Find the columns of source and target: data.columns, else by language, else `translation` by language.
+    """Return the keys of source and target: data.columns, else the languages, else the languages in `translation`.
 
     Raises:
-        UserError: such columns are not among names.
+        UserError: one of the columns is not among names.
     """
     by_language = [data.src_lang, data.tgt_lang]
     if not data.columns and "translation" in names and not set(by_language) <= set(names):
@@ -151,10 +151,10 @@ def find_columns(names: Sequence[str], data: DataConfig, where: str) -> Columns:
 
 
 def pick(row: Mapping[str, object], columns: Columns, where: str) -> Pair:
-    """Return source and target text of a row; null becomes the empty text, which cleaning counts.
+    """Return source and target text of a row; null becomes an empty text, which cleaning counts as "empty".
 
     Raises:
-        UserError: a value is missing or no text.
+        UserError: a value is missing or is not text.
     """
     src, tgt = (_text(row, keys, where) for keys in columns)
     return src, tgt
@@ -175,9 +175,9 @@ def _text(row: Mapping[str, object], keys: tuple[str, ...], where: str) -> str:
 
 
 def read_tmx(path: Path, src_lang: str, tgt_lang: str) -> Iterator[tuple[str, str]]:
-    """Yield every unit's source and target text without inline markup; en also stands for en-US and its like.
+    """Yield every unit's source and target text without inline markup; en also matches en-US and other regions.
 
-    Units without one of the languages are left out; of several variants in one language the first counts.
+    A unit without one of the languages is left out. If a unit has several variants in one language, the first counts.
 
     Raises:
         UserError: the file cannot be read, is no TMX or damaged, or declares entities.
@@ -213,10 +213,10 @@ class _Units:
         self.parser.EndElementHandler = self._end
         self.parser.CharacterDataHandler = self._text
         self.parser.EntityDeclHandler = self._refuse_entity
-        self._units: list[dict[str, str]] = []  # complete ones: text by language
+        self._units: list[dict[str, str]] = []  # complete units: text by language
         self._open: list[str] = []  # names of the open elements
         self._language = ""
-        self._parts: list[str] = []  # of the segment
+        self._parts: list[str] = []  # text of the current segment
 
     def take(self, src_lang: str, tgt_lang: str) -> Iterator[tuple[str, str]]:
         """Yield the pairs of the complete units, each once."""

@@ -11,16 +11,16 @@ from seq2seq.text.normalise import normalise
 
 
 class Glossary:
-    """Finds a glossary's terms in texts, whole words only, the longest where several begin; case does not matter.
+    """Finds terms in texts: whole words only, regardless of case; of several terms at one place, the longest.
 
-    A term of several words is found where its first word begins and its last one ends: "ice cream" not in "ice creams".
+    A term of several words also begins and ends with whole words: "ice cream" is not found in "ice creams".
     """
 
     def __init__(self, terms: Iterable[tuple[str, str]] | Mapping[str, str]) -> None:
-        """Store (term, translation) pairs; of a term given twice the last counts.
+        """Store (term, translation) pairs; if a term is given twice, the last translation counts.
 
         Raises:
-            UserError: there is none, or one is no pair of strings with words.
+            UserError: there is no pair, or an item is not a pair of strings that are not blank.
         """
         pairs = [_checked(pair) for pair in (terms.items() if isinstance(terms, Mapping) else terms)]
         if not pairs:
@@ -31,10 +31,10 @@ class Glossary:
 
     @classmethod
     def parse(cls, lines: Iterable[str], name: str) -> "Glossary":
-        """Read lines "term<TAB>translation"; empty ones and those that begin with # are left out.
+        """Read lines "term<TAB>translation" of the file `name`; skip empty lines and lines that begin with #.
 
         Raises:
-            UserError: a line has not two filled columns, or there is none; name is what messages call the file.
+            UserError: a line does not have two columns with text, or there is no term.
         """
         terms = []
         for number, line in enumerate(lines, start=1):
@@ -75,5 +75,5 @@ def _beside(found: re.Match[str]) -> str:
 
 
 def _is_joined(character: str) -> bool:
-    r"""Whether a character that `\w` lacks is part of a word: a vowel sign, an accent by itself, or a joiner."""
+    r"""Return whether a character that `\w` lacks is part of a word: a vowel sign, a combining accent, or a joiner."""
     return unicodedata.category(character) in ("Mn", "Mc") or character in "\u200c\u200d"

@@ -1,4 +1,4 @@
-"""Lines of a UTF-8 text file, plain, .gz or .xz, from any place on, with errors that name it; knows no columns."""
+"""Lines of a UTF-8 text file, plain, .gz or .xz, from any line on, with errors that name the file. Reads no columns."""
 
 import gzip
 import lzma
@@ -14,10 +14,10 @@ DAMAGED = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError)
 
 
 class Lines:
-    """The lines of a UTF-8 file without their ends (LF or CRLF) and byte order mark, from any line's beginning on.
+    """The lines of a UTF-8 file from any line on, without line ends (LF or CRLF) and byte order mark.
 
     Attributes:
-        number: lines given so far, counted from the file's beginning.
+        number: lines read so far, counted from the file's beginning.
         offset: where the next line begins, in (decompressed) bytes.
     """
 
@@ -49,7 +49,7 @@ class Lines:
 
 
 def explain_os_error(path: Path, error: OSError) -> UserError:
-    """Say in one line why a file cannot be read."""
+    """Return an error that says in one line why a file cannot be read."""
     if isinstance(error, FileNotFoundError):
         return UserError(f"{path} does not exist: check the path and data.root")
     if isinstance(error, IsADirectoryError):
@@ -58,7 +58,7 @@ def explain_os_error(path: Path, error: OSError) -> UserError:
 
 
 def open_bytes(path: Path) -> BufferedReader | gzip.GzipFile | lzma.LZMAFile:
-    """Open a file for reading bytes, decompressed by its ending."""
+    """Open a file for reading bytes; decompress a .gz or .xz file."""
     if path.suffix == ".gz":
         return gzip.open(path, "rb")
     return lzma.open(path, "rb") if path.suffix == ".xz" else path.open("rb")

@@ -19,7 +19,7 @@ from seq2seq.workers import read_ahead
 
 
 def make_mixture(config: Config, data: PreparedData) -> Mixture | None:
-    """Make the mixture of data.weights or data.temperature; None: every pair comes once an epoch.
+    """Return the mixture of data.weights or data.temperature; None if text is streamed or an epoch has each pair once.
 
     Raises:
         UserError: a weight names no corpus, or nothing would be drawn.
@@ -36,7 +36,7 @@ def make_mixture(config: Config, data: PreparedData) -> Mixture | None:
 
 
 def mixture_table(config: Config, data: PreparedData) -> Table | None:
-    """Show how much of each corpus an epoch holds, if not each pair once."""
+    """Return a table of the pairs that an epoch draws from each corpus; None without a mixture."""
     mixture = make_mixture(config, data)
     return None if mixture is None else mixture.table(_corpora(data)[0])
 
@@ -64,7 +64,7 @@ def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: 
     else:
         source = PreparedEpochs(data.train, config.seed, mixture)
         plan = plan_batches(data.train, source.draws(0), training.max_tokens)
-        even_out(plan, world_size * training.accumulate)  # refuse at once what gives no epoch
+        even_out(plan, world_size * training.accumulate)  # raise an error now if there can be no epoch
     in_blocks = settings.streaming or encoder.is_random
     if in_blocks and training.max_tokens <= settings.max_length:
         raise UserError(
@@ -84,7 +84,7 @@ def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: 
 
 
 def validation_loaders(config: Config, data: PreparedData, *, rank: int, world_size: int) -> list[FixedBatches]:
-    """Return this rank's batches of each validation set, by length; their budget is at least the longest pair."""
+    """Return this rank's batches of each validation set, sorted by length; the token budget fits the longest pair."""
     longest = int(data.validation.lengths.max(initial=0)) + 1
     tokens = max(config.training.max_tokens, longest)
     plans = [plan_batches(data.validation, np.array(rows), tokens) for rows in data.validation_sets.values()]

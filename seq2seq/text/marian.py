@@ -12,14 +12,14 @@ from seq2seq.text.normalise import one_line
 from seq2seq.text.tokenizer import EOS, PAD, UNK
 
 SOURCE, TARGET = "source.spm", "target.spm"
-VOCAB, TARGET_VOCAB = "vocab.json", "target_vocab.json"  # the second where each side has a vocabulary of its own
+VOCAB, TARGET_VOCAB = "vocab.json", "target_vocab.json"  # the second exists if each side has its own vocabulary
 SETTINGS, GENERATION = "tokenizer_config.json", "generation_config.json"
 _SURROGATES = re.compile("[\ud800-\udfff]")
 FILES = (SOURCE, TARGET, VOCAB, TARGET_VOCAB, SETTINGS, GENERATION)
 
 
 class Special(NamedTuple):
-    """The pieces of a vocabulary that are no text."""
+    """The special pieces of a vocabulary, which are not text."""
 
     pad: str = "<pad>"
     unk: str = "<unk>"
@@ -27,24 +27,25 @@ class Special(NamedTuple):
 
 
 class MarianVocabulary:
-    """One side's vocabulary, with the interface of `Tokenizer`; ids are ours.
+    """One side's vocabulary, with the interface of `Tokenizer`; its ids are ours, not Marian's.
 
-    Our ids are Marian's in another order: padding, unknown and end mark have our places (`PAD`, `UNK`, `EOS`), the
-    others follow as they are, so id 2 is an ordinary piece unless translations start with one of their own. Texts are
-    split as transformers' MarianTokenizer splits them: a target language such as `>>spa<<` at the beginning is one
-    piece, the rest is SentencePiece's, and a piece that vocab.json lacks is unknown.
+    Our ids are Marian's in another order. The pieces of padding, unknown and end have our ids `PAD`, `UNK` and `EOS`.
+    If translations start with a piece of their own, the start piece has id 2. The other pieces keep Marian's order; one
+    of them has id 2 if there is no start piece. Texts are split as transformers' MarianTokenizer splits them: a target
+    language such as `>>spa<<` at the beginning is one piece, SentencePiece splits the rest, and a piece that vocab.json
+    lacks is unknown.
 
     Attributes:
-        order: Marian's ids in the order of ours.
+        order: Marian's ids in the order of our ids.
     """
 
     def __init__(
         self, model: bytes, ids: Mapping[str, int], special: Special, name: str, start: int | None = None
     ) -> None:
-        """Take a SentencePiece model and Marian's ids of pieces; start is the id to have place 2; errors use the name.
+        """Load a SentencePiece model and Marian's ids of pieces; Marian's id `start` becomes id 2; errors use the name.
 
         Raises:
-            UserError: the model is none.
+            UserError: model is not a SentencePiece model.
         """
         self.model_bytes, self.special = model, special
         self._processor = sentencepiece.SentencePieceProcessor()
@@ -61,38 +62,38 @@ class MarianVocabulary:
 
     @property
     def vocab_size(self) -> int:
-        """Count the ids, special ones included."""
+        """Number of ids, special ids included."""
         return len(self._pieces)
 
     @property
     def byte_ids(self) -> list[int]:
-        """Ids of the bytes that spell what no other piece does: none in Marian's own vocabularies."""
+        """Ids of the bytes, which spell characters that no other piece has; Marian's own vocabularies have no bytes."""
         known = ((number, self._processor.piece_to_id(piece)) for number, piece in enumerate(self._pieces))
         return [number for number, of_model in known if self._processor.is_byte(of_model)]
 
     @property
     def user_symbols(self) -> dict[str, int]:
-        """Ids of target languages such as `>>spa<<`, which are one piece at the beginning of a text."""
+        """Ids of target languages such as `>>spa<<`, each of which is one piece at the beginning of a text."""
         return {piece: number for piece, number in self._ids.items() if piece.startswith(">>") and piece.endswith("<<")}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Split texts into ids, without start and EOS; an empty text has none."""
+        """Split texts into ids, without start and EOS; an empty text has no ids."""
         return [self.ids(self._split(text)) for text in texts]
 
     encode_normalised = encode  # SentencePiece normalises by the rules in its model
 
     def _split(self, text: str) -> list[str]:
-        text = _SURROGATES.sub("\ufffd", text)  # which SentencePiece does not take
+        text = _SURROGATES.sub("\ufffd", text)  # SentencePiece does not accept surrogates
         code, end = "", text.find("<<") + 2
         if text.startswith(">>") and end > 1:
             code, text = text[:end], text[end:]
         return [code] * bool(code) + self._processor.encode(text, out_type=str)
 
     def sample(self, texts: Sequence[str], **settings: Any) -> list[list[int]]:
-        """Refuse to split texts at random.
+        """Raise an error: an imported vocabulary does not split texts at random.
 
         Raises:
-            UserError: always; the scores of an imported vocabulary's pieces are for its own training.
+            UserError: always.
         """
         raise UserError("an imported model's vocabulary has no random splits: leave out training.subword_sampling")
 
@@ -108,7 +109,7 @@ class MarianVocabulary:
         return [one_line(text.replace("▁", " ")) for text in texts]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Spell ids as pieces, special ones too.
+        """Return the pieces of ids, special pieces included.
 
         Raises:
             IndexError: an id is not in the vocabulary.
@@ -116,26 +117,26 @@ class MarianVocabulary:
         return [self._pieces[i] for i in ids]
 
     def ids(self, tokens: Sequence[str]) -> list[int]:
-        """Undo `tokens`; a string that is no piece of the vocabulary becomes UNK."""
+        """Return the ids of pieces; a string that is no piece of the vocabulary becomes UNK."""
         return [self._ids.get(token, UNK) for token in tokens]
 
 
 class MarianVocabularies(NamedTuple):
-    """The vocabularies of both sides, and what a search has to know of them."""
+    """The vocabularies of both sides, and the settings that a search needs for them."""
 
     source: MarianVocabulary
     target: MarianVocabulary
     is_shared: bool  # whether both have the same ids
-    start: int  # id that every translation continues
+    start: int  # the decoder's start id
     unproducible: tuple[int, ...]  # ids that no translation contains
-    renormalises: bool  # whether probabilities are those among the other ids alone
+    renormalises: bool  # whether the probabilities of the other ids are divided by their sum
 
 
 def read_marian(files: Mapping[str, bytes], place: str) -> MarianVocabularies:
     """Read both vocabularies from the contents of `FILES`; errors call the folder `place`.
 
     Raises:
-        UserError: a file is missing or damaged, or no translation could be searched as it asks.
+        UserError: a file is missing or damaged, or asks for a search that is impossible or not supported.
     """
     settings = _read_json(files, SETTINGS, place) if SETTINGS in files else {}
     special = Special(*(_text_of(settings.get(f"{key}_token"), value) for key, value in Special()._asdict().items()))
@@ -181,7 +182,7 @@ def _never_produced(generation: Mapping[str, Any], name: str) -> list[int]:
 
 
 def _text_of(piece: Any, default: str) -> str:
-    """Return a special piece as tokenizer_config.json gives it: a string, or an object with its content."""
+    """Return a special piece of tokenizer_config.json, a string or an object with the string; else the default."""
     found = piece.get("content") if isinstance(piece, dict) else piece
     return found if isinstance(found, str) else default
 
@@ -203,7 +204,7 @@ def _read_json(files: Mapping[str, bytes], name: str, place: str) -> dict[str, A
     content = _content(files, name, place)
     try:
         values = json.loads(content)
-    except (ValueError, RecursionError) as error:  # the first also of numbers with thousands of digits
+    except (ValueError, RecursionError) as error:  # numbers with thousands of digits also raise a ValueError
         raise UserError(f"{place}/{name} is damaged: it is no JSON") from error
     if not isinstance(values, dict):
         raise UserError(f"{place}/{name} is damaged: it is no object")

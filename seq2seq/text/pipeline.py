@@ -1,8 +1,8 @@
 """The steps of preparation, from corpora to ids: clean, find repeats, hold out, remove overlap, tokenise.
 
-Training text goes through files in shards and is never held in memory; validation and test sets are. Every step leaves
-pieces in the folder WORK beside the draft of the result, and a killed run goes on from them. The result does not depend
-on the workers.
+Training text is stored in shards on disk and never held in memory as a whole; validation and test sets are held in
+memory. Every step writes pieces into the folder WORK beside the draft of the result, and a killed run resumes from the
+pieces. The result does not depend on the workers.
 """
 
 import logging
@@ -47,7 +47,7 @@ ShardRows = dict[int, list[int]]  # rows of each shard, by its number
 
 
 class Pipeline:
-    """One run of the pipeline into a folder; `counts` has what became of the pairs of each training file."""
+    """One run of the pipeline into a folder; `counts` counts the kept and dropped pairs of each training file."""
 
     def __init__(self, folder: Path, data: DataConfig, splits: dict[str, list[Corpus]], workers: Workers) -> None:
         self.folder, self.data, self.splits, self.workers = folder, data, splits, workers
@@ -90,7 +90,7 @@ class Pipeline:
         return {name: [(one_line(src), one_line(tgt)) for src, tgt in corpus.pairs()] for name, corpus in named}
 
     def _names(self, split: str) -> list[str]:
-        """Name the sets of a split by their files: the given ones, then those of data.held_out_from."""
+        """Return names for a split's sets, by their files: first the given sets, then those of data.held_out_from."""
         corpora = [*self.splits[split], *(self.splits["train"][number] for number in self.sources)]
         stems = [corpus.stem for corpus in corpora]
         if split == "validation":  # loggers do not accept every character
@@ -126,7 +126,7 @@ class Pipeline:
         return shards
 
     def _find_repeats(self, shards: list[Shard]) -> list[Path]:
-        """Find the rows of every shard that repeat an earlier pair."""
+        """Return the folders that list the pairs that repeat an earlier pair; count these pairs as dropped."""
         if not self.data.drop_duplicates:
             return []
         found = list(self.workers.map(call, repeats_tasks(self.work / "repeats", shards)))
@@ -137,10 +137,11 @@ class Pipeline:
     def _hold_out(
         self, shards: list[Shard], repeats: list[Path], seed: int, missing: list[str]
     ) -> dict[SetName, ShardRows]:
-        """Draw held-out sets out of the training pairs.
+        """Draw held-out sets from the training pairs.
 
-        Each corpus of data.held_out_from gives two sets, which do not depend on the other corpora unless a pair of it
-        repeats one of an earlier corpus. Without them the missing splits are drawn out of all corpora together.
+        Each corpus of data.held_out_from gives two sets. The sets do not depend on the other corpora, unless a pair of
+        the corpus repeats a pair of an earlier corpus. Without data.held_out_from, the missing splits are drawn from
+        all corpora together.
         """
         numbered = dict(enumerate(shards))
         if not self.sources:
@@ -165,7 +166,7 @@ class Pipeline:
         of: str,
         way_out: str,
     ) -> dict[SetName, ShardRows]:
-        """Draw sets of data.held_out pairs each out of the shards, which have their numbers as keys."""
+        """Draw sets of data.held_out pairs each from shards, which are given by their numbers."""
         numbers, ends = list(shards), list(accumulate(s.size - len(repeats_of(repeats, s)) for s in shards.values()))
         total = ends[-1] if ends else 0
         size = rules.held_out(total) if self.data.held_out == rules.AUTO else self.data.held_out
@@ -263,7 +264,7 @@ def _find_sources(data: DataConfig, corpora: list[Corpus]) -> list[int]:
     """Return the numbers of the corpora that data.held_out_from names.
 
     Raises:
-        UserError: one of its keys names no corpus.
+        UserError: a key names no corpus.
     """
     for key in data.held_out_from:
         if not any(names_corpus(key, corpus.name) for corpus in corpora):

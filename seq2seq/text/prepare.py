@@ -24,8 +24,8 @@ from seq2seq.text.vocabulary import describe_tokenizers
 from seq2seq.workers import Processes, Workers
 
 logger = logging.getLogger(__name__)
-_FORMAT = 4  # of the cache: raise it whenever the same inputs give other files, or other pieces on the way
-# Settings that say only where text is and who prepares it.
+_FORMAT = 4  # version of the cache's format: raise it whenever the same inputs give different files or pieces
+# Settings that decide only where text is and how many processes prepare it.
 _PLACES = ("cache", "root", "hub", "hub_splits", "train", "validation", "test", "num_proc")
 _ORDER = ("weights", "temperature", "streaming", "block")  # settings that decide only in what order text comes
 
@@ -33,22 +33,23 @@ _ORDER = ("weights", "temperature", "streaming", "block")  # settings that decid
 def prepare(data: DataConfig, tokenizer: TokenizerConfig, seed: int, workers: Workers | None = None) -> PreparedData:
     """Read, clean, check for overlap, learn the vocabulary, tokenise; or load the result from the cache.
 
-    Training pairs pass the checks of `filters`; validation pairs are normalised and dropped only if a side is empty;
-    test pairs stay as written. A split that is not given is taken out of the cleaned training pairs, drawn by seed; so
-    are the sets of data.held_out_from.
-    With data.streaming, a sample stands for the training pairs. data.num_proc processes do the work, or workers; the
-    result does not depend on them. A killed preparation goes on from its last piece.
+    Training pairs must pass the checks of `filters`. Validation pairs are normalised, and dropped only if a side is
+    empty. Test pairs stay as written. A split that is not given is drawn from the cleaned training pairs, by the seed;
+    so are the sets of data.held_out_from. With data.streaming, a sample replaces the training pairs.
+
+    `workers` do the work, or data.num_proc processes if `workers` is None; the result does not depend on the number of
+    workers. A killed preparation resumes from its last piece.
 
     Raises:
-        UserError: a corpus is missing, empty or malformed, nothing is left of it, the vocabulary does not suit it, or
+        UserError: a corpus is missing, empty or malformed, no pair is left, the vocabulary does not fit the text, or
             the cache cannot be written.
-        UnfinishedError: a process that worked for it died.
+        UnfinishedError: a worker process died.
     """
     return load_prepared(prepare_folder(data, tokenizer, seed, workers))
 
 
 def prepare_folder(data: DataConfig, tokenizer: TokenizerConfig, seed: int, workers: Workers | None = None) -> Path:
-    """Do the work of `prepare`; return the folder in the cache."""
+    """Prepare text as `prepare` does; return its folder in the cache."""
     splits = open_splits(data)
     if data.streaming:  # the training text itself is read while training
         if not (data.remove_overlap or (splits["validation"] and splits["test"])):
@@ -75,20 +76,20 @@ def _cache_key(data: DataConfig, tokenizer: TokenizerConfig, seed: int, splits: 
     }
     settings = {key: value for key, value in deciding_settings(data).items() if key not in _ORDER}
     are_given = splits["validation"] and splits["test"] and not data.held_out_from
-    seeds = [] if are_given else [seed]  # it draws the held-out pairs
+    seeds = [] if are_given else [seed]  # the seed draws the held-out pairs
     versions = [_FORMAT, sentencepiece.__version__, unicodedata.unidata_version]
     versions += [identifier_version()] if data.language_filter else []
-    versions += ["validation by set"] if len(splits["validation"]) > 1 else []  # once they were prepared as one set
-    # the symbols that a finished tokenizer must have, and the size of a stream's sample
+    versions += ["validation by set"] if len(splits["validation"]) > 1 else []  # older versions made one set
+    # the symbols that a loaded tokenizer must have, and the size of a stream's sample
     asked = [tokenizer.user_symbols, tokenizer.input_sentence_size]
     everything = [inputs, settings, describe_tokenizers(tokenizer), asked, seeds, versions]
     return hashlib.blake2b(json.dumps(everything, sort_keys=True).encode(), digest_size=10).hexdigest()
 
 
 def deciding_settings(data: DataConfig) -> dict[str, Any]:
-    """Return the settings that decide the training text and its order, not its place or who prepares it."""
+    """Return the settings that decide the training text and its order, not its place or the number of processes."""
     settings = {key: value for key, value in dataclasses.asdict(data).items() if key not in _PLACES}
-    if not data.held_out_from:  # as before there was such a setting
+    if not data.held_out_from:  # so that the result is as it was before this setting existed
         del settings["held_out_from"]
     if not data.language_filter:  # then its settings decide nothing
         settings = {key: value for key, value in settings.items() if not key.startswith("language_")}
@@ -103,9 +104,9 @@ def _digest(corpus: Corpus) -> list[str]:
 
 
 def corpus_digests(data: DataConfig) -> dict[str, str]:
-    """Hash the contents of each text that a run reads, in their order, by split and file name.
+    """Return a hash of the contents of each file that a run reads, in order, by split and file name.
 
-    Text without a file, such as a streamed hub set, has its name alone.
+    A corpus without files, such as a streamed hub set, has "no file" instead of a hash.
 
     Raises:
         UserError: a corpus is missing.
@@ -123,7 +124,7 @@ def corpus_digests(data: DataConfig) -> dict[str, str]:
 
 
 def _told(corpus: Corpus) -> list[str]:
-    """Name the files of a corpus, independently of data.root."""
+    """Return names of a corpus's files that do not depend on data.root."""
     if len(corpus.paths) == 1:
         return [corpus.name]
     common = os.path.commonpath([path.absolute().parent for path in corpus.paths])

@@ -1,7 +1,7 @@
 """Random splits of texts into a vocabulary's pieces, the same in every process.
 
-SentencePiece samples too, but since 0.2 its generator starts differently in every process, whatever the seed: a resumed
-run would see other subwords than an uninterrupted one.
+SentencePiece samples, too, but since version 0.2 its random generator starts differently in every process, whatever the
+seed: a resumed run would see other subwords than an uninterrupted run.
 """
 
 import heapq
@@ -17,18 +17,18 @@ from typing import NamedTuple
 import sentencepiece
 
 _SPACE = "▁"
-_UNKNOWN_PENALTY = 10.0  # SentencePiece's, below the least score of a piece
-_WORDS = 1 << 16  # words whose segmentations are kept
+_UNKNOWN_PENALTY = 10.0  # as in SentencePiece: an unknown character's score is this far below the lowest score
+_WORDS = 1 << 16  # words whose segmentations are cached
 
 Ids = tuple[int, ...]
 
 
 class _Ways(NamedTuple):
-    """The possible last pieces of a word's beginning, up to some character, and their probabilities."""
+    """The possible last pieces of a word's prefix, and their probabilities."""
 
-    cumulative: list[float]  # probabilities, summed up
-    starts: list[int]  # the character at which the piece begins
-    ids: list[Ids]  # of the piece, or the bytes of a character that is in none
+    cumulative: list[float]  # cumulative probabilities
+    starts: list[int]  # the character at which each piece begins
+    ids: list[Ids]  # the id of each piece, or the ids of the bytes of a character that no piece has
 
 
 class Sampler:
@@ -43,12 +43,12 @@ class Sampler:
         alpha: float,
         nbest: int,
     ) -> None:
-        """Sample with the vocabulary of processor; the others are as in `Tokenizer.sample`."""
+        """Store the vocabulary of processor and the settings, which are as in `Tokenizer.sample`."""
         self._processor, self._alpha, self._nbest, self._is_bpe = processor, alpha, nbest, is_bpe
         self._symbols = user_symbols
         special = re.compile("|".join(map(re.escape, sorted(user_symbols, key=len, reverse=True))))
         self._around = re.compile(f"({special.pattern})") if user_symbols else None
-        self._bytes: dict[int, int] = {}  # of each byte, its id
+        self._bytes: dict[int, int] = {}  # byte → id
         self._pieces: dict[str, int] = {}
         for token in range(processor.get_piece_size()):
             piece = processor.id_to_piece(token)
@@ -61,13 +61,13 @@ class Sampler:
         self._scores = {piece: processor.get_score(token) for piece, token in self._pieces.items()}
         self._unknown_score = min(self._scores.values(), default=0.0) - _UNKNOWN_PENALTY
         self._longest = max(map(len, self._pieces), default=1)
-        # where no piece reaches over a space, a text's segmentation is that of its words, each drawn by itself
+        # if no piece reaches over a space, each word of a text is segmented by itself
         has_words = all(_SPACE not in piece[1:] for piece in self._pieces)
         self._words = re.compile(f"{_SPACE}[^{_SPACE}]*|[^{_SPACE}]+" if has_words else r"(?s:.+)")
         self._ways = lru_cache(_WORDS)(self._find_ways)
 
     def sample(self, texts: Sequence[str], seed: int) -> list[list[int]]:
-        """Return the ids of each text; the same for the same texts and seed."""
+        """Return the ids of each text; the same texts and seed give the same ids."""
         rng = random.Random(seed)
         draw = self._among_best if self._nbest > 1 and not self._is_bpe else self._piece_by_piece
         return [draw(text, rng) for text in texts]
@@ -84,7 +84,7 @@ class Sampler:
         return self._without_repeated_unknown(found)
 
     def _walk(self, word: str, rng: random.Random) -> list[int]:
-        """Draw from all segmentations, P(x)^alpha: forward sums, then a walk back from the end."""
+        """Draw from all segmentations in proportion to P(x)^alpha: sum forward, then sample backward."""
         ways, end, found = self._ways(word), len(word), []
         while end:
             here = ways[end]
@@ -102,7 +102,7 @@ class Sampler:
                     edges[end].append((self._scores[piece], start, (self._pieces[piece],)))
                 elif end == start + 1:
                     edges[end].append((self._unknown_score, start, self._spell(piece)))
-        total, ways = [0.0], [_Ways([], [], [])]  # total: log of the summed P^alpha of what leads to a character
+        total, ways = [0.0], [_Ways([], [], [])]  # total: log of the sum of P^alpha up to each character
         for arriving in edges[1:]:
             logs = [total[start] + self._alpha * score for score, start, _ in arriving]
             highest = max(logs)
@@ -113,11 +113,11 @@ class Sampler:
         return ways
 
     def _drop_merges(self, word: str, rng: random.Random) -> list[int]:
-        """Merge the best pair again and again, but leave each out with probability alpha when its turn comes."""
+        """Merge the pair with the best score, again and again, but skip each merge with probability alpha."""
         parts: list[str] = list(word)
         after, before = list(range(1, len(parts) + 1)), list(range(-1, len(parts) - 1))
         pairs = [(left, left + 1) for left in range(len(parts) - 1)]  # new neighbours
-        waiting: list[tuple[float, int, int, str]] = []  # minus its score, where its halves begin, what it makes
+        waiting: list[tuple[float, int, int, str]] = []  # of a merge: -score, where its halves begin, merged string
         while pairs or waiting:
             for left, right in pairs:
                 if left >= 0 and right < len(parts) and (merged := parts[left] + parts[right]) in self._scores:
@@ -139,7 +139,7 @@ class Sampler:
         return [token for of_part in ids for token in of_part]
 
     def _among_best(self, text: str, rng: random.Random) -> list[int]:
-        """Draw from the likeliest segmentations of the whole text, P(x)^alpha."""
+        """Draw from the nbest likeliest segmentations of the whole text, in proportion to P(x)^alpha."""
         found = self._processor.nbest_encode_as_ids(text, self._nbest)
         if self._symbols:
             plain = self._processor.encode(text)
@@ -151,12 +151,12 @@ class Sampler:
         return rng.choices(found, [math.exp(score - max(scores)) for score in scores])[0]
 
     def _score(self, ids: list[int]) -> float:
-        """Log-probability; a character in bytes, or an unknown one, counts once."""
+        """Return a segmentation's log-probability; a character in bytes, or an unknown character, counts once."""
         total = 0.0
         for token in ids:
             if self._processor.is_byte(token):
                 byte = int(self._processor.id_to_piece(token)[3:5], 16)
-                total += self._unknown_score if byte & 0xC0 != 0x80 else 0.0  # not one that continues a character
+                total += self._unknown_score if byte & 0xC0 != 0x80 else 0.0  # a later byte of a character adds 0
             else:
                 is_unknown = self._processor.is_unknown(token)
                 total += self._unknown_score if is_unknown else self._processor.get_score(token)
@@ -168,6 +168,6 @@ class Sampler:
         return tuple(self._bytes[byte] for byte in character.encode())
 
     def _without_repeated_unknown(self, ids: list[int]) -> list[int]:
-        """SentencePiece makes one unknown piece of several characters in a row."""
+        """Merge unknown ids in a row into one, as SentencePiece does."""
         unknown = self._processor.unk_id()
         return [token for i, token in enumerate(ids) if token != unknown or i == 0 or ids[i - 1] != unknown]

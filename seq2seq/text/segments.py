@@ -16,14 +16,14 @@ Lengths = Callable[[Sequence[str]], list[int]]  # tokens of each string
 
 
 def split_text(text: str, limit: int, lengths: Lengths) -> list[str]:
-    """Cut text at sentence ends; a sentence still too long at clauses, then at spaces, then anywhere.
+    """Cut text at sentence ends; cut a sentence that is too long at clauses, then at spaces, then anywhere.
 
     Every sentence becomes a piece of its own, since models are trained on sentences; smaller parts are joined again
-    as far as the limit allows. Nothing but white space between pieces is lost.
+    as far as the limit allows. Only white space between pieces is lost.
 
     Args:
-        text: what to cut.
-        limit: most tokens of a piece, at least as many as one character can have.
+        text: the text to cut.
+        limit: largest number of tokens of a piece; at least the number of tokens that one character can have.
         lengths: counts the tokens of each string.
     """
     pieces = _cut(text, _SENTENCE_END)
@@ -38,11 +38,11 @@ def split_text(text: str, limit: int, lengths: Lengths) -> list[str]:
 
 
 def number_words(text: str, parts: Sequence[str]) -> list[int]:
-    """Return the number of each part's first word (from 0, as in `text.split()`), also if only its end is in the part.
+    """Return the number of each part's first word (from 0, as in `text.split()`), even if the part has only its end.
 
     Args:
-        text: what was cut.
-        parts: what `split_text` made of it, all of them.
+        text: the text that was cut.
+        parts: all parts that `split_text` cut the text into.
     """
     numbers, end = [], 0
     for part in parts:
@@ -54,14 +54,14 @@ def number_words(text: str, parts: Sequence[str]) -> list[int]:
 
 
 def _cut(text: str, at: re.Pattern[str]) -> list[str]:
-    """Cut behind every match; no piece is empty."""
+    """Cut after every match; no piece is empty."""
     ends = [0, *(match.end() for match in at.finditer(text)), len(text)]
     pieces = (text[start:end].strip() for start, end in itertools.pairwise(ends))
     return [piece for piece in pieces if piece]
 
 
 def _join(parts: list[str], limit: int, lengths: Lengths) -> list[str]:
-    """Join neighbours that fit into limit tokens together; parts that are too long stay alone."""
+    """Join neighbouring parts that together fit into limit tokens; a part that is too long stays alone."""
     joined: list[str] = []
     room = 0
     for part, count in zip(parts, lengths(parts), strict=True):
@@ -101,7 +101,8 @@ def align_words(
     Args:
         source: the source's pieces, without EOS.
         target: the translation's pieces, without EOS.
-        attention: of each target piece to each source piece; rows and columns may go on beyond them (EOS).
+        attention: weight of each source piece (column) for each target piece (row); further rows and columns, such as
+            EOS, are ignored.
     """
     source_words, target_words = word_of_pieces(source), word_of_pieces(target)
     if not source_words or not target_words:

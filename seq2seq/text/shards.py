@@ -1,10 +1,11 @@
 """The tasks that prepare training text in shards, one after the other or in several processes.
 
 A shard's contents depend on its corpus alone and not on the worker: every task reads its corpus from the beginning and
-cleans its own shards. Reading costs a tenth of cleaning, and no text goes from process to process.
+cleans its own shards. Reading costs a tenth of cleaning, and processes send each other no text.
 
-Repeats are found by sorting digests, one range of digests a task. Each shard's digests are sorted, so that a task reads
-only its range of each. A task's memory depends on the range, not on the corpus: about 50 bytes for each of PART pairs.
+Repeats are found by sorting digests. Each task sorts one range of digests. Each shard's digests are sorted, so that a
+task reads only its range of each shard. A task's memory depends on the range, not on the corpus: about 50 bytes for
+each of PART pairs.
 """
 
 from collections import Counter
@@ -30,13 +31,13 @@ PART = 2_000_000  # pairs whose digests one task sorts
 _CHUNK = 10_000  # pairs tokenised at a time
 _STRIPE = 4 << 20  # bytes of a corpus for each process that reads it
 _TEXT, _ROWS = "pairs.tsv", "rows.npy"
-_DIGESTS, _ORDER = "digests.npy", "order.npy"  # of the pairs, sorted, and the row in the shard of each
+_DIGESTS, _ORDER = "digests.npy", "order.npy"  # sorted digests of a shard's pairs, and the row of each digest's pair
 
 Result = TypeVar("Result")
 
 
 def call(task: Callable[[], Result]) -> Result:
-    """Do one task."""
+    """Run a task and return its result."""
     return task()
 
 
@@ -46,12 +47,12 @@ class Shard:
 
     folder: Path
     corpus: int
-    start: int  # cleaned pairs in the shards before it
+    start: int  # number of cleaned pairs in the shards before this shard
     counts: dict[str, int]
 
     @property
     def size(self) -> int:
-        """Cleaned pairs."""
+        """Number of cleaned pairs."""
         return self.counts.get("kept", 0)
 
     def pairs(self) -> Iterator[Pair]:
@@ -69,13 +70,16 @@ class Shard:
 
 
 def cleaning_tasks(folder: Path, corpus: Corpus, data: DataConfig, workers: int) -> list[Callable[[], int]]:
-    """Divide a corpus among workers, a large one in stripes; every task returns the number of the corpus's shards."""
+    """Return the tasks that clean a corpus, several for a large corpus; each returns the number of the corpus's shards.
+
+    A task is one stripe: every n-th shard, if there are n tasks.
+    """
     stripes = min(workers, 1 + sum(path.stat().st_size for path in corpus.paths) // _STRIPE)
     return [partial(clean_stripe, folder, corpus, data, SHARD, range(i, 1 << 40, stripes)) for i in range(stripes)]
 
 
 def clean_stripe(folder: Path, corpus: Corpus, data: DataConfig, size: int, mine: range) -> int:
-    """Clean the shards of a corpus whose numbers are in `mine`, as far as they are missing; count all shards.
+    """Clean the missing shards of a corpus whose numbers are in `mine`; return the number of all shards.
 
     Raises:
         UserError: the corpus cannot be read.
@@ -123,13 +127,13 @@ def list_shards(folders: Sequence[Path], sizes: Sequence[int]) -> list[Shard]:
 
 
 def repeats_tasks(folder: Path, shards: Sequence[Shard]) -> Iterator[Callable[[], Path]]:
-    """Divide all pairs by digest."""
+    """Yield the tasks that find repeats, each for one range of digests."""
     parts = -(-sum(shard.size for shard in shards) // PART)
     return (partial(find_repeats, folder / f"{i:05}of{parts}", shards, i, parts) for i in range(parts))
 
 
 def find_repeats(folder: Path, shards: Sequence[Shard], part: int, parts: int) -> Path:
-    """Write the numbers of the pairs, counted through all shards, that equal an earlier pair; return the piece."""
+    """Write the numbers, counted through all shards, of the pairs that equal an earlier pair; return the piece."""
 
     def build(draft: Path) -> None:
         digests, rows = (np.concatenate(column) for column in zip(*map(read, shards), strict=True))
@@ -164,7 +168,7 @@ def select(
 ) -> dict[str, Any]:
     """Write the rows of a shard to train on; return their number and the pairs that share a side with a held-out set.
 
-    Repeats and the rows in held_out are left out, with remove_overlap also the pairs that share a side.
+    Repeats and the rows in held_out are left out; with remove_overlap, the pairs that share a side are left out, too.
     """
 
     def build(draft: Path) -> dict[str, Any]:
@@ -184,12 +188,12 @@ def select(
 
 @lru_cache(maxsize=1)
 def _overlap(texts: Path) -> OverlapIndex:
-    """Index the held-out sets once per process; nobody reads the counts of this index."""
+    """Index the held-out sets once per process; the counts of this index are not used."""
     return OverlapIndex(name_held_out(*read_texts(texts)))
 
 
 def tokenise(folder: Path, shard: Shard, chosen: Path, model: Path, max_length: int) -> int:
-    """Write the tokens of the chosen pairs that have at most max_length a side; return the number of dropped pairs."""
+    """Write the ids of the chosen pairs with at most max_length tokens a side; return the number of dropped pairs."""
 
     def build(draft: Path) -> int:
         def parts() -> Iterator[Pairs]:

@@ -1,4 +1,4 @@
-"""Which target ids the translations of a source id need, and the file that keeps it; knows no model and no search."""
+"""Shortlists: the target ids that translations of a source id need. Independent of model and search."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,8 +15,8 @@ from seq2seq.drafts import replacing
 from seq2seq.errors import UserError
 from seq2seq.text.vocabulary import Tokenizers
 
-MULTIPLE = 64  # of the number of allowed ids: searches look for the best tokens of a row in blocks of as many
-_FORMAT = "seq2seq-shortlist-1"  # raised when an older version could not read the file
+MULTIPLE = 64  # divides the number of allowed ids: a search finds the best tokens of a row in blocks of this size
+_FORMAT = "seq2seq-shortlist-1"  # increased when an older version could not read the file
 _MAX_BYTES = 1 << 30
 _SEPARATORS = set(" \t\n")  # of CTranslate2's format
 _AGAIN = "make it with `seq2seq shortlist`"
@@ -24,13 +24,13 @@ _AGAIN = "make it with `seq2seq shortlist`"
 
 @dataclass(frozen=True)
 class Shortlist:
-    """The target ids that each source id needs, and those that every text needs.
+    """The target ids that each source id needs, and the target ids that every text needs.
 
     Attributes:
         offsets: where the target ids of each source id begin in `targets`, and where the last ones end.
         targets: target ids, source id by source id.
-        always: the ids that are allowed whatever the source is.
-        by_frequency: all ids, those that come most often in targets first.
+        always: the ids that are allowed for every source.
+        by_frequency: all ids, the most frequent in targets first.
         vocabulary: SHA-256 of the tokenizer that made the ids.
     """
 
@@ -45,7 +45,7 @@ class Shortlist:
         """Read the file that `save` wrote.
 
         Raises:
-            UserError: it cannot be read, is damaged, or is no shortlist.
+            UserError: the file cannot be read, is damaged, or is no shortlist.
         """
         names = ("offsets", "targets", "always", "by_frequency")
         try:
@@ -66,10 +66,10 @@ class Shortlist:
         return cls(**arrays, vocabulary=about.get("vocabulary", ""))
 
     def save(self, path: Path) -> None:
-        """Write a file; an error leaves the one that was there.
+        """Write a file; if an error occurs, a file that was there does not change.
 
         Raises:
-            UserError: it cannot be written.
+            UserError: the file cannot be written.
         """
         arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
         try:
@@ -80,12 +80,12 @@ class Shortlist:
 
     @property
     def digest(self) -> str:
-        """Hash of everything that decides what is allowed."""
+        """Hash of everything that decides which ids are allowed."""
         parts = (self.offsets, self.targets, self.always, self.by_frequency)
         return hashlib.blake2b(b"".join(one.tobytes() for one in parts), digest_size=8).hexdigest()
 
     def require(self, tokenizer: Tokenizers) -> None:
-        """Refuse a model with another vocabulary.
+        """Raise an error if the model has another vocabulary.
 
         Raises:
             UserError: the shortlist's ids are those of another tokenizer.
@@ -103,8 +103,8 @@ class Shortlist:
     def union(self, sources: Iterable[Sequence[int]], others: Iterable[int] = ()) -> Int64[np.ndarray, " u"]:
         """Return, in rising order, the ids that texts may be translated into.
 
-        These are the ids that every text needs, those that the sources' ids need, the sources' own (of names and
-        numbers, which stay as they are), the others, and the most frequent of the rest up to a multiple of `MULTIPLE`.
+        These are the ids that every text needs, the ids that the sources' ids need, the sources' own ids (for names and
+        numbers, which are copied), `others`, and the most frequent of all other ids up to a multiple of `MULTIPLE`.
         """
         is_allowed = np.zeros(len(self.by_frequency), bool)
         is_allowed[self.always] = True
@@ -117,9 +117,10 @@ class Shortlist:
         return np.flatnonzero(is_allowed)
 
     def vmap(self, pieces: Sequence[str]) -> Iterator[str]:
-        """Yield the lines of CTranslate2's `vmap.txt`; pieces spell the ids.
+        """Yield the lines of CTranslate2's `vmap.txt`; `pieces` are the pieces of all ids.
 
-        A line is a source piece, a tab, and the target pieces that it allows; the first has no source piece.
+        A line is a source piece, a tab, and the target pieces that the source piece allows. The first line has no
+        source piece: its target pieces are always allowed.
         """
 
         def spell(ids: Iterable[int]) -> str:
@@ -127,7 +128,7 @@ class Shortlist:
 
         yield f"\t{spell(self.always.tolist())}"
         for source, piece in enumerate(pieces):
-            if spell([source]):  # else the format cannot hold it
+            if spell([source]):  # otherwise the format cannot hold the piece
                 yield f"{piece}\t{spell(sorted({source, *self.needed_by(source).tolist()}))}"
 
 

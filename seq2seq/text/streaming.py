@@ -1,7 +1,7 @@
 """Training text that is read from its sources during training, with the checks of preparation; no disk is used.
 
-Duplicates are found within a chunk only: a memory of all text would grow, and a few integers in a checkpoint could not
-restore it.
+Duplicates are found only within a chunk: the digests of all pairs would take more and more memory, and a few integers
+in a checkpoint could not restore them.
 """
 
 from collections import Counter
@@ -29,10 +29,10 @@ _TURN = 1000  # pairs read at a time of all sources together, for the sample
 class StreamBlocks:
     """Blocks of pairs straight from the corpora.
 
-    Without weights an epoch reads every corpus once, all side by side, so that they end at about the same time: every
-    chunk takes of each in proportion to its size in bytes, or as much of each where a size is not known. A last chunk
-    of less than half the size joins the block before. With weights there are no epochs: every chunk takes of each
-    corpus what its share says, and a corpus that ends begins again.
+    Without weights, an epoch reads every corpus once. Every chunk takes pairs of each corpus in proportion to its size
+    in bytes, so that all corpora end at about the same time; if a size is not known, the chunk takes equally many pairs
+    of each. If an epoch's last chunk has less than half of data.block pairs, it joins the block before. With weights,
+    there are no epochs: every chunk takes pairs of each corpus by its share, and a corpus that ends begins again.
     """
 
     corpora: list[Corpus]
@@ -43,7 +43,7 @@ class StreamBlocks:
 
     @property
     def shares(self) -> list[float] | None:
-        """Each corpus's share of every chunk; None: by their sizes, until all have ended."""
+        """Each corpus's share of every chunk; None without weights, when chunks follow the sizes of the corpora."""
         if not self.data.weights:
             return None
         return weighted_shares([corpus.name for corpus in self.corpora], self.data.weights).tolist()
@@ -60,17 +60,17 @@ class StreamBlocks:
         return {
             "epoch": 0,
             "chunk": 0,
-            "ended": [False for _ in corpora],  # which of them this epoch has read
+            "ended": [False for _ in corpora],  # whether this epoch has read the whole corpus
             "places": [[] for _ in corpora],
             "passes": [0 for _ in corpora],
-            "counts": [{} for _ in corpora],  # of what was read since the last table
+            "counts": [{} for _ in corpora],  # of the pairs read since the last report
         }
 
     def __call__(self, place: Place) -> Generator[Block, None, None]:
-        """Read blocks from a place on.
+        """Yield blocks from a place on.
 
         Raises:
-            UserError: a corpus cannot be read, nothing is left of it after cleaning, or the place is another version's.
+            UserError: a corpus cannot be read, cleaning drops all its pairs, or the place is of another version.
         """
         place = place or self._start()
         if "ended" not in place:
@@ -93,7 +93,7 @@ class StreamBlocks:
 
 
 class _Chunks:
-    """One way through a stream, from a place on."""
+    """One pass through a stream, from a place on."""
 
     def __init__(self, stream: StreamBlocks, place: Place) -> None:
         self.stream, self.data, self.shares = stream, stream.data, stream.shares
@@ -102,7 +102,7 @@ class _Chunks:
         self.readers: dict[int, Iterator[Pair]] = {}
 
     def read(self) -> Iterator[Block]:
-        """Read data.block pairs, or the rest of an epoch, again and again."""
+        """Yield blocks of data.block pairs, or of the rest of an epoch, without end."""
         while True:
             epoch, number = self.place["epoch"], self.place["chunk"]
             pairs = self._draw(number) if self.shares else self._go_on()
@@ -118,7 +118,7 @@ class _Chunks:
             yield Block(Pairs.of(*ids), seed, deepcopy(self.place), told)
 
     def _go_on(self) -> list[tuple[int, str, str]]:
-        """Read on in every corpus that has not ended, in proportion to the sizes."""
+        """Return the next pairs of every corpus that has not ended, in proportion to the sizes."""
         seen, pairs, ended = self._no_digests(), [], self.place["ended"]
         while (room := self.data.block - len(pairs)) and not all(ended):
             live = [corpus for corpus, has_ended in enumerate(ended) if not has_ended]
@@ -133,7 +133,7 @@ class _Chunks:
         return pairs
 
     def _draw(self, number: int) -> list[tuple[int, str, str]]:
-        """Read each corpus's share; a corpus that ends begins again."""
+        """Return the next pairs of each corpus, by the shares; a corpus that ends begins again."""
         assert self.shares is not None
         before, after = number * self.data.block, (number + 1) * self.data.block
         of_chunk, pairs = self._no_digests(), []
@@ -198,7 +198,7 @@ class _Chunks:
         return told
 
     def _tell(self, what: str) -> list[str]:
-        """Report the pairs read, dropped and kept since the last report, and reset the counts."""
+        """Return a message for each corpus: pairs read, dropped and kept since the last report; reset the counts."""
         told = [f"{what}, {self._name(corpus)}: {self._counted(corpus)}" for corpus in range(len(self.counts))]
         self.counts = [Counter() for _ in self.counts]
         return told
@@ -219,7 +219,7 @@ class _Chunks:
 
 
 def sample_corpora(corpora: Sequence[Corpus], data: DataConfig, size: int) -> Corpus:
-    """Make a corpus of the first pairs of all corpora, `size` together, to learn a vocabulary from.
+    """Return a corpus of the first pairs of all corpora, `size` pairs in all, to learn a vocabulary from.
 
     Pairs are read in turns, by the corpora's shares; when one corpus ends, the others go on.
     """

@@ -22,18 +22,18 @@ SPECIAL_IDS = (PAD, UNK, BOS, EOS)
 UNPRODUCIBLE_IDS = (PAD, UNK, BOS)  # no translation contains them
 
 FILE = "tokenizer.model"
-Sizes = tuple[int, int | None]  # ids of targets, and of sources where these are others
-_NUM_THREADS = 4  # fixed: the sums of unigram training, hence the model's bytes, depend on it
+Sizes = tuple[int, int | None]  # number of target ids, and of source ids; None if both sides have the same ids
+_NUM_THREADS = 4  # fixed: the sums of unigram training, and so the model's bytes, depend on this number
 _SEED = 1  # of the sample of sentences
 _MAX_BYTES = 1 << 20  # of one sentence; longer ones are left out of the tokenizer's training
-_MAX_MODEL = 100_000_000  # bytes of a tokenizer's file; a vocabulary of 32,000 has half a million
+_MAX_MODEL = 100_000_000  # bytes of a tokenizer's file; a vocabulary of 32,000 ids takes half a million
 _QUIET = 2  # log errors only
 
 
 class Tokenizer:
-    """Turns normalised text into ids and ids into text; `decode(encode(x)) == normalise(x)` given byte fallback.
+    """Turns normalised text into ids and ids into text; `decode(encode(x)) == normalise(x)` with byte fallback.
 
-    One tokenizer can be that of both sides, as `seq2seq.text.vocabulary.TokenizerPair` is two.
+    One tokenizer can serve both sides; a `seq2seq.text.vocabulary.TokenizerPair` has one tokenizer for each side.
     """
 
     is_shared = True
@@ -45,7 +45,7 @@ class Tokenizer:
         """Load a SentencePiece model; errors use the name.
 
         Raises:
-            UserError: the bytes are no SentencePiece model, or its special ids are others than ours.
+            UserError: the bytes are no SentencePiece model, or its special ids are not `SPECIAL_IDS`.
         """
         self.model_bytes = model
         self._processor = sentencepiece.SentencePieceProcessor()
@@ -68,7 +68,7 @@ class Tokenizer:
                 )
 
     def __reduce__(self) -> tuple[type["Tokenizer"], tuple[bytes]]:
-        """Another process gets the model and makes all else of it again."""
+        """Pickle only the model's bytes, from which another process makes the tokenizer again."""
         return Tokenizer, (self.model_bytes,)
 
     @classmethod
@@ -76,7 +76,7 @@ class Tokenizer:
         """Read a `tokenizer.model`.
 
         Raises:
-            UserError: the file is missing, unreadable, damaged, or its special ids are others than ours.
+            UserError: the file is missing, unreadable, damaged, or its special ids are not `SPECIAL_IDS`.
         """
         try:
             if (size := path.stat().st_size) > _MAX_MODEL:
@@ -97,41 +97,41 @@ class Tokenizer:
 
     @property
     def sizes(self) -> Sizes:
-        """Count the target's ids, and the source's if they are others: None."""
+        """Number of target ids, and None, because the source has the same ids."""
         return self.vocab_size, None
 
     @property
     def files(self) -> dict[str, bytes]:
-        """The file that it is kept in, by name."""
+        """The contents of the tokenizer's file, by the file's name."""
         return {FILE: self.model_bytes}
 
     @property
     def digest(self) -> str:
-        """SHA-256 of its model."""
+        """SHA-256 of the model."""
         return hashlib.sha256(self.model_bytes).hexdigest()
 
     @property
     def vocab_size(self) -> int:
-        """Count the ids, special ones included."""
+        """Number of ids, special ids included."""
         return self._processor.get_piece_size()
 
     @property
     def byte_ids(self) -> list[int]:
-        """Ids of the bytes that spell what no other piece does."""
+        """Ids of the bytes, which spell characters that no other piece has."""
         return [one for one in range(self.vocab_size) if self._processor.is_byte(one)]
 
     @cached_property
     def user_symbols(self) -> dict[str, int]:
-        """Ids of the words that are one piece in any context, such as tags of sources."""
+        """Ids of the strings that are one piece in any context, such as tags of sources."""
         ids = range(len(SPECIAL_IDS), self.vocab_size)
         if all(self._processor.get_score(i) or self._processor.is_byte(i) for i in ids):
-            return {}  # theirs is 0; but so is that of byte-pair encoding's first merge
+            return {}  # user symbols have the score 0, but so does the first merge of byte-pair encoding
         pieces = self._description.pieces
         return {piece.piece: i for i, piece in enumerate(pieces) if piece.type == piece.USER_DEFINED}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Normalise and split texts into ids, without BOS and EOS; an empty text has none."""
-        return [self._processor.encode(normalise(text)) for text in texts]  # a call for all would start threads
+        """Normalise and split texts into ids, without BOS and EOS; an empty text has no ids."""
+        return [self._processor.encode(normalise(text)) for text in texts]  # one call for all starts threads
 
     def encode_normalised(self, texts: Sequence[str]) -> list[list[int]]:
         """Split normalised texts into ids."""
@@ -140,9 +140,9 @@ class Tokenizer:
     def sample(self, texts: Sequence[str], *, alpha: float, nbest: int, seed: int) -> list[list[int]]:
         """Split normalised texts at random, the same way for the same texts and seed in every thread and process.
 
-        Of a unigram vocabulary, segmentations are drawn with P(x)^alpha from the nbest likeliest, or with nbest=-1
-        from all (Kudo 2018, §3.2); of a BPE vocabulary, each merge is left out with probability alpha (Provilkov et
-        al. 2020). User symbols are never split.
+        With a unigram vocabulary, a segmentation is drawn in proportion to P(x)^alpha from the nbest likeliest ones, or
+        with nbest=-1 from all (Kudo 2018, §3.2). With a BPE vocabulary, each merge is skipped with probability alpha
+        (Provilkov et al. 2020). User symbols are never split.
         """
         return self._sampler(alpha, nbest).sample(texts, seed)
 
@@ -178,7 +178,7 @@ class Tokenizer:
         return [normalise(text) for text in texts]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Spell ids as pieces, special ones too.
+        """Return the pieces of ids, special pieces included.
 
         Raises:
             IndexError: an id is not in the vocabulary.
@@ -186,7 +186,7 @@ class Tokenizer:
         return [self._processor.id_to_piece(int(i)) for i in ids]
 
     def ids(self, tokens: Sequence[str]) -> list[int]:
-        """Undo `tokens`; a string that is no piece of the vocabulary becomes UNK."""
+        """Return the ids of pieces; a string that is no piece of the vocabulary becomes UNK."""
         return [self._processor.piece_to_id(token) for token in tokens]
 
 
@@ -205,7 +205,7 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
         UserError: there is no text, or the vocabulary is larger than the texts can fill or smaller than they need.
     """
     model = io.BytesIO()
-    failures: list[Exception] = []  # of texts; SentencePiece would make one RuntimeError of each
+    failures: list[Exception] = []  # errors of reading texts; SentencePiece would turn each into a RuntimeError
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=_feed(texts, config.input_sentence_size, failures),
@@ -214,7 +214,7 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
             vocab_size=config.vocab_size,
             byte_fallback=config.byte_fallback,
             character_coverage=config.character_coverage,
-            shuffle_input_sentence=False,  # its own sampling differs from process to process
+            shuffle_input_sentence=False,  # SentencePiece's own sampling differs from process to process
             max_sentence_length=_MAX_BYTES,
             normalization_rule_name="identity",
             user_defined_symbols=config.user_symbols,
@@ -233,7 +233,7 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
 
 
 def _feed(texts: Iterable[str], size: int, failures: list[Exception]) -> Iterator[str]:
-    """Yield a sample of the texts to learn from; keep an error of reading texts in failures."""
+    """Yield a sample of the texts to learn from; add an error of reading texts to failures."""
     try:
         yield from _sample((text for text in map(normalise, texts) if text), size)
     except Exception as error:
@@ -253,7 +253,7 @@ def _sample(texts: Iterable[str], size: int) -> list[str]:
 
 
 def _explain(message: str, config: TokenizerConfig) -> UserError:
-    """Reword an error of SentencePiece's trainer in the names of our settings."""
+    """Return an error of SentencePiece's trainer with a message that names our settings."""
     size = f"tokenizer.vocab_size={config.vocab_size}"
     if match := re.search(r"value <= (\d+)", message):
         told = f"{size} is larger than the training text can fill: set it to at most {match[1]}"

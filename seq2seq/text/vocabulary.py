@@ -15,24 +15,24 @@ from seq2seq.text.marian import MarianVocabulary, read_marian
 from seq2seq.text.tokenizer import BOS, FILE, UNPRODUCIBLE_IDS, Sizes, Tokenizer, VocabularySizeError, train_tokenizer
 
 SOURCE, TARGET = "source.model", "target.model"
-_LAYOUTS = ((FILE,), (SOURCE, TARGET), marian.FILES)  # the files of each kind; by one of the first three it is known
-_MOST_BYTES = 100_000_000  # of a file; a vocabulary of 32,000 has half a million
+_LAYOUTS = ((FILE,), (SOURCE, TARGET), marian.FILES)  # the files of each kind; any of the first three identifies it
+_MOST_BYTES = 100_000_000  # of a file; a vocabulary of 32,000 ids takes half a million
 
 Side = Tokenizer | MarianVocabulary
 
 
 @dataclass(frozen=True)
 class TokenizerPair:
-    """The tokenizers of source and target, where they differ.
+    """The tokenizers of source and target, if they differ.
 
     Attributes:
-        source: of the texts that are translated.
-        target: of translations.
-        files: by name, the contents that `make_tokenizers` makes this pair of.
+        source: tokenizer of the texts to translate.
+        target: tokenizer of the translations.
+        files: contents of the files, by name, from which `make_tokenizers` makes this pair.
         is_shared: whether an id is the same piece on both sides, which then share an embedding.
-        start: id that every translation continues.
+        start: the decoder's start id.
         unproducible: ids that no translation contains.
-        renormalises: whether probabilities are those among the other ids alone.
+        renormalises: whether the probabilities of the other ids are divided by their sum.
     """
 
     source: Side
@@ -45,7 +45,7 @@ class TokenizerPair:
 
     @property
     def sizes(self) -> Sizes:
-        """Count the target's ids, and the source's if they are others; else None."""
+        """Number of target ids, and of source ids; None if both sides have the same ids."""
         return self.target.vocab_size, None if self.is_shared else self.source.vocab_size
 
     @property
@@ -57,7 +57,7 @@ class TokenizerPair:
         return found.hexdigest()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Another process gets the files and makes all else of them again."""
+        """Pickle only the files, from which another process makes the tokenizers again."""
         return make_tokenizers, (dict(self.files),)
 
 
@@ -65,10 +65,10 @@ Tokenizers = Tokenizer | TokenizerPair
 
 
 def make_tokenizers(files: Mapping[str, bytes], place: str = ".") -> Tokenizers:
-    """Make the tokenizers of a folder's files; errors call the folder `place`.
+    """Make tokenizers from the contents of a folder's files; errors call the folder `place`.
 
     Raises:
-        UserError: a file is missing or damaged, or its special ids are others than ours.
+        UserError: a file is missing or damaged, or its special ids are not `SPECIAL_IDS`.
     """
     if FILE in files:
         return Tokenizer(files[FILE], f"{place}/{FILE}")
@@ -92,16 +92,16 @@ def load_tokenizers(path: Path) -> Tokenizers:
     """Read a `tokenizer.model`, or the tokenizers in a folder: a bundle, an export, or prepared text.
 
     Raises:
-        UserError: a file is missing, unreadable or damaged, or its special ids are others than ours.
+        UserError: a file is missing, unreadable or damaged, or its special ids are not `SPECIAL_IDS`.
     """
     return make_tokenizers(read_files(path), str(path)) if path.is_dir() else Tokenizer.load(path)
 
 
 def read_files(folder: Path) -> dict[str, bytes]:
-    """Read the files of a folder that make its tokenizers.
+    """Return the contents of the files of a folder's tokenizers, by name.
 
     Raises:
-        UserError: one cannot be read, or is too large.
+        UserError: a file cannot be read, or is too large.
     """
     found = {}
     for name in tokenizer_files(folder):
@@ -114,7 +114,7 @@ def read_files(folder: Path) -> dict[str, bytes]:
 
 
 def tokenizer_files(folder: Path) -> list[str]:
-    """Return the names of the files that make a folder's tokenizers."""
+    """Return the names of the files of a folder's tokenizers."""
     layout = next((names for names in _LAYOUTS if any((folder / name).exists() for name in names[:3])), _LAYOUTS[0])
     return [name for name in layout if name in layout[:2] or (folder / name).exists()]
 
@@ -128,12 +128,12 @@ def write_files(folder: Path, tokenizers: Tokenizers) -> None:
 def learn_tokenizers(
     pairs: Callable[[], Iterable[tuple[str, str]]], config: TokenizerConfig, automatic_size: int
 ) -> Tokenizers:
-    """Load the tokenizers that config.model names; without, train one on both sides of the pairs, or one on each.
+    """Load the tokenizers that config.model names, or train one on both sides of the pairs or one on each side.
 
-    pairs are read anew for every training; automatic_size is that of a vocabulary whose size is `auto`.
+    `pairs` is called for each tokenizer. automatic_size is the size of a vocabulary whose configured size is `auto`.
 
     Raises:
-        UserError: as `load_tokenizers` or `train_tokenizer`, or the loaded one lacks config.user_symbols.
+        UserError: `load_tokenizers` or `train_tokenizer` raised it, or a loaded tokenizer lacks config.user_symbols.
     """
     if config.model is not None:
         found = load_tokenizers(Path(config.model))
@@ -150,7 +150,7 @@ def learn_tokenizers(
 
 
 def _train(texts: Callable[[], Iterable[str]], config: TokenizerConfig, automatic_size: int) -> Tokenizer:
-    """Train a tokenizer; a size that was not chosen gives way to what the texts allow."""
+    """Train a tokenizer; replace an `auto` size that the texts do not allow by the nearest size that they allow."""
     if config.vocab_size != AUTO:
         return train_tokenizer(texts(), config)
     try:
@@ -163,7 +163,7 @@ def describe_tokenizers(config: TokenizerConfig) -> dict[str, Any]:
     """Return, as plain values, everything besides the texts that decides the result of `learn_tokenizers`.
 
     Raises:
-        UserError: what config.model names cannot be read, or is no tokenizer of ours.
+        UserError: the files of config.model cannot be read, or are no tokenizers of this program.
     """
     if config.model is not None:
         return {"model": load_tokenizers(Path(config.model)).digest}

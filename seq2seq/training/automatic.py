@@ -1,4 +1,4 @@
-"""Numbers for settings that say `auto`, once the text is prepared: the rules of `seq2seq.settings.rules` applied."""
+"""Replace `auto` settings by numbers, by the rules of `seq2seq.settings.rules`, when the text is prepared."""
 
 import math
 from collections.abc import Callable
@@ -23,9 +23,9 @@ from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import agree, rank
 
 ON_CPU = 1024  # positions a batch: memory is no limit on a CPU, and small batches train better in the same time
-SMALLEST, LARGEST = 512, 131_072  # positions a batch on a GPU; larger ones make updates rarer, not quicker
-UPDATES_AN_EPOCH = 50  # at least, however large the memory is
-MARGIN = 0.9  # of the free memory; the rest is for the allocator's gaps, which differ from batch to batch, and NCCL
+SMALLEST, LARGEST = 512, 131_072  # positions a batch on a GPU; larger batches make updates rarer, not faster
+UPDATES_AN_EPOCH = 50  # minimum, however large the memory is
+MARGIN = 0.9  # of the free memory; the rest is for NCCL and for the allocator's gaps, which differ from batch to batch
 _NUMBERS = {
     "tokenizer.vocab_size",
     "model.dropout",
@@ -40,10 +40,10 @@ _NUMBERS = {
 def settle_numbers(config: Config, folder: Path, data: PreparedData) -> tuple[frozenset[str], float | None]:
     """Replace `auto` by numbers in config and in the run's config.yaml.
 
-    Returns the keys that said `auto`, and about how many updates read the text once (None for streamed text).
+    Return the keys that were `auto`, and the approximate number of updates an epoch (None for streamed text).
 
-    data.held_out and tokenizer.vocab_size stay as they are: the prepared text has their numbers, and `auto` is part of
-    its key in the cache. training.final_weights is decided at the end.
+    data.held_out and tokenizer.vocab_size stay `auto`: the prepared text holds their numbers, and its key in the cache
+    includes `auto`. training.final_weights is decided at the end of training.
 
     Raises:
         UserError: trainer.max_epochs is given for streamed text, or no batch fits into the device's memory.
@@ -76,7 +76,7 @@ def _batches_an_update(config: Config) -> int:
 
 
 def _max_steps(config: Config, data: PreparedData, epoch: float | None) -> int:
-    """Return the updates after which training ends; epoch is the number that reads the text once."""
+    """Return the number of updates after which training ends; epoch is the number of updates an epoch."""
     trainer = config.trainer
     limits = [] if trainer.max_steps == rules.AUTO else [trainer.max_steps]
     if trainer.max_epochs is not None:
@@ -95,12 +95,12 @@ def _max_steps(config: Config, data: PreparedData, epoch: float | None) -> int:
 
 
 def _widths(pairs: Pairs) -> np.ndarray:
-    """Positions that each pair takes on either side, special ids included."""
+    """Return the positions that each pair takes on its longer side, special ids included."""
     return np.maximum(pairs.src_lengths, pairs.tgt_lengths) + 1
 
 
 def resolve_max_tokens(config: Config, pairs: Pairs, sizes: Sizes) -> None:
-    """Replace training.max_tokens=auto by the largest batch that the device's memory holds, found by trying.
+    """Replace training.max_tokens=auto by the largest batch that fits into the device's memory, found by trial.
 
     Raises:
         UserError: not even the longest sentence pair fits.
@@ -112,7 +112,7 @@ def resolve_max_tokens(config: Config, pairs: Pairs, sizes: Sizes) -> None:
 def _choose(config: Config, pairs: Pairs, sizes: Sizes) -> int:
     widths, training = _widths(pairs), config.training
     if config.data.streaming or is_random(training.subword_sampling, training.noise):
-        longest = config.data.max_length + 1  # a pair of this length may come yet
+        longest = config.data.max_length + 1  # a pair of this length may still come
     else:
         longest = int(widths.max())
     if config.trainer.accelerator == "cpu" or not torch.cuda.is_available():
@@ -126,7 +126,7 @@ def _choose(config: Config, pairs: Pairs, sizes: Sizes) -> int:
 
 
 def largest(fits: Callable[[int], bool], lowest: int, highest: int) -> int:
-    """The largest number that fits, of lowest · 1, 1.5, 2, 3, 4, 6, 8 … up to highest.
+    """Return the largest number that fits, of lowest · 1, 1.5, 2, 3, 4, 6, 8 … up to highest.
 
     Raises:
         UserError: the lowest does not fit.
@@ -151,7 +151,7 @@ class Trial:
     ) -> None:
         """Take widths in tokens, special ids included, and the available memory in bytes."""
         self.device, self.widths = device, widths
-        self.ids = max(5, min(size for size in sizes if size is not None))  # that both sides have
+        self.ids = max(5, min(size for size in sizes if size is not None))  # ids below this number exist on both sides
         model = build_model(config.model, *sizes).to(device)
         if config.training.activation_checkpointing:
             recompute_layers(model)
@@ -162,7 +162,7 @@ class Trial:
         self.dtype = torch.bfloat16 if config.trainer.precision == "bf16-mixed" else None
 
     def fits(self, max_tokens: int) -> bool:
-        """Whether updates on batches of so many positions a side stay within the memory."""
+        """Return whether updates on batches of `max_tokens` positions a side stay within the memory."""
         try:
             for width in self.widths:
                 self.update(self.draw(max(1, max_tokens // width), width))
@@ -178,12 +178,12 @@ class Trial:
         return self.peak() <= self.available
 
     def draw(self, rows: int, width: int) -> Batch:
-        """A batch of random ids, of so many positions on either side."""
+        """Return a batch of `rows` pairs of random ids, `width` positions on either side."""
         ids = np.random.default_rng(0).integers(4, self.ids, (2, rows, width - 1))
         return Batch(*(side.to(self.device) for side in collate(list(zip(*ids, strict=True)))))
 
     def update(self, batch: Batch) -> None:
-        """Make an update as in training; gradients stay until the next one."""
+        """Make an update as in training; the gradients stay until the next update."""
         self.optimizer.zero_grad(set_to_none=True)
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not None):
             loss = self.module.training_step(batch, 0)
@@ -191,5 +191,5 @@ class Trial:
         self.optimizer.step()
 
     def peak(self) -> int:
-        """The most bytes that were taken from the device so far."""
+        """Return the largest number of bytes that were reserved on the device so far; 0 on the CPU."""
         return torch.cuda.max_memory_reserved(self.device) if self.device.type == "cuda" else 0

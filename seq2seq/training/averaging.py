@@ -24,7 +24,8 @@ def average_bundles(folders: Sequence[Path], output: Path) -> list[str]:
     """Write the mean of bundles as a bundle with the first one's settings; return the folders' names.
 
     Raises:
-        UserError: there are fewer than two, one is missing or damaged, or sizes, vocabularies or languages differ.
+        UserError: there are fewer than two bundles, one is missing or damaged, or sizes, vocabularies or languages
+            differ.
     """
     if len(folders) < 2:
         raise UserError(f"{len(folders)} model: give --model at least twice, or --run with --last")
@@ -44,7 +45,7 @@ def average_checkpoints(run: Path, last: int, output: Path) -> list[str]:
     are merged first.
 
     Raises:
-        UserError: the run has no bundle or fewer checkpoints, one is damaged, or belongs to another model.
+        UserError: the run has no bundle or too few checkpoints, or one is damaged or belongs to another model.
     """
     if last < 2:
         raise UserError(f"--last {last} has no mean: average at least 2 checkpoints")
@@ -99,7 +100,7 @@ def _require_like(name: str, sizes: Mapping[str, Any], vocabulary: str, like: Bu
 
 
 def _hash(bundle: Bundle) -> str:
-    """The tokenizer's hash, as checkpoints hold it in `belongs_to`."""
+    """Return the tokenizer's hash, as checkpoints hold it in `belongs_to`."""
     return bundle.tokenizer.digest[:16]
 
 
@@ -110,7 +111,7 @@ def _write(states: Sequence[Mapping[str, Tensor]], names: list[str], like: Bundl
 
 
 def average_card(names: Sequence[str], bundle: Bundle) -> str:
-    """The model card of a mean: the names of its models."""
+    """Return the model card of a mean, which lists the averaged models."""
     config = bundle.config
     parameters = sum(weights.numel() for weights in bundle.model.parameters())
     listed = "\n".join(f"- `{name}`" for name in names)

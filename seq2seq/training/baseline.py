@@ -1,4 +1,4 @@
-"""The test translations that a run keeps, and whether they differ from another model's by more than chance."""
+"""Store a run's test translations, and test whether they differ from another model's by more than chance."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ def read_translations(run: Path) -> list[Translated]:
     """Read the test sets that a run translated at its end.
 
     Raises:
-        UserError: it has none, keeps no sources of them, or files have lost lines.
+        UserError: the run has no test translations or no sources of them, or a file has lost lines.
     """
     folder, found = run / TRANSLATIONS, []
     for path in sorted(folder.glob("*.source.txt")):
@@ -61,7 +61,7 @@ def read_baseline(run: str | None, references: Lines) -> dict[str, list[str]]:
     """Return another run's translations of the test sets that it shares with this one; none if run is None or auto.
 
     Raises:
-        UserError: it has no such test set, or one with other references.
+        UserError: the other run has none of the test sets, has one with other references, or a file is damaged.
     """
     if run in (None, AUTO):
         return {}

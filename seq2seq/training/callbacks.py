@@ -1,4 +1,4 @@
-"""What happens around updates: budget, signals, early stopping, checks for broken numbers, running average."""
+"""Callbacks around updates: budget, signals, early stopping, checks for broken numbers, running average."""
 
 import logging
 import math
@@ -33,12 +33,12 @@ class StoppedError(Exception):
 
 
 class Budget(Timer):
-    """Lightning's Timer, which ends training on all ranks together when updates or time are spent or a signal arrives.
+    """Timer that ends training on all ranks together when updates or time are spent or a signal arrives.
 
     The first Ctrl-C, SIGTERM or SIGUSR1 stops training after the current update. SLURM sends SIGTERM before it takes a
     node away, and the signal of `--signal`, usually SIGUSR1, some time earlier. The update is saved and not validated,
-    since little time is left; a running validation is given up and made again on resume. A second signal interrupts.
-    Lightning restores the former handlers when training ends.
+    since little time is left; a running validation is stopped, and repeated on resume. A second signal interrupts at
+    once. Lightning restores the former handlers when training ends.
     """
 
     def __init__(self, max_steps: int, max_time: timedelta | None) -> None:
@@ -50,7 +50,10 @@ class Budget(Timer):
         self._hosts: Any = None  # the process group for exchanges between updates; None: the default group
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Connect one node's processes by gloo: no exchange waits for a GPU. Nodes may share only the GPUs' network."""
+        """Connect one node's processes by gloo, so that no exchange waits for a GPU.
+
+        Several nodes exchange in the default group, because they may share only the network of the GPUs.
+        """
         if trainer.world_size > 1 and trainer.num_nodes == 1:
             self._hosts = torch.distributed.new_group(backend="gloo")
 
@@ -74,11 +77,11 @@ class Budget(Timer):
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Batch, batch_idx: int
     ) -> None:
-        """Set the module's progress, by which the learning rate goes."""
+        """Set the module's progress, which determines the learning rate."""
         self._set_progress(trainer, pl_module)
 
     def _set_progress(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Set it to the spent share of updates or time. Several processes use the exchanged time."""
+        """Set progress to the larger spent share of updates or time; several processes use the exchanged time."""
         seconds = self.seconds if trainer.world_size > 1 else self.time_elapsed()
         time_share = seconds / self.max_time.total_seconds() if self.max_time else 0.0
         cast(TranslationModule, pl_module).progress = max(trainer.global_step / self.max_steps, time_share)
@@ -103,7 +106,7 @@ class Budget(Timer):
         return is_late or trainer.global_step >= self.max_steps
 
     def on_validation_batch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Give up the validation after a signal; the checkpoint from before the validation exists.
+        """Stop the validation after a signal; a checkpoint from before the validation exists.
 
         Raises:
             StoppedError: a signal arrived.
@@ -112,12 +115,12 @@ class Budget(Timer):
             raise StoppedError
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Make no further update after a signal that arrived during the validation."""
+        """Stop training if a signal arrived during the validation."""
         super().on_validation_end(trainer, pl_module)
         trainer.should_stop = self._agree(trainer) or trainer.should_stop
 
     def _agree(self, trainer: L.Trainer) -> bool:
-        """Set all ranks' `seconds` to the most of any, and `stopped_by`; return whether any has received a signal."""
+        """Set `seconds` to the ranks' maximum, and `stopped_by`; return whether any rank has received a signal."""
         self.seconds, number = self.time_elapsed(), self.received
         if trainer.world_size > 1:
             device = "cpu" if self._hosts else trainer.strategy.root_device
@@ -128,7 +131,7 @@ class Budget(Timer):
         return bool(number)
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        """Log what is left after the second signal; name the cause if another process died.
+        """Log what the run has saved after a second signal; raise an error if another process died.
 
         Raises:
             UserError: the connection to another process broke; Lightning itself would wait for that process.
@@ -145,9 +148,9 @@ class Budget(Timer):
 class Patience(EarlyStopping):
     """Early stopping after validations that improve neither the monitored value nor the loss.
 
-    Both are means over several validation sets: a gain in one set makes up for as large a loss in another.
-    In the first validations BLEU is about zero while the loss already falls. A resumed run keeps its count, and stops
-    at once if it had run out of patience.
+    With several validation sets, both values are means: a gain in one set offsets an equal decline in another. The
+    loss counts because BLEU is about zero in the first validations, while the loss already falls. A resumed run keeps
+    its count, and stops at once if it had already run out of patience.
     """
 
     def __init__(self, monitor: str, patience: int, mode: str) -> None:
@@ -162,7 +165,7 @@ class Patience(EarlyStopping):
         super().on_validation_end(trainer, pl_module)
 
     def state_dict(self) -> dict[str, Any]:
-        """Save the lowest loss too."""
+        """Return Lightning's state and the lowest loss."""
         return {**super().state_dict(), "best_loss": self.best_loss}
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -170,7 +173,7 @@ class Patience(EarlyStopping):
         trainer.should_stop = trainer.should_stop or self.is_out
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the count; the patience is that of the settings."""
+        """Restore the count and the lowest loss; the patience comes from the settings."""
         self.best_loss = state_dict.get("best_loss", math.inf)
         super().load_state_dict({**state_dict, "patience": self.patience})
 
@@ -218,7 +221,7 @@ class RunningAverage(WeightAveraging):
         self.decay = decay
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Make the average; its count of updates stays on the host, which reads the count at every update."""
+        """Make the average; keep its count of updates on the host, which reads the count at every update."""
         super().setup(trainer, pl_module, stage)
         if self._average_model is not None:
             self._average_model.n_averaged = self._average_model.n_averaged.cpu()
@@ -244,7 +247,7 @@ def make_callbacks(
     record: Mapping[str, Any],
     updates_per_epoch: float | None = None,
 ) -> list[Callback]:
-    """All callbacks of a run, in the order in which they act; checkpoints hold the record."""
+    """Return all callbacks of a run, in the order in which they act; checkpoints hold the record."""
     training, trainer = config.training, config.trainer
     budget = Budget(trainer.max_steps, trainer.duration())
     callbacks: list[Callback] = [

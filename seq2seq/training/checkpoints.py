@@ -1,4 +1,4 @@
-"""Checkpoints: complete or absent, the latest and the best kept, each with all that a resumed run needs."""
+"""Save checkpoints with all that a resumed run needs; keep the latest and the best. Each is complete or absent."""
 
 import io
 import math
@@ -27,14 +27,14 @@ _BEST = re.compile(r"best-step=(\d{7,})-[a-z_]+=-?[0-9a-z.]+\.ckpt")
 
 
 def ends_update(trainer: L.Trainer, batch_idx: int) -> bool:
-    """Whether this batch completes an update; every epoch has a whole number of updates."""
+    """Return whether this batch completes an update; every epoch has a whole number of updates."""
     return (batch_idx + 1) % trainer.accumulate_grad_batches == 0
 
 
 def validates_now(trainer: L.Trainer, every: int) -> bool:
-    """Whether a validation follows this update: after every so many, and after the last.
+    """Return whether a validation is due after this update: after every `every` updates, and after the last update.
 
-    A stop by a signal leaves no time for a validation.
+    The last update before a stop by a signal makes no validation due, because little time is left.
     """
     ends = trainer.should_stop and trainer.limit_val_batches != 0
     return ends or trainer.global_step % every == 0
@@ -47,7 +47,7 @@ class DurableIO(TorchCheckpointIO):
         """Write one file.
 
         Raises:
-            UserError: the file cannot be written; a file that was there before stays.
+            UserError: the file cannot be written; an earlier file of this name stays.
         """
         path = Path(path)
         draft = path.with_name("saving.tmp")
@@ -96,9 +96,9 @@ class Checkpoints(Checkpoint):
 
     It saves after every so many updates or minutes, before each validation, and after the last update and its
     validation. A checkpoint from before a validation records that the validation is due, and a run that resumes from
-    the checkpoint validates first: so only the last validation is followed by a save. The best checkpoints are further
-    names (hard links) of files that were saved before a validation; one is deleted only when neither the run nor a kept
-    checkpoint counts it among the best.
+    the checkpoint validates first. Therefore only the last validation needs a save after it. The best checkpoints are
+    second names (hard links) of files that were saved before a validation. One is deleted only when neither the run nor
+    a kept checkpoint records it as one of the best.
     """
 
     def __init__(
@@ -114,23 +114,23 @@ class Checkpoints(Checkpoint):
         self.validate_every = trainer.validate_every
         self.keep_last, self.keep_best = trainer.keep_last, training.keep_best
         self.monitor = f"val_{training.monitor}"
-        self._sign = 1.0 if training.monitor == "bleu" else -1.0  # times the monitored value: larger is better
+        self._sign = 1.0 if training.monitor == "bleu" else -1.0  # sign × monitored value: larger is better
         self._scores: dict[str, float] = {}  # names of the best checkpoints → monitored value
-        self._named: dict[str, list[str]] = {}  # names of the last checkpoints → the best ones that each one counts
+        self._named: dict[str, list[str]] = {}  # names of the last checkpoints → the best ones that each records
         self._pending = False  # whether a validation is due before the next update
         self._last_save = self._clock()
 
     def best(self) -> list[Path]:
-        """The best checkpoints, the best first; of equals the earlier."""
+        """Return the best checkpoints, the best first; the earlier of equal ones first."""
         names = sorted(self._scores, key=lambda name: (-self._sign * self._scores[name], name))
         return [self.folder / name for name in names]
 
     def best_value(self) -> float | None:
-        """The monitored value of the best checkpoint, if there is one."""
+        """Return the monitored value of the best checkpoint; None if there is no best checkpoint."""
         return self._scores[self.best()[0].name] if self._scores else None
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Start to count minutes; make the validation that was due when the run was interrupted."""
+        """Start to count minutes; run the validation that was due when the run was interrupted."""
         self._last_save = self._clock()
         if self._pending:
             loop = trainer.fit_loop.epoch_loop.val_loop
@@ -155,7 +155,7 @@ class Checkpoints(Checkpoint):
             self._save(trainer)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Name the weights if they are among the best; save what the last validation decided."""
+        """Give the checkpoint a second name if it is among the best; save again after the last validation."""
         self._pending = False
         best = self._enter(float(trainer.callback_metrics.get(self.monitor, math.nan)), trainer.global_step)
         if trainer.should_stop:
@@ -169,7 +169,7 @@ class Checkpoints(Checkpoint):
         return self.minutes is not None and self._clock() - self._last_save >= 60 * self.minutes
 
     def _enter(self, value: float, step: int) -> str | None:
-        """Enter the current weights among the best; return their name if they belong there."""
+        """Add the current weights to the best checkpoints; return their name if they are among the best `keep_best`."""
         if math.isnan(value):
             return None
         name = f"best-step={step:07d}-{self.monitor}={value:.2f}.ckpt"
@@ -197,11 +197,11 @@ class Checkpoints(Checkpoint):
                 path.unlink(missing_ok=True)
 
     def state_dict(self) -> dict[str, Any]:
-        """The best checkpoints."""
+        """Return the best checkpoints, and the best ones that each of the last checkpoints records."""
         return {"scores": dict(self._scores), "named": {name: list(best) for name, best in self._named.items()}}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the best. Files of these names will be deleted, so the names must match the pattern.
+        """Restore the best checkpoints. Files of these names may be deleted, so the names must match the pattern.
 
         Raises:
             UserError: a name does not match.
@@ -213,13 +213,13 @@ class Checkpoints(Checkpoint):
         ours = {name: value for name, value in scores.items() if f"-{self.monitor}=" in name}  # others do not compare
         self._scores = {str(name): float(value) for name, value in ours.items()}
         self._named = {str(name): [str(one) for one in names] for name, names in named.items()}
-        for path in self.best():  # a name is missing if the run was killed before it was given
+        for path in self.best():  # a run that was killed before it made the link lacks the name
             source = self.folder / checkpoint_name(int(cast(re.Match[str], _BEST.fullmatch(path.name))[1]))
             if rank() == 0 and source.exists() and not path.exists():
                 _link(source, path)
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Add the record."""
+        """Add the record to the checkpoint."""
         checkpoint[RECORD] = {**self.record, **shares(trainer), "validation_pending": self._pending}
 
     def on_load_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
@@ -238,7 +238,7 @@ class Checkpoints(Checkpoint):
             )
         loops = checkpoint["loops"]["fit_loop"]
         for count in loops["epoch_loop.batch_progress"].values():
-            if isinstance(count, dict):  # completed may lag one behind, in a checkpoint from within a batch
+            if isinstance(count, dict):  # in a checkpoint from within a batch, completed may be one behind
                 lag = count["ready"] - count["completed"]
                 for key in ("ready", "started", "processed"):
                     count[key] = count[key] * now["accumulate"] // record["accumulate"]
@@ -247,7 +247,7 @@ class Checkpoints(Checkpoint):
 
 
 def shares(trainer: L.Trainer) -> dict[str, int]:
-    """How an update's batches are distributed."""
+    """Return how an update's batches are distributed: ranks, and batches that each rank accumulates."""
     return {"ranks": trainer.world_size, "accumulate": cast(int, trainer.accumulate_grad_batches)}
 
 

@@ -1,4 +1,4 @@
-"""How a model computes in training, with the same results: recomputed layers, compiled kernels, spread weights."""
+"""Other ways to compute the same results in training: recomputed layers, compiled kernels, sharded weights."""
 
 import functools
 import warnings
@@ -21,13 +21,13 @@ from seq2seq.model.layers import DecoderLayer
 from seq2seq.text.tokenizer import PAD
 
 BACKEND = "inductor"
-WIDTH = 8  # positions: kernels want sources and targets that are padded to multiples of it
+WIDTH = 8  # positions; kernels prefer sources and targets that are padded to a multiple of WIDTH
 
 
 def recompute_layers(model: EncoderDecoder) -> None:
     """Keep only each layer's input for the backward pass, which computes the layer again (Chen et al. 2016).
 
-    The same dropout is drawn again, so gradients are the same; validation and search stay as they were.
+    The same dropout is drawn again, so gradients are the same; validation and search do not change.
     """
     for layer in model.layers():
         layer.forward = functools.partial(_forward, layer.forward)
@@ -40,14 +40,14 @@ def _forward(forward: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
 
 
 def compile_forward(model: EncoderDecoder) -> Callable[[Tensor, Tensor], Tensor]:
-    """The model's forward pass as compiled kernels (torch.compile), compiled once for batches of all sizes.
+    """Return the model's forward pass as compiled kernels (torch.compile), compiled once for batches of all sizes.
 
-    The model itself stays as it is, for validation, search and checkpoints. The returned function raises a UserError
-    where kernels cannot be made, as without a C++ compiler.
+    The model itself does not change: validation, search and checkpoints use it. The returned function raises a
+    UserError if kernels cannot be compiled, for example without a C++ compiler.
     """
-    from torch._dynamo.exc import BackendCompilerFailed  # here: it imports the compiler, which few runs use
+    from torch._dynamo.exc import BackendCompilerFailed  # imported here: it imports the compiler, which few runs use
 
-    warnings.filterwarnings("ignore", "Dynamo detected a call to a `functools.lru_cache`")  # positions: made inside
+    warnings.filterwarnings("ignore", "Dynamo detected a call to a `functools.lru_cache`")  # positions are cached
     compute = torch.compile(model.forward, backend=BACKEND, dynamic=True)
 
     def forward(src: Tensor, tgt_in: Tensor) -> Tensor:
@@ -65,16 +65,17 @@ def compile_forward(model: EncoderDecoder) -> Callable[[Tensor, Tensor], Tensor]
 
 
 def widen(ids: Tensor) -> Tensor:
-    """Token ids, padded on the right to a multiple of WIDTH positions."""
+    """Return token ids, padded on the right to a multiple of WIDTH positions."""
     return F.pad(ids, (0, -ids.shape[1] % WIDTH), value=PAD)
 
 
 def shard(model: EncoderDecoder, mesh: DeviceMesh) -> None:
-    """Spread weights, gradients and optimizer state over devices (FSDP2; Zhao et al. 2023).
+    """Shard weights, gradients and optimizer state over devices (FSDP2; Zhao et al. 2023).
 
     Each layer gathers its weights before it computes and releases them afterwards, forward and backward. The whole
     model keeps the embedding, which is the output projection too, gathered until the backward pass ends. The decoder
-    layers' keys and values of the encoder's output are computed outside the layers, so these projections gather alone.
+    layers' keys and values of the encoder's output are computed outside the layers, so these projections gather their
+    weights separately.
     """
     layers: list[nn.Module] = [*model.encoder_layers, *model.decoder_layers]
     for layer in layers:
@@ -85,9 +86,9 @@ def shard(model: EncoderDecoder, mesh: DeviceMesh) -> None:
 
 
 def whole(model: EncoderDecoder) -> EncoderDecoder:
-    """The model to translate with: itself, or a copy with all weights on this device if they are spread.
+    """Return the model to translate with: model itself, or a copy with all weights on this device if they are sharded.
 
-    All ranks have to call it together.
+    All ranks must call this function together.
     """
     if not isinstance(model, FSDPModule):
         return model
@@ -98,10 +99,10 @@ def whole(model: EncoderDecoder) -> EncoderDecoder:
 
 
 def own_part(tensor: Tensor) -> Tensor:
-    """This rank's share of a spread tensor, or the whole of another; changing it in place changes the tensor."""
+    """Return this rank's part of a sharded tensor, or any other tensor itself; in-place changes change the tensor."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def full(tensor: Tensor) -> Tensor:
-    """The whole of a spread tensor, on every rank."""
+    """Return the whole of a sharded tensor, on every rank; return any other tensor unchanged."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

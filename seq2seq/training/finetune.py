@@ -33,12 +33,13 @@ _ADAPTER = "default"  # PEFT's name of the only adapter
 
 
 def start_from_bundle(config: Config, overrides: Sequence[str]) -> Config:
-    """Take model settings and tokenizer from the bundle that config.init names; its dropout may be overridden.
+    """Return config with the model settings and the tokenizer of the bundle that config.init names.
 
-    overrides are the command line's `key=value`; settings from other places are replaced silently.
+    overrides are the command line's `key=value`; they may change dropout. Settings from other places, such as files,
+    are replaced silently.
 
     Raises:
-        UserError: there is no such bundle, or an override contradicts it.
+        UserError: the bundle does not exist, or an override contradicts it.
     """
     assert config.init is not None
     folder = find_model(Path(config.init), option="init=").resolve()
@@ -76,7 +77,7 @@ def start_from_bundle(config: Config, overrides: Sequence[str]) -> Config:
 
 
 def make_model(config: Config, sizes: Sizes, *, resumed: bool) -> EncoderDecoder:
-    """The model to train: random weights or those of config.init, with adapters and frozen parts.
+    """Return the model to train: random weights or those of config.init, with adapters and frozen parts.
 
     A resumed run's weights come from its checkpoint, so config.init is not read again.
 
@@ -97,7 +98,7 @@ def make_model(config: Config, sizes: Sizes, *, resumed: bool) -> EncoderDecoder
 
 
 def parts(model: EncoderDecoder) -> dict[str, tuple[str, ...]]:
-    """The parts that can be frozen, each with the beginnings of its parameters' names."""
+    """Return the parts that can be frozen, each with the prefixes of its parameters' names."""
     found: dict[str, tuple[str, ...]] = {"embedding": ("embedding.", "encoder_embedding.")}
     for side, layers in (("encoder", model.encoder_layers), ("decoder", model.decoder_layers)):
         found[side] = (f"{side}_",)
@@ -106,10 +107,10 @@ def parts(model: EncoderDecoder) -> dict[str, tuple[str, ...]]:
 
 
 def freeze(model: EncoderDecoder, names: Sequence[str]) -> None:
-    """Take parts out of training. The embedding is the output projection too; dropout in frozen parts stays.
+    """Exclude parts from training. The embedding is also the output projection; dropout in frozen parts stays on.
 
     Raises:
-        UserError: there is no such part, or nothing is left to train.
+        UserError: the model has no part of this name, or nothing is left to train.
     """
     known = parts(model)
     for name in names:
@@ -125,14 +126,14 @@ def freeze(model: EncoderDecoder, names: Sequence[str]) -> None:
 
 
 def count_trained(model: nn.Module) -> int:
-    """Number of parameters that training changes."""
+    """Return the number of parameters that training changes."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
 def add_adapters(model: EncoderDecoder, config: TrainingConfig) -> None:
     """Add LoRA (Hu et al. 2022) to linear layers, by PEFT: W x + α/r · B A x; only A and B are trained.
 
-    B begins at zero, so that the model at first computes what it computed without adapters.
+    B begins at zero, so that new adapters do not change what the model computes.
 
     Raises:
         UserError: PEFT is not installed, or a target is no linear layer's name.
@@ -147,7 +148,7 @@ def add_adapters(model: EncoderDecoder, config: TrainingConfig) -> None:
         from peft import LoraConfig, inject_adapter_in_model
     settings = LoraConfig(
         r=config.lora_rank,
-        lora_alpha=config.lora_alpha,  # pyright: ignore[reportArgumentType] (a float will do)
+        lora_alpha=config.lora_alpha,  # pyright: ignore[reportArgumentType] (a float works)
         lora_dropout=config.lora_dropout,
         target_modules=list(config.lora_targets),
     )
@@ -155,7 +156,7 @@ def add_adapters(model: EncoderDecoder, config: TrainingConfig) -> None:
 
 
 def merge_adapters(state: Mapping[str, Tensor], config: TrainingConfig) -> dict[str, Tensor]:
-    """The plain model's weights from those of a model with adapters: W + α/r · B A; plain weights stay as they are.
+    """Return the weights of a model with its adapters merged: W + α/r · B A; weights without adapters do not change.
 
     Merge before taking a mean: the mean of the factors differs from the mean of the products.
     """
@@ -184,7 +185,7 @@ def remove_adapters(model: EncoderDecoder) -> None:
 
 
 def mean_weights(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of each weight, computed in float64: the mean of equal weights is the same to the last bit."""
+    """Return the mean of each weight, computed in float64, so that the mean of equal weights equals them exactly."""
     return {
         name: torch.stack([state[name].double() for state in states]).mean(0).to(first.dtype)
         for name, first in states[0].items()

@@ -1,4 +1,4 @@
-"""A run's folder: made once however many processes train, found again to resume."""
+"""Make a run's folder, once for all its processes, and reopen the folder on resume."""
 
 import contextlib
 import itertools
@@ -20,7 +20,7 @@ from seq2seq.training.saved import forget_after, is_untouched, point, step_of
 
 
 def prepare_folder(config: Config, runs: Path, stem: str = "run") -> tuple[Config, Path, Path | None]:
-    """The run's folder, made and described by config.yaml; on resume, also its newest checkpoint.
+    """Make or reopen a run's folder and write config.yaml; return config, the folder and, on resume, the checkpoint.
 
     A run without a name gets stem and the time as its name.
 
@@ -35,7 +35,7 @@ def prepare_folder(config: Config, runs: Path, stem: str = "run") -> tuple[Confi
 
 
 def resume_folder(config: Config, folder: Path) -> tuple[Config, Path, Path]:
-    """Open the folder at its newest whole checkpoint; drop rows that were logged later.
+    """Reopen a run's folder at its newest complete checkpoint; drop the rows of metrics.csv that were logged later.
 
     Raises:
         UserError: there is no checkpoint, the run is complete or still running, or its texts or settings have changed.
@@ -68,7 +68,7 @@ def _begin(config: Config, runs: Path, stem: str) -> str:
     folder = _unused_folder(runs, stem) if config.name is None else runs / config.name
     _require_untouched(folder)
     _take(folder)
-    _require_untouched(folder)  # no other process began a run in between
+    _require_untouched(folder)  # another process may have begun a run in between
     config.name = folder.name
     write_config(config, folder)
     return str(folder)
@@ -80,7 +80,7 @@ def _require_untouched(folder: Path) -> None:
 
 
 def _unused_folder(runs: Path, stem: str) -> Path:
-    """Make a folder that no other process makes at this moment."""
+    """Make a folder named after stem and the time, which no other process makes; return it."""
     name = stem + time.strftime("-%Y%m%d-%H%M%S")
     for suffix in itertools.count(1):
         folder = runs / (f"{name}-{suffix}" if suffix > 1 else name)

@@ -1,4 +1,4 @@
-"""One run at a time in a folder, across machines: a lock that ends with its process."""
+"""A lock that lets one process at a time train in a folder, across machines; the lock ends with its process."""
 
 import errno
 import fcntl
@@ -14,10 +14,10 @@ _held: dict[Path, int] = {}  # folder → open file, kept open as long as this p
 
 
 def lock_folder(folder: Path) -> None:
-    """Take the folder for this process, until `release_folder` or the end of the process.
+    """Lock the folder for this process, until `release_folder` or the end of the process.
 
     Raises:
-        UserError: another process has the folder; the message names its number and machine.
+        UserError: another process holds the lock; the message names the process's number and machine.
     """
     if folder.resolve() in _held:
         return
@@ -40,19 +40,19 @@ def lock_folder(folder: Path) -> None:
 
 
 def release_folder(folder: Path) -> None:
-    """Release the folder if this process has it."""
+    """Release the folder's lock if this process holds it."""
     handle = _held.pop(folder.resolve(), None)
     if handle is not None:
         os.close(handle)
 
 
 def is_held(folder: Path) -> bool:
-    """Whether this process has locked the folder."""
+    """Return whether this process has locked the folder."""
     return folder.resolve() in _held
 
 
 def holder_of(folder: Path) -> str | None:
-    """The process that trains in a folder, as "NUMBER on MACHINE"; None without such a process or without a lock."""
+    """Return the process that holds the folder's lock, as "NUMBER on MACHINE"; None if no process holds it."""
     try:
         handle = os.open(folder / "lock", os.O_RDONLY)
     except OSError:

@@ -1,7 +1,7 @@
 """Loggers of a run: metrics.csv always, TensorBoard, Weights & Biases and MLflow on request.
 
 They write to the run's folder unless the user has configured a server. The folder's `loggers.json` holds the ids of the
-logged runs, in which a resumed run continues.
+logged runs, so that a resumed run continues them.
 """
 
 import csv
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 def make_loggers(config: Config, folder: Path) -> list[Logger]:
-    """The run's loggers, metrics.csv first; Weights & Biases and MLflow only in the first process.
+    """Return the run's loggers, metrics.csv first; Weights & Biases and MLflow only in the first process.
 
     Raises:
         UserError: a server cannot be used, or the ids in the folder are damaged.
@@ -48,7 +48,7 @@ def make_loggers(config: Config, folder: Path) -> list[Logger]:
 
 
 class Wandb(WandbLogger):
-    """Lightning's logger; that one would leave the logged run open for the next run of a sweep."""
+    """Lightning's logger, but it closes the logged run, which the next run of a sweep would otherwise continue."""
 
     def finalize(self, status: str) -> None:
         """Close the logged run."""
@@ -58,7 +58,9 @@ class Wandb(WandbLogger):
 
 
 def _wandb(config: Config, folder: Path, known: str | None) -> WandbLogger:
-    """Weights & Biases in the mode of WANDB_MODE; by default online with an account, offline without one.
+    """Return a Weights & Biases logger in the mode of WANDB_MODE.
+
+    The default mode is online with an account and offline without one.
 
     Raises:
         UserError: the server cannot be used.
@@ -67,7 +69,7 @@ def _wandb(config: Config, folder: Path, known: str | None) -> WandbLogger:
 
     mode = os.environ.get("WANDB_MODE") or ("online" if _has_wandb_account() else "offline")
     if mode == "offline":
-        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # it would send crash reports
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # otherwise wandb sends crash reports
     run_id = known or secrets.token_hex(4)
     logger = Wandb(
         save_dir=folder,
@@ -93,7 +95,7 @@ def _wandb(config: Config, folder: Path, known: str | None) -> WandbLogger:
 
 
 def _has_wandb_account() -> bool:
-    """Whether the user gave a key for the server, by the environment or by `wandb login`."""
+    """Return whether the user gave a key for the server, by the environment or by `wandb login`."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
@@ -105,7 +107,7 @@ def _has_wandb_account() -> bool:
 
 
 def _mlflow(config: Config, folder: Path, known: str | None) -> MLFlowLogger:
-    """MLflow, on the server of MLFLOW_TRACKING_URI or by default in the run's folder.
+    """Return an MLflow logger for the server of MLFLOW_TRACKING_URI, by default for the run's folder.
 
     Raises:
         UserError: the server cannot be reached, or does not know the run.
@@ -114,7 +116,7 @@ def _mlflow(config: Config, folder: Path, known: str | None) -> MLFlowLogger:
     uri = os.environ.get("MLFLOW_TRACKING_URI")
     if not uri:
         uri = (folder.resolve() / "mlruns").as_uri()
-        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # MLflow 3 asks for it before it writes files
+        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # MLflow 3 requires it before it writes files
     from mlflow.exceptions import MlflowException
 
     logging.getLogger("lightning.pytorch.loggers.mlflow").setLevel(logging.ERROR)  # "Experiment … not found"
@@ -133,7 +135,7 @@ def _mlflow(config: Config, folder: Path, known: str | None) -> MLFlowLogger:
 
 
 def _read_ids(folder: Path) -> Mapping[str, Any]:
-    """The ids of the logged runs, by logger.
+    """Return the ids of the logged runs, by logger.
 
     Raises:
         UserError: the file is damaged.
@@ -155,7 +157,7 @@ def _write_id(folder: Path, name: str, run_id: str) -> None:
 
 
 class Table(ExperimentWriter):
-    """Lightning's writer; that one would delete the file on resume, and rewrite it in place for a new column."""
+    """Lightning's writer, but it continues the file on resume, and does not rewrite it in place for a new column."""
 
     def _check_log_dir_exists(self) -> None:
         """Continue an existing file with its columns."""
@@ -171,7 +173,7 @@ class Table(ExperimentWriter):
 
 
 def continued_table(folder: Path) -> CSVLogger:
-    """A logger that continues or starts the folder's metrics.csv."""
+    """Return a logger that continues or starts the folder's metrics.csv."""
     logger = CSVLogger(folder, name="", version="", flush_logs_every_n_steps=1)
     logger._experiment = Table(logger.log_dir)
     return logger

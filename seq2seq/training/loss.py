@@ -1,4 +1,4 @@
-"""Label-smoothed cross-entropy and R-Drop from hidden states, without ever holding a batch's logits."""
+"""Label-smoothed cross-entropy and R-Drop from hidden states, without holding all logits of a batch at once."""
 
 from typing import Any
 
@@ -7,18 +7,18 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-CHUNK = 256  # rows of logits held at once: with 8,000 subwords of 4 bytes they about fit a CPU core's caches
-CHUNK_ELSEWHERE = 4096  # a GPU wants few large products: 131 MB of logits with 8,000 subwords
-LEAVES_OUT_PADDING = ("cpu",)  # elsewhere the host would have to wait for the device to learn how many rows are left
+CHUNK = 256  # rows of logits held at once: with 8,000 subwords of 4 bytes they roughly fit into a CPU core's caches
+CHUNK_ELSEWHERE = 4096  # a GPU prefers few large products: 131 MB of logits with 8,000 subwords
+LEAVES_OUT_PADDING = ("cpu",)  # elsewhere the host would wait for the device to count the remaining rows
 
 
 def chunk_of(device: torch.device) -> int:
-    """Rows of logits that are held at once on a device."""
+    """Return the number of rows of logits that are held at once on a device."""
     return CHUNK if device.type == "cpu" else CHUNK_ELSEWHERE
 
 
 def _scaled(x: Tensor, factor: Tensor) -> Tensor:
-    """Multiply in float32: rounded to bf16, a factor such as 1/768 would be 0.2 % too large."""
+    """Return x · factor, computed in float32: rounded to bf16, a factor such as 1/768 would be 0.2 % too large."""
     return x.mul(factor) if x.dtype == factor.dtype else x.float().mul_(factor).to(x.dtype)
 
 
@@ -76,7 +76,10 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
 
 def _real_rows(hidden: Tensor, targets: Tensor, pad: int) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Flatten to rows; without padding on the CPU, elsewhere with 1 for each real token and 0 for padding."""
+    """Return the rows of hidden states, their targets, and 1 for each real token and 0 for padding.
+
+    On the CPU the rows leave out padding, and None replaces the ones and zeros.
+    """
     is_real, device = targets != pad, hidden.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
     if device in LEAVES_OUT_PADDING:
@@ -93,13 +96,13 @@ def cross_entropy(
     smoothing: float = 0.0,
     bias: Float[Tensor, " v"] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Sums over all real target tokens of the smoothed loss and of the plain loss, and the number of tokens.
+    """Return the sums of the smoothed loss and of the plain loss over all real target tokens, and the number of tokens.
 
     With smoothing ε the target distribution is 1 - ε on the wanted token plus ε spread evenly over the vocabulary
-    (Szegedy et al. 2016, §7). Both sums are in nats; gradients flow through the first. Padding counts nothing; on the
-    CPU it is left out before the projection onto the vocabulary. Logits exist for some rows at a time, and
-    products run in the hidden states' precision (or autocast's) with the softmax in float32. The logits' bias is not
-    trained.
+    (Szegedy et al. 2016, §7). Both sums are in nats; gradients flow through the first. Padding adds nothing to the
+    sums; on the CPU it is left out before the projection onto the vocabulary. Logits exist for some rows at a time.
+    Products are computed in the hidden states' precision (or autocast's), and the softmax in float32. The logits' bias
+    is not trained.
     """
     rows, wanted, counts = _real_rows(hidden, targets, pad)
     with torch.autocast(hidden.device.type, enabled=False):
@@ -131,7 +134,7 @@ class _ChunkedRDrop(torch.autograd.Function):
         grad_weight = torch.zeros(weight.shape, dtype=exact, device=weight.device)
         weight = weight.to(hidden.dtype)
         loss, nll, divergence = (hidden.new_zeros((), dtype=exact) for _ in range(3))
-        size = chunk_of(hidden.device) // 2  # target tokens whose logits are held at once, of both passes
+        size = chunk_of(hidden.device) // 2  # target tokens whose logits of both passes are held at once
         for start in range(0, len(targets), size):
             rows, wanted = hidden[:, start : start + size], targets[start : start + size, None].expand(2, -1, 1)
             share = 1 if counts is None else counts[start : start + size, None]  # 1 for a real token, 0 for padding
@@ -176,12 +179,13 @@ def r_drop_loss(
     smoothing: float = 0.0,
     bias: Float[Tensor, " v"] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """R-Drop: sums over all real target tokens of the loss, the plain loss and the divergence; the number of tokens.
+    """Return R-Drop's loss, the plain loss and the divergence, summed over all real target tokens; then their number.
 
-    The batch has passed twice: rows n… of hidden are the rows …n under another dropout. The loss is half of Liang et
-    al. 2021, eq. 4, ½ (CE₁ + CE₂) + α/2 · ½ (KL₁₂ + KL₂₁), so that α is the paper's (5 for translation) and α = 0 gives
-    the loss of a single pass. Both cross-entropies are smoothed as in `cross_entropy`; the plain loss is the mean of
-    both passes', the divergence ½ (KL₁₂ + KL₂₁), all in nats. Gradients flow through the first sum.
+    The model has computed the batch twice: rows 0 to n - 1 of hidden and rows n to 2n - 1 differ only in dropout. The
+    loss is half of Liang et al. 2021, eq. 4, ½ (CE₁ + CE₂) + α/2 · ½ (KL₁₂ + KL₂₁), so that α is the paper's (5 for
+    translation) and α = 0 gives the mean loss of the two passes. Both cross-entropies are smoothed as in
+    `cross_entropy`; the plain loss is the mean of both passes, the divergence ½ (KL₁₂ + KL₂₁), all in nats. Gradients
+    flow through the first sum.
     """
     rows, wanted, counts = _real_rows(hidden.unflatten(0, (2, -1)), targets, pad)
     with torch.autocast(hidden.device.type, enabled=False):

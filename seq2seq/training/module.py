@@ -22,14 +22,15 @@ from seq2seq.training.execution import compile_forward, full, own_part, shard, w
 from seq2seq.training.loss import cross_entropy, r_drop_loss
 
 log = logging.getLogger(__name__)
-KEEPS_WIDTHS = ("cpu",)  # on other devices the kernels of attention want multiples of 8
+KEEPS_WIDTHS = ("cpu",)  # on other devices the attention kernels prefer widths that are multiples of 8
 
 
 class TranslationModule(L.LightningModule):
     """Trains an encoder-decoder on `Batch`es.
 
-    An update's gradient is that of the loss per target token over all its micro-batches and ranks together: each
-    micro-batch adds its sum, and one division by the global count comes before clipping.
+    An update's gradient is the gradient of the loss per target token, over all micro-batches and ranks together: each
+    micro-batch adds the gradient of its summed loss, and the total is divided by the global number of tokens once,
+    before clipping.
     """
 
     def __init__(
@@ -44,9 +45,8 @@ class TranslationModule(L.LightningModule):
     ) -> None:
         """Train model; seed decides dropout, vocabulary is the tokenizer's hash, equal in all checkpoints of a run.
 
-        The loss of each of several validation_sets is logged under its name; `TranslationValidation` logs their mean.
-
-        With is_compiled, training's forward passes run as compiled kernels.
+        With several validation_sets, each set's loss is logged under its name; `TranslationValidation` logs the mean.
+        With is_compiled, the forward passes of training run as compiled kernels.
 
         Raises:
             UserError: R-Drop is on and there is no dropout.
@@ -69,18 +69,18 @@ class TranslationModule(L.LightningModule):
         self.grad_norm: Tensor | None = None  # of the last update's gradient per token, before clipping
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """The micro-batch's summed smoothed loss, divided by a constant that `configure_gradient_clipping` removes."""
+        """Return the summed smoothed loss, divided by a constant that `configure_gradient_clipping` removes."""
         compute = self._r_drop_loss if self.config.r_drop else self._loss
         loss, self.last_nll, self.last_tokens = compute(batch, self.config.label_smoothing)
         self._tokens = self.last_tokens if self._tokens is None else self._tokens + self.last_tokens
         return loss / self.config.max_tokens
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        """Log the loss per target token (nats), unsmoothed, of the validation set with this number."""
+        """Log the unsmoothed loss per target token (nats) of validation set number `dataloader_idx`."""
         _, nll, tokens = self._loss(batch, 0.0)
         if dataloader_idx == 0:
-            self.log("step", float(self.global_step), add_dataloader_idx=False)  # the row that Lightning logs into
-        # Lightning halves the ranks' summed weights in their own type: whole numbers would be rounded.
+            self.log("step", float(self.global_step), add_dataloader_idx=False)  # Lightning logs at this step
+        # Lightning averages the weights over the ranks in the weights' own type, which would round integers.
         weight: Any = float(tokens)
         name = metric_of("loss", self.validation_sets, dataloader_idx)
         self.log(name, nll / tokens, batch_size=weight, sync_dist=True, prog_bar=False, add_dataloader_idx=False)
@@ -97,13 +97,13 @@ class TranslationModule(L.LightningModule):
         return self._compiled(src, tgt_in)
 
     def _widened(self, batch: Batch) -> Batch:
-        """The batch with more padding, for a Transformer on a GPU; a recurrent network would take steps over it."""
+        """Return the batch, padded further for a Transformer on a GPU; a recurrent network would process padding."""
         if batch.src.device.type in KEEPS_WIDTHS or self.model.config.architecture != "transformer":
             return batch
         return Batch(*map(widen, batch))
 
     def _r_drop_loss(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-        """As `_loss`, with both passes in one batch: dropout differs between its rows."""
+        """Return what `_loss` returns, for R-Drop; one batch holds both passes, as dropout differs between rows."""
         batch = self._widened(batch)
         hidden = self._hidden_states(batch.src.repeat(2, 1), batch.tgt_in.repeat(2, 1))
         weight, bias, alpha = self.model.embedding.weight, self.model.output_bias, self.config.r_drop
@@ -113,19 +113,21 @@ class TranslationModule(L.LightningModule):
         return loss, nll, tokens
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Save what the weights belong to: the model's sizes, the vocabulary's hash, the trained parts."""
+        """Save the model's settings, the vocabulary's hash, and the frozen parts and adapters in the checkpoint."""
         checkpoint["belongs_to"] = self._identity()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuse the weights of another model or vocabulary; drop a running average that is switched off now.
 
-        The optimizer's state belongs to the weights themselves, and a run that never had an average has only these.
+        Training then continues from the weights themselves: the optimizer's state belongs to them, and a run that never
+        had an average has no other weights.
 
         Raises:
-            UserError: the checkpoint was written with other sizes or another tokenizer.
+            UserError: the checkpoint was written with other model settings, another tokenizer, other frozen parts or
+                other adapters.
             ValueError: the optimizer's state does not fit the parameters.
         """
-        theirs = asdict(ModelConfig()) | checkpoint.get("belongs_to", {})  # older ones lack settings that came later
+        theirs = asdict(ModelConfig()) | checkpoint.get("belongs_to", {})  # older checkpoints lack newer settings
         identity = self._identity()
         for key in identity | theirs:
             ours = identity.get(key)
@@ -134,14 +136,14 @@ class TranslationModule(L.LightningModule):
                     f"the checkpoint was written with another {key} ({theirs.get(key)}, now {ours}): "
                     "restore the settings and the training texts of that time, or start a new run"
                 )
-        if "optimizer_states" in checkpoint:  # with weights spread over devices, they are loaded already
+        if "optimizer_states" in checkpoint:  # sharded weights: the optimizer's state is loaded already
             self._check_optimizer(checkpoint["optimizer_states"], checkpoint["global_step"])
         if self.config.ema_decay == 0 and "current_model_state" in checkpoint:
             log.warning("training.ema_decay=0: going on from the weights themselves, without their running average")
             checkpoint["state_dict"] = checkpoint["current_model_state"]
 
     def _check_optimizer(self, states: list[dict[str, Any]], updates: int) -> None:
-        """Check what PyTorch's optimizer would accept and fail on in a later update, or train wrongly with."""
+        """Refuse an optimizer state that PyTorch loads, but that fails in a later update or trains wrongly."""
         (saved,) = states
         ids = [number for group in saved["param_groups"] for number in group["params"]]
         parameters = [p for group in self.configure_optimizers().param_groups for p in group["params"]]
@@ -166,28 +168,28 @@ class TranslationModule(L.LightningModule):
         return {**asdict(self.model.config), "vocabulary": self.vocabulary, **tuned}
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """AdamW (Loshchilov & Hutter 2019), fused; biases, norms and embeddings are not decayed."""
+        """Return fused AdamW (Loshchilov & Hutter 2019); biases, norms and embeddings have no weight decay."""
         config = self.config
         parameters = [p for p in self.model.parameters() if p.requires_grad]
         embeddings = {id(one.weight) for one in self.model.embeddings()}
         decayed = [p for p in parameters if p.ndim > 1 and id(p) not in embeddings]
         others = [p for p in parameters if p.ndim <= 1 or id(p) in embeddings]
         groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
-        groups = [group for group in groups if group["params"]]  # frozen ones are in neither
+        groups = [group for group in groups if group["params"]]  # frozen parameters are in neither group
         betas = (config.betas[0], config.betas[1])
         return torch.optim.AdamW(groups, lr=config.learning_rate, betas=betas, eps=config.eps, fused=True)
 
     def on_train_start(self) -> None:
-        """Let the optimizer of a resumed run, whose settings come from the checkpoint, follow the settings of now."""
+        """Replace the optimizer settings that a resumed run loaded from its checkpoint by the current settings."""
         groups = [group for optimizer in self.trainer.optimizers for group in optimizer.param_groups]
         for group, now in zip(groups, self.configure_optimizers().param_groups, strict=True):
             group |= {key: value for key, value in now.items() if key not in ("params", "lr")}
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        """Set the learning rate of the update that this batch belongs to, and the random numbers of its dropout.
+        """Set the learning rate of this batch's update, and the random seed of this batch's dropout.
 
-        Both depend only on the batch's place among the batches of all ranks: a resumed run needs no state for them, and
-        another number of ranks draws the same numbers.
+        The seed depends only on the batch's position among the batches of all ranks: a resumed run needs no state for
+        the seed, and another number of ranks draws the same numbers.
         """
         place = [self.seed, self.global_step, batch_idx * self.trainer.world_size + self.global_rank]
         torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1)[0]))
@@ -218,7 +220,7 @@ class TranslationModule(L.LightningModule):
         torch._foreach_mul_([own_part(gradient) for gradient in gradients], scale)  # pyright: ignore[reportPrivateImportUsage]
 
     def require_finite(self) -> None:
-        """Stop before a broken update can be saved.
+        """Check that the last update's gradient is finite, so that no broken update is saved.
 
         Raises:
             UserError: the last update's gradient was infinite or not a number.
@@ -231,26 +233,27 @@ class TranslationModule(L.LightningModule):
 
 
 class ShardedModule(TranslationModule):
-    """Trains a model whose weights are spread over the devices of its trainer."""
+    """Trains a model whose weights are sharded over the trainer's devices."""
 
     def configure_model(self) -> None:
-        """Spread the weights over the devices, once."""
+        """Shard the weights over the devices, once."""
         if not isinstance(self.model, FSDPModule):
             assert self.device_mesh is not None
             shard(self.model, self.device_mesh["data_parallel"])
 
 
 def metric_of(measure: str, sets: Sequence[str], number: int) -> str:
-    """Return the name under which the loss or BLEU of a validation set is logged; one set alone needs no name."""
+    """Return the name under which the loss or BLEU of a validation set is logged; a single set needs no name."""
     return f"val_{measure}/{sets[number]}" if len(sets) > 1 else f"val_{measure}"
 
 
 def learning_rate(config: TrainingConfig, step: int, progress: float) -> float:
-    """The learning rate for update number `step` (from 0): a function without state, so nothing has to be restored.
+    """Return the learning rate for update number `step` (from 0), without state, so that nothing has to be restored.
 
-    It rises linearly over warmup_steps updates to its peak, and then falls: with 1/√step (Vaswani et al. 2017, §5.3),
-    or along half a cosine (Loshchilov & Hutter 2017, eq. 5) or a line to final_rate · peak at progress 1. progress is
-    the share of the run's budget that is spent, of updates or of time, whichever is larger.
+    The rate rises linearly over warmup_steps updates to its peak. Then it stays constant or falls: with 1/√step
+    (Vaswani et al. 2017, §5.3), or along half a cosine (Loshchilov & Hutter 2017, eq. 5) or a line to
+    final_rate · peak at progress 1. progress is the spent share of the run's updates or of its time, whichever is
+    larger.
     """
     if step < config.warmup_steps:
         return config.learning_rate * (step + 1) / config.warmup_steps
@@ -258,12 +261,12 @@ def learning_rate(config: TrainingConfig, step: int, progress: float) -> float:
 
 
 def _decay(config: TrainingConfig, step: int, progress: float) -> float:
-    """Return the share of the peak after the warm-up; it begins at 1."""
+    """Return the learning rate after the warm-up, as a share of its peak."""
     if config.schedule == "inverse_sqrt":
         return math.sqrt(max(config.warmup_steps, 1) / (step + 1))
     if config.schedule == "constant":
         return 1.0
-    warmup = progress * config.warmup_steps / max(step, 1)  # its share of the budget, if updates take equally long
+    warmup = progress * config.warmup_steps / max(step, 1)  # its share of the budget, if all updates take equally long
     fallen = (progress - warmup) / (1 - warmup) if warmup < 1 else 1.0
     fall = (1 - math.cos(math.pi * fallen)) / 2 if config.schedule == "cosine" else fallen
     return 1 - (1 - config.final_rate) * fall

@@ -1,4 +1,4 @@
-"""What training shows and logs: loss, speed, time left, and translations of the validation set."""
+"""Callbacks that show and log training: loss, speed, time left, and translations of the validation set."""
 
 import logging
 import math
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 class Meter(Callback):
     """Logs loss, speed, time, learning rate and gradient norm, and draws the progress bar or writes log lines.
 
-    It logs after every so many updates, and before each validation, the one at the end of a run included.
+    It logs after every `every` updates, and before each validation, also the validation at the end of a run.
     """
 
     def __init__(
@@ -50,23 +50,23 @@ class Meter(Callback):
         self.task: TaskID | None = None
         self._nll, self._tokens = torch.zeros(()), torch.zeros(())
         self._since = 0.0
-        self._counted_before = 0.0  # of the tokens, by an earlier process: they took none of this one's time
-        self._start = (0.0, 0.0)  # the run's progress and seconds when this process took it up
+        self._counted_before = 0.0  # tokens that an earlier process counted; this process spent no time on them
+        self._start = (0.0, 0.0)  # progress and seconds of the run when this process started or resumed it
         self._restored: tuple[Tensor, Tensor] | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Loss and tokens since the last log entry, summed over all ranks."""
+        """Return the loss and the tokens since the last log entry, summed over all ranks."""
         totals = torch.stack((self._nll, self._tokens))
         if torch.distributed.is_initialized():
             torch.distributed.all_reduce(totals)
         return {"nll": totals[0].clone(), "tokens": totals[1].clone()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Count the updates before the interruption in the next log entry."""
+        """Restore the loss and the tokens, so that the next log entry counts the updates before the interruption."""
         self._restored = state_dict["nll"], state_dict["tokens"]
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Start to count, or continue."""
+        """Start the counts at zero or continue the restored ones; show the progress bar."""
         self._start = cast(TranslationModule, pl_module).progress, self.budget.time_elapsed()
         self._reset(pl_module)
         if self._restored is not None and trainer.is_global_zero:
@@ -84,7 +84,7 @@ class Meter(Callback):
         batch: Batch,
         batch_idx: int,
     ) -> None:
-        """Count a batch; every so many updates, log."""
+        """Add the batch to the counts; log if a log entry is due."""
         module = cast(TranslationModule, pl_module)
         assert module.last_nll is not None
         assert module.last_tokens is not None
@@ -117,7 +117,7 @@ class Meter(Callback):
         self._reset(module)
 
     def _left(self, progress: float, seconds: float) -> timedelta:
-        """Return the time left at this process's pace: another machine may have been slower, or busy."""
+        """Return the time left at this process's pace; an earlier process may have had a slower or busier machine."""
         done, spent = progress - self._start[0], seconds - self._start[1]
         return timedelta(seconds=round(spent * (1 - progress) / max(done, 1e-9)))
 
@@ -143,8 +143,8 @@ class Meter(Callback):
 class TranslationValidation(Callback):
     """Translates a sample of each validation set with the Translator that users call, and logs BLEU.
 
-    Of several sets it logs the mean of their losses and of their BLEU, in which every set counts alike: early stopping
-    and the choice of the best checkpoint go by the means.
+    With several sets, it also logs the mean of their losses and the mean of their BLEU; every set has the same weight.
+    Early stopping and the choice of the best checkpoint use these means.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class TranslationValidation(Callback):
         self.trained_length = trained_length
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Score the weights that are being validated (the averaged ones, if weights are averaged)."""
+        """Translate with the weights that are validated (the average, if weights are averaged), and log the scores."""
         losses = self._losses(trainer)
         if len(losses) > 1:
             pl_module.log("val_loss", sum(losses) / len(losses), batch_size=1)
@@ -205,6 +205,6 @@ class TranslationValidation(Callback):
 
 
 def _sample(pairs: Sequence[tuple[str, str]], size: int) -> list[tuple[str, str]]:
-    """Return so many pairs, spread evenly over all of them."""
+    """Return `size` pairs that are spread evenly over all pairs; all pairs if there are fewer."""
     count = min(size, len(pairs))
     return [pairs[i * len(pairs) // count] for i in range(count)]

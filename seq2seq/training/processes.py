@@ -18,12 +18,12 @@ from seq2seq.settings.rules import AUTO
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.training.refusals import NO_GPU
 
-PATIENCE = timedelta(minutes=10)  # meanwhile the first process may measure its device's memory
+PATIENCE = timedelta(minutes=10)  # to wait for the first process, which may measure its device's memory
 _rounds: dict[str, int] = {}  # how often each key was agreed on: a sweep has several runs in one process
 
 
 def rank() -> int:
-    """This process's number within the run; process 0 decides and writes."""
+    """Return this process's number within the run; process 0 decides and writes."""
     return rank_zero_only.rank or 0  # pyright: ignore[reportFunctionMemberAccess]
 
 
@@ -46,10 +46,11 @@ def choose_devices(config: TrainerConfig) -> None:
 
 
 def choose_precision(config: TrainerConfig) -> str:
-    """`trainer.precision`; for `auto`, `bf16-mixed` where the device multiplies bf16 matrices quickly, else `32-true`.
+    """Return `trainer.precision`; for `auto`, `bf16-mixed` if the device multiplies bf16 matrices fast, else `32-true`.
 
-    GPUs do quickly since compute capability 8.0 (Ampere), AMD's processors with AVX-512's bf16, Intel's with AMX only:
-    without, a Xeon's products in bf16 were slower than in float32 (docs/performance.md). Other CPUs emulate bf16.
+    Fast devices are GPUs of compute capability 8.0 (Ampere) or more, Intel's CPUs with AMX, AMD's with AVX-512's bf16,
+    and Arm's with bf16. A Xeon without AMX was slower in bf16 than in float32 (docs/performance.md). CPUs without bf16
+    emulate it.
     """
     if config.precision != AUTO:
         return config.precision
@@ -92,7 +93,7 @@ def agree(key: str, decide: Callable[[], str]) -> str:
     """Return the first process's decision in every process.
 
     Processes that Lightning starts read the decision from their environment. Processes that torchrun or SLURM started
-    ask at the address where they meet for training.
+    get it from the address where they connect for training.
 
     Raises:
         UserError: the first process could not decide, or cannot be reached.
@@ -117,7 +118,7 @@ def agree(key: str, decide: Callable[[], str]) -> str:
         value = store.get(name).decode()
         if store.add(f"{name}/heard", 1) == ranks:
             store.set(f"{name}/done", "")
-        store.wait([f"{name}/done"])  # the store ends with the first process: all must have read it
+        store.wait([f"{name}/done"])  # the store ends with the first process, so wait until all have read the value
     except DistError as error:
         raise UserError(
             f"the {ranks} processes did not find each other at {os.environ['MASTER_ADDR']}, port "
@@ -131,13 +132,13 @@ def agree(key: str, decide: Callable[[], str]) -> str:
 
 
 def _unused(key: str) -> str:
-    """A name that no other run of these processes has used."""
+    """Return a name that no other run of these processes has used."""
     _rounds[key] = _rounds.get(key, 0) + 1
     return f"seq2seq/{key}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}/{_rounds[key]}"
 
 
 def _started_together() -> int:
-    """How many processes torchrun, SLURM or a script started; 1 if Lightning starts the others."""
+    """Return the number of processes that torchrun, SLURM or a script started; 1 if Lightning starts the others."""
     if not TorchElasticEnvironment.detect() and SLURMEnvironment.detect():
         slurm = SLURMEnvironment(auto_requeue=False)
         os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = slurm.main_address, str(slurm.main_port)
@@ -148,7 +149,7 @@ def _started_together() -> int:
 
 
 def _store(ranks: int) -> TCPStore:
-    """A store that all processes read and write: torchrun's own, or one that the first process opens."""
+    """Return a store that all processes read and write: torchrun's own, or one that the first process opens."""
     is_open = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True)
     return TCPStore(
         os.environ["MASTER_ADDR"],

@@ -1,4 +1,4 @@
-"""What is decided about a run before PyTorch is imported: a missing package, a spent budget, an existing name."""
+"""Checks of a run before PyTorch is imported: a missing package, a spent budget, an existing name."""
 
 import ctypes
 import dataclasses
@@ -32,7 +32,7 @@ _MAY_DIFFER = {
     "logger.wandb",
     "logger.mlflow",
     "logger.project",
-}  # settings that may differ: the run is still the same
+}  # settings that may differ between two starts of the same run
 
 
 def refuse_early(config: Config) -> None:
@@ -57,10 +57,10 @@ def refuse_early(config: Config) -> None:
 
 
 def refuse_baseline(run: str) -> None:
-    """Refuse a run that there is nothing to compare with.
+    """Refuse a baseline that has no test translations to compare with.
 
     Raises:
-        UserError: there is no such folder, or it keeps no translations.
+        UserError: the folder does not exist, or it has no translations.
     """
     folder = Path(run) / TRANSLATIONS
     if not any(folder.glob("*.txt")):
@@ -69,7 +69,7 @@ def refuse_baseline(run: str) -> None:
 
 
 def has_gpu_driver() -> bool:
-    """Whether this machine has a driver for a GPU that PyTorch could use."""
+    """Return whether this machine has a driver for a GPU that PyTorch could use."""
     if Path("/dev/kfd").exists():  # AMD's, for PyTorch's ROCm builds
         return True
     try:
@@ -81,12 +81,12 @@ def has_gpu_driver() -> bool:
 
 
 def refuse_spent(config: Config, folder: Path, step: int) -> None:
-    """Refuse to resume a run after whose newest checkpoint nothing is left to do.
+    """Refuse to resume a run that has nothing left to do after its newest checkpoint, which has `step` updates.
 
-    A run that was stopped or killed after its last update and before its test scores may be resumed for them.
+    A run that was stopped or killed between its last update and its test scores may be resumed to compute the scores.
 
     Raises:
-        UserError: the run is complete, or has had more updates than it may have now.
+        UserError: the run is complete, or has more updates than trainer.max_steps.
     """
     results = folder / "results.json"
     if results.exists() and _is_spent(config, results, step):
@@ -105,16 +105,16 @@ def refuse_spent(config: Config, folder: Path, step: int) -> None:
 
 
 def _is_spent(config: Config, results: Path, step: int) -> bool:
-    """Whether the results are those of this update, and the budget leaves nothing to do."""
+    """Return whether the results belong to this update, and the budget leaves nothing to do."""
     duration, patience = config.trainer.duration(), config.training.patience
     try:
         facts = json.loads(results.read_text(encoding="utf-8"))
         seconds, was_patient = float(facts["training_seconds"]), int(facts["training"]["patience"])
-        if int(facts["updates"]) != step:  # the run was given more updates, and killed before the new results
+        if int(facts["updates"]) != step:  # the run was extended, and killed before it wrote new results
             return False
         out_of_patience = bool(facts["out_of_patience"]) and 0 < patience <= was_patient
     except (OSError, ValueError, KeyError, TypeError):
-        return False  # damaged: the results are made again
+        return False  # damaged: the resumed run writes the results again
     is_over = duration is not None and seconds >= duration.total_seconds()
     is_last = config.trainer.max_steps != AUTO and step >= config.trainer.max_steps
     return is_last or is_over or out_of_patience
@@ -122,15 +122,15 @@ def _is_spent(config: Config, results: Path, step: int) -> bool:
 
 @dataclass(frozen=True)
 class Complete:
-    """A run that needs nothing more; best is the validation figure by which a sweep compares runs."""
+    """A complete run; best is the validation value by which a sweep compares runs."""
 
     best: float | None
 
 
 def take_up(config: Config, runs: Path) -> Complete | None:
-    """Return the run of config's name if it is complete; if it was interrupted, make config resume it.
+    """Return the run of config's name if it is complete; if it was interrupted, change config to resume it.
 
-    So a sweep that is started again keeps its complete runs.
+    A sweep that is started again thus keeps its complete runs.
 
     Raises:
         UserError: the run has other settings, or ended before its first checkpoint.
@@ -163,7 +163,7 @@ def _require_same(config: Config, folder: Path) -> None:
 
 
 def _take_numbers(settings: Any, saved: dict[str, Any]) -> None:
-    """Replace every `auto` by the number that the run has."""
+    """Replace every `auto` by the saved run's number."""
     for name, value in vars(settings).items():
         if dataclasses.is_dataclass(value):
             _take_numbers(value, saved[name])

@@ -1,4 +1,4 @@
-"""What a run shows to people: a table before the first update, curves, scores, the model card."""
+"""Reports of a run: a table before the first update, curves, scores, the model card."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ def summary_table(
     parameters: tuple[int, int],
     hardware: str,
 ) -> Table:
-    """A run in one table: text, model, device, end, and who decided each; parameters are all and the trained ones."""
+    """Return a table of a run's settings and who decided each; parameters counts all and the trained parameters."""
     training = config.training
     rate = f"{training.learning_rate:g} after {training.warmup_steps:,} updates of warm-up, then {training.schedule}"
     validation = f"every {config.trainer.validate_every:,} updates, by {training.monitor}{_sets(data)}"
@@ -79,7 +79,7 @@ def _pairs(config: Config, data: PreparedData) -> str:
 
 
 def _sets(data: PreparedData) -> str:
-    """Which sets the validation figures are means of; nothing if there is one."""
+    """Return the phrase that names the validation sets behind a mean; an empty text if there is one set."""
     names = list(data.validation_sets)
     return f", the mean over {', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else ""
 
@@ -147,13 +147,13 @@ def draw_curves(folder: Path) -> None:
 
 
 def _curves_of_sets(rows: Sequence[Mapping[str, str]], key: str) -> list[tuple[str, str]]:
-    """The curves of several validation sets, whose mean is a column of its own: columns and labels."""
+    """Return each validation set's column and label; none for a single set, whose values are in the column `key`."""
     names = dict.fromkeys(name for row in rows for name in row if name.startswith(f"{key}/"))
     return [(name, name.removeprefix(f"{key}/")) for name in names]
 
 
 def scores_table(scores: Mapping[str, Scores]) -> Table:
-    """A line of scores for each test set."""
+    """Return a table with a row of scores for each test set."""
     table = Table("test set", "sentences", "BLEU ↑", "chrF++ ↑", "TER ↓", title="Test scores", title_justify="left")
     for name, of_set in scores.items():
         values = (of_set.bleu.value, of_set.chrf.value, of_set.ter.value)
@@ -162,7 +162,7 @@ def scores_table(scores: Mapping[str, Scores]) -> Table:
 
 
 def changes_table(found: Mapping[str, Comparison]) -> Table:
-    """A line for each test set: BLEU of the initial and of the final model, and whether chance explains the change."""
+    """Return a table with a row for each test set: BLEU before and after training, and the p-value of the change."""
     table = Table("test set", title="BLEU before and after training", title_justify="left")
     for heading in ("before ↑", "after ↑", "change", "p (AR)"):
         table.add_column(heading, justify="right")
@@ -174,7 +174,7 @@ def changes_table(found: Mapping[str, Comparison]) -> Table:
 
 
 def _changes(found: Mapping[str, Comparison]) -> str:
-    """The model card's section of a model that was trained further; nothing for other models."""
+    """Return the model card's section that compares scores before and after fine-tuning; empty for other models."""
     if not found:
         return ""
     rows = ""
@@ -202,10 +202,10 @@ def model_card(
     samples: Sequence[tuple[str, str, str]],
     changes: Mapping[str, Comparison] | None = None,
 ) -> str:
-    """The bundle's README.md: a Hugging Face model card with data, recipe, scores and known failures.
+    """Return the bundle's README.md: a Hugging Face model card with data, recipe, scores and known failures.
 
-    facts are `results.json`'s values; samples are (source, reference, translation), the worst of the test set first;
-    changes compare the initial model with the final one by test set.
+    facts are the values of `results.json`; samples are (source, reference, translation), the worst translation first;
+    changes compare the initial model with the final model, by test set.
     """
     src, tgt = config.data.src_lang, config.data.tgt_lang
     rows = "\n".join(

@@ -1,4 +1,4 @@
-"""Which checkpoint a run resumes from, and whether it may; files are checked, and nothing in them is executed."""
+"""Find the checkpoint that a run resumes from, and check the file and the run; no code in the file is executed."""
 
 import logging
 import pickletools
@@ -31,13 +31,13 @@ _MAX_VALUES, _MAX_DEPTH = 10**6, 50  # a checkpoint has about a hundred values a
 
 
 class DamagedError(Exception):
-    """A checkpoint's bytes are not those that were written; the text says why."""
+    """A checkpoint's bytes differ from the bytes that were written; the message says how."""
 
 
 def newest_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """The newest complete checkpoint of a run's folder, and its values, with tensors on the meta device.
+    """Return the newest complete checkpoint of a run's folder, and its values, with tensors on the meta device.
 
-    A damaged checkpoint is skipped with a warning and keeps its bytes under another name.
+    Damaged checkpoints that are newer are skipped with a warning and renamed.
 
     Raises:
         UserError: there is no checkpoint, all are damaged, or one holds more than plain values.
@@ -129,7 +129,7 @@ def _check_values(values: dict[str, Any], path: Path) -> None:
 
 
 def _named_code(data: bytes) -> Iterator[str]:
-    """The names of the functions and classes that a pickle would load."""
+    """Yield the names of the functions and classes that a pickle would load."""
     try:
         for opcode, argument, _ in pickletools.genops(data):
             if opcode.name in ("GLOBAL", "INST"):
@@ -141,7 +141,7 @@ def _named_code(data: bytes) -> Iterator[str]:
 
 
 def describe_run(config: Config, corpora: Mapping[str, str]) -> dict[str, Any]:
-    """The settings and texts that make a run's batches, as plain values for its checkpoints.
+    """Return the settings and texts that determine a run's batches, as plain values for its checkpoints.
 
     corpora are the texts' digests.
     """

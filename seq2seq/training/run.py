@@ -55,7 +55,7 @@ _Kind = TypeVar("_Kind", bound=L.Callback)
 def train(config: Config, folder: Path, checkpoint: Path | None = None, origins: Origins | None = None) -> float | None:
     """Train, or continue from a checkpoint, and complete the run's folder.
 
-    origins say who chose the settings, for the table that is shown first. Returns the best validation's value of
+    origins record who chose each setting, for the table that is shown first. Return the best validation's value of
     training.monitor (None if nothing was validated), by which a sweep compares runs.
 
     Raises:
@@ -77,7 +77,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
         console.print(table)
     ruled, updates_per_epoch = settle_numbers(config, folder, data)
     if checkpoint is not None:
-        refuse_spent(config, folder, step_of(checkpoint))  # now that epochs are counted in updates
+        refuse_spent(config, folder, step_of(checkpoint))  # again: max_steps is a number now
     record = describe_run(config, corpus_digests(config.data))
     module = make_module(config, data, resumed=checkpoint is not None)
     trained = count_trained(module)
@@ -92,7 +92,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
     if not trainer.is_global_zero:
         return best
     interrupted = callback_of(trainer, Budget).stopped_by
-    model = build_model(config.model, *data.tokenizer.sizes)  # the module's model may be spread over devices
+    model = build_model(config.model, *data.tokenizer.sizes)  # the module's model may be sharded
     choose_weights(config, folder, trainer, model)
     settings = BundleConfig(
         config.model, config.search, config.data.src_lang, config.data.tgt_lang, trained_length(data)
@@ -138,7 +138,7 @@ def translate_before(
 ) -> dict[str, list[str]]:
     """Translate every test set with the model of config.init, and keep the translations in the run's folder.
 
-    Returns nothing if the model cannot be loaded any more, which is logged: the run itself is complete.
+    If the model cannot be loaded any more, log a warning and return no translations: the run itself is complete.
     """
     try:
         initial = load_bundle(Path(str(config.init)))
@@ -152,14 +152,14 @@ def translate_before(
 
 
 def best_value(config: Config, trainer: L.Trainer) -> float | None:
-    """The best validation's BLEU or loss; the last validation's if no best checkpoint is kept."""
+    """Return the best validation's BLEU or loss; the last validation's if no best checkpoint is kept."""
     kept = callback_of(trainer, Checkpoints).best_value()
     value = trainer.callback_metrics.get(f"val_{config.training.monitor}") if kept is None else kept
     return None if value is None else float(value)
 
 
 def make_module(config: Config, data: PreparedData, *, resumed: bool) -> TranslationModule:
-    """The Lightning module that trains the model."""
+    """Return the Lightning module that trains the model."""
     model = make_model(config, data.tokenizer.sizes, resumed=resumed)
     if config.training.activation_checkpointing:
         recompute_layers(model)
@@ -195,7 +195,7 @@ def fit(
     except UserError:
         raise
     except Exception as error:
-        if trainer._checkpoint_connector._loaded_checkpoint and not is_out_of_memory(error):  # it is not yet restored
+        if trainer._checkpoint_connector._loaded_checkpoint and not is_out_of_memory(error):  # not yet restored
             raise UserError(
                 f"{checkpoint} cannot be resumed from ({type(error).__name__}: {in_short(error)}): it is forged, or "
                 "of another version; restore it from a copy, or move it away to resume from the one before"
@@ -209,7 +209,7 @@ def fit(
 
 
 def choose_weights(config: Config, folder: Path, trainer: L.Trainer, model: EncoderDecoder) -> None:
-    """Put the final weights into the model, from the checkpoints: the latest, the best, or the mean of the kept best.
+    """Load the final weights into the model: the latest checkpoint, the best, or the mean of the kept best ones.
 
     `auto` takes the best if training ran out of patience, else the latest. With a running average, every checkpoint's
     `state_dict` is the average.
@@ -231,12 +231,12 @@ def choose_weights(config: Config, folder: Path, trainer: L.Trainer, model: Enco
 
 
 def callback_of(trainer: L.Trainer, kind: type[_Kind]) -> _Kind:
-    """The trainer's callback of a kind."""
+    """Return the trainer's callback of a class."""
     return next(c for c in trainer.callbacks if isinstance(c, kind))  # type: ignore[attr-defined]
 
 
 def is_out_of_patience(trainer: L.Trainer) -> bool:
-    """Whether early stopping is on and ended the training."""
+    """Return whether early stopping is on and ended the training."""
     return any(c.is_out for c in trainer.callbacks if isinstance(c, Patience))  # type: ignore[attr-defined]
 
 
@@ -245,7 +245,8 @@ def test(
 ) -> tuple[dict[str, Scores], list[tuple[str, str, str]], dict[str, list[str]]]:
     """Translate and score every test set.
 
-    Also returns the twenty worst translations as (source, reference, translation), and all translations by test set.
+    Return the scores by test set, the twenty worst translations as (source, reference, translation), and all
+    translations by test set.
     """
     found = translate_tests(bundle, config, tests, device)
     scores, samples = {}, []
@@ -262,7 +263,7 @@ def translate_tests(
 ) -> dict[str, list[str]]:
     """Translate every test set with the run's search, on the device.
 
-    A run in float32 is tested in float32, any other as `translate.py` computes on the device.
+    After training in float32, the search uses float32; else it uses the precision of `translate.py` on the device.
     """
     dtype = torch.float32 if config.trainer.precision == "32-true" else None
     translator = Translator(
@@ -284,7 +285,7 @@ def translate_tests(
 
 
 def gather_facts(config: Config, trainer: L.Trainer, data: PreparedData, model: EncoderDecoder) -> dict[str, Any]:
-    """The facts for results.json and the model card, besides scores."""
+    """Return the facts for results.json and the model card, without the scores."""
     metrics: Mapping[str, Any] = trainer.callback_metrics
     return {
         "name": config.name,
@@ -304,12 +305,12 @@ def gather_facts(config: Config, trainer: L.Trainer, data: PreparedData, model: 
 
 
 def count(model: torch.nn.Module) -> int:
-    """Number of parameters."""
+    """Return the number of parameters."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def hardware(trainer: L.Trainer) -> str:
-    """What the trainer computes on, in words."""
+    """Return a description of the devices that the trainer computes on."""
     device = trainer.strategy.root_device
     if device.type == "cuda":
         return f"{trainer.world_size} × {torch.cuda.get_device_name(device)}"

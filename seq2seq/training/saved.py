@@ -1,4 +1,4 @@
-"""What run folders hold, read without PyTorch: checkpoints, metrics, scores, size; and their removal."""
+"""Read and remove run folders without PyTorch: checkpoints, metrics, scores, size."""
 
 import contextlib
 import csv
@@ -22,7 +22,7 @@ _NUMBERS = ("loss", "seconds", "val_loss", "val_bleu")  # columns of metrics.csv
 
 @dataclass(frozen=True)
 class Validation:
-    """The best validation of a run, as training.monitor counts."""
+    """The best validation of a run by training.monitor."""
 
     updates: int
     loss: float | None = None  # nats per target token
@@ -31,9 +31,9 @@ class Validation:
 
 @dataclass(frozen=True)
 class SavedRun:
-    """A run's folder in short."""
+    """Summary of a run's folder."""
 
-    name: str  # under runs/, with its series if it has one
+    name: str  # path below runs/, with the run's series if it has one
     folder: Path
     state: str
     holder: str | None = None  # the process that trains there
@@ -47,23 +47,23 @@ class SavedRun:
 
 
 def checkpoint_name(step: int) -> str:
-    """The file name after so many updates; names sort like numbers."""
+    """Return the name of the checkpoint after `step` updates; names sort like numbers."""
     return f"step={step:07d}.ckpt"
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints to resume from, the oldest first."""
+    """Return the checkpoints to resume from, the oldest first."""
     paths = [path for path in folder.glob("step=*.ckpt") if path.stem.removeprefix("step=").isdecimal()]
     return sorted(paths, key=step_of)
 
 
 def step_of(path: Path) -> int:
-    """How many updates a checkpoint has seen, by its name."""
+    """Return the number of updates in a checkpoint's name."""
     return int(path.stem.removeprefix("step="))
 
 
 def interruption(folder: Path | None) -> str:
-    """The message after Ctrl-C: what is left of a run (None: it had no folder yet), and how to resume it."""
+    """Return the message after Ctrl-C: what a run has saved (folder None: nothing yet), and how to resume it."""
     if folder is not None and list_checkpoints(folder / "checkpoints"):
         return f"interrupted; `{resume_command(folder)}` goes on from its last checkpoint"
     return "interrupted before the first update: nothing was saved; start again with the same command"
@@ -71,7 +71,7 @@ def interruption(folder: Path | None) -> str:
 
 @contextlib.contextmanager
 def running(folder: Path) -> Iterator[None]:
-    """Release the run's folder at the end; turn Ctrl-C into an error that says what is left of the run.
+    """Release the run's folder at the end; turn Ctrl-C into an error that says what the run has saved.
 
     A run that is refused or interrupted before it saves anything leaves no folder, except in a sweep, whose table shows
     the run.
@@ -93,7 +93,7 @@ def running(folder: Path) -> Iterator[None]:
 
 
 def is_untouched(folder: Path) -> bool:
-    """Whether no run saved anything there, so that the name is still free."""
+    """Return whether no run saved anything in the folder, so that its name is still free."""
     names = {path.name for path in folder.iterdir()}
     return names <= {"config.yaml", "config.yaml.tmp", "checkpoints", "lock", "sweep.json"} and not any(
         (folder / "checkpoints").glob("*")
@@ -108,7 +108,7 @@ def _remove_untouched(folder: Path) -> None:
 
 
 def read_metrics(folder: Path) -> list[dict[str, str]]:
-    """The rows of a run's metrics.csv without truncated and damaged ones; none if there is no file."""
+    """Return the rows of a run's metrics.csv without truncated and damaged rows; none if there is no file."""
     return [row for row in _read_table(folder / "metrics.csv")[1] if _step_of(row) is not None and _has_numbers(row)]
 
 
@@ -122,7 +122,7 @@ def losses_by_update(folder: Path) -> dict[int, float]:
 
 
 def forget_after(path: Path, step: int, *, validated: bool) -> None:
-    """Drop the rows of updates after a step, and of its validation unless validated: training makes them again."""
+    """Drop the rows after a step, and the row of its validation unless validated; the resumed run logs them again."""
     if path.exists():
         names, rows = _read_table(path)
         steps = [(row, found) for row in rows if (found := _step_of(row)) is not None]
@@ -132,7 +132,7 @@ def forget_after(path: Path, step: int, *, validated: bool) -> None:
 
 
 def _read_table(path: Path) -> tuple[Sequence[str], list[dict[str, str]]]:
-    """The columns, and the rows before the first damaged place; bytes that are no UTF-8 are kept."""
+    """Return the columns, and the rows before the first damaged place; bytes that are not UTF-8 are kept."""
     names: Sequence[str] = ()
     rows: list[dict[str, str]] = []
     with (
@@ -169,7 +169,7 @@ def rewrite(path: Path, names: Sequence[str], rows: Iterable[Mapping[str, Any]])
 
 
 def best_validation(rows: Sequence[Mapping[str, str]], monitor: str) -> Validation | None:
-    """The validation with the highest BLEU or the lowest loss, by monitor; of equals the first."""
+    """Return the validation with the highest BLEU or the lowest loss, by monitor; the first of equal ones."""
     found = [row for row in rows if row.get(f"val_{monitor}")]
     if not found:
         return None
@@ -179,7 +179,7 @@ def best_validation(rows: Sequence[Mapping[str, str]], monitor: str) -> Validati
 
 
 def list_runs(runs: Path) -> list[SavedRun]:
-    """All runs of a folder and of its series, the last changed first."""
+    """Return all runs of a folder and of its series, the last changed first."""
     found = [read_run(folder, str(folder.relative_to(runs))) for folder in _run_folders(runs)]
     return sorted(found, key=lambda run: -run.changed)
 
@@ -199,7 +199,7 @@ def _folders_in(folder: Path) -> list[Path]:
 
 
 def read_run(folder: Path, name: str) -> SavedRun:
-    """A run's folder in short; damaged files count as absent."""
+    """Return the summary of a run's folder; damaged files count as absent."""
     facts, rows = _read_results(folder), read_metrics(folder)
     checkpoints, holder = list_checkpoints(folder / "checkpoints"), holder_of(folder)
     saved = step_of(checkpoints[-1]) if checkpoints else 0
@@ -224,7 +224,7 @@ def read_run(folder: Path, name: str) -> SavedRun:
 
 
 def _read_results(folder: Path) -> dict[str, Any]:
-    """The values of results.json for a table; none if the file is absent or damaged."""
+    """Return the values of results.json that a summary needs; none if the file is absent or damaged."""
     try:
         facts = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         return {
@@ -238,16 +238,16 @@ def _read_results(folder: Path) -> dict[str, Any]:
 
 
 def monitor_of(folder: Path) -> str:
-    """What a run's validations are compared by: bleu or loss."""
+    """Return the measure by which a run's validations are compared: bleu or loss."""
     try:
         return load_config(str(folder), [], option="--runs ").training.monitor
-    except UserError:  # such as settings of another version: the run is listed nevertheless
+    except UserError:  # such as settings of another version; the run is still listed
         return "bleu"
 
 
 def _files_in(folder: Path) -> list[os.stat_result]:
     paths = [Path(parent) / name for parent, _, names in os.walk(folder) for name in names]
-    return [path.lstat() for path in paths if path.exists()]  # a running run may have removed a file just now
+    return [path.lstat() for path in paths if path.exists()]  # training may have removed a file just now
 
 
 def require_idle(run: SavedRun) -> None:
@@ -286,7 +286,7 @@ def _repair_links(runs: Path) -> None:
 
 
 def point(link: Path, name: str) -> None:
-    """Make a link to the folder of this name beside it, in place of an earlier one.
+    """Make link point to the folder `name` beside it; replace an earlier link.
 
     Raises:
         OSError: the link cannot be written.

@@ -51,7 +51,9 @@ def note_run(folder: Path, overrides: Sequence[str]) -> None:
 
 
 def finish_sweep(runs: Path, sweep: str) -> tuple[Table, SavedRun | None] | None:
-    """Point `runs/best` at a sweep's best run; return the table, best run first, and this run. None without runs.
+    """Point `runs/best` at a sweep's best run; return the table, best run first, and the best run.
+
+    Return None if the sweep has no runs.
 
     Raises:
         UserError: the link cannot be written.
@@ -73,7 +75,7 @@ def finish_sweep(runs: Path, sweep: str) -> tuple[Table, SavedRun | None] | None
 
 
 def _overrides_of(folder: Path, sweep: str) -> list[str] | None:
-    """The command line's overrides of a run of this sweep; None for any other run."""
+    """Return the command line's overrides of a run of this sweep; None for any other run."""
     try:
         record = json.loads((folder / FILE).read_text(encoding="utf-8"))
         return [str(one) for one in record["overrides"]] if record["sweep"] == sweep else None
@@ -82,7 +84,7 @@ def _overrides_of(folder: Path, sweep: str) -> list[str] | None:
 
 
 def _rank(validation: Validation | None, monitor: str) -> tuple[float, float]:
-    """A key that sorts better runs first: by the monitored value, then by the loss."""
+    """Return a key that sorts better runs first: by the monitored value, then by the loss."""
     bleu, loss = (None, None) if validation is None else (validation.bleu, validation.loss)
     loss = math.inf if loss is None else loss
     return (math.inf if bleu is None else -bleu) if monitor == "bleu" else loss, loss

@@ -24,7 +24,7 @@ def make_trainer(
     record: Mapping[str, Any],
     updates_per_epoch: float | None = None,
 ) -> L.Trainer:
-    """Lightning's Trainer with this run's callbacks and loggers; its checkpoints hold the record.
+    """Return Lightning's Trainer with this run's callbacks and loggers; its checkpoints hold the record.
 
     With updates_per_epoch the log counts epochs.
 
@@ -42,7 +42,7 @@ def make_trainer(
         warnings.filterwarnings("ignore", message)
     for name in ("lightning.pytorch", "lightning.fabric", "lightning"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    # this logger says that a process has died, before it kills the others
+    # the launcher logs here that a process has died, before it kills the others
     logging.getLogger("lightning.fabric.strategies.launchers.subprocess_script").setLevel(logging.INFO)
     trainer = L.Trainer(
         accelerator=settings.accelerator,
@@ -64,13 +64,13 @@ def make_trainer(
         enable_model_summary=False,
         default_root_dir=folder,
     )
-    # In each batch Lightning asks all ranks for a SIGTERM, and waits for the device; `Budget` asks without waiting
+    # In each batch Lightning asks all ranks for a SIGTERM and waits for the device; `Budget` asks once an update
     trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]
     return trainer
 
 
 def make_strategy(settings: TrainerConfig) -> Strategy | str:
-    """How several devices share the work; one file per checkpoint, whatever the strategy."""
+    """Return the strategy by which several devices share the work; every strategy writes one file per checkpoint."""
     if settings.strategy != "fsdp":
         return settings.strategy
     return ModelParallelStrategy(

@@ -1,1 +1,1 @@
-"""The ablation lab: what each part of attention is worth, from finished runs; trains nothing."""
+"""The ablation lab: the value of each part of attention, from finished runs, without training."""

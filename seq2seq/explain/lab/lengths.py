@@ -1,4 +1,4 @@
-"""BLEU by length of the source, of several models in one picture."""
+"""BLEU by length of the source, for several models in one picture."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from sacrebleu.metrics.bleu import BLEU
 from seq2seq.errors import UserError
 from seq2seq.evaluation.analysis import LENGTHS, in_ranges
 
-FEWEST = 20  # sentences; BLEU of fewer is noise
+FEWEST = 20  # sentences; BLEU of fewer sentences is noise
 RESAMPLES = 300
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """Sources of about the same length: the range of words, such as "6–10" or "41+", and line numbers from 0."""
+    """Sources of similar length: their range of words, such as "6–10" or "41+", and their line numbers from 0."""
 
     name: str
     lines: list[int]
@@ -30,10 +30,10 @@ class Point:
 
 
 def buckets(sources: Sequence[str]) -> list[Bucket]:
-    """Group the sources by their number of words, without buckets of fewer than FEWEST.
+    """Return sources grouped by their number of words, without buckets of fewer than FEWEST sentences.
 
     Raises:
-        UserError: every bucket has fewer.
+        UserError: every bucket has fewer sentences.
     """
     lengths = [len(source.split()) for source in sources]
     found = [Bucket(*one) for one in in_ranges(lengths, LENGTHS) if lengths[one[1][0]] and len(one[1]) >= FEWEST]
@@ -43,7 +43,7 @@ def buckets(sources: Sequence[str]) -> list[Bucket]:
 
 
 def bleu_by_length(found: Sequence[Bucket], translations: Sequence[str], references: Sequence[str]) -> list[Point]:
-    """Score every bucket by itself, by sacreBLEU; intervals from RESAMPLES draws, the same every time."""
+    """Return sacreBLEU's score of each bucket; intervals come from RESAMPLES draws with a fixed seed."""
     points = []
     for bucket in found:
         chosen, wanted = ([texts[line] for line in bucket.lines] for texts in (translations, references))
@@ -53,7 +53,7 @@ def bleu_by_length(found: Sequence[Bucket], translations: Sequence[str], referen
 
 
 def draw_lengths(found: Sequence[Bucket], curves: Mapping[str, Sequence[Point]], picture: Path) -> None:
-    """Draw a line with intervals for each model; below each bucket its number of sentences.
+    """Write a picture with a line and intervals for each model, and with the number of sentences of each bucket.
 
     Raises:
         UserError: the picture cannot be written.
@@ -63,7 +63,7 @@ def draw_lengths(found: Sequence[Bucket], curves: Mapping[str, Sequence[Point]],
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axis = figure.subplots()
     for number, (name, points) in enumerate(curves.items()):
-        shift = (number - (len(curves) - 1) / 2) * 0.06  # intervals beside each other hide none
+        shift = (number - (len(curves) - 1) / 2) * 0.06  # so that intervals do not overlap
         places = [place + shift for place in range(len(found))]
         bleu, width = [point.bleu for point in points], [point.half_width for point in points]
         axis.errorbar(places, bleu, yerr=width, marker="o", markersize=5, capsize=3, linewidth=1.8, label=name)

@@ -15,16 +15,16 @@ TITLE = "The ablation lab"
 PAGE, CURVES, VALUES = "lab.md", "curves.png", "lab.json"
 MEASURES = {"bleu": "BLEU", "validation_loss": "validation loss"}
 DIGITS = {"bleu": 1, "validation_loss": 2, "training_loss": 2}  # BLEU to a tenth, nats to a hundredth
-LYING = "no_causal_mask"  # has a good loss and bad translations
-PANELS = 4  # in a row of the curves
+LYING = "no_causal_mask"  # its loss is good, but its translations are bad
+PANELS = 4  # panels of loss curves per row
 GREY, COLOUR, INK, FAINT = "#8a8f98", "#c2410c", "#1f2328", "#d8dbe0"
 
 
 def write_report(runs: Path, output: Path) -> Lab:
-    """Write the section of output/lab.md about these runs, and their picture and values in output/NAME OF runs/.
+    """Write the section about these runs in output/lab.md, and their picture and values into output/NAME OF runs/.
 
     Raises:
-        UserError: there is no run, or something cannot be written.
+        UserError: there is no run, or a file cannot be written.
     """
     claims = read_claims()
     lab = read_lab(runs, [BASELINE, *dict.fromkeys(claim.experiment for claim in claims)])
@@ -42,9 +42,9 @@ def write_report(runs: Path, output: Path) -> Lab:
 
 
 def fill(page: Path, key: str, text: str) -> None:
-    """Replace what stands between the page's `<!-- begin KEY -->` and `<!-- end KEY -->` by a text.
+    """Replace the text between the comments `<!-- begin KEY -->` and `<!-- end KEY -->` of a page.
 
-    A page without the two comments gets them at its end; a missing page is created with TITLE.
+    If the page lacks both comments, they are added at its end. A missing page is created with TITLE.
 
     Raises:
         UserError: the page has only one of the two comments.
@@ -138,7 +138,9 @@ def _difference(verdict: Verdict) -> str:
 
 
 def draw_curves(lab: Lab, picture: Path) -> None:
-    """Draw validation losses (nats per target token) by updates: a panel for each experiment, in the order of BLEU.
+    """Write a picture of validation losses (nats per target token) by updates, a panel for each experiment.
+
+    The baseline's panel is first; the others are in the order of BLEU, best first.
 
     Raises:
         OSError: the picture cannot be written.
@@ -181,7 +183,7 @@ def _draw_panel(axis: Any, lab: Lab, name: str) -> None:
 
 
 def mean_curve(runs: Sequence[Run]) -> Curve:
-    """Return the mean of several runs' curves, at the updates at which all of them were validated."""
+    """Return the mean of several runs' validation curves, at the updates where all runs were validated."""
     values = [dict(run.validation_losses) for run in runs]
     shared = set.intersection(*(set(one) for one in values))
     return [(step, fmean(one[step] for one in values)) for step in sorted(shared)]

@@ -43,7 +43,7 @@ class Run:
     hardware: str
     losses: Curve
     validation_losses: Curve
-    settings: dict[str, Any] = field(default_factory=dict)  # by dotted keys; without names, folders and the seed
+    settings: dict[str, Any] = field(default_factory=dict)  # by dotted key; without names, folders and seed
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Lab:
         return sorted((run for run in self.runs if run.experiment == experiment), key=lambda run: run.seed)
 
     def differences(self, experiment: str, against: str) -> dict[str, Any]:
-        """Return the settings in which an experiment differs from another one; only those that its network uses."""
+        """Return the settings of an experiment that differ from another experiment's and that its network uses."""
         ours, theirs = self.of(experiment), self.of(against)
         return _other(ours[0].settings, theirs[0].settings) if ours and theirs else {}
 
@@ -141,7 +141,7 @@ def _other(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unequal(runs: Sequence[Run]) -> list[str]:
-    """Name runs that are not comparable with the others."""
+    """Return a line for each group of runs that are not comparable with the others."""
     problems = []
     for what in ("updates", "pairs", "test_set"):
         groups: dict[object, list[str]] = {}

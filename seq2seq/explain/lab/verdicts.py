@@ -1,6 +1,6 @@
 """The claim of each ablation, stated before any run, and the verdict of the runs on each claim.
 
-Every experiment is conf/experiment/lab/NAME.yaml; the text of a claim stands in the header of this file.
+Each experiment has a file conf/experiment/lab/NAME.yaml; the text of its claim is in the header of the file.
 """
 
 import re
@@ -22,7 +22,7 @@ RULE = (
     "found. No correction is made for the number of claims: of twenty differences that do not exist, one is expected "
     "to look as if it did."
 )
-# experiment, direction, and if not BLEU and the baseline, the measure and the other experiment
+# experiment, direction, measure (default: BLEU) and experiment to compare with (default: the baseline)
 _CLAIMS = (
     ("no_positions", "lower"),
     ("shared_query_key", "lower"),
@@ -45,9 +45,9 @@ _CLAIMS = (
 
 @dataclass(frozen=True)
 class Claim:
-    """How a measure of an experiment should differ from another experiment's, at equal data, updates and seeds.
+    """The expected difference of a measure between two experiments with equal data, updates and seeds.
 
-    direction: "lower" or "higher" than that of `against`; "either" if nothing is claimed.
+    direction: "lower" or "higher" than the measure of `against`; "either" if nothing is claimed.
     measure: "bleu" of the test set, or "validation_loss" (nats per target token, teacher-forced).
     """
 
@@ -113,7 +113,7 @@ def read_claims() -> list[Claim]:
 
 
 def judge(claim: Claim, lab: Lab) -> Verdict | None:
-    """Return the verdict of the runs on a claim; None: one of the two experiments has no run.
+    """Return the verdict of the runs on a claim, or None if one of the two experiments has no run.
 
     Raises:
         UserError: SciPy is not installed (extra `lab`).
@@ -129,7 +129,7 @@ def judge(claim: Claim, lab: Lab) -> Verdict | None:
 
 
 def compare(ours: Sequence[float], theirs: Sequence[float]) -> Difference | None:
-    """Compare two means by Welch's t-test (unequal variances); None: too few values for an interval.
+    """Return the difference of two means by Welch's t-test (unequal variances); None: too few values for an interval.
 
     Raises:
         UserError: SciPy is not installed (extra `lab`).
@@ -137,11 +137,11 @@ def compare(ours: Sequence[float], theirs: Sequence[float]) -> Difference | None
     if min(len(ours), len(theirs)) < 2:
         return None
     value = fmean(ours) - fmean(theirs)
-    if len(set(ours)) == len(set(theirs)) == 1:  # SciPy divides by the variances
+    if len(set(ours)) == len(set(theirs)) == 1:  # both variances are 0, and SciPy would divide by them
         return Difference(value, value, value)
     with needing("lab", "the lab's report"):
         from scipy.stats import ttest_ind
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)  # if one side's values are all equal
+        warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)  # all values of one side are equal
         interval = ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.95)
     return Difference(value, float(interval.low), float(interval.high))
