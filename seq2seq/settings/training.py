@@ -27,7 +27,7 @@ class NoiseConfig:
     """Errors as users make them, added to training sources; each rate is the share of sources that are changed."""
 
     case: float = 0.0  # share of sources put in lower, UPPER or Title Case
-    typos: float = 0.0  # share of sources that get typing errors, in one word of ten
+    typos: float = 0.0  # share of sources that get typing errors: one, and one more for every ten words
     punctuation: float = 0.0  # share of sources that lose their final . ? ! or …
 
     def __post_init__(self) -> None:
