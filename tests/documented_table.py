@@ -110,7 +110,7 @@ BUNDLED = (
 TOY = (*TINY, "data.root=toy", "data.remove_overlap=false")
 FURTHER = (  # the model is there already
     "data=files",
-    "'data.train=[mine.tsv]'",
+    "data.train=[mine.tsv]",
     "data.root=toy",
     "data.remove_overlap=false",
     "trainer.max_steps=2",
@@ -184,7 +184,7 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
     "python train.py data=files 'data.train=[news.tsv,tatoeba/train.tsv]' '+data.weights={tatoeba: 2, news: 1}'": TOY,
     "python train.py experiment=mixture": BUNDLED,
     "python train.py data=files data.streaming=true 'data.train=[\"corpora/*.tsv.xz\"]' 'data.validation=[v.tsv]'": (
-        *TOY, "'data.test=[v.tsv]'",
+        *TOY, "data.test=[v.tsv]",
     ),
     "python train.py experiment=subword_sampling": BUNDLED,
     "python train.py experiment=subword_sampling tokenizer=bpe tokenizer.vocab_size=2000": BUNDLED,
