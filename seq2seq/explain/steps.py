@@ -203,8 +203,9 @@ def watch_beams(translator: Translator, source: str, settings: SearchConfig | No
         settings: settings of a plain beam search; None: the translator's settings.
 
     Returns:
-        source, beam and length_penalty; steps, each with its candidates, best first; and result: the id, text and
-        normalised_score (score / length^α) of all finished hypotheses, best first. The first one is the translation.
+        A dictionary with source, beam and length_penalty; steps, each with its candidates, best first; and result, the
+        id, text and normalised_score (score / length^α) of all finished hypotheses, best first. The first one is the
+        translation.
 
         A candidate is a hypothesis after a step, one subword longer than its parent. Its fields are id (from 1); parent
         (the id of the hypothesis that the candidate continues; None: the empty hypothesis); piece (its last subword);
