@@ -1,1 +1,1 @@
-"""Benchmarks, mostly against Hugging Face `transformers` on the same machine and data; they need the extra `bench`."""
+"""Benchmarks, mostly against Hugging Face `transformers` on the same machine; they need the extra `huggingface`."""

@@ -14,10 +14,20 @@ Pair = tuple[str, str]
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Yield a UTF-8 file's lines in NFC; a file with the suffix .bz2 is decompressed."""
-    with bz2.open(path, "rt", encoding="utf-8") if path.suffix == ".bz2" else path.open(encoding="utf-8") as file:
-        for line in file:
-            yield unicodedata.normalize("NFC", line.rstrip("\n"))
+    """Yield a UTF-8 file's lines in NFC; a file with the suffix .bz2 is decompressed.
+
+    Raises:
+        ValueError: the file cannot be read, or is damaged; the message names the file.
+    """
+    opened = bz2.open if path.suffix == ".bz2" else open
+    try:
+        with opened(path, "rt", encoding="utf-8", newline="\n") as file:
+            for line in file:
+                yield unicodedata.normalize("NFC", line.rstrip("\r\n"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text") from error
+    except (EOFError, OSError) as error:
+        raise ValueError(f"{path} cannot be read ({error})") from error
 
 
 def read_export(sources: Path, targets: Path, links: Path) -> list[Pair]:
@@ -77,7 +87,7 @@ def main() -> None:
             text = "".join(f"{source}\t{target}\n" for source, target in part)
             path.write_text(text, encoding="utf-8", newline="\n")
             sys.stdout.write(f"{path}: {len(part):,} pairs\n")
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, ValueError) as error:
         parser.error(f"{error}: give the files as data/README.md says")
 
 

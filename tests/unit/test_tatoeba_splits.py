@@ -62,7 +62,15 @@ def test_the_same_pairs_are_held_out_in_any_order_of_the_export(tmp_path: Path) 
 
 def test_other_files_are_refused_in_one_line(tmp_path: Path) -> None:
     paths = write_export(tmp_path, PAIRS)
+    cut, binary, empty = tmp_path / "cut.bz2", tmp_path / "binary.bz2", tmp_path / "empty.tsv"
+    cut.write_bytes(paths["eng"].read_bytes()[:100])
+    binary.write_bytes(bz2.compress(b"\xff\xfe\x00"))
+    empty.touch()
     for changed, told in (
+        ({"eng": cut}, "cut.bz2 cannot be read"),
+        ({"spa": binary}, "binary.bz2 is not UTF-8 text"),
+        ({"links": empty}, "empty.tsv links no sentence of"),
+        ({"links": tmp_path}, "cannot be read"),
         ({"links": paths["eng"]}, "links no sentence of"),
         ({"eng": paths["links"]}, "line 1 has 2 columns instead of 3"),
         ({"spa": tmp_path / "none.tsv"}, "No such file"),
