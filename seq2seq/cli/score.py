@@ -51,10 +51,10 @@ CometPython = Annotated[
     str | None, options.scoring(metavar="PATH", help="Python that has unbabel-comet. [dim]default: this one[/dim]")
 ]
 Samples = Annotated[
-    int | None, options.scoring(min=1, help="Samples of the paired bootstrap. [dim]default: 1000[/dim]")
+    int | None, options.scoring(min=1, max=10**7, help="Samples of the paired bootstrap. [dim]default: 1000[/dim]")
 ]
 Trials = Annotated[
-    int | None, options.scoring(min=1, help="Trials of approximate randomisation. [dim]default: 10000[/dim]")
+    int | None, options.scoring(min=1, max=10**7, help="Trials of approximate randomisation. [dim]default: 10000[/dim]")
 ]
 SrcLang = Annotated[str, options.scoring(help="Source language of --testset.")]
 TgtLang = Annotated[str, options.scoring(help="Target language of --testset.")]

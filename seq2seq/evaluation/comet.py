@@ -85,6 +85,10 @@ def run_comet(
             }[found["failed"]]
         )
     scores = {tuple(one): found for one, found in zip(systems, found["scores"], strict=True)}
+    if not all(len(one) == len(reference) and np.isfinite(one).all() for one in scores.values()):
+        raise UserError(
+            f"COMET's scores with --comet-model {model} are not one number for each line: try another model"
+        )
     return Comet(scores, model, found["version"])
 
 
@@ -105,8 +109,11 @@ def _ask(python: str, request: dict[str, Any]) -> dict[str, Any]:
             "comet-env/bin/python"
         ) from error
     try:
-        return dict(json.loads(done.stdout))
-    except (ValueError, TypeError) as error:
+        found = json.loads(done.stdout)
+        if "failed" not in found:
+            found["scores"], found["version"] = [[float(x) for x in one] for one in found["scores"]], found["version"]
+        return dict(found)
+    except (ValueError, TypeError, LookupError) as error:
         told = in_short((done.stderr.strip().splitlines() or ["it said nothing"])[-1])
         raise UserError(
             f"{python} ended with status {done.returncode} and no scores of COMET ({told}): see that it is a Python "

@@ -1,4 +1,4 @@
-"""Tests whether systems' scores differ by more than chance, by sacreBLEU's paired tests. Reads texts only."""
+"""Tests whether systems' scores differ by more than chance: paired bootstrap and randomisation. Reads texts only."""
 
 import os
 from collections.abc import Callable, Collection, Sequence
@@ -18,6 +18,7 @@ from seq2seq.evaluation.comet import Comet
 from seq2seq.evaluation.metrics import METRICS, require_same_length
 
 SAMPLES, TRIALS = 1000, 10_000  # sacreBLEU's defaults for the bootstrap and for approximate randomisation
+TRIALS_AT_ONCE = 320  # bounds the memory; a multiple of 32, so that the draws are those of all trials at once
 LEVEL = 0.05  # p-values below this level are marked in the table
 TITLES = {name: title for name, (title, _) in METRICS.items()} | {"comet": "COMET ↑"}  # in tables
 TESTS = f"BS: paired bootstrap, AR: paired approximate randomisation, *: p < {LEVEL}"
@@ -91,8 +92,9 @@ def compare(
 ) -> Comparison:
     """Score systems and test each against the first one, by paired bootstrap and by approximate randomisation.
 
-    The p-values are sacreBLEU's, except that a system with exactly the baseline's score has the p-value 1 (sacreBLEU
-    gives it the smallest possible p-value).
+    The p-values are sacreBLEU's, except for ties: a swap that gives exactly the observed difference counts as at least
+    as large (Riezler & Maxwell 2005; sacreBLEU does not count it, so that systems that differ in one line would differ
+    by more than chance), and a system with exactly the baseline's score has the p-value 1.
 
     Args:
         systems: names and translations of the same texts.
@@ -106,7 +108,7 @@ def compare(
         UserError: the numbers of lines differ, or there are no lines; SACREBLEU_SEED is no seed; samples and trials do
             not fit into memory.
     """
-    _require_seed()
+    seed = read_seed()
     for _, translations in systems:
         for one in references:
             require_same_length(len(translations), len(one))
@@ -119,37 +121,71 @@ def compare(
         _read_once(metric)
     try:
         signatures, bootstrap = PairedTest(lines, made, texts, "bs", samples)()
-        _, randomisation = PairedTest(lines, made, texts, "ar", trials)()
+        randomisation = {
+            name: [randomise(metric, lines[0][1], system, texts, trials, seed) for _, system in lines[1:]]
+            for name, metric in made.items()
+        }
     except (MemoryError, OverflowError) as error:
         raise UserError(
             f"{samples:,} samples and {trials:,} trials of {len(texts[0]):,} lines do not fit into memory: "
-            "give smaller --samples and --trials"
+            "give `seq2seq evaluate` fewer, with --samples and --trials"
         ) from error
     found = {}
     for name, (key, signature) in zip(made, signatures.items(), strict=True):
         if len(systems) > 1:
             signature.update("ar", trials)
-        pairs = zip(bootstrap[key], randomisation[key], strict=True)
+        pairs = zip(bootstrap[key], [None, *randomisation[name]], strict=True)
         found[name] = MetricScores(str(signature), [_system_score(*pair, bootstrap[key][0]) for pair in pairs])
     return Comparison([name for name, _ in systems], found, len(texts[0]), len(texts))
 
 
-def _require_seed() -> None:
-    """Raise an error if sacreBLEU would fail with the value of SACREBLEU_SEED.
+def randomise(
+    metric: Metric | Comet,
+    baseline: Sequence[str],
+    system: Sequence[str],
+    references: Sequence[Sequence[str]],
+    trials: int,
+    seed: int | None,
+) -> float:
+    """Return the p-value of approximate randomisation (Riezler & Maxwell 2005), with sacreBLEU's draws.
+
+    Each trial swaps the two translations of every line with a probability of one half. The p-value is the share of
+    trials whose difference is at least as large as the systems' own, which counts as a trial, too.
+    """
+    theirs, ours = (np.asarray(metric._extract_corpus_statistics(one, references)) for one in (baseline, system))
+
+    def difference(one: Any, other: Any) -> float:
+        return abs(metric._compute_score_from_stats(one).score - metric._compute_score_from_stats(other).score)
+
+    total = theirs.sum(0) + ours.sum(0)
+    observed = difference(theirs.sum(0), ours.sum(0)) - 1e-9  # equal sums can differ by rounding
+    draw, as_large = np.random.default_rng(seed), 0
+    for begin in range(0, trials, TRIALS_AT_ONCE):
+        swapped = draw.integers(2, size=(min(TRIALS_AT_ONCE, trials - begin), len(ours)), dtype=bool)
+        swaps = swapped @ theirs + ~swapped @ ours
+        as_large += sum(difference(one, total - one) >= observed for one in swaps)
+    return (as_large + 1) / (trials + 1)
+
+
+def read_seed() -> int | None:
+    """Return the seed of both tests: SACREBLEU_SEED, or sacreBLEU's default; None: a new seed each time.
 
     Raises:
-        UserError: the value is neither a whole number of 0 or more nor `none`.
+        UserError: the value of SACREBLEU_SEED is neither a whole number of 1 or more nor `none`.
     """
-    given = os.environ.get("SACREBLEU_SEED", "none")
+    given = os.environ.get("SACREBLEU_SEED", "12345")
+    if given.lower() == "none":
+        return None
     try:
-        is_seed = given.lower() == "none" or int(given) >= 0
+        seed = int(given)
     except ValueError:
-        is_seed = False
-    if not is_seed:
+        seed = 0
+    if seed < 1:  # sacreBLEU takes 0 for no seed
         raise UserError(
             f"the environment variable SACREBLEU_SEED is {in_short(given)!r}, which is no seed: set it to a whole "
-            "number of 0 or more, or to none (a new seed each time), or unset it (12345)"
+            "number of 1 or more, or to none (a new seed each time), or unset it (12345)"
         )
+    return seed
 
 
 def _read_once(metric: Metric | Comet) -> None:
@@ -163,12 +199,11 @@ def _read_once(metric: Metric | Comet) -> None:
     metric._extract_corpus_statistics = read_once  # type: ignore[method-assign]
 
 
-def _system_score(bootstrap: Any, randomisation: Any, baseline: Any) -> SystemScore:
-    """Return one system's scores from its `sacrebleu.significance.Result` of each test and the baseline's."""
-    p_values = bootstrap.p_value, randomisation.p_value
-    if bootstrap is not baseline and bootstrap.score == baseline.score:  # no resampled difference is less than 0
-        p_values = 1.0, 1.0
-    return SystemScore(float(bootstrap.score), float(bootstrap.mean), float(bootstrap.ci), *p_values)
+def _system_score(bootstrap: Any, randomisation_p: float | None, baseline: Any) -> SystemScore:
+    """Return one system's scores from its and the baseline's `sacrebleu.significance.Result` of the bootstrap."""
+    is_equal = bootstrap is not baseline and bootstrap.score == baseline.score
+    bootstrap_p = 1.0 if is_equal else bootstrap.p_value  # sacreBLEU: no resampled difference is less than 0
+    return SystemScore(float(bootstrap.score), float(bootstrap.mean), float(bootstrap.ci), bootstrap_p, randomisation_p)
 
 
 def _show(p_value: float | None) -> str:

@@ -19,6 +19,7 @@ from seq2seq.bundle import Bundle, load_bundle, save_bundle
 from seq2seq.device import prepare
 from seq2seq.errors import UserError, in_short, is_out_of_memory
 from seq2seq.evaluation.metrics import Scores, score
+from seq2seq.evaluation.significance import read_seed
 from seq2seq.extras import resume_command
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
@@ -72,6 +73,9 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
     data = load_prepared(text)
     references = {name: [tgt for _, tgt in pairs] for name, pairs in data.tests.items()}
     baseline = read_baseline(config.baseline, references)
+    is_tuned = config.baseline == AUTO and config.init is not None and bool(references)
+    if baseline or is_tuned:
+        read_seed()  # of the comparison, refused before training
     console.print(drop_table(data.report))
     if (table := mixture_table(config, data)) is not None:
         console.print(table)
@@ -114,7 +118,6 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
     write_json(folder / "results.json", facts)
     if scores:
         console.print(scores_table(scores))
-    is_tuned = config.baseline == AUTO and config.init is not None and bool(scores)
     if is_tuned:
         baseline = translate_before(config, folder, data.tests, trainer.strategy.root_device)
     if baseline:
@@ -126,7 +129,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
         write_json(folder / "results.json", facts)
         for name, comparison in found.items():
             console.print(comparison.table(name))
-        if is_tuned:
+        if is_tuned and found:
             console.print(changes_table(found))
             save_bundle(folder / "model", bundle, model_card(config, facts, scores, worst, found))
     log.info("model: %s", folder / "model")

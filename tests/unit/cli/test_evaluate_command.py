@@ -75,7 +75,10 @@ def test_unequal_files_are_refused_with_their_numbers_of_lines(evaluate):
     assert "the files have different numbers of lines: a.es 3, short.es 1, r1.es 3;" in err
 
 
-@pytest.mark.parametrize("words", [("--json", "a.es"), ("--samples", "0"), ("--samples", "5", "6"), ("--trials", "-1")])
+@pytest.mark.parametrize(
+    "words",
+    [("--json", "a.es"), ("--samples", "0"), ("--samples", "5", "6"), ("--trials", "-1"), ("--trials", "10000000000")],
+)
 def test_misplaced_words_are_refused(evaluate, words):
     assert evaluate("--hypotheses", "a.es", "--reference", "r1.es", *words)[0] == 2
 

@@ -70,6 +70,24 @@ def test_what_is_no_python_is_refused(python: str, message: str) -> None:
         run_comet(SOURCES, SYSTEMS, REFERENCE, MODEL, python)
 
 
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ("{}", r"status 0 and no scores of COMET \(it said nothing\)"),
+        ('{"scores": 3, "version": "9"}', "no scores of COMET"),
+        ('{"scores": [["x"], [1]], "version": "9"}', "no scores of COMET"),
+        ('{"scores": [[1, 2, NaN], [1, 2, 3]], "version": "9"}', "scores with --comet-model .* are not one number for"),
+        ('{"scores": [[1, 2], [1, 2, 3]], "version": "9"}', "are not one number for each line: try another model"),
+    ],
+)
+def test_an_answer_without_a_score_for_each_line_is_refused(tmp_path: Path, answer: str, message: str) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\ncat > /dev/null\necho '{answer}'\n")
+    python.chmod(0o755)
+    with pytest.raises(UserError, match=message):
+        run_comet(SOURCES, SYSTEMS, REFERENCE, MODEL, str(python))
+
+
 def test_a_python_without_comet_is_refused_with_the_commands_that_install_it(fake_comet: Path) -> None:
     (fake_comet.parents[2] / "comet.py").write_text("import not_installed")
     message = (
@@ -97,7 +115,8 @@ def test_the_paired_tests_are_of_the_means_of_segments() -> None:
     shuffled = abs(np.where(swapped, ours - theirs, theirs - ours).mean(1))
     baseline, other = found.systems
     assert [baseline.value, other.value] == pytest.approx([ours.mean(), theirs.mean()], abs=1e-12)
-    expected = [(np.sum(one > difference) + 1) / 501 for one in (resampled - resampled.mean(), shuffled)]
+    counts = np.sum(resampled - resampled.mean() > difference), np.sum(shuffled >= difference - 1e-9)
+    expected = [(count + 1) / 501 for count in counts]
     assert [other.bootstrap_p, other.randomisation_p] == expected
     assert 0.01 < min(expected) < 0.9  # neither the least nor the greatest
     assert {"bs:500", "ar:500", "seed:12345", "comet:9.9", "model:model"} <= set(found.signature.split("|"))

@@ -4,14 +4,16 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from resuming import small_config
 
 from seq2seq.errors import UserError
+from seq2seq.evaluation.significance import Comparison, compare
 from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
-from seq2seq.training.baseline import keep_translations, read_baseline, read_translations
+from seq2seq.training.baseline import compare_with, keep_translations, read_baseline, read_translations
 from seq2seq.training.finetune import start_from_bundle
 from seq2seq.training.folder import write_config
 from seq2seq.training.refusals import refuse_early
@@ -49,6 +51,20 @@ def test_only_shared_test_sets_are_compared_and_the_others_named(
     found = read_baseline(str(baseline), {"talks": REFERENCES["talks"], "novels": ["Nada."]})
     assert found == {"talks": TRANSLATIONS["talks"]}
     assert "has no translations of the test set novels" in caplog.text
+    assert "has the test set news, and this run does not: it is not compared" in caplog.text
+
+
+def test_a_test_set_that_cannot_be_compared_is_named_and_the_others_are_compared(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail_on_talks(systems: Any, references: list[list[str]]) -> Comparison:
+        if references == [REFERENCES["talks"]]:
+            raise UserError("too little memory")
+        return compare(systems, references, samples=5, trials=5)
+
+    monkeypatch.setattr("seq2seq.training.baseline.compare", fail_on_talks)
+    assert compare_with(TRANSLATIONS, TRANSLATIONS, REFERENCES, ("before", "after")).keys() == {"news"}
+    assert "the test set talks is not compared: too little memory" in caplog.text
 
 
 def test_other_references_and_damaged_translations_are_refused(baseline: Path) -> None:
@@ -94,6 +110,19 @@ def test_a_run_ends_with_the_comparison(
     assert found["metrics"]["bleu"]["systems"][1]["bootstrap_p"] == 1  # the same settings and seed
     assert found["metrics"]["bleu"]["systems"][1]["value"] == facts["scores"]["held"]["bleu"]["value"]
     assert "held: 8 sentences; baseline: runs/first" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_seed_that_the_comparison_cannot_use_is_refused_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = small_config(tmp_path)
+    first = run(config, "first")
+    monkeypatch.setenv("SACREBLEU_SEED", "abc")
+    with pytest.raises(UserError, match="SACREBLEU_SEED is 'abc', which is no seed"):
+        run(config, "second", baseline=str(first))
+    assert not list(Path("runs/second/checkpoints").iterdir())
+    run(config, "third")  # it compares nothing
 
 
 def tuned(config: Config, first: Path, name: str, **changes: object) -> Path:
