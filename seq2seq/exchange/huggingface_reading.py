@@ -28,7 +28,7 @@ from seq2seq.text.vocabulary import TokenizerPair, make_tokenizers, read_files
 
 with needing("huggingface"):
     from huggingface_hub.errors import StrictDataclassError
-    from transformers import MarianConfig
+    from transformers import GenerationConfig, MarianConfig
 
 MOST_BYTES = 1_000_000  # largest size of config.json and of README.md
 log = logging.getLogger(__name__)
@@ -62,6 +62,10 @@ _HARMLESS = (  # settings of a search that change no translation, or that our se
     "transformers_version", "_from_model_config", "pad_token_id", "bos_token_id", "forced_eos_token_id", "max_length",
     "use_cache", "early_stopping", "num_return_sequences", "return_dict_in_generate", "output_attentions",
     "output_hidden_states", "output_scores", "output_logits",
+)  # fmt: skip
+_FACTORS = (  # settings of a search that change nothing at 1
+    "temperature", "top_p", "typical_p", "repetition_penalty", "encoder_repetition_penalty", "num_beam_groups",
+    "guidance_scale",
 )  # fmt: skip
 
 
@@ -175,7 +179,8 @@ def _read_tokenizers(folder: Path, values: Mapping[str, Any], theirs: MarianConf
             f"{folder / marian.SOURCE} is missing: give a folder as transformers' save_pretrained leaves it"
         )
     if marian.GENERATION not in files:
-        found = {key: values[key] for key in _READ if key in values}
+        known = {*_READ, *GenerationConfig().to_dict()} - {*_HARMLESS}
+        found = {key: values[key] for key in sorted(known & values.keys())}
         found = {"decoder_start_token_id": theirs.decoder_start_token_id, **found}
         files[marian.GENERATION] = (json.dumps(found, indent=2) + "\n").encode()
     if theirs.share_encoder_decoder_embeddings:
@@ -206,7 +211,9 @@ def _search(folder: Path, tokenizer: TokenizerPair) -> SearchConfig:
         raise UserError(in_short(f"{path} has eos_token_id={generation['eos_token_id']!r}, the vocabulary {eos}"))
     others = {key: value for key, value in generation.items() if key not in (*_READ, *_HARMLESS)}
     lost = [
-        f"{key}={value!r}" for key, value in others.items() if value is True or value not in (None, 0, 1, [], {}, "")
+        f"{key}={value!r}"
+        for key, value in others.items()
+        if value not in (None, False, 0, [], {}, "") and not (key in _FACTORS and value == 1 and value is not True)
     ]
     if lost:
         log.warning("%s: not taken over: %s", path.name, in_short(", ".join(lost)))

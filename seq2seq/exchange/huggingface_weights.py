@@ -32,7 +32,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     """Read weights without executing any code in their file.
 
     Raises:
-        UserError: the file is missing, is damaged, or holds anything but weights.
+        UserError: the file is missing, is damaged, or holds anything but weights with finite values.
     """
     path = next((folder / name for name in (WEIGHTS, PICKLED) if (folder / name).is_file()), None)
     if path is None:
@@ -51,6 +51,9 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         raise UserError(f"{path} is damaged ({in_short(error)}): copy it again") from error
     if not isinstance(found, dict) or not all(_is_weight(*one, path.stat().st_size) for one in found.items()):
         raise UserError(f"{path} holds no weights by name: give the model's own, as save_pretrained leaves it")
+    for name, weight in found.items():
+        if not weight.isfinite().all():
+            raise UserError(f"{path}: {name:.100} has values that are no finite numbers: the model is damaged")
     return dict(found)
 
 

@@ -216,6 +216,21 @@ def test_a_search_that_is_not_taken_over_is_told(opus: Path, caplog: pytest.LogC
     assert caplog.messages == ["generation_config.json: not taken over: repetition_penalty=1.2, sequence_bias=True"]
 
 
+@pytest.mark.parametrize("has_generation_config", [True, False])
+def test_a_setting_that_is_harmless_elsewhere_is_told_where_it_is_not(
+    opus: Path, caplog: pytest.LogCaptureFixture, has_generation_config: bool
+):
+    path = opus / "generation_config.json"
+    if not has_generation_config:  # an older model: config.json has these settings
+        path.unlink()
+        path = opus / "config.json"
+    changed = {"encoder_no_repeat_ngram_size": 1, "min_length": 7, "temperature": 1.0, "top_p": 1, "do_sample": False}
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    read_huggingface(opus)
+    (told,) = caplog.messages
+    assert told == "generation_config.json: not taken over: encoder_no_repeat_ngram_size=1, min_length=7"
+
+
 def test_pickled_weights_and_half_precision_are_read(opus: Path):
     expected = read_huggingface(opus).model.state_dict()
     state = MarianMTModel.from_pretrained(opus).state_dict()  # with every tied weight, as old checkpoints have
@@ -350,6 +365,14 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a table of other positions": (
         weights(lambda state: state.update({"model.encoder.embed_positions.weight": torch.ones(512, 16)})),
         "model.encoder.embed_positions.weight is no table of sines",
+    ),
+    "NaN in a weight": (
+        weights(lambda state: state["model.shared.weight"][3].fill_(torch.nan)),
+        r"model.safetensors: model.shared.weight has values that are no finite numbers: the model is damaged",
+    ),
+    "an infinite weight": (
+        weights(lambda state: state["model.decoder.layers.0.fc1.weight"][0].fill_(-torch.inf)),
+        r"model.decoder.layers.0.fc1.weight has values that are no finite numbers",
     ),
     "whole numbers for weights": (
         pickled(saved({"model.shared.weight": torch.ones(4, 4, dtype=torch.int8)})),
