@@ -77,6 +77,14 @@ def test_frozen_parts_stay_to_the_last_bit_and_all_others_change(names: list[str
         assert torch.equal(weights, before[name]) == name.startswith(tuple(frozen)), name
 
 
+def test_a_source_embedding_of_its_own_belongs_to_the_embedding_and_not_to_the_encoder() -> None:
+    for name, frozen in (("encoder", False), ("embedding", True)):
+        model = Transformer(ModelConfig(**SIZES), V, 17)  # type: ignore[arg-type]
+        freeze(model, [name])
+        assert model.encoder_embedding is not None
+        assert model.encoder_embedding.weight.requires_grad != frozen
+
+
 def test_unknown_parts_are_refused_with_those_there_are() -> None:
     with pytest.raises(UserError, match=r"freeze has decoder.2, .*: choose from embedding, encoder, encoder.0, enc"):
         freeze(transformer(), ["encoder", "decoder.2"])
