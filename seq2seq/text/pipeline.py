@@ -42,6 +42,7 @@ from seq2seq.workers import Workers
 
 logger = logging.getLogger(__name__)
 _HELD = "texts.json"
+_KINDS = (".source", ".reference", ".before")  # a run's files of a test set end so, see training/baseline.py
 SetName = tuple[str, str]  # split and name of a held-out set
 ShardRows = dict[int, list[int]]  # rows of each shard, by its number
 
@@ -103,6 +104,11 @@ class Pipeline:
         for name in names:
             if names.count(name) > 1:
                 raise UserError(f"data.{split} has two sets called {name}: rename one of the files")
+            if split == "test" and name.endswith(_KINDS):
+                raise UserError(
+                    f"data.test has a set called {name}, whose files would be taken for those of "
+                    f"{name.rpartition('.')[0]}: rename its file, without {name[name.rindex('.') :]}"
+                )
         return names
 
     def _clean(self) -> list[Shard]:

@@ -137,6 +137,15 @@ def test_holding_out_more_than_half_is_refused(root: Path):
         run(root, validation=[], test=[], held_out=76)
 
 
+@pytest.mark.parametrize("kind", ["source", "reference", "before"])
+def test_a_test_set_with_the_ending_of_a_runs_own_files_is_refused(root: Path, kind: str):
+    write(root / f"news.{kind}.tsv", TEST)
+    with pytest.raises(
+        UserError, match=rf"has a set called news\.{kind}, .* of news: rename its file, without \.{kind}"
+    ):
+        run(root, test=[f"news.{kind}.tsv"])
+
+
 def test_test_sets_of_one_name_are_told_apart_by_their_folders(root: Path):
     for name in ("a", "b"):
         (root / name).mkdir()
