@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import tempfile
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from io import BufferedIOBase
@@ -17,7 +18,7 @@ from seq2seq.extras import train_command
 
 
 def read_lines(path: Path | None, start: int = 0, first_line: int = 1) -> Iterator[str]:
-    """Read UTF-8 text line by line, without line ends (LF or CRLF); path None is standard input.
+    """Read UTF-8 text line by line, without line ends (LF or CRLF) and byte order mark; path None is standard input.
 
     Reading begins at byte `start` of a file, where line number `first_line` begins.
 
@@ -30,6 +31,8 @@ def read_lines(path: Path | None, start: int = 0, first_line: int = 1) -> Iterat
             if start:
                 file.seek(start)
             for number, line in enumerate(file, start=first_line):
+                if number == 1:
+                    line = line.removeprefix(BOM_UTF8)
                 yield _decode(line.removesuffix(b"\n").removesuffix(b"\r"), f"{name}:{number}")
     except OSError as error:
         raise UserError(f"{name} cannot be read: {error.strerror}") from error

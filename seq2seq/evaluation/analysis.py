@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from rich.console import Group as Tables
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 from sacrebleu.metrics.base import Metric
 
 from seq2seq.evaluation.faults import FAULTS, INATTENTIVE, LANGUAGES, Triple, make_checks, words
@@ -108,7 +109,7 @@ class Analysis:
         worst = Table("line", "chrF++", "source, translation, reference")
         for line in self.worst:
             texts = "\n".join((line.source, line.hypothesis, line.reference))
-            worst.add_row(escape(self.place(line)), f"{line.chrf:.1f}", escape(texts), end_section=True)
+            worst.add_row(escape(self.place(line)), f"{line.chrf:.1f}", Text(texts), end_section=True)
         return Tables(scores, faults, *map(escape, self.left_out), worst)
 
     def place(self, line: Line) -> str:

@@ -16,6 +16,12 @@ def test_lines_end_with_lf_or_crlf_and_with_nothing_else(tmp_path):
     assert count_lines(file) == 5
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path):
+    file = tmp_path / "in"
+    file.write_bytes("\ufeffuno\n\ufeffdos\n".encode())
+    assert list(read_lines(file)) == ["uno", "\ufeffdos"]
+
+
 def test_standard_input_is_read_when_no_file_is_named(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("niño\n\n".encode()), encoding="latin-1"))
     assert list(read_lines(None)) == ["niño", ""]

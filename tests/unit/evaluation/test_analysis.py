@@ -133,10 +133,10 @@ def test_what_was_not_looked_at_is_named() -> None:
 
 
 def test_the_table_shows_markup_as_it_is() -> None:
-    texts = ["[bold]a[/bold]"]
+    texts = ["[bold]a[/bold] :cat: \\"]
     out = io.StringIO()
     Console(file=out, width=200).print(analyse([Translated("[x]", texts, texts, texts)]).table())
-    assert "[bold]a[/bold]" in out.getvalue()
+    assert "[bold]a[/bold] :cat: \\ " in out.getvalue()
 
 
 def test_words_of_the_sources_are_counted_in_the_training_text() -> None:
