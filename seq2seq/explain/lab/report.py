@@ -51,7 +51,10 @@ def fill(page: Path, key: str, text: str) -> None:
         OSError: the page cannot be written.
     """
     begin, end = f"<!-- begin {key} -->", f"<!-- end {key} -->"
-    before = page.read_text(encoding="utf-8") if page.exists() else f"# {TITLE}\n"
+    try:
+        before = page.read_text(encoding="utf-8") if page.exists() else f"# {TITLE}\n"
+    except UnicodeDecodeError as error:
+        raise UserError(f"{page} is not UTF-8: convert it first, or give another --output") from error
     if begin not in before and end not in before:
         before = f"{before.rstrip()}\n\n{begin}\n{end}\n"
     head, found_begin, rest = before.partition(begin)

@@ -2,12 +2,13 @@
 
 import csv
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seq2seq.errors import UserError
+from seq2seq.errors import UserError, in_short
 from seq2seq.settings.choices import flatten
 from seq2seq.settings.config import to_plain
 from seq2seq.settings.loading import load_config
@@ -77,6 +78,7 @@ def read_lab(folder: Path, expected: Sequence[str]) -> Lab:
             runs.append(read_run(path))
         except UserError as error:
             problems.append(str(error))
+    runs = _one_of_each_seed(runs, problems)
     if not runs:
         reasons = f" ({'; '.join(problems)})" if problems else ""
         raise UserError(f"--runs {folder} has no complete run{reasons}: make the runs first (docs/lab.md)")
@@ -97,18 +99,20 @@ def read_run(folder: Path) -> Run:
         UserError: the run is not complete, or a file is damaged; the message names the folder and the updates so far.
     """
     config = load_config(str(folder), [], option="--runs ")
-    rows = _read_metrics(folder)
-    if not (folder / "results.json").is_file():
-        last = rows[-1]["step"] if rows else "0"
-        raise UserError(f"{folder.name}: broken off or still going on, {last} updates of {config.trainer.max_steps}")
     settings = flatten({**to_plain(config), "model": config.model.used()})
     try:
+        rows = _read_metrics(folder)
+        if not (folder / "results.json").is_file():
+            last = rows[-1]["step"] if rows else "0"
+            raise UserError(
+                f"{folder.name}: broken off or still going on, {last} updates of {config.trainer.max_steps}"
+            )
         losses, validations = (
             [(int(row["step"]), float(row[key])) for row in rows if row.get(key)] for key in ("loss", "val_loss")
         )
         facts = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         test_set, scores = next(iter(facts["scores"].items()))
-        return Run(
+        run = Run(
             experiment=config.experiment_name,
             seed=config.seed,
             bleu=float(scores["bleu"]["value"]),
@@ -124,8 +128,24 @@ def read_run(folder: Path) -> Run:
             validation_losses=validations,
             settings={key: value for key, value in settings.items() if key not in _OF_ONE_RUN},
         )
-    except (ValueError, KeyError, TypeError, IndexError, StopIteration) as error:
-        raise UserError(f"{folder.name}: results.json or metrics.csv is damaged ({error!r})") from error
+    except UserError:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, StopIteration, OSError, csv.Error) as error:
+        raise UserError(f"{folder.name}: results.json or metrics.csv is damaged ({in_short(repr(error))})") from error
+    except RecursionError as error:
+        raise UserError(f"{folder.name}: results.json is damaged (it is nested too deeply)") from error
+    if not all(math.isfinite(one) for one in (run.bleu, run.validation_loss, run.training_loss)):
+        raise UserError(f"{folder.name}: its loss or BLEU is not a finite number: the training diverged")
+    return run
+
+
+def _one_of_each_seed(runs: Sequence[Run], problems: list[str]) -> list[Run]:
+    """Return the first run of each experiment and seed; a copy, which is no run of its own, is a problem."""
+    first: dict[tuple[str, int], Run] = {}
+    for run in runs:
+        if first.setdefault((run.experiment, run.seed), run) is not run:
+            problems.append(f"{run.experiment}: two runs with seed {run.seed}: the second, by folder name, is left out")
+    return list(first.values())
 
 
 def _read_metrics(folder: Path) -> list[dict[str, str]]:

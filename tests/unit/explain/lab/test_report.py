@@ -1,4 +1,6 @@
 import json
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,6 +100,9 @@ def test_only_the_reports_section_of_the_page_is_replaced(runs: Path, tmp_path: 
     assert "what was there" not in text
     fill(page, "cost", "Dear.")
     assert page.read_text() == text.rstrip() + "\n\n<!-- begin cost -->\nDear.\n<!-- end cost -->\n"
+    page.write_bytes(b"ni\xf1o\n")
+    with pytest.raises(UserError, match=r"lab.md is not UTF-8: convert it first"):
+        fill(page, "lab", "")
     page.write_text("<!-- begin lab -->\n")
     with pytest.raises(UserError, match=r"has only one of <!-- begin lab --> and <!-- end lab -->: put the other one"):
         fill(page, "lab", "")
@@ -123,6 +128,34 @@ def test_partial_and_absent_runs_are_named(make_run: Make) -> None:
         "heads_1: no complete run with seed 2",
         "unequal updates (300 elsewhere): heads_8-1: 150",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("results.json", b'{"scores": []}', "is damaged"),
+        ("results.json", b"[" * 100_000, "is nested too deeply|is damaged"),
+        ("metrics.csv", b"step,loss\n1,\xff\n", "is damaged"),
+        ("metrics.csv", b'step,loss\n1,"' + b"9" * 200_000 + b'"\n', "is damaged"),
+        ("metrics.csv", b"step,loss,val_loss\n300,1.0,nan\n", "its loss or BLEU is not a finite number: the training"),
+    ],
+)
+def test_a_damaged_run_is_named_and_left_out(make_run: Make, name: str, content: bytes, told: str) -> None:
+    folder = make_run("baseline", 1, 80.0)
+    damaged = make_run("baseline", 2, 80.0)
+    (damaged / name).write_bytes(content)
+    lab = read_lab(folder.parent, [])
+    assert [run.seed for run in lab.runs] == [1]
+    (problem,) = lab.problems
+    assert re.match(f"baseline-2: .*({told})", problem)
+
+
+def test_a_copy_of_a_run_does_not_count_as_another_run(make_run: Make) -> None:
+    folder = make_run("baseline", 1, 80.0)
+    shutil.copytree(folder, folder.with_name("baseline-1-copy"))
+    lab = read_lab(folder.parent, [])
+    assert len(lab.runs) == 1
+    assert lab.problems == ["baseline: two runs with seed 1: the second, by folder name, is left out"]
 
 
 def test_the_report_names_the_settings_in_which_runs_differ(make_run: Make, tmp_path: Path) -> None:
