@@ -16,6 +16,7 @@ from seq2seq.serve.limits import Limits
 
 _DRAIN = 1.0  # seconds for which the rest of a too large body is read, so that its sender gets the answer
 _MAX_FIELDS = 16  # most fields of a form, besides its texts
+_LISTS = ("without", "average")  # fields of a form that may be repeated
 _MEANINGS = {
     400: "The request is wrong.",
     403: "The key is wrong, or the page or the server's name is not known.",
@@ -237,8 +238,9 @@ async def _parse(request: Request, body: bytes, max_fields: int) -> dict[str, An
 
 
 def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a form's values: several fields q become a list; of other repeated fields, the first counts."""
-    values = {name: value for name, value in reversed(pairs) if name != "q"}
+    """Return a form's values: fields of _LISTS and several fields q become lists; of others, the first counts."""
+    values: dict[str, Any] = {name: value for name, value in reversed(pairs) if name != "q"}
+    values |= {name: [value for other, value in pairs if other == name] for name in _LISTS if name in values}
     texts = [value.replace("\r\n", "\n") for name, value in pairs if name == "q"]  # forms write \r\n
     return {**values, "q": texts[0] if len(texts) == 1 else texts} if texts else values
 

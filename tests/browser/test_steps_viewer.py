@@ -50,6 +50,18 @@ def close(one: float, other: float) -> bool:
     return math.isclose(one, other, abs_tol=0.03)
 
 
+def test_masked_scores_of_the_encoder_are_of_pieces_that_are_switched_off(opened) -> None:
+    walk = made_up.walk("encoder")
+    for mask, scores in zip(walk["mask"], walk["scaled"], strict=True):
+        mask[1], scores[1] = False, None
+    page = opened(made_up.explanation(), [walk, made_up.walk("decoder")], made_up.beams()).page
+    page.get_by_role("tab", name="Mask").click()
+    assert "pieces that are switched off" in page.locator(".walk").inner_text()
+    assert "looks ahead" not in page.locator(".walk").inner_text()
+    page.get_by_label("Attention", exact=True).select_option(index=1)
+    assert "looks ahead" in page.locator(".walk").inner_text()
+
+
 def test_all_steps_by_keyboard_and_back(watched) -> None:
     page = watched.page
     tabs = page.get_by_role("tablist", name="Steps of attention").get_by_role("tab")

@@ -76,6 +76,25 @@ def test_the_temperature_and_the_settings_of_the_whole_model(page: Any) -> None:
     expect(page.locator(".panel h3").nth(2)).to_have_text("Decoder self-attention without mask")
 
 
+def test_a_change_that_the_server_refuses_is_not_kept(visit: Any) -> None:  # noqa: F811
+    visitor = visit()
+    visitor.write(CAT)
+    page = visitor.page
+    page.wait_for_selector("#attention .diagram")
+    page.route("**/explain", lambda route: route.fulfill(status=400, json={"error": "the translation is too long"}))
+    switch(page, "cross.1.head.1").click()
+    expect(page.locator("#look-state")).to_have_text("the translation is too long.")
+    page.unroute("**/explain")
+    with page.expect_request("**/explain") as asked:
+        switch(page, "positions").click()
+    assert asked.value.post_data_json["without"] == ["positions"]
+    page.locator("#source").fill("The dog sees a ball.")
+    expect(page.locator("#attention .side").nth(0)).to_contain_text("dog")
+    expect(page.locator(".comparison caption")).to_have_text("Without positions")
+    (fault,) = visitor.faults
+    assert "status of 400" in fault
+
+
 @pytest.mark.parametrize(("width", "theme"), [(1280, "dark"), (390, "light")])
 def test_axe_finds_nothing_serious_in_the_switches(visit: Any, width: int, theme: str) -> None:  # noqa: F811
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")

@@ -11,13 +11,16 @@ const at = (id) => document.getElementById(id);
 
 /** Makes explain(sentences, target): show the first, or another that is picked; target null: the model's own. */
 export function makeExplainer(settings, getKey) {
-  const view = { sentences: [], index: 0, target: null, layer: 0, head: 0, isOpen: false, interventions: {} };
+  const view = { sentences: [], index: 0, target: null, layer: 0, head: 0, isOpen: false, interventions: {}, before: null };
   const limit = settings.explainLimit;
   const question = (wanted) => ({ ...wanted, api_key: getKey() });
   const show = newest(
     (wanted, signal) => post("explain", question(wanted), signal),
     (found, wanted) => draw(view, found, wanted),
-    (error) => tell(error),
+    (error) => {
+      if (error !== null && !error.seconds) view.interventions = view.before ?? view.interventions; // a refused change
+      tell(error);
+    },
   );
   function ask(pause) {
     const sentence = view.sentences[view.index];
@@ -51,6 +54,7 @@ export function makeExplainer(settings, getKey) {
 /** Let all words be seen again: those that are hidden are another sentence's. */
 function showHiddenWords(view) {
   const { without = [] } = view.interventions;
+  view.before = null;
   view.interventions = { ...view.interventions, without: without.filter((name) => !name.startsWith("source.")) };
 }
 
@@ -71,9 +75,10 @@ function listSentences(view) {
 }
 
 function draw(view, found, wanted) {
-  Object.assign(view, { found, wanted });
+  Object.assign(view, { found, wanted, before: null });
   at("attention").removeAttribute("aria-busy");
   const onIntervene = (interventions) => {
+    view.before = view.interventions;
     view.interventions = interventions;
     view.ask(0);
   };

@@ -29,6 +29,17 @@ def test_an_explanation_is_of_what_is_asked_for(ask: Ask):
     assert post(ask, {"source": "a"}, explain=explain).json()["walks"] == [[0, 0]]
 
 
+@pytest.mark.parametrize("names", [["cross"], ["cross", "encoder.1"]])
+def test_a_form_names_one_part_or_several(ask: Ask, names: list[str]):
+    def told(wanted: ExplainRequest) -> dict[str, Any]:
+        return explain(wanted) | {"interventions": {"without": wanted.without, "average": wanted.average}}
+
+    form = {"source": "a", "without": names}
+    answer = ask(lambda client: client.post("/explain", data=form), explain=told)
+    assert answer.status_code == 200
+    assert answer.json()["interventions"] == {"without": names, "average": []}
+
+
 @pytest.mark.parametrize(
     ("sent", "told"),
     [
