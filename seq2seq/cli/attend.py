@@ -142,17 +142,17 @@ def attend_over(
 
     from seq2seq.bundle import load_bundle
     from seq2seq.device import choose_device
-    from seq2seq.explain.explanation import explain
+    from seq2seq.explain.explanation import explain, explain_subject
     from seq2seq.explain.over import animate, moment, write_over_page
     from seq2seq.training.averaging import checkpoints_by_update, read_weights
     from seq2seq.training.saved import losses_by_update
     from seq2seq.translator import Translator
 
-    run = folder.parent
+    given, run = run, folder.parent
     paths, losses, bundle = checkpoints_by_update(run), losses_by_update(run), load_bundle(folder)
     if len(paths) < 2:
         raise UserError(
-            f"--over {run}: the run has kept {len(paths)} checkpoint{'s' * (len(paths) != 1)}, and at least 2 are "
+            f"--over {given}: the run has kept {len(paths)} checkpoint{'s' * (len(paths) != 1)}, and at least 2 are "
             "needed: train with trainer.keep_last=100 and a small trainer.checkpoint_every"
         )
     where = choose_device(device)
@@ -165,9 +165,8 @@ def attend_over(
         bundle.model.load_state_dict(read_weights(path, run, bundle))
         (own,) = translator.translate([text])
         known = [loss for step, loss in losses.items() if step <= update]
-        moments.append(
-            moment(explain(translator, text, final.subject.target), update, known[-1] if known else None, own)
-        )
+        explanation = explain_subject(translator, final.subject)
+        moments.append(moment(explanation, update, known[-1] if known else None, own))
     try:
         output.mkdir(parents=True, exist_ok=True)
         (output / OVER_PAGE).write_text(write_over_page(final, moments), encoding="utf-8")

@@ -110,7 +110,15 @@ def explain(
     Raises:
         UserError: a text is empty or too long, the engine exposes no attention, or memory is not sufficient.
     """
-    subject = make_subject(translator, source, target, settings)
+    return explain_subject(translator, make_subject(translator, source, target, settings))
+
+
+def explain_subject(translator: Translator, subject: Subject) -> Explanation:
+    """Return the weights of all attention of a model that reads a subject, whose ids are of this model's vocabulary.
+
+    Raises:
+        UserError: the engine exposes no attention, or memory is not sufficient.
+    """
     engine, model = require_engine(translator)
     src, tgt = subject.src[:-1], subject.tgt_out[:-1]
     forced = engine.force([src], [tgt], translator.search.batch_tokens, watch=model.can_align)

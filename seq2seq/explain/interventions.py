@@ -31,12 +31,13 @@ from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import EOS
 from seq2seq.translator import Translator
 
-_HEADS = re.compile(r"(encoder|decoder|cross)(?:\.(\d{1,4})(?:\.head\.(\d{1,4}))?)?")
-_WORD = re.compile(r"source\.(\d{1,4})")
+_HEADS = re.compile(r"(encoder|decoder|cross)(?:\.([0-9]{1,4})(?:\.head\.([0-9]{1,4}))?)?")
+_WORD = re.compile(r"source\.([0-9]{1,4})")
 _SETTINGS = {"mask": "decoder_mask", "positions": "positions"}  # settings of the model that can be "none"
 SourceMask = Callable[[Tensor], Tensor]  # the type of `Transformer.source_mask`
 TEMPERATURES = (0.001, 1000.0)  # lowest and highest; below, float32 overflows; above, all weights are equal
-NAMES = "encoder.2.head.3, decoder.1, cross, mask, positions or source.3"
+_NAMES = "encoder.2.head.3, decoder.1, cross, mask, positions or source.3"
+_HEAD_NAMES = "encoder.2.head.3, decoder.1 or cross"
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,8 @@ def _change(
         raise UserError(f"interventions are for Transformers: this is model.architecture={model.config.architecture}")
     if not TEMPERATURES[0] <= temperature <= TEMPERATURES[1]:
         raise UserError(f"the temperature {temperature:g} must be from {TEMPERATURES[0]:g} to {TEMPERATURES[1]:g}")
-    off = [one for name in without if name not in _SETTINGS for one in _find(model, name)]
-    even = [one for name in average for one in _find(model, name)]
+    off = [one for name in without if name not in _SETTINGS for one in _find(model, name, _NAMES)]
+    even = [one for name in average for one in _find(model, name, _HEAD_NAMES)]
     if temperature != 1:
         for attention in (one for one in model.modules() if isinstance(one, MultiHeadAttention)):
             _scale_queries(attention, range(attention.num_heads), 1 / temperature)
@@ -223,10 +224,10 @@ def _heads(model: EncoderDecoder) -> Iterator[tuple[str, int, int]]:
             yield from ((part, layer, head) for head in range(model.config.num_heads))
 
 
-def _find(model: Transformer, name: str) -> list[tuple[MultiHeadAttention, list[int]]]:
-    """Return the attention modules that a name selects, each with its selected heads (from 0)."""
+def _find(model: Transformer, name: str, names: str) -> list[tuple[MultiHeadAttention, list[int]]]:
+    """Return the attention modules that a name selects, each with its selected heads (from 0); names: for the error."""
     if (found := _HEADS.fullmatch(name)) is None:
-        raise UserError(f"{name!r:.80} names nothing to change: give {NAMES}")
+        raise UserError(f"{name!r:.80} names nothing to change: give {names}")
     part, layer, head = found.groups()
     layers = model.encoder_layers if part == "encoder" else model.decoder_layers
     attentions = [getattr(one, "cross_attention" if part == "cross" else "self_attention") for one in layers]

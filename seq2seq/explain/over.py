@@ -12,12 +12,13 @@ from torch import Tensor
 from seq2seq.errors import UserError
 from seq2seq.explain.explanation import PLACES, Explanation, plain
 from seq2seq.explain.page import embed, fill, script
-from seq2seq.explain.picture import FAINT, INK, show
+from seq2seq.explain.picture import FAINT, INK, any_letters, shorten, show
 
 _STYLES = ("viewer.css", "page.css", "over.css")
 _SECONDS = 0.25  # for which a picture is shown; _LAST is for the last picture
 _LAST = 2.0
 _DPI = 80
+_LEAST = 4.2  # inches of width, for a translation of _LETTERS letters
 _LETTERS = 40  # longest translation in a picture; longer ones are cut
 
 
@@ -82,24 +83,26 @@ def animate(explanation: Explanation, moments: Sequence[Moment], path: Path) -> 
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error
 
 
+@any_letters()
 def _draw(one: Moment, rows: list[str], columns: list[str]) -> Any:
     """Return a Pillow image of a moment."""
     import torch
     from matplotlib.figure import Figure
     from PIL import Image
 
-    width, height = 1.6 + 0.5 * len(columns), 2.1 + 0.42 * len(rows)  # inches
+    width, height = max(_LEAST, 1.7 + 0.5 * len(columns)), 2.1 + 0.42 * len(rows)  # inches
     figure = Figure((width, height), dpi=_DPI, facecolor="white")
-    left, below = 1.3 / width, 0.25 / height
+    left, below = 1.4 / width, 0.25 / height
     axis = figure.add_axes((left, below, 0.5 * len(columns) / width, 0.42 * len(rows) / height))
     weights: Tensor = torch.tensor(one.weights)
-    show(axis, weights, rows, columns, font=10.0)
+    show(axis, weights, [*map(shorten, rows)], [*map(shorten, columns)], font=10.0)
     axis.set_aspect("auto")
     loss = "" if one.loss is None else f", loss {one.loss:.2f}"
     texts = ((f"update {one.updates:,}{loss}", 9, FAINT), (_cut(one.translation), 11, INK))
     for line, (text, size, colour) in enumerate(texts):
         place = 1 - (0.3 + 0.28 * line) / height
-        figure.text(0.15 / width, place, text, fontsize=size, color=colour, parse_math=False)
+        label = figure.text(0.15 / width, place, text, fontsize=size, color=colour, parse_math=False)
+        label.set_fontsize(size * min(1, (width - 0.3) * _DPI / max(1, label.get_window_extent().width)))
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=_DPI)
     return Image.open(file).convert("RGB")

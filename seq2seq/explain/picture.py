@@ -1,7 +1,8 @@
 """Draw pictures of one sentence's attention with matplotlib; all numbers come from `Explanation` or `HeadWorth`."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -31,6 +32,14 @@ MAX_PIXELS = 5000  # width and height of a picture
 GAP = 0.25  # inches between the parts of a picture
 
 
+@contextmanager
+def any_letters() -> Iterator[None]:
+    """Silence matplotlib's warnings of letters that its font lacks; it draws boxes instead of them."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        yield
+
+
 def draw(explanation: Explanation, path: Path) -> None:
     """Write a PNG: a large map of cross-attention over words, then every head of every layer of all attention.
 
@@ -51,6 +60,7 @@ def draw_alignment(explanation: Explanation, path: Path) -> None:
     _write(explanation, ("alignment",), path)
 
 
+@any_letters()
 def draw_ranking(ranking: Sequence[HeadWorth], source: str, target: str, path: Path) -> None:
     """Write a PNG of the increase of the translation's loss without each head, a table for each kind of attention.
 
@@ -105,7 +115,7 @@ def make_figure(explanation: Explanation, parts: Sequence[str]) -> Any:
     figure.text(0, _bottom(figure) - GAP / 2, note, va="top", fontsize=7.5, color=FAINT)
     for part in shown:
         rows, columns = (
-            [word.text if len(word.text) <= LONGEST_WORD else word.text[: LONGEST_WORD - 1] + "…" for word in words]
+            [shorten(word.text) for word in words]
             for words in subject.words()["cross" if part == "alignment" else part]
         )
         (_alignment if part == "alignment" else _heads)(figure, explanation, part, rows, columns)
@@ -205,10 +215,14 @@ def _move_below(figure: Any, axes: list[Any]) -> None:
         axis.set_position(axis.get_position().translated(-box.x0 / figure.dpi, top - box.y1 / figure.dpi))
 
 
+@any_letters()
 def _write(explanation: Explanation, parts: Sequence[str], path: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # matplotlib draws a box instead of it
-        _save(make_figure(explanation, parts), path)
+    _save(make_figure(explanation, parts), path)
+
+
+def shorten(word: str) -> str:
+    """Return a word of at most LONGEST_WORD letters."""
+    return word if len(word) <= LONGEST_WORD else word[: LONGEST_WORD - 1] + "…"
 
 
 def _save(figure: Any, path: Path) -> None:

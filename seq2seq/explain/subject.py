@@ -71,7 +71,9 @@ def make_subject(
     else:
         (found,) = translator.stream([source], SearchRequest(settings=settings or translator.search))
         tgt, text = tokenizer.target.ids(found[0].tokens), found[0].text
-        _require_short(len(tgt), "model's translation")
+        if len(tgt) >= MAX_PIECES:
+            told = f"the model's translation has {len(tgt)} pieces: attention is shown for at most {MAX_PIECES - 1}"
+            raise UserError(f"{told}, give a shorter sentence or a target")
     return Subject(
         normalise(source), text, target is None, [*src, EOS], [tokenizer.start, *tgt], [*tgt, EOS], tokenizer
     )

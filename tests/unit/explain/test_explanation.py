@@ -7,8 +7,8 @@ import torch
 from torch.testing import assert_close
 
 from seq2seq.errors import UserError
-from seq2seq.explain.explanation import PARTS, explain, over_words
-from seq2seq.explain.subject import MAX_PIECES, Word, words_of
+from seq2seq.explain.explanation import PARTS, explain, explain_subject, over_words
+from seq2seq.explain.subject import MAX_PIECES, Word, make_subject, words_of
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
@@ -38,6 +38,15 @@ def test_search_settings_change_the_explained_translation(untrained):
     short = explain(untrained, TEXT, settings=untrained.request(max_length=2, beam=1).settings)
     assert short.subject.target == untrained.translate([TEXT], max_length=2, beam=1)[0]
     assert short.subject.target != untrained.translate([TEXT])[0]
+
+
+def test_the_ids_of_a_subject_are_kept_although_its_text_has_others(golden):
+    usual = make_subject(golden, TEXT, "El gato.")
+    letters = golden.tokenizer.target.ids(["▁", *"El", "▁", *"gato."])
+    subject = dataclasses.replace(usual, tgt_in=[usual.tgt_in[0], *letters], tgt_out=[*letters, EOS])
+    found = explain_subject(golden, subject)
+    assert found.subject is subject
+    assert found.attention["cross"][0].shape[1] == len(letters) + 1 == len(found.log_probs) > len(usual.tgt_out)
 
 
 def test_a_given_translation_is_explained_unchanged(translator):

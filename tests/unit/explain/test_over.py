@@ -3,14 +3,16 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 from PIL import Image
 
 from seq2seq.errors import UserError
 from seq2seq.explain.explanation import Explanation, explain
-from seq2seq.explain.over import Moment, animate, moment, write_over_page
+from seq2seq.explain.over import Moment, _draw, animate, moment, write_over_page
 
 TEXT, TARGET = "The cat sees a blue ball.", "El gato <b>ve</b> una bola."
 
@@ -57,6 +59,27 @@ def test_the_picture_has_a_frame_for_each_moment_and_stays_on_the_last(
     assert seconds == [0.25, 2.0]
     with pytest.raises(UserError, match=r"cannot write .*: No such file"):
         animate(explanation, moments, tmp_path / "none" / "over.gif")
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_long_translation_and_letters_that_the_font_lacks_fit_into_the_picture(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn: list[Figure] = []
+    save = Figure.savefig
+
+    def keep(figure: Figure, *given: Any, **named: Any) -> None:
+        drawn.append(figure)
+        save(figure, *given, **named)
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+    for text in ("ñW" * 20, "日本語"):
+        _draw(Moment(10, 2.0, text, -1.0, [[1.0, 0.0]]), ["extraordinariamente"], [text, "</s>"])
+    assert len(drawn) == 2
+    for figure in drawn:
+        for text in (*figure.texts, *figure.axes[0].get_yticklabels()):
+            box, whole = text.get_window_extent(), figure.bbox
+            assert whole.x0 <= box.x0 <= box.x1 <= whole.x1
 
 
 def test_a_model_without_cross_attention_has_nothing_to_show(explanation: Explanation) -> None:
