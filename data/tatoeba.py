@@ -53,11 +53,16 @@ def read_parallel(source: Path, target: Path) -> list[Pair]:
     """Return the pairs of lines of two files, whose lines are translations of each other.
 
     Raises:
-        ValueError: the files have different numbers of lines.
+        ValueError: the files have no or the same lines, different numbers of lines, or a tab.
     """
     sources, targets = list(read_lines(source)), list(read_lines(target))
+    if not sources or sources == targets:  # a failed download leaves the same message in both files
+        raise ValueError(f"{source} and {target} have no translations")
     if len(sources) != len(targets):
         raise ValueError(f"{source} has {len(sources):,} lines and {target} has {len(targets):,}")
+    for path, lines in ((source, sources), (target, targets)):
+        if any("\t" in line for line in lines):
+            raise ValueError(f"{path} has a line with a tab, which separates the columns of test.tsv")
     return list(zip(sources, targets, strict=True))
 
 
@@ -81,6 +86,8 @@ def main() -> None:
         test = read_parallel(*options.test)
         pairs = read_export(options.sentences[0], options.sentences[1], options.links)
         train, validation = split(pairs, test, options.validation_pairs)
+        if not train:
+            raise ValueError(f"no pair of {options.links} is left to train on")
         options.output.mkdir(parents=True, exist_ok=True)
         for name, part in (("train", train), ("validation", validation), ("test", test)):
             path = options.output / f"{name}.tsv"

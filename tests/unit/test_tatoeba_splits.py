@@ -4,6 +4,7 @@ import bz2
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tatoeba import read_export, split
@@ -66,7 +67,10 @@ def test_other_files_are_refused_in_one_line(tmp_path: Path) -> None:
     cut.write_bytes(paths["eng"].read_bytes()[:100])
     binary.write_bytes(bz2.compress(b"\xff\xfe\x00"))
     empty.touch()
-    for changed, told in (
+    failed, tabs = tmp_path / "404", tmp_path / "tabs"
+    failed.write_text("404: Not Found")
+    tabs.write_text("Una.\tDos.\nTres.\n")
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"eng": cut}, "cut.bz2 cannot be read"),
         ({"spa": binary}, "binary.bz2 is not UTF-8 text"),
         ({"links": empty}, "empty.tsv links no sentence of"),
@@ -75,8 +79,14 @@ def test_other_files_are_refused_in_one_line(tmp_path: Path) -> None:
         ({"eng": paths["links"]}, "line 1 has 2 columns instead of 3"),
         ({"spa": tmp_path / "none.tsv"}, "No such file"),
         ({"test.spa": paths["eng"]}, "test.eng has 2 lines and "),
-    ):
-        done = run(tmp_path, paths | changed)
+        ({"test.eng": empty, "test.spa": empty}, "empty.tsv have no translations"),
+        ({"test.eng": failed, "test.spa": failed}, "404 have no translations"),
+        ({"test.spa": tabs}, "tabs has a line with a tab"),
+        ({"--validation-pairs": 1000}, "is left to train on"),
+    ]
+    for changed, told in cases:
+        number = changed.pop("--validation-pairs", 20)
+        done = run(tmp_path, paths | changed, f"--validation-pairs={number}")
         assert done.returncode == 2
         assert told in done.stderr.splitlines()[-1]
         assert "data/README.md" in done.stderr
