@@ -84,12 +84,13 @@ def run_comet(
                 "score": f"COMET failed to score ({error}): try fewer lines, or another --comet-model",
             }[found["failed"]]
         )
-    scores = {tuple(one): found for one, found in zip(systems, found["scores"], strict=True)}
-    if not all(len(one) == len(reference) and np.isfinite(one).all() for one in scores.values()):
+    scores = found["scores"]
+    has_all = [len(one) for one in scores] == [len(one) for one in systems]
+    if not has_all or not all(np.isfinite(one).all() for one in scores):
         raise UserError(
             f"COMET's scores with --comet-model {model} are not one number for each line: try another model"
         )
-    return Comet(scores, model, found["version"])
+    return Comet(dict(zip(map(tuple, systems), scores, strict=True)), model, found["version"])
 
 
 def _ask(python: str, request: dict[str, Any]) -> dict[str, Any]:
@@ -111,7 +112,8 @@ def _ask(python: str, request: dict[str, Any]) -> dict[str, Any]:
     try:
         found = json.loads(done.stdout)
         if "failed" not in found:
-            found["scores"], found["version"] = [[float(x) for x in one] for one in found["scores"]], found["version"]
+            scores = [[float(score) for score in one] for one in found["scores"]]
+            return {"scores": scores, "version": str(found["version"])}
         return dict(found)
     except (ValueError, TypeError, LookupError) as error:
         told = in_short((done.stderr.strip().splitlines() or ["it said nothing"])[-1])

@@ -105,8 +105,8 @@ def compare(
         comet: returns a further metric; called after the texts are checked.
 
     Raises:
-        UserError: the numbers of lines differ, or there are no lines; SACREBLEU_SEED is no seed; samples and trials do
-            not fit into memory.
+        UserError: the numbers of lines differ, or there are no lines; SACREBLEU_SEED is no seed; the samples do not
+            fit into memory.
     """
     seed = read_seed()
     for _, translations in systems:
@@ -127,8 +127,8 @@ def compare(
         }
     except (MemoryError, OverflowError) as error:
         raise UserError(
-            f"{samples:,} samples and {trials:,} trials of {len(texts[0]):,} lines do not fit into memory: "
-            "give `seq2seq evaluate` fewer, with --samples and --trials"
+            f"{samples:,} samples of {len(texts[0]):,} lines do not fit into memory: "
+            "give `seq2seq evaluate` fewer, with --samples"
         ) from error
     found = {}
     for name, (key, signature) in zip(made, signatures.items(), strict=True):

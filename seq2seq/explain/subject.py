@@ -71,9 +71,7 @@ def make_subject(
     else:
         (found,) = translator.stream([source], SearchRequest(settings=settings or translator.search))
         tgt, text = tokenizer.target.ids(found[0].tokens), found[0].text
-        if len(tgt) >= MAX_PIECES:
-            told = f"the model's translation has {len(tgt)} pieces: attention is shown for at most {MAX_PIECES - 1}"
-            raise UserError(f"{told}, give a shorter sentence or a target")
+        _require_short(len(tgt), "model's translation", "give a shorter sentence or a target")
     return Subject(
         normalise(source), text, target is None, [*src, EOS], [tokenizer.start, *tgt], [*tgt, EOS], tokenizer
     )
@@ -123,6 +121,8 @@ def encode_sentence(tokenizer: Side, text: str, name: str) -> list[int]:
     return ids
 
 
-def _require_short(length: int, name: str) -> None:
+def _require_short(length: int, name: str, way_out: str = "shorten it") -> None:
     if length >= MAX_PIECES:
-        raise UserError(f"the {name} has {length} pieces: attention is shown for at most {MAX_PIECES - 1}, shorten it")
+        raise UserError(
+            f"the {name} has {length} pieces, and attention is shown for at most {MAX_PIECES - 1}: {way_out}"
+        )

@@ -100,9 +100,12 @@ def make_model(config: Config, sizes: Sizes, *, resumed: bool) -> EncoderDecoder
 def parts(model: EncoderDecoder) -> dict[str, tuple[str, ...]]:
     """Return the parts that can be frozen, each with the prefixes of its parameters' names."""
     found: dict[str, tuple[str, ...]] = {"embedding": ("embedding.", "encoder_embedding.")}
-    sides = {"encoder": ("encoder_layers.", "encoder_norm."), "decoder": ("decoder_",)}
-    for side, layers in (("encoder", model.encoder_layers), ("decoder", model.decoder_layers)):
-        found[side] = sides[side]
+    encoder, decoder = ("encoder_layers.", "encoder_norm."), ("decoder_",)
+    for side, prefixes, layers in (
+        ("encoder", encoder, model.encoder_layers),
+        ("decoder", decoder, model.decoder_layers),
+    ):
+        found[side] = prefixes
         found |= {f"{side}.{number}": (f"{side}_layers.{number}.",) for number in range(len(layers))}
     return found
 

@@ -140,11 +140,11 @@ function scale(walk, at, follow) {
 function mask(walk, at, follow) {
   const { pairs } = matrices(walk, at, follow);
   const hidden = walk.mask.flat().filter((isAllowed) => !isAllowed).length;
-  const hiding = walk.part === "decoder"
+  const reason = walk.part === "decoder"
     ? "During training, the decoder has the whole translation. Scores of later pieces are set to −∞, so that no piece looks ahead."
     : "The scores of pieces that are switched off are set to −∞, so that no piece looks at them.";
   const plain = hidden
-    ? hiding
+    ? reason
     : "Nothing is masked here: every query may look at all keys. Only padding would be set to −∞.";
   const allowed = walk.mask[at.row].filter(Boolean).length;
   return {

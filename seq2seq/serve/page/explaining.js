@@ -18,7 +18,7 @@ export function makeExplainer(settings, getKey) {
     (wanted, signal) => post("explain", question(wanted), signal),
     (found, wanted) => draw(view, found, wanted),
     (error) => {
-      if (error !== null && !error.seconds) view.interventions = view.before ?? view.interventions; // a refused change
+      if (error !== null && !error.seconds) view.interventions = view.before ?? view.interventions; // undo what was refused
       tell(error);
     },
   );
@@ -54,7 +54,7 @@ export function makeExplainer(settings, getKey) {
 /** Let all words be seen again: those that are hidden are another sentence's. */
 function showHiddenWords(view) {
   const { without = [] } = view.interventions;
-  view.before = null;
+  view.before = null; // a change for another sentence is not undone
   view.interventions = { ...view.interventions, without: without.filter((name) => !name.startsWith("source.")) };
 }
 

@@ -77,6 +77,7 @@ def test_what_is_no_python_is_refused(python: str, message: str) -> None:
         ('{"scores": 3, "version": "9"}', "no scores of COMET"),
         ('{"scores": [["x"], [1]], "version": "9"}', "no scores of COMET"),
         ('{"scores": [[1, 2, NaN], [1, 2, 3]], "version": "9"}', "scores with --comet-model .* are not one number for"),
+        ('{"scores": [[1, 2, 3]], "version": "9"}', "are not one number for each line"),
         ('{"scores": [[1, 2], [1, 2, 3]], "version": "9"}', "are not one number for each line: try another model"),
     ],
 )

@@ -166,6 +166,6 @@ def test_the_seed_can_be_set_or_left_to_chance(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("samples", [10**15, 10**30])
 def test_more_samples_than_memory_holds_are_refused(samples: int) -> None:
-    message = f"{samples:,} samples and 5 trials of 60 lines do not fit into memory: give `seq2seq evaluate` fewer"
+    message = f"{samples:,} samples of 60 lines do not fit into memory: give `seq2seq evaluate` fewer"
     with pytest.raises(UserError, match=message):
         compare(SYSTEMS, [REFERENCE], ["bleu"], samples, 5)

@@ -154,7 +154,9 @@ def test_an_empty_sentence_is_refused(golden, text):
 def test_the_error_for_a_long_text_names_the_limit(golden):
     long = "leche " * MAX_PIECES
     limit = MAX_PIECES - 1
-    with pytest.raises(UserError, match=rf"the sentence has \d+ pieces: attention is shown for at most {limit}, short"):
+    with pytest.raises(
+        UserError, match=rf"the sentence has \d+ pieces, and attention is shown for at most {limit}: sh"
+    ):
         explain(golden, long)
     with pytest.raises(UserError, match=r"the target has \d+ pieces"):
         explain(golden, TEXT, long)
