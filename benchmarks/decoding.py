@@ -59,6 +59,7 @@ TOLD = {
     "ct2-split": "CTranslate2, a thread for each part of the batch",
     "ours-ct2-int8": "this project, `--engine ctranslate2`, int8",
     "ours-bf16": "this project, early stopping, bf16",
+    "ours-bf16-compiled": "this project, early stopping, bf16, `--compile`",
     "hf-bf16": "Hugging Face, bf16",
 }
 
@@ -206,7 +207,9 @@ def line_up(model: EncoderDecoder, tokenizer: Tokenizer, plan: Plan, device: tor
     only one stopping rule, so the contestants with the exact rule take part only in beam search.
     """
     has_bf16 = device.type != "cpu" or has_packed_products(torch.bfloat16)
-    can_compile = device.type == "cpu" and shutil.which("cc") is not None
+    compiled = (
+        {torch.float32, torch.bfloat16} if device.type != "cpu" else {torch.float32} if shutil.which("cc") else ()
+    )
     early = replace(LIMIT, early_stopping=plan.beam > 1)
     translators = {
         f"{name}-compiled" if is_compiled else name: Translator(
@@ -218,8 +221,9 @@ def line_up(model: EncoderDecoder, tokenizer: Tokenizer, plan: Plan, device: tor
             ("ours-early", early, torch.float32, False),
             ("ours-early", early, torch.float32, True),
             ("ours-bf16", early, torch.bfloat16, False),
+            ("ours-bf16", early, torch.bfloat16, True),
         )
-        if (can_compile or not is_compiled)
+        if (dtype in compiled or not is_compiled)
         and (has_bf16 or dtype == torch.float32)
         and (plan.beam > 1 or name != "ours")
     }

@@ -3,15 +3,20 @@
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any
+from unittest import mock
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks.recording import record
 from benchmarks.tables import Table
-from seq2seq.engine import Engine
-from seq2seq.model.build import build_model
+from seq2seq import engine
+from seq2seq.model.decoding import FlatDecoder
+from seq2seq.model.graphs import GraphedDecoder
+from seq2seq.model.transformer import Transformer
 from seq2seq.search_engine import Source
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
@@ -40,16 +45,23 @@ class _Counting(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def per_step(beam: int, sentences: int = 1) -> dict[str, float]:
-    """Return the number of operations per step: in the model, in the search, and views in both."""
+def per_step(beam: int, sentences: int = 1, *, is_recorded: bool = False) -> dict[str, float]:
+    """Return the number of operations per step: in the model, in the search, and views in both.
+
+    is_recorded counts what remains for Python beside the recorded step of a GPU's `--compile`.
+    """
     torch.manual_seed(0)
-    engine = Engine(build_model(MODEL, VOCAB_SIZE).eval(), torch.device("cpu"), torch.float32, is_frozen=True)
-    sources, seen = [Source([*range(5, 12)])] * sentences, []
-    for length in (SHORT, LONG):
-        settings = SearchConfig(beam=beam, max_length_ratio=0.0, max_length_offset=length)
-        with _Counting() as counting:
-            list(engine.search(sources, settings, 1))
-        seen.append(counting.seen)
+    model, sources, seen = Transformer(MODEL, VOCAB_SIZE).eval(), [Source([*range(5, 12)])] * sentences, []
+    recorded = GraphedDecoder(FlatDecoder(model, torch.float32), lambda: record)
+    decoder = mock.patch.object(engine, "for_search", return_value=recorded) if is_recorded else nullcontext()
+    with decoder:
+        searching = engine.Engine(model, torch.device("cpu"), torch.float32, is_frozen=True)
+        for length in (SHORT, LONG):
+            settings = SearchConfig(beam=beam, max_length_ratio=0.0, max_length_offset=length)
+            list(searching.search(sources, settings, 1))  # records what it has to
+            with _Counting() as counting:
+                list(searching.search(sources, settings, 1))
+            seen.append(counting.seen)
     steps = LONG - SHORT
     found = {key: (count - seen[0][key]) / steps for key, count in seen[1].items()}
     by_package = {name: found.get((name, True), 0.0) + found.get((name, False), 0.0) for name in ("model", "search")}
@@ -58,7 +70,12 @@ def per_step(beam: int, sentences: int = 1) -> dict[str, float]:
 
 def run() -> dict[str, Any]:
     """Count operations for one sentence, by beam search and greedy search, with a decoder of four layers."""
-    counts = {"beam 5": per_step(5), "greedy": per_step(1)}
+    counts = {
+        "beam 5": per_step(5),
+        "greedy": per_step(1),
+        "beam 5, beside a recorded step": per_step(5, is_recorded=True),
+        "greedy, beside a recorded step": per_step(1, is_recorded=True),
+    }
     header = ["operations a step, one sentence, 4 decoder layers", "model", "search", "views among them"]
     rows = [[name, *(f"{count:.0f}" for count in found.values())] for name, found in counts.items()]
     return {"per_step": counts, "tables": [asdict(Table("Operations", header, rows))]}

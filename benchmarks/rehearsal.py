@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
+from unittest import mock
 
 import lightning as L
 import numpy as np
@@ -20,6 +21,7 @@ from lightning.pytorch.strategies import SingleDeviceStrategy
 from benchmarks.tables import Table
 from benchmarks.transfers import META, Counts, Transfer, Transfers, as_on_a_gpu
 from seq2seq.engine import Engine
+from seq2seq.model import decoders
 from seq2seq.model.build import build_model
 from seq2seq.search_engine import Source
 from seq2seq.settings.config import Config
@@ -122,11 +124,16 @@ class _EnoughError(Exception):
     """Raised when the search has made the given number of steps."""
 
 
-def search(model: ModelConfig, settings: SearchConfig, sources: Sequence[Source], steps: int = 5) -> Counts:
-    """Return the transfers of the first steps of a rehearsed search."""
+def search(
+    model: ModelConfig, settings: SearchConfig, sources: Sequence[Source], steps: int = 5, *, is_compiled: bool = False
+) -> Counts:
+    """Return the transfers of the first steps of a rehearsed search.
+
+    In a compiled search, what a CUDA graph would repeat runs as it is.
+    """
     seen: list[Counter[Transfer]] = []  # transfers before the first step, in the first step, …
-    with as_on_a_gpu() as transfers:
-        engine = Engine(build_model(model, VOCAB_SIZE).to(META), META, torch.float32)
+    with mock.patch.object(decoders, "CudaGraphs", return_value=lambda compute: compute), as_on_a_gpu() as transfers:
+        engine = Engine(build_model(model, VOCAB_SIZE).to(META), META, torch.float32, is_compiled=is_compiled)
 
         def count() -> None:
             seen.append(transfers.seen.copy())
@@ -145,6 +152,7 @@ MODELS = {
     "modern": replace(TRANSFORMER, norm_position="pre", norm="rmsnorm", activation="swiglu", positions="rotary"),
     "lstm": ModelConfig(architecture="recurrent", d_model=32, num_encoder_layers=1, num_decoder_layers=1),
 }
+TRANSFORMERS = ("transformer", "modern")  # of these models
 TRAINING: dict[str, dict[str, Any]] = {
     "plain": {},
     "R-Drop": {"r_drop": 5.0},
@@ -190,8 +198,16 @@ def run() -> dict[str, Any]:
     for kind, changes in SEARCHES.items():
         searched = [search(model, SearchConfig(**changes), sources(kind)) for model in MODELS.values()]
         found[f"step of a search: {kind}"] = searched
+        searched = [
+            search(MODELS[name], SearchConfig(**changes), sources(kind), is_compiled=True) for name in TRANSFORMERS
+        ]
+        found[f"step of a search: {kind}, `--compile`"] = searched
     rows = [
-        [kind, *(f"{one.most(waits=True)} + {one.most(waits=False)}" for one in of_models)]
+        [
+            kind,
+            *(f"{one.most(waits=True)} + {one.most(waits=False)}" for one in of_models),
+            *[""] * (3 - len(of_models)),
+        ]
         for kind, of_models in found.items()
     ]
     title = "At most so often the host waits for the device + copies to it without waiting"

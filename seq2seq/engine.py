@@ -13,7 +13,7 @@ from torch import Tensor
 
 from seq2seq.device import default_dtype, prepare, tensor_on
 from seq2seq.errors import UserError, is_out_of_memory
-from seq2seq.model.decoding import Decoder, for_search
+from seq2seq.model.decoders import Decoder, for_search, release
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.native import NativeDecoder
@@ -183,6 +183,13 @@ class Engine:
                 log.warning("out of memory: going on with batches of %d texts (batch_tokens)", len(batch) // 2)
 
     def _or_none(self, compute: Callable[[list[int]], list[R]], batch: list[int]) -> list[R] | None:
+        """Return the results of one batch; None if memory runs out, also after the decoder has freed what it keeps."""
+        found = self._try(compute, batch)
+        if found is None and self._decoder is not None and release(self._decoder):
+            found = self._try(compute, batch)
+        return found
+
+    def _try(self, compute: Callable[[list[int]], list[R]], batch: list[int]) -> list[R] | None:
         """Return the results of one batch; None if memory runs out."""
         try:
             self._computing += 1

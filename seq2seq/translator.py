@@ -116,7 +116,8 @@ class Translator:
                 bundle's settings apply.
             device: cpu, cuda, cuda:N, or auto for a GPU if there is one.
             dtype: type of matrix products; None means bfloat16 on a GPU and float32 elsewhere.
-            is_compiled: whether to compile the search with the machine's C compiler; on the CPU in float32 only.
+            is_compiled: whether to compile the search of a Transformer: on the CPU with the machine's C compiler, in
+                float32 only; on a GPU by recording CUDA graphs.
             shortlist: file of `seq2seq shortlist`; with it, a search predicts only the ids that the sources need.
 
         Raises:

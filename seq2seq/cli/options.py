@@ -85,7 +85,7 @@ class Engine:
     device: str = "auto"  # device to compute on: cpu, cuda, cuda:N, or auto, a GPU if there is one
     engine: EngineName = "pytorch"  # ctranslate2 is faster than pytorch on CPUs, but has greedy and beam search only
     quantization: Precision = "int8"  # precision of the weights; for ctranslate2 only
-    compile: bool = False  # compile the search with this machine's C compiler: faster; only for pytorch on CPUs
+    compile: bool = False  # faster search: by this machine's C compiler or, on a GPU, CUDA graphs; only for pytorch
     # file of `seq2seq shortlist`: predict only pieces that the sources need: faster; only for pytorch
     shortlist: Path | None = None
 

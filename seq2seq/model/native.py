@@ -105,7 +105,7 @@ class NativeState:
 
 
 class NativeDecoder:
-    """A Transformer's decoder for search, compiled; a `Decoder` (see `decoding.py`).
+    """A Transformer's decoder for search, compiled; a `Decoder` (see `decoders.py`).
 
     The decoder has a copy of all weights except the embedding.
     """

@@ -26,9 +26,10 @@ class Places:
     row_at: Int[Tensor, " bw"] | None = None
 
     @classmethod
-    def of(cls, numbers: Sequence[int], counts: Sequence[int], sentences: int, device: torch.device) -> "Places":
-        """Return the places in which sentence numbers[i] has counts[i] rows."""
-        width = max(counts, default=1)
+    def of(
+        cls, numbers: Sequence[int], counts: Sequence[int], sentences: int, device: torch.device, width: int
+    ) -> "Places":
+        """Return the places in which sentence numbers[i] has counts[i] of at most `width` rows."""
         if sentences * width == sum(counts):
             return cls(sentences, width)
         of_row = [number * width + row for number, count in zip(numbers, counts, strict=True) for row in range(count)]

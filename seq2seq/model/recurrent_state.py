@@ -77,7 +77,7 @@ class RecurrentState:
             self,
             memory=memory,
             memory_mask=memory_mask,
-            places=Places.of(numbers, counts, len(memory_mask), rows.device),
+            places=Places.of(numbers, counts, len(memory_mask), rows.device, max(counts, default=1)),
             past=self.past.index_select(0, rows),
             numbers=numbers,
             attention=None,

@@ -1,4 +1,4 @@
-"""The state of the textbook decoder between calls. Search uses `decoding.FlatState` instead."""
+"""The state of the textbook decoder between calls. Search uses `flat_state.FlatState` instead."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

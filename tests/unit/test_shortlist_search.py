@@ -13,7 +13,7 @@ from torch import Tensor
 from seq2seq import engine
 from seq2seq.engine import Engine, Source
 from seq2seq.model.build import build_model
-from seq2seq.model.decoding import TextbookDecoder, for_search
+from seq2seq.model.decoders import TextbookDecoder, for_search
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.native import NativeDecoder

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks import rehearsal
-from benchmarks.rehearsal import MODELS, SEARCHES, TRAINING
+from benchmarks.rehearsal import MODELS, SEARCHES, TRAINING, TRANSFORMERS
 from benchmarks.transfers import Transfer, as_on_a_gpu
 from seq2seq.settings.search import SearchConfig
 from seq2seq.training import loss
@@ -54,10 +54,13 @@ def test_a_validation_waits_for_its_loss_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", SEARCHES)
 @ALL_MODELS
 def test_a_step_of_a_search_waits_once(model: str, kind: str) -> None:
-    counts = rehearsal.search(MODELS[model], SearchConfig(**SEARCHES[kind]), rehearsal.sources(kind))
-    assert len(counts.steps) == 5
-    assert counts.most(waits=True) == 1
-    assert counts.most(waits=False) <= COPIES.get(kind, 0)
+    for is_compiled in (False, True) if model in TRANSFORMERS else (False,):
+        counts = rehearsal.search(
+            MODELS[model], SearchConfig(**SEARCHES[kind]), rehearsal.sources(kind), is_compiled=is_compiled
+        )
+        assert len(counts.steps) == 5
+        assert counts.most(waits=True) == 1
+        assert counts.most(waits=False) <= COPIES.get(kind, 0)
 
 
 def test_the_check_notices_what_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

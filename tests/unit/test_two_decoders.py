@@ -7,11 +7,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from benchmarks.recording import record
 from seq2seq import engine
 from seq2seq.engine import Engine
 from seq2seq.errors import UserError
-from seq2seq.model.decoding import TextbookDecoder
+from seq2seq.model.decoders import TextbookDecoder
+from seq2seq.model.decoding import FlatDecoder
 from seq2seq.model.ensemble import Ensemble
+from seq2seq.model.graphs import GraphedDecoder
 from seq2seq.model.transformer import Transformer
 from seq2seq.search.hypothesis import Hypothesis
 from seq2seq.search_engine import Source
@@ -20,6 +23,7 @@ from seq2seq.settings.search import SearchConfig
 from tests.unit.searches import MODERN, NEEDS_COMPILER, SEARCHES
 
 V = 60
+GRAPHED = pytest.param("graphed", marks=pytest.mark.slow)
 STYLES: dict[str, dict[str, Any]] = {"vaswani": {}, "modern": {**MODERN, "bias": False}}
 
 
@@ -49,14 +53,20 @@ def search(name: str, model: Transformer | Ensemble, *, is_compiled: bool = Fals
     return dict(one for batch in searching.search(sources(name), settings, n_best) for one in batch)
 
 
-@pytest.mark.parametrize("is_compiled", [False, pytest.param(True, marks=NEEDS_COMPILER)])
+def graphed(model: Transformer, dtype: torch.dtype, **_: object) -> GraphedDecoder:
+    return GraphedDecoder(FlatDecoder(model, dtype), lambda: record)
+
+
+@pytest.mark.parametrize("kind", ["flat", pytest.param("compiled", marks=NEEDS_COMPILER), GRAPHED])
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("name", SEARCHES)
 def test_every_search_finds_what_it_finds_with_the_textbook(
-    name: str, style: str, is_compiled: bool, monkeypatch: pytest.MonkeyPatch
+    name: str, style: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = make(**STYLES[style])
-    found = search(name, model, is_compiled=is_compiled)
+    if kind == "graphed":
+        monkeypatch.setattr(engine, "for_search", graphed)
+    found = search(name, model, is_compiled=kind == "compiled")
     monkeypatch.setattr(engine, "for_search", lambda model, dtype, **_: TextbookDecoder(model))
     expected = search(name, model)
     assert len(found) == 6

@@ -9,9 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from benchmarks.recording import record
 from seq2seq.model import products
-from seq2seq.model.decoding import Decoder, FlatDecoder, FlatState, for_search
+from seq2seq.model.decoders import Decoder, for_search
+from seq2seq.model.decoding import FlatDecoder
 from seq2seq.model.ensemble import Ensemble
+from seq2seq.model.flat_state import FlatState
+from seq2seq.model.graphs import GraphedDecoder
 from seq2seq.model.native import NativeDecoder
 from seq2seq.model.products import has_packed_products, missing_rows, product
 from seq2seq.model.recurrent import Recurrent
@@ -44,7 +48,13 @@ FORKING = [
     ([2], [1]),
 ]
 flat = partial(FlatDecoder, dtype=torch.float32)
-BOTH = pytest.mark.parametrize("make_decoder", [flat, pytest.param(NativeDecoder, marks=NEEDS_COMPILER)])
+
+
+def graphed(model: Transformer) -> GraphedDecoder:
+    return GraphedDecoder(flat(model), lambda: record)
+
+
+EACH = pytest.mark.parametrize("make_decoder", [flat, pytest.param(NativeDecoder, marks=NEEDS_COMPILER), graphed])
 LEAVING = [([0, 1, 3], [1, 1, 0, 1]), ([0, 2], [1, 0, 1]), ([1, 1], [0, 2])]
 
 
@@ -90,7 +100,7 @@ def require_equal_steps(
     return state
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("steps", [FORKING, LEAVING])
 def test_every_step_equals_the_textbooks_whatever_rows_go_on(
     make_decoder: Callable[[Transformer], Decoder], steps: list[tuple[list[int], list[int]]], model: Transformer
@@ -105,7 +115,7 @@ def test_sentences_that_left_are_packed_and_rows_that_never_fork_need_no_mask(mo
     assert require_equal_steps(flat, model, LEAVING[:2]).mask is None
 
 
-@BOTH
+@EACH
 def test_slots_grow_and_are_cleared_of_the_dead(
     make_decoder: Callable[[Transformer], Decoder], model: Transformer
 ) -> None:
@@ -115,7 +125,7 @@ def test_slots_grow_and_are_cleared_of_the_dead(
     assert state.used < 8 * 62 / (2 if isinstance(state, FlatState) else 1)
 
 
-@BOTH
+@EACH
 def test_a_batch_of_one_equals_the_same_sentence_among_others(
     make_decoder: Callable[[Transformer], Decoder], model: Transformer
 ) -> None:

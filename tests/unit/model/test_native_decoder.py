@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from seq2seq.errors import UserError
 from seq2seq.model import compiling, native
 from seq2seq.model.compiling import load_library
-from seq2seq.model.decoding import for_search
+from seq2seq.model.decoders import for_search
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.native import NativeDecoder, NativeState
 from seq2seq.model.recurrent import Recurrent
@@ -101,10 +101,11 @@ def test_an_ensemble_is_compiled_member_by_member() -> None:
     assert [type(one) for one in states] == [NativeState, NativeState]
 
 
-def test_only_transformers_on_the_cpu_in_float32_are_compiled() -> None:
+def test_only_transformers_are_compiled_on_the_cpu_in_float32() -> None:
     recurrent = Recurrent(ModelConfig(architecture="recurrent", d_model=16), V)
-    for model, dtype in ((recurrent, torch.float32), (make(), torch.bfloat16)):
-        with pytest.raises(UserError, match="--compile is for Transformers on the CPU in float32: leave it out"):
+    is_none, is_bf16 = "is for Transformers, and this model is none", "on the CPU computes in float32 only"
+    for model, dtype, told in ((recurrent, torch.float32, is_none), (make(), torch.bfloat16, is_bf16)):
+        with pytest.raises(UserError, match=f"--compile {told}: leave it out"):
             for_search(model, dtype, is_compiled=True)
 
 
