@@ -48,6 +48,7 @@ NOT_RUN = {
     "python train.py data=files 'data.train=[mine.tsv]' model=big trainer=fsdp": CLUSTER,
     "seq2seq lab report --runs runs/lab --output docs": LAB,
     "seq2seq lab report --runs runs/lab_tatoeba --output docs": LAB,
+    "seq2seq lab report --runs runs/lab_channels --output docs": LAB,
     "python3 -m venv comet-env": COMET,
     "comet-env/bin/pip install unbabel-comet 'setuptools<81'": COMET,
     "seq2seq evaluate --hypotheses old.es new.es --reference ref.es --input in.en --metric bleu comet "
@@ -62,6 +63,8 @@ NOT_RUN = {
     "-d api_key=a-long-random-text": "needs a proxy with a certificate; tests/unit/serve asks with a key",
     "seq2seq serve --model runs/latest/model": "does not end; tests/test_smoke.py starts a server",
     "python train.py --multirun 'experiment=glob(lab/*)' seed=1,2,3": "trains for hours",
+    "python train.py --multirun experiment=lab/baseline,lab/unscaled model.num_heads=1 series=lab_channels "
+    "seed=1,2,3": "trains six times; other experiments of the lab run in a small form",
     "tensorboard --logdir runs": "does not end",
     "seq2seq runs A B": MADE_UP,
     "seq2seq runs --remove A --remove B": MADE_UP,
@@ -137,6 +140,8 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
     "seq2seq analyse --model runs/mine": (),
     "python train.py data=files 'data.train=[mine.tsv]' trainer=cpu": TOY,
     "python train.py experiment=tatoeba_cpu data.root=../shared/data/tatoeba": TOY,
+    "python train.py experiment=tatoeba_cpu name=ours data.root=../shared/data/tatoeba": TOY,
+    "python train.py experiment=tatoeba_cpu model/style=modern name=modern data.root=../shared/data/tatoeba": TOY,
     "python train.py --multirun lab=tatoeba data.root=../shared/data/tatoeba experiment=lab/baseline,lab/no_positions,"
     "lab/no_queries,lab/no_causal_mask,lab/lstm_attention,lab/lstm_no_attention": LSTM_TOY,
     "python train.py data=files 'data.train=[mine.tsv]' tokenizer.joint=false": TOY,
@@ -168,7 +173,7 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
     "model=tiny": TOY,
     "python train.py data=files 'data.train=[mine.tsv]' 'data.test=[test.en+test.es]' baseline=runs/NAME": TOY,
     "seq2seq evaluate --hypotheses out.es --reference ref.es": (),
-    "seq2seq evaluate --hypotheses old.es new.es --reference ref.es": (),
+    "seq2seq evaluate --hypotheses rival.es ours.es modern.es --reference ref.es": (),
     "seq2seq evaluate --hypotheses out.es --reference ref.es ref2.es": (),
     "seq2seq analyse --model runs/NAME": (),
     "seq2seq analyse --hypotheses out.es --reference ref.es --input in.en --training train.tsv --output analysis": (),

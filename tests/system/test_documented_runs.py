@@ -44,7 +44,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, shared_launcher: Launcher) -
     write_bundled(folder / "bundled")
     sources, targets = ("".join(f"{pair[side]}\n" for pair in PAIRS[:3]) for side in (0, 1))
     (folder / "terms.tsv").write_text("milk\tleche\n", encoding="utf-8")
-    spanish = ("ref.es", "ref2.es", "out.es", "old.es", "new.es")
+    spanish = ("ref.es", "ref2.es", "out.es", "old.es", "new.es", "rival.es", "ours.es", "modern.es")
     for name, text in (("in.en", sources), *((name, targets) for name in spanish)):
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "page.html").write_text("<p>The <b>cat</b> sees the milk.</p>\n")
