@@ -16,7 +16,7 @@ PAGE, CURVES, VALUES = "lab.md", "curves.png", "lab.json"
 MEASURES = {"bleu": "BLEU", "validation_loss": "validation loss"}
 DIGITS = {"bleu": 1, "validation_loss": 2, "training_loss": 2}  # BLEU to a tenth, nats to a hundredth
 LYING = "no_causal_mask"  # its loss is good, but its translations are bad
-PANELS = 4  # panels of loss curves per row
+PANELS = 4  # most panels of loss curves per row
 GREY, COLOUR, INK, FAINT = "#8a8f98", "#c2410c", "#1f2328", "#d8dbe0"
 
 
@@ -153,15 +153,16 @@ def draw_curves(lab: Lab, picture: Path) -> None:
     names = {run.experiment for run in lab.runs} - {BASELINE}
     ordered = sorted(names, key=lambda name: -fmean(run.bleu for run in lab.of(name)))
     panels = [*([BASELINE] if lab.of(BASELINE) else []), *ordered]
-    rows = -(-len(panels) // PANELS)
+    columns = min(PANELS, len(panels))
+    rows = -(-len(panels) // columns)
     figure = Figure(figsize=(12, 0.9 + 2.25 * rows), layout="constrained")
-    axes = figure.subplots(rows, PANELS, sharex=True, sharey=True, squeeze=False)
+    axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     for axis, name in zip(axes.flat, panels, strict=False):
         _draw_panel(axis, lab, name)
     for index, axis in enumerate(axes.flat):
         if index >= len(panels):
             axis.remove()
-        elif index + PANELS >= len(panels):
+        elif index + columns >= len(panels):
             axis.tick_params(labelbottom=True)
     figure.suptitle(
         "Validation loss (nats a target token) by updates; best BLEU first; seeds thin, mean thick; grey: baseline",

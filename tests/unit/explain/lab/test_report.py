@@ -89,6 +89,14 @@ def test_the_report_has_all_tables_values_and_the_picture(runs: Path, tmp_path: 
     assert width > height > 300
 
 
+def test_two_experiments_fill_the_picture(make_run: Make, tmp_path: Path) -> None:
+    for experiment in (BASELINE, "unscaled"):
+        folder = make_run(experiment, 1, 50.0).parent
+    write_report(folder, tmp_path / "docs")
+    picture = matplotlib.image.imread(tmp_path / "docs" / folder.name / "curves.png")
+    assert picture[:, picture.shape[1] * 3 // 4 :].min() < 0.9  # the last quarter is not white
+
+
 def test_only_the_reports_section_of_the_page_is_replaced(runs: Path, tmp_path: Path) -> None:
     page = tmp_path / "docs" / "lab.md"
     page.parent.mkdir()
