@@ -49,6 +49,7 @@ NOT_RUN = {
     "seq2seq lab report --runs runs/lab --output docs": LAB,
     "seq2seq lab report --runs runs/lab_tatoeba --output docs": LAB,
     "seq2seq lab report --runs runs/lab_channels --output docs": LAB,
+    "seq2seq lab report --runs runs/lab_everyday --output docs": LAB,
     "python3 -m venv comet-env": COMET,
     "comet-env/bin/pip install unbabel-comet 'setuptools<81'": COMET,
     "seq2seq evaluate --hypotheses old.es new.es --reference ref.es --input in.en --metric bleu comet "
@@ -87,9 +88,10 @@ NOT_RUN = {
     "--output mono.en": CLUSTER,
     "cut -f1 ../shared/data/tatoeba/test.tsv > test.en": SHELL,
     "cut -f2 ../shared/data/tatoeba/test.tsv > test.es": SHELL,
-    "cd runs/lab_tatoeba": SHELL,
-    "seq2seq lab lengths --model baseline-1 --model lstm_attention-1 --model lstm_no_attention-1 --input ../../test.en "
-    "--reference ../../test.es --output lengths.png": "needs three trained models; tests/unit/explain/lab calls it",
+    "seq2seq lab lengths --model runs/lab_tatoeba/baseline-1 --model runs/lab_lstm/lstm_attention-1 "
+    "--model runs/lab_lstm/lstm_no_attention-1 --input test.en --reference test.es --output lengths.png": (
+        "needs three trained models; tests/unit/explain/lab calls it"
+    ),
     "curl -s http://127.0.0.1:8000/translate -d q='The cat sees the milk.' -d source=en -d target=es": SERVER,
     "curl -s http://127.0.0.1:8000/translate -H 'Content-Type: application/json' -d '{\"q\": [\"<p>The <b>cat</b> sees "
     'the milk.</p>", "A dog?"], "source": "en", "target": "es", "format": "html"}\'': SERVER,
@@ -201,8 +203,11 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
     "python train.py experiment=bundled model=lstm": LSTM,
     "python train.py experiment=tatoeba_cpu model=lstm data.root=../shared/data/tatoeba": LSTM_TOY,
     "python train.py experiment=bundled model=lstm model.attention=none": LSTM,
-    "python train.py --multirun lab=tatoeba data.root=../shared/data/tatoeba "
-    "experiment=lab/baseline,lab/lstm_attention,lab/lstm_no_attention": LSTM_TOY,
+    "python train.py lab=tatoeba data.root=../shared/data/tatoeba experiment=lab/baseline": LSTM_TOY,
+    "python train.py --multirun lab=tatoeba data.root=../shared/data/tatoeba series=lab_lstm "
+    "experiment=lab/lstm_attention,lab/lstm_no_attention training.learning_rate=4e-3 trainer.max_steps=6000": LSTM_TOY,
+    "python train.py --multirun lab=tatoeba data.root=../shared/data/tatoeba series=lab_everyday "
+    "experiment=lab/baseline,lab/heads_1,lab/heads_8,lab/no_cross_attention": LSTM_TOY,
     'python translate.py "The ball is blue."': (),
     "python translate.py < in.en > out.es": (),
     "python translate.py --model runs/NAME/model --input in.en --reference ref.es": (),
