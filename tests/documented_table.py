@@ -88,7 +88,7 @@ NOT_RUN = {
     "--output mono.en": CLUSTER,
     "cut -f1 ../shared/data/tatoeba/test.tsv > test.en": SHELL,
     "cut -f2 ../shared/data/tatoeba/test.tsv > test.es": SHELL,
-    "seq2seq lab lengths --model runs/lab_tatoeba/baseline-1 --model runs/lab_lstm/lstm_attention-1 "
+    "seq2seq lab lengths --model runs/lab_everyday/baseline-1 --model runs/lab_lstm/lstm_attention-1 "
     "--model runs/lab_lstm/lstm_no_attention-1 --input test.en --reference test.es --output lengths.png": (
         "needs three trained models; tests/unit/explain/lab calls it"
     ),
@@ -203,7 +203,8 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
     "python train.py experiment=bundled model=lstm": LSTM,
     "python train.py experiment=tatoeba_cpu model=lstm data.root=../shared/data/tatoeba": LSTM_TOY,
     "python train.py experiment=bundled model=lstm model.attention=none": LSTM,
-    "python train.py lab=tatoeba data.root=../shared/data/tatoeba experiment=lab/baseline": LSTM_TOY,
+    "python train.py lab=tatoeba data.root=../shared/data/tatoeba series=lab_everyday "
+    "experiment=lab/baseline": LSTM_TOY,
     "python train.py --multirun lab=tatoeba data.root=../shared/data/tatoeba series=lab_lstm "
     "experiment=lab/lstm_attention,lab/lstm_no_attention training.learning_rate=4e-3 trainer.max_steps=6000": LSTM_TOY,
     "python train.py --multirun lab=tatoeba data.root=../shared/data/tatoeba series=lab_everyday "
