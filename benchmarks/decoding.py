@@ -207,9 +207,7 @@ def line_up(model: EncoderDecoder, tokenizer: Tokenizer, plan: Plan, device: tor
     only one stopping rule, so the contestants with the exact rule take part only in beam search.
     """
     has_bf16 = device.type != "cpu" or has_packed_products(torch.bfloat16)
-    compiled = (
-        {torch.float32, torch.bfloat16} if device.type != "cpu" else {torch.float32} if shutil.which("cc") else ()
-    )
+    can_compile = device.type != "cpu" or shutil.which("cc") is not None
     early = replace(LIMIT, early_stopping=plan.beam > 1)
     translators = {
         f"{name}-compiled" if is_compiled else name: Translator(
@@ -221,9 +219,9 @@ def line_up(model: EncoderDecoder, tokenizer: Tokenizer, plan: Plan, device: tor
             ("ours-early", early, torch.float32, False),
             ("ours-early", early, torch.float32, True),
             ("ours-bf16", early, torch.bfloat16, False),
-            ("ours-bf16", early, torch.bfloat16, True),
+            *([("ours-bf16", early, torch.bfloat16, True)] if device.type != "cpu" else []),  # C code has no bf16
         )
-        if (dtype in compiled or not is_compiled)
+        if (can_compile or not is_compiled)
         and (has_bf16 or dtype == torch.float32)
         and (plan.beam > 1 or name != "ours")
     }

@@ -58,7 +58,7 @@ def per_step(beam: int, sentences: int = 1, *, is_recorded: bool = False) -> dic
         searching = engine.Engine(model, torch.device("cpu"), torch.float32, is_frozen=True)
         for length in (SHORT, LONG):
             settings = SearchConfig(beam=beam, max_length_ratio=0.0, max_length_offset=length)
-            list(searching.search(sources, settings, 1))  # records what it has to
+            list(searching.search(sources, settings, 1))  # lays out the weights, and records the steps
             with _Counting() as counting:
                 list(searching.search(sources, settings, 1))
             seen.append(counting.seen)

@@ -206,7 +206,7 @@ def run() -> dict[str, Any]:
         [
             kind,
             *(f"{one.most(waits=True)} + {one.most(waits=False)}" for one in of_models),
-            *[""] * (3 - len(of_models)),
+            *[""] * (len(MODELS) - len(of_models)),
         ]
         for kind, of_models in found.items()
     ]
