@@ -110,7 +110,7 @@ def shortlist(
     batch: options.Batch = 32,
     beam: options.Beam = 5,
 ) -> dict[str, Any]:
-    """Measure sentences per second and BLEU of beam search without and with shortlists, plain and compiled."""
+    """Measure sentences per second and BLEU of beam search without and with shortlists, compiled and not."""
     from benchmarks.data import read_test
     from benchmarks.decoding import Plan
     from benchmarks.shortlist import run
@@ -194,15 +194,6 @@ def transfers(where: torch.device) -> dict[str, Any]:
 
 @app.command()
 @measuring
-def operations(where: torch.device) -> dict[str, Any]:
-    """Count the tensor operations of a step of a search, for the model and for the search."""
-    from benchmarks.operations import run
-
-    return {"operations": run()}
-
-
-@app.command()
-@measuring
 def starting(where: torch.device, model: options.Bundle, rounds: options.Rounds = 5) -> dict[str, Any]:
     """Measure the translation of one sentence from the shell, and the import of PyTorch alone, in turns."""
     from benchmarks.starting import run
@@ -244,14 +235,14 @@ def files(
     workers: options.Workers = options.ONE_AND_TWO,
     kills: options.Kills = 2,
     beam: options.Beam = 1,
-    compile_: options.Compile = False,
+    compiles: options.Compile = "auto",
 ) -> dict[str, Any]:
     """Measure speed and memory of translating a long file: with one process, with several, and killed and resumed."""
     from benchmarks.files import Plan, run
 
     if where.type != "cpu":
         raise UserError("files are translated on the CPU here: give --device cpu")
-    plan = Plan(lines=lines, workers=workers, kills=kills, beam=beam, is_compiled=compile_)
+    plan = Plan(lines=lines, workers=workers, kills=kills, beam=beam, compiles=compiles)
     return {"files": run(plan, model, text, torch.get_num_threads())}
 
 

@@ -1,4 +1,4 @@
-"""Compare attention by PyTorch's fused kernel and by separate operations, to choose `model.attention.OPEN_UP_TO`."""
+"""Compare attention by PyTorch's fused kernel and by separate operations, for `model.kernels.uses_fused_kernel`."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass

@@ -13,8 +13,8 @@ from benchmarks.data import one_of
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.exchange.ctranslate2 import export_ctranslate2
 from seq2seq.exchange.ctranslate2_engine import load_export
+from seq2seq.interface import Source
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.search_engine import Source
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer
 

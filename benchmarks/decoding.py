@@ -24,9 +24,9 @@ from seq2seq.bundle import load_bundle
 from seq2seq.errors import UserError
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.exchange.huggingface import to_marian
+from seq2seq.interface import Compile
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.model.products import has_packed_products
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig
@@ -49,17 +49,16 @@ OPPONENTS = {  # for each rival, our contestant with the same stopping rule
 }
 TOLD = {
     "ours": "this project, exact",
-    "ours-compiled": "this project, exact, `--compile`",
+    "ours-textbook": "this project, exact, `--compile off`",
     "hf-exact": "Hugging Face, exact",
     "ours-early": "this project, early stopping",
-    "ours-early-compiled": "this project, early stopping, `--compile`",
+    "ours-early-textbook": "this project, early stopping, `--compile off`",
     "hf": "Hugging Face",
     "hf-eager": "Hugging Face, eager attention",
     "ct2": "CTranslate2",
     "ct2-split": "CTranslate2, a thread for each part of the batch",
     "ours-ct2-int8": "this project, `--engine ctranslate2`, int8",
     "ours-bf16": "this project, early stopping, bf16",
-    "ours-bf16-compiled": "this project, early stopping, bf16, `--compile`",
     "hf-bf16": "Hugging Face, bf16",
 }
 
@@ -206,29 +205,27 @@ def line_up(model: EncoderDecoder, tokenizer: Tokenizer, plan: Plan, device: tor
     bf16 takes part only if the device computes in bf16: a CPU that emulates bf16 is ten times slower. Greedy search has
     only one stopping rule, so the contestants with the exact rule take part only in beam search.
     """
-    has_bf16 = device.type != "cpu" or has_packed_products(torch.bfloat16)
-    can_compile = device.type != "cpu" or shutil.which("cc") is not None
+    has_bf16 = device.type != "cpu" or torch.cpu._is_avx512_bf16_supported()
+    can_compile = device.type == "cpu" and shutil.which("cc") is not None
     early = replace(LIMIT, early_stopping=plan.beam > 1)
+    ways: tuple[tuple[str, SearchConfig, torch.dtype, Compile], ...] = (
+        ("ours", LIMIT, torch.float32, "auto"),
+        ("ours-textbook", LIMIT, torch.float32, "off"),
+        ("ours-early", early, torch.float32, "auto"),
+        ("ours-early-textbook", early, torch.float32, "off"),
+        ("ours-bf16", early, torch.bfloat16, "off"),
+    )
     translators = {
-        f"{name}-compiled" if is_compiled else name: Translator(
-            model, tokenizer, search=search, device=device, dtype=dtype, is_frozen=True, is_compiled=is_compiled
-        )
-        for name, search, dtype, is_compiled in (
-            ("ours", LIMIT, torch.float32, False),
-            ("ours", LIMIT, torch.float32, True),
-            ("ours-early", early, torch.float32, False),
-            ("ours-early", early, torch.float32, True),
-            ("ours-bf16", early, torch.bfloat16, False),
-            *([("ours-bf16", early, torch.bfloat16, True)] if device.type != "cpu" else []),  # C code has no bf16
-        )
-        if (can_compile or not is_compiled)
+        name: Translator(model, tokenizer, search=search, device=device, dtype=dtype, compiles=compiles)
+        for name, search, dtype, compiles in ways
+        if (can_compile or not name.endswith("-textbook"))
         and (has_bf16 or dtype == torch.float32)
-        and (plan.beam > 1 or name != "ours")
+        and (plan.beam > 1 or name not in ("ours", "ours-textbook"))
     }
     exports = export_all(model, tokenizer, LIMIT, folder)
-    ways = {"ct2": ("float32", "within"), "ct2-split": ("float32", "split"), "ours-ct2-int8": ("int8", "engine")}
+    kinds = {"ct2": ("float32", "within"), "ct2-split": ("float32", "split"), "ours-ct2-int8": ("int8", "engine")}
     threads = torch.get_num_threads()
-    ctranslates = {name: Contestant(exports[kind], threads, way) for name, (kind, way) in ways.items()}
+    ctranslates = {name: Contestant(exports[kind], threads, way) for name, (kind, way) in kinds.items()}
     marian = to_marian(model)
     marians: dict[str, tuple[MarianMTModel, dict[str, Any]]] = {
         "hf": (marian, {}),
@@ -252,10 +249,15 @@ def table(result: Race, bleus: dict[str, float], same: dict[str, float]) -> Tabl
     for name in result.seconds:
         ours = OPPONENTS.get(name, "")
         ratios = [
-            result.ratio(one, name).show(2) if one in result.seconds else "" for one in (ours, f"{ours}-compiled")
+            result.ratio(one, name).show(2) if one in result.seconds else "" for one in (ours, f"{ours}-textbook")
         ]
         rows.append([TOLD[name], result.rate(name).show(1), *ratios, f"{bleus[name]:.2f}", f"{same[name]:.1%}"])
-    header = ["search", "sentences/s (range)", "× faster than it: this project, same rule (range)", "compiled"]
+    header = [
+        "search",
+        "sentences/s (range)",
+        "× faster than it: this project, same rule (range)",
+        "without a compiler",
+    ]
     return Table("Decoding", [*header, "BLEU", "same as first"], rows)
 
 

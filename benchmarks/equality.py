@@ -2,7 +2,8 @@
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from benchmarks.ctranslate import Contestant, export_all
 from benchmarks.tables import Table
 from seq2seq.engine import Engine
 from seq2seq.exchange.huggingface import to_marian
+from seq2seq.interface import Source
+from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.search_engine import Source
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import EOS, Tokenizer
 
@@ -67,7 +69,51 @@ def run(model: EncoderDecoder, tokenizer: Tokenizer, sources: Sequence[str], dev
             rows.append([name_of_search, told, f"{share:.1%}", str(len(listed)), str(worse)])
             results[f"{name}-{beam}"] = [vars(one) for one in listed]
     header = ["search", "compared with", "equal, token for token", "different", "of these, ours scores lower"]
-    return results | {"tables": [vars(Table("Equality", header, rows))]}
+    tables = [vars(Table("Equality", header, rows)), vars(compiled_table(model, [ids[index] for index in order]))]
+    return results | {"tables": tables}
+
+
+STYLES: dict[str, dict[str, Any]] = {  # of models with random weights; the last one as models of OPUS-MT
+    "modern": {"norm": "rmsnorm", "norm_position": "pre", "activation": "swiglu", "positions": "rotary"},
+    "Marian": {"activation": "swish", "output_bias": True},
+}
+SEARCHES: dict[str, dict[str, Any]] = {
+    "greedy": {"beam": 1},
+    "beam 5, exact": {},
+    "beam 5, early stopping": {"early_stopping": True},
+    "sampling": {"sampling": True, "top_k": 20, "top_p": 0.9},
+    "diverse": {"beam": 6, "groups": 3},
+    "rules": {"no_repeat_ngram": 2, "repetition_penalty": 1.2, "min_length": 4},
+    "phrases": {},
+}
+
+
+def compiled_table(model: EncoderDecoder, ids: Sequence[list[int]]) -> Table:
+    """Compare the compiled search with the textbook's: translations that differ, and the largest error of a score."""
+    models = {"this model": model}
+    sizes = replace(model.config, d_model=64, num_heads=4, d_ff=128, num_encoder_layers=2, num_decoder_layers=2)
+    for name, style in STYLES.items():
+        torch.manual_seed(1)
+        models[name] = build_model(replace(sizes, **style), model.vocab_size).eval()
+        for parameter in models[name].parameters():
+            parameter.data.mul_(5)  # so that sources matter
+    rows = []
+    for name, changes in SEARCHES.items():
+        settings = SearchConfig(**{"max_length_ratio": 1.0, "max_length_offset": 4, **changes})
+        phrases = [[7, 8], [9]] if name == "phrases" else []
+        sources = [Source(row, phrases=phrases, key=key) for key, row in enumerate(ids)]
+        cells = []
+        for searched in models.values():
+            compiled, textbook = (
+                dict(chain(*Engine(searched, "cpu", torch.float32, compiles=way).search(sources, settings, 1)))
+                for way in ("on", "off")
+            )
+            different = [i for i in textbook if compiled[i][0].ids != textbook[i][0].ids]
+            errors = [abs(compiled[i][0].score / textbook[i][0].score - 1) for i in textbook if i not in different]
+            cells.append(f"{len(different)}, {max(errors):.0e}")
+        rows.append([name, *cells])
+    title = f"Compiled and textbook search, {len(ids)} sentences: different translations, largest relative error"
+    return Table(title, ["search", *models], rows)
 
 
 def without_special(row: list[int], limit: int) -> list[int]:
@@ -89,7 +135,7 @@ def differences(
     pairs = [(index, of[index]) for index in different for of in (ours, theirs)]
     forced = dict(
         one
-        for batch in engine.force([ids[index] for index, _ in pairs], [row for _, row in pairs], 4096)
+        for batch in engine.score([ids[index] for index, _ in pairs], [row for _, row in pairs], 4096)
         for one in batch
     )
     scores = [sum(forced[place].log_probs) / len(forced[place].log_probs) for place in range(len(pairs))]

@@ -30,7 +30,7 @@ class Plan:
     workers: Sequence[int] = (1, 2)
     kills: int = 2  # number of kills in an additional run with the most workers
     beam: int = 1
-    is_compiled: bool = False
+    compiles: str = "auto"
     seed: int = 1
 
 
@@ -103,7 +103,7 @@ def translate(source: Path, target: Path, model: Path, plan: Plan, workers: int,
     threads_each = ["env", f"OMP_NUM_THREADS={max(1, threads // workers)}"]
     command = [sys.executable, "translate.py", "--model", str(model.resolve()), "--beam", str(plan.beam)]
     command += ["--workers", str(workers), "--input", str(source), "--output", str(target)]
-    command += ["--compile"] if plan.is_compiled else []
+    command += ["--compile", plan.compiles]
     while True:
         resume = ["--resume"] if killed else []
         start = time.perf_counter()

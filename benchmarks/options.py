@@ -105,7 +105,7 @@ Workers = Annotated[list[int], typer.Option(min=1, help="Processes that translat
 Kills = Annotated[int, typer.Option(min=0, help="Of one more run, which is resumed.", rich_help_panel=MEASURING)]
 Processes = Annotated[int, typer.Option("--workers", min=1, help="Processes.", rich_help_panel=MEASURING)]
 CompileTraining = Annotated[bool, typer.Option("--compile", help="Race trainer.compile=true, too.")]
-Compile = Annotated[bool, typer.Option("--compile", help="Translate with the compiled decoder.")]
+Compile = Annotated[str, typer.Option("--compile", help="Compile the search: auto, on or off.")]
 
 Clients = Annotated[int, typer.Option(min=1, help="That ask at the same time.", rich_help_panel=MEASURING)]
 Unread = Annotated[int, typer.Option(min=0, help="Clients that never read.", rich_help_panel=MEASURING)]

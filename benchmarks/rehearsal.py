@@ -9,7 +9,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
-from unittest import mock
 
 import lightning as L
 import numpy as np
@@ -21,9 +20,8 @@ from lightning.pytorch.strategies import SingleDeviceStrategy
 from benchmarks.tables import Table
 from benchmarks.transfers import META, Counts, Transfer, Transfers, as_on_a_gpu
 from seq2seq.engine import Engine
-from seq2seq.model import decoders
+from seq2seq.interface import Source
 from seq2seq.model.build import build_model
-from seq2seq.search_engine import Source
 from seq2seq.settings.config import Config
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
@@ -124,16 +122,11 @@ class _EnoughError(Exception):
     """Raised when the search has made the given number of steps."""
 
 
-def search(
-    model: ModelConfig, settings: SearchConfig, sources: Sequence[Source], steps: int = 5, *, is_compiled: bool = False
-) -> Counts:
-    """Return the transfers of the first steps of a rehearsed search.
-
-    In a compiled search, what a CUDA graph would repeat runs as it is.
-    """
+def search(model: ModelConfig, settings: SearchConfig, sources: Sequence[Source], steps: int = 5) -> Counts:
+    """Return the transfers of the first steps of a rehearsed search."""
     seen: list[Counter[Transfer]] = []  # transfers before the first step, in the first step, …
-    with mock.patch.object(decoders, "CudaGraphs", return_value=lambda compute: compute), as_on_a_gpu() as transfers:
-        engine = Engine(build_model(model, VOCAB_SIZE).to(META), META, torch.float32, is_compiled=is_compiled)
+    with as_on_a_gpu() as transfers:
+        engine = Engine(build_model(model, VOCAB_SIZE).to(META), META, torch.float32)
 
         def count() -> None:
             seen.append(transfers.seen.copy())
@@ -152,7 +145,6 @@ MODELS = {
     "modern": replace(TRANSFORMER, norm_position="pre", norm="rmsnorm", activation="swiglu", positions="rotary"),
     "lstm": ModelConfig(architecture="recurrent", d_model=32, num_encoder_layers=1, num_decoder_layers=1),
 }
-TRANSFORMERS = ("transformer", "modern")  # of these models
 TRAINING: dict[str, dict[str, Any]] = {
     "plain": {},
     "R-Drop": {"r_drop": 5.0},
@@ -166,7 +158,6 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"beam": 1},
     "sampling": {"sampling": True},
     "diverse": {"beam": 4, "groups": 2},
-    "coverage": {"coverage_penalty": 0.2},
     "rules": {"no_repeat_ngram": 2, "repetition_penalty": 1.2, "min_length": 2},
     "greedy with rules": {"beam": 1, "no_repeat_ngram": 2, "repetition_penalty": 1.2, "min_length": 2},
     "sampling with rules": {"sampling": True, "no_repeat_ngram": 2, "min_length": 2},
@@ -198,10 +189,6 @@ def run() -> dict[str, Any]:
     for kind, changes in SEARCHES.items():
         searched = [search(model, SearchConfig(**changes), sources(kind)) for model in MODELS.values()]
         found[f"step of a search: {kind}"] = searched
-        searched = [
-            search(MODELS[name], SearchConfig(**changes), sources(kind), is_compiled=True) for name in TRANSFORMERS
-        ]
-        found[f"step of a search: {kind}, `--compile`"] = searched
     rows = [
         [
             kind,

@@ -21,7 +21,7 @@ WHOLE = "the whole vocabulary"
 
 
 def run(bundle: Bundle, files: Sequence[Path], pairs: Pairs, plan: Plan, device: torch.device) -> dict[str, Any]:
-    """Translate the first test sentences with every shortlist, plain and compiled; return JSON values."""
+    """Translate the first test sentences with every shortlist, compiled and not; return JSON values."""
     tokenizer = one_of(bundle.tokenizer)
     blocks = cut(pairs, tokenizer, plan)
     shortlists = {WHOLE: None} | {f"`{file.name}`": Shortlist.load(file) for file in files}
@@ -29,8 +29,8 @@ def run(bundle: Bundle, files: Sequence[Path], pairs: Pairs, plan: Plan, device:
     model = bundle.model.to(device).eval()
     translators = {
         (name, compiled): Translator(
-            model, tokenizer, search=LIMIT, device=device, dtype=torch.float32, is_frozen=True,
-            is_compiled=compiled, shortlist=shortlist,
+            model, tokenizer, search=LIMIT, device=device, dtype=torch.float32, 
+            compiles="on" if compiled else "off", shortlist=shortlist,
         )
         for compiled in is_compiled
         for name, shortlist in shortlists.items()
@@ -67,4 +67,4 @@ def run(bundle: Bundle, files: Sequence[Path], pairs: Pairs, plan: Plan, device:
 
 
 def _told(name: str, is_compiled: bool) -> str:
-    return f"{name}, `--compile`" if is_compiled else name
+    return name if is_compiled else f"{name}, `--compile off`"

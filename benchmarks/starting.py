@@ -26,7 +26,7 @@ def run(model: Path, rounds: int) -> dict[str, Any]:
     programs = {
         "python -c 'import torch'": ["-c", "import torch"],
         f"python {TRANSLATE}": translate,
-        f"python {TRANSLATE} --compile": [*translate, "--compile"],
+        f"python {TRANSLATE} --compile off": [*translate, "--compile", "off"],
     }
     if find_spec("ctranslate2"):
         programs[f"python {TRANSLATE} --engine ctranslate2"] = [*translate, "--engine", "ctranslate2"]

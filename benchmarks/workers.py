@@ -18,7 +18,7 @@ from benchmarks.tables import Table
 from seq2seq.bundle import load_bundle
 from seq2seq.distributed.processes import stream
 from seq2seq.evaluation.metrics import bleu
-from seq2seq.translation import SearchRequest, Text
+from seq2seq.interface import SearchRequest, Text
 from seq2seq.translator import Translator
 
 _SHORT = 4  # a quarter of the lines is also measured and subtracted, so that the start does not count
@@ -39,7 +39,7 @@ def run(plan: Plan, model: Path, pairs: Sequence[tuple[str, str]]) -> dict[str, 
     threads, lines = torch.get_num_threads(), [src for src, _ in itertools.islice(itertools.cycle(pairs), plan.lines)]
     bundle = load_bundle(model)
     tokenizer = one_of(bundle.tokenizer)
-    translator = Translator(bundle.model, tokenizer, search=LIMIT, device="cpu", is_frozen=True, is_compiled=True)
+    translator = Translator(bundle.model, tokenizer, search=LIMIT, device="cpu")
     request = translator.request(beam=plan.beam, length_penalty=1.0, early_stopping=plan.beam > 1)
     with tempfile.TemporaryDirectory() as folder:
         exports = export_all(bundle.model, tokenizer, LIMIT, Path(folder))
@@ -52,8 +52,8 @@ def run(plan: Plan, model: Path, pairs: Sequence[tuple[str, str]]) -> dict[str, 
         return tokenizer.decode(split.search_file(some, beam=plan.beam, limit=LIMIT))
 
     contestants = {
-        f"this project, --compile --workers {plan.workers}": ours(plan.workers),
-        "this project, --compile": ours(1),
+        f"this project, --workers {plan.workers}": ours(plan.workers),
+        "this project": ours(1),
         f"CTranslate2, {threads} batches at a time": theirs,
     }
     outputs: dict[str, list[str]] = {}

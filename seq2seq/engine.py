@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -13,31 +13,46 @@ from torch import Tensor
 
 from seq2seq.device import default_dtype, prepare, tensor_on
 from seq2seq.errors import UserError, is_out_of_memory
-from seq2seq.model.decoders import Decoder, for_search, release
+from seq2seq.interface import Candidate, Compile, Hypothesis, Phrases, Source, TokenScores, length_limits
+from seq2seq.model.decoders import Decoder, decoder_for_search
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.ensemble import Ensemble
-from seq2seq.model.native import NativeDecoder
-from seq2seq.search.constraints import tokens_needed
+from seq2seq.search import make_search
+from seq2seq.search.constrained import tokens_needed
 from seq2seq.search.driver import SearchTask
-from seq2seq.search.hypothesis import Hypothesis
-from seq2seq.search.kinds import make_rules, make_search
-from seq2seq.search.step import Coverage, Step, best_next
+from seq2seq.search.next_tokens import best_next
+from seq2seq.search.rules import make_rules
 from seq2seq.search.subset import Subset
-from seq2seq.search_engine import Forced, Phrases, Source, length_limits
 from seq2seq.settings.search import SearchConfig, require_one_kind, require_steps
 from seq2seq.text.shortlist import Shortlist
 from seq2seq.text.tokenizer import BOS, EOS, PAD, UNPRODUCIBLE_IDS
 
 log = logging.getLogger(__name__)
-_WAYS_OUT = {  # advice if one text alone exceeds the memory
+_ADVICE = {  # if one text alone exceeds the memory
     "search": "use a smaller beam or max_length, or another device",
-    "force": "split it and its translation, or use another device",
+    "score": "split it and its translation, or use another device",
 }
+_GROWTH = 1.01  # of batches, after each one that fits: 70 batches after memory ran out, they are twice as large
 R = TypeVar("R")
 
 
+@dataclass(frozen=True)
+class _Request:
+    """What a search has to find for every source; see `Engine.search`."""
+
+    settings: SearchConfig
+    n_best: int
+    banned: Phrases = ()
+    on_step: Callable[[], object] | None = None
+    on_candidates: Callable[[list[Candidate]], object] | None = None
+
+
 class Engine:
-    """Searches translations of any number of sources, in batches that fit into memory."""
+    """Searches translations of any number of sources, in batches that fit into memory.
+
+    The model is put into evaluation mode. Its weights must not change while the engine is used: the compiled step has
+    a copy of them. Several threads may use one engine.
+    """
 
     def __init__(
         self,
@@ -45,8 +60,7 @@ class Engine:
         device: torch.device | str,
         dtype: torch.dtype | None = None,
         *,
-        is_frozen: bool = False,
-        is_compiled: bool = False,
+        compiles: Compile = "auto",
         shortlist: Shortlist | None = None,
         start: int = BOS,
         unproducible: Sequence[int] = UNPRODUCIBLE_IDS,
@@ -54,26 +68,23 @@ class Engine:
     ) -> None:
         """Wrap a model that is on device; dtype is the type of its matrix products, by default `default_dtype`.
 
-        A frozen model is never trained again: it leaves training mode, and its weights are laid out for search once,
-        not for every search. With a shortlist, the search of a batch predicts only the ids that the batch's sources
-        need, and the probabilities of these ids alone sum to 1. `force` always uses the whole vocabulary. The id
-        `start` precedes every translation. Translations contain none of the unproducible ids; with renormalises, the
-        unproducible ids have probability 0, and the other ids' probabilities sum to 1.
+        With a shortlist, the search of a batch predicts only the ids that the batch's sources need, and the
+        probabilities of these ids alone sum to 1. `score` always uses the whole vocabulary. The id `start` precedes
+        every translation. Translations contain none of the unproducible ids; with renormalises, the unproducible ids
+        have probability 0, and the other ids' probabilities sum to 1. `compiles` is as in `decoder_for_search`.
 
         Raises:
-            UserError: is_compiled is true, and the search cannot be compiled.
+            UserError: compiles is "on", and the search cannot be compiled.
         """
-        self.model, self.device, self.shortlist = model, torch.device(device), shortlist
+        self.model, self.device, self.shortlist = model.eval(), torch.device(device), shortlist
         self.start, self.unproducible, self.renormalises = start, tuple(unproducible), renormalises
         self.dtype = dtype or default_dtype(self.device)
-        self.is_frozen, self.is_compiled = is_frozen or is_compiled, is_compiled
-        self._decoder: Decoder | None = None  # of a frozen model
+        self.compiles: Compile = compiles
+        self._decoder: Decoder | None = None
         prepare(self.device)
         self._computing = 0  # batches being computed, one inside another; see on_step of `search`
-        self._fits: dict[str, int] = {}  # smaller batch_tokens of "search" and "force", after memory ran out
-        if self.is_frozen:
-            model.train(False)
-        if is_compiled:
+        self._limits: dict[str, float] = {}  # smaller batch_tokens of "search" and "score", after memory ran out
+        if compiles == "on":
             self._decoder_for_search()
 
     @property
@@ -92,7 +103,7 @@ class Engine:
     ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
         """Search the n best translations of every source, longest first; yields (source index, hypotheses) by batch.
 
-        When memory runs out, batches become smaller for this search and all later searches.
+        When memory runs out, batches become smaller, and grow again as later batches fit.
 
         Args:
             sources: texts to translate.
@@ -104,50 +115,54 @@ class Engine:
         Raises:
             UserError: one source alone exceeds the memory, no translation obeys all rules, or the model gives NaN.
         """
-        rows = n_best if settings.sampling else settings.beam
-        decoder = self._decoder_for_search()
-        lengths = [len(source.ids) + 1 for source in sources]
+        request = _Request(settings, n_best, banned, on_step)
+        decoder, lengths = self._decoder_for_search(), [len(source.ids) + 1 for source in sources]
 
         def compute(batch: list[int]) -> list[list[Hypothesis]]:
-            return self._search(decoder, [sources[i] for i in batch], settings, n_best, banned, on_step=on_step)
+            return self._search(decoder, [sources[i] for i in batch], request)
 
+        rows = n_best if settings.sampling else settings.beam
         yield from self._batches("search", lengths, settings.batch_tokens, compute, rows=rows)
 
-    def watch(
-        self, source: Source, settings: SearchConfig, watcher: Callable[[Step], object], banned: Phrases = ()
+    def search_steps(
+        self,
+        source: Source,
+        settings: SearchConfig,
+        on_candidates: Callable[[list[Candidate]], object],
+        banned: Phrases = (),
     ) -> list[Hypothesis]:
-        """Return the best translation of one source, as `search` does; call watcher with every step of the beam search.
+        """Return the best translation of one source, as `search` does; call on_candidates with every step's candidates.
 
         Raises:
             UserError: as `search`, or the settings ask for no plain beam search.
         """
         require_steps(settings)
         length, decoder = len(source.ids) + 1, self._decoder_for_search()
-        compute: Callable[[list[int]], list[list[Hypothesis]]]
-        compute = lambda _: self._search(decoder, [source], settings, 1, banned, watcher)  # noqa: E731
-        (((_, found),),) = self._batches("search", [length], length, compute)
-        return found
+        request = _Request(settings, 1, banned, on_candidates=on_candidates)
+        batches = self._batches("search", [length], length, lambda _: self._search(decoder, [source], request))
+        (((_, hypotheses),),) = batches
+        return hypotheses
 
-    def force(
-        self, sources: Sequence[list[int]], targets: Sequence[list[int]], batch_tokens: int, *, watch: bool = False
-    ) -> Iterator[list[tuple[int, Forced]]]:
+    def score(
+        self, sources: Sequence[list[int]], targets: Sequence[list[int]], batch_tokens: int, *, align: bool = False
+    ) -> Iterator[list[tuple[int, TokenScores]]]:
         """Score given translations with the model; yields (index, scores) by batch.
 
         Args:
             sources: ids without EOS.
             targets: ids of their translations, without EOS.
             batch_tokens: positions of the longer side computed at once, padding included.
-            watch: whether to return attention, too.
+            align: whether to return attention, too.
 
         Raises:
             UserError: one pair alone exceeds the memory.
         """
         lengths = [max(len(src), len(tgt)) + 1 for src, tgt in zip(sources, targets, strict=True)]
 
-        def compute(batch: list[int]) -> list[Forced]:
-            return self._force([sources[i] for i in batch], [targets[i] for i in batch], watch)
+        def compute(batch: list[int]) -> list[TokenScores]:
+            return self._score([sources[i] for i in batch], [targets[i] for i in batch], align)
 
-        yield from self._batches("force", lengths, batch_tokens, compute)
+        yield from self._batches("score", lengths, batch_tokens, compute)
 
     def _batches(
         self,
@@ -160,36 +175,28 @@ class Engine:
     ) -> Iterator[list[tuple[int, R]]]:
         """Compute the results of all texts in batches, longest first; yields (index, result) by batch.
 
-        A batch has at most batch_tokens tokens, padding and all rows of a text included, or it has one text. When
-        memory runs out, later batches are smaller. work is "search" or "force"; rows is the number of rows per text.
+        A batch has at most batch_tokens tokens, padding and all rows of a text included, or it has one text. work is
+        "search" or "score"; rows is the number of rows per text.
         """
         waiting = sorted(range(len(lengths)), key=lambda index: lengths[index], reverse=True)
-        fits = batch_tokens  # the limit of this call, which may run inside another search
         while waiting:
             longest = lengths[waiting[0]]
-            tokens = min(batch_tokens, self._fits.get(work, batch_tokens), fits)
+            tokens = int(min(batch_tokens, self._limits.get(work, batch_tokens)))
             batch = waiting[: max(1, tokens // rows // longest)]
-            found = self._or_none(compute, batch)
-            if found is not None:
-                yield list(zip(batch, found, strict=True))
+            results = self._or_none(compute, batch)
+            if results is not None:
+                if work in self._limits:
+                    self._limits[work] *= _GROWTH
+                yield list(zip(batch, results, strict=True))
                 waiting = waiting[len(batch) :]
             elif len(batch) == 1:
-                way_out = "try again when the other search is over" if self._computing else _WAYS_OUT[work]
-                raise UserError(f"a text of {longest} tokens does not fit into the memory of {self.device}: {way_out}")
+                advice = "try again when the other search is over" if self._computing else _ADVICE[work]
+                raise UserError(f"a text of {longest} tokens does not fit into the memory of {self.device}: {advice}")
             else:
-                fits = len(batch) // 2 * longest * rows
-                if not self._computing:
-                    self._fits[work] = fits
+                self._limits[work] = len(batch) // 2 * longest * rows
                 log.warning("out of memory: going on with batches of %d texts (batch_tokens)", len(batch) // 2)
 
     def _or_none(self, compute: Callable[[list[int]], list[R]], batch: list[int]) -> list[R] | None:
-        """Return the results of one batch; None if memory runs out, also after the decoder has freed what it keeps."""
-        found = self._try(compute, batch)
-        if found is None and self._decoder is not None and release(self._decoder):
-            found = self._try(compute, batch)
-        return found
-
-    def _try(self, compute: Callable[[list[int]], list[R]], batch: list[int]) -> list[R] | None:
         """Return the results of one batch; None if memory runs out."""
         try:
             self._computing += 1
@@ -205,118 +212,103 @@ class Engine:
         return None
 
     def _decoder_for_search(self) -> Decoder:
-        """Return a decoder with the present weights, laid out for search; a frozen model's decoder is made only once.
+        """Return the decoder, which is made for the first search.
 
         Raises:
             UserError: the weights do not fit into the memory, or the search cannot be compiled.
         """
-        if self._decoder is not None:
-            return self._decoder
-        try:
-            with self.inference(), torch.autocast(self.device.type, enabled=False):
-                decoder = for_search(self.model, self.dtype, is_compiled=self.is_compiled)
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            raise UserError(f"the model does not fit into the memory of {self.device}: use another device") from error
-        self._decoder = decoder if self.is_frozen else None
-        return decoder
+        if self._decoder is None:
+            try:
+                self._decoder = decoder_for_search(self.model, self.dtype, self.compiles)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                told = f"the model does not fit into the memory of {self.device}: use another device"
+                raise UserError(told) from error
+        return self._decoder
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_decoder": None}  # the decoder's functions cannot be pickled
+        """Make the decoder first, so that all processes that get this engine share its weights."""
+        self._decoder_for_search()
+        return vars(self)
 
-    def _search(
-        self,
-        decoder: Decoder,
-        sources: list[Source],
-        settings: SearchConfig,
-        n_best: int,
-        banned: Phrases,
-        watcher: Callable[[Step], object] | None = None,
-        on_step: Callable[[], object] | None = None,
-    ) -> list[list[Hypothesis]]:
+    def _search(self, decoder: Decoder, sources: Sequence[Source], request: _Request) -> list[list[Hypothesis]]:
         """Search one batch; with a shortlist, only among ids that its sources need or that are required or banned."""
+        state = decoder.encode(self._padded([[*source.ids, EOS] for source in sources]))
         if self.shortlist is None:
-            never = self.unproducible
-            return self._search_all_ids(decoder, sources, settings, n_best, banned, never, watcher, on_step)
-        named = chain(*banned, *(one.prefix for one in sources), *chain(*(one.phrases for one in sources)))
+            return self._run(decoder, state, sources, request, self.unproducible)
+        named = chain(*request.banned, *(one.prefix for one in sources), *chain(*(one.phrases for one in sources)))
         subset = Subset(self.shortlist.union([one.ids for one in sources], named))
-        in_places = [
-            replace(one, prefix=subset.places(one.prefix), phrases=[subset.places(ids) for ids in one.phrases])
-            for one in sources
-        ]
+        indexed = _Request(
+            request.settings, request.n_best, [subset.index(ids) for ids in request.banned], request.on_step,
+            None if request.on_candidates is None else subset.on_candidates(request.on_candidates),
+        )  # fmt: skip
         limited = decoder.limited_to(tensor_on(self.device, subset.ids))
-        banned = [subset.places(ids) for ids in banned]
-        shown = None if watcher is None else subset.shown_to(watcher)
-        never = tuple(subset.places([one for one in self.unproducible if one in subset.ids]))
-        found = self._search_all_ids(limited, in_places, settings, n_best, banned, never, shown, on_step)
-        return [subset.with_ids(hypotheses) for hypotheses in found]
+        unproducible = subset.index([one for one in self.unproducible if one in subset.ids])
+        hypotheses = self._run(limited, state, [subset.source(one) for one in sources], indexed, unproducible)
+        return [subset.with_ids(of_source) for of_source in hypotheses]
 
-    def _search_all_ids(
-        self,
-        decoder: Decoder,
-        sources: list[Source],
-        settings: SearchConfig,
-        n_best: int,
-        banned: Phrases,
-        unproducible: tuple[int, ...],
-        watcher: Callable[[Step], object] | None = None,
-        on_step: Callable[[], object] | None = None,
+    def _run(
+        self, decoder: Decoder, state: Any, sources: Sequence[Source], request: _Request, unproducible: Sequence[int]
     ) -> list[list[Hypothesis]]:
         """Search one batch among all ids that the decoder knows."""
+        task = self._task(sources, request, unproducible, getattr(decoder, "best_next", best_next))
+        never = tensor_on(self.device, unproducible)
+
+        def step(last: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
+            if request.on_step is not None:
+                request.on_step()
+            logits, state = decoder.step(last, state)
+            return self._without(never, logits), state
+
+        hypotheses = make_search(task).run(step, state)
+        if not all(hypotheses):
+            raise UserError("a text has no translation that begins, contains and leaves out what it has to")
+        return hypotheses
+
+    def _task(
+        self, sources: Sequence[Source], request: _Request, unproducible: Sequence[int], find_best: Any
+    ) -> SearchTask:
+        """Return the task of one batch; bans of single tokens are no rules, which would make every step slower."""
+        settings, phrases = request.settings, [source.phrases for source in sources]
         shortest, longest = zip(*length_limits(sources, settings), strict=True)
-        prefixes = [source.prefix for source in sources]
-        rules = make_rules(settings, torch.tensor(shortest), prefixes=prefixes, banned=banned, eos=EOS)
-        phrases = [source.phrases for source in sources]
         require_one_kind(settings, has_phrases=any(phrases))
         for limit, of_source in zip(longest, phrases, strict=True):
             if (needed := tokens_needed(of_source)) > limit:
-                raise UserError(
-                    f"phrases of {needed} tokens do not fit into {limit}: raise max_length, or ask for fewer"
-                )
-        src = self._padded([[*source.ids, EOS] for source in sources])
-        state = decoder.encode(src)
-        coverage = None
-        if settings.coverage_penalty:
-            state = state.watching()
-            if not self.model.can_align:
-                told = "coverage_penalty is for models that attend to the source, and this one does not"
-                raise UserError(f"{told}: leave it out")
-            coverage = Coverage(settings.coverage_penalty, (src == PAD).float(), _last_attention)
-        keys, never = [source.key for source in sources], tensor_on(self.device, unproducible)
-        task = SearchTask(
-            settings=settings, bos=self.start, eos=EOS, max_lengths=longest, device=self.device, n_best=n_best,
-            banned=unproducible, rules=rules, phrases=phrases, keys=keys, coverage=coverage, watcher=watcher,
-            quick_best=decoder.best_next if isinstance(decoder, NativeDecoder) else best_next,
+                told = f"phrases of {needed} tokens do not fit into {limit}: raise max_length, or ask for fewer"
+                raise UserError(told)
+        words = [source.unfinished for source in sources]
+        prefixes = [one.prefix[: one.unfinished.start] if one.unfinished else one.prefix for one in sources]
+        is_free = not any(source.prefix for source in sources)  # a prefix may contain banned tokens
+        tokens = [ids[0] for ids in request.banned if len(ids) == 1] if is_free else []
+        if set(tokens) & set(chain(*chain(*phrases))):
+            raise UserError("a text has no translation that begins, contains and leaves out what it has to")
+        longer = [ids for ids in request.banned if not (is_free and len(ids) == 1)]
+        return SearchTask(
+            settings=settings, bos=self.start, eos=EOS, max_lengths=longest, device=self.device,
+            min_lengths=shortest if any(shortest) else (), n_best=request.n_best, banned=[*unproducible, *tokens],
+            rules=make_rules(settings, prefixes=prefixes, words=words, banned=longer), phrases=phrases,
+            keys=[source.key for source in sources], find_best=find_best, on_candidates=request.on_candidates,
         )  # fmt: skip
 
-        def step(last: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
-            if on_step is not None:
-                on_step()
-            logits, state = decoder.step(last, state)
-            return self._without(never, logits.float()), state
-
-        found = make_search(task).run(step, state)
-        if not all(found):
-            if rules or any(phrases):
-                raise UserError("a text has no translation that begins, contains and leaves out what it has to")
-            raise UserError("the model's scores are not numbers (NaN): its weights are damaged, train it again")
-        return found
-
-    def _force(self, sources: list[list[int]], targets: list[list[int]], watch: bool) -> list[Forced]:
-        state = self.model.encode(self._padded([[*ids, EOS] for ids in sources]))
-        tgt_in, tgt_out = (
+    def _score(self, sources: list[list[int]], targets: list[list[int]], align: bool) -> list[TokenScores]:
+        src, tgt_in, tgt_out = (
+            self._padded([[*ids, EOS] for ids in sources]),
             self._padded([[self.start, *ids] for ids in targets]),
             self._padded([[*ids, EOS] for ids in targets]),
         )
-        logits, state = self.model.decode(tgt_in, state.watching() if watch else state)
-        logits = self._without(tensor_on(self.device, self.unproducible), logits.float())
+        logits, attention = (
+            self.model.predict_and_align(src, tgt_in) if align else (self.model.predict(src, tgt_in), None)
+        )
+        logits = self._without(tensor_on(self.device, self.unproducible), logits)
         log_probs = logits.log_softmax(-1).gather(-1, tgt_out[:, :, None])[:, :, 0].tolist()
-        forced = []
-        for row, (src, tgt) in enumerate(zip(sources, targets, strict=True)):
-            attention = state.attention[row, : len(tgt) + 1, : len(src) + 1].tolist() if watch else None
-            forced.append(Forced(log_probs[row][: len(tgt) + 1], attention))
-        return forced
+        return [
+            TokenScores(
+                log_probs[row][: len(tgt) + 1],
+                None if attention is None else attention[row, : len(tgt) + 1, : len(src) + 1].tolist(),
+            )
+            for row, (src, tgt) in enumerate(zip(sources, targets, strict=True))
+        ]
 
     def _without(self, ids: Int[Tensor, " u"], logits: Float[Tensor, "*rows v"]) -> Float[Tensor, "*rows v"]:
         """With renormalises, give these ids a probability of zero; changes the logits in place."""
@@ -330,22 +322,11 @@ class Engine:
 
     @contextmanager
     def inference(self) -> Iterator[None]:
-        """Compute without gradients and dropout, in the chosen precision; then restore the model's mode.
+        """Compute without gradients, in the chosen precision.
 
         Not `inference_mode`: there, autocast would convert the weights anew for every token, and the positions that a
         model caches could not be used in training.
         """
-        is_live, was_training = not self.is_frozen, self.model.training
-        if is_live:
-            self.model.train(False)
         autocast = torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
-        try:
-            with torch.inference_mode(False), torch.no_grad(), autocast:
-                yield
-        finally:
-            if is_live:
-                self.model.train(was_training)
-
-
-def _last_attention(state: Any) -> Float[Tensor, "n s"]:
-    return state.attention[:, -1].float()
+        with torch.inference_mode(False), torch.no_grad(), autocast:
+            yield

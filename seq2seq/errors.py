@@ -14,7 +14,13 @@ def in_short(told: object) -> str:
     return " ".join(str(told).split())[:200]
 
 
+_NO_MEMORY = (  # PyTorch's allocators; cuBLAS and cuDNN, which have no exception of their own
+    "out of memory", "defaultcpuallocator", "cublas_status_alloc_failed", "cudnn_status_alloc_failed",
+    "cudnn_status_internal_error_host_allocation_failed", "cudnn_status_internal_error_device_allocation_failed",
+)  # fmt: skip
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an exception means that memory ran out, so that a smaller batch could work."""
     message = str(error).lower()
-    return isinstance(error, MemoryError) or "out of memory" in message or "defaultcpuallocator" in message
+    return isinstance(error, MemoryError) or any(words in message for words in _NO_MEMORY)

@@ -1,206 +1,129 @@
-"""The inputs and outputs of a translator: texts, requests, the pieces that a model sees, and translations."""
+"""From texts to the segments that a model translates, and from hypotheses to translations."""
 
+import itertools
 import logging
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from seq2seq.errors import UserError
-from seq2seq.search.hypothesis import Hypothesis
-from seq2seq.search_engine import Forced, Source
-from seq2seq.settings.checks import require_at_least
-from seq2seq.settings.search import SearchConfig, require_one_kind
-from seq2seq.text.glossary import Glossary
-from seq2seq.text.segments import align_words, number_words, split_text
+from seq2seq.interface import (
+    Hypothesis,
+    ScoredTranslation,
+    Source,
+    Terms,
+    Text,
+    TokenScores,
+    Translation,
+    require_string,
+)
+from seq2seq.text.completion import WordCompleter
+from seq2seq.text.segments import SPACE, align_words, number_words, split_text
 from seq2seq.text.tokenizer import EOS
 from seq2seq.text.vocabulary import Side, Tokenizers
 
-MAX_SOURCE_TOKENS = 200  # the longest piece of a text that a model sees
+MAX_SOURCE_TOKENS = 200  # the longest segment that a model gets
+STRETCH = 1.5  # a sentence may have this many times trained_length tokens (docs/decoding.md)
 
 log = logging.getLogger(__name__)
+Alignment = list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Text:
-    """A text to translate, with the first words and the phrases that its translation must have.
-
-    Raises:
-        UserError: text or prefix is no string, or phrases is no list of strings.
-    """
-
-    text: str
-    prefix: str = ""  # text that the translation begins with
-    phrases: Sequence[str] = ()  # phrases that the translation contains
-
-    def __post_init__(self) -> None:
-        for name in ("text", "prefix"):
-            require_string(getattr(self, name), name)
-        require_strings(self.phrases, "phrases")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchRequest:
-    """What to search for each text.
-
-    Raises:
-        UserError: a value has the wrong type, n_best is not between 1 and the beam, or the settings and the glossary
-            ask for two kinds of search.
-    """
-
-    settings: SearchConfig
-    n_best: int = 1  # translations of each text: at most the beam; with sampling, the number of samples
-    banned: Sequence[str] = ()  # phrases that no translation contains
-    glossary: Glossary | None = None  # terms and the translations that they must have
-    align: bool = False  # whether every translation gets an alignment
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.n_best, int):
-            raise UserError(f"n_best={self.n_best!r} is of type {type(self.n_best).__name__}: give a whole number")
-        if not isinstance(self.glossary, Glossary | None):
-            told = _with_type(self.glossary)
-            raise UserError(f'glossary is {told}: give Glossary([("term", "translation"), …])')
-        object.__setattr__(self, "banned", tuple(require_strings(self.banned, "banned")))  # an iterator is read once
-        require_at_least("n_best", self.n_best, 1)
-        beam = self.settings.beam
-        if self.candidates > beam and not self.settings.sampling:
-            name = "n_best" if self.n_best == self.candidates else "mbr"
-            raise UserError(f"{name}={self.candidates} needs a beam of at least as many (beam={beam}), or sampling")
-        require_one_kind(self.settings, has_phrases=self.glossary is not None)
-
-    @property
-    def candidates(self) -> int:
-        """Number of hypotheses that are searched for each text, to return the n best of them."""
-        return max(self.n_best, self.settings.mbr)
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One translation of one text."""
-
-    text: str
-    score: float  # sum of log-probabilities, EOS included (nats)
-    normalised_score: float  # score / length^α, length counting EOS (nats)
-    tokens: list[str]  # subword pieces
-    alignment: list[tuple[int, int]] | None = None  # source word, target word, from 0; None: not asked for
-    parts: tuple[str, ...] = ()  # translations of the pieces that the text was translated in
-
-
-@dataclass(frozen=True)
-class Reading:
-    """The model's scores of a given translation."""
-
-    score: float  # sum of log-probabilities, EOS included (nats)
-    normalised_score: float  # score / length^α, length counting EOS (nats)
-    tokens: list[str]  # subword pieces, </s> last
-    log_probs: list[float]  # of each (nats)
-    alignment: list[tuple[int, int]] | None  # source word, target word, from 0; None: not asked for
-
-
-@dataclass(frozen=True)
-class Piece:
+class Segment:
     """The unit that the model translates: a text or, if the text is too long, a sentence or a part of a sentence."""
 
     text_index: int
     text: str
     source: Source
-    first_word: int = 0  # number of the piece's first word in the whole text, from 0
-    is_first: bool = True  # whether the piece is the first of its text
+    repeated: int = 0  # leading ids that repeat the text's tag, which is no word of this segment
+    is_first: bool = True  # whether the segment is the first of its text
 
 
-Spelt = tuple[Hypothesis, str]  # a hypothesis and its text
-
-
-def require_iterable(texts: object, name: str) -> Iterable[Any]:
-    """Return texts if it is an iterable of texts, and refuse anything else; messages call it `name`.
+def as_text(text: object, number: int) -> Text:
+    """Return a text or a string as a text; messages call it by its number.
 
     Raises:
-        UserError: texts is a single string, or cannot be iterated over.
+        UserError: it is neither.
     """
-    if isinstance(texts, str):
-        raise UserError(f"{name} is one string ({texts[:20]!r}…): give a list of them, [text]")
-    if isinstance(texts, bytes) or not isinstance(texts, Iterable):
-        raise UserError(f"{name} is {_with_type(texts)}: give a list of strings")
-    return texts
-
-
-def require_strings(texts: object, name: str) -> list[str]:
-    """Return the strings of an iterable as a list; messages call the iterable `name`.
-
-    Raises:
-        UserError: texts is a single string, cannot be iterated over, or has an item that is no string.
-    """
-    listed = list(require_iterable(texts, name))
-    for index, text in enumerate(listed):
-        require_string(text, f"{name}[{index}]")
-    return listed
-
-
-def require_string(text: object, name: str) -> None:
-    """Refuse a value that is no string; the message calls the value `name`.
-
-    Raises:
-        UserError: text is no string.
-    """
-    if not isinstance(text, str):
-        raise UserError(f"{name} is {_with_type(text)}: give a string")
-
-
-def _with_type(value: object) -> str:
-    return f"{value!r:.40} (of type {type(value).__name__})"
-
-
-def _as_text(text: object, number: int) -> Text:
     if isinstance(text, Text):
         return text
-    if not isinstance(text, str):
-        raise UserError(f"text {number} is {_with_type(text)}: give a string or a Text")
-    return Text(text)
+    require_string(text, f"text {number}")
+    return Text(str(text))
 
 
-def make_pieces(
-    texts: Sequence[str | Text],
-    tokenizer: Tokenizers,
-    first_line: int,
-    glossary: Glossary | None,
-    trained_length: int | None = None,
-) -> list[Piece]:
-    """Return the encoded pieces of texts: the sentences of a text that is too long for the model, else the whole text.
+class Segmenter:
+    """Cuts and encodes texts for one model.
 
-    A text is too long if it has more tokens than trained_length (`BundleConfig.trained_length`) or MAX_SOURCE_TOKENS.
-    Sentences of more than MAX_SOURCE_TOKENS are cut further. A text without tokens has no piece. A text with phrases
-    stays whole. first_line is the number of the first text; warnings name these numbers, and samples depend on them.
-
-    Raises:
-        UserError: a text is neither a string nor a Text, a phrase is empty, or a text with phrases has more than
-            MAX_SOURCE_TOKENS tokens.
+    A text of at most trained_length tokens (`BundleConfig.trained_length`) is one segment. A longer text is cut at the
+    ends of its sentences. A sentence of more than 1.5 × trained_length tokens, or more than MAX_SOURCE_TOKENS, is cut
+    at clauses, or else at spaces. Without trained_length, only texts of more than MAX_SOURCE_TOKENS are cut. A text
+    with required phrases is never cut.
     """
-    wants = [_as_text(text, number) for number, text in enumerate(texts, start=first_line)]
-    pieces, side, marks = [], tokenizer.source, set(tokenizer.source.user_symbols.values())
-    for index, (want, ids) in enumerate(zip(wants, side.encode([want.text for want in wants]), strict=True)):
-        line, parts, ids_of_parts, first_words = first_line + index, [want.text], [ids], [0]
-        is_too_long = len(ids) > MAX_SOURCE_TOKENS
-        if is_too_long or (trained_length is not None and len(ids) > trained_length and not want.phrases):
-            whole = " ".join(want.text.split())
-            parts = split_text(whole, MAX_SOURCE_TOKENS, lambda some: [len(one) for one in side.encode(some)])
-            ids_of_parts, first_words = side.encode(parts), number_words(whole, parts)
-            if ids[0] in marks:  # such as a target language, which applies to every part
-                ids_of_parts[1:] = [[ids[0], *one] for one in ids_of_parts[1:]]
-            if want.phrases:
-                raise UserError(f"line {line} has {len(ids)} tokens: too many for a text with phrases to appear in it")
-            if is_too_long:
-                log.warning(
-                    "line %d has %d tokens, more than %d: translated in %d pieces",
-                    *(line, len(ids), MAX_SOURCE_TOKENS, len(parts)),
-                )
-        for part, (text, part_ids) in enumerate(zip(parts, ids_of_parts, strict=True)):
-            if part_ids:
-                phrases = [*want.phrases, *(glossary.translations(text) if glossary else ())]
-                prefix = tokenizer.target.encode([want.prefix])[0] if part == 0 and want.prefix else []
-                key = (line << 16) + part
-                source = Source(part_ids, prefix, encode_phrases(phrases, tokenizer.target), key=key)
-                pieces.append(Piece(index, text, source, first_words[part], part == 0))
-    return pieces
+
+    def __init__(self, tokenizer: Tokenizers, trained_length: int | None) -> None:
+        """Set the model's tokenizers and its trained_length (tokens)."""
+        self._tokenizer = tokenizer
+        self._whole = min(trained_length or MAX_SOURCE_TOKENS, MAX_SOURCE_TOKENS)
+        self._longest = min(int(STRETCH * (trained_length or MAX_SOURCE_TOKENS)), MAX_SOURCE_TOKENS)
+        self._completer: WordCompleter | None = None
+
+    def segments(self, texts: Sequence[Text], glossary: Terms | None = None, first_line: int = 1) -> list[Segment]:
+        """Return the segments of texts, in order; a text without tokens has none.
+
+        first_line is the number of the first text; warnings name these numbers, and samples depend on them.
+
+        Raises:
+            UserError: a phrase is empty, or a text with phrases has more than MAX_SOURCE_TOKENS tokens.
+        """
+        segments, target = [], self._tokenizer.target
+        encoded = self._tokenizer.source.encode([text.text for text in texts])
+        for index, (text, ids) in enumerate(zip(texts, encoded, strict=True)):
+            line = first_line + index
+            parts, repeated = self._cut(text, ids, line)
+            for number, (part, part_ids) in enumerate(parts):
+                phrases = [*text.phrases, *(glossary.translations(part) if glossary else ())]
+                source = Source(part_ids, phrases=encode_phrases(phrases, target), key=(line << 16) + number)
+                if number == 0 and text.prefix:
+                    source = self._with_prefix(source, text.prefix)
+                segments.append(Segment(index, part, source, repeated if number else 0, number == 0))
+        return segments
+
+    def _cut(self, text: Text, ids: list[int], line: int) -> tuple[list[tuple[str, list[int]]], int]:
+        """Return a text's segments with their ids, and the number of leading ids that all but the first repeat."""
+        if len(ids) <= self._whole or (text.phrases and len(ids) <= MAX_SOURCE_TOKENS):
+            return ([(text.text, ids)] if ids else []), 0
+        if text.phrases:
+            raise UserError(f"line {line} has {len(ids)} tokens: too many for a text with phrases to appear in it")
+        side, words = self._tokenizer.source, " ".join(text.text.split())
+        tag = _tag_of(ids, side)
+        longest = max(1, self._longest - len(tag))
+        parts = split_text(words, longest, lambda some: [len(one) for one in side.encode(some)])
+        encoded = [(part, part_ids) for part, part_ids in zip(parts, side.encode(parts), strict=True) if part_ids]
+        if len(ids) > MAX_SOURCE_TOKENS:
+            told = "line %d has %d tokens, more than %d: cut into %d segments"
+            log.warning(told, line, len(ids), MAX_SOURCE_TOKENS, len(encoded))
+        return [*encoded[:1], *((part, [*tag, *part_ids]) for part, part_ids in encoded[1:])], len(tag)
+
+    def _with_prefix(self, source: Source, prefix: str) -> Source:
+        """Add a prefix whose last word may be completed, unless a space follows the word."""
+        (ids,) = self._tokenizer.target.encode([prefix])
+        if not ids or prefix[-1].isspace():
+            return replace(source, prefix=ids)
+        if self._completer is None:
+            self._completer = WordCompleter(self._tokenizer.target, (*self._tokenizer.unproducible, EOS))
+        return replace(source, prefix=ids, unfinished=self._completer.last_word(ids))
+
+
+def _tag_of(ids: Sequence[int], side: Side) -> list[int]:
+    """Return a text's first ids up to its last leading tag, such as `<2es>`, which applies to every segment."""
+    tags, end = set(side.user_symbols.values()), 0
+    for number, (token, subword) in enumerate(zip(ids, side.tokens(ids), strict=True), start=1):
+        if token in tags:
+            end = number
+        elif subword != SPACE:  # which may precede a tag
+            break
+    return list(ids[:end])
 
 
 def encode_phrases(phrases: Sequence[str], tokenizer: Side) -> list[list[int]]:
@@ -216,8 +139,8 @@ def encode_phrases(phrases: Sequence[str], tokenizer: Side) -> list[list[int]]:
     return encoded
 
 
-def join(parts: Sequence[Sequence[Spelt]], tokenizer: Side, alpha: float) -> list[Translation]:
-    """Return a text's translations: the i-th translation joins the i-th hypotheses of the text's pieces."""
+def join(parts: Sequence[Sequence[tuple[Hypothesis, str]]], tokenizer: Side, alpha: float) -> list[Translation]:
+    """Return a text's translations: the i-th translation joins the i-th hypotheses of the text's segments."""
     if not parts:
         return [Translation("", 0.0, 0.0, [])]
     translations = []
@@ -228,20 +151,18 @@ def join(parts: Sequence[Sequence[Spelt]], tokenizer: Side, alpha: float) -> lis
         if len(chosen) > 1:
             normalised = score / sum(len(hypothesis.ids) + 1 for hypothesis, _ in chosen) ** alpha
         tokens = [token for hypothesis, _ in chosen for token in tokenizer.tokens(hypothesis.ids)]
-        texts = tuple(text for _, text in chosen)
-        translations.append(Translation(" ".join(filter(None, texts)), score, normalised, tokens, parts=texts))
+        text = " ".join(filter(None, (text for _, text in chosen)))
+        hypotheses = tuple(hypothesis for hypothesis, _ in chosen)
+        translations.append(Translation(text, score, normalised, tokens, parts=hypotheses))
     return translations
 
 
-def join_alignments(
-    pieces: Sequence[Piece], translations: Sequence[str], alignments: Iterator[list[tuple[int, int]]]
-) -> list[tuple[int, int]]:
-    """Return the alignment of a text, joined from the alignments of its pieces, which the iterator yields."""
-    joined, words_before = [], 0
-    for piece, translation in zip(pieces, translations, strict=True):
-        joined += [(piece.first_word + source, words_before + target) for source, target in next(alignments)]
-        words_before += len(translation.split())
-    return joined
+def without_repeats(translations: Iterable[Translation]) -> list[Translation]:
+    """Return the translations whose text no earlier one has: subwords can spell a text in several ways."""
+    unlike: dict[str, Translation] = {}
+    for one in translations:
+        unlike.setdefault(one.text, one)
+    return list(unlike.values())
 
 
 def least_risky(candidates: Sequence[Translation]) -> list[Translation]:
@@ -253,12 +174,72 @@ def least_risky(candidates: Sequence[Translation]) -> list[Translation]:
     return [candidates[index] for index in order]
 
 
-def make_reading(
-    src: Sequence[int], tgt: Sequence[int], forced: Forced, tokenizer: Tokenizers, alpha: float
-) -> Reading:
-    """Return the scores of a translation, with an alignment of words if there is attention."""
-    score, tokens = math.fsum(forced.log_probs), [*tokenizer.target.tokens(tgt), *tokenizer.target.tokens([EOS])]
-    alignment = None
-    if forced.attention is not None:
-        alignment = align_words(tokenizer.source.tokens(src), tokenizer.target.tokens(tgt), forced.attention)
-    return Reading(score, score / len(tokens) ** alpha, tokens, forced.log_probs, alignment)
+def align_text(
+    segments: Sequence[Segment], hypotheses: Sequence[Sequence[int]], scores: Sequence[TokenScores],
+    text: str, tokenizer: Tokenizers,
+) -> Alignment:  # fmt: skip
+    """Return the alignment of words between a text and its translation, from the attention of each segment.
+
+    Args:
+        segments: the segments of the text.
+        hypotheses: the ids of each segment's translation.
+        scores: each segment's scores, with attention.
+        text: the text.
+        tokenizer: the model's tokenizers.
+    """
+    joined, words_before = [], 0
+    first_words = [0] * len(segments)
+    if len(segments) > 1:
+        first_words = number_words(" ".join(text.split()), [one.text for one in segments])
+    for segment, ids, token_scores, first_word in zip(segments, hypotheses, scores, first_words, strict=True):
+        rows = [row[segment.repeated :] for row in token_scores.attention or []]
+        source = tokenizer.source.tokens(segment.source.ids[segment.repeated :])
+        target = tokenizer.target.tokens(ids)
+        joined += [(first_word + src, words_before + tgt) for src, tgt in align_words(source, target, rows)]
+        words_before += len(tokenizer.target.decode([list(ids)])[0].split())
+    return joined
+
+
+def split_to_match(translation: str, sizes: Sequence[int]) -> list[str]:
+    """Cut a translation into as many parts as its source has segments, whose sizes (tokens) are given.
+
+    Sentence for sentence if there are as many; else at those ends of sentences, or of words if sentences are too few,
+    that keep the parts' shares of the translation nearest to the sizes' shares of the source (least squares), as
+    lengths of sentences and their translations go together (Gale & Church 1993).
+    """
+    if len(sizes) <= 1:
+        return [translation]
+    units = split_text(" ".join(translation.split()), len(translation) + 1, lambda some: [0] * len(some))
+    if len(units) < len(sizes):
+        units = translation.split()
+    if len(units) <= len(sizes):
+        return [*units, *[""] * (len(sizes) - len(units))]
+    shares, total, wanted = [0.0], sum(map(len, units)), sum(sizes)
+    for unit in units:
+        shares.append(shares[-1] + len(unit) / total)
+    costs, choices, reached = [0.0] + [math.inf] * len(units), [], 0.0
+    for size in sizes:  # costs[n]: of the best cut of the first n units so far
+        reached += size / wanted
+        best, before, choice = [math.inf], 0, [0]
+        for end in range(1, len(units) + 1):
+            before = end - 1 if costs[end - 1] < costs[before] else before
+            best.append(costs[before] + (shares[end] - reached) ** 2)
+            choice.append(before)
+        costs = best
+        choices.append(choice)
+    ends = [len(units)]
+    for choice in reversed(choices):
+        ends.append(choice[ends[-1]])
+    return [" ".join(units[start:end]) for start, end in itertools.pairwise(reversed(ends))]
+
+
+def scored_translation(
+    scores: Sequence[TokenScores], hypotheses: Sequence[Sequence[int]], alignment: Alignment | None, tokenizer: Side,
+    alpha: float,
+) -> ScoredTranslation:  # fmt: skip
+    """Return the scores of a translation, joined from those of its segments; hypotheses are the segments' ids."""
+    log_probs = [value for one in scores for value in one.log_probs]
+    tokens = [token for ids in hypotheses for token in tokenizer.tokens([*ids, EOS])]
+    score = math.fsum(log_probs)
+    normalised = score / len(tokens) ** alpha if tokens else 0.0
+    return ScoredTranslation(score, normalised, tokens, log_probs, alignment)

@@ -8,26 +8,34 @@ from typing import TYPE_CHECKING
 
 from seq2seq.errors import UserError
 from seq2seq.files import find_models
-from seq2seq.search.hypothesis import Hypothesis
-from seq2seq.search_engine import ReadingEngine, SearchEngine
+from seq2seq.interface import (
+    Compile,
+    Hypothesis,
+    ScoredTranslation,
+    ScoringEngine,
+    SearchEngine,
+    SearchRequest,
+    Source,
+    Text,
+    TokenScores,
+    Translation,
+    require_iterable,
+    require_strings,
+)
 from seq2seq.settings.search import SearchConfig, change_search
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translation import (
-    Piece,
-    Reading,
-    SearchRequest,
-    Spelt,
-    Text,
-    Translation,
+    Segment,
+    Segmenter,
+    align_text,
+    as_text,
     encode_phrases,
     join,
-    join_alignments,
     least_risky,
-    make_pieces,
-    make_reading,
-    require_iterable,
-    require_strings,
+    scored_translation,
+    split_to_match,
+    without_repeats,
 )
 
 if TYPE_CHECKING:  # an engine of another kind needs no PyTorch
@@ -67,17 +75,17 @@ class Translator:
         dtype: "torch.dtype | None" = None,
         num_parameters: int | None = None,
         trained_length: int | None = None,
-        is_frozen: bool = False,
-        is_compiled: bool = False,
+        compiles: Compile = "auto",
         shortlist: "Shortlist | None" = None,
     ) -> None:
-        """Wrap a model that is on device already; calls do not change the training mode of a model that is not frozen.
+        """Wrap a model that is on device already; it is put into evaluation mode.
 
-        Texts of more than trained_length source tokens are translated sentence by sentence; None: of more than 200.
-        dtype is the type of matrix products: None means bfloat16 on a GPU and float32 elsewhere. The weights of a
-        frozen model never change again, which makes short searches faster; a model whose search is compiled is frozen,
-        too. With a shortlist, a search predicts only the ids that the sources need. Instead of a model, an engine of
-        another kind can search; such an engine has its own device and dtype, and no shortlist.
+        After training goes on, make another translator: this one may search with a copy of the weights. Several threads
+        may use one translator. Texts of more than trained_length source tokens are translated sentence by sentence
+        (`translation.Segmenter`); None: of more than 200. dtype is the type of matrix products: None means bfloat16 on
+        a GPU and float32 elsewhere. `compiles` says whether a Transformer is searched by compiled code on the CPU, as
+        in `load`. With a shortlist, a search predicts only the ids that the sources need. Instead of a model, an engine
+        of another kind can search; such an engine has its own device and dtype, and no shortlist.
 
         Raises:
             UserError: the shortlist belongs to another model, or the search cannot be compiled.
@@ -87,6 +95,7 @@ class Translator:
         self.tokenizer, self.src_lang, self.tgt_lang = tokenizer, src_lang, tgt_lang
         self.num_parameters, self.trained_length = num_parameters, trained_length
         self.search = SearchConfig() if search is None else search
+        self._segmenter = Segmenter(tokenizer, trained_length)
         self.engine: SearchEngine
         self._device = device
         if isinstance(model, SearchEngine):
@@ -95,7 +104,7 @@ class Translator:
             from seq2seq.engine import Engine
 
             self.engine = Engine(
-                *(model, device, dtype), is_frozen=is_frozen, is_compiled=is_compiled, shortlist=shortlist,
+                *(model, device, dtype), compiles=compiles, shortlist=shortlist,
                 start=tokenizer.start, unproducible=tokenizer.unproducible, renormalises=tokenizer.renormalises,
             )  # fmt: skip
 
@@ -106,7 +115,7 @@ class Translator:
         device: "str | torch.device" = "auto",
         dtype: "torch.dtype | None" = None,
         *,
-        is_compiled: bool = False,
+        compiles: Compile = "auto",
         shortlist: str | Path | None = None,
     ) -> "Translator":
         """Read the model of a run; several models with one vocabulary translate together, as an ensemble.
@@ -116,8 +125,8 @@ class Translator:
                 bundle's settings apply.
             device: cpu, cuda, cuda:N, or auto for a GPU if there is one.
             dtype: type of matrix products; None means bfloat16 on a GPU and float32 elsewhere.
-            is_compiled: whether to compile the search of a Transformer: on the CPU with the machine's C compiler, in
-                float32 only; on a GPU by recording CUDA graphs.
+            compiles: whether a Transformer is searched by compiled code, on the CPU in float32: "auto" if the machine
+                has a C compiler, "on" or else an error, or "off". The results are the same.
             shortlist: file of `seq2seq shortlist`; with it, a search predicts only the ids that the sources need.
 
         Raises:
@@ -138,8 +147,8 @@ class Translator:
         model = models[0] if len(models) == 1 else Ensemble(models)
         return cls(
             *(model, bundles[0].tokenizer), search=config.search, src_lang=config.src_lang, tgt_lang=config.tgt_lang,
-            device=chosen, dtype=dtype, num_parameters=size, trained_length=config.trained_length, is_frozen=True,
-            is_compiled=is_compiled, shortlist=chosen_ids,
+            device=chosen, dtype=dtype, num_parameters=size, trained_length=config.trained_length, compiles=compiles,
+            shortlist=chosen_ids,
         )  # fmt: skip
 
     @property
@@ -225,8 +234,9 @@ class Translator:
     ) -> Iterator[list[Translation]]:
         """Translate any number of texts in order, holding `chunk` of them at a time.
 
-        With sampling, the n best of a text are n samples. Of a text that is translated in pieces, the i-th translation
-        joins the i-th of every piece.
+        With sampling, the n best of a text are n samples. Otherwise they are different texts, and fewer than n where
+        subwords spell one text in several ways. Of a text that is translated in segments, the i-th translation joins
+        the i-th of every segment.
 
         Args:
             texts: as for `translate`.
@@ -243,29 +253,33 @@ class Translator:
         target = self.tokenizer.target
         banned = encode_phrases(request.banned, target)
         banned += [[symbol] for symbol in target.user_symbols.values()]
-        texts = iter(require_iterable(texts, "texts"))
-        while lines := list(itertools.islice(texts, chunk)):
-            pieces = make_pieces(lines, self.tokenizer, first_line, request.glossary, self.trained_length)
-            report(len(lines) - sum(piece.is_first for piece in pieces))  # texts without words are done
-            parts: list[list[list[Spelt]]] = [[] for _ in lines]
-            found = self._search(pieces, request, banned, report)
-            spelt = iter(target.decode([one.ids for hypotheses in found for one in hypotheses]))
-            for piece, hypotheses in zip(pieces, found, strict=True):
-                parts[piece.text_index].append([(one, next(spelt)) for one in hypotheses])
-            joined = [join(part, target, settings.length_penalty) for part in parts]
-            best = [(least_risky(one) if settings.mbr else one)[: request.n_best] for one in joined]
-            yield from self._aligned(pieces, best, settings.batch_tokens) if request.align else best
-            first_line += len(lines)
+        lines = enumerate(require_iterable(texts, "texts"), start=first_line)
+        while part := [as_text(text, number) for number, text in itertools.islice(lines, chunk)]:
+            segments = self._segmenter.segments(part, request.glossary, first_line)
+            report(len(part) - sum(one.is_first for one in segments))  # texts without words are done
+            of_text: list[list[list[tuple[Hypothesis, str]]]] = [[] for _ in part]
+            hypotheses = self._search(segments, request, banned, report)
+            decoded = iter(target.decode([one.ids for of_segment in hypotheses for one in of_segment]))
+            for segment, of_segment in zip(segments, hypotheses, strict=True):
+                of_text[segment.text_index].append([(one, next(decoded)) for one in of_segment])
+            joined = [join(parts, target, settings.length_penalty) for parts in of_text]
+            ranked = [least_risky(one) if settings.mbr else one for one in joined]
+            ranked = ranked if settings.sampling else [without_repeats(one) for one in ranked]
+            best = [one[: request.n_best] for one in ranked]
+            yield from self._aligned(part, segments, best, settings.batch_tokens) if request.align else best
+            first_line += len(part)
 
     @property
     def can_align(self) -> bool:
         """Whether translations can have an alignment: PyTorch computes a model that attends to the source."""
-        return isinstance(self.engine, ReadingEngine) and self.engine.can_align
+        return isinstance(self.engine, ScoringEngine) and self.engine.can_align
 
     def score(
         self, sources: Iterable[str], translations: Iterable[str], *, align: bool = False, **changes: int | float | None
-    ) -> list[Reading]:
+    ) -> list[ScoredTranslation]:
         """Return the model's scores of given translations: the scores of producing exactly these translations.
+
+        A long source is cut as `translate` cuts it, and its translation is cut into as many segments.
 
         Args:
             sources: one text per string.
@@ -280,54 +294,75 @@ class Translator:
         sources, translations = require_strings(sources, "sources"), require_strings(translations, "translations")
         if len(sources) != len(translations):
             raise UserError(f"{len(sources)} sources but {len(translations)} translations: give one for each")
-        if not isinstance(self.engine, ReadingEngine):
-            raise UserError("this engine cannot score given translations: use the pytorch engine")
-        settings = change_search(self.search, changes)
-        src, tgt = self.tokenizer.source.encode(sources), self.tokenizer.target.encode(translations)
-        batches = self.engine.force(src, tgt, settings.batch_tokens, watch=align)
-        readings: dict[int, Reading] = {}
-        for index, forced in itertools.chain.from_iterable(batches):
-            readings[index] = make_reading(src[index], tgt[index], forced, self.tokenizer, settings.length_penalty)
-        return [readings[index] for index in range(len(sources))]
+        settings, target = change_search(self.search, changes), self.tokenizer.target
+        texts = [Text(one) for one in sources]
+        segments = _by_text(self._segmenter.segments(texts), len(texts))
+        segments = [of_text or [Segment(index, "", Source([]))] for index, of_text in enumerate(segments)]
+        hypotheses = [
+            target.encode(split_to_match(translation, [len(one.source.ids) for one in of_text]))
+            for of_text, translation in zip(segments, translations, strict=True)
+        ]
+        scores = self._score(segments, hypotheses, settings.batch_tokens, has_attention=align)
+        return [
+            scored_translation(
+                *(of_text, ids), align_text(of_segments, ids, of_text, text, self.tokenizer) if align else None, target,
+                settings.length_penalty,
+            )
+            for of_text, ids, of_segments, text in zip(scores, hypotheses, segments, sources, strict=True)
+        ]  # fmt: skip
 
     def _search(
         self,
-        pieces: list[Piece],
+        segments: list[Segment],
         request: SearchRequest,
         banned: list[list[int]],
         report: Callable[[int], object],
     ) -> list[list[Hypothesis]]:
-        found: dict[int, list[Hypothesis]] = {}
-        sources, on_step = [piece.source for piece in pieces], lambda: report(0)
+        hypotheses: dict[int, list[Hypothesis]] = {}
+        sources, on_step = [segment.source for segment in segments], lambda: report(0)
         for batch in self.engine.search(sources, request.settings, request.candidates, banned, on_step=on_step):
-            found |= dict(batch)
-            report(sum(pieces[index].is_first for index, _ in batch))
-        return [found[index] for index in range(len(pieces))]
+            hypotheses |= dict(batch)
+            report(sum(segments[index].is_first for index, _ in batch))
+        return [hypotheses[index] for index in range(len(segments))]
+
+    def _score(
+        self,
+        segments: Sequence[Sequence[Segment]],
+        hypotheses: Sequence[Sequence[list[int]]],
+        batch_tokens: int,
+        *,
+        has_attention: bool,
+    ) -> list[list[TokenScores]]:
+        """Return the scores of each text's segments, computed in batches, each given the ids of its translation."""
+        if not isinstance(self.engine, ScoringEngine):
+            raise UserError("this engine cannot score given translations: use the pytorch engine")
+        src = [one.source.ids for of_text in segments for one in of_text]
+        tgt = [ids for of_text in hypotheses for ids in of_text]
+        batches = self.engine.score(src, tgt, batch_tokens, align=has_attention)
+        scores = dict(itertools.chain.from_iterable(batches))
+        numbers = iter(range(len(src)))
+        return [[scores[next(numbers)] for _ in of_text] for of_text in segments]
 
     def _aligned(
-        self, pieces: list[Piece], found: list[list[Translation]], batch_tokens: int
+        self, texts: Sequence[Text], segments: list[Segment], best: list[list[Translation]], batch_tokens: int
     ) -> list[list[Translation]]:
-        """Add an alignment to every translation of every text, computed piece by piece in batches.
-
-        So a text of any length needs no more memory than one piece, and the model reads no text that is too long.
-        """
-        sources: list[list[Piece]] = [[] for _ in found]
-        for piece in pieces:
-            sources[piece.text_index].append(piece)
-        pairs = [
-            (piece.text, part)
-            for source, best in zip(sources, found, strict=True)
-            for one in best
-            for piece, part in zip(source, one.parts, strict=True)
-        ]
-        readings = self.score(
-            [text for text, _ in pairs], [part for _, part in pairs], align=True, batch_tokens=batch_tokens
+        """Add an alignment to every translation of every text, from the attention to its own hypotheses' subwords."""
+        of_text = _by_text(segments, len(texts))
+        pairs = [(index, one) for index, translations in enumerate(best) for one in translations]
+        hypotheses = [[part.ids for part in one.parts] for _, one in pairs]
+        scores = self._score([of_text[index] for index, _ in pairs], hypotheses, batch_tokens, has_attention=True)
+        alignments = (
+            align_text(of_text[index], ids, of_segments, texts[index].text, self.tokenizer)
+            for (index, _), ids, of_segments in zip(pairs, hypotheses, scores, strict=True)
         )
-        alignments = iter(reading.alignment or [] for reading in readings)
-        return [
-            [dataclasses.replace(one, alignment=join_alignments(source, one.parts, alignments)) for one in best]
-            for source, best in zip(sources, found, strict=True)
-        ]
+        return [[dataclasses.replace(one, alignment=next(alignments)) for one in translations] for translations in best]
+
+
+def _by_text(segments: Iterable[Segment], num_texts: int) -> list[list[Segment]]:
+    of_text: list[list[Segment]] = [[] for _ in range(num_texts)]
+    for segment in segments:
+        of_text[segment.text_index].append(segment)
+    return of_text
 
 
 def _shorten(count: int) -> str:

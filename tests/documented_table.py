@@ -218,7 +218,6 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
     'python translate.py --sampling --top-p 0.9 --n-best 5 --seed 7 "The ball is blue."': (),
     "python translate.py --glossary terms.tsv --input in.en --output out.es": (),
     "python translate.py --model runs/a --model runs/b < in.en > out.es": (),
-    "python translate.py --compile < in.en > out.es": (),
     "seq2seq shortlist --model runs/NAME --output en-es.shortlist": (),
     "seq2seq shortlist --model runs/tatoeba_cpu --best 50 --frequent 100 --output 50.shortlist": (),
     "python translate.py --engine ctranslate2 --quantization int8 < in.en > out.es": (),

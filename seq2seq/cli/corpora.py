@@ -10,7 +10,7 @@ from seq2seq.errors import UserError
 from seq2seq.files import open_output
 
 if TYPE_CHECKING:
-    from seq2seq.translation import Translation
+    from seq2seq.interface import Translation
 
 TAG = "<bt>"  # begins a synthetic source
 
@@ -108,7 +108,7 @@ def make_corpus(
     Raises:
         UserError: an input or the model cannot be read, or the output cannot be written.
     """
-    from seq2seq.translation import SearchRequest
+    from seq2seq.interface import SearchRequest
 
     folders = jobs.choose_models(models)
     if output.suffix != ".tsv":

@@ -14,6 +14,7 @@ from seq2seq.cli.inputs import Input
 from seq2seq.errors import UserError
 from seq2seq.extras import needing
 from seq2seq.files import Output, find_model
+from seq2seq.interface import Compile
 from seq2seq.settings.bundle import is_hub_name, is_huggingface
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.search import SearchConfig, change_search
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from seq2seq.evaluation.analysis import Analysis
     from seq2seq.evaluation.metrics import Scores
     from seq2seq.evaluation.significance import Comparison
-    from seq2seq.translation import SearchRequest, Text, Translation
+    from seq2seq.interface import SearchRequest, Text, Translation
     from seq2seq.translator import Translator
 
 
@@ -40,7 +41,7 @@ class Job:
 
     def texts(self, sources: Iterable[str]) -> "Iterator[Text]":
         """Yield every source as a text with the prefix and the phrases."""
-        from seq2seq.translation import Text
+        from seq2seq.interface import Text
 
         return (Text(source, self.prefix, self.phrases) for source in sources)
 
@@ -91,7 +92,7 @@ def load(
     device: str,
     engine: str,
     quantization: str,
-    compile: bool,
+    compile: Compile,
     shortlist: Path | None = None,
     threads: int = 0,
 ) -> "Translator":
@@ -103,9 +104,9 @@ def load(
     from seq2seq.translator import Translator
 
     if engine == "pytorch":
-        return Translator.load(folders, device, is_compiled=compile, shortlist=shortlist)
-    if compile:
-        raise UserError(f"--compile is for the pytorch engine, and --engine is {engine}: leave one of them out")
+        return Translator.load(folders, device, compiles=compile, shortlist=shortlist)
+    if compile == "on":
+        raise UserError(f"--compile on is for the pytorch engine, and --engine is {engine}: leave one of them out")
     if shortlist is not None:
         raise UserError(
             f"--shortlist is for the pytorch engine, and --engine is {engine}: leave one of them out "
@@ -128,7 +129,7 @@ def decisive(engine: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         UserError: the shortlist cannot be read.
     """
-    values = {**engine, "device": None, "compile": engine["compile"] or None}  # the same as earlier versions recorded
+    values = {**engine, "device": None, "compile": None}  # compiled or not, outputs are the same
     if engine.get("shortlist") is not None:
         from seq2seq.text.shortlist import Shortlist
 

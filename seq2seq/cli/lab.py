@@ -57,7 +57,7 @@ def lengths(
     Lengths are in words; groups of fewer than 20 sentences are left out. The same numbers go to standard output.
     """
     from seq2seq.explain.lab.lengths import bleu_by_length, buckets, draw_lengths, names_of, table
-    from seq2seq.translation import SearchRequest
+    from seq2seq.interface import SearchRequest
     from seq2seq.translator import Translator
 
     lines = inputs.read(None, input_, reference)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
+from seq2seq.interface import Compile
 from seq2seq.settings.describe import field_comments
 from seq2seq.settings.search import SearchConfig
 
@@ -85,7 +86,8 @@ class Engine:
     device: str = "auto"  # device to compute on: cpu, cuda, cuda:N, or auto, a GPU if there is one
     engine: EngineName = "pytorch"  # ctranslate2 is faster than pytorch on CPUs, but has greedy and beam search only
     quantization: Precision = "int8"  # precision of the weights; for ctranslate2 only
-    compile: bool = False  # faster search: by this machine's C compiler or, on a GPU, CUDA graphs; only for pytorch
+    # search by compiled code on the CPU: auto where a C compiler is at hand, on, or off; only for pytorch
+    compile: Compile = "auto"
     # file of `seq2seq shortlist`: predict only pieces that the sources need: faster; only for pytorch
     shortlist: Path | None = None
 

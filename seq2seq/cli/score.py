@@ -17,7 +17,7 @@ from seq2seq.files import open_output, read_lines
 
 if TYPE_CHECKING:
     from seq2seq.evaluation.comet import Comet
-    from seq2seq.translation import Reading
+    from seq2seq.interface import ScoredTranslation
 
 MAX_SCORED_TOKENS = 2048  # per side, in `seq2seq score`; all logits of a pair are in memory at once
 
@@ -215,7 +215,7 @@ def require_short(side: str, encoded: Iterable[Sequence[int]]) -> None:
             )
 
 
-def show(number: int, reading: "Reading", *, as_json: bool, per_token: bool) -> str:
+def show(number: int, reading: "ScoredTranslation", *, as_json: bool, per_token: bool) -> str:
     """Return the scores of a translation as a line."""
     if not as_json:
         tokens = zip(reading.tokens, reading.log_probs, strict=True)

@@ -83,7 +83,7 @@ def translate(
     terms = Glossary.parse(read_lines(glossary), str(glossary)) if glossary else None
     is_scored_as_json = as_json and (reference is not None or testset is not None)  # stderr is one JSON object
     folders = jobs.choose_models(model, shown=not is_scored_as_json)
-    from seq2seq.translation import SearchRequest
+    from seq2seq.interface import SearchRequest
 
     settings = jobs.search_settings(folders[0], changes)
     request = SearchRequest(settings=settings, n_best=n_best, banned=ban or [], glossary=terms)

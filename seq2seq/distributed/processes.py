@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from seq2seq.errors import UnfinishedError, UserError
-from seq2seq.translation import SearchRequest, Text, Translation
+from seq2seq.interface import SearchRequest, Text, Translation
 from seq2seq.translator import CHUNK_LINES, Translator
 from seq2seq.workers import Processes, is_stopping
 

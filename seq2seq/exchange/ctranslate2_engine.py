@@ -13,8 +13,7 @@ from typing import Any
 
 from seq2seq.errors import UserError, is_out_of_memory
 from seq2seq.extras import needing
-from seq2seq.search.hypothesis import Hypothesis
-from seq2seq.search_engine import Phrases, Source, length_limits
+from seq2seq.interface import Hypothesis, Phrases, Source, length_limits
 from seq2seq.settings.bundle import CONFIG, SETTINGS, WEIGHTS, is_export, read_config
 from seq2seq.settings.data import cache_root
 from seq2seq.settings.search import SearchConfig
@@ -29,7 +28,7 @@ with needing("ctranslate2"):
 MAX_POSITIONS = 2048  # tokens per side, EOS included: the rows of the table of positions
 
 log = logging.getLogger(__name__)
-UNSUPPORTED = ("repetition_penalty", "coverage_penalty", "groups", "sampling")  # absent, or with another formula
+UNSUPPORTED = ("repetition_penalty", "groups", "sampling")  # absent, or with another formula
 
 
 def cached_export(bundle: Path, quantization: str, cache: str) -> Path:

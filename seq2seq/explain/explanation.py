@@ -10,9 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seq2seq.explain.subject import Subject, Word, make_subject, require_engine
-from seq2seq.model.state import aligning_layer
+from seq2seq.model.trace import aligning_layer
 from seq2seq.settings.search import SearchConfig
-from seq2seq.translation import make_reading
+from seq2seq.text.segments import align_words
 from seq2seq.translator import Translator
 
 VERSION = 1  # version of the format of `Explanation.to_plain`
@@ -121,8 +121,9 @@ def explain_subject(translator: Translator, subject: Subject) -> Explanation:
     """
     engine, model = require_engine(translator)
     src, tgt = subject.src[:-1], subject.tgt_out[:-1]
-    forced = engine.force([src], [tgt], translator.search.batch_tokens, watch=model.can_align)
-    reading = make_reading(src, tgt, next(forced)[0][1], translator.tokenizer, translator.search.length_penalty)
+    scored = engine.score([src], [tgt], translator.search.batch_tokens, align=model.can_align)
+    scores, sides = next(scored)[0][1], translator.tokenizer
+    alignment = align_words(sides.source.tokens(src), sides.target.tokens(tgt), scores.attention or [])
     with engine.inference():
         trace = model.traced(*(torch.tensor([ids], device=engine.device) for ids in (subject.src, subject.tgt_in)))
     attention = {part: [layer[0].cpu() for layer in getattr(trace, part)] for part in PARTS}
@@ -132,8 +133,8 @@ def explain_subject(translator: Translator, subject: Subject) -> Explanation:
         attention,
         {part: [over_words(layer, *words[part]) for layer in attention[part]] for part in PARTS},
         {part: [head_statistics(layer) for layer in attention[part]] for part in PARTS},
-        reading.alignment or [],
-        reading.log_probs,
+        alignment,
+        scores.log_probs,
     )
 
 

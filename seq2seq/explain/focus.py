@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from seq2seq.errors import UserError
 from seq2seq.evaluation.analysis import Focus
 from seq2seq.evaluation.faults import IGNORED
-from seq2seq.search_engine import Forced, ReadingEngine
+from seq2seq.interface import ScoringEngine, TokenScores
 from seq2seq.translator import Translator
 
 MAX_TOKENS = 2048  # per side; longer pairs are not read, since all attention of a pair is in memory at once
@@ -21,23 +21,23 @@ def find_focus(translator: Translator, sources: Sequence[str], hypotheses: Seque
         UserError: the model has no attention to the source, or one pair alone does not fit into memory.
     """
     engine = translator.engine
-    if not (isinstance(engine, ReadingEngine) and engine.can_align):
+    if not (isinstance(engine, ScoringEngine) and engine.can_align):
         raise UserError("this model shows no attention to the source: leave out --model, or give another one")
     tokenizer = translator.tokenizer
     src, tgt = tokenizer.source.encode(sources), tokenizer.target.encode(hypotheses)
     read = [i for i, pair in enumerate(zip(src, tgt, strict=True)) if all(0 < len(ids) <= MAX_TOKENS for ids in pair)]
     found: list[Focus | None] = [None] * len(sources)
     batch_tokens = translator.search.batch_tokens
-    for batch in engine.force([src[i] for i in read], [tgt[i] for i in read], batch_tokens, watch=True):
-        for place, forced in batch:
-            found[read[place]] = _measure(forced, len(src[read[place]]))
+    for batch in engine.score([src[i] for i in read], [tgt[i] for i in read], batch_tokens, align=True):
+        for index, scores in batch:
+            found[read[index]] = _measure(scores, len(src[read[index]]))
     return found
 
 
-def _measure(forced: Forced, num_source: int) -> Focus:
+def _measure(scores: TokenScores, num_source: int) -> Focus:
     """Return the measures over the translation's tokens without EOS; the source's EOS counts only in the entropy."""
-    assert forced.attention is not None
-    rows = forced.attention[:-1]
+    assert scores.attention is not None
+    rows = scores.attention[:-1]
     received = [sum(row[i] for row in rows) for i in range(num_source)]
     entropies = [-math.fsum(share * math.log(share) for share in row if share > 0) for row in rows]
     return Focus(sum(one < IGNORED for one in received) / num_source, math.fsum(entropies) / len(rows))

@@ -21,6 +21,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from seq2seq.engine import Engine
 from seq2seq.errors import UserError
 from seq2seq.explain.explanation import PARTS, PLACES, Explanation, explain
 from seq2seq.explain.subject import require_engine, words_of
@@ -137,11 +138,12 @@ def changed(translator: Translator, interventions: Interventions, source: str = 
             names.append(name)
         else:
             hidden += _pieces_of_word(translator, source, int(found.group(1)))
-    other = copy.copy(engine)  # without the packed weights of search
-    other.model, other.is_compiled = copy.deepcopy(model), False  # compiled code cannot hide source words
-    apart = copy.copy(translator)
-    apart.engine = other
-    _change(other.model, names, interventions.average, interventions.temperature, hidden)
+    model, apart = copy.deepcopy(model), copy.copy(translator)
+    _change(model, names, interventions.average, interventions.temperature, hidden)
+    apart.engine = Engine(
+        *(model, engine.device, engine.dtype), compiles="off", shortlist=engine.shortlist, start=engine.start,
+        unproducible=engine.unproducible, renormalises=engine.renormalises,
+    )  # fmt: skip
     return apart
 
 
@@ -208,7 +210,7 @@ def rank_heads(translator: Translator, pairs: Sequence[tuple[str, str]]) -> list
         raise UserError("a sentence or its translation is empty: give both with words")
 
     def mean_log_prob() -> float:
-        read = [one for batch in engine.force(sources, targets, apart.search.batch_tokens) for _, one in batch]
+        read = [one for batch in engine.score(sources, targets, apart.search.batch_tokens) for _, one in batch]
         return sum(math.fsum(one.log_probs) for one in read) / sum(len(one.log_probs) for one in read)
 
     whole, found = mean_log_prob(), []

@@ -14,7 +14,7 @@ from torch import Tensor
 from seq2seq.errors import UserError
 from seq2seq.explain.explanation import PARTS, Explanation
 from seq2seq.explain.interventions import HeadWorth
-from seq2seq.model.state import aligning_layer
+from seq2seq.model.trace import aligning_layer
 
 TITLES = {
     "encoder": "Encoder self-attention: each source word (row) looks at the source words (columns)",

@@ -1,25 +1,20 @@
 """Show one attention head and one beam search step by step, with the model's own numbers."""
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from threading import get_ident
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from seq2seq.errors import UserError
 from seq2seq.explain.explanation import PARTS, Explanation, plain
 from seq2seq.explain.subject import Subject, encode_sentence, make_subject, require_engine
-from seq2seq.model.attention import MultiHeadAttention
-from seq2seq.model.state import aligning_layer
-from seq2seq.model.trace import watch
+from seq2seq.interface import Candidate, Source
+from seq2seq.model.attention import MultiHeadAttention, attend
+from seq2seq.model.trace import aligning_layer, record_attention
 from seq2seq.model.transformer import Transformer
-from seq2seq.search.step import Step
-from seq2seq.search_engine import Source
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.normalise import normalise
 from seq2seq.text.tokenizer import EOS
@@ -130,18 +125,19 @@ def take_walk(translator: Translator, subject: Subject, part: str, layer: int, h
     attention = _find(model, part, layer, head)
     src, tgt_in = (torch.tensor([ids], device=engine.device) for ids in (subject.src, subject.tgt_in))
     rows, columns = (src, src) if part == "encoder" else (tgt_in, src if part == "cross" else tgt_in)
-    with engine.inference(), watch([attention]) as seen, _input_of(attention) as inputs:
+    with engine.inference(), record_attention([attention]) as calls:
         embedding, position = model.embedded(rows, "source" if part == "encoder" else "target")
         model(src, tgt_in)
-        mixed = seen[attention]
-        joined = mixed.context.transpose(1, 2).flatten(2)  # (1, t, d)
+        call = calls[attention]
+        context = attend(call.queries(), call.memory, call.mask)  # (1, h, t, c)
+        joined = context.transpose(1, 2).flatten(2)  # (1, t, d)
         output = attention.out_proj(joined)
-    shown = (mixed.queries[0, :, head], mixed.memory.keys[0, head], mixed.memory.values[0, head])
+        shown = (call.queries()[0, head], call.memory.keys[0, head], call.memory.values[0, head])
     queries, keys, values = (one.float().cpu() for one in shown)
     scores = queries @ keys.T
     mask = torch.ones_like(scores, dtype=torch.bool)
-    if mixed.allowed is not None:
-        mask &= mixed.allowed[0, 0].cpu()
+    if call.mask is not None:
+        mask &= call.mask[0, 0].cpu()
     source, target = subject.tokenizer.source.tokens, subject.tokenizer.target.tokens
     return Walk(
         part=part,
@@ -151,15 +147,15 @@ def take_walk(translator: Translator, subject: Subject, part: str, layer: int, h
         columns=(target if part == "decoder" else source)(columns[0].tolist()),
         embedding=embedding[0].float().cpu(),
         position=None if position is None else position.float().cpu(),
-        input=inputs[0][0].float().cpu(),
+        input=call.x[0].float().cpu(),
         queries=queries,
         keys=keys,
         values=values,
         scores=scores,
         mask=mask,
         scaled=(scores / math.sqrt(queries.shape[1])).masked_fill(~mask, -torch.inf),
-        weights=mixed.weights()[0, head].cpu(),
-        mixture=mixed.context[0, head].float().cpu(),
+        weights=call.weights()[0, head].cpu(),
+        mixture=context[0, head].float().cpu(),
         joined=joined[0].float().cpu(),
         output=output[0].float().cpu(),
     )
@@ -175,23 +171,6 @@ def _find(model: Transformer, part: str, layer: int, head: int) -> MultiHeadAtte
     found = getattr(layers[layer], "cross_attention" if part == "cross" else "self_attention")
     assert isinstance(found, MultiHeadAttention)
     return found
-
-
-@contextmanager
-def _input_of(attention: MultiHeadAttention) -> Iterator[list[Tensor]]:
-    """Yield a list that collects the inputs of an attention's queries, from this thread only."""
-    inputs: list[Tensor] = []
-    thread = get_ident()
-
-    def keep(module: nn.Module, given: tuple[Tensor, ...]) -> None:
-        if get_ident() == thread:
-            inputs.append(given[0])
-
-    handle = attention.q_proj.register_forward_pre_hook(keep)
-    try:
-        yield inputs
-    finally:
-        handle.remove()
 
 
 def watch_beams(translator: Translator, source: str, settings: SearchConfig | None = None) -> dict[str, Any]:
@@ -221,35 +200,33 @@ def watch_beams(translator: Translator, source: str, settings: SearchConfig | No
     tokenizer = translator.tokenizer.target
     steps: list[list[dict[str, Any]]] = []
     hypotheses: dict[int | None, tuple[list[int], float]] = {None: ([], 0.0)}  # ids and score, by candidate's id
-    beam: list[int | None] = [None]  # id of the candidate at each place of the beam
+    beam: list[int | None] = [None]  # id of the candidate at each rank of the beam
 
-    def record(step: Step) -> None:
-        tokens, scores, parents = (table[0].tolist() for table in (step.tokens, step.scores, step.parents))
-        order, alive = step.places[0].tolist(), step.alive[0].tolist()
-        kept = {number for number, lives in zip(order, alive, strict=True) if lives}
-        first, candidates = len(hypotheses), list[dict[str, Any]]()
-        for number, (token, score, place) in enumerate(zip(tokens, scores, parents, strict=True)):
-            if score == -math.inf:
-                break  # the rest are empty candidates
-            ids, before = hypotheses[beam[place]]
-            hypotheses[first + number] = ids, score = [*ids, token], score
+    def record(step: list[Candidate]) -> None:
+        first, shown = len(hypotheses), list[dict[str, Any]]()
+        for number, candidate in enumerate(step):
+            token, parent = candidate.token, beam[candidate.parent]
+            ids, before = hypotheses[parent]
+            ids = [*ids, token]
+            hypotheses[first + number] = ids, candidate.score
             is_finished = token == EOS and number < settings.beam
-            candidates.append(
+            shown.append(
                 {
                     "id": first + number,
-                    "parent": beam[place],
+                    "parent": parent,
                     "piece": tokenizer.tokens([token])[0],
                     "text": tokenizer.decode([ids])[0],
-                    "log_prob": score - before,
-                    "score": score,
-                    "fate": "finished" if is_finished else "kept" if number in kept and token != EOS else "dropped",
+                    "log_prob": candidate.score - before,
+                    "score": candidate.score,
+                    "fate": "finished" if is_finished else "kept" if candidate.is_live else "dropped",
                 }
             )
-        steps.append(candidates)
-        beam[:] = [first + number for number in order]
+        steps.append(shown)
+        beam[:] = [first + number for number, candidate in enumerate(step) if candidate.is_live]
 
     ids = encode_sentence(translator.tokenizer.source, source, "sentence")
-    engine.watch(Source(ids, key=1 << 16), settings, record, [[one] for one in tokenizer.user_symbols.values()])
+    banned = [[symbol] for symbol in tokenizer.user_symbols.values()]
+    engine.search_steps(Source(ids, key=1 << 16), settings, record, banned)
     finished = [
         {
             "id": one["id"],

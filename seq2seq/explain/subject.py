@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from seq2seq.engine import Engine
 from seq2seq.errors import UserError
+from seq2seq.interface import SearchRequest
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.normalise import normalise
 from seq2seq.text.segments import word_of_pieces
 from seq2seq.text.tokenizer import EOS
 from seq2seq.text.vocabulary import Side, Tokenizers
-from seq2seq.translation import SearchRequest
 from seq2seq.translator import Translator
 
 MAX_PIECES = 100  # subwords per side, EOS included; a larger map is unreadable and slow to send

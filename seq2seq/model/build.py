@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.model.recurrent import Recurrent
+from seq2seq.model.recurrent.network import Recurrent
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 

@@ -7,6 +7,7 @@ import platform
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -15,9 +16,9 @@ from seq2seq.errors import UserError, in_short
 from seq2seq.settings.data import cache_root
 
 _SOURCE = Path(__file__).with_name("decoding.c")
-# Sums may be computed in any order, as in any library of matrix products. Not -ffast-math: it would round tiny numbers
-# to zero in the whole process, and assume that no number is NaN.
-_FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fassociative-math", "-fno-signed-zeros")
+# Not -ffast-math, which rounds tiny numbers to zero in the whole process and assumes that no number is NaN; and not
+# -fassociative-math, which undoes the two-part subtraction in `exponential`. decoding.c itself orders sums for vectors.
+_FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math")
 
 
 @cache
@@ -30,8 +31,7 @@ def load_library() -> ctypes.CDLL:
     wanted = shlex.split(os.environ.get("CC") or "cc")
     compiler = shutil.which(wanted[0])
     if compiler is None:
-        told = f"--compile needs a C compiler, and there is no {wanted[0]}: install gcc or clang, or leave it out"
-        raise UserError(told)
+        raise UserError(f"--compile on needs a C compiler, and there is no {wanted[0]}: install gcc or clang")
     command = [compiler, *wanted[1:], *_FLAGS]
     key = hashlib.sha256(
         b"\0".join([_SOURCE.read_bytes(), _run([compiler, "--version"]), _processor(), *map(str.encode, command)])
@@ -44,17 +44,19 @@ def load_library() -> ctypes.CDLL:
     integer, address = ctypes.c_int64, ctypes.c_void_p
     library.best_next.argtypes = (address, integer, integer, address, integer, integer, address, address)
     library.best_next.restype = None
+    library.exponentials.argtypes, library.exponentials.restype = (address, integer, ctypes.c_float), ctypes.c_float
     return library
 
 
 def _compile(command: list[str], folder: Path, stem: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        print("compiling the search for this processor: once, a few seconds", file=sys.stderr)
         with tempfile.TemporaryDirectory(dir=folder) as temporary:
             draft = Path(temporary, "decoding.so")
             _run([*command, "-shared", "-fPIC", "-o", str(draft), str(_SOURCE), "-lm"])
             if not draft.exists():
-                raise UserError(f"{command[0]} cannot compile {_SOURCE}: it wrote nothing: leave out --compile")
+                raise UserError(f"{command[0]} cannot compile {_SOURCE}: it wrote nothing: use --compile off")
             ctypes.CDLL(str(draft)).block_size()  # fails if the library is for another processor
             return draft.replace(folder / _name(stem, draft))
     except (OSError, AttributeError) as error:
@@ -66,10 +68,10 @@ def _run(command: list[str]) -> bytes:
     try:
         done = subprocess.run(command, capture_output=True)
     except OSError as error:
-        raise UserError(f"{command[0]} cannot be run ({error.strerror}): leave out --compile") from error
+        raise UserError(f"{command[0]} cannot be run ({error.strerror}): use --compile off") from error
     if done.returncode:
         told = in_short(done.stderr.decode(errors="replace")) or f"status {done.returncode}"
-        raise UserError(f"{command[0]} cannot compile {_SOURCE}: {told}: leave out --compile")
+        raise UserError(f"{command[0]} cannot compile {_SOURCE}: {told}: use --compile off")
     return done.stdout
 
 

@@ -1,18 +1,20 @@
 """The decoders for search: what a search calls, and which decoder a model gets."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from seq2seq.device import tensor_on
 from seq2seq.errors import UserError
-from seq2seq.model.decoding import FlatDecoder
-from seq2seq.model.ensemble import Ensemble, EnsembleState, mean_log_probs
-from seq2seq.model.graphs import CudaGraphs, GraphedDecoder
-from seq2seq.model.native import NativeDecoder
-from seq2seq.model.transformer import Transformer
+from seq2seq.interface import Compile
+from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.model.ensemble import Ensemble, mean_log_probs
+from seq2seq.model.native import NativeDecoder, require_compilable
 
 
 @runtime_checkable
@@ -24,10 +26,7 @@ class Decoder(Protocol):
         ...
 
     def step(self, last: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
-        """Continue every row by its last token; return the logits of the next tokens, and the state after the step.
-
-        The logits, and attention in the state, are valid until the state's next step.
-        """
+        """Continue every row by its last token; return the logits of the next tokens, and the state after the step."""
         ...
 
     def limited_to(self, ids: Int[Tensor, " u"]) -> "Decoder":
@@ -38,27 +37,84 @@ class Decoder(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class TextbookState:
+    """A model's state with w rows for every sentence, for a search with up to w rows a sentence.
+
+    Attributes:
+        inner: the model's own state.
+        of_row: for each of the search's n rows, its row in the model's state; None: the same row.
+        row_at: for each row of the model's state, a row of the search; spare rows repeat their sentence's first row.
+    """
+
+    inner: Any
+    of_row: Int[Tensor, " n"] | None = None
+    row_at: Int[Tensor, " bw"] | None = None
+
+    def reorder(self, rows: Int[Tensor, " n"], counts: Sequence[int]) -> "TextbookState":
+        """Return the state in which new row i continues old row rows[i].
+
+        Args:
+            rows: the old rows that the new rows continue, sentence by sentence.
+            counts: new rows of each sentence that is still searched; a sentence without new rows is dropped.
+        """
+        old = rows if self.of_row is None else self.of_row[rows]
+        counts = [count for count in counts if count]
+        width, starts = max(counts), [0, *accumulate(counts)]
+        if len(rows) == width * len(counts):
+            return TextbookState(self.inner.reorder(old.view(-1, width)))
+        at = [
+            [start + (rank if rank < count else 0) for rank in range(width)]
+            for start, count in zip(starts[:-1], counts, strict=True)
+        ]
+        of_row = [width * line + rank for line, count in enumerate(counts) for rank in range(count)]
+        row_at = tensor_on(rows.device, at)
+        return TextbookState(self.inner.reorder(old[row_at]), tensor_on(rows.device, of_row), row_at.flatten())
+
+
 class TextbookDecoder:
-    """The decoder for search of a model without a faster decoder, such as the LSTM: calls the model's own `decode`."""
+    """Searches with the model's own `encode` and `hidden_states`.
 
-    def __init__(self, model: Any, ids: Int[Tensor, " u"] | None = None) -> None:
+    It has a copy of the output projection as (d, v): for a search's few rows, products with this layout are up to three
+    times as fast on the CPU (docs/performance.md).
+    """
+
+    def __init__(self, model: EncoderDecoder, ids: Int[Tensor, " u"] | None = None) -> None:
         """Wrap a model; with ids, `step` reads and predicts indices into these ids."""
-        self.model, self.ids = model, ids
+        weight, bias = model.embedding.weight.detach(), model.output_bias
+        if ids is not None:
+            weight, bias = weight.index_select(0, ids), None if bias is None else bias.index_select(0, ids)
+        self.model, self.ids, self.bias = model, ids, 0 if bias is None else bias
+        self.projection = weight.float().t().contiguous()
 
-    def encode(self, src: Int[Tensor, "b s"]) -> Any:
+    def encode(self, src: Int[Tensor, "b s"]) -> TextbookState:
         """Read the source; return the state before the first target token."""
-        return self.model.encode(src)
+        return TextbookState(self.model.encode(src))
 
-    def step(self, last: Int[Tensor, " n"], state: Any) -> tuple[Float[Tensor, "n v"], Any]:
+    def step(self, last: Int[Tensor, " n"], state: TextbookState) -> tuple[Float[Tensor, "n v"], TextbookState]:
         """Continue every row by its last token; return the logits of the next tokens, and the state after the step."""
         last = last if self.ids is None else self.ids[last]
-        logits, state = self.model.decode(last[:, None], state)
-        logits = logits[:, -1]
-        return logits if self.ids is None else logits.index_select(1, self.ids), state
+        last = last if state.row_at is None else last[state.row_at]
+        hidden, inner = self.model.hidden_states(last[:, None], state.inner)
+        hidden = hidden[:, -1] if state.of_row is None else hidden[state.of_row, -1]
+        with torch.autocast(hidden.device.type, enabled=False):  # as `EncoderDecoder.logits`
+            logits = hidden.float() @ self.projection + self.bias
+        return logits, TextbookState(inner, state.of_row, state.row_at)
 
     def limited_to(self, ids: Int[Tensor, " u"]) -> "TextbookDecoder":
         """Return a decoder whose `step` reads and predicts indices into these ids; see `Decoder`."""
         return TextbookDecoder(self.model, ids)
+
+
+@dataclass(frozen=True)
+class EnsembleState:
+    """The states of an ensemble's members."""
+
+    states: tuple[Any, ...]
+
+    def reorder(self, rows: Int[Tensor, " n"], counts: Sequence[int]) -> "EnsembleState":
+        """Return the state in which new row i continues old row rows[i], for every member."""
+        return EnsembleState(tuple(state.reorder(rows, counts) for state in self.states))
 
 
 class EnsembleDecoder:
@@ -73,42 +129,34 @@ class EnsembleDecoder:
 
     def step(self, last: Int[Tensor, " n"], state: EnsembleState) -> tuple[Float[Tensor, "n v"], EnsembleState]:
         """Continue every row in every member; return the logs of the mean probabilities (nats), and the new state."""
-        steps = [member.step(last, own) for member, own in zip(self.members, state.states, strict=True)]
-        return mean_log_probs([logits for logits, _ in steps]), EnsembleState(tuple(own for _, own in steps))
+        steps = [member.step(last, inner) for member, inner in zip(self.members, state.states, strict=True)]
+        return mean_log_probs([logits for logits, _ in steps]), EnsembleState(tuple(inner for _, inner in steps))
 
     def limited_to(self, ids: Int[Tensor, " u"]) -> "EnsembleDecoder":
         """Return the decoder of every member limited to these ids; see `Decoder`."""
         return EnsembleDecoder([member.limited_to(ids) for member in self.members])
 
 
-def for_search(model: Any, dtype: torch.dtype, *, is_compiled: bool = False) -> Decoder:
-    """Return a model's decoder for search, with products in dtype; is_compiled asks for C code or, on a GPU, graphs.
+def decoder_for_search(model: EncoderDecoder | Ensemble, dtype: torch.dtype, compiles: Compile) -> Decoder:
+    """Return a model's decoder for search.
 
-    A Transformer's decoder has a copy of all weights except the embedding: weights must not change while a search runs.
-    Hooks on the model's modules are not called. Other models, including subclasses of Transformer, are searched by
-    their own `decode`.
+    It is the compiled step (`native.py`), which has a copy of the decoder's weights, or else the model itself.
+
+    Args:
+        model: an encoder-decoder or an ensemble.
+        dtype: precision of the search.
+        compiles: "on": compiled; "off": not compiled; "auto": compiled where that is possible.
 
     Raises:
-        UserError: the search cannot be compiled.
+        UserError: compiles is "on", and the model or this machine's compiler does not allow it.
     """
     if isinstance(model, Ensemble):
-        return EnsembleDecoder([for_search(member, dtype, is_compiled=is_compiled) for member in model.members])
-    is_transformer = type(model) is Transformer  # and not a subclass
-    if not is_transformer:
-        if is_compiled:
-            raise UserError("--compile is for Transformers, and this model is none: leave it out")
+        return EnsembleDecoder([decoder_for_search(member, dtype, compiles) for member in model.members])
+    if compiles == "off":
         return TextbookDecoder(model)
-    if is_compiled and model.embedding.weight.device.type == "cpu":
-        if dtype != torch.float32:
-            raise UserError("--compile on the CPU computes in float32 only: leave it out")
-        return NativeDecoder(model)
-    flat = FlatDecoder(model, dtype)
-    device = model.embedding.weight.device
-    return GraphedDecoder(flat, lambda: CudaGraphs(device)) if is_compiled else flat
-
-
-def release(decoder: Decoder) -> bool:
-    """Free the memory that a decoder keeps for later searches; return whether there was any."""
-    if isinstance(decoder, EnsembleDecoder):
-        return any([release(member) for member in decoder.members])
-    return isinstance(decoder, GraphedDecoder) and decoder.release()
+    try:
+        return NativeDecoder(require_compilable(model, dtype))
+    except UserError:
+        if compiles == "on":
+            raise
+        return TextbookDecoder(model)

@@ -1,6 +1,6 @@
 /* A Transformer's decoder for search on the CPU in float32: one call per step. native.py lays out the weights.
 
-   A step computes the same as FlatDecoder.step (decoding.py): one position of every row. Row r continues one hypothesis
+   A step computes the same as Transformer.decode (transformer.py) for one position of every row. Row r continues one hypothesis
    of sentence[r]; past[r] lists the slots that hold the keys and values of the row's target tokens, the new slot last.
    Matrices are stored row by row; d is the model's width, and c = d / heads is the number of channels of a head. */
 
@@ -37,7 +37,7 @@ typedef struct {
 } Layer;
 
 typedef struct {
-    int64_t layers, heads, width, is_pre_norm, activation, watched;
+    int64_t layers, heads, width, is_pre_norm, activation;
     float scale;
     const float *embedding; /* (vocabulary, d) */
     const Layer *layer;
@@ -53,17 +53,17 @@ typedef struct {
     float *slots;                          /* (layers, 2, capacity, d) */
     const float *const *memory;            /* each layer's keys and values, (layers × 2) of (sentences, sources, d) */
     float *logits;                         /* (rows, vocabulary) */
-    float *attention;                      /* watched layer's cross-attention, mean of heads, (rows, sources); or null */
 } Step;
 
 int64_t block_size(void) { return BLOCK; }
 
-/* e^x in a form that compilers vectorise: 2^n times a polynomial in x - n ln 2. Its relative error is about 1e-7 from -87
-   to 88; beyond an end of this range, the result is the value at this end. NaN gives NaN. */
+/* e^x in a form that compilers vectorise: 2^n times a polynomial in x - n ln 2. ln 2 is subtracted in two parts, in this
+   order, which flags such as -fassociative-math would undo. The relative error is about 1e-7 from -87 to 88; beyond an
+   end of this range, the result is the value at this end. NaN gives NaN. */
 static inline float exponential(float x) {
     x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
     float n = floorf(x * 1.44269504f + 0.5f);
-    float rest = x - n * 0.693359375f + n * 2.12194440e-4f; /* ln 2 in two parts */
+    float rest = (x - n * 0.693359375f) + n * 2.12194440e-4f;
     float sum = 1.9841270e-4f;
     sum = sum * rest + 1.3888889e-3f;
     sum = sum * rest + 8.3333333e-3f;
@@ -74,6 +74,27 @@ static inline float exponential(float x) {
     const uint32_t exponent = n > -127.0f ? (uint32_t)((int32_t)n + 127) : 0; /* 0: n is NaN */
     union { uint32_t bits; float value; } power = {exponent << 23};
     return sum * power.value;
+}
+
+/* Replaces the numbers x by e^(x - most), and returns their sum. */
+float exponentials(float *x, int64_t count, float most) {
+    float lanes[BLOCK] = {0}, total = 0;
+    int64_t i = 0;
+    for (; i + BLOCK <= count; i += BLOCK)
+        for (int64_t lane = 0; lane < BLOCK; lane++) lanes[lane] += x[i + lane] = exponential(x[i + lane] - most);
+    for (; i < count; i++) total += x[i] = exponential(x[i] - most);
+    for (int64_t lane = 0; lane < BLOCK; lane++) total += lanes[lane];
+    return total;
+}
+
+static inline float sum_of_products(const float *x, const float *y, int64_t count) {
+    Vector sums = {0};
+    float total = 0;
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES) sums += *(const Vector *)(x + i) * *(const Vector *)(y + i);
+    for (; i < count; i++) total += x[i] * y[i];
+    for (int lane = 0; lane < LANES; lane++) total += sums[lane];
+    return total;
 }
 
 /* Computes one block of outputs of a few rows; the compiler knows the number of rows. */
@@ -115,14 +136,18 @@ static void normalise(const Norm *norm, int64_t rows, int64_t width, const float
             memmove(y, x, width * sizeof(float));
             continue;
         }
-        float mean = 0, square = 0;
+        float mean = 0;
         if (norm->bias) {
-            for (int64_t i = 0; i < width; i++) mean += x[i];
+            Vector sums = {0};
+            int64_t i = 0;
+            for (; i + LANES <= width; i += LANES) sums += *(const Vector *)(x + i);
+            for (; i < width; i++) mean += x[i];
+            for (int lane = 0; lane < LANES; lane++) mean += sums[lane];
             mean /= width;
         }
-        for (int64_t i = 0; i < width; i++) square += (x[i] - mean) * (x[i] - mean);
-        const float scale = 1 / sqrtf(square / width + norm->eps);
-        for (int64_t i = 0; i < width; i++) y[i] = (x[i] - mean) * scale * norm->weight[i] + (norm->bias ? norm->bias[i] : 0);
+        for (int64_t i = 0; i < width; i++) y[i] = x[i] - mean;
+        const float scale = 1 / sqrtf(sum_of_products(y, y, width) / width + norm->eps);
+        for (int64_t i = 0; i < width; i++) y[i] = y[i] * scale * norm->weight[i] + (norm->bias ? norm->bias[i] : 0);
     }
 }
 
@@ -130,16 +155,12 @@ static void normalise(const Norm *norm, int64_t rows, int64_t width, const float
 static void attend(const float *query, const float *keys, const float *values, const int64_t *which, int64_t count,
                    int64_t width, int64_t channels, float *weights, float *context) {
     const float scale = 1 / sqrtf(channels);
-    float most = -INFINITY, total = 0;
+    float most = -INFINITY;
     for (int64_t z = 0; z < count; z++) {
-        const float *key = keys + (which ? which[z] : z) * width;
-        float sum = 0;
-        for (int64_t i = 0; i < channels; i++) sum += query[i] * key[i];
-        weights[z] = sum * scale;
+        weights[z] = sum_of_products(query, keys + (which ? which[z] : z) * width, channels) * scale;
         most = weights[z] > most ? weights[z] : most;
     }
-    for (int64_t z = 0; z < count; z++) weights[z] = exponential(weights[z] - most);
-    for (int64_t z = 0; z < count; z++) total += weights[z];
+    const float total = exponentials(weights, count, most);
     memset(context, 0, channels * sizeof(float));
     for (int64_t z = 0; z < count; z++) {
         const float *value = values + (which ? which[z] : z) * width;
@@ -223,13 +244,9 @@ int step(const Decoder *decoder, const Step *step) {
         product(&layer->cross_queries, n, enter(decoder, &layer->norms[1], n, x, y), projected);
         for (int64_t r = 0; r < n; r++) {
             const int64_t sentence = step->sentence[r], offset = sentence * step->sources * d;
-            for (int64_t h = 0; h < heads; h++) {
+            for (int64_t h = 0; h < heads; h++)
                 attend(projected + r * d + h * c, step->memory[2 * l] + offset + h * c, step->memory[2 * l + 1] + offset + h * c,
                        NULL, step->lengths[sentence], d, c, weights, context + r * d + h * c);
-                if (step->attention && l == decoder->watched)
-                    for (int64_t i = 0; i < step->lengths[sentence]; i++)
-                        step->attention[r * step->sources + i] += weights[i] / heads;
-            }
         }
         product(&layer->cross_out, n, context, output);
         leave(decoder, &layer->norms[1], n, x, output);
@@ -256,15 +273,27 @@ static float greatest(const float *x, int64_t count) {
     return most;
 }
 
+static float sum_of_exponentials(const float *x, int64_t count, float most) {
+    float lanes[BLOCK] = {0}, total = 0;
+    int64_t i = 0;
+    for (; i + BLOCK <= count; i += BLOCK)
+        for (int64_t lane = 0; lane < BLOCK; lane++) lanes[lane] += exponential(x[i + lane] - most);
+    for (; i < count; i++) total += exponential(x[i] - most);
+    for (int64_t lane = 0; lane < BLOCK; lane++) total += lanes[lane];
+    return total;
+}
+
 /* Writes each row's best tokens, best first: log-probabilities (nats) and ids; -inf if there are fewer than `count`. */
 void best_next(const float *logits, int64_t rows, int64_t vocabulary, const int64_t *banned, int64_t bans, int64_t count,
                float *values, int64_t *tokens) {
     for (int64_t r = 0; r < rows; r++, logits += vocabulary, values += count, tokens += count) {
         const float most = greatest(logits, vocabulary);
-        float total = 0;
-        for (int64_t i = 0; i < vocabulary; i++) total += exponential(logits[i] - most);
-        const float log_total = most + logf(total);
+        const float log_total = most + logf(sum_of_exponentials(logits, vocabulary, most));
         for (int64_t i = 0; i < count; i++) values[i] = -INFINITY, tokens[i] = 0;
+        if (log_total != log_total) { /* NaN, so that it is noticed */
+            values[0] = NAN;
+            continue;
+        }
         for (int64_t start = 0; start < vocabulary; start += BLOCK) {
             const int64_t end = start + BLOCK < vocabulary ? start + BLOCK : vocabulary;
             const float least = values[count - 1];

@@ -75,13 +75,28 @@ class EncoderDecoder(nn.Module):
         raise NotImplementedError
 
     def logits(self, hidden: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows v"]:
-        """Return unnormalised log-probabilities of the next token."""
-        return F.linear(hidden, self.embedding.weight, self.output_bias)
+        """Return unnormalised log-probabilities of the next token.
+
+        Computed in float32, whatever the precision of the layers: a projection in bfloat16 changes more translations
+        (docs/performance.md).
+        """
+        with torch.autocast(hidden.device.type, enabled=False):
+            return F.linear(hidden.float(), self.embedding.weight.float(), self.output_bias)
 
     def decode(self, tgt_in: Int[Tensor, "n t"], state: Any) -> tuple[Float[Tensor, "n t v"], Any]:
         """Predict the token after each token of tgt_in, given the source and all earlier tokens."""
         hidden, state = self.hidden_states(tgt_in, state)
         return self.logits(hidden), state
+
+    def predict(self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]) -> Float[Tensor, "b t v"]:
+        """Return the logits of the token after each token of tgt_in."""
+        return self.logits(self(src, tgt_in))
+
+    def predict_and_align(
+        self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]
+    ) -> tuple[Float[Tensor, "b t v"], Float[Tensor, "b t s"]]:
+        """Return what `predict` returns, and each prediction's attention to the source positions (rows sum to 1)."""
+        raise NotImplementedError
 
     def forward(self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]) -> Float[Tensor, "b t d"]:
         """Encode and decode a whole batch at once, as in training; return the decoder's last hidden states."""

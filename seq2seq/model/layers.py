@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from seq2seq.model.attention import OPEN_ON, KeysValues, MultiHeadAttention, by_head
-from seq2seq.model.masks import additive
+from seq2seq.model.ablations import AblatedAttention
+from seq2seq.model.attention import KeysValues, MultiHeadAttention
 from seq2seq.settings.model import ModelConfig
 
 
@@ -35,11 +35,11 @@ class Dropout(nn.Module):
         return x * keep.to(x.dtype).mul_(2**16 / (2**16 - dropped))
 
 
-class Residual(nn.Module):
-    """x + dropout(sublayer(x)), normalised after the sum as published, or before the sublayer (Xiong et al. 2020).
+Sublayer = Callable[[Float[Tensor, "n t d"]], Float[Tensor, "n t d"]]
 
-    `enter` returns the sublayer's input, and `leave` takes the sublayer's output.
-    """
+
+class Residual(nn.Module):
+    """x + dropout(sublayer(x)), normalised after the sum as published, or before the sublayer (Xiong et al. 2020)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -47,14 +47,11 @@ class Residual(nn.Module):
         self.norm = make_norm(config)
         self.dropout = Dropout(config.dropout)
 
-    def enter(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t d"]:
-        """Return the sublayer's input, computed from the residual stream x."""
-        return cast_for_products(self.norm(x) if self.is_pre_norm else x)
-
-    def leave(self, x: Float[Tensor, "n t d"], output: Float[Tensor, "n t d"]) -> Float[Tensor, "n t d"]:
-        """Return the residual stream after the sublayer: x + dropout(output), normalised if the model is post-norm."""
-        x = x + self.dropout(output)
-        return x if self.is_pre_norm else self.norm(x)
+    def forward(self, x: Float[Tensor, "n t d"], sublayer: Sublayer) -> Float[Tensor, "n t d"]:
+        """Return the residual stream x after a sublayer."""
+        if self.is_pre_norm:
+            return x + self.dropout(sublayer(cast_for_products(self.norm(x))))
+        return self.norm(x + self.dropout(sublayer(cast_for_products(x))))
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -100,7 +97,7 @@ class GatedFeedForward(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention over the whole source, then feed-forward."""
+    """Self-attention over the whole source, then feed-forward (Vaswani et al. 2017, §3.1)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -110,21 +107,16 @@ class EncoderLayer(nn.Module):
         self.feed_forward_residual = Residual(config)
 
     def forward(
-        self,
-        x: Float[Tensor, "b s d"],
-        mask: Bool[Tensor, "b 1 1 s"] | Float[Tensor, "b 1 1 s"],
-        rotation: Float[Tensor, "2 s 1 c"] | None,
+        self, x: Float[Tensor, "b s d"], mask: Bool[Tensor, "b 1 1 s"], rotation: Float[Tensor, "2 s 1 c"] | None
     ) -> Float[Tensor, "b s d"]:
-        """Return the source positions after this layer; mask is as `for_attention` returns it."""
-        y = self.self_residual.enter(x)
-        queries, keys, values = self.self_attention.queries_keys_values(y, rotation)
-        x = self.self_residual.leave(x, self.self_attention(queries, by_head(keys, values), mask))
-        y = self.feed_forward_residual.enter(x)
-        return self.feed_forward_residual.leave(x, self.feed_forward(y))
+        """Return the source positions after this layer; mask: which of them have a token."""
+        attention = self.self_attention
+        x = self.self_residual(x, lambda y: attention(y, attention.keys_values(y, rotation), mask, rotation))
+        return self.feed_forward_residual(x, self.feed_forward)
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention over the target so far, cross-attention to the source, then feed-forward."""
+    """Masked self-attention over the target so far, cross-attention to the source, then feed-forward (§3.1)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -138,13 +130,11 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "n t d"],
-        mask: Shaped[Tensor, "#n 1 #t p_and_t"] | None,
+        mask: Bool[Tensor, "#n 1 #t p_and_t"] | None,
         memory: KeysValues,
-        memory_mask: Shaped[Tensor, "n 1 1 s"],
+        memory_mask: Bool[Tensor, "b 1 1 s"],
         rotation: Float[Tensor, "2 t 1 c"] | None = None,
         past: KeysValues | None = None,
-        *,
-        is_causal: bool = False,
     ) -> tuple[Float[Tensor, "n t d"], KeysValues]:
         """Advance the target by t positions.
 
@@ -152,40 +142,30 @@ class DecoderLayer(nn.Module):
             x: the layer's input.
             mask: which of the p past and t new positions each position may attend to; None: all.
             memory: keys and values of the source, computed by this layer's cross-attention.
-            memory_mask: where the source has a real token. Both masks are as `for_attention` returns them.
+            memory_mask: where the source has a real token.
             rotation: cosines and sines of the new positions; None: positions are not rotary.
             past: keys and values of the p earlier positions; None: there are no earlier positions.
-            is_causal: whether mask is the causal mask.
 
         Returns:
             The layer's output, and the keys and values of all p + t positions.
         """
-        y = self.self_residual.enter(x)
-        queries, keys, values = self.self_attention.queries_keys_values(y, rotation)
-        own = by_head(keys, values) if past is None else past.followed_by(by_head(keys, values))
-        x = self.self_residual.leave(x, self.self_attention(queries, own, mask, is_causal=is_causal))
-        queries = self.cross_attention.queries(self.cross_residual.enter(x))
-        x = self.cross_residual.leave(x, self.cross_attention(queries, memory, memory_mask))
-        y = self.feed_forward_residual.enter(x)
-        return self.feed_forward_residual.leave(x, self.feed_forward(y)), own
+
+        def self_attention(y: Float[Tensor, "n t d"]) -> Float[Tensor, "n t d"]:
+            nonlocal past
+            past = self.self_attention.keys_values(y, rotation).after(past)
+            return self.self_attention(y, past, mask, rotation)
+
+        x = self.self_residual(x, self_attention)
+        x = self.cross_residual(x, lambda y: self.cross_attention(y, memory, memory_mask))
+        x = self.feed_forward_residual(x, self.feed_forward)
+        assert past is not None
+        return x, past
 
 
 def cast_for_products(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """Return x in autocast's precision if autocast is on, so that the linear maps that follow need no conversion."""
     device = x.device.type
     return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
-
-
-def for_attention(
-    mask: Bool[Tensor, "#b 1 #q s"], x: Float[Tensor, "n t d"], *, is_causal: bool = False
-) -> Shaped[Tensor, "#b 1 #q s"]:
-    """Return the mask for all layers that read x: additive, in the precision of products, as the fused kernel needs it.
-
-    The mask stays boolean in two cases. On the CPU with gradients, `attend` may compute the weights itself. On other
-    devices, the kernel never reads a causal mask.
-    """
-    stays = torch.is_grad_enabled() if x.device.type in OPEN_ON else is_causal
-    return mask if stays else cast_for_products(additive(mask, x.dtype))
 
 
 def make_norm(config: ModelConfig) -> nn.Module:
@@ -195,13 +175,10 @@ def make_norm(config: ModelConfig) -> nn.Module:
 
 def make_attention(config: ModelConfig) -> MultiHeadAttention:
     """Return multi-head attention of the configured size."""
-    return MultiHeadAttention(
-        config.d_model,
-        config.num_heads,
-        dropout=config.attention_dropout,
-        bias=config.bias,
-        relevance=config.relevance,
-    )
+    sizes = {"dropout": config.attention_dropout, "bias": config.bias}
+    if config.relevance == "query_key":
+        return MultiHeadAttention(config.d_model, config.num_heads, **sizes)
+    return AblatedAttention(config.d_model, config.num_heads, **sizes, relevance=config.relevance)
 
 
 def make_feed_forward(config: ModelConfig) -> nn.Module:

@@ -1,7 +1,7 @@
 """All attention masks of the project: boolean, True = may attend."""
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 
@@ -19,8 +19,3 @@ def causal_mask(length: int, past: int, device: torch.device) -> Bool[Tensor, "1
     keys = torch.arange(past + length, device=device)
     queries = torch.arange(past, past + length, device=device)
     return (keys[None, :] <= queries[:, None])[None, None]
-
-
-def additive(mask: Bool[Tensor, "#b 1 #t s"], dtype: torch.dtype) -> Float[Tensor, "#b 1 #t s"]:
-    """Return a boolean mask as numbers that fused attention adds to its scores: 0 for True, -inf for False."""
-    return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, -torch.inf)

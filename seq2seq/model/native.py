@@ -1,11 +1,16 @@
-"""The decoder for search in C (`decoding.c`): `FlatDecoder`'s step in one call, for the CPU in float32."""
+"""The compiled decoder for search (`decoding.c`): the Transformer's step in one call, for the CPU in float32.
 
-import copy
+The textbook (`layers.py`, `transformer.py`) is the specification: tests check that both give equal results for every
+model and every search.
+"""
+
 import ctypes
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,17 +18,55 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, Int64
 from torch import Tensor, nn
 
+from seq2seq.errors import UserError
+from seq2seq.model.attention import MultiHeadAttention
 from seq2seq.model.compiling import load_library
-from seq2seq.model.encoding import FlatEncoder
-from seq2seq.model.layers import DecoderLayer, FeedForward, GatedFeedForward
+from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.model.layers import DecoderLayer, Dropout, FeedForward, GatedFeedForward, Residual
 from seq2seq.model.positions import rotations, sinusoidal
-from seq2seq.model.products import joined_weights
-from seq2seq.model.state import aligning_layer
 from seq2seq.model.transformer import Transformer, embedding_scale
 
 ROWS_OF_THREAD = 16  # fewest rows of a thread: few rows cost as much as one, since every thread reads all weights
 ACTIVATIONS = ("relu", "swiglu", "swish", "gelu")  # in the order of the enum in decoding.c
+KNOWN = (  # modules of a decoder that decoding.c computes; not adapters, for example
+    DecoderLayer, Residual, MultiHeadAttention, FeedForward, GatedFeedForward, Dropout, nn.Linear, nn.LayerNorm,
+    nn.RMSNorm, nn.Identity,
+)  # fmt: skip
 SPARE_STEPS = 32  # slots for this many steps are added at first and after every clearing
+
+
+def require_compilable(model: EncoderDecoder, dtype: torch.dtype) -> Transformer:
+    """Return the model, unless the compiled step does not compute it.
+
+    Raises:
+        UserError: the model is no Transformer in float32 on the CPU, or a part of it was replaced.
+    """
+    if type(model) is not Transformer:
+        raise UserError("--compile on is for Transformers, and this model is none: leave it out")
+    if model.embedding.weight.device.type != "cpu" or dtype != torch.float32:
+        raise UserError("--compile on is for the CPU in float32: leave it out")
+    modules = chain(*(layer.modules() for layer in model.decoder_layers), [model.decoder_norm])
+    if "source_mask" in vars(model) or not all(type(one) in KNOWN for one in modules):
+        raise UserError("--compile on is for unchanged layers, and this model has others: leave it out")
+    return model
+
+
+@dataclass(frozen=True)
+class Map:
+    """x Wᵀ + b in the layout of the C code: blocks of outputs, (blocks, in, block); both padded with zeros."""
+
+    weight: Float[Tensor, "blocks i block"]
+    bias: Float[Tensor, " padded"]
+    outputs: int
+
+
+@dataclass(frozen=True)
+class Norm:
+    """A normalisation: LayerNorm, RMSNorm (no bias), or none (no weight)."""
+
+    weight: Tensor | None
+    bias: Tensor | None
+    eps: float
 
 
 class _Map(ctypes.Structure):
@@ -42,7 +85,7 @@ class _Layer(ctypes.Structure):
 
 class _Decoder(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("layers", "heads", "width", "is_pre_norm", "activation", "watched")),
+        *((name, ctypes.c_int64) for name in ("layers", "heads", "width", "is_pre_norm", "activation")),
         ("scale", ctypes.c_float), ("embedding", ctypes.c_void_p), ("layer", ctypes.POINTER(_Layer)), ("norm", _Norm),
         ("output", _Map),
     )  # fmt: skip
@@ -52,7 +95,7 @@ class _Step(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("rows", "used", "capacity", "steps", "sources")),
         *((name, ctypes.c_void_p) for name in ("last", "sentence", "past", "lengths", "position", "rotation", "slots")),
-        ("memory", ctypes.POINTER(ctypes.c_void_p)), ("logits", ctypes.c_void_p), ("attention", ctypes.c_void_p),
+        ("memory", ctypes.POINTER(ctypes.c_void_p)), ("logits", ctypes.c_void_p),
     )  # fmt: skip
 
 
@@ -65,8 +108,6 @@ class NativeState:
         slots: keys and values of the target tokens, (layers, 2, capacity, d); the first `used` are written.
         past: the slots of each row's target tokens.
         sentence: each row's sentence, by its index in `memory`.
-        watches: whether the aligning layer's cross-attention is kept.
-        attention: weights of each row's cross-attention to source positions in the last step, mean of the heads.
     """
 
     def __init__(self, memory: list[Float[Tensor, "b s d"]], lengths: Int64[np.ndarray, " b"]) -> None:
@@ -75,13 +116,7 @@ class NativeState:
         self.slots = memory[0].new_empty(len(memory) // 2, 2, 0, memory[0].shape[2])
         self.sentence = np.arange(len(lengths))
         self.past = np.empty((len(lengths), 0), np.int64)
-        self.used, self.watches = 0, False
-        self.attention: Float[Tensor, "n 1 s"] | None = None
-
-    def watching(self) -> "NativeState":
-        """Keep the attention of the layer that aligns best from now on; return this state."""
-        self.watches = True
-        return self
+        self.used = 0
 
     def reorder(self, rows: Int[Tensor, " n"], counts: Sequence[int]) -> "NativeState":
         """Let new row i continue old row rows[i]; keys and values stay in their slots."""
@@ -107,60 +142,74 @@ class NativeState:
 class NativeDecoder:
     """A Transformer's decoder for search, compiled; a `Decoder` (see `decoders.py`).
 
-    The decoder has a copy of all weights except the embedding.
+    The decoder has a copy of all weights except the embedding. Other processes to which it is sent share this copy.
     """
 
     def __init__(self, model: Transformer) -> None:
-        """Lay out the present weights.
+        """Lay out the present weights of a model that `require_compilable` accepts.
 
         Raises:
             UserError: there is no C compiler, or it fails.
         """
-        config = model.config
-        self.library, self.positions = load_library(), config.positions
-        self.encoder = FlatEncoder(model, torch.float32)
-        self.channels, self.vocab_size = config.d_model // config.num_heads, len(model.embedding.weight)
-        self._threads = ThreadPoolExecutor(os.cpu_count() or 1)
-        self._kept: list[Tensor] = []  # the tensors that the C structures point to
-        self._embedding, self._bias = model.embedding.weight.detach().float().contiguous(), model.output_bias
-        layers = [self._layer(layer) for layer in model.decoder_layers if isinstance(layer, DecoderLayer)]
+        self.block, self.model = load_library().block_size(), model
+        self.embedding, self.vocab_size = model.embedding.weight.detach().float().contiguous(), model.vocab_size
+        self.layers = [self._lay_out(layer) for layer in model.decoder_layers]
+        self.norm = lay_out_norm(model.decoder_norm)
+        self.output = lay_out_map(self.embedding, model.output_bias, self.block)
+        self._start()
+
+    def _start(self) -> None:
+        """Load the library, start the threads, and point the C structures to the tensors."""
+        config = self.model.config
+        self._library, self._threads = load_library(), ThreadPoolExecutor(os.cpu_count() or 1)
+        layers = [_Layer((_Norm * 3)(*map(_norm, norms)), (_Map * 6)(*map(_map, maps))) for norms, maps in self.layers]
         self._layers = (_Layer * len(layers))(*layers)
         self._decoder = _Decoder(
             len(layers), config.num_heads, config.d_model, config.norm_position == "pre",
-            ACTIVATIONS.index(config.activation), aligning_layer(len(layers)), embedding_scale(config),
-            self._embedding.data_ptr(), self._layers, self._norm(model.decoder_norm),
-            self._map(self._embedding, self._bias),
+            ACTIVATIONS.index(config.activation), embedding_scale(config), self.embedding.data_ptr(), self._layers,
+            _norm(self.norm), _map(self.output),
         )  # fmt: skip
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Move the weights to shared memory, so that the process that gets this decoder shares them."""
+        parts = (part for norms, maps in self.layers for part in (*norms, *maps))
+        for tensor in chain(*(tensors_of(part) for part in (*parts, self.norm, self.output)), [self.embedding]):
+            tensor.share_memory_()
+        self._start()
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._start()
 
     def encode(self, src: Int[Tensor, "b s"]) -> NativeState:
         """Read the source; return the state before the first target token."""
-        memory, mask = self.encoder(src)
-        return NativeState([*memory.permute(2, 0, 1, 3).contiguous()], mask.sum((1, 2, 3)).numpy())
+        state = self.model.encode(src)
+        memory = [one.transpose(1, 2).flatten(2).contiguous() for layer in state.memory for one in layer]
+        return NativeState(memory, state.memory_mask.sum((1, 2, 3)).numpy())
 
     def step(self, last: Int[Tensor, " n"], state: NativeState) -> tuple[Float[Tensor, "n v"], NativeState]:
         """Continue every row by its last token; return the logits of the next tokens, and the same state."""
         rows, length, sources = len(last), state.past.shape[1], state.memory[0].shape[1]
         if rows != len(state.past):
             raise ValueError(f"{rows} tokens for a state of {len(state.past)} rows")
-        last, logits = last.long().contiguous(), torch.empty(rows, self.vocab_size)
+        config, last, logits = self.model.config, last.long().contiguous(), torch.empty(rows, self.vocab_size)
         position = rotation = None
-        if self.positions == "sinusoidal":
-            position = sinusoidal(length, 1, self._decoder.width, last.device)
-        elif self.positions == "rotary":
-            rotation = rotations(length, 1, self.channels, last.device)
-        state.attention = torch.zeros(rows, 1, sources) if state.watches else None
+        if config.positions == "sinusoidal":
+            position = sinusoidal(length, 1, config.d_model, last.device)
+        elif config.positions == "rotary":
+            rotation = rotations(length, 1, config.d_model // config.num_heads, last.device)
         state.add_slots()
-        self._decoder.embedding = self._embedding.data_ptr()  # sharing the model with another process moves it
+        self._decoder.embedding = self.embedding.data_ptr()  # sharing the model with another process moves it
 
         def advance(first: int, end: int) -> None:
-            attention = None if state.attention is None else state.attention[first:end].data_ptr()
             step = _Step(
                 end - first, state.used - rows + first, state.slots.shape[2], length + 1, sources,
                 last[first:end].data_ptr(), state.sentence[first:end].ctypes.data, state.past[first:end].ctypes.data,
                 state.lengths.ctypes.data, _address(position), _address(rotation), state.slots.data_ptr(),
-                state.pointers, logits[first:end].data_ptr(), attention,
+                state.pointers, logits[first:end].data_ptr(),
             )  # fmt: skip
-            if self.library.step(ctypes.byref(self._decoder), ctypes.byref(step)):
+            if self._library.step(ctypes.byref(self._decoder), ctypes.byref(step)):
                 raise MemoryError("no memory for a step of the search")
 
         self._share(advance, rows)
@@ -168,12 +217,13 @@ class NativeDecoder:
 
     def limited_to(self, ids: Int[Tensor, " u"]) -> "NativeDecoder":
         """Return a decoder whose `step` reads and predicts indices into these ids; see `Decoder`."""
-        limited = copy.copy(self)
-        limited._kept = [*self._kept]
-        limited._embedding, limited.vocab_size = self._embedding.index_select(0, ids), len(ids)
+        limited, bias = NativeDecoder.__new__(NativeDecoder), self.model.output_bias
+        vars(limited).update(vars(self))  # not `copy.copy`, which would call `__getstate__`
+        limited.embedding, limited.vocab_size = self.embedding.index_select(0, ids), len(ids)
+        bias = None if bias is None else bias.index_select(0, ids)
+        limited.output = lay_out_map(limited.embedding, bias, self.block)
         limited._decoder = _Decoder.from_buffer_copy(self._decoder)
-        bias = None if self._bias is None else self._bias.index_select(0, ids)
-        limited._decoder.output = limited._map(limited._embedding, bias)
+        limited._decoder.embedding, limited._decoder.output = limited.embedding.data_ptr(), _map(limited.output)
         return limited
 
     def best_next(
@@ -188,7 +238,7 @@ class NativeDecoder:
         def find(first: int, end: int) -> None:
             logits_at, values_at, tokens_at = (one[first:end].data_ptr() for one in (logits, values, tokens))
             bans = banned.data_ptr(), len(banned)
-            self.library.best_next(logits_at, end - first, size, *bans, count, values_at, tokens_at)
+            self._library.best_next(logits_at, end - first, size, *bans, count, values_at, tokens_at)
 
         self._share(find, rows)
         return values, tokens
@@ -202,38 +252,57 @@ class NativeDecoder:
         for other in others:
             other.result()
 
-    def _layer(self, layer: DecoderLayer) -> _Layer:
+    def _lay_out(self, layer: nn.Module) -> tuple[list[Norm], list[Map]]:
+        """Return a layer's normalisations and linear maps, in the order of the C structure."""
+        assert isinstance(layer, DecoderLayer)
         own, cross, network = layer.self_attention, layer.cross_attention, layer.feed_forward
         assert isinstance(network, FeedForward | GatedFeedForward)
         up = [network.gate, network.up] if isinstance(network, GatedFeedForward) else [network.up]
-        norms = (residual.norm for residual in (layer.self_residual, layer.cross_residual, layer.feed_forward_residual))
-        maps = (
-            ([own.q_proj, own.k_proj, own.v_proj], [own.stretch, 1.0, 1.0]), ([own.out_proj], [1.0]),
-            ([cross.q_proj], [cross.stretch]), ([cross.out_proj], [1.0]),
-            (up, [1.0] * len(up)), ([network.down], [1.0]),
+        together = (
+            [own.q_proj, own.k_proj, own.v_proj], [own.out_proj], [cross.q_proj], [cross.out_proj], up, [network.down]
         )  # fmt: skip
-        laid_out = (self._map(*joined_weights(*one)) for one in maps)
-        return _Layer((_Norm * 3)(*map(self._norm, norms)), (_Map * 6)(*laid_out))
+        residuals = (layer.self_residual, layer.cross_residual, layer.feed_forward_residual)
+        maps = [lay_out_map(*joined(linears), self.block) for linears in together]
+        return [lay_out_norm(residual.norm) for residual in residuals], maps
 
-    def _map(self, weight: Float[Tensor, "o i"], bias: Float[Tensor, " o"] | None) -> _Map:
-        """Return x Wᵀ + b in the layout of the C code: blocks of outputs, each (in, block)."""
-        outputs, inputs = weight.shape
-        missing = -outputs % self.library.block_size()
-        blocks = F.pad(weight.float(), (0, 0, 0, missing)).unflatten(0, (-1, self.library.block_size())).transpose(1, 2)
-        biases = F.pad(weight.new_zeros(outputs) if bias is None else bias.float(), (0, missing))
-        return _Map(self._keep(blocks), self._keep(biases), inputs, outputs)
 
-    def _norm(self, module: nn.Module) -> _Norm:
-        if isinstance(module, nn.LayerNorm):
-            return _Norm(self._keep(module.weight), self._keep(module.bias), module.eps)
-        if isinstance(module, nn.RMSNorm):
-            return _Norm(self._keep(module.weight), None, module.eps)
-        return _Norm(None, None, 0.0)
+def joined(linears: Sequence[nn.Linear]) -> tuple[Float[Tensor, "o i"], Float[Tensor, " o"] | None]:
+    """Return W and b of several maps of one input: their outputs side by side."""
+    weights: list[Tensor] = [one.weight for one in linears]
+    biases: list[Tensor] = [one.bias for one in linears if one.bias is not None]
+    return torch.cat(weights), torch.cat(biases) if biases else None
 
-    def _keep(self, values: Tensor) -> int:
-        """Copy values in float32, keep the copy, and return the copy's address."""
-        self._kept.append(values.detach().float().clone(memory_format=torch.contiguous_format))
-        return self._kept[-1].data_ptr()
+
+@torch.no_grad()
+def lay_out_map(weight: Float[Tensor, "o i"], bias: Float[Tensor, " o"] | None, block: int) -> Map:
+    """Return a copy of x Wᵀ + b in the layout of the C code, whose blocks have `block` outputs."""
+    outputs, missing = len(weight), -len(weight) % block
+    blocks = F.pad(weight.float(), (0, 0, 0, missing)).unflatten(0, (-1, block)).transpose(1, 2)
+    biases = F.pad(weight.new_zeros(outputs) if bias is None else bias.float(), (0, missing))
+    return Map(blocks.clone(memory_format=torch.contiguous_format), biases.clone(), outputs)
+
+
+def lay_out_norm(module: nn.Module) -> Norm:
+    """Return a copy of a normalisation's weights."""
+    if isinstance(module, nn.LayerNorm):
+        return Norm(module.weight.detach().float().clone(), module.bias.detach().float().clone(), module.eps)
+    if isinstance(module, nn.RMSNorm):
+        assert module.eps is not None
+        return Norm(module.weight.detach().float().clone(), None, module.eps)
+    return Norm(None, None, 0.0)
+
+
+def tensors_of(part: Map | Norm) -> list[Tensor]:
+    """Return the tensors of a map or a normalisation."""
+    return [one for one in (part.weight, part.bias) if one is not None]
+
+
+def _map(layout: Map) -> _Map:
+    return _Map(layout.weight.data_ptr(), layout.bias.data_ptr(), layout.weight.shape[1], layout.outputs)
+
+
+def _norm(layout: Norm) -> _Norm:
+    return _Norm(_address(layout.weight), _address(layout.bias), layout.eps)
 
 
 def _address(values: Tensor | None) -> int | None:

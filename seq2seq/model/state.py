@@ -1,6 +1,5 @@
-"""The state of the textbook decoder between calls. Search uses `flat_state.FlatState` instead."""
+"""The state of the Transformer's decoder between calls."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from jaxtyping import Bool, Float, Int
@@ -9,43 +8,39 @@ from torch import Tensor
 from seq2seq.model.attention import KeysValues
 
 
-def aligning_layer(num_layers: int) -> int:
-    """Return the decoder layer whose cross-attention aligns words best: the last but one (Garg et al. 2019, §3).
-
-    In a decoder of one layer, return this layer.
-    """
-    return max(0, num_layers - 2)
-
-
 @dataclass(frozen=True)
 class DecoderState:
-    """The encoded sentence and the target so far of every row; calls return a new state and leave the old one valid.
+    """The b encoded sentences, and the targets so far of w rows for each; calls return a new state.
 
-    memory: keys and values of the encoded sentences, one pair per decoder layer.
-    memory_mask: True where the source has a real token.
-    past: keys and values of the target tokens so far, one pair per decoder layer; empty before the first token.
-    length: target positions decoded so far (tokens).
-    watched: the decoder layer whose cross-attention is kept; None: no layer.
-    attention: weights of the watched layer from the last call's positions to source positions, mean of the heads.
+    Rows w · i … w · i + w - 1 continue sentence i. They share its keys and values.
+
+    Attributes:
+        memory: keys and values of the encoded sentences, one pair per decoder layer.
+        memory_mask: True where the source has a real token.
+        past: keys and values of the target tokens so far, one pair per decoder layer; empty before the first token.
     """
 
     memory: tuple[KeysValues, ...]
-    memory_mask: Bool[Tensor, "n 1 1 s"]
+    memory_mask: Bool[Tensor, "b 1 1 s"]
     past: tuple[KeysValues, ...] = ()
-    length: int = 0
-    watched: int | None = None
-    attention: Float[Tensor, "n t s"] | None = None
 
-    def watching(self, layer: int | None = None) -> "DecoderState":
-        """Return the state that keeps the `attention` of a decoder layer; None: of the layer that aligns best."""
-        return replace(self, watched=aligning_layer(len(self.memory)) if layer is None else layer)
+    @property
+    def length(self) -> int:
+        """Target positions decoded so far (tokens)."""
+        return self.past[0].keys.shape[2] if self.past else 0
 
-    def reorder(self, rows: Int[Tensor, " m"], counts: Sequence[int] = ()) -> "DecoderState":
-        """Return the state in which new row i continues old row rows[i]; counts are not used."""
-        return replace(
-            self,
-            memory=tuple(memory.select(rows) for memory in self.memory),
-            memory_mask=self.memory_mask.index_select(0, rows),
-            past=tuple(past.select(rows) for past in self.past),
-            attention=None,
-        )
+    def reorder(self, rows: Int[Tensor, "b w"]) -> "DecoderState":
+        """Return the state of the given rows; all w rows of a line belong to one sentence, and sentences keep order."""
+        past = tuple(one.select(rows.flatten()) for one in self.past)
+        if len(rows) == len(self.memory_mask):
+            return replace(self, past=past)
+        sentences = sentences_of(rows, self.past[0].keys, self.memory_mask)
+        memory = tuple(one.select(sentences) for one in self.memory)
+        return DecoderState(memory, self.memory_mask.index_select(0, sentences), past)
+
+
+def sentences_of(
+    rows: Int[Tensor, "b w"], by_row: Float[Tensor, "n ..."], by_sentence: Bool[Tensor, "z ..."]
+) -> Int[Tensor, " b"]:
+    """Return the sentence of each line of rows, in a state of n rows for z sentences."""
+    return rows[:, 0] // (len(by_row) // len(by_sentence))

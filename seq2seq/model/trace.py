@@ -1,21 +1,24 @@
-"""Records the attention of an ordinary forward pass.
-
-Every `MultiHeadAttention` calls its watcher, if it has one, with its queries, keys, values, mask and result. Without a
-watcher, the only cost is one comparison with None.
-"""
+"""Records the attention of an ordinary forward pass, by PyTorch's forward hooks."""
 
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from seq2seq.model.attention import KeysValues, MultiHeadAttention
+from seq2seq.model.attention import KeysValues, MultiHeadAttention, attention_weights
 
-_ONE_AT_A_TIME = threading.RLock()
+
+def aligning_layer(num_layers: int) -> int:
+    """Return the decoder layer whose cross-attention aligns words best: the last but one (Garg et al. 2019, §3).
+
+    In a decoder of one layer, return this layer.
+    """
+    return max(0, num_layers - 2)
 
 
 @dataclass(frozen=True)
@@ -32,47 +35,42 @@ class Trace:
 
 
 @dataclass(frozen=True)
-class Mixed:
-    """Inputs and result of one attention: queries and keys (rotated if positions are rotary), values, mask, context."""
+class AttentionCall:
+    """The inputs of one call of an attention: input of the queries, keys and values, mask, and rotation if any."""
 
     attention: MultiHeadAttention
-    queries: Float[Tensor, "n t h c"]
+    x: Float[Tensor, "n t d"]
     memory: KeysValues
-    mask: Tensor | None  # boolean or additive, (#n, 1, #t, s)
-    context: Float[Tensor, "n h t c"]
+    mask: Bool[Tensor, "#n 1 #t s"] | None = None
+    rotation: Float[Tensor, "2 t 1 c"] | None = None
 
-    @property
-    def allowed(self) -> Bool[Tensor, "#n 1 #t s"] | None:
-        """The mask, True = may attend; None: all keys are allowed."""
-        return self.mask if self.mask is None or self.mask.dtype == torch.bool else self.mask == 0
+    def queries(self) -> Float[Tensor, "n h t c"]:
+        """Return the queries; with rotary positions, rotated."""
+        return self.attention.queries(self.x, self.rotation)
 
     def weights(self) -> Float[Tensor, "n h t s"]:
-        """Return the weight of each key for each query, in float32."""
-        memory = KeysValues(self.memory.keys.float(), self.memory.values.float())
-        with torch.autocast(self.queries.device.type, enabled=False):
-            return self.attention.weights(self.queries.float(), memory, self.allowed)
+        """Return the weight of each key for each query, in float32 and without dropout."""
+        queries = self.queries()
+        with torch.autocast(queries.device.type, enabled=False):
+            return attention_weights(queries.float(), self.memory.keys.float(), self.mask)
 
 
 @contextmanager
-def watch(modules: Iterable[nn.Module]) -> Iterator[dict[nn.Module, Mixed]]:
+def record_attention(modules: Iterable[nn.Module]) -> Iterator[dict[nn.Module, AttentionCall]]:
     """Yield a dictionary that records the last call, within the block, of each attention among the modules.
 
-    Only calls in this thread are recorded; other threads may use the same modules. Only one thread at a time can watch.
+    Only calls in this thread are recorded; other threads may use the same modules.
     """
-    seen: dict[nn.Module, Mixed] = {}
+    calls: dict[nn.Module, AttentionCall] = {}
     thread = threading.get_ident()
 
-    def look(mixed: Mixed) -> None:
-        if threading.get_ident() == thread:
-            seen[mixed.attention] = mixed
+    def record(attention: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        if threading.get_ident() == thread and isinstance(attention, MultiHeadAttention):
+            calls[attention] = AttentionCall(attention, *inputs)
 
-    attentions = [module for module in modules if isinstance(module, MultiHeadAttention)]
-    with _ONE_AT_A_TIME:
-        before = [attention.watcher for attention in attentions]
-        try:
-            for attention in attentions:
-                attention.watcher = lambda *parts: look(Mixed(*parts))
-            yield seen
-        finally:
-            for attention, watcher in zip(attentions, before, strict=True):
-                attention.watcher = watcher
+    handles = [one.register_forward_hook(record) for one in modules if isinstance(one, MultiHeadAttention)]
+    try:
+        yield calls
+    finally:
+        for handle in handles:
+            handle.remove()

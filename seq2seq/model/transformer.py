@@ -1,19 +1,20 @@
 """The encoder-decoder Transformer: token ids to logits."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from seq2seq.model.attention import KeysValues
 from seq2seq.model.encoder_decoder import PAD, EncoderDecoder, Side
-from seq2seq.model.layers import DecoderLayer, Dropout, EncoderLayer, cast_for_products, for_attention, make_norm
+from seq2seq.model.layers import DecoderLayer, Dropout, EncoderLayer, cast_for_products, make_norm
 from seq2seq.model.masks import causal_mask, padding_mask
 from seq2seq.model.positions import rotations, sinusoidal
 from seq2seq.model.state import DecoderState
-from seq2seq.model.trace import Trace, watch
+from seq2seq.model.trace import Trace, aligning_layer, record_attention
 from seq2seq.settings.model import ModelConfig
 
 INIT_STD = 0.02
@@ -61,13 +62,11 @@ class Transformer(EncoderDecoder):
         """Encode the source; return the state before the first target token."""
         mask = self.source_mask(src)
         x, rotation = self._embed(src, "source", start=0)
-        layer_mask = for_attention(mask, x)
-        for layer in self.encoder_layers:
-            x = layer(x, layer_mask, rotation)
+        for layer in self._encoder():
+            x = layer(x, mask, rotation)
         x = cast_for_products(self.encoder_norm(x))
-        memory = tuple(layer.cross_attention.keys_values(x) for layer in self._decoder_layers())
-        sees_source = self.config.cross_attention == "source"
-        return DecoderState(memory, mask if sees_source else torch.zeros_like(mask))
+        memory = tuple(layer.cross_attention.keys_values(x) for layer in self._decoder())
+        return DecoderState(memory, mask if self.config.cross_attention == "source" else torch.zeros_like(mask))
 
     @staticmethod
     def source_mask(src: Int[Tensor, "b s"]) -> Bool[Tensor, "b 1 1 s"]:
@@ -78,41 +77,34 @@ class Transformer(EncoderDecoder):
         self, tgt_in: Int[Tensor, "n t"], state: DecoderState
     ) -> tuple[Float[Tensor, "n t d"], DecoderState]:
         """Advance the target by t tokens; return the last layer's states, which `logits` turns into predictions."""
-        attention = None
-        if state.watched is None:
-            hidden, past = self._decoder(tgt_in, state)
-        else:
-            watched = self._decoder_layers()[state.watched].cross_attention
-            with watch([watched]) as mixed:
-                hidden, past = self._decoder(tgt_in, state)
-            attention = mixed[watched].weights().mean(1)
-        return hidden, replace(state, past=past, length=state.length + tgt_in.shape[1], attention=attention)
-
-    def _decoder(
-        self, tgt_in: Int[Tensor, "n t"], state: DecoderState
-    ) -> tuple[Float[Tensor, "n t d"], tuple[KeysValues, ...]]:
         x, rotation = self._embed(tgt_in, "target", start=state.length)
         mask = self._target_mask(tgt_in, state.length)
-        is_causal = mask is not None and state.length == 0 and self.config.decoder_mask == "causal"
-        own_mask = None if mask is None else for_attention(mask, x, is_causal=is_causal)
-        memory_mask = for_attention(state.memory_mask, x)
         past = []
-        for index, (layer, memory) in enumerate(zip(self._decoder_layers(), state.memory, strict=True)):
-            before = state.past[index] if state.past else None
-            x, own = layer(x, own_mask, memory, memory_mask, rotation, before, is_causal=is_causal)
-            past.append(own)
-        return self.decoder_norm(x), tuple(past)
+        for index, (layer, memory) in enumerate(zip(self._decoder(), state.memory, strict=True)):
+            earlier = state.past[index] if state.past else None
+            x, keys_values = layer(x, mask, memory, state.memory_mask, rotation, earlier)
+            past.append(keys_values)
+        return self.decoder_norm(x), replace(state, past=tuple(past))
 
     @torch.no_grad()
     def traced(self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]) -> Trace:
         """Return the weights of every attention in `forward`; in training mode, those before dropout."""
-        with watch(self.modules()) as mixed:
+        with record_attention(self.modules()) as calls:
             self(src, tgt_in)
         return Trace(
-            encoder=[mixed[layer.self_attention].weights() for layer in self._encoder_layers()],
-            decoder=[mixed[layer.self_attention].weights() for layer in self._decoder_layers()],
-            cross=[mixed[layer.cross_attention].weights() for layer in self._decoder_layers()],
+            encoder=[calls[layer.self_attention].weights() for layer in self._encoder()],
+            decoder=[calls[layer.self_attention].weights() for layer in self._decoder()],
+            cross=[calls[layer.cross_attention].weights() for layer in self._decoder()],
         )
+
+    def predict_and_align(
+        self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]
+    ) -> tuple[Float[Tensor, "b t v"], Float[Tensor, "b t s"]]:
+        """See `EncoderDecoder`; the attention is the aligning layer's, the mean of its heads."""
+        attention = list(self._decoder())[aligning_layer(len(self.decoder_layers))].cross_attention
+        with record_attention([attention]) as calls:
+            logits = self.predict(src, tgt_in)
+        return logits, calls[attention].weights().mean(1)
 
     def embedded(
         self, ids: Int[Tensor, "n t"], side: Side, start: int = 0
@@ -123,11 +115,11 @@ class Transformer(EncoderDecoder):
             return x, None
         return x, sinusoidal(start, ids.shape[1], self.config.d_model, ids.device).to(x.dtype)
 
-    def _encoder_layers(self) -> list[EncoderLayer]:
-        return [layer for layer in self.encoder_layers if isinstance(layer, EncoderLayer)]
+    def _encoder(self) -> Iterable[EncoderLayer]:
+        return cast("Iterable[EncoderLayer]", self.encoder_layers)
 
-    def _decoder_layers(self) -> list[DecoderLayer]:
-        return [layer for layer in self.decoder_layers if isinstance(layer, DecoderLayer)]
+    def _decoder(self) -> Iterable[DecoderLayer]:
+        return cast("Iterable[DecoderLayer]", self.decoder_layers)
 
     def _target_mask(self, tgt_in: Int[Tensor, "n t"], past: int) -> Bool[Tensor, "#n 1 #t p_and_t"] | None:
         """Return which target positions may attend to which; None: all to all.

@@ -1,1 +1,16 @@
 """Logits to sequences: search over a step function. Knows no model."""
+
+from seq2seq.search.beam import BeamSearch
+from seq2seq.search.constrained import ConstrainedBeamSearch
+from seq2seq.search.diverse import DiverseBeamSearch
+from seq2seq.search.driver import Search, SearchTask
+from seq2seq.search.sampling import SampleSearch
+
+
+def make_search(task: SearchTask) -> Search:
+    """Return the search that the task's settings and phrases ask for; a beam of 1 is greedy search."""
+    if task.settings.sampling:
+        return SampleSearch(task)
+    if any(task.phrases):
+        return ConstrainedBeamSearch(task)
+    return DiverseBeamSearch(task) if task.settings.groups > 1 else BeamSearch(task)

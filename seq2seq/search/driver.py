@@ -1,27 +1,48 @@
 """The loop that all searches share; it knows ids and an opaque state, never a model.
 
-`Search.run` makes the steps: it calls the step function, bans tokens, applies the rules, forces EOS at the length
-limit, reorders the state, and drops finished sentences. A subclass chooses the next tokens and keeps the results.
+`Search.run` makes the steps: it calls the step function, bans tokens, applies the rules and limits, reorders the state,
+and drops finished sentences. A subclass continues the hypotheses and collects the results.
+
+A *step function* takes the last token of each row and a state, and returns the logits of the next token and the new
+state. A row continues one hypothesis; rows are ordered by sentence.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from seq2seq.device import tensor_on
-from seq2seq.search.hypothesis import Hypothesis
+from seq2seq.interface import Candidate, Hypothesis
+from seq2seq.search.next_tokens import INF, FindBest, NextTokens, best_next
 from seq2seq.search.rules import Prefixes, Rule
-from seq2seq.search.step import Coverage, FindBest, NextTokens, S, Step, StepFn, best_next, force_end
 from seq2seq.settings.search import SearchConfig
 
-INF = float("inf")
+T = TypeVar("T")
+
+
+@runtime_checkable
+class SearchState(Protocol):
+    """A model's state of all rows; a search only reorders the rows."""
+
+    def reorder(self: T, rows: Int[Tensor, " n"], counts: Sequence[int]) -> T:
+        """Return the state of the rows that the next step continues.
+
+        Args:
+            rows: for each new row, the old row of the same sentence whose past the new row continues.
+            counts: new rows of each sentence; a sentence without new rows is dropped for good.
+        """
+        ...
+
+
+S = TypeVar("S", bound=SearchState)
+StepFn = Callable[[Int[Tensor, " n"], S], tuple[Float[Tensor, "n v"], S]]  # last tokens, state -> logits, state
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,15 +57,15 @@ class SearchTask:
     bos: int  # token before the first token of every hypothesis
     eos: int  # token that ends a hypothesis
     max_lengths: Sequence[int]  # most tokens of each sentence's hypotheses, EOS not counted; then EOS is forced
-    device: torch.device | str  # of the step function's tensors
+    min_lengths: Sequence[int] = ()  # fewest tokens of each sentence's hypotheses, EOS not counted; empty: none
+    device: torch.device | str = "cpu"  # of the step function's tensors
     n_best: int = 1  # hypotheses wanted of each sentence; with sampling, the number of samples
     banned: Sequence[int] = ()  # tokens that no hypothesis contains
     rules: Sequence[Rule] = ()  # change the log-probabilities, one after another
     phrases: Sequence[Sequence[Sequence[int]]] = ()  # of each sentence; its hypotheses must contain them
     keys: Sequence[int] = ()  # one per sentence; its samples depend on the key (no keys: on its number)
-    coverage: Coverage | None = None  # beam search adds this penalty
-    quick_best: FindBest = best_next  # the decoder's own function, if it has one
-    watcher: Callable[[Step], object] | None = None  # beam search calls it with every step
+    find_best: FindBest = best_next  # the decoder's own function, if it has one
+    on_candidates: Callable[[list[Candidate]], object] | None = None  # beam search calls it for every sentence and step
 
     def __post_init__(self) -> None:
         beam = self.settings.beam
@@ -52,32 +73,42 @@ class SearchTask:
             raise ValueError(f"beam={beam} n_best={self.n_best}: needs 1 <= n_best <= beam")
 
 
-class Continuation(NamedTuple):
-    """The hypotheses that the next step continues, one per row; the rows of a sentence are neighbours."""
+@dataclass(slots=True)
+class Partial:
+    """A hypothesis during a search, live or ended."""
 
-    rows: Int[Tensor, " n"] | None  # each hypothesis' row in this step; None: every row stays where it is
-    last: Int[Tensor, " n"]  # each hypothesis' last token
-    counts: Sequence[int]  # hypotheses of each sentence that was searched; 0: the sentence is finished
+    ids: list[int]  # with EOS, if it has ended
+    row: int  # the step function's row that continues it
+    score: float = 0.0  # sum of log-probabilities as the rules changed them (nats)
+    model_score: float = 0.0  # sum of the model's own log-probabilities (nats)
+
+    def value(self, alpha: float) -> float:
+        """Return score / length^α; the length counts EOS."""
+        return self.score / len(self.ids) ** alpha
+
+    def hypothesis(self, alpha: float) -> Hypothesis:
+        """Return the ended hypothesis, with the model's own scores."""
+        return Hypothesis(self.ids[:-1], self.model_score, self.model_score / len(self.ids) ** alpha)
 
 
 class Search(ABC):
-    """A search of one batch of sentences; a subclass chooses the next tokens.
+    """A search of one batch of sentences; a subclass continues the hypotheses.
 
     Attributes:
         alpha: exponent α of the length: the value of a hypothesis is score / length^α, and the length counts EOS.
-        waiting: numbers of the sentences that are still searched.
-        length: tokens of every live hypothesis; while `choose` runs, tokens of its continuations.
+        live: the live hypotheses of each sentence that is still searched, by the sentence's number.
+        length: tokens of every live hypothesis; while `advance` runs, tokens of its continuations.
     """
 
     def __init__(self, task: SearchTask) -> None:
         """Begin one search; an instance searches once."""
         self.task, self.settings, self.length = task, task.settings, 0
         self.alpha = self.settings.length_penalty
-        self.waiting = list(range(len(task.max_lengths)))
+        self.live: dict[int, list[Any]] = {number: [Partial([], number)] for number in range(len(task.max_lengths))}
 
     @abstractmethod
-    def choose(self, following: NextTokens, state: Any) -> Continuation:
-        """Choose the next tokens; state is the step function's, after the step."""
+    def advance(self, next_tokens: NextTokens) -> None:
+        """Continue the live hypotheses of every sentence by one token; a sentence without any is finished."""
 
     @abstractmethod
     def results(self) -> list[list[Hypothesis]]:
@@ -91,27 +122,48 @@ class Search(ABC):
         Args:
             step: returns the logits of the next token; its first call has one row per sentence.
             state: the state of step; the search only reorders its rows.
+
+        Raises:
+            UserError: the model's scores are NaN.
         """
         task, device = self.task, self.task.device
-        limits, counts = task.max_lengths, [1] * len(self.waiting)  # rows of each waiting sentence
-        last, banned = torch.full((len(counts),), task.bos, device=device), tensor_on(device, task.banned)
-        prefixes = Prefixes(last.new_empty(len(counts), 0), torch.arange(len(counts), device=device))  # for rules
-        while self.waiting:
+        last, banned = torch.full((len(self.live),), task.bos, device=device), tensor_on(device, task.banned)
+        prefixes = Prefixes(last.new_empty(len(last), 0), torch.arange(len(last), device=device))  # for rules
+        sentences = list(self.live)  # of each row
+        while self.live:
             logits, state = step(last, state)
-            at_limit = [limits[number] == self.length for number in self.waiting]
-            change = None
-            if task.rules or any(at_limit):
-                at_limit = [one for one, count in zip(at_limit, counts, strict=True) for _ in range(count)]
-                change = partial(self._change, prefixes=prefixes, at_limit=at_limit)
+            next_tokens = self._next_tokens(logits, banned, prefixes, sentences)
             self.length += 1
-            rows, last, counts = self.choose(NextTokens(logits, banned, change, task.quick_best), state)
-            self.waiting = [number for number, count in zip(self.waiting, counts, strict=True) if count]
-            if self.waiting and rows is not None:
-                state = state.reorder(rows, counts)
-            if self.waiting and task.rules:
-                prefixes = prefixes.continued(rows, last)
-            counts = [count for count in counts if count]
+            before = list(self.live)
+            self.advance(next_tokens)
+            counts = [len(self.live[number]) for number in before]
+            self.live = {number: live for number, live in self.live.items() if live}
+            partials = [one for live in self.live.values() for one in live]
+            if not partials:
+                break
+            sentences = [number for number, live in self.live.items() for _ in live]
+            rows = [one.row for one in partials]
+            on_device = tensor_on(device, [rows, [one.ids[-1] for one in partials]])
+            last, is_same = on_device[1], rows == list(range(len(logits)))
+            if not is_same:
+                state = state.reorder(on_device[0], counts)
+                for row, one in enumerate(partials):
+                    one.row = row
+            if task.rules:
+                prefixes = prefixes.continued(None if is_same else on_device[0], last)
         return self.results()
+
+    def _next_tokens(
+        self, logits: Float[Tensor, "n v"], banned: Int[Tensor, " u"], prefixes: Prefixes, sentences: Sequence[int]
+    ) -> NextTokens:
+        task = self.task
+        at_limit = [task.max_lengths[number] == self.length for number in sentences]
+        change = too_short = None
+        if task.rules or any(at_limit):
+            change = partial(self._change, prefixes=prefixes, at_limit=at_limit)
+        if task.min_lengths and self.length < max(task.min_lengths):
+            too_short = np.array([self.length < task.min_lengths[number] for number in sentences])
+        return NextTokens(logits, banned, task.eos, too_short, change, task.find_best)
 
     def _change(
         self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes, at_limit: Sequence[bool]
@@ -124,28 +176,9 @@ class Search(ABC):
         return force_end(log_probs, tensor_on(self.task.device, at_limit, torch.bool), self.task.eos)
 
 
-@dataclass
-class Partial:
-    """A hypothesis on the host, finished or not."""
-
-    ids: list[int]  # with EOS, if it has ended
-    row: int  # the step function's row that continues it
-    score: float = 0.0  # sum of log-probabilities as the search changed them (nats)
-    own: float = 0.0  # sum of the model's own log-probabilities (nats)
-
-    def value(self, alpha: float) -> float:
-        """Return score / length^α."""
-        return self.score / len(self.ids) ** alpha
-
-    def hypothesis(self, alpha: float) -> Hypothesis:
-        """Return the finished hypothesis, with the model's own scores."""
-        return Hypothesis.ended(self.ids, self.own, alpha)
-
-
-def continue_all(live: Sequence[Sequence[Partial]], device: torch.device | str) -> Continuation:
-    """Return the continuation of each sentence's live hypotheses, and give them the rows of the next step."""
-    partials = list(chain(*live))
-    rows, last = tensor_on(device, [[one.row for one in partials], [one.ids[-1] for one in partials]])
-    for row, one in enumerate(partials):
-        one.row = row
-    return Continuation(rows, last, [len(of_sentence) for of_sentence in live])
+def force_end(log_probs: Float[Tensor, "n v"], rows: Tensor, eos: int) -> Float[Tensor, "n v"]:
+    """Return log-probabilities in which rows marked True allow only EOS; EOS keeps its log-probability."""
+    end = log_probs[:, eos].clone()
+    log_probs = log_probs.masked_fill(rows[:, None], -INF)
+    log_probs[:, eos] = end
+    return log_probs

@@ -13,6 +13,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from seq2seq.interface import UnfinishedWord
+from seq2seq.settings.search import SearchConfig
+
 INF = float("inf")
 NOTHING, ANYTHING = -2, -1  # in place of an id: no token; any token
 
@@ -37,21 +40,6 @@ class Rule(Protocol):
     def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
         """Return the changed log-probabilities, of which none is positive."""
         ...
-
-
-class MinimumLength:
-    """Forbids EOS until a row has its sentence's minimum number of tokens."""
-
-    def __init__(self, min_lengths: Int[Tensor, " b"], eos: int) -> None:
-        """Set each sentence's minimum number of tokens, EOS not counted; it must be within the search's limit."""
-        self.min_lengths, self.eos = min_lengths, eos
-
-    def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
-        """Forbid EOS in rows that are still too short."""
-        self.min_lengths = self.min_lengths.to(log_probs.device, non_blocking=True)
-        too_early = self.min_lengths[prefixes.sentences] > prefixes.tokens.shape[1]
-        log_probs[:, self.eos].masked_fill_(too_early, -INF)
-        return log_probs
 
 
 class NoRepeatNgram:
@@ -149,6 +137,68 @@ class ForcedPrefix:
         place = forced.clamp(min=0)
         only = torch.full_like(log_probs, -INF).scatter_(1, place, log_probs.gather(1, place))
         return torch.where(forced == ANYTHING, ruled, only)
+
+
+class CompletedWord:
+    """Lets translations complete the last word of their prefixes; its tokens keep their log-probabilities."""
+
+    def __init__(self, words: Sequence[UnfinishedWord | None], rules: Sequence[Rule] = ()) -> None:
+        """Set each sentence's word (None: it has no prefix, or one that ends with a whole word), and all other rules.
+
+        The other rules do not apply to the tokens of the word.
+        """
+        self._words, self.rules = words, rules
+        self._end = max(word.start + word.length for word in words if word is not None)  # a token has a character
+
+    def __call__(self, log_probs: Float[Tensor, "n v"], prefixes: Prefixes) -> Float[Tensor, "n v"]:
+        """Forbid all tokens but spellings in rows whose word is not complete; apply the rules to the other rows."""
+        position, ruled = prefixes.tokens.shape[1], log_probs
+        for rule in self.rules:
+            ruled = rule(ruled.clone(), prefixes)
+        if position >= self._end:
+            return ruled
+        for row, (tokens, sentence) in enumerate(
+            zip(prefixes.tokens.tolist(), prefixes.sentences.tolist(), strict=True)
+        ):
+            word = self._words[sentence]
+            if word is None or position < word.start:
+                continue
+            written = 0
+            for token in tokens[word.start :]:
+                written += word.spellings[written][token] if written < word.length else 0
+            if written < word.length:
+                allowed = list(word.spellings[written])
+                ruled[row] = torch.full_like(log_probs[row], -INF).index_copy_(
+                    0, torch.tensor(allowed, device=log_probs.device), log_probs[row, allowed]
+                )
+        return ruled
+
+
+def make_rules(
+    settings: SearchConfig,
+    *,
+    prefixes: Sequence[Sequence[int]],
+    words: Sequence[UnfinishedWord | None],
+    banned: Sequence[Sequence[int]],
+) -> list[Rule]:
+    """Return the rules that the settings and the other arguments ask for; a forced prefix overrides all other rules.
+
+    Args:
+        settings: settings of the search.
+        prefixes: ids that each translation begins with; may be empty.
+        words: for each translation, the word after the prefix that it must spell and may complete, if any.
+        banned: sequences of ids that no translation contains.
+    """
+    rules: list[Rule] = []
+    if settings.repetition_penalty != 1:
+        rules.append(RepetitionPenalty(settings.repetition_penalty))
+    if settings.no_repeat_ngram:
+        rules.append(NoRepeatNgram(settings.no_repeat_ngram))
+    if banned:
+        rules.append(BannedPhrases(banned))
+    if any(prefixes):
+        rules = [ForcedPrefix(prefixes, rules)]
+    return [CompletedWord(words, rules)] if any(word is not None for word in words) else rules
 
 
 def _forbid(log_probs: Float[Tensor, "n v"], tokens: Int[Tensor, "n i"], where: Bool[Tensor, "n i"]) -> Tensor:

@@ -1,4 +1,4 @@
-"""A search in a part of the vocabulary: the search uses places, and all other code uses ids."""
+"""A search in a part of the vocabulary: the search uses indices into the subset, and all other code uses ids."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -6,24 +6,40 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Int64
 
-from seq2seq.search.hypothesis import Hypothesis
-from seq2seq.search.step import Step
+from seq2seq.interface import Candidate, Hypothesis, Source, UnfinishedWord
 
 
 @dataclass(frozen=True)
 class Subset:
-    """Some ids of a vocabulary; a place is an index among them."""
+    """Some ids of a vocabulary."""
 
     ids: Int64[np.ndarray, " u"]  # in ascending order
 
-    def places(self, ids: Sequence[int]) -> list[int]:
-        """Return the places of ids, all of which must be in the subset."""
+    def index(self, ids: Sequence[int]) -> list[int]:
+        """Return the indices of ids, all of which must be in the subset."""
         return np.searchsorted(self.ids, ids).tolist()
 
+    def source(self, source: Source) -> Source:
+        """Return a source whose prefix and phrases are indices."""
+        phrases, word = [self.index(ids) for ids in source.phrases], source.unfinished
+        return replace(source, prefix=self.index(source.prefix), phrases=phrases, unfinished=word and self._word(word))
+
+    def _word(self, word: UnfinishedWord) -> UnfinishedWord:
+        """Return a word whose spellings are indices, without spellings that no id of the subset can continue."""
+        index = {token: number for number, token in enumerate(self.ids.tolist())}
+        spellings: list[dict[int, int]] = [{} for _ in word.spellings]
+        for written in reversed(range(word.length)):
+            spellings[written] = {
+                index[token]: count
+                for token, count in word.spellings[written].items()
+                if token in index and (written + count >= word.length or spellings[written + count])
+            }
+        return UnfinishedWord(word.start, spellings, word.length)
+
     def with_ids(self, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
-        """Return hypotheses of places as hypotheses of ids."""
+        """Return hypotheses of indices as hypotheses of ids."""
         return [replace(one, ids=self.ids[one.ids].tolist()) for one in hypotheses]
 
-    def shown_to(self, watcher: Callable[[Step], object]) -> Callable[[Step], object]:
-        """Return a function that calls watcher with a step of the search, places replaced by ids."""
-        return lambda step: watcher(replace(step, tokens=self.ids[step.tokens]))
+    def on_candidates(self, call: Callable[[list[Candidate]], object]) -> Callable[[list[Candidate]], object]:
+        """Return a function that calls `call` with candidates whose indices are replaced by ids."""
+        return lambda candidates: call([one._replace(token=int(self.ids[one.token])) for one in candidates])

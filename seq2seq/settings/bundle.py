@@ -108,7 +108,7 @@ def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
     try:
         architecture = values["architecture"].removeprefix(ARCHITECTURE)
         model = config_from_plain(ModelConfig, {**values["model"], "architecture": architecture})
-        search = config_from_plain(SearchConfig, values["search"])
+        search = config_from_plain(SearchConfig, _without_retired(values["search"]))
     except UserError as error:
         raise UserError(f"{path} is damaged: {in_short(error)}") from error
     for key in ("trained_length", "source_vocab_size"):
@@ -116,6 +116,11 @@ def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
         if value is not None and (not isinstance(value, int) or value < 1):
             raise UserError(f"{path} is damaged: {key}={value!r:.80}, expected a positive whole number")
     return values, BundleConfig(model, search, values["src_lang"], values["tgt_lang"], values.get("trained_length"))
+
+
+def _without_retired(search: dict[str, Any]) -> dict[str, Any]:
+    """Return search settings without those that older versions wrote and this one lacks, if they were off."""
+    return {key: value for key, value in search.items() if (key, value) != ("coverage_penalty", 0)}
 
 
 def config_from_plain(schema: type[C], values: Mapping[str, Any]) -> C:

@@ -25,7 +25,6 @@ class SearchConfig:
     min_length: int = 0  # tokens added to min_length_ratio · source tokens
     no_repeat_ngram: int = 0  # length of n-grams that may not appear twice in a translation; 0 = off
     repetition_penalty: float = 1.0  # factor on log-probabilities of tokens that the translation already has; 1 = off
-    coverage_penalty: float = 0.0  # β of Wu et al. 2016: penalty for source tokens with too little attention; 0 = off
     # end when enough finished hypotheses (beam) beat every unfinished one at its present length; faster, not exact
     early_stopping: bool = False
     groups: int = 1  # groups of diverse beam search, each with beam / groups hypotheses; 1 = off
@@ -39,7 +38,7 @@ class SearchConfig:
     batch_tokens: int = 4096  # most beam × source tokens of a batch, padding included
 
     def __post_init__(self) -> None:
-        names = ("length_penalty", "no_repeat_ngram", "coverage_penalty", "diversity", "top_k", "seed")
+        names = ("length_penalty", "no_repeat_ngram", "diversity", "top_k", "seed")
         check_ranges(
             "search.",
             self,
@@ -97,9 +96,7 @@ def require_one_kind(settings: SearchConfig, *, has_phrases: bool) -> None:
         UserError: the settings ask for two kinds.
     """
     kinds = {"sampling": settings.sampling, "phrases": has_phrases}
-    kinds |= {"groups": settings.groups > 1, "coverage_penalty": settings.coverage_penalty > 0}
-    if not settings.coverage_penalty:
-        kinds |= {"early_stopping": settings.early_stopping}
+    kinds |= {"groups": settings.groups > 1, "early_stopping": settings.early_stopping}
     wanted = [name for name, is_wanted in kinds.items() if is_wanted]
     if len(wanted) > 1:
         raise UserError(f"{' and '.join(wanted)} do not go together: leave out all but one")
@@ -111,5 +108,5 @@ def require_steps(settings: SearchConfig) -> None:
     Raises:
         UserError: the settings do not ask for a plain beam search.
     """
-    if settings.sampling or settings.groups > 1 or settings.coverage_penalty or settings.mbr:
-        raise UserError("only a plain beam search has steps to show: no sampling, groups, coverage_penalty or mbr")
+    if settings.sampling or settings.groups > 1 or settings.mbr:
+        raise UserError("only a plain beam search has steps to show: no sampling, groups or mbr")

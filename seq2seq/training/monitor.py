@@ -168,14 +168,13 @@ class TranslationValidation(Callback):
             pl_module.log("val_loss", sum(losses) / len(losses), batch_size=1)
         if not any(self.samples):
             return
-        model = whole(cast(TranslationModule, pl_module).model)
-        dtype = torch.bfloat16 if str(trainer.precision).startswith("bf16") else torch.float32
+        is_bf16 = pl_module.device.type != "cpu" and str(trainer.precision).startswith("bf16")
         translator = Translator(
-            model,
+            whole(cast(TranslationModule, pl_module).model),
             self.tokenizer,
             search=self.search,
             device=pl_module.device,
-            dtype=dtype,
+            dtype=torch.bfloat16 if is_bf16 else torch.float32,  # on the CPU, the compiled search is float32
             trained_length=self.trained_length,
         )
         translated = [translator.translate([src for src, _ in pairs]) for pairs in self.samples]

@@ -13,8 +13,8 @@ import torch
 from launcher import Launcher
 
 from seq2seq.engine import Engine
+from seq2seq.interface import Source
 from seq2seq.model.build import build_model
-from seq2seq.search_engine import Source
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig

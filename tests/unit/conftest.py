@@ -4,6 +4,7 @@ import io
 import logging
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from hydra.core.hydra_config import HydraConfig
 
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.cli import main, translate_app
+from seq2seq.errors import UserError
+from seq2seq.model.compiling import load_library
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.model import ModelConfig
@@ -68,6 +71,8 @@ def bundle_folder(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory
             parameter.data.mul_(2)  # wider scores than a fresh model's, so that rounding decides nothing
     search = SearchConfig(beam=3, max_length_ratio=0.5, max_length_offset=4, batch_tokens=300)
     save_bundle(folder, Bundle(model, tokenizer, BundleConfig(config, search)), card="untrained")
+    with suppress(UserError):  # without a C compiler
+        load_library()  # else the first search would report on stderr that it is compiled
     return folder
 
 

@@ -21,7 +21,6 @@ MEASURING = (
     "attention",
     "cost",
     "transfers",
-    "operations",
     "starting",
     "files",
     "workers",

@@ -9,8 +9,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from seq2seq.engine import Engine
 from seq2seq.errors import UserError
+from seq2seq.interface import Source
 from seq2seq.model.transformer import Transformer
-from seq2seq.search_engine import Source
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig

@@ -142,6 +142,16 @@ def test_a_foreign_or_malicious_config_is_refused(folder: Path, values: dict[str
         load_bundle(folder)
 
 
+def test_a_retired_setting_of_an_older_version_is_left_out_if_it_was_off(bundle: Bundle, folder: Path) -> None:
+    search = json.loads((folder / "config.json").read_text())["search"]
+    for off in (0, 0.0):
+        change(folder, search={**search, "coverage_penalty": off})
+        assert load_bundle(folder).config == bundle.config
+    change(folder, search={**search, "coverage_penalty": 0.3})
+    with pytest.raises(UserError, match=r"^.*json is damaged: Key 'coverage_penalty' not in 'SearchConfig'$"):
+        load_bundle(folder)
+
+
 @pytest.mark.parametrize("architecture", ["transformer", "recurrent"])
 def test_sizes_are_held_against_the_weights_before_memory_is_taken(folder: Path, architecture: str) -> None:
     """So wide a network has matrices of a terabyte, which no machine of ours could even begin to fill."""

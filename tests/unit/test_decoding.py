@@ -9,11 +9,11 @@ from sacrebleu import sentence_chrf
 
 from seq2seq.engine import Engine
 from seq2seq.errors import UserError
-from seq2seq.search_engine import Source
+from seq2seq.interface import Source, Text
 from seq2seq.text.glossary import Glossary
-from seq2seq.text.segments import split_text
+from seq2seq.text.segments import align_words, number_words
 from seq2seq.text.tokenizer import BOS, EOS
-from seq2seq.translation import MAX_SOURCE_TOKENS, Text
+from seq2seq.translation import MAX_SOURCE_TOKENS, Segmenter
 from seq2seq.translator import Translator
 
 TEXTS = ["The cat drank the milk.", "Ella ve.", "A dog sees a blue ball!", "¿Quién quiere la leche?", "niños"]
@@ -39,7 +39,7 @@ def test_a_translation_begins_with_its_prefix(translator):
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"beam": 1}, {"sampling": True}, {"groups": 2, "beam": 4, "diversity": 0.5}, {"coverage_penalty": 0.2}],
+    [{}, {"beam": 1}, {"sampling": True}, {"groups": 2, "beam": 4, "diversity": 0.5}],
 )
 def test_a_search_may_be_made_between_the_steps_of_another(translator, changes):
     def translate(on_progress=None):
@@ -88,7 +88,7 @@ def test_what_cannot_be_had_is_told(translator):
     for glossary, changes, named in (
         (None, {"sampling": True, "groups": 3}, "sampling and groups"),
         (None, {"groups": 3, "early_stopping": True}, "groups and early_stopping"),
-        (Glossary([("cat", "gato")]), {"coverage_penalty": 0.1}, "phrases and coverage_penalty"),
+        (Glossary([("cat", "gato")]), {"early_stopping": True}, "phrases and early_stopping"),
     ):
         with pytest.raises(UserError, match=f"{named} do not go together: leave out all but one"):
             translator.translate(["Ella ve."], glossary=glossary, **changes)
@@ -133,7 +133,7 @@ def test_every_setting_reaches_the_search(translator):
     unlike = translator.translate_nbest(TEXTS, 1, max_length=12, min_length=10, no_repeat_ngram=1)
     assert all(len(set(one.tokens)) == len(one.tokens) for (one,) in unlike)
     many = translator.translate_nbest(TEXTS, 3, max_length=12, min_length=6)
-    for changes in ({"repetition_penalty": 4.0}, {"coverage_penalty": 5.0}, {"groups": 3, "diversity": 9.0}):
+    for changes in ({"repetition_penalty": 4.0}, {"groups": 3, "diversity": 9.0}):
         changed = translator.translate_nbest(TEXTS, 3, max_length=12, min_length=6, **changes)
         assert changed != many
     ratio = translator.translate_nbest(TEXTS, 1, max_length_ratio=0.0, max_length_offset=12, min_length_ratio=0.9)
@@ -142,16 +142,16 @@ def test_every_setting_reaches_the_search(translator):
     assert len(plain) == len(TEXTS)
 
 
-def test_forced_scores_are_those_of_the_search(translator):
+def test_scores_of_given_translations_are_those_of_the_search(translator):
     engine, settings = translator.engine, translator.request(length_penalty=0.6, max_length=9).settings
     sources = [Source(ids_of(translator, text)) for text in TEXTS]
     found = dict(one for batch in engine.search(sources, settings, 3) for one in batch)
     pairs = [(sources[index].ids, one) for index, best in found.items() for one in best]
-    forced = dict(one for batch in engine.force([i for i, _ in pairs], [h.ids for _, h in pairs], 50) for one in batch)
+    scores = dict(one for batch in engine.score([i for i, _ in pairs], [h.ids for _, h in pairs], 50) for one in batch)
     for index, (_, one) in enumerate(pairs):
-        score = sum(forced[index].log_probs)
+        score = sum(scores[index].log_probs)
         assert score == pytest.approx(one.score, abs=1e-4)
-        assert score / len(forced[index].log_probs) ** 0.6 == pytest.approx(one.normalised_score, abs=1e-4)
+        assert score / len(scores[index].log_probs) ** 0.6 == pytest.approx(one.normalised_score, abs=1e-4)
     assert len(pairs) > 10
 
 
@@ -160,7 +160,6 @@ def test_forced_scores_are_those_of_the_search(translator):
     [
         {"beam": 1},
         {"beam": 4},
-        {"beam": 4, "coverage_penalty": 0.3},
         {"beam": 4, "groups": 2},
         {"beam": 4, "phrases": ["leche"]},
     ],
@@ -177,16 +176,15 @@ def test_scores_are_the_models_own_whatever_rules_rank_by(translator, changes):
     sources = [Source(src, phrases=of_text) for src, *of_text in encoded]
     found = dict(one for batch in engine.search(sources, settings, n_best) for one in batch)
     pairs = [(sources[index].ids, one) for index, best in found.items() for one in best]
-    forced = dict(one for batch in engine.force([i for i, _ in pairs], [h.ids for _, h in pairs], 50) for one in batch)
+    scores = dict(one for batch in engine.score([i for i, _ in pairs], [h.ids for _, h in pairs], 50) for one in batch)
     assert any(len(set(one.ids)) < len(one.ids) for _, one in pairs)  # something was repeated and cost more
     for index, (_, one) in enumerate(pairs):
-        score = sum(forced[index].log_probs)
+        score = sum(scores[index].log_probs)
         assert one.score == pytest.approx(score, abs=1e-4)
-        if not settings.coverage_penalty:
-            assert one.normalised_score == pytest.approx(score / (len(one.ids) + 1) ** 0.6, abs=1e-4)
+        assert one.normalised_score == pytest.approx(score / (len(one.ids) + 1) ** 0.6, abs=1e-4)
 
 
-def test_scores_equal_a_token_by_token_reading(translator):
+def test_scores_equal_those_of_decoding_token_by_token(translator):
     model, engine = translator.engine.model, translator.engine
     assert isinstance(engine, Engine)
     targets = ["El gato bebió la leche.", "", "Un perro", "¿Qué?", "niños"]
@@ -205,64 +203,97 @@ def test_scores_equal_a_token_by_token_reading(translator):
 
 
 def test_alignments_come_in_batches_and_are_those_of_one_by_one(translator, monkeypatch):
-    sizes, force = [], Engine._force
+    sizes, score = [], Engine._score
 
     def counting(self, sources, *rest):
         sizes.append(len(sources))
-        return force(self, sources, *rest)
+        return score(self, sources, *rest)
 
-    monkeypatch.setattr(Engine, "_force", counting)
+    monkeypatch.setattr(Engine, "_score", counting)
     texts = [*TEXTS, "", Text("A dog.", prefix="El gato ve")]
     found = translator.translate_nbest(texts, 2, align=True)
-    assert sum(sizes) == sum(map(len, found)) - 1 > len(texts)  # the text without words is not read
-    assert len(sizes) == 2  # of at most the bundle's batch_tokens
+    assert sum(sizes) == sum(map(len, found)) - 1 > len(texts)  # the text without words is not scored
+    assert len(sizes) < 3  # of at most the bundle's batch_tokens
     small = translator.translate_nbest(texts, 2, align=True, batch_tokens=60)
     assert len(sizes) > 4
     for text, best, same in zip(texts, found, small, strict=True):
-        source = text.text if isinstance(text, Text) else text
-        alone = [translator.score([source], [one.text], align=True)[0].alignment for one in best]
-        assert [one.alignment for one in best] == [one.alignment for one in same] == alone
+        alone = translator.translate_nbest([text], 2, align=True)[0]
+        assert [one.alignment for one in best] == [one.alignment for one in same] == [one.alignment for one in alone]
     assert found[5][0].alignment == []
     assert len({tuple(one.alignment) for best in found for one in best}) > 3
     assert translator.translate_nbest(texts, 1)[0][0].alignment is None
 
 
-def test_a_text_however_long_is_aligned_piece_by_piece_in_small_batches(translator, monkeypatch):
-    shapes, force = [], Engine._force
+def test_a_text_however_long_is_aligned_segment_by_segment_in_small_batches(translator, monkeypatch):
+    shapes, score = [], Engine._score
 
-    def watching(self, sources, targets, *rest):
+    def observed(self, sources, targets, *rest):
         longest = max(len(ids) + 1 for ids in [*sources, *targets])
         shapes.append((len(sources), longest))
         if len(sources) * longest > room:
             raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
-        return force(self, sources, targets, *rest)
+        return score(self, sources, targets, *rest)
 
     sentences = [f"The{i} cat{i} drank{i}. A{i} dog{i} sees{i}! Ella{i} {'niños' * 90}{i}." for i in range(5)]
     texts = ["Ella ve.", " ".join(sentences), "niños"]
     assert len(ids_of(translator, texts[1])) > 1000
-    monkeypatch.setattr(Engine, "_force", watching)
     room, more = 10**9, {"max_length": 5, "beam": 1, "align": True}
+    monkeypatch.setattr(Engine, "_score", observed)
     found = translator.translate_nbest(texts, 1, **more)
     assert all(rows * longest <= translator.search.batch_tokens or rows == 1 for rows, longest in shapes)
     assert max(longest for _, longest in shapes) <= MAX_SOURCE_TOKENS + 1
-    (one,) = found[1]
+    (one,), words, tokens = found[1], texts[1].split(), translator.tokenizer.target.tokens
     assert [word for _, word in one.alignment] == list(range(len(one.text.split())))
-    source_words, target_words = texts[1].split(), one.text.split()
-    told = [(source_words[src], target_words[tgt]) for src, tgt in one.alignment]
-    pieces = split_text(texts[1], MAX_SOURCE_TOKENS, lambda some: [len(ids_of(translator, text)) for text in some])
-    apart = [
-        (piece.split()[src], part.split()[tgt])
-        for piece, part, reading in zip(pieces, one.parts, translator.score(pieces, one.parts, align=True), strict=True)
-        for src, tgt in reading.alignment
-    ]
-    assert all(part in whole and one == same for (whole, one), (part, same) in zip(told, apart, strict=True))
-    assert len({src for src, _ in told}) > 5
-    for best, text in ((found[0], texts[0]), (found[2], texts[2])):
-        assert best[0].alignment == translator.score([text], [best[0].text], align=True)[0].alignment
+    segments, alignment = Segmenter(translator.tokenizer, None).segments([Text(texts[1])]), iter(one.alignment)
+    assert len(segments) == len(one.parts) > 15
+    for segment, part in zip(segments, one.parts, strict=True):
+        (((_, scores),),) = translator.engine.score([segment.source.ids], [part.ids], 1, align=True)
+        for source, _ in align_words(tokens(segment.source.ids), tokens(part.ids), scores.attention):
+            assert segment.text.split()[source] in words[next(alignment)[0]]
+    assert next(alignment, None) is None
+    assert len({source for source, _ in one.alignment}) > 5
     shapes.clear()
     room = 250  # tokens
-    assert translator.translate_nbest(texts, 1, **more) == found
+    again = translator.translate_nbest(texts, 1, **more)
+    assert [best[0].alignment for best in again] == [best[0].alignment for best in found]
     assert any(rows * longest > room for rows, longest in shapes)
+
+
+def test_an_alignment_belongs_to_the_subwords_that_the_search_chose(translator, monkeypatch):
+    scored, score, target = [], Engine._score, translator.tokenizer.target
+
+    def observed(self, sources, targets, *rest):
+        scored.extend(zip(map(tuple, sources), map(tuple, targets), strict=True))
+        return score(self, sources, targets, *rest)
+
+    monkeypatch.setattr(Engine, "_score", observed)
+    found = translator.translate_nbest(TEXTS, 3, align=True)
+    pairs = [(text, one) for text, best in zip(TEXTS, found, strict=True) for one in best]
+    expected = [(tuple(ids_of(translator, text)), tuple(one.parts[0].ids)) for text, one in pairs]
+    assert sorted(scored) == sorted(expected)
+    assert all(target.tokens(one.parts[0].ids) == one.tokens for _, one in pairs)
+    assert any(target.encode([one.text])[0] != one.parts[0].ids for _, one in pairs)  # subwords that no text becomes
+
+
+def test_words_of_segments_are_numbered_only_for_an_alignment(translator, monkeypatch):
+    calls, text = [], "The cat drank the milk. " * 20
+    monkeypatch.setattr("seq2seq.translation.number_words", lambda *args: calls.append(args) or number_words(*args))
+    translator.translate([text], max_length=2)
+    assert not calls
+    translator.translate_nbest([text], 1, max_length=2, align=True)
+    assert len(calls) == 1
+
+
+def test_no_text_is_repeated_among_the_n_best(translator):
+    settings = translator.request(n_best=3).settings
+    batches = translator.engine.search([Source(ids_of(translator, text)) for text in TEXTS], settings, 3)
+    decode = translator.tokenizer.target.decode
+    texts = {index: decode([one.ids for one in best]) for batch in batches for index, best in batch}
+    assert any(len(set(best)) < 3 for best in texts.values())  # the search spells a text in several ways
+    found = translator.translate_nbest(TEXTS, 3)
+    assert [[one.text for one in best] for best in found] == [list(dict.fromkeys(texts[i])) for i in range(len(TEXTS))]
+    samples = translator.translate_nbest(TEXTS, 8, sampling=True, max_length=1, top_k=2)
+    assert all(len(best) == 8 for best in samples)
 
 
 def test_an_engine_that_only_searches_cannot_align(translator):
@@ -285,11 +316,7 @@ def test_lists_to_score_must_be_equally_long(translator):
 def test_an_ensemble_of_one_model_twice_is_that_model(bundle_folder, translator):
     twice = Translator.load([bundle_folder, bundle_folder], "cpu")
     assert twice.can_align
-    for (one,), (other,) in zip(
-        twice.translate_nbest(TEXTS, 1, coverage_penalty=0.2),
-        translator.translate_nbest(TEXTS, 1, coverage_penalty=0.2),
-        strict=True,
-    ):
+    for (one,), (other,) in zip(twice.translate_nbest(TEXTS, 1), translator.translate_nbest(TEXTS, 1), strict=True):
         assert one.tokens == other.tokens
         assert one.score == pytest.approx(other.score, abs=1e-4)
     assert twice.score(TEXTS, TEXTS, align=True)[0].alignment == translator.score(TEXTS, TEXTS, align=True)[0].alignment

@@ -16,11 +16,10 @@ from seq2seq.cli.jobs import Job
 from seq2seq.cli.translate import translate_file
 from seq2seq.engine import Engine
 from seq2seq.errors import UserError
+from seq2seq.interface import Hypothesis, Source
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.ensemble import Ensemble
-from seq2seq.search.hypothesis import Hypothesis
-from seq2seq.search_engine import Source
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import EOS, Tokenizer
@@ -44,7 +43,7 @@ def drawn(attention: str = "additive", vocab_size: int = V) -> EncoderDecoder:
 
 @pytest.fixture(params=["additive", "none"])
 def engine(request: pytest.FixtureRequest) -> Engine:
-    return Engine(drawn(request.param), torch.device("cpu"), torch.float32)
+    return Engine(drawn(request.param), "cpu", torch.float32)
 
 
 def found(engine: Engine, sources: list[Source], n_best: int = 1, **settings: Any) -> list[list[Hypothesis]]:
@@ -54,8 +53,8 @@ def found(engine: Engine, sources: list[Source], n_best: int = 1, **settings: An
 
 
 def score(engine: Engine, source: list[int], target: list[int]) -> float:
-    ((_, forced),) = next(engine.force([source], [target], 100))
-    return sum(forced.log_probs)
+    ((_, scores),) = next(engine.score([source], [target], 100))
+    return sum(scores.log_probs)
 
 
 @pytest.mark.slow
@@ -101,19 +100,9 @@ def test_prefixes_and_phrases_are_kept(engine: Engine) -> None:
     assert all("56" in "".join(map(str, best.ids)) for (best,) in with_phrase)
 
 
-def test_coverage_needs_attention(engine: Engine) -> None:
-    model = engine.model
-    assert isinstance(model, EncoderDecoder)
-    if model.config.attention == "none":
-        with pytest.raises(UserError, match=r"no attention \(model.attention=none\)"):
-            found(engine, [Source(SOURCES[0])], beam=3, coverage_penalty=0.5)
-    else:
-        assert found(engine, [Source(SOURCES[0])], beam=3, coverage_penalty=0.5)[0][0].ids
-
-
-def test_forced_translations_tell_attention() -> None:
-    engine = Engine(drawn(), torch.device("cpu"), torch.float32)
-    ((_, first), (_, second)) = next(engine.force([[4, 5, 6], [6]], [[5, 5], [4]], 100, watch=True))
+def test_scores_have_the_attention_that_is_asked_for() -> None:
+    engine = Engine(drawn(), "cpu", torch.float32)
+    ((_, first), (_, second)) = next(engine.score([[4, 5, 6], [6]], [[5, 5], [4]], 100, align=True))
     assert first.attention is not None
     assert second.attention is not None
     assert [torch.tensor(one.attention).shape for one in (first, second)] == [(3, 4), (2, 2)]
@@ -172,10 +161,10 @@ def test_other_programs_refuse_it_in_one_line(tokenizer: Tokenizer, tmp_path: Pa
 def test_a_recurrent_model_and_a_transformer_translate_together() -> None:
     config = ModelConfig(d_model=12, num_heads=3, d_ff=20, num_encoder_layers=1, num_decoder_layers=1)
     ensemble = Ensemble([drawn(), build_model(config, V).eval()])
-    engine = Engine(ensemble, torch.device("cpu"), torch.float32)
+    engine = Engine(ensemble, "cpu", torch.float32)
     best = found(engine, [Source(ids) for ids in SOURCES], beam=3)
     assert [one[0].score for one in best] == pytest.approx(
         [score(engine, ids, one[0].ids) for ids, one in zip(SOURCES, best, strict=True)], abs=1e-4
     )
-    state = ensemble.decode(torch.tensor([[2, 4]]), ensemble.encode(torch.tensor([[4, 5, EOS]])).watching())[1]
-    assert_close(state.attention.sum(-1), torch.ones(1, 2))
+    _, attention = ensemble.predict_and_align(torch.tensor([[4, 5, EOS]]), torch.tensor([[2, 4]]))
+    assert_close(attention.sum(-1), torch.ones(1, 2))

@@ -9,12 +9,13 @@ import pytest
 
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.cli import app, translate_app
+from seq2seq.engine import Engine
 from seq2seq.errors import UserError
 from seq2seq.extras import install_command
+from seq2seq.interface import Text
 from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
-from seq2seq.translation import Text
 from seq2seq.translator import Translator
 
 ROOT = Path(__file__).parents[3]
@@ -32,7 +33,6 @@ def translator(bundle_folder):
         (("--min-length", "9", "--max-length", "12"), {"min_length": 9, "max_length": 12}),
         (("--no-repeat-ngram", "1", "--beam", "2"), {"no_repeat_ngram": 1, "beam": 2}),
         (("--repetition-penalty", "3"), {"repetition_penalty": 3.0}),
-        (("--coverage-penalty", "2"), {"coverage_penalty": 2.0}),
         (("--groups", "3", "--diversity", "5"), {"groups": 3, "diversity": 5.0}),
         (("--sampling", "--temperature", "2", "--seed", "7"), {"sampling": True, "temperature": 2.0, "seed": 7}),
         (("--sampling", "--top-k", "3", "--top-p", "0.5"), {"sampling": True, "top_k": 3, "top_p": 0.5}),
@@ -89,8 +89,8 @@ def test_several_models_are_an_ensemble(run, bundle_folder, translator):
 
 
 def test_json_tells_which_words_belong_together(run, translator, monkeypatch):
-    calls, score = [], Translator.score
-    monkeypatch.setattr(Translator, "score", lambda *given, **more: calls.append(given) or score(*given, **more))
+    calls, score = [], Engine.score
+    monkeypatch.setattr(Engine, "score", lambda *given, **more: calls.append(given) or score(*given, **more))
     _, out, _ = run("--json", "--n-best", "2", stdin="\n".join(LINES).encode())
     objects = [json.loads(line) for line in out.splitlines()]
     for one in objects:
@@ -137,17 +137,17 @@ def test_ctranslate2_computes_with_int8_weights_as_the_readme_says(run, monkeypa
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="this machine has no C compiler")
-@pytest.mark.parametrize("option", ["--beam=4", "--beam=1", "--sampling", "--coverage-penalty=0.2", "--ban=leche"])
+@pytest.mark.parametrize("option", ["--beam=4", "--beam=1", "--sampling", "--ban=leche"])
 def test_compiled_code_translates_alike(run, option):
-    status, out, err = run("--compile", option, *LINES)
+    status, out, err = run("--compile", "on", option, *LINES)
     assert (status, err) == (0, "")
-    assert out == run(option, *LINES)[1]
+    assert out == run("--compile", "off", option, *LINES)[1]
 
 
 def test_compiling_is_for_the_pytorch_engine(run):
-    status, _, err = run("--compile", "--engine", "ctranslate2", LINES[0])
+    status, _, err = run("--compile", "on", "--engine", "ctranslate2", LINES[0])
     assert status == 1
-    assert err == "error: --compile is for the pytorch engine, and --engine is ctranslate2: leave one of them out\n"
+    assert err == "error: --compile on is for the pytorch engine, and --engine is ctranslate2: leave one of them out\n"
 
 
 def test_a_missing_package_is_named_with_its_extra(run, monkeypatch):

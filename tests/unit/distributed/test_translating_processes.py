@@ -11,8 +11,7 @@ import pytest
 
 from seq2seq.distributed import processes
 from seq2seq.errors import UnfinishedError, UserError
-from seq2seq.search_engine import SearchEngine
-from seq2seq.translation import SearchRequest, Text
+from seq2seq.interface import Compile, SearchEngine, SearchRequest, Text
 from seq2seq.translator import CHUNK_LINES, Translator
 
 pytestmark = pytest.mark.slow  # a process needs seconds to begin
@@ -30,13 +29,16 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_chunks")
-@pytest.mark.parametrize("is_compiled", [False, True])
-def test_several_processes_translate_as_one_does(bundle_folder: Path, is_compiled: bool) -> None:
-    translator = Translator.load(bundle_folder, "cpu", is_compiled=is_compiled)
+@pytest.mark.parametrize("compiles", ["off", "auto"])
+def test_several_processes_translate_as_one_does(bundle_folder: Path, compiles: Compile) -> None:
+    translator = Translator.load(bundle_folder, "cpu", compiles=compiles)
     texts = [Text(line) for line in LINES * 4]
     request = translator.request(sampling=True, seed=3, n_best=2)  # samples depend on the number of the line
     expected = list(translator.stream(texts, request, chunk=3, first_line=7))
-    assert list(processes.stream(translator, texts, request, 2, first_line=7)) == expected
+    found = list(processes.stream(translator, texts, request, 2, first_line=7))
+    assert [[one.tokens for one in best] for best in found] == [[one.tokens for one in best] for best in expected]
+    scores = [one.score for best in expected for one in best]
+    assert [one.score for best in found for one in best] == pytest.approx(scores, rel=1e-5)
 
 
 def test_a_process_that_dies_is_one_line(translator: Translator) -> None:

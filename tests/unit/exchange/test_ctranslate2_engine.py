@@ -6,8 +6,8 @@ import torch
 
 from seq2seq.engine import Engine
 from seq2seq.errors import UserError
+from seq2seq.interface import Source, UnfinishedWord
 from seq2seq.model.transformer import Transformer
-from seq2seq.search_engine import Source
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK
@@ -149,7 +149,6 @@ def test_an_export_has_the_bundles_settings_and_tokenizer(bundle_folder, tokeniz
     ("changes", "message"),
     [
         ({"sampling": True}, "search.sampling=True is not what CTranslate2 computes: use --engine pytorch"),
-        ({"coverage_penalty": 0.2}, "search.coverage_penalty=0.2 is not"),
         ({"repetition_penalty": 1.2}, "search.repetition_penalty=1.2 is not"),
         ({"beam": 4, "groups": 2}, "search.groups=2 is not"),
         ({"max_length_offset": 2045}, "translations of up to 2051 tokens need more than an export's 2048 positions"),
@@ -172,6 +171,13 @@ def test_a_rule_of_stopping_that_ctranslate2_does_not_follow_is_told_once(export
 def test_phrases_that_must_appear_are_refused(export):
     with pytest.raises(UserError, match="phrases that must appear are not known to CTranslate2"):
         search(export.engine, [Source([5, 6], phrases=[[7]])], GREEDY)
+
+
+def test_a_translation_begins_with_the_whole_prefix_even_if_its_last_word_is_unfinished(export):
+    source = Source([5, 6, 7], prefix=[7, 30], unfinished=UnfinishedWord(1, [{31: 1}], 1))
+    for beam in (1, 3):
+        ((best,),) = search(export.engine, [source], replace(GREEDY, beam=beam))
+        assert best.ids[:2] == [7, 30]
 
 
 def test_no_sources_have_no_hypotheses(export):

@@ -1,9 +1,9 @@
 """A Marian checkpoint becomes a bundle with the same logits, translations and vocabulary, and goes back unchanged."""
 
 import io
+import itertools
 import json
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,11 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from seq2seq.errors import UserError
+from seq2seq.interface import Text
+from seq2seq.text.segments import number_words
 from seq2seq.text.tokenizer import EOS
 from seq2seq.text.vocabulary import TokenizerPair
-from seq2seq.translation import make_pieces
+from seq2seq.translation import Segmenter
 from seq2seq.translator import Translator
 
 pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
@@ -117,8 +119,8 @@ def test_scores_are_those_of_generate_also_when_it_renormalises(opus: Path, tmp_
     batch = tokenizer(TEXTS, return_tensors="pt", padding=True)
     options = {"num_beams": 4, "early_stopping": "never", "return_dict_in_generate": True, "output_scores": True}
     found = theirs.generate(**batch, **options, max_new_tokens=31)
-    for is_compiled in (False, True) if shutil.which("cc") else (False,):
-        translator = Translator.load(tmp_path / "bundle", "cpu", torch.float32, is_compiled=is_compiled)
+    for compiles in ("off", "auto"):
+        translator = Translator.load(tmp_path / "bundle", "cpu", torch.float32, compiles=compiles)
         ours = translator.translate_nbest(TEXTS, 1, beam=4, max_length=30)
         readings = translator.score(TEXTS, [one[0].text for one in ours])
         order, compared = order_of(translator.tokenizer.target), 0
@@ -514,11 +516,13 @@ def test_words_of_a_long_text_with_a_target_language_keep_their_numbers(tmp_path
     translator = Translator.load(tmp_path / "bundle", "cpu")
     text = ">>spa<< " + "The king sees the ball. " * 40
     (found,) = translator.translate_nbest([text], 1, beam=1, max_length=3, min_length=2, align=True)
-    alignment = found[0].alignment
-    assert alignment is not None
-    assert all(0 <= source < len(text.split()) for source, _ in alignment)
-    parts = make_pieces([text], translator.tokenizer, 1, None)
-    assert [text.split()[one.first_word] for one in parts[1:]] == [one.text.split()[0] for one in parts[1:]]
+    sources = [source for source, _ in found[0].alignment or []]
+    parts = [one.text for one in Segmenter(translator.tokenizer, None).segments([Text(text)])]
+    starts = number_words(text, parts)
+    assert len(parts) == 40
+    for start, end in itertools.pairwise([*starts, len(text.split())]):  # each sentence's words are aligned
+        assert any(start <= source < end for source in sources)
+    assert len(sources) == len(found[0].text.split())
 
 
 def test_a_folder_has_no_revision(opus: Path, tmp_path: Path):

@@ -9,12 +9,12 @@ from torch.testing import assert_close
 from seq2seq.errors import UserError
 from seq2seq.explain.explanation import PARTS, explain, explain_subject, over_words
 from seq2seq.explain.subject import MAX_PIECES, Word, make_subject, words_of
+from seq2seq.interface import Translation
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import BOS, EOS, UNK
-from seq2seq.translation import Translation
 from seq2seq.translator import Translator
 
 TEXT = "The cat sees a blue ball."

@@ -9,7 +9,7 @@ import pytest
 from seq2seq.errors import UserError
 from seq2seq.explain import focus
 from seq2seq.explain.focus import find_focus
-from seq2seq.search_engine import Forced
+from seq2seq.interface import TokenScores
 from seq2seq.translator import Translator
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "bundle"
@@ -17,8 +17,8 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "bundle"
 
 def test_ignored_tokens_and_entropy_follow_from_attention() -> None:
     end = [0.0, 0.0, 1.0]  # of the target's </s>, which does not count
-    forced = Forced([0.0] * 3, [[0.9, 0.1, 0.0], [0.5, 0.0, 0.5], end])
-    found = focus._measure(forced, 2)
+    scores = TokenScores([0.0] * 3, [[0.9, 0.1, 0.0], [0.5, 0.0, 0.5], end])
+    found = focus._measure(scores, 2)
     assert found.ignored == 0.5  # the second of two gets 0.1 in all
     assert found.entropy == pytest.approx((0.3251 + 0.6931) / 2, abs=1e-4)
 

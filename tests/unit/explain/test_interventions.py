@@ -157,7 +157,7 @@ def test_blocks_within_one_another_end_one_by_one(model: Transformer) -> None:
 @NEEDS_COMPILER
 def test_a_compiled_search_is_changed_like_any_other() -> None:
     changes = Interventions(without=["source.3"])
-    usual, compiled = (Translator.load(GOLDEN, "cpu", is_compiled=is_compiled) for is_compiled in (False, True))
+    usual, compiled = (Translator.load(GOLDEN, "cpu", compiles=compiles) for compiles in ("off", "on"))
     expected = changed(usual, changes, SENTENCE).translate([SENTENCE])
     assert changed(compiled, changes, SENTENCE).translate([SENTENCE]) == expected
 

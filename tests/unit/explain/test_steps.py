@@ -62,8 +62,8 @@ def test_the_rest_of_the_layer_continues_from_the_output(untrained):
     assert isinstance(layer, EncoderLayer)
     everything = torch.ones(1, 1, 1, len(one.rows), dtype=torch.bool)
     with torch.no_grad():
-        x = layer.self_residual.leave(one.input[None], one.output[None])
-        x = layer.feed_forward_residual.leave(x, layer.feed_forward(layer.feed_forward_residual.enter(x)))
+        x = layer.self_residual(one.input[None], lambda _: one.output[None])
+        x = layer.feed_forward_residual(x, layer.feed_forward)
         assert_close(x, layer((one.embedding + one.position)[None], everything, None), atol=1e-5, rtol=1e-5)
 
 
@@ -72,8 +72,9 @@ def test_rotary_positions_are_none_and_rotate_the_queries(golden):
     model = golden.engine.model
     assert isinstance(model, Transformer)
     assert (one.position, one.to_plain()["position"]) == (None, None)
-    attention = model._encoder_layers()[0].self_attention
-    unturned = attention.queries(one.input[None])[0, :, 0]
+    layer = model.encoder_layers[0]
+    assert isinstance(layer, EncoderLayer)
+    unturned = layer.self_attention.queries(one.input[None])[0, 0]
     assert_close(one.queries[0], unturned[0])
     assert not torch.allclose(one.queries[3], unturned[3])
 

@@ -1,4 +1,4 @@
-"""What each ablation takes away is gone, and nothing else; all ways of computing still agree."""
+"""Each ablation removes its part and nothing else; all ways of computing still agree."""
 
 from typing import Any
 
@@ -8,14 +8,16 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from seq2seq.errors import UserError
+from seq2seq.model.ablations import AblatedAttention
 from seq2seq.model.attention import MultiHeadAttention, attend, attention_weights
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.config import Config
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.tokenizer import PAD
+from tests.unit.model.models import make_transformer, other_ids, token_ids
 
-V, N, T, S, D, H = 31, 2, 5, 7, 12, 3
+N, T, S, D, H = 2, 5, 7, 12, 3
 ABLATIONS: dict[str, dict[str, Any]] = {
     "no positions": {"positions": "none"},
     "shared": {"relevance": "shared"},
@@ -27,17 +29,13 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "no causal mask": {"decoder_mask": "none"},
     "no cross-attention": {"cross_attention": "none"},
 }  # fmt: skip
-BLIND = "no cross-attention"
 
 
 def make(**changes: Any) -> Transformer:
     """A model whose weights are so large that each of them matters."""
-    torch.manual_seed(0)
-    sizes: dict[str, Any] = {"d_model": D, "num_heads": H, "d_ff": 20, "num_encoder_layers": 2, "num_decoder_layers": 2}
-    model = Transformer(ModelConfig(**sizes | changes), V).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
+    model = make_transformer(**changes)
+    for parameter in model.parameters():
+        parameter.data.add_(0.3 * torch.randn_like(parameter))
     return model
 
 
@@ -46,60 +44,47 @@ def model(request: pytest.FixtureRequest) -> Transformer:
     return make(**ABLATIONS[request.param])
 
 
-def token_ids(rows: int, length: int) -> Tensor:
-    return torch.randint(4, V, (rows, length))
-
-
-def other_ids(ids: Tensor) -> Tensor:
-    return (ids - 4 + 1) % (V - 4) + 4
-
-
 def attention(relevance: str) -> MultiHeadAttention:
     torch.manual_seed(0)
-    return MultiHeadAttention(D, H, relevance=relevance)
+    return MultiHeadAttention(D, H) if relevance == "query_key" else AblatedAttention(D, H, relevance=relevance)
 
 
-def scores(attention: MultiHeadAttention, x: Tensor) -> Tensor:
-    queries, keys, _ = attention.queries_keys_values(x)
-    return queries.transpose(1, 2) @ keys.transpose(1, 2).transpose(-2, -1)
+def scores(attention: MultiHeadAttention, x: Tensor, rotation: Tensor | None = None) -> Tensor:
+    return attention.queries(x, rotation) @ attention.keys_values(x, rotation).keys.transpose(-2, -1)
 
 
 def test_without_queries_every_permitted_position_weighs_the_same() -> None:
-    own, x = attention("uniform"), torch.randn(N, S, D)
-    queries, keys, _ = own.queries_keys_values(x)
+    uniform, x = attention("uniform"), torch.randn(N, S, D)
     mask = torch.rand(N, 1, S, S) > 0.5
     mask[..., 0] = True
-    weights = attention_weights(queries.transpose(1, 2), keys.transpose(1, 2), mask)
+    queries, memory = uniform.queries(x), uniform.keys_values(x)
+    weights = attention_weights(queries, memory.keys, mask)
     assert_close(weights, (mask / mask.sum(-1, keepdim=True)).expand_as(weights))
-    values = own.keys_values(x).values
-    assert_close(own.mix(queries, own.keys_values(x)), values.mean(2, keepdim=True).expand_as(values).transpose(1, 2).flatten(2))  # fmt: skip # noqa: E501
+    assert_close(attend(queries, memory), memory.values.mean(2, keepdim=True).expand_as(queries))
     assert not torch.allclose(scores(attention("query_key"), x), torch.zeros(()))
 
 
-def test_with_one_projection_relevance_is_mutual() -> None:
+def test_with_one_projection_relevance_is_symmetric() -> None:
     x = torch.randn(N, S, D)
-    mutual = scores(attention("shared"), x)
-    assert_close(mutual, mutual.transpose(-2, -1))
+    symmetric = scores(attention("shared"), x)
+    assert_close(symmetric, symmetric.transpose(-2, -1))
     directed = scores(attention("query_key"), x)
     assert not torch.allclose(directed, directed.transpose(-2, -1))
 
 
-def test_rotary_positions_leave_mutual_relevance_mutual() -> None:
+def test_rotary_positions_leave_symmetric_relevance_symmetric() -> None:
     model = make(relevance="shared", positions="rotary")
     x, rotation = model._embed(token_ids(N, S), "source", 0)
-    queries, keys, _ = model.encoder_layers[0].self_attention.queries_keys_values(x, rotation)  # type: ignore[operator]
-    found = torch.einsum("nthc,nshc->nhts", queries, keys)
-    assert_close(found, found.transpose(-2, -1))
+    relevance = scores(next(iter(model._encoder())).self_attention, x, rotation)
+    assert_close(relevance, relevance.transpose(-2, -1))
 
 
-def test_unscaled_scores_are_as_they_come() -> None:
+def test_unscaled_scores_are_not_divided() -> None:
     plain, unscaled, x = attention("query_key"), attention("unscaled"), torch.randn(N, S, D)
     unscaled.load_state_dict(plain.state_dict())
-    queries, keys, _ = unscaled.queries_keys_values(x)
-    expected = scores(plain, x).softmax(-1)
-    assert_close(attention_weights(queries.transpose(1, 2), keys.transpose(1, 2), None), expected)
-    memory = unscaled.keys_values(x)
-    assert_close(attend(queries.transpose(1, 2), memory), expected @ memory.values)
+    expected, memory = scores(plain, x).softmax(-1), unscaled.keys_values(x)
+    assert_close(attention_weights(unscaled.queries(x), memory.keys), expected)
+    assert_close(attend(unscaled.queries(x), memory), expected @ memory.values)
     assert not torch.allclose(expected, (scores(plain, x) / 2).softmax(-1))
 
 
@@ -147,7 +132,7 @@ def test_without_causal_mask_targets_see_neither_padding_nor_each_other() -> Non
     assert_close(again[1:], whole[1:])
 
 
-def test_without_cross_attention_no_source_changes_anything_and_nothing_aligns() -> None:
+def test_without_cross_attention_no_source_changes_anything_and_all_attention_is_zero() -> None:
     model, src, tgt_in = make(cross_attention="none"), token_ids(N, S), token_ids(N, T)
     assert not model.can_align
     hidden = model(src, tgt_in)
@@ -157,9 +142,7 @@ def test_without_cross_attention_no_source_changes_anything_and_nothing_aligns()
     assert gradients
     assert all(gradient.isfinite().all() for gradient in gradients)
     with torch.no_grad():
-        _, state = model.decode(tgt_in, model.encode(src).watching())
-        assert state.attention is not None
-        assert not state.attention.any()
+        assert not model.predict_and_align(src, tgt_in)[1].any()
 
 
 def test_every_other_ablation_still_reads_the_source(model: Transformer) -> None:
@@ -174,18 +157,16 @@ def test_token_by_token_equals_all_at_once_where_there_is_a_causal_mask(name: st
     model = make(**ABLATIONS[name])
     src, tgt_in = token_ids(N, S), token_ids(N, T)
     src[1, 5:] = PAD
-    for has_gradients in (True, False):  # in the open and fused
-        with torch.set_grad_enabled(has_gradients):
-            whole, _ = model.decode(tgt_in, model.encode(src))
-            state, parts = model.encode(src), []
-            for part in tgt_in.split(steps, dim=1):
-                logits, state = model.decode(part, state)
-                parts.append(logits)
-            assert_close(torch.cat(parts, 1), whole)
-            assert state.length == T
+    whole, _ = model.decode(tgt_in, model.encode(src))
+    state, parts = model.encode(src), []
+    for part in tgt_in.split(steps, dim=1):
+        logits, state = model.decode(part, state)
+        parts.append(logits)
+    assert_close(torch.cat(parts, 1), whole)
+    assert state.length == T
 
 
-def test_an_ablation_is_told_by_its_settings() -> None:
+def test_an_ablation_is_named_by_its_settings() -> None:
     assert ModelConfig().ablations() == []
     assert ModelConfig(positions="rotary", norm_position="pre").ablations() == []
     assert ModelConfig(relevance="shared", positions="none").ablations() == [

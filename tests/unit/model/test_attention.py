@@ -1,9 +1,9 @@
 import pytest
 import torch
-import torch.nn.functional as F
 from torch.testing import assert_close
 
-from seq2seq.model.attention import OPEN_UP_TO, KeysValues, MultiHeadAttention, attend, attention_weights
+from seq2seq.model.attention import KeysValues, MultiHeadAttention, attend, attention_weights
+from seq2seq.model.kernels import UNFUSED_MAX_KEYS, uses_fused_kernel
 from seq2seq.model.masks import causal_mask, padding_mask
 
 N, H, T, S, C = 2, 3, 5, 7, 4
@@ -21,12 +21,16 @@ def some_mask(s: int = S) -> torch.Tensor:
     return mask
 
 
+def bfloat16_with_gradients(queries: torch.Tensor, memory: KeysValues) -> tuple[torch.Tensor, KeysValues]:
+    return queries.bfloat16().requires_grad_(), KeysValues(*(x.bfloat16() for x in memory))
+
+
 @pytest.mark.parametrize("masked", [False, True])
-def test_open_attention_equals_the_fused_kernel_and_a_float64_reference(masked: bool) -> None:
+def test_attention_equals_a_float64_reference(masked: bool) -> None:
     queries, memory = random_inputs()
     mask = some_mask() if masked else None
     context = attend(queries, memory, mask)
-    assert_close(context, F.scaled_dot_product_attention(queries, *memory, attn_mask=mask))
+    assert_close(context, attention_weights(queries, memory.keys, mask) @ memory.values)
 
     q, k, v = queries.double(), memory.keys.double(), memory.values.double()
     relevance = torch.einsum("nhtc,nhsc->nhts", q, k) / C**0.5
@@ -37,16 +41,20 @@ def test_open_attention_equals_the_fused_kernel_and_a_float64_reference(masked: 
     assert_close(context, reference.float())
 
 
-def test_long_memories_take_the_fused_kernel_with_the_same_result() -> None:
-    queries, memory = random_inputs(s=OPEN_UP_TO + 3)
-    mask = some_mask(OPEN_UP_TO + 3)
-    assert_close(attend(queries, memory, mask), attention_weights(queries, memory.keys, mask) @ memory.values)
-
-
-def test_open_attention_in_bfloat16_stays_close_to_float32() -> None:
-    queries, memory = random_inputs()
-    low = attend(queries.bfloat16(), KeysValues(*(x.bfloat16() for x in memory)), some_mask_like := some_mask())
-    assert_close(low.float(), attend(queries, memory, some_mask_like), atol=0.05, rtol=0.05)
+@pytest.mark.parametrize("s", [S, UNFUSED_MAX_KEYS, UNFUSED_MAX_KEYS + 1])
+def test_training_in_bfloat16_stays_close_to_float32_with_both_kernels(s: int) -> None:
+    torch.manual_seed(0)
+    queries, memory = random_inputs(s=s)
+    mask = some_mask(s)
+    low_queries, low_memory = bfloat16_with_gradients(queries, memory)
+    assert uses_fused_kernel(low_queries, low_memory.keys) == (s > UNFUSED_MAX_KEYS)
+    low, exact = attend(low_queries, low_memory, mask), attend(queries.requires_grad_(), memory, mask)
+    assert_close(low.float(), exact, atol=0.05, rtol=0.05)
+    for context in (low, exact):
+        context.sum().backward()
+    assert low_queries.grad is not None
+    assert queries.grad is not None
+    assert_close(low_queries.grad.float(), queries.grad, atol=0.05, rtol=0.05)
 
 
 def test_weights_of_a_query_sum_to_one_and_ignore_what_is_masked() -> None:
@@ -57,11 +65,12 @@ def test_weights_of_a_query_sum_to_one_and_ignore_what_is_masked() -> None:
     assert (weights.masked_select(~mask.expand_as(weights)) == 0).all()
 
 
-@pytest.mark.parametrize("s", [S, OPEN_UP_TO + 1])
-def test_a_query_that_may_attend_to_nothing_gives_zeros_and_finite_gradients(s: int) -> None:
-    queries, memory = random_inputs(s=s)
-    queries.requires_grad_()
-    mask = some_mask(s)
+@pytest.mark.parametrize("is_fused", [False, True])
+def test_a_query_that_may_attend_to_nothing_gives_zeros_and_finite_gradients(is_fused: bool) -> None:
+    queries, memory = random_inputs()
+    queries, memory = (queries.requires_grad_(), memory) if is_fused else bfloat16_with_gradients(queries, memory)
+    assert uses_fused_kernel(queries, memory.keys) == is_fused
+    mask = some_mask()
     mask[1] = False
     context = attend(queries, memory, mask)
     assert (context[1] == 0).all()
@@ -86,9 +95,15 @@ def test_multi_head_attention_equals_pytorchs_with_copied_weights(bias: bool) ->
     padding = torch.tensor([[True] * S, [True] * (S - 3) + [False] * 3])
     expected, expected_weights = theirs(x, memory, memory, key_padding_mask=~padding, average_attn_weights=False)
     mask = padding[:, None, None, :]
-    assert_close(ours(ours.queries(x), ours.keys_values(memory), mask), expected)
-    weights = attention_weights(ours.queries(x).transpose(1, 2), ours.keys_values(memory).keys, mask)
-    assert_close(weights, expected_weights)
+    assert_close(ours(x, ours.keys_values(memory), mask), expected)
+    assert_close(attention_weights(ours.queries(x), ours.keys_values(memory).keys, mask), expected_weights)
+
+
+def test_rows_of_one_sentence_may_share_its_memory() -> None:
+    attention, x, source = MultiHeadAttention(H * C, H), torch.randn(3 * N, 1, H * C), torch.randn(N, S, H * C)
+    memory, mask = attention.keys_values(source), some_mask()[:, :, :1]
+    of_row = torch.arange(N).repeat_interleave(3)
+    assert_close(attention(x, memory, mask), attention(x, memory.select(of_row), mask[of_row]))
 
 
 def test_attention_knows_no_order_of_its_memory() -> None:
@@ -105,7 +120,7 @@ def test_attention_dropout_keeps_the_expected_value() -> None:
     assert not torch.equal(attend(queries, memory, None, 0.3), attend(queries, memory))
 
 
-def test_causal_mask_lets_a_position_see_itself_and_what_came_before() -> None:
+def test_causal_mask_lets_a_position_attend_to_itself_and_earlier_positions() -> None:
     device = torch.device("cpu")
     assert causal_mask(3, 0, device)[0, 0].tolist() == [[True, False, False], [True, True, False], [True, True, True]]
     assert causal_mask(2, 2, device)[0, 0].tolist() == [[True, True, True, False], [True, True, True, True]]

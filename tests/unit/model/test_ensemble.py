@@ -1,47 +1,35 @@
-from typing import Any
-
 import pytest
 import torch
 from torch.testing import assert_close
 
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.transformer import Transformer
-from seq2seq.settings.model import ModelConfig
-
-SIZES: dict[str, Any] = {"d_model": 16, "num_heads": 2, "d_ff": 32, "num_encoder_layers": 1}
+from tests.unit.model.models import make_recurrent, make_transformer, token_ids
 
 
 @pytest.fixture
 def members() -> list[Transformer]:
-    torch.manual_seed(0)
-    return [Transformer(ModelConfig(**SIZES, num_decoder_layers=layers), 40).eval() for layers in (1, 2)]
+    return [make_transformer(scale=4, num_decoder_layers=layers) for layers in (1, 2)]
 
 
-def test_an_ensemble_gives_the_mean_of_its_members_probabilities(members: list[Transformer]) -> None:
-    src, tgt_in = torch.arange(4, 18).view(2, 7), torch.arange(4, 14).view(2, 5)
-    for member in members:
-        member.embedding.weight.data.mul_(20)  # so that they disagree
-    together, _ = Ensemble(members).decode(tgt_in, Ensemble(members).encode(src))
-    apart = [member.decode(tgt_in, member.encode(src))[0].softmax(-1) for member in members]
-    assert_close(together.exp(), (apart[0] + apart[1]) / 2)
+@torch.no_grad()
+def test_an_ensemble_gives_the_mean_of_its_members_probabilities_and_attention(members: list[Transformer]) -> None:
+    src, tgt_in, ensemble = token_ids(2, 7), token_ids(2, 5), Ensemble(members)
+    log_probs, attention = ensemble.predict_and_align(src, tgt_in)
+    assert_close(ensemble.predict(src, tgt_in), log_probs)
+    apart = [member.predict(src, tgt_in).softmax(-1) for member in members]
+    assert_close(log_probs.exp(), (apart[0] + apart[1]) / 2)
     assert not torch.allclose(apart[0], apart[1], atol=1e-2)
+    assert_close(attention, sum(member.predict_and_align(src, tgt_in)[1] for member in members) / 2)
+    assert_close(attention.sum(-1), torch.ones(2, 5))
 
 
-def test_an_ensemble_goes_on_from_chosen_rows_and_watches_all_members(members: list[Transformer]) -> None:
-    src, tgt_in = torch.arange(4, 18).view(2, 7), torch.arange(4, 14).view(2, 5)
-    ensemble = Ensemble(members)
-    _, state = ensemble.decode(tgt_in[:, :4], ensemble.encode(src).watching())
-    state = state.reorder(torch.tensor([1, 1]), [0, 2])
-    logits, state = ensemble.decode(tgt_in[[1, 1], 4:], state)
-    whole, watched = ensemble.decode(tgt_in[[1, 1]], ensemble.encode(src[[1, 1]]).watching())
-    assert_close(logits, whole[:, 4:])
-    assert_close(state.attention, watched.attention[:, 4:])
-    assert_close(state.attention.sum(-1), torch.ones(2, 1))
+def test_an_ensemble_aligns_if_all_members_do(members: list[Transformer]) -> None:
+    assert Ensemble(members).can_align
+    assert not Ensemble([*members, make_recurrent(attention="none")]).can_align
 
 
-def test_an_ensemble_trains_and_rests_with_its_members(members: list[Transformer]) -> None:
-    ensemble = Ensemble(members).train()
-    assert ensemble.training
-    assert all(member.training for member in members)
-    assert not ensemble.train(False).training
+def test_an_ensemble_switches_off_the_dropout_of_all_members(members: list[Transformer]) -> None:
+    ensemble = Ensemble([member.train() for member in members])
+    assert ensemble.eval() is ensemble
     assert not any(member.training for member in members)

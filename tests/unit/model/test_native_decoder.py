@@ -1,22 +1,100 @@
-"""The compiled decoder for search: what it computes beside the flat one, how it is compiled, and what it refuses."""
+"""The compiled decoder for search: equal to the textbook, its arithmetic, its compilation, and what it refuses."""
 
+import math
+import pickle
+from collections.abc import Callable, Sequence
+from functools import partial
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.testing import assert_close
 
 from seq2seq.errors import UserError
 from seq2seq.model import compiling, native
 from seq2seq.model.compiling import load_library
-from seq2seq.model.decoders import for_search
+from seq2seq.model.decoders import TextbookDecoder, decoder_for_search
 from seq2seq.model.ensemble import Ensemble
-from seq2seq.model.native import NativeDecoder, NativeState
-from seq2seq.model.recurrent import Recurrent
-from seq2seq.search.step import best_next
-from seq2seq.settings.model import ModelConfig
-from tests.unit.model.test_flat_decoder import V, make, sources
+from seq2seq.model.native import NativeDecoder, NativeState, tensors_of
+from seq2seq.model.transformer import Transformer
+from seq2seq.search.next_tokens import best_next
+from seq2seq.search.rules import NoRepeatNgram
+from tests.unit.model import models
+from tests.unit.model.models import FORKING, make_recurrent, make_transformer, sources, token_ids
+from tests.unit.search.tasks import KINDS, search
 from tests.unit.searches import NEEDS_COMPILER
+
+STYLES: dict[str, dict[str, Any]] = {
+    **models.STYLES,
+    "pre-norm, no positions": {"norm_position": "pre", "positions": "none"},
+    "no causal mask": {"decoder_mask": "none"},
+    "no cross-attention": {"cross_attention": "none"},
+    "swish, bias on the logits": {"activation": "swish", "output_bias": True},
+    "gelu, embeddings as they are": {"activation": "gelu", "scale_embedding": False},
+    "deep decoder": {"num_encoder_layers": 1, "num_decoder_layers": 3},
+}
+FIRST = torch.tensor([4, 5, 6, 7])  # a first token for each of `sources`
+
+
+def make(**changes: Any) -> Transformer:
+    return make_transformer(scale=4, **{"d_model": 16, "num_heads": 2, "d_ff": 32, **changes})
+
+
+@pytest.fixture(params=STYLES)
+def model(request: pytest.FixtureRequest) -> Transformer:
+    return make(**STYLES[request.param])
+
+
+def require_equal_steps(model: Transformer, steps: Sequence[tuple[list[int], list[int]]]) -> NativeState:
+    """Take a first step and the given steps with the compiled decoder and the textbook; return the last state."""
+    compiled, textbook, src = NativeDecoder(model), TextbookDecoder(model), sources()
+    with torch.no_grad():
+        _, state = compiled.step(FIRST, compiled.encode(src))
+        _, expected_state = textbook.step(FIRST, textbook.encode(src))
+        for rows, counts in steps:
+            last, order = token_ids(1, len(rows))[0], torch.tensor(rows)
+            logits, state = compiled.step(last, state.reorder(order, counts))
+            expected, expected_state = textbook.step(last, expected_state.reorder(order, counts))
+            assert_close(logits, expected, atol=1e-5, rtol=1e-5)
+    return state
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("steps", [FORKING, [([0, 1, 3], [1, 1, 0, 1]), ([0, 2], [1, 0, 1]), ([1, 1], [0, 2])]])
+def test_every_step_equals_the_textbooks_whatever_rows_continue(
+    model: Transformer, steps: list[tuple[list[int], list[int]]]
+) -> None:
+    require_equal_steps(model, steps)
+
+
+@NEEDS_COMPILER
+def test_slots_of_dropped_rows_are_used_again(model: Transformer) -> None:
+    forks = [([0, 0, 1, 1, 2, 2, 3, 3], [2, 2, 2, 2])]
+    state = require_equal_steps(model, forks + [([1, 1, 2, 3, 5, 4, 6, 6], [2, 2, 2, 2])] * 60)
+    assert state.past.shape == (8, 62)
+    assert state.used < 8 * 62
+
+
+@NEEDS_COMPILER
+def test_a_batch_of_one_equals_the_same_sentence_among_others(model: Transformer) -> None:
+    decoder, src = NativeDecoder(model), sources()
+    with torch.no_grad():
+        together, _ = decoder.step(FIRST, decoder.encode(src))
+        alone, _ = decoder.step(FIRST[1:2], decoder.encode(src[1:2, :5]))
+    assert_close(alone[0], together[1], atol=1e-5, rtol=1e-5)
+
+
+@NEEDS_COMPILER
+def test_a_limited_decoder_reads_and_predicts_indices(model: Transformer) -> None:
+    ids, last = torch.tensor([0, 3, 5, 8, 13, 21]), torch.tensor([2, 5, 3, 4])
+    decoder, src = NativeDecoder(model), sources()
+    limited = decoder.limited_to(ids)
+    with torch.no_grad():
+        logits, _ = limited.step(last, limited.encode(src))
+        assert_close(logits, decoder.step(ids[last], decoder.encode(src))[0][:, ids])
 
 
 @NEEDS_COMPILER
@@ -24,12 +102,22 @@ from tests.unit.searches import NEEDS_COMPILER
 @pytest.mark.parametrize("width", [16, 48, 272])
 def test_compiled_products_take_any_number_of_rows_and_outputs(rows: int, width: int) -> None:
     model = make(d_model=width, d_ff=50, num_encoder_layers=1)
-    decoder, src = NativeDecoder(model), torch.randint(4, V, (rows, 3))
-    last = torch.randint(4, V, (rows,))
+    decoder, textbook, src, last = NativeDecoder(model), TextbookDecoder(model), token_ids(rows, 3), token_ids(1, rows)
     with torch.no_grad():
-        logits, _ = decoder.step(last, decoder.encode(src))
-        expected, _ = model.decode(last[:, None], model.encode(src))
-    assert_close(logits, expected[:, 0], atol=1e-5 * width, rtol=1e-4)
+        logits, _ = decoder.step(last[0], decoder.encode(src))
+        expected, _ = textbook.step(last[0], textbook.encode(src))
+    assert_close(logits, expected, atol=1e-5 * width, rtol=1e-4)
+
+
+@NEEDS_COMPILER
+def test_exponentials_are_exact_to_float32() -> None:
+    """With -fassociative-math, the relative error was 2.9e-7, and 3.7e-6 without fused multiply-add."""
+    exponents, most = torch.linspace(-87, 0, 100_000) + 3, 3.0
+    results, differences = exponents.clone(), (exponents - most).tolist()
+    total = load_library().exponentials(results.data_ptr(), len(results), most)
+    expected = torch.tensor([math.exp(x) for x in differences], dtype=torch.double)
+    assert ((results.double() - expected) / expected).abs().max() < 2e-7
+    assert total == pytest.approx(expected.sum().item(), rel=1e-6)
 
 
 @NEEDS_COMPILER
@@ -40,7 +128,8 @@ def test_compiled_code_finds_the_best_next_tokens(size: int, count: int) -> None
     logits[2], logits[3, 6:], logits[4, :4], logits[5, 1] = torch.arange(size), -torch.inf, 30, torch.nan
     expected = best_next(logits, banned, count)
     values, tokens = NativeDecoder(make()).best_next(logits, banned, count)
-    assert not values[5].isfinite().any()
+    assert values[:, 0].isnan().tolist() == [row == 5 for row in range(9)]
+    assert not values[5, 1:].isfinite().any()
     values[5] = expected[0][5] = -torch.inf
     assert_close(values, expected[0], atol=1e-5, rtol=1e-6)
     is_possible = expected[0] > -torch.inf
@@ -57,18 +146,61 @@ def test_a_model_that_gives_nan_gives_nan_compiled(name: str) -> None:
     model.get_parameter(f"decoder_layers.{name}").data.fill_(torch.nan)
     decoder = NativeDecoder(model)
     with torch.no_grad():
-        logits, _ = decoder.step(torch.tensor([4, 5, 6, 7]), decoder.encode(sources()))
+        logits, _ = decoder.step(FIRST, decoder.encode(sources()))
     assert logits.isnan().all()
 
 
+class Searched:
+    """A compiled decoder in the place of a table model, for three sentences."""
+
+    def __init__(self, model: Transformer) -> None:
+        self.decoder = NativeDecoder(model)
+        self.step = self.decoder.step
+
+    def start(self, _: Any) -> NativeState:
+        return self.decoder.encode(sources()[:3])
+
+
 @NEEDS_COMPILER
-def test_a_compiled_decoder_outlives_that_its_model_is_shared() -> None:
-    model, src, last = make(), sources(), torch.tensor([4, 5, 6, 7])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rules", [[], [NoRepeatNgram(2)]], ids=["plain", "with a rule"])
+def test_a_compiled_search_refuses_scores_that_are_nan(kind: str, rules: list[NoRepeatNgram]) -> None:
+    model = make()
+    searched = Searched(model)
+    arguments = {"rules": rules, "find_best": searched.decoder.best_next, **KINDS[kind]}
+    with torch.no_grad():
+        assert all(search(searched, None, [5] * 3, **arguments))
+        model.embedding.weight[7] = torch.nan  # the logit of token 7, in every row
+        searched = Searched(model)
+        arguments["find_best"] = searched.decoder.best_next
+        with pytest.raises(UserError, match=r"not numbers \(NaN\): its weights are damaged, train it again"):
+            search(searched, None, [5] * 3, **arguments)
+
+
+@NEEDS_COMPILER
+def test_processes_that_get_a_decoder_share_its_weights_and_compute_the_same(model: Transformer) -> None:
+    decoder, src = NativeDecoder(model), sources()
+    parts = [*(part for norms, maps in decoder.layers for part in (*norms, *maps)), decoder.norm, decoder.output]
+    tensors = [decoder.embedding, *(tensor for part in parts for tensor in tensors_of(part))]
+    with torch.no_grad():
+        expected, _ = decoder.step(FIRST, decoder.encode(src))
+        received = pickle.loads(ForkingPickler.dumps(decoder))  # as a worker process gets it
+        assert all(tensor.is_shared() for tensor in tensors)
+        for one in (decoder, received):
+            assert torch.equal(one.step(FIRST, one.encode(src))[0], expected)
+        assert received.output.weight.is_shared()
+        decoder.output.weight.zero_()
+        assert not received.output.weight.any()
+
+
+@NEEDS_COMPILER
+def test_a_decoder_computes_the_same_after_its_model_is_shared() -> None:
+    model, src = make(), sources()
     decoder = NativeDecoder(model)
     with torch.no_grad():
-        expected, _ = decoder.step(last, decoder.encode(src))
+        expected, _ = decoder.step(FIRST, decoder.encode(src))
         model.share_memory()
-        assert torch.equal(decoder.step(last, decoder.encode(src))[0], expected)
+        assert torch.equal(decoder.step(FIRST, decoder.encode(src))[0], expected)
 
 
 @NEEDS_COMPILER
@@ -80,33 +212,85 @@ def test_a_state_takes_a_token_for_each_of_its_rows() -> None:
 
 @NEEDS_COMPILER
 def test_threads_share_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, src = make(), torch.randint(4, V, (50, 6))
-    decoder, last, banned = NativeDecoder(model), torch.randint(4, V, (50,)), torch.tensor([0, 2])
-    found = []
+    src, last, banned = token_ids(50, 6), token_ids(1, 50)[0], torch.tensor([0, 2])
+    decoder, results = NativeDecoder(make()), []
     for threads in (1, 3):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
         with torch.no_grad():
-            state = decoder.encode(src).watching()
-            decoder.step(last, state)
+            _, state = decoder.step(last, decoder.encode(src))
             logits, _ = decoder.step(last, state)
-        found.append((logits, state.attention, *decoder.best_next(logits, banned, 4)))
-    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+        results.append((logits, *decoder.best_next(logits, banned, 4)))
+    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
 
 
 @NEEDS_COMPILER
 def test_an_ensemble_is_compiled_member_by_member() -> None:
-    decoder = for_search(Ensemble([make(), make()]), torch.float32, is_compiled=True)
-    with torch.no_grad():
-        states = decoder.encode(sources()).states
-    assert [type(one) for one in states] == [NativeState, NativeState]
+    decoder = decoder_for_search(Ensemble([make(), make_recurrent()]), torch.float32, "auto")
+    assert [type(one) for one in decoder.members] == [NativeDecoder, TextbookDecoder]  # type: ignore[attr-defined]
 
 
-def test_only_transformers_are_compiled_on_the_cpu_in_float32() -> None:
-    recurrent = Recurrent(ModelConfig(architecture="recurrent", d_model=16), V)
-    is_none, is_bf16 = "is for Transformers, and this model is none", "on the CPU computes in float32 only"
-    for model, dtype, told in ((recurrent, torch.float32, is_none), (make(), torch.bfloat16, is_bf16)):
-        with pytest.raises(UserError, match=f"--compile {told}: leave it out"):
-            for_search(model, dtype, is_compiled=True)
+class Wrapper(nn.Module):
+    """A module around another, as `torch.compile` or adapters put it there."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__()
+        self.inner = inner
+        if isinstance(inner, nn.Linear):
+            self.in_features = inner.in_features
+
+    def __getattr__(self, name: str) -> Any:
+        return super().__getattr__(name) if name == "inner" else getattr(self.inner, name)
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.inner(*inputs)
+
+
+def replaced(path: str, wrap: Callable[[nn.Module], nn.Module]) -> Transformer:
+    model = make()
+    model.set_submodule(path, wrap(model.get_submodule(path)))
+    return model
+
+
+def with_own_source_mask() -> Transformer:
+    model = make()
+    model.source_mask = lambda src: torch.ones(len(src), 1, 1, src.shape[1], dtype=torch.bool)  # type: ignore[method-assign]
+    return model
+
+
+REPLACED: dict[str, Callable[[nn.Module], nn.Module]] = {
+    "decoder_layers.1": Wrapper,
+    "decoder_layers.1.self_attention.q_proj": Wrapper,
+    "decoder_layers.1.cross_attention.q_proj": nn.Sequential,
+    "decoder_layers.0.feed_forward": nn.Sequential,
+    "decoder_layers.0.cross_residual.norm": nn.Sequential,
+}
+OTHERS: dict[str, tuple[Callable[[], Any], torch.dtype, str]] = {
+    "LSTM": (make_recurrent, torch.float32, "Transformers, and this model is none"),
+    "bfloat16": (make, torch.bfloat16, "the CPU in float32"),
+    "ablated attention": (lambda: make(relevance="unscaled"), torch.float32, "unchanged layers"),
+    "source_mask": (with_own_source_mask, torch.float32, "unchanged layers, and this model has others"),
+    **{path: (partial(replaced, path, wrap), torch.float32, "unchanged layers") for path, wrap in REPLACED.items()},
+}
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("name", OTHERS)
+def test_models_that_the_compiled_step_does_not_compute_are_searched_by_the_textbook(name: str) -> None:
+    make_model, dtype, message = OTHERS[name]
+    with pytest.raises(UserError, match=f"^--compile on is for {message}.*: leave it out$"):
+        decoder_for_search(make_model(), dtype, "on")
+    model, src = make_model(), sources()
+    decoder = decoder_for_search(model, dtype, "auto")
+    assert isinstance(decoder, TextbookDecoder)
+    with torch.no_grad(), torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+        expected = model.decode(FIRST[:, None], model.encode(src))[0][:, 0]
+        assert_close(decoder.step(FIRST, decoder.encode(src))[0], expected)
+
+
+@NEEDS_COMPILER
+def test_the_choice_decides_what_searches_an_unchanged_transformer() -> None:
+    kinds = [type(decoder_for_search(make(), torch.float32, compiles)) for compiles in ("auto", "on", "off")]
+    assert kinds == [NativeDecoder, NativeDecoder, TextbookDecoder]
 
 
 @pytest.fixture
@@ -118,13 +302,17 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @NEEDS_COMPILER
-def test_compiled_code_is_kept_in_the_cache(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_code_is_kept_in_the_cache(
+    empty_cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     NativeDecoder(make())
+    assert capfd.readouterr().err == "compiling the search for this processor: once, a few seconds\n"
     (kept,) = (empty_cache / "cache").iterdir()
     assert kept.suffix == ".so"
     with monkeypatch.context() as patch:
         patch.setattr(compiling, "_compile", lambda *_: pytest.fail("compiled again"))
         NativeDecoder(make())
+    assert capfd.readouterr().err == ""
 
 
 @NEEDS_COMPILER
@@ -146,33 +334,38 @@ def test_the_compiler_may_have_arguments_or_no_name(empty_cache: Path, monkeypat
     assert len(list((empty_cache / "cache").iterdir())) == 2
 
 
-def test_without_a_compiler_compiling_is_refused(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_the_textbook_searches_unless_compiling_is_required(
+    empty_cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
-    with pytest.raises(UserError, match="--compile needs a C compiler, and there is no no-such-compiler: install gcc"):
-        for_search(make(), torch.float32, is_compiled=True)
+    assert isinstance(decoder_for_search(make(), torch.float32, "auto"), TextbookDecoder)
+    assert capfd.readouterr().err == ""
+    message = "--compile on needs a C compiler, and there is no no-such-compiler: install gcc or clang"
+    with pytest.raises(UserError, match=message):
+        decoder_for_search(make(), torch.float32, "on")
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "message"),
     [
-        ("#!/bin/sh\necho bad flag >&2; exit 1", "cannot compile .*decoding.c: bad flag: leave out --compile"),
-        ("#!/bin/sh\nexit 0", "cannot compile .*decoding.c: it wrote nothing: leave out --compile"),
-        ("no program", r"broken cannot be run \(Exec format error\): leave out --compile"),
+        ("#!/bin/sh\necho bad flag >&2; exit 1", "cannot compile .*decoding.c: bad flag: use --compile off"),
+        ("#!/bin/sh\nexit 0", "cannot compile .*decoding.c: it wrote nothing: use --compile off"),
+        ("no program", r"broken cannot be run \(Exec format error\): use --compile off"),
     ],
 )
-def test_a_compiler_that_fails_is_told_in_one_line(
-    empty_cache: Path, monkeypatch: pytest.MonkeyPatch, script: str, told: str
+def test_a_compiler_that_fails_is_named_in_one_line(
+    empty_cache: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str
 ) -> None:
     compiler = empty_cache / "broken"
     compiler.write_text(script)
     compiler.chmod(0o755)
     monkeypatch.setenv("CC", str(compiler))
-    with pytest.raises(UserError, match=told):
-        for_search(make(), torch.float32, is_compiled=True)
+    with pytest.raises(UserError, match=message):
+        decoder_for_search(make(), torch.float32, "on")
 
 
 @NEEDS_COMPILER
-def test_a_cache_that_cannot_be_written_is_told_in_one_line(empty_cache: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_named_in_one_line(empty_cache: Path) -> None:
     (empty_cache / "cache").write_text("a file")
     with pytest.raises(UserError, match=r"cannot keep compiled code in .*cache .*: set SEQ2SEQ_CACHE to another"):
-        for_search(make(), torch.float32, is_compiled=True)
+        decoder_for_search(make(), torch.float32, "on")

@@ -3,17 +3,17 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.testing import assert_close
 
 from seq2seq.errors import UserError
-from seq2seq.model.additive import AdditiveAttention
-from seq2seq.model.build import build_model
-from seq2seq.model.recurrent import BidirectionalLSTM, Recurrent, turning
+from seq2seq.model.recurrent.additive import AdditiveAttention
+from seq2seq.model.recurrent.network import BidirectionalLSTM, Recurrent, turning
+from seq2seq.model.recurrent.state import RecurrentState
 from seq2seq.settings.model import ModelConfig
 from seq2seq.text.tokenizer import PAD
+from tests.unit.model.models import make_recurrent, other_ids, recurrent_sizes, token_ids
 
-V = 31
 KINDS: dict[str, dict[str, Any]] = {
     "additive": {},
     "none": {"attention": "none"},
@@ -22,29 +22,9 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def token_ids(rows: int, length: int) -> Tensor:
-    return torch.randint(4, V, (rows, length))
-
-
-def other_ids(ids: Tensor) -> Tensor:
-    return (ids - 4 + 1) % (V - 4) + 4
-
-
-def sizes(**changes: Any) -> ModelConfig:
-    one = {"d_model": 11, "num_encoder_layers": 1, "num_decoder_layers": 1}
-    return ModelConfig(**{"architecture": "recurrent", **one, **changes})
-
-
-def drawn(**changes: Any) -> Recurrent:
-    torch.manual_seed(0)
-    model = build_model(sizes(**changes), V).eval()
-    assert isinstance(model, Recurrent)
-    return model
-
-
 @pytest.fixture(params=KINDS)
 def model(request: pytest.FixtureRequest) -> Recurrent:
-    return drawn(**KINDS[request.param])
+    return make_recurrent(**KINDS[request.param])
 
 
 def test_a_future_target_token_never_changes_an_earlier_prediction(model: Recurrent) -> None:
@@ -102,41 +82,6 @@ def test_token_by_token_equals_all_at_once(model: Recurrent, steps: list[int]) -
         logits, state = model.decode(part, state)
         parts.append(logits)
     assert_close(torch.cat(parts, 1), whole)
-    assert state.length == 5
-
-
-def test_rows_go_on_from_the_rows_they_continue_whatever_their_number(model: Recurrent) -> None:
-    src, prefixes = token_ids(4, 7), token_ids(4, 1)
-    src[1, 5:], src[3, 2:] = PAD, PAD
-    owners, state = [0, 1, 2, 3], model.encode(src)
-    _, state = model.decode(prefixes, state)
-    for rows, counts, length in (
-        ([0, 0, 0, 1, 1, 2, 2, 2, 3], [3, 2, 3, 1], 1),
-        ([2, 0, 4, 3, 3, 7, 5, 8, 8], [2, 3, 2, 2], 2),  # crosswise, twice the same
-        ([1, 4, 7, 7, 7], [1, 1, 0, 3], 1),  # a sentence leaves, its memory stays
-        ([0, 2, 4], [1, 0, 2], 1),  # another one leaves, all is packed
-        ([2, 1, 1], [0, 3], 1),
-        ([2], [1], 3),
-    ):
-        owners = [owners[row] for row in rows]
-        state = state.reorder(torch.tensor(rows), counts)
-        last = token_ids(len(rows), length)
-        prefixes = torch.cat((prefixes[rows], last), 1)
-        logits, state = model.decode(last, state)
-        whole, _ = model.decode(prefixes, model.encode(src[owners]))
-        assert_close(logits, whole[:, -length:])
-    assert state.memory_mask.shape[0] == 1
-
-
-def test_a_state_stays_as_it_was_when_others_go_on_from_it(model: Recurrent) -> None:
-    src, prefix = token_ids(2, 7), token_ids(2, 3)
-    _, state = model.decode(prefix, model.encode(src))
-    for _ in range(2):
-        next_tokens = token_ids(2, 1)
-        model.decode(token_ids(2, 1), state)
-        logits, _ = model.decode(next_tokens, state)
-        whole, _ = model.decode(torch.cat((prefix, next_tokens), 1), model.encode(src))
-        assert_close(logits[:, 0], whole[:, -1])
 
 
 def test_bf16_agrees_with_float32_to_its_precision(model: Recurrent) -> None:
@@ -145,6 +90,7 @@ def test_bf16_agrees_with_float32_to_its_precision(model: Recurrent) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         rough = model(src, tgt_in)
         rough.float().sum().backward()
+        assert model.logits(rough).dtype == torch.float32
     assert rough.dtype == torch.bfloat16
     assert_close(rough.float(), exact, atol=0.02, rtol=0.05)
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
@@ -163,16 +109,16 @@ def test_the_encoder_equals_pytorchs_packed_bidirectional_lstm() -> None:
     assert_close(found[mask], expected[mask])
 
 
-def test_steps_equal_pytorchs_lstm_that_is_given_what_was_seen() -> None:
-    model = drawn()
+def test_steps_equal_pytorchs_lstm_that_gets_the_attended_source() -> None:
+    model = make_recurrent()
     src, tgt_in = token_ids(2, 7), token_ids(2, 5)
     state = model.encode(src)
     assert state.memory is not None
-    _, after = model.hidden_states(tgt_in, state.watching())
+    _, after = model.hidden_states(tgt_in, state)
     assert after.attention is not None
-    seen = torch.cat((model._embed(tgt_in, "target"), after.attention @ state.memory.values), -1)
+    attended = torch.cat((model._embed(tgt_in, "target"), after.attention @ state.memory.values), -1)
     start = (state.past[:, 0, 0][None].contiguous(), state.past[:, 0, 1][None].contiguous())
-    _, (hidden, cell) = model._decoder_layers()[0](seen, start)
+    _, (hidden, cell) = model.decoder_layers[0](attended, start)
     assert_close(after.past[:, 0, 0], hidden[0])
     assert_close(after.past[:, 0, 1], cell[0])
 
@@ -191,41 +137,40 @@ def test_additive_attention_is_the_published_formula() -> None:
     assert (weights[0, 0, 4:] == 0).all()
 
 
-def test_attention_is_told_to_those_who_watch() -> None:
-    model = drawn(num_decoder_layers=2)
+def test_attention_of_every_call_is_in_the_state() -> None:
+    model = make_recurrent(num_decoder_layers=2)
     src, tgt_in = token_ids(2, 7), token_ids(2, 5)
     src[1, 5:] = PAD
-    _, unwatched = model.decode(tgt_in, model.encode(src))
-    assert unwatched.attention is None
-    _, whole = model.decode(tgt_in, model.encode(src).watching())
-    assert whole.attention is not None
-    assert_close(whole.attention.sum(-1), torch.ones(2, 5))
-    assert (whole.attention[1, :, 5:] == 0).all()
-    _, state = model.decode(tgt_in[:, :4], model.encode(src).watching())
-    _, state = model.decode(tgt_in[[0, 1, 1], 4:], state.reorder(torch.tensor([0, 1, 1]), [1, 2]))
-    assert_close(state.attention, whole.attention[[0, 1, 1], 4:])
+    assert model.encode(src).attention is None
+    logits, whole = model.predict_and_align(src, tgt_in)
+    assert torch.equal(logits, model.predict(src, tgt_in))
+    assert_close(whole.sum(-1), torch.ones(2, 5))
+    assert (whole[1, :, 5:] == 0).all()
+    _, state = model.decode(tgt_in[:, :4], model.encode(src))
+    _, state = model.decode(tgt_in[[0, 0, 1, 1], 4:], state.reorder(torch.tensor([[0, 0], [1, 1]])))
+    assert_close(state.attention, whole[[0, 0, 1, 1], 4:])
     trace = model.traced(src, tgt_in)
     assert (trace.encoder, trace.decoder) == ([], [])
-    assert_close(trace.cross[0][:, 0], whole.attention)
+    assert_close(trace.cross[0][:, 0], whole)
 
 
-def test_a_model_without_attention_shows_none_and_says_so() -> None:
-    model = drawn(attention="none")
+def test_a_model_without_attention_cannot_align() -> None:
+    model = make_recurrent(attention="none")
     assert model.traced(token_ids(2, 7), token_ids(2, 5)).cross == []
-    with pytest.raises(UserError, match=r"no attention \(model.attention=none\): leave out alignments and"):
-        model.encode(token_ids(2, 7)).watching()
+    with pytest.raises(UserError, match=r"no attention \(model.attention=none\): leave out alignments, or train"):
+        model.predict_and_align(token_ids(2, 7), token_ids(2, 5))
 
 
 def test_without_attention_the_source_is_known_by_the_first_state_only() -> None:
-    model = drawn(attention="none")
+    model = make_recurrent(attention="none")
     first, second = model.encode(token_ids(2, 7)), model.encode(token_ids(2, 9))
     tgt_in = token_ids(2, 5)
-    same, _ = model.decode(tgt_in, type(second)(None, second.memory_mask, second.places, first.past))
+    same, _ = model.decode(tgt_in, RecurrentState(None, second.memory_mask, first.past))
     assert_close(same, model.decode(tgt_in, first)[0])
 
 
 def test_forget_gates_begin_open_and_recurrent_matrices_orthogonal() -> None:
-    lstm = drawn()._decoder_layers()[0]
+    lstm = make_recurrent().decoder_layers[0]
     assert_close(lstm.bias_ih_l0.chunk(4)[1], torch.ones(11))  # type: ignore[union-attr]
     for gate in lstm.weight_hh_l0.chunk(4):  # type: ignore[union-attr]
         assert_close(gate @ gate.T, torch.eye(11))
@@ -237,16 +182,20 @@ def names_of(make: Callable[..., ModelConfig], **changes: Any) -> str:
     return str(refusal.value)
 
 
-def test_settings_that_mean_nothing_are_told() -> None:
-    assert names_of(sizes, num_heads=4) == (
+def test_settings_of_the_other_architecture_are_refused() -> None:
+    assert names_of(recurrent_sizes, num_heads=4) == (
         "model.num_heads=4 means nothing to model.architecture=recurrent: leave it out"
     )
-    assert "model.norm=rmsnorm means nothing to model.architecture=recurrent" in names_of(sizes, norm="rmsnorm")
+    assert "model.norm=rmsnorm means nothing to model.architecture=recurrent" in names_of(
+        recurrent_sizes, norm="rmsnorm"
+    )
     assert names_of(ModelConfig, attention="none") == (
         "model.attention=none means nothing to model.architecture=transformer: leave it out"
     )
-    assert "model.attention=dot is not known: choose one of additive, none" in names_of(sizes, attention="dot")
-    assert set(sizes().used()) == {
+    assert "model.attention=dot is not known: choose one of additive, none" in names_of(
+        recurrent_sizes, attention="dot"
+    )
+    assert set(recurrent_sizes().used()) == {
         "architecture",
         "attention",
         "d_model",

@@ -10,12 +10,11 @@ from torch.testing import assert_close
 
 from seq2seq.model import transformer
 from seq2seq.model.attention import KeysValues, MultiHeadAttention, attend, attention_weights
-from seq2seq.model.trace import watch
+from seq2seq.model.trace import record_attention
 from seq2seq.model.transformer import Transformer
-from seq2seq.settings.model import ModelConfig
 from seq2seq.text.tokenizer import PAD
+from tests.unit.model.models import V, make_transformer
 
-V = 31
 ORDER = torch.tensor([3, 0, 5, 1, 6, 4, 2])
 
 
@@ -25,16 +24,11 @@ def _seeded() -> None:
 
 
 def make_model(**changes: Any) -> Transformer:
-    sizes: dict[str, Any] = {"d_model": 12, "num_heads": 3, "d_ff": 20}
-    config = ModelConfig(**{**sizes, "num_encoder_layers": 2, "num_decoder_layers": 2, **changes})
-    model = Transformer(config, V).eval()
-    for parameter in model.parameters():
-        parameter.data.mul_(8)
-    return model
+    return make_transformer(scale=8, **changes)
 
 
 def encoder_output(model: Transformer, src: Tensor) -> Tensor:
-    """What the encoder makes of each position: all that cross-attention is given."""
+    """The encoder's output at each position, from which cross-attention gets its keys and values."""
     seen: list[Tensor] = []
 
     def keep(module: nn.Module, given: Any, output: Tensor) -> None:
@@ -47,12 +41,10 @@ def encoder_output(model: Transformer, src: Tensor) -> Tensor:
     return model.encoder_norm(seen[0])
 
 
-@pytest.mark.parametrize("wants_gradients", [False, True])
-def test_permuting_keys_together_with_values_changes_nothing(wants_gradients: bool) -> None:
+def test_permuting_keys_together_with_values_changes_nothing() -> None:
     queries, keys, values = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 7, 4), torch.randn(2, 3, 7, 4)
     mask = torch.rand(2, 1, 5, 7) > 0.3
     mask[..., 0] = True
-    queries.requires_grad_(wants_gradients)  # in the open, or in the fused kernel
     shuffled = KeysValues(keys[:, :, ORDER], values[:, :, ORDER])
     assert_close(attend(queries, shuffled, mask[..., ORDER]), attend(queries, KeysValues(keys, values), mask))
     assert not torch.allclose(
@@ -108,8 +100,8 @@ def test_one_projection_for_queries_and_keys_makes_relevance_symmetric(is_shared
     attention = MultiHeadAttention(12, 3)
     if is_shared:
         attention.k_proj = attention.q_proj
-    queries, keys, _ = attention.queries_keys_values(torch.randn(2, 6, 12))
-    relevance = torch.einsum("nthc,nshc->nhts", queries, keys)
+    x = torch.randn(2, 6, 12)
+    relevance = attention.queries(x) @ attention.keys_values(x).keys.transpose(-2, -1)
     assert torch.allclose(relevance, relevance.transpose(-2, -1), atol=1e-6) is is_shared
 
 
@@ -118,10 +110,9 @@ def test_symmetric_relevance_makes_no_symmetric_weights() -> None:
     attention = MultiHeadAttention(12, 3)
     attention.k_proj = attention.q_proj
     x = torch.randn(1, 6, 12)
-    with watch([attention]) as mixed, torch.no_grad():
-        queries, keys, values = attention.queries_keys_values(x)
-        attention(queries, KeysValues(keys.transpose(1, 2), values.transpose(1, 2)))
-    weights = mixed[attention].weights()
+    with record_attention([attention]) as calls, torch.no_grad():
+        attention(x, attention.keys_values(x))
+    weights = calls[attention].weights()
     assert not torch.allclose(weights, weights.transpose(-2, -1))
 
 

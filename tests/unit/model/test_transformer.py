@@ -1,53 +1,22 @@
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import nn
 from torch.testing import assert_close
 
 from seq2seq.errors import UserError
 from seq2seq.model import transformer
 from seq2seq.model.layers import Dropout, GatedFeedForward
 from seq2seq.model.transformer import Transformer
-from seq2seq.settings.model import ModelConfig
 from seq2seq.text.tokenizer import PAD
-
-V = 31
-STYLES: dict[str, dict[str, Any]] = {
-    "vaswani": {},
-    "modern": {
-        "norm": "rmsnorm",
-        "norm_position": "pre",
-        "activation": "swiglu",
-        "positions": "rotary",
-        "bias": False,
-    },
-}
-
-
-def token_ids(rows: int, length: int) -> Tensor:
-    return torch.randint(4, V, (rows, length))
-
-
-def other_ids(ids: Tensor) -> Tensor:
-    return (ids - 4 + 1) % (V - 4) + 4
-
-
-def sizes(**changes: Any) -> ModelConfig:
-    values: dict[str, Any] = {
-        "d_model": 12,
-        "num_heads": 3,
-        "d_ff": 20,
-        "num_encoder_layers": 2,
-        "num_decoder_layers": 2,
-    }
-    return ModelConfig(**{**values, **changes})
+from tests.unit.model.models import STYLES, V, make_transformer, other_ids, sizes, token_ids
 
 
 @pytest.fixture(params=STYLES)
 def model(request: pytest.FixtureRequest) -> Transformer:
-    torch.manual_seed(0)
-    return Transformer(sizes(**STYLES[request.param]), V).eval()
+    return make_transformer(**STYLES[request.param])
 
 
 def test_a_future_target_token_never_changes_an_earlier_prediction(model: Transformer) -> None:
@@ -104,40 +73,6 @@ def test_token_by_token_equals_all_at_once(model: Transformer, steps: list[int])
     assert state.length == 5
 
 
-def test_rows_go_on_from_the_rows_they_continue_whatever_their_number(model: Transformer) -> None:
-    src, prefixes = token_ids(4, 7), token_ids(4, 1)
-    src[1, 5:], src[3, 2:] = PAD, PAD
-    owners, state = [0, 1, 2, 3], model.encode(src)
-    _, state = model.decode(prefixes, state)
-    for rows, counts, length in (
-        ([0, 0, 0, 1, 1, 2, 2, 2, 3], [3, 2, 3, 1], 1),
-        ([2, 0, 4, 3, 3, 7, 5, 8, 8], [2, 3, 2, 2], 2),  # crosswise, twice the same
-        ([1, 4, 7, 7, 7], [1, 1, 0, 3], 1),  # a sentence leaves
-        ([0, 2, 4], [1, 0, 2], 1),
-        ([2, 1, 1], [0, 3], 1),
-        ([2], [1], 3),
-    ):
-        owners = [owners[row] for row in rows]
-        state = state.reorder(torch.tensor(rows), counts)
-        last = token_ids(len(rows), length)
-        prefixes = torch.cat((prefixes[rows], last), 1)
-        logits, state = model.decode(last, state)
-        whole, _ = model.decode(prefixes, model.encode(src[owners]))
-        assert_close(logits, whole[:, -length:])
-
-
-def test_a_state_stays_as_it_was_when_others_go_on_from_it(model: Transformer) -> None:
-    src, prefix = token_ids(2, 7), token_ids(2, 3)
-    _, state = model.decode(prefix, model.encode(src))
-    for _ in range(2):
-        next_tokens, after_next = token_ids(2, 1), token_ids(2, 1)
-        _, later = model.decode(next_tokens, state)
-        model.decode(token_ids(2, 1), state)
-        logits, _ = model.decode(after_next, later)
-        whole, _ = model.decode(torch.cat((prefix, next_tokens, after_next), 1), model.encode(src))
-        assert_close(logits[:, 0], whole[:, -1])
-
-
 def test_gradients_flow_through_decoding_in_parts(model: Transformer) -> None:
     src, tgt_in = token_ids(2, 7), token_ids(2, 5)
     gradients = []
@@ -152,7 +87,7 @@ def test_gradients_flow_through_decoding_in_parts(model: Transformer) -> None:
 
 
 def test_encoder_layer_equals_pytorchs_with_copied_weights() -> None:
-    ours = Transformer(sizes(num_encoder_layers=1), V).eval().encoder_layers[0]
+    ours = make_transformer(num_encoder_layers=1).encoder_layers[0]
     theirs = torch.nn.TransformerEncoderLayer(12, 3, 20, batch_first=True).eval()
     weights = dict(ours.named_parameters())
     attention = "self_attention."
@@ -183,10 +118,10 @@ def test_padding_id_is_the_tokenizers() -> None:
 
 
 def test_both_styles_cost_about_the_same() -> None:
-    published = sum(p.numel() for p in Transformer(sizes(d_model=48, d_ff=192), V).parameters())
-    modern = sum(p.numel() for p in Transformer(sizes(d_model=48, d_ff=192, **STYLES["modern"]), V).parameters())
-    assert abs(published - modern) < 0.05 * published
-    assert isinstance(Transformer(sizes(activation="swiglu"), V).encoder_layers[0].feed_forward, GatedFeedForward)
+    published, modern = (make_transformer(d_model=48, d_ff=192, **style) for style in STYLES.values())
+    count, other = (sum(p.numel() for p in model.parameters()) for model in (published, modern))
+    assert abs(count - other) < 0.05 * count
+    assert isinstance(modern.encoder_layers[0].feed_forward, GatedFeedForward)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5])
@@ -231,36 +166,52 @@ def test_impossible_sizes_are_refused(change: dict[str, Any], message: str) -> N
         sizes(**change)
 
 
-def test_a_watched_layer_tells_what_the_rows_attend_to(model: Transformer) -> None:
+def test_wrapped_layers_compute_what_they_computed_before(model: Transformer) -> None:
     src, tgt_in = token_ids(2, 7), token_ids(2, 5)
+    with torch.no_grad(), torch.compiler.set_stance("force_eager"):  # jaxtyping's checks cannot be compiled
+        expected, trace = model.predict(src, tgt_in), model.traced(src, tgt_in)
+        for layers in (model.encoder_layers, model.decoder_layers):
+            for index, layer in enumerate(layers):
+                layers[index] = cast("nn.Module", torch.compile(layer, backend="eager"))
+        assert torch.equal(model.predict(src, tgt_in), expected)
+        _, state = model.decode(tgt_in[:, :3], model.encode(src))
+        assert_close(model.decode(tgt_in[:, 3:], state)[0], expected[:, 3:])
+        again = model.traced(src, tgt_in)
+    assert_close([*again.encoder, *again.decoder, *again.cross], [*trace.encoder, *trace.decoder, *trace.cross])
+
+
+def test_logits_are_computed_in_float32_in_every_precision() -> None:
+    model, src, tgt_in = make_transformer(output_bias=True), token_ids(2, 7), token_ids(2, 5)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        hidden = model(src, tgt_in).bfloat16()
+        logits, predicted = model.logits(hidden), model.predict(src, tgt_in)
+    assert (logits.dtype, predicted.dtype) == (torch.float32, torch.float32)
+    assert torch.equal(logits, F.linear(hidden.float(), model.embedding.weight, model.output_bias))
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_predictions_come_with_the_attention_of_the_aligning_layer(layers: int) -> None:
+    model, src, tgt_in = make_transformer(scale=4, num_decoder_layers=layers), token_ids(2, 7), token_ids(2, 5)
     src[1, 5:] = PAD
-    _, whole = model.decode(tgt_in, model.encode(src).watching())
-    assert whole.attention is not None
-    assert_close(whole.attention.sum(-1), torch.ones(2, 5))
-    assert (whole.attention[1, :, 5:] == 0).all()
-    _, state = model.decode(tgt_in[:, :4], model.encode(src).watching())
-    _, state = model.decode(tgt_in[[0, 1, 1], 4:], state.reorder(torch.tensor([0, 1, 1]), [1, 2]))
-    assert_close(state.attention, whole.attention[[0, 1, 1], 4:])
-    _, last = model.decode(tgt_in, model.encode(src).watching(1))
-    assert last.attention is not None
-    assert not torch.allclose(last.attention, whole.attention)
+    with torch.no_grad():
+        logits, attention = model.predict_and_align(src, tgt_in)
+        assert torch.equal(logits, model.predict(src, tgt_in))
+    assert_close(attention, model.traced(src, tgt_in).cross[max(0, layers - 2)].mean(1))
+    assert_close(attention.sum(-1), torch.ones(2, 5))
+    assert (attention[1, :, 5:] == 0).all()
 
 
-def test_watched_attention_is_the_mean_of_the_heads_that_pytorch_gives() -> None:
-    torch.manual_seed(0)
-    ours = Transformer(sizes(num_encoder_layers=1, num_decoder_layers=1), V).eval()
+def test_attention_is_the_mean_of_the_heads_that_pytorch_gives() -> None:
+    ours = make_transformer(num_encoder_layers=1, num_decoder_layers=1)
     src, tgt_in = token_ids(2, 7), token_ids(2, 1)
-    _, state = ours.decode(tgt_in, ours.encode(src).watching())
-    layer, encoder_layer = ours._decoder_layers()[0], ours.encoder_layers[0]
-    theirs = torch.nn.MultiheadAttention(12, 3, batch_first=True).eval()
+    layer, encoder_layer = next(iter(ours._decoder())), ours.encoder_layers[0]
+    theirs = nn.MultiheadAttention(12, 3, batch_first=True).eval()
     with torch.no_grad():
         for part in ("weight", "bias"):
             joined = [getattr(getattr(layer.cross_attention, f"{which}_proj"), part) for which in "qkv"]
             getattr(theirs, f"in_proj_{part}").copy_(torch.cat(joined))
-    x, _ = ours._embed(tgt_in, "target", 0)
-    # With one target token, self-attention gives its own value.
-    y = layer.self_attention.out_proj(layer.self_attention.v_proj(x))
-    memory, _ = ours._embed(src, "source", 0)
-    memory = encoder_layer(memory, (src != PAD)[:, None, None], None)
-    _, expected = theirs(layer.self_residual.leave(x, y), memory, memory)
-    assert_close(state.attention, expected)
+        x, memory = ours._embed(tgt_in, "target", 0)[0], ours._embed(src, "source", 0)[0]
+        own = layer.self_attention.v_proj(x)  # the mean over the one target token
+        x = layer.self_residual(x, lambda _: layer.self_attention.out_proj(own))
+        memory = encoder_layer(memory, (src != PAD)[:, None, None], None)
+        assert_close(ours.predict_and_align(src, tgt_in)[1], theirs(x, memory, memory)[1])

@@ -3,63 +3,14 @@ import math
 import pytest
 import torch
 
-from seq2seq.search.beam import BeamSearch
-from seq2seq.search.driver import SearchTask
-from seq2seq.settings.search import SearchConfig
+from tests.unit.search.tasks import BANNED, BOS, EOS, ids_of, search
 
 ALPHAS = (0.0, 0.6, 1.0, 2.0)
-BOS, EOS = 2, 3
-BANNED = (0, BOS)
+each_alpha = pytest.mark.parametrize("alpha", ALPHAS)
 
 
-def search(model, tables, limits, *, beam, alpha, n_best=None, banned=BANNED, early=False):
-    task = SearchTask(
-        settings=SearchConfig(beam=beam, length_penalty=alpha, early_stopping=early),
-        bos=BOS,
-        eos=EOS,
-        max_lengths=limits,
-        device="cpu",
-        n_best=beam if n_best is None else n_best,
-        banned=banned,
-    )
-    return BeamSearch(task).run(model.step, model.start(tables))
-
-
-@pytest.mark.parametrize("alpha", ALPHAS)
-@pytest.mark.parametrize("vocab_size", [5, 6])  # 5 has blocks of 1 token, 6 of 2
-def test_a_wide_enough_beam_finds_what_exhaustive_search_finds(table_model, alpha, vocab_size):
-    longest = 9 - vocab_size
-    for table in range(5):
-        model = table_model(vocab_size)
-        expected = model.all_sequences(table, longest, alpha, BANNED)
-        found = search(model, [table], [longest], beam=len(expected), alpha=alpha)[0]
-        assert [hypothesis.ids for hypothesis in found] == expected
-        for hypothesis in found:
-            score = model.score(table, hypothesis.ids)
-            assert hypothesis.score == pytest.approx(score, abs=1e-4)
-            assert hypothesis.normalised_score == pytest.approx(score / (len(hypothesis.ids) + 1) ** alpha, abs=1e-4)
-
-
-@pytest.mark.parametrize("alpha", ALPHAS)
-@pytest.mark.parametrize("n_best", [1, 3])
-def test_stopping_early_gives_the_same_best_hypotheses_as_going_on(table_model, alpha, n_best):
-    tables, limits = list(range(8)), [9] * 8
-    patient, hasty = table_model(7), table_model(7)
-    all_of_them = search(patient, tables, limits, beam=6, alpha=alpha)
-    assert search(hasty, tables, limits, beam=6, alpha=alpha, n_best=n_best) == [best[:n_best] for best in all_of_them]
-    assert sum(hasty.calls) <= sum(patient.calls)
-
-
-def test_stopping_early_saves_steps_once_nothing_can_be_overtaken(table_model):
-    model = table_model(6)
-    model.logits = lambda table, prefix: torch.tensor([-9.0, -9.0, -9.0, 5.0, -9.0, -9.0])  # ends at once
-    found = search(model, [0, 1], [50, 50], beam=4, alpha=0.0, n_best=1)
-    assert [best[0].ids for best in found] == [[], []]
-    assert model.calls == [2]
-
-
-def one_by_one(model, table, limit, beam, alpha):
-    """Early stopping as written: one list of prefixes, and the k best that ended."""
+def one_by_one(model, table, limit, beam, alpha, *, is_early=False):
+    """Beam search as written, one list of prefixes and the k best that ended; by default it never stops early."""
     live, ended = [(0.0, ())], []
     for length in range(1, limit + 2):
         longer = []
@@ -71,118 +22,126 @@ def one_by_one(model, table, limit, beam, alpha):
         ended += [(score / length**alpha, ids[:-1]) for score, ids in longer[:beam] if ids[-1] == EOS]
         ended = sorted(ended, reverse=True)[:beam]
         live = [one for one in longer if one[1][-1] != EOS][:beam]
-        if not live or (len(ended) == beam and live[0][0] / length**alpha <= ended[-1][0]):
+        has_won = len(ended) == beam and bool(live) and live[0][0] / length**alpha <= ended[-1][0]
+        if (beam == 1 and ended) or (is_early and has_won):
             break
-    return list(ended[0][1])
+    return [list(ids) for _, ids in ended]
 
 
+def likeliest_tokens(model, table, limit):
+    """Greedy search as written."""
+    ids = []
+    while len(ids) < limit:
+        logits = model.logits(table, (BOS, *ids))
+        logits[list(BANNED)] = -math.inf
+        token = int(logits.argmax())
+        if token == EOS:
+            break
+        ids.append(token)
+    return ids
+
+
+@each_alpha
+@pytest.mark.parametrize("vocab_size", [5, 6])  # 5 has blocks of 1 token, 6 of 2
+def test_a_wide_enough_beam_finds_what_exhaustive_search_finds(table_model, alpha, vocab_size):
+    model, longest = table_model(vocab_size), 9 - vocab_size
+    for table in range(5):
+        expected = model.all_sequences(table, longest, alpha, BANNED)
+        (found,) = search(model, [table], [longest], beam=len(expected), length_penalty=alpha)
+        assert ids_of(found) == expected
+
+
+@each_alpha
+def test_a_beam_of_one_follows_the_likeliest_token(table_model, alpha):
+    model, tables, limits = table_model(7), [21, 22, 23, 24, 25, 26], [5, 0, 12, 3, 30, 7]
+    found = search(model, tables, limits, beam=1, length_penalty=alpha)
+    expected = [[likeliest_tokens(model, *one)] for one in zip(tables, limits, strict=True)]
+    assert [ids_of(best) for best in found] == expected
+    assert len({len(ids) for (ids,) in expected}) > 2
+
+
+@each_alpha
+@pytest.mark.parametrize("beam", [1, 2, 3, 7])
+def test_a_narrow_beam_finds_what_a_search_that_never_stops_finds(table_model, beam, alpha):
+    model, tables, limits = table_model(9), [11, 12, 13, 14, 15], [4, 0, 9, 2, 6]
+    found = search(model, tables, limits, beam=beam, length_penalty=alpha)
+    expected = [one_by_one(model, table, limit, beam, alpha) for table, limit in zip(tables, limits, strict=True)]
+    assert [ids_of(best) for best in found] == expected
+
+
+@each_alpha
+@pytest.mark.parametrize("n_best", [1, 3])
+def test_dropping_hopeless_hypotheses_saves_work_and_changes_no_result(table_model, alpha, n_best):
+    tables, limits = list(range(8)), [9] * 8
+    patient, hasty = table_model(7), table_model(7)
+    expected = search(patient, tables, limits, beam=6, length_penalty=alpha)
+    found = search(hasty, tables, limits, beam=6, length_penalty=alpha, n_best=n_best)
+    assert found == [best[:n_best] for best in expected]
+    assert sum(hasty.calls) <= sum(patient.calls)
+
+
+def test_a_search_ends_once_no_hypothesis_can_be_overtaken(table_model):
+    model = table_model(6)
+    model.logits = lambda table, prefix: torch.tensor([-9.0, -9.0, -9.0, 5.0, -9.0, -9.0])  # ends at once
+    found = search(model, [0, 1], [50, 50], beam=4, length_penalty=0.0, n_best=1)
+    assert [ids_of(best) for best in found] == [[[]], [[]]]
+    assert model.calls == [2]
+
+
+@each_alpha
 @pytest.mark.parametrize("beam", [2, 3])
-@pytest.mark.parametrize("alpha", ALPHAS)
-def test_early_stopping_ends_when_nothing_is_worth_more_at_its_present_length(table_model, beam, alpha):
+def test_early_stopping_ends_when_no_hypothesis_has_a_higher_value_at_its_present_length(table_model, beam, alpha):
     tables, limits = list(range(30)), [6] * 30
     hasty, patient = table_model(6), table_model(6)
-    found = search(hasty, tables, limits, beam=beam, alpha=alpha, n_best=1, early=True)
-    assert [best[0].ids for best in found] == [one_by_one(hasty, table, 6, beam, alpha) for table in tables]
-    exact = search(patient, tables, limits, beam=beam, alpha=alpha, n_best=1)
+    found = search(hasty, tables, limits, beam=beam, length_penalty=alpha, n_best=1, early_stopping=True)
+    expected = [one_by_one(hasty, table, 6, beam, alpha, is_early=True)[:1] for table in tables]
+    assert [ids_of(best) for best in found] == expected
+    exact = search(patient, tables, limits, beam=beam, length_penalty=alpha, n_best=1)
     assert all(a[0].normalised_score <= b[0].normalised_score + 1e-6 for a, b in zip(found, exact, strict=True))
     assert sum(hasty.calls) < sum(patient.calls) or alpha == 0
 
 
-@pytest.mark.parametrize("beam", [1, 2, 3, 7])
-@pytest.mark.parametrize("alpha", ALPHAS)
-def test_sentences_searched_together_come_out_as_alone(table_model, beam, alpha):
-    tables, limits = [11, 12, 13, 14, 15], [4, 0, 9, 2, 6]
-    model = table_model(9)
-    together = search(model, tables, limits, beam=beam, alpha=alpha)
-    alone = [
-        search(model, [table], [limit], beam=beam, alpha=alpha)[0] for table, limit in zip(tables, limits, strict=True)
-    ]
-    assert together == alone
-
-
-def test_finished_sentences_leave_the_batch(table_model):
+@pytest.mark.parametrize(("beam", "calls"), [(1, [3, 3, 2, 2, 1, 1]), (3, [3, 9, 6, 6, 3, 3])])
+def test_finished_sentences_leave_the_batch(table_model, beam, calls):
     model = table_model(6)
     model.logits = lambda table, prefix: torch.tensor([0.0, 9.0, 0.0, -20.0, 0.0, 0.0])  # hardly ever ends
-    search(model, [1, 2, 3], [1, 3, 5], beam=3, alpha=1.0)
-    assert model.calls == [3, 9, 6, 6, 3, 3]  # at first one row a sentence: all its hypotheses are still the same
+    search(model, [1, 2, 3], [1, 3, 5], beam=beam)
+    assert model.calls == calls  # first one row for each sentence: all its hypotheses are still the same
 
 
 def test_a_hypothesis_at_the_limit_is_ended_at_the_price_of_eos(table_model):
     model = table_model(6)
-    (found,) = search(model, [4], [3], beam=5, alpha=1.0)
-    assert max(len(hypothesis.ids) for hypothesis in found) == 3
-    for hypothesis in found:
-        assert hypothesis.score == pytest.approx(model.score(4, hypothesis.ids), abs=1e-4)
+    (found,) = search(model, [4], [3], beam=5)
+    assert max(len(one.ids) for one in found) == 3
+    for one in found:
+        assert one.score == pytest.approx(model.score(4, one.ids), abs=1e-4)
+    (found,) = search(model, [4], [0], beam=3)
+    assert ids_of(found) == [[]]
 
 
-def test_a_limit_of_no_tokens_gives_the_empty_hypothesis(table_model):
-    model = table_model(6)
-    (found,) = search(model, [4], [0], beam=3, alpha=1.0)
-    assert [hypothesis.ids for hypothesis in found] == [[]]
-
-
-def test_banned_tokens_and_impossible_ones_are_never_produced(table_model):
-    model = table_model(6)
-    true_logits = model.logits
-
-    def impossible_five(table, prefix):
-        logits = true_logits(table, prefix)
-        logits[5] = -math.inf
-        return logits
-
-    model.logits = impossible_five
-    found = search(model, [0, 1], [4, 4], beam=200, alpha=1.0)
-    for best in found:
+def test_banned_tokens_and_impossible_tokens_are_never_produced(table_model):
+    model, true_model = table_model(6), table_model(6)
+    no_five = torch.tensor([0, 0, 0, 0, 0, -math.inf])
+    model.logits = lambda table, prefix: true_model.logits(table, prefix) + no_five
+    for best in search(model, [0, 1], [4, 4], beam=200):
         assert len(best) == 1 + 2 + 4 + 8 + 16  # tokens 1 and 4 remain
-        assert {token for hypothesis in best for token in hypothesis.ids} == {1, 4}
-        assert all(hypothesis.score > -math.inf for hypothesis in best)
+        assert {token for one in best for token in one.ids} == {1, 4}
+        assert all(one.score > -math.inf for one in best)
 
 
 def test_banning_a_token_leaves_the_scores_of_the_others_as_they_are(table_model):
     model = table_model(6)
-    (found,) = search(model, [3], [4], beam=5, alpha=1.0, banned=(0, 1, 2))
+    (found,) = search(model, [3], [4], beam=5, banned=(0, 1, 2))
     assert found[0].score == pytest.approx(model.score(3, found[0].ids), abs=1e-4)
 
 
 def test_fewer_hypotheses_come_where_fewer_exist(table_model):
-    model = table_model(6)
-    (found,) = search(model, [3], [1], beam=50, alpha=1.0)
+    (found,) = search(table_model(6), [3], [1], beam=50)
     assert len(found) == 1 + 3  # nothing, or one of the tokens 1, 4 and 5
 
 
 def test_equal_scores_come_out_in_the_same_order_every_time(table_model):
     model = table_model(8)
     model.logits = lambda table, prefix: torch.zeros(8)
-    first, second = (search(model, tables, [3] * len(tables), beam=5, alpha=1.0) for tables in ([0], [0, 1, 2]))
+    first, second = (search(model, tables, [3] * len(tables), beam=5) for tables in ([0], [0, 1, 2]))
     assert second == first * 3
-
-
-def test_nothing_to_search_gives_nothing(table_model):
-    assert search(table_model(6), [], [], beam=3, alpha=1.0) == []
-
-
-def test_scores_that_are_no_numbers_give_no_hypothesis_and_no_endless_loop(table_model):
-    model = table_model(6)
-    model.logits = lambda table, prefix: torch.full((6,), math.nan)
-    assert search(model, [0, 1], [3, 5], beam=2, alpha=1.0) == [[], []]
-
-
-@pytest.mark.parametrize("n_best", [0, 4])
-def test_more_hypotheses_than_the_beam_holds_are_refused(table_model, n_best):
-    with pytest.raises(ValueError, match=f"beam=3 n_best={n_best}: needs 1 <= n_best <= beam"):
-        search(table_model(6), [0], [3], beam=3, alpha=1.0, n_best=n_best)
-
-
-@pytest.mark.parametrize("beam", [1, 3])
-def test_a_sentence_with_a_score_that_is_no_number_finds_nothing(table_model, beam):
-    model = table_model(6)
-    true_logits = model.logits
-
-    def damaged(table, prefix):
-        logits = true_logits(table, prefix)
-        logits[4] = math.nan if table == 1 else logits[4]
-        return logits
-
-    model.logits = damaged
-    found = search(model, [0, 1, 2], [4, 4, 4], beam=beam, alpha=1.0)
-    assert [len(best) for best in found] == [beam, 0, beam]

@@ -1,56 +1,44 @@
+import numpy as np
 import pytest
-import torch
 
-from seq2seq.search.beam import BeamSearch
-from seq2seq.search.driver import SearchTask
-from seq2seq.search.greedy import GreedySearch
-from seq2seq.search.rules import BannedPhrases, ForcedPrefix, MinimumLength, NoRepeatNgram, RepetitionPenalty
+from seq2seq.interface import Source, UnfinishedWord
+from seq2seq.search.rules import (
+    BannedPhrases,
+    CompletedWord,
+    ForcedPrefix,
+    NoRepeatNgram,
+    RepetitionPenalty,
+    make_rules,
+)
+from seq2seq.search.subset import Subset
 from seq2seq.settings.search import SearchConfig
+from tests.unit.search import tasks
+from tests.unit.search.tasks import BANNED, BOS, EOS, KINDS, contains, ids_of
 
-BOS, EOS = 2, 3
-BANNED = (0, BOS)
 LIMIT = 5
 
 
-def search(model, tables, rules, *, beam, n_best=None):
-    task = make_task([LIMIT] * len(tables), rules, beam, beam if n_best is None else n_best)
-    return (GreedySearch if beam == 1 else BeamSearch)(task).run(model.step, model.start(tables))
+def search(model, tables, rules, **arguments):
+    return tasks.search(model, tables, [LIMIT] * len(tables), rules=rules, **arguments)
 
 
-def make_task(limits, rules, beam, n_best=1):
-    return SearchTask(
-        settings=SearchConfig(beam=beam),
-        bos=BOS,
-        eos=EOS,
-        max_lengths=limits,
-        device="cpu",
-        n_best=n_best,
-        banned=BANNED,
-        rules=rules,
-    )
-
-
-def ngrams(ids, size):
-    return [tuple(ids[start : start + size]) for start in range(len(ids) - size + 1)]
-
-
-def contains(ids, phrase):
-    return tuple(phrase) in ngrams(ids, len(phrase))
+def has_repeats(ids, size):
+    ngrams = [tuple(ids[start : start + size]) for start in range(len(ids) - size + 1)]
+    return len(set(ngrams)) < len(ngrams)
 
 
 ALLOWED = {  # rules for sentences 0 and 1, and what they allow
-    "minimum": (lambda: [MinimumLength(torch.tensor([3, 1]), EOS)], lambda ids, s: len(ids) >= (3, 1)[s]),
-    "bigrams": (lambda: [NoRepeatNgram(2)], lambda ids, s: len(set(ngrams(ids, 2))) == len(ngrams(ids, 2))),
-    "unigrams": (lambda: [NoRepeatNgram(1)], lambda ids, s: len(set(ids)) == len(ids)),
-    "trigrams": (lambda: [NoRepeatNgram(3)], lambda ids, s: len(set(ngrams(ids, 3))) == len(ngrams(ids, 3))),
+    "bigrams": (lambda: [NoRepeatNgram(2)], lambda ids, s: not has_repeats(ids, 2)),
+    "unigrams": (lambda: [NoRepeatNgram(1)], lambda ids, s: not has_repeats(ids, 1)),
+    "trigrams": (lambda: [NoRepeatNgram(3)], lambda ids, s: not has_repeats(ids, 3)),
     "banned": (
         lambda: [BannedPhrases([[4], [1, 5, 1], [5, 5]])],
         lambda ids, s: not any(contains(ids, phrase) for phrase in ([4], [1, 5, 1], [5, 5])),
     ),
     "prefix": (lambda: [ForcedPrefix([[5, 1, 1], []])], lambda ids, s: ids[:3] == [5, 1, 1] or s == 1),
-    "all": (
-        lambda: [NoRepeatNgram(2), BannedPhrases([[5, 4]]), MinimumLength(torch.tensor([2, 2]), EOS)],
-        lambda ids, s: len(ids) >= 2 and not contains(ids, [5, 4]) and len(set(ngrams(ids, 2))) == len(ids) - 1,
+    "two": (
+        lambda: [NoRepeatNgram(2), BannedPhrases([[5, 4]])],
+        lambda ids, s: not contains(ids, [5, 4]) and not has_repeats(ids, 2),
     ),
 }
 
@@ -62,9 +50,7 @@ def test_a_wide_beam_finds_exactly_what_the_rule_allows(table_model, name):
     found = search(model, [31, 32], rules(), beam=400)
     for sentence, best in enumerate(found):
         everything = model.all_sequences((31, 32)[sentence], LIMIT, 1.0, BANNED)
-        assert [one.ids for one in best] == [ids for ids in everything if is_allowed(ids, sentence)]
-        for one in best[:20]:
-            assert one.score == pytest.approx(model.score((31, 32)[sentence], one.ids), abs=1e-4)
+        assert ids_of(best) == [ids for ids in everything if is_allowed(ids, sentence)]
 
 
 def test_repeated_tokens_cost_the_penalty_in_the_ranking_and_not_in_the_scores(table_model):
@@ -73,9 +59,9 @@ def test_repeated_tokens_cost_the_penalty_in_the_ranking_and_not_in_the_scores(t
 
     def penalised(ids):
         tokens, score = (BOS, *ids, EOS), 0.0
-        for place in range(1, len(tokens)):
-            log_prob = model.logits(33, tokens[:place]).log_softmax(-1)[tokens[place]].item()
-            score += log_prob * (penalty if tokens[place] in tokens[1:place] else 1.0)
+        for position in range(1, len(tokens)):
+            log_prob = model.logits(33, tokens[:position]).log_softmax(-1)[tokens[position]].item()
+            score += log_prob * (penalty if tokens[position] in tokens[1:position] else 1.0)
         return score
 
     assert len(found) == len(model.all_sequences(33, LIMIT, 1.0, BANNED))
@@ -87,53 +73,81 @@ def test_repeated_tokens_cost_the_penalty_in_the_ranking_and_not_in_the_scores(t
     assert any(penalised(one.ids) < one.score - 0.1 for one in found)
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-def test_with_rules_sentences_together_come_out_as_alone(table_model, beam):
-    model, tables = table_model(8), [31, 32, 33, 34]
-    shortest, prefixes = [3, 0, 5, 1], [[6], [], [5, 7, 1], [1, 1]]
-
-    def rules(shortest, prefixes):
-        free = [RepetitionPenalty(1.3), NoRepeatNgram(2), BannedPhrases([[5, 4], [7, 6, 1]])]
-        return [*free, MinimumLength(torch.tensor(shortest), EOS), ForcedPrefix(prefixes)]
-
-    together = search(model, tables, rules(shortest, prefixes), beam=beam)
-    alone = [
-        search(model, [table], rules([least], [prefix]), beam=beam)[0]
-        for table, least, prefix in zip(tables, shortest, prefixes, strict=True)
-    ]
-    assert together == alone
-    assert all(together)
+@pytest.mark.parametrize("kind", KINDS)
+def test_rules_that_leave_nothing_leave_no_hypothesis(table_model, kind):
+    rules = [BannedPhrases([[token] for token in range(6) if token != EOS])]
+    found = search(table_model(6), [1, 2, 3], rules, min_lengths=[2, 0, 2], **KINDS[kind])
+    assert [set(map(tuple, ids_of(best))) for best in found] == [set(), {()}, set()]
 
 
-def test_greedy_search_obeys_rules_as_a_beam_of_one_does(table_model):
-    model = table_model(7)
-    rules = [NoRepeatNgram(1), ForcedPrefix([[6], [], [5, 4], []]), MinimumLength(torch.tensor([3, 3, 3, 0]), EOS)]
-    greedy = GreedySearch(make_task([6] * 4, rules, 1)).run(model.step, model.start([1, 2, 3, 4]))
-    beam = BeamSearch(make_task([6] * 4, rules, 1)).run(model.step, model.start([1, 2, 3, 4]))
-    assert greedy == beam
-    assert greedy[0][0].ids[0] == 6
-
-
-def test_rules_that_leave_nothing_leave_no_hypothesis(table_model):
-    found = search(table_model(6), [1], [BannedPhrases([[1], [4], [5]]), MinimumLength(torch.tensor([2]), EOS)], beam=3)
-    assert found == [[]]
-
-
-def test_what_is_forced_need_not_obey_the_rules_for_what_is_free(table_model):
+def test_forced_tokens_need_not_obey_the_rules_for_free_tokens(table_model):
     model, rules = table_model(6), [NoRepeatNgram(1), BannedPhrases([[4]])]
     forced, free = search(model, [34, 35], [ForcedPrefix([[4, 5, 5], []], rules)], beam=400)
-    assert sorted(one.ids for one in forced) == [[4, 5, 5], [4, 5, 5, 1]]
-    expected = [
-        ids for ids in model.all_sequences(35, LIMIT, 1.0, BANNED) if 4 not in ids and len(set(ids)) == len(ids)
-    ]
-    assert [one.ids for one in free] == expected
+    assert sorted(ids_of(forced)) == [[4, 5, 5], [4, 5, 5, 1]]
+    everything = model.all_sequences(35, LIMIT, 1.0, BANNED)
+    assert ids_of(free) == [ids for ids in everything if 4 not in ids and not has_repeats(ids, 1)]
     assert search(model, [34], [ForcedPrefix([[4, 5, 5]]), *rules], beam=400) == [[]]
 
 
-def test_senseless_rules_are_refused():
+def test_impossible_rules_are_refused():
     with pytest.raises(ValueError, match="size=0 must be at least 1"):
         NoRepeatNgram(0)
     with pytest.raises(ValueError, match=r"penalty=0\.0 must be positive"):
         RepetitionPenalty(0.0)
     with pytest.raises(ValueError, match=r"phrases=\[\[4\], \[\]\]: every phrase needs a token"):
         BannedPhrases([[4], []])
+
+
+SUBWORDS = {1: "c", 4: "a", 5: "b", 6: "ab", 7: "bcd"}
+ABC = [
+    {4: 1, 6: 2},
+    {5: 1, 7: 2},
+    {1: 1},
+]  # ways to write "abc": the ids that may follow, and how much they write of it
+
+
+def text_of(ids):
+    return "".join(SUBWORDS[token] for token in ids)
+
+
+def test_a_wide_beam_finds_all_spellings_of_an_unfinished_word_and_no_other_sequences(table_model):
+    model, words = table_model(8), [UnfinishedWord(0, ABC, 3), UnfinishedWord(1, ABC, 3), None]
+    rules = [CompletedWord(words, [ForcedPrefix([[], [7], []])])]
+    found = tasks.search(model, [31, 32, 33], [4] * 3, rules=rules, beam=800)
+    for table, beginning, best in zip([31, 32, 33], ["abc", "bcdabc", ""], found, strict=True):
+        everything = model.all_sequences(table, 4, 1.0, BANNED)
+        is_allowed = [text_of(ids).startswith(beginning) and (table != 32 or ids[0] == 7) for ids in everything]
+        assert ids_of(best) == [ids for ids, allowed in zip(everything, is_allowed, strict=True) if allowed]
+    assert {one.ids[-1] for one in found[0]} == SUBWORDS.keys()  # any token may follow the word
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_search_begins_with_a_spelling_of_an_unfinished_word(table_model, kind):
+    rules = [CompletedWord([UnfinishedWord(0, ABC, 3)] * 3)]
+    found = tasks.search(table_model(8), [31, 32, 33], [9, 6, 9], rules=rules, **KINDS[kind])
+    assert all(found)
+    assert all(text_of(one.ids).startswith("abc") for best in found for one in best)
+
+
+def test_a_subset_of_the_vocabulary_keeps_only_spellings_that_can_be_finished():
+    """The vocabulary has "a", "b" and "ab"; the subset lacks "b", so nothing can follow "a"."""
+    word = UnfinishedWord(0, [{4: 1, 6: 2}, {5: 1}], 2)
+    source = Subset(np.array([0, 1, 2, 3, 4, 6])).source(Source([9], prefix=[6], unfinished=word))
+    assert source.prefix == [5]
+    assert source.unfinished == UnfinishedWord(0, [{5: 2}, {}], 2)
+
+
+def names(settings, prefixes=((), ()), words=(None, None), banned=()) -> list[str]:
+    return [type(rule).__name__ for rule in make_rules(settings, prefixes=prefixes, words=words, banned=banned)]
+
+
+def test_there_is_a_rule_for_every_setting_that_asks_for_one_and_no_other():
+    assert names(SearchConfig(min_length=3)) == []
+    assert names(SearchConfig(repetition_penalty=1.2, no_repeat_ngram=3)) == ["RepetitionPenalty", "NoRepeatNgram"]
+    assert names(SearchConfig(), banned=[[7]], words=(None, UnfinishedWord(0, ABC, 3))) == ["CompletedWord"]
+
+
+def test_a_forced_prefix_overrides_all_other_rules():
+    (rule,) = make_rules(SearchConfig(), prefixes=[(), (5,)], words=(None, None), banned=[[7]])
+    assert isinstance(rule, ForcedPrefix)
+    assert [type(inner).__name__ for inner in rule.rules] == ["BannedPhrases"]

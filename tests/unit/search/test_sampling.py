@@ -5,28 +5,13 @@ from collections import Counter
 import pytest
 import torch
 
-from seq2seq.search.driver import SearchTask
-from seq2seq.search.rules import BannedPhrases, ForcedPrefix, MinimumLength, NoRepeatNgram, RepetitionPenalty
-from seq2seq.search.sampling import SampleSearch
-from seq2seq.settings.search import SearchConfig
-
-BOS, EOS = 2, 3
-BANNED = (0, BOS)
+from seq2seq.search.rules import BannedPhrases, ForcedPrefix, NoRepeatNgram, RepetitionPenalty
+from tests.unit.search import tasks
+from tests.unit.search.tasks import BANNED, BOS, EOS, ids_of
 
 
-def sample(model, tables, limits, *, samples, keys=(), rules=(), **settings):
-    task = SearchTask(
-        settings=SearchConfig(sampling=True, **settings),
-        bos=BOS,
-        eos=EOS,
-        max_lengths=limits,
-        device="cpu",
-        n_best=samples,
-        banned=BANNED,
-        rules=rules,
-        keys=keys,
-    )
-    return SampleSearch(task).run(model.step, model.start(tables))
+def sample(model, tables, limits, *, samples, **arguments):
+    return tasks.search(model, tables, limits, sampling=True, n_best=samples, **arguments)
 
 
 def obvious_sample(model, table, limit, draws, temperature, top_k, top_p):
@@ -39,9 +24,9 @@ def obvious_sample(model, table, limit, draws, temperature, top_k, top_p):
             logits[[token for token in range(len(logits)) if token != EOS]] = -math.inf
         probs = (logits.double() / temperature).softmax(-1).tolist()
         best_first = sorted(range(len(probs)), key=lambda token: -probs[token])[: top_k or None]
-        kept, total = [], 0.0
+        among, kept, total = sum(probs[token] for token in best_first), [], 0.0
         for token in best_first:
-            if total < top_p:
+            if total < top_p * among:
                 kept.append(token)
             total += probs[token]
         kept.sort()
@@ -54,7 +39,7 @@ def obvious_sample(model, table, limit, draws, temperature, top_k, top_p):
 
 @pytest.mark.parametrize(
     ("temperature", "top_k", "top_p"),
-    [(1.0, 0, 1.0), (0.5, 0, 1.0), (2.0, 3, 1.0), (1.5, 0, 0.7), (1.0, 1, 1.0), (0.8, 4, 0.9)],
+    [(1.0, 0, 1.0), (0.5, 0, 1.0), (2.0, 3, 1.0), (1.5, 0, 0.7), (1.0, 1, 1.0), (0.8, 4, 0.9), (2.0, 3, 0.6)],
 )
 def test_samples_are_those_drawn_one_by_one(table_model, temperature, top_k, top_p):
     model, tables, limits = table_model(9), [41, 42, 43], [6, 3, 0]
@@ -65,21 +50,31 @@ def test_samples_are_those_drawn_one_by_one(table_model, temperature, top_k, top
             obvious_sample(model, table, limit, random.Random(f"5 {key} {number}"), temperature, top_k, top_p)
             for number in range(20)
         ]
-        assert [one.ids for one in of_sentence] == expected
-        for one in of_sentence:
-            score = model.score(table, one.ids)
-            assert one.score == pytest.approx(score, abs=1e-4)
-            assert one.normalised_score == pytest.approx(score / (len(one.ids) + 1), abs=1e-4)
+        assert ids_of(of_sentence) == expected
 
 
-def test_samples_do_not_depend_on_what_else_is_in_the_batch(table_model):
+@pytest.mark.parametrize(("top_k", "top_p"), [(3, 0.6), (5, 0.3), (5, 0.9), (0, 0.6)])
+def test_the_tokens_that_can_be_drawn_are_hugging_faces(table_model, top_k, top_p):
+    reason = "the extra huggingface is not installed"
+    warpers = pytest.importorskip("transformers.generation.logits_process", reason=reason)
+    logits = torch.randn(20, 9, generator=torch.Generator().manual_seed(1))
+    logits[:, BANNED] = -math.inf
+    model = table_model(9)
+    model.logits = lambda table, prefix: logits[table]
+    found = sample(model, range(20), [1] * 20, samples=500, temperature=1.5, top_k=top_k, top_p=top_p)
+    scores = logits / 1.5
+    scores = warpers.TopKLogitsWarper(top_k)(None, scores) if top_k else scores
+    scores = warpers.TopPLogitsWarper(top_p)(None, scores)
+    for allowed, of_sentence in zip(scores.isfinite(), found, strict=True):
+        drawn = {one.ids[0] if one.ids else EOS for one in of_sentence}
+        assert drawn == set(allowed.nonzero()[:, 0].tolist())
+
+
+def test_samples_depend_on_the_seed_and_not_on_how_many_are_drawn(table_model):
     model, tables, limits = table_model(9), [41, 42, 43], [6, 3, 8]
-    together = sample(model, tables, limits, samples=5, keys=[1, 2, 3])
-    alone = [sample(model, [t], [m], samples=5, keys=[k])[0] for t, m, k in zip(tables, limits, (1, 2, 3), strict=True)]
-    fewer = sample(model, tables, limits, samples=2, keys=[1, 2, 3])
-    assert together == alone
-    assert [of_sentence[:2] for of_sentence in together] == fewer
-    assert sample(model, tables, limits, samples=5, seed=2, keys=[1, 2, 3]) != together
+    five = sample(model, tables, limits, samples=5, keys=[1, 2, 3])
+    assert [best[:2] for best in five] == sample(model, tables, limits, samples=2, keys=[1, 2, 3])
+    assert sample(model, tables, limits, samples=5, seed=2, keys=[1, 2, 3]) != five
 
 
 @pytest.mark.parametrize("no_repeat", [False, True])
@@ -106,9 +101,9 @@ def test_samples_come_as_often_as_they_are_probable(table_model, no_repeat):
 
 def test_samples_obey_rules_but_are_scored_by_the_model(table_model):
     model = table_model(7)
-    rules = [BannedPhrases([[4]]), RepetitionPenalty(1.5), MinimumLength(torch.tensor([4, 2]), EOS)]
-    rules.append(ForcedPrefix([[6, 1], []]))
-    found = sample(model, [45, 46], [6, 3], samples=30, rules=rules, temperature=2.0, top_k=3)
+    rules = [BannedPhrases([[4]]), RepetitionPenalty(1.5), ForcedPrefix([[6, 1], []])]
+    settings = {"temperature": 2.0, "top_k": 3}
+    found = sample(model, [45, 46], [6, 3], samples=30, rules=rules, min_lengths=[4, 2], **settings)
     for table, shortest, of_sentence in zip([45, 46], [4, 2], found, strict=True):
         assert len({tuple(one.ids) for one in of_sentence}) > 3
         for one in of_sentence:
@@ -128,9 +123,9 @@ def test_equally_likely_tokens_are_kept_or_cut_off_together(table_model):
 
 
 def test_samples_that_rules_leave_no_token_are_missing(table_model):
-    rules = [MinimumLength(torch.tensor([2, 0]), EOS), BannedPhrases([[1], [4], [5]])]
-    found = sample(table_model(6), [1, 2], [4, 4], samples=3, rules=rules)
-    assert [[one.ids for one in of_sentence] for of_sentence in found] == [[], [[], [], []]]
+    rules = [BannedPhrases([[1], [4], [5]])]
+    found = sample(table_model(6), [1, 2], [4, 4], samples=3, rules=rules, min_lengths=[2, 0])
+    assert [ids_of(of_sentence) for of_sentence in found] == [[], [[], [], []]]
 
 
 def test_samples_that_ended_leave_the_batch(table_model):
@@ -138,18 +133,3 @@ def test_samples_that_ended_leave_the_batch(table_model):
     found = sample(model, [1, 2, 3], [4, 6, 0], samples=4)
     longest = [len(one.ids) for of_sentence in found for one in of_sentence]
     assert model.calls == [3, *(sum(length >= place for length in longest) for place in range(1, max(longest) + 1))]
-
-
-def test_nothing_to_sample_gives_nothing(table_model):
-    assert sample(table_model(6), [], [], samples=3) == []
-
-
-def test_scores_that_are_no_numbers_give_no_sample_and_no_endless_loop(table_model):
-    model = table_model(6)
-    model.logits = lambda table, prefix: torch.full((6,), math.nan)
-    assert sample(model, [0, 1], [3, 5], samples=2) == [[], []]
-
-
-def test_no_samples_are_refused(table_model):
-    with pytest.raises(ValueError, match="n_best=0: needs 1 <= n_best"):
-        sample(table_model(6), [0], [3], samples=0)

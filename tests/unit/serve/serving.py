@@ -10,7 +10,7 @@ import httpx
 from fastapi import FastAPI
 
 from seq2seq.errors import UserError
-from seq2seq.translation import Translation
+from seq2seq.interface import Translation
 from seq2seq.translator import Translator
 
 

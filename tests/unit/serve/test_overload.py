@@ -7,10 +7,10 @@ import pytest
 from serving import FakeTranslator, question, served, until
 
 from seq2seq.documents import html
+from seq2seq.interface import Translation
 from seq2seq.serve.app import create_app
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.service import Service
-from seq2seq.translation import Translation
 
 Ask = Callable[..., Any]
 JSON = {"Content-Type": "application/json"}

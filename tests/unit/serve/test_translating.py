@@ -5,11 +5,11 @@ import pytest
 from serving import FakeTranslator
 
 from seq2seq.errors import UserError
+from seq2seq.interface import Translation
 from seq2seq.serve.batching import Batcher
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.translating import TextTranslator, compute_with
 from seq2seq.serve.worker import Worker
-from seq2seq.translation import Translation
 
 
 def translate(

@@ -1,9 +1,65 @@
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq.text.segments import number_words, split_text
+
+ANY_TEXT = st.text(alphabet="abAB .,;:?!…\n\t。é😀\0¿“\"'”)—1", max_size=200)
+
+# Each list holds sentences. Joined by spaces, they must come back.
+HARD_SENTENCES = [
+    # English
+    ["Mr. Smith met Mrs. Jones at 5 p.m. on Friday.", "They left."],
+    ["They closed at 6 p.m.", "The guests left."],
+    ["Use a unit, e.g. metres, i.e. not feet.", "It works."],
+    ["See Fig. 3 and No. 5 of vol. II for details.", "Then read p. 12."],
+    ["No.", "No means no."],
+    ["On Jan. 5 the shop is shut.", "Come in Dec.", "I shall be there."],
+    ["The U.S. Government said no.", "Nobody in the U.K. listened."],
+    ["I live in the U.S.", "How about you?"],
+    ["J. R. R. Tolkien and C. S. Lewis met.", "J.R.R. Tolkien left."],
+    ["It was Plan B.", "Nobody liked it."],
+    ["Acme Inc. of St. Louis was sold.", "She works for Bolt Ltd.", "He does not."],
+    ["He bought apples, pears, etc. and went home.", "She bought pears, etc.", "Then she slept."],
+    ["World War II.", "Tom saw it."],
+    ["It cost $3.50 in 1999.", "Python 3.11 is out.", "I am 6.", "She is 7."],
+    ["See https://example.com/a.b?c=d.e for more.", "Or write to a.b@example.co.uk today.", "Bye."],
+    ['"Did you see?" he asked.', '"No!" she said.', "“I came.”", "“I left.”"],
+    ["It is late (see p. 4).", "(I hope so.)", "[Laughs.]"],
+    ["I thought... maybe you could help.", "I waited...", "Nobody came.", "What?!"],
+    ["It goes on . . . and on.", "It ends."],
+    ["1. Open the door.", "2. Close the door."],
+    ["hello there.", "how are you?", "i am fine."],
+    # Spanish
+    ["El Sr. Pérez y la Sra. Gómez llegaron a las 5 p. m. del viernes.", "Se fueron."],
+    ["Llegó a las 6 p. m.", "Los invitados se fueron."],
+    ["Usa una unidad, p. ej. Metros.", "Funciona."],
+    ["Vive en EE. UU. desde 1990.", "Nació en EE. UU.", "Le gusta."],
+    ["Lee el núm. 3, la pág. 4 y el cap. IV.", "Luego descansa."],
+    ["D.ª María y D. José viven en el n.º 5, 2.º izq. de la Av. Libertad.", "Es caro."],
+    ["Nació en el s. I a. C. en Roma.", "Murió en el año 44 a. C.", "Era joven."],
+    ["¿Vienes?", "¡Sí!", "¿Cuándo?", "Mañana.", "¿¡Qué!?"],
+    ["«¿Vienes?», preguntó.", "«Vete.»", "—¿Vienes? —preguntó Juan.", "—No —dijo ella."],
+    ["Trabaja en Acme S. A. de Madrid.", "SS. MM. saludaron."],
+    ["Le dije que no.", "5 minutos después se fue."],
+    ["hola.", "¿qué tal?", "bien, gracias.", "nos vemos."],
+    # Other languages
+    ["Il est venu.", "Elle est partie !", "Pourquoi ?"],
+    ["А. С. Пушкин родился в Москве.", "Почему?"],
+]
+
+
+class RecordingText(str):
+    """A string that counts the characters that are sliced from it."""
+
+    sliced = 0
+
+    def __getitem__(self, key):
+        value = super().__getitem__(key)
+        self.sliced += len(value)
+        return value
 
 
 def count_words(texts):
@@ -14,23 +70,41 @@ def count_characters(texts):
     return [len(text) for text in texts]
 
 
+def sentences_of(text):
+    return split_text(text, len(text) + 1, count_characters)
+
+
 def test_text_is_cut_at_sentence_ends():
-    text = 'I came. "Did you see?" he asked. Yes! It cost 3.50 euros… Good.'
-    assert split_text(text, 8, count_words) == [
-        "I came.",
-        '"Did you see?"',
-        "he asked.",
-        "Yes!",
-        "It cost 3.50 euros…",
-        "Good.",
-    ]
+    text = "I came. “Did you see?” Yes! It cost 3.50 euros… Good."
+    assert split_text(text, 8, count_words) == ["I came.", "“Did you see?”", "Yes!", "It cost 3.50 euros…", "Good."]
 
 
-def test_titles_and_initials_end_no_sentence():
-    assert split_text("Dr. J. Smith met Mrs. Jones. They left.", 9, count_words) == [
-        "Dr. J. Smith met Mrs. Jones.",
-        "They left.",
-    ]
+@pytest.mark.parametrize("sentences", HARD_SENTENCES, ids=lambda sentences: sentences[0])
+def test_only_sentence_ends_are_cut_in_hard_cases(sentences):
+    assert sentences_of(" ".join(sentences)) == sentences
+
+
+def test_sentences_without_spaces_between_them_are_cut():
+    sentences = ["我来了。", "他说：“走吧！”", "「本当？」", "はい。"]
+    assert sentences_of("".join(sentences)) == sentences
+
+
+def test_a_capital_after_an_initial_and_a_weekday_after_a_time_are_known_faults():
+    assert sentences_of("It was Plan B. Tom left.") == ["It was Plan B. Tom left."]
+    assert sentences_of("Come at 10 a.m. Monday.") == ["Come at 10 a.m.", "Monday."]
+
+
+@pytest.mark.parametrize("repeated", ["a", "word ", ".", '"', ",", " ", ".)", "(."])
+def test_a_long_text_without_sentence_ends_is_read_once(repeated):
+    text = "Yes. " + repeated * (200_000 // len(repeated))  # in quadratic time, dots or commas would take minutes
+    segments = split_text(text, 150_000, count_characters)
+    assert re.sub(r"\s", "", "".join(segments)) == re.sub(r"\s", "", text)
+
+
+@pytest.mark.parametrize("repeated", ["a. ", "A. ", ". (", "。（"])
+def test_a_long_text_of_many_marks_is_cut_without_loss(repeated):
+    text = repeated * 20_000
+    assert re.sub(r"\s", "", "".join(sentences_of(text))) == re.sub(r"\s", "", text)
 
 
 def test_a_long_sentence_is_cut_at_clauses_that_are_joined_while_they_fit():
@@ -50,19 +124,31 @@ def test_a_long_word_is_cut_anywhere():
     assert split_text("ab " + "x" * 10, 4, count_characters) == ["ab", "xx", "xxx", "xx", "xxx"]
 
 
-@given(st.text(alphabet="ab .,;?!…\n\t。é😀", max_size=200), st.integers(1, 30))
-def test_every_piece_fits_and_no_letter_is_lost(text, limit):
-    pieces = split_text(text, limit, count_characters)
-    assert all(0 < len(piece) <= limit for piece in pieces)
-    assert "".join(re.sub(r"\s", "", piece) for piece in pieces) == re.sub(r"\s", "", text)
+@given(ANY_TEXT, st.integers(1, 30))
+def test_every_segment_fits_and_no_letter_is_lost(text, limit):
+    segments = split_text(text, limit, count_characters)
+    assert all(0 < len(segment) <= limit for segment in segments)
+    assert "".join(re.sub(r"\s", "", segment) for segment in segments) == re.sub(r"\s", "", text)
 
 
-@given(st.text(alphabet="ab .,;?!…\n\t。é😀", max_size=200), st.integers(1, 30))
-def test_the_parts_of_a_text_know_which_words_they_are_made_of(text, limit):
-    whole = " ".join(text.split())
-    parts = split_text(whole, limit, count_characters)
-    rebuilt = [""] * len(whole.split())
-    for first, part in zip(number_words(whole, parts), parts, strict=True):
-        for number, word in enumerate(part.split(), start=first):
+@given(ANY_TEXT, st.integers(1, 30))
+def test_the_segments_of_a_text_know_which_words_they_are_made_of(text, limit):
+    text = " ".join(text.split())
+    segments = split_text(text, limit, count_characters)
+    rebuilt = [""] * len(text.split())
+    for first, segment in zip(number_words(text, segments), segments, strict=True):
+        for number, word in enumerate(segment.split(), start=first):
             rebuilt[number] += word
-    assert rebuilt == whole.split()
+    assert rebuilt == text.split()
+
+
+def test_segments_that_are_left_out_still_count_as_words():
+    assert number_words("a. b! c.", ["a.", "c."]) == [0, 2]
+    assert number_words("abcd ef gh", ["cd", "gh"]) == [0, 2]
+    assert number_words("abcdef gh", ["ab", "ef", "gh"]) == [0, 0, 1]
+
+
+def test_words_of_many_segments_are_numbered_without_reading_the_text_again_for_each():
+    text = RecordingText(" ".join(["Abcdef"] * 10_000))
+    assert number_words(text, ["Abc", "def"] * 10_000) == [word for word in range(10_000) for _ in range(2)]
+    assert text.sliced <= 2 * len(text)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.testing import assert_close
 
-from seq2seq.model import attention, layers
+from seq2seq.model import attention
 from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
@@ -45,28 +45,6 @@ def loss_and_gradients(module: TranslationModule) -> list[Tensor]:
     return [loss.detach(), module.last_nll, *gradients]
 
 
-class Calls:
-    """What the fused kernel was asked for."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.seen: list[tuple[bool, Tensor | None]] = []
-        fused = F.scaled_dot_product_attention
-
-        def note(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **options: Any) -> Tensor:
-            self.seen.append((options.get("is_causal", False), attn_mask))
-            return fused(q, k, v, attn_mask, **options)
-
-        monkeypatch.setattr(F, "scaled_dot_product_attention", note)
-
-
-def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch, *, widths: bool = True) -> Calls:
-    for file in (attention, layers):
-        monkeypatch.setattr(file, "OPEN_ON", ())
-    if widths:
-        monkeypatch.setattr(module_file, "KEEPS_WIDTHS", ())
-    return Calls(monkeypatch)
-
-
 STYLES: dict[str, dict[str, Any]] = {
     "vaswani": {},
     "modern": {"norm_position": "pre", "norm": "rmsnorm", "activation": "swiglu", "positions": "rotary"},
@@ -80,53 +58,18 @@ STYLES: dict[str, dict[str, Any]] = {
 def test_a_gpus_way_of_training_changes_no_loss_and_no_gradient(
     style: str, r_drop: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = make_module(r_drop, **STYLES[style])
-    expected = loss_and_gradients(module)
+    module, fused, calls = make_module(r_drop, **STYLES[style]), F.scaled_dot_product_attention, []
+    with monkeypatch.context() as textbook:
+        textbook.setattr(attention, "uses_fused_kernel", lambda *_: False)
+        expected = loss_and_gradients(module)
     assert len(expected) > 20
-    calls = as_on_a_gpu(monkeypatch)
+    monkeypatch.setattr(module_file, "KEEPS_WIDTHS", ())
+    monkeypatch.setattr(
+        F, "scaled_dot_product_attention", lambda *given, **more: calls.append(given) or fused(*given, **more)
+    )
     assert_close(loss_and_gradients(module), expected, atol=1e-6, rtol=1e-6)
-    assert len(calls.seen) == 6
-
-
-def test_the_decoder_asks_for_a_causal_kernel_and_all_layers_share_one_mask(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = make_module()
-    calls = as_on_a_gpu(monkeypatch)
-    module.training_step(make_batch(), 0)
-    encoder, decoder, cross = calls.seen[:2], calls.seen[2::2], calls.seen[3::2]
-    assert decoder == [(True, None)] * 2
-    for layers_masks in (encoder, cross):
-        (is_causal, mask), (_, second) = layers_masks
-        assert not is_causal
-        assert mask is second
-        assert mask is not None
-        assert mask.dtype == torch.float64
-        assert mask.shape[-1] % 8 == 0
-
-
-def test_without_a_causal_mask_the_kernel_reads_the_mask_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = make_module(decoder_mask="none")
-    calls = as_on_a_gpu(monkeypatch)
-    module.training_step(make_batch(), 0)
-    assert all(not is_causal and mask is not None for is_causal, mask in calls.seen)
-
-
-def test_decoding_that_goes_on_reads_a_mask(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The queries of a second part are not the first positions: the kernel's own causal mask would be wrong."""
-    model = make_module().model.eval()
-    batch = make_batch()
-    with torch.no_grad():
-        expected = model(batch.src, batch.tgt_in)
-        as_on_a_gpu(monkeypatch)
-        first, state = model.hidden_states(batch.tgt_in[:, :6], model.encode(batch.src))
-        second, _ = model.hidden_states(batch.tgt_in[:, 6:], state)
-    assert_close(torch.cat((first, second), 1), expected)
-
-
-def test_a_watcher_is_still_shown_the_causal_mask(monkeypatch: pytest.MonkeyPatch) -> None:
-    module, batch = make_module(), make_batch()
-    expected = module.model.eval().traced(batch.src, batch.tgt_in)
-    as_on_a_gpu(monkeypatch)
-    assert_close(module.model.traced(batch.src, batch.tgt_in).decoder, expected.decoder)
+    assert len(calls) == 6
+    assert all(keys.shape[2] % 8 == 0 for _, keys, *_ in calls)
 
 
 def test_only_a_transformer_on_a_gpu_gets_more_padding(monkeypatch: pytest.MonkeyPatch) -> None:

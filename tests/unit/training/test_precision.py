@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from seq2seq.bundle import load_bundle
-from seq2seq.model.encoding import FlatEncoder
+from seq2seq.model.state import DecoderState
+from seq2seq.model.transformer import Transformer
 from seq2seq.settings.config import Config
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.training.processes import choose_precision
@@ -62,14 +63,14 @@ def test_a_run_in_float32_is_tested_in_float32(
 ):
     monkeypatch.setattr("seq2seq.engine.default_dtype", lambda device: torch.bfloat16)  # as on a GPU
     bundle, found = load_bundle(bundle_folder), set()
-    encode = FlatEncoder.__call__
+    encode = Transformer.encode
 
-    def watched(encoder: FlatEncoder, src: Tensor) -> tuple[Tensor, Tensor]:
-        memory, mask = encode(encoder, src)
-        found.add(memory.dtype)
-        return memory, mask
+    def observed(model: Transformer, src: Tensor) -> DecoderState:
+        state = encode(model, src)
+        found.add(state.memory[0].keys.dtype)
+        return state
 
-    monkeypatch.setattr(FlatEncoder, "__call__", watched)
+    monkeypatch.setattr(Transformer, "encode", observed)
     tests = {"test": [("The cat sees.", "El gato ve.")]}
     run_tests(bundle, Config(trainer=TrainerConfig(precision=precision)), tests, torch.device("cpu"))
     assert found == {dtype}

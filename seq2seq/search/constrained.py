@@ -9,16 +9,15 @@ the batch when no live hypothesis can enter its n best.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
-from typing import Any
 
 from seq2seq.device import on_host, tensor_on
-from seq2seq.search.driver import INF, Continuation, Partial, Search, SearchTask, continue_all
-from seq2seq.search.hypothesis import Hypothesis
-from seq2seq.search.step import NextTokens
+from seq2seq.interface import Hypothesis
+from seq2seq.search.driver import Partial, Search, SearchTask
+from seq2seq.search.next_tokens import INF, NextTokens, best_tokens, require_numbers
 
 Phrase = tuple[int, ...]
 
@@ -83,7 +82,7 @@ def _overlap(tail: Phrase, phrase: Phrase) -> int:
     return next(count for count in range(len(tail), -1, -1) if tail[len(tail) - count :] == phrase[:count])
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, slots=True)
 class _Partial(Partial):
     """A hypothesis with its progress."""
 
@@ -108,26 +107,25 @@ class ConstrainedBeamSearch(Search):
         phrases = task.phrases
         if impossible := {task.eos, *task.banned}.intersection(chain(*chain(*phrases))):
             raise ValueError(f"phrases={phrases} have tokens that are never produced: {sorted(impossible)}")
-        self._live = {
-            number: [_Partial([], number, progress=Progress.start(one))]
-            for number, one in zip(self.waiting, phrases, strict=True)
+        self.live = {
+            number: [_Partial([], number, progress=Progress.start(of_sentence))]
+            for number, of_sentence in zip(self.live, phrases, strict=True)
         }
-        self._finished: list[list[_Partial]] = [[] for _ in self.waiting]  # the k best finished
-        for one, limit, (start,) in zip(phrases, task.max_lengths, self._live.values(), strict=True):
+        self._ended: list[list[_Partial]] = [[] for _ in self.live]  # the k best
+        for of_sentence, limit, (start,) in zip(phrases, task.max_lengths, self.live.values(), strict=True):
             if (needed := start.progress.needed) > limit:
-                raise ValueError(f"phrases={one} need {needed} tokens, but at most {limit} are allowed")
+                raise ValueError(f"phrases={of_sentence} need {needed} tokens, but at most {limit} are allowed")
 
-    def choose(self, following: NextTokens, state: Any) -> Continuation:
+    def advance(self, next_tokens: NextTokens) -> None:
         """Choose each sentence's continuations from the banks."""
-        live = list(chain(*(self._live[number] for number in self.waiting)))
-        continuations = _continuations(following, live, self.settings.beam, self.task.eos)
-        for number in self.waiting:
-            self._advance(number, chain(*(continuations[one.row] for one in self._live[number])))
+        live = list(chain(*self.live.values()))
+        continuations = iter(_continuations(next_tokens, live, self.settings.beam, self.task.eos))
+        for number, of_sentence in self.live.items():
+            self._advance(number, list(chain(*islice(continuations, len(of_sentence)))))
             if self._is_done(number):
-                self._live[number] = []
-        return continue_all([self._live[number] for number in self.waiting], self.task.device)
+                self.live[number] = []
 
-    def _advance(self, number: int, continuations: Iterable[_Partial]) -> None:
+    def _advance(self, number: int, continuations: list[_Partial]) -> None:
         """Choose among all continuations: the banks take places in turn, those that miss the fewest tokens first."""
         eos, alpha, room = self.task.eos, self.alpha, self.task.max_lengths[number] - self.length
         banks: dict[int, list[_Partial]] = {}
@@ -141,43 +139,49 @@ class ConstrainedBeamSearch(Search):
         turns = sorted((turn, needed) for needed, bank in banks.items() for turn in range(len(bank)))
         places = Counter(needed for _, needed in turns[: self.settings.beam])
         chosen = [one for needed, count in places.items() for one in banks[needed][:count]]
-        finished = [*self._finished[number], *(one for one in chosen if one.ids[-1] == eos)]
-        self._finished[number] = sorted(finished, key=lambda one: one.value(alpha), reverse=True)[: self.settings.beam]
+        ended = [*self._ended[number], *(one for one in chosen if one.ids[-1] == eos)]
+        self._ended[number] = sorted(ended, key=lambda one: one.value(alpha), reverse=True)[: self.settings.beam]
         going_on = {needed: [one for one in bank if one.ids[-1] != eos] for needed, bank in banks.items()}
-        self._live[number] = [one for needed, count in places.items() for one in going_on[needed][:count]]
+        self.live[number] = [one for needed, count in places.items() for one in going_on[needed][:count]]
 
     def _is_done(self, number: int) -> bool:
         """Return whether no live hypothesis can enter the n best: log-probabilities are never positive."""
-        live, finished, alpha = self._live[number], self._finished[number], self.alpha
-        if not live or len(finished) < self.task.n_best:
+        live, ended, alpha = self.live[number], self._ended[number], self.alpha
+        if not live or len(ended) < self.task.n_best:
             return not live
         bound = max(one.score for one in live) / (self.task.max_lengths[number] + 1) ** alpha
-        return self.settings.beam == 1 or bound <= finished[self.task.n_best - 1].value(alpha)
+        return self.settings.beam == 1 or bound <= ended[self.task.n_best - 1].value(alpha)
 
     def results(self) -> list[list[Hypothesis]]:
         """Return each sentence's best finished hypotheses, with the model's own scores."""
-        return [[one.hypothesis(self.alpha) for one in best[: self.task.n_best]] for best in self._finished]
+        return [[one.hypothesis(self.alpha) for one in best[: self.task.n_best]] for best in self._ended]
 
 
-def _continuations(following: NextTokens, live: list[_Partial], beam: int, eos: int) -> list[list[_Partial]]:
-    """Return every row continued by EOS, by each token of its missing phrases, and by the best k other tokens."""
+def _continuations(next_tokens: NextTokens, live: list[_Partial], beam: int, eos: int) -> list[list[_Partial]]:
+    """Return each hypothesis continued by EOS, by each token of its missing phrases, and by the best k other tokens."""
     special = [(one.row, token) for one in live for token in (eos, *one.progress.steps)]
-    at = tensor_on(following.logits.device, special).unbind(1)
+    at = tensor_on(next_tokens.logits.device, special).unbind(1)
     most = beam + max(len(one.progress.steps) for one in live) + 1  # k are left without the special ones
-    tables = on_host(following.log_probs[at], following.own[at], *following.best(most))
-    of_special, own_special, values, tokens, own_values = (table.tolist() for table in tables)
-    found: list[list[_Partial]] = [[] for _ in live]
-
-    def add(row: int, token: int, value: float, own_value: float, progress: Progress) -> None:
-        one = live[row]
-        ids, score, own_score = [*one.ids, token], one.score + value, one.own + own_value
-        found[row].append(_Partial(ids, row, score, own_score, progress=progress))
-
-    for (row, token), value, own_value in zip(special, of_special, own_special, strict=True):
-        progress = live[row].progress
-        add(row, token, value, own_value, progress if token == eos else progress.steps[token])
-    for row, (one, *table) in enumerate(zip(live, tokens, values, own_values, strict=True)):
-        others = (entry for entry in zip(*table, strict=True) if entry[0] != eos and entry[0] not in one.progress.steps)
-        for token, value, own_value in islice(others, beam):
-            add(row, token, value, own_value, one.progress.broken_off)
-    return found
+    log_probs, model_log_probs = next_tokens.log_probs, next_tokens.model_log_probs
+    best_values, best_ids = best_tokens(log_probs, most)
+    on_device = log_probs[at], model_log_probs[at], best_values, best_ids, model_log_probs.gather(1, best_ids)
+    tables = on_host(*on_device)
+    require_numbers(tables[2])
+    scores, model_scores, values, tokens, model_values = (table.tolist() for table in tables)
+    of_special = zip(special, scores, model_scores, strict=True)
+    continued: list[list[_Partial]] = []
+    for one in live:
+        steps, own = one.progress.steps, []
+        for (_, token), value, model_value in islice(of_special, 1 + len(steps)):
+            own.append((token, value, model_value, one.progress if token == eos else steps[token]))
+        table = zip(tokens[one.row], values[one.row], model_values[one.row], strict=True)
+        others = ((*entry, one.progress.broken_off) for entry in table if entry[0] != eos and entry[0] not in steps)
+        continued.append(
+            [
+                _Partial(
+                    [*one.ids, token], one.row, one.score + value, one.model_score + model_value, progress=progress
+                )
+                for token, value, model_value, progress in (*own, *islice(others, beam))
+            ]
+        )
+    return continued

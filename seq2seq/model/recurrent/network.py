@@ -1,17 +1,19 @@
 """The recurrent encoder-decoder that the Transformer replaced: token ids to logits."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from seq2seq.model.additive import AdditiveAttention
+from seq2seq.errors import UserError
 from seq2seq.model.encoder_decoder import PAD, EncoderDecoder, Side
 from seq2seq.model.layers import Dropout
-from seq2seq.model.places import Places
-from seq2seq.model.recurrent_state import Annotations, RecurrentState
+from seq2seq.model.recurrent.additive import AdditiveAttention
+from seq2seq.model.recurrent.state import Annotations, RecurrentState
 from seq2seq.model.trace import Trace
 from seq2seq.settings.model import ModelConfig
 
@@ -126,7 +128,7 @@ class Recurrent(EncoderDecoder):
         past = self.decoder_start(summary).unflatten(-1, (-1, 2, self.config.d_model)).tanh()
         attention = self.decoder_attention
         memory = None if attention is None else Annotations(attention.keys(x), x)
-        return RecurrentState(memory, mask[:, None], Places(len(src)), past)
+        return RecurrentState(memory, mask[:, None], past)
 
     def hidden_states(
         self, tgt_in: Int[Tensor, "n t"], state: RecurrentState
@@ -151,8 +153,7 @@ class Recurrent(EncoderDecoder):
         after = replace(
             state,
             past=torch.stack([torch.stack(one, 1) for one in past], 1),
-            length=state.length + tgt_in.shape[1],
-            attention=weights if state.is_watched else None,
+            attention=weights,
         )
         return self.dropout(hidden), after
 
@@ -162,20 +163,20 @@ class Recurrent(EncoderDecoder):
         """Attend and advance by one position; return output, context and weights, then the new states."""
         assert self.decoder_attention is not None
         assert state.memory is not None
-        queries = state.places.spread(past[-1][0])
+        queries = past[-1][0].reshape(len(state.memory.keys), -1, self.config.d_model)  # (b, w, d)
         weights = self.decoder_attention(queries, state.memory.keys, state.memory_mask)  # (b, w, s)
-        context = state.places.collect(self.attention_dropout(weights) @ state.memory.values)
+        context = (self.attention_dropout(weights) @ state.memory.values).flatten(0, 1)
         inputs, after = torch.cat((token, context), -1), []
-        for index, layer in enumerate(self._decoder_layers()):
+        for index, layer in enumerate(self._decoder()):
             inputs = inputs if index == 0 else self.dropout(inputs)
             after.append(torch.lstm_cell(inputs, past[index], *layer.all_weights[0]))
             inputs = after[-1][0]
-        return (inputs, context, state.places.collect(weights)), after
+        return (inputs, context, weights.flatten(0, 1)), after
 
     def _run(self, x: Float[Tensor, "n t d"], past: list[LSTMState]) -> tuple[Float[Tensor, "n t d"], list[LSTMState]]:
         """Advance by all positions at once, layer by layer; only a network without attention can do this."""
         after = []
-        for index, layer in enumerate(self._decoder_layers()):
+        for index, layer in enumerate(self._decoder()):
             x, state = run_lstm(layer, x if index == 0 else self.dropout(x), past[index])
             after.append(state)
         return x, after
@@ -183,20 +184,32 @@ class Recurrent(EncoderDecoder):
     @torch.no_grad()
     def traced(self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]) -> Trace:
         """See `EncoderDecoder`; the trace has one head of cross-attention, or none."""
-        state = self.encode(src)
-        if state.memory is None:
-            return Trace([], [], [])
-        weights = self.hidden_states(tgt_in, state.watching())[1].attention
-        assert weights is not None
-        return Trace([], [], [weights.float()[:, None]])
+        _, state = self.hidden_states(tgt_in, self.encode(src))
+        return Trace([], [], [] if state.attention is None else [state.attention.float()[:, None]])
+
+    def predict_and_align(
+        self, src: Int[Tensor, "b s"], tgt_in: Int[Tensor, "b t"]
+    ) -> tuple[Float[Tensor, "b t v"], Float[Tensor, "b t s"]]:
+        """See `EncoderDecoder`.
+
+        Raises:
+            UserError: the network has no attention.
+        """
+        logits, state = self.decode(tgt_in, self.encode(src))
+        if state.attention is None:
+            raise UserError(
+                "this model has no attention (model.attention=none): leave out alignments, or train a model with "
+                "model.attention=additive"
+            )
+        return logits, state.attention.float()
 
     def layers(self) -> list[nn.Module]:
         """See `EncoderDecoder`; in the decoder only attention needs much memory: t · s · d numbers."""
         attention = self.decoder_attention
         return [*self.encoder_layers, *([] if attention is None else [attention])]
 
-    def _decoder_layers(self) -> list[nn.LSTM]:
-        return [layer for layer in self.decoder_layers if isinstance(layer, nn.LSTM)]
+    def _decoder(self) -> Iterable[nn.LSTM]:
+        return cast("Iterable[nn.LSTM]", self.decoder_layers)
 
     def _embed(self, ids: Int[Tensor, "n t"], side: Side) -> Float[Tensor, "n t d"]:
         """Return scaled embeddings, as in the Transformer: the output projection shares the targets' matrix."""

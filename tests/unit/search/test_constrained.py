@@ -3,14 +3,11 @@ import math
 import pytest
 import torch
 
-from seq2seq.search.beam import BeamSearch
-from seq2seq.search.constraints import ConstrainedBeamSearch, Progress, tokens_needed
-from seq2seq.search.driver import SearchTask
-from seq2seq.settings.search import SearchConfig
+from seq2seq.search.constrained import ConstrainedBeamSearch, Progress, tokens_needed
 from tests.thin import thin
+from tests.unit.search import tasks
+from tests.unit.search.tasks import BANNED, BOS, EOS, contains, ids_of, prefix_score
 
-BOS, EOS = 2, 3
-BANNED = (0, BOS)
 PHRASE_SETS = [
     [[4]],
     [[5, 1]],
@@ -25,27 +22,8 @@ PHRASE_SETS = [
 ]
 
 
-def search(model, tables, limits, phrases, *, beam, alpha=1.0, n_best=None, rules=()):
-    wanted = task(limits, beam, alpha, beam if n_best is None else n_best, phrases, rules)
-    return ConstrainedBeamSearch(wanted).run(model.step, model.start(tables))
-
-
-def task(limits, beam, alpha, n_best, phrases=(), rules=()):
-    return SearchTask(
-        settings=SearchConfig(beam=beam, length_penalty=alpha),
-        bos=BOS,
-        eos=EOS,
-        max_lengths=limits,
-        device="cpu",
-        n_best=n_best,
-        banned=BANNED,
-        rules=rules,
-        phrases=phrases,
-    )
-
-
-def contains(ids, phrase):
-    return any(ids[start : start + len(phrase)] == phrase for start in range(len(ids)))
+def search(model, tables, limits, phrases, **arguments):
+    return tasks.search(model, tables, limits, kind=ConstrainedBeamSearch, phrases=phrases, **arguments)
 
 
 def missing_tokens(ids, phrases):
@@ -92,13 +70,6 @@ def obvious_search(model, table, limit, phrases, beam, alpha):
     return [ids for _, ids in sorted(finished, reverse=True)[:beam]]
 
 
-def prefix_score(model, table, ids):
-    tokens, score = (BOS, *ids), 0.0
-    for position in range(1, len(tokens)):
-        score += model.logits(table, tokens[:position]).log_softmax(-1)[tokens[position]].item()
-    return score
-
-
 @pytest.mark.parametrize("phrases", PHRASE_SETS, ids=str)
 @pytest.mark.parametrize("alpha", thin([0.0, 1.0], [1.0]))
 def test_a_wide_enough_beam_finds_what_exhaustive_search_finds_among_sequences_with_all_phrases(
@@ -111,13 +82,9 @@ def test_a_wide_enough_beam_finds_what_exhaustive_search_finds_among_sequences_w
             for ids in model.all_sequences(table, longest, alpha, BANNED)
             if all(contains(ids, phrase) for phrase in phrases) and has_room(ids, phrases, longest)
         ]
-        found = search(model, [table], [longest], [phrases], beam=400, alpha=alpha)[0]
+        (found,) = search(model, [table], [longest], [phrases], beam=400, length_penalty=alpha)
         assert expected
-        assert [hypothesis.ids for hypothesis in found] == expected
-        for hypothesis in found:
-            score = model.score(table, hypothesis.ids)
-            assert hypothesis.score == pytest.approx(score, abs=1e-4)
-            assert hypothesis.normalised_score == pytest.approx(score / (len(hypothesis.ids) + 1) ** alpha, abs=1e-4)
+        assert ids_of(found) == expected
 
 
 @pytest.mark.parametrize("phrases", [[[4]], [[1, 1, 4]], [[5], [1, 4]], [[1, 5], [1, 4]]], ids=str)
@@ -126,40 +93,23 @@ def test_no_sequence_with_all_phrases_is_lost_for_want_of_room_where_phrases_can
     expected = [
         ids for ids in model.all_sequences(7, 4, 1.0, BANNED) if all(contains(ids, phrase) for phrase in phrases)
     ]
-    assert [one.ids for one in search(model, [7], [4], [phrases], beam=200)[0]] == expected
+    assert ids_of(search(model, [7], [4], [phrases], beam=200)[0]) == expected
 
 
 @pytest.mark.parametrize("beam", [1, 2, 3, 5, 8])
 @pytest.mark.parametrize("phrases", [[], *PHRASE_SETS], ids=str)
 def test_a_narrow_beam_keeps_what_dynamic_beam_allocation_keeps(table_model, phrases, beam):
     model, longest = table_model(7), 6
-    found = search(model, [31], [longest], [phrases], beam=beam)[0]
-    assert [hypothesis.ids for hypothesis in found] == obvious_search(model, 31, longest, phrases, beam, 1.0)
+    (found,) = search(model, [31], [longest], [phrases], beam=beam)
+    assert ids_of(found) == obvious_search(model, 31, longest, phrases, beam, 1.0)
 
 
 @pytest.mark.parametrize("beam", [1, 2, 3, 7])
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 def test_sentences_without_phrases_come_out_as_from_beam_search(table_model, beam, alpha):
     model, tables, limits = table_model(9), [11, 12, 13, 14], [4, 0, 9, 6]
-    plain = BeamSearch(task(limits, beam, alpha, 1))
-    expected = plain.run(model.step, model.start(tables))
-    found = search(model, tables, limits, [[]] * 4, beam=beam, alpha=alpha, n_best=1)
-    assert [[one.ids for one in best] for best in found] == [[one.ids for one in best] for best in expected]
-    for (one,), (other,) in zip(found, expected, strict=True):
-        assert (one.score, one.normalised_score) == pytest.approx((other.score, other.normalised_score))
-
-
-@pytest.mark.parametrize("beam", [1, 3, 6])
-def test_sentences_searched_together_come_out_as_alone(table_model, beam):
-    tables, limits = [41, 42, 43, 44, 45], [8, 6, 3, 0, 9]
-    phrases = [[[4, 6]], [[5], [1, 1]], [], [], [[8, 8, 4]]]
-    model = table_model(9)
-    together = search(model, tables, limits, phrases, beam=beam)
-    alone = [
-        search(model, [table], [limit], [own], beam=beam)[0]
-        for table, limit, own in zip(tables, limits, phrases, strict=True)
-    ]
-    assert together == alone
+    settings = {"beam": beam, "length_penalty": alpha, "n_best": 1}
+    assert search(model, tables, limits, [[]] * 4, **settings) == tasks.search(model, tables, limits, **settings)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
@@ -167,8 +117,8 @@ def test_sentences_searched_together_come_out_as_alone(table_model, beam):
 def test_stopping_early_gives_the_same_best_hypotheses_as_going_on(table_model, alpha, n_best):
     tables, limits, phrases = list(range(6)), [9] * 6, [[[4, 6]], [[5], [1, 1]], [], [[6]], [[1]], [[5, 5]]]
     patient, hasty = table_model(7), table_model(7)
-    all_of_them = search(patient, tables, limits, phrases, beam=6, alpha=alpha)
-    found = search(hasty, tables, limits, phrases, beam=6, alpha=alpha, n_best=n_best)
+    all_of_them = search(patient, tables, limits, phrases, beam=6, length_penalty=alpha)
+    found = search(hasty, tables, limits, phrases, beam=6, length_penalty=alpha, n_best=n_best)
     assert found == [best[:n_best] for best in all_of_them]
     assert sum(hasty.calls) <= sum(patient.calls)
 
@@ -184,7 +134,6 @@ def test_phrases_that_just_fit_are_all_there_however_unlikely(table_model, beam)
     for hypothesis in found:
         assert all(contains(hypothesis.ids, phrase) for phrase in phrases)
     assert {tuple(hypothesis.ids) for hypothesis in found} <= {(4, 6, 4, 4, 6, 5), (6, 5, 4, 6, 4, 4)}
-    assert found
 
 
 def test_rules_see_the_prefixes_and_their_sentences(table_model):
@@ -216,13 +165,6 @@ def test_a_phrase_that_a_rule_forbids_gives_no_hypothesis(table_model):
     assert search(table_model(6), [0, 1], [3, 3], [[[4]], [[4, 1]]], beam=3, rules=[never_four]) == [[], []]
 
 
-def test_nothing_to_search_and_scores_that_are_no_numbers_give_no_hypothesis(table_model):
-    model = table_model(6)
-    assert search(model, [], [], [], beam=3) == []
-    model.logits = lambda table, prefix: torch.full((6,), math.nan)
-    assert search(model, [0, 1], [3, 5], [[[4]], []], beam=2) == [[], []]
-
-
 @pytest.mark.parametrize("phrases", thin(PHRASE_SETS, PHRASE_SETS[2:7:2]), ids=str)
 def test_progress_knows_what_is_missing_from_every_sequence(table_model, phrases):
     for ids in table_model(6).all_sequences(0, 5, 0.0, BANNED):
@@ -242,10 +184,8 @@ def test_phrases_need_room_for_all_tokens_but_those_within_others(table_model):
         search(model, [0], [3], [[[4, 5], [5], [1, 1]]], beam=3)
 
 
-def test_impossible_phrases_and_senseless_settings_are_refused(table_model):
+def test_impossible_phrases_are_refused(table_model):
     with pytest.raises(ValueError, match="every phrase needs a token"):
         search(table_model(6), [0], [3], [[[4], []]], beam=3)
     with pytest.raises(ValueError, match=r"never produced: \[2, 3\]"):
         search(table_model(6), [0, 1], [3, 3], [[[4, EOS]], [[BOS]]], beam=3)
-    with pytest.raises(ValueError, match=r"beam=3 n_best=4: needs 1 <= n_best <= beam"):
-        search(table_model(6), [0], [3], [[]], beam=3, n_best=4)

@@ -1,0 +1,31 @@
+"""Attention with a part removed, for the lab's experiments (docs/lab.md)."""
+
+import math
+
+from jaxtyping import Float
+from torch import Tensor
+
+from seq2seq.model.attention import MultiHeadAttention
+
+
+class AblatedAttention(MultiHeadAttention):
+    """Attention whose relevance lacks a part.
+
+    "shared" has one projection for queries and keys, so relevance becomes symmetric: score(a, b) = score(b, a).
+    "uniform" has queries of zero, so all scores are equal. "unscaled" has queries √c times as long, which cancels the
+    1/√c.
+    """
+
+    def __init__(
+        self, d_model: int, num_heads: int, *, dropout: float = 0.0, bias: bool = True, relevance: str
+    ) -> None:
+        super().__init__(d_model, num_heads, dropout=dropout, bias=bias)
+        self.factor = {"uniform": 0.0, "unscaled": math.sqrt(d_model // num_heads)}.get(relevance, 1.0)
+        if relevance == "shared":
+            self.k_proj = self.q_proj
+
+    def queries(
+        self, x: Float[Tensor, "n t d"], rotation: Float[Tensor, "2 t 1 c"] | None = None
+    ) -> Float[Tensor, "n h t c"]:
+        """Return the queries of all positions, times a constant factor."""
+        return super().queries(x, rotation) * self.factor

@@ -1,0 +1,1 @@
+"""The older network: LSTMs and additive attention behind the Transformer's interface."""

@@ -1,0 +1,65 @@
+"""Small models, and ids for them, that the tests of models share."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seq2seq.model.recurrent.network import Recurrent
+from seq2seq.model.transformer import Transformer
+from seq2seq.settings.model import ModelConfig
+from seq2seq.text.tokenizer import PAD
+from tests.unit.searches import MODERN
+
+V = 31
+STYLES: dict[str, dict[str, Any]] = {"vaswani": {}, "modern": {**MODERN, "bias": False}}
+# In each step: the old row that each new row continues, and the number of new rows of each sentence that is left.
+FORKING = [
+    ([0, 0, 0, 1, 1, 2, 2, 2, 3], [3, 2, 3, 1]),
+    ([2, 0, 4, 3, 3, 7, 5, 8, 8], [2, 3, 2, 2]),  # rows change their order, and some continue twice
+    ([1, 4, 7, 7, 7], [1, 1, 0, 3]),  # a sentence is dropped
+    ([0, 2, 4], [1, 0, 2]),
+    ([2, 1, 1], [0, 3]),
+    ([2], [1]),
+]
+
+
+def token_ids(rows: int, length: int) -> Tensor:
+    return torch.randint(4, V, (rows, length))
+
+
+def other_ids(ids: Tensor) -> Tensor:
+    return (ids - 4 + 1) % (V - 4) + 4
+
+
+def sources() -> Tensor:
+    """Four sentences for `FORKING`, two of them padded."""
+    src = token_ids(4, 7)
+    src[1, 5:], src[3, 2:] = PAD, PAD
+    return src
+
+
+def sizes(**changes: Any) -> ModelConfig:
+    small: dict[str, Any] = {"d_model": 12, "num_heads": 3, "d_ff": 20, "num_encoder_layers": 2}
+    return ModelConfig(**{**small, "num_decoder_layers": 2, **changes})
+
+
+def make_transformer(*, scale: float = 1.0, **changes: Any) -> Transformer:
+    """Weights are drawn with seed 0, and multiplied by scale: with a large scale, attention is far from uniform."""
+    torch.manual_seed(0)
+    model = Transformer(sizes(**changes), V).eval()
+    for parameter in model.parameters():
+        parameter.data.mul_(scale)
+    if model.output_bias is not None:
+        model.output_bias.normal_()
+    return model
+
+
+def recurrent_sizes(**changes: Any) -> ModelConfig:
+    small: dict[str, Any] = {"d_model": 11, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    return ModelConfig(architecture="recurrent", **{**small, **changes})
+
+
+def make_recurrent(**changes: Any) -> Recurrent:
+    torch.manual_seed(0)
+    return Recurrent(recurrent_sizes(**changes), V).eval()

@@ -1,0 +1,181 @@
+"""A text that is too long for the model: its segments, its tag, and the scores and words of its translation."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+import torch
+from echo import EchoModel
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seq2seq.interface import Hypothesis, Text, TokenScores
+from seq2seq.settings.data import TokenizerConfig
+from seq2seq.settings.search import SearchConfig
+from seq2seq.text.tokenizer import EOS, Tokenizer, train_tokenizer
+from seq2seq.translation import MAX_SOURCE_TOKENS, STRETCH, Segmenter, split_to_match
+from seq2seq.translator import Translator
+from tests.unit.conftest import SENTENCES
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "bundle"
+SENTENCE = "The cat drank the milk, a dog sees a blue ball."
+LONG = ["The cat sees the milk.", "The cow brings an apple.", "A dog?", "The bird wants a ball."]
+
+
+def segments_of(tokenizer: Tokenizer, text: str, trained_length: int | None) -> list[str]:
+    return [one.text for one in Segmenter(tokenizer, trained_length).segments([Text(text)])]
+
+
+def test_a_text_longer_than_what_was_trained_on_is_translated_by_sentences(tokenizer, caplog):
+    sentences = ["The cat drank the milk.", "Ella ve la leche, un perro."]
+    text, lengths = " ".join(sentences), [len(ids) for ids in tokenizer.encode([*sentences, " ".join(sentences)])]
+    for trained_length, expected in ((None, lengths[2:]), (lengths[2], lengths[2:]), (lengths[2] - 1, lengths[:2])):
+        model = EchoModel(tokenizer.vocab_size)
+        translator = Translator(model, tokenizer, search=SearchConfig(beam=1), trained_length=trained_length)
+        assert translator.translate([text], batch_tokens=1) == [text]
+        assert sorted(length - 1 for _, length in model.shapes) == sorted(expected)
+        model.shapes.clear()
+        translator.translate([Text(text, phrases=["leche"])], beam=4)
+        assert model.shapes == [(1, lengths[2] + 1)]  # a phrase could belong to any sentence
+    assert not caplog.messages
+
+
+def test_a_sentence_somewhat_longer_than_what_was_trained_on_stays_whole_and_a_longer_one_is_cut_at_clauses(tokenizer):
+    clauses = ["a dog sees a blue ball,", "ella ve la leche;", "un perro bebió la leche,", "the cat drank the milk."]
+    sentence = " ".join(clauses)
+    (length,) = map(len, tokenizer.encode([sentence]))
+    least = next(number for number in range(length) if int(STRETCH * number) >= length)
+    for trained_length in range(least, length + 1):
+        assert segments_of(tokenizer, sentence, trained_length) == [sentence]
+    parts = segments_of(tokenizer, sentence, least - 1)
+    assert len(parts) > 1
+    assert all(part[-1] in ",;." for part in parts)  # at clauses
+    for trained_length in (6, 9, 14):
+        parts = segments_of(tokenizer, sentence, trained_length)
+        assert " ".join(parts) == sentence  # at spaces
+        assert max(map(len, tokenizer.encode(parts))) <= STRETCH * trained_length
+        echo = Translator(EchoModel(tokenizer.vocab_size), tokenizer, trained_length=trained_length)
+        assert echo.translate([sentence]) == [sentence]
+
+
+def test_without_a_trained_length_a_sentence_of_up_to_200_tokens_stays_whole(tokenizer):
+    words = ["niños"] * MAX_SOURCE_TOKENS
+    while len(tokenizer.encode([" ".join(words)])[0]) > MAX_SOURCE_TOKENS:
+        words.pop()
+    whole, longer = " ".join(words), " ".join([*words, "niños"])
+    for trained_length in (None, 150, 5000):
+        assert segments_of(tokenizer, whole, trained_length) == [whole]
+        assert " ".join(segments_of(tokenizer, longer, trained_length)) == longer
+        assert len(segments_of(tokenizer, longer, trained_length)) == 2
+
+
+@pytest.fixture(scope="module")
+def tagging() -> Tokenizer:
+    return train_tokenizer(SENTENCES, TokenizerConfig(vocab_size=310, user_symbols=["<2es>", "<2fr>"]))
+
+
+@pytest.mark.parametrize("tags", ["<2es>", "<2fr> <2es>"])
+def test_the_tag_of_a_text_begins_every_segment(tagging, tags):
+    (beginning,) = tagging.encode([tags])
+    assert tagging.tokens(beginning)[:2] == ["▁", tags.split()[0]]
+    for trained_length in (None, 10):
+        segments = Segmenter(tagging, trained_length).segments(
+            [Text(f"{tags} {' '.join([SENTENCE] * 9)}"), Text(SENTENCE)]
+        )
+        with_tag = [one.source.ids for one in segments if one.text_index == 0]
+        assert len(with_tag) > 8
+        assert all(ids[: len(beginning)] == beginning for ids in with_tag)
+        assert all(ids.count(beginning[-1]) == 1 for ids in with_tag)
+        assert not any(set(beginning[1::2]) & set(one.source.ids) for one in segments if one.text_index == 1)
+
+
+def test_a_tag_fits_into_the_segments_that_it_begins(tagging):
+    segments = Segmenter(tagging, 8).segments([Text("<2es> " + "niños " * 30)])
+    assert max(len(one.source.ids) for one in segments) <= 8 * STRETCH
+
+
+class Diagonal:
+    """Translates a text into itself without its tag; every token attends to itself."""
+
+    can_align = True
+
+    def __init__(self, tags: Collection[int]) -> None:
+        self.tags = tags
+
+    def search(self, sources, settings, n_best, banned=(), *, on_step=None):
+        for index, source in enumerate(sources):
+            start = max((place + 1 for place, one in enumerate(source.ids) if one in self.tags), default=0)
+            yield [(index, [Hypothesis(source.ids[start:], 0.0, 0.0)])]
+
+    def score(self, sources, targets, batch_tokens, *, align=False):
+        for index, (src, tgt) in enumerate(zip(sources, targets, strict=True)):
+            attention = torch.eye(len(src))[len(src) - len(tgt) :].tolist()
+            yield [(index, TokenScores([0.0] * (len(tgt) + 1), attention))]
+
+
+@pytest.mark.parametrize("trained_length", [None, 20, 10])
+def test_words_of_a_long_text_with_a_tag_keep_their_numbers(tagging, trained_length):
+    engine = Diagonal(tagging.user_symbols.values())
+    translator = Translator(engine, tagging, trained_length=trained_length)
+    for repeated in (3, 9):
+        text = " ".join(["<2es>", *[SENTENCE] * repeated])
+        (found,) = translator.translate_nbest([text], 1, align=True)[0]
+        assert found.text == text.removeprefix("<2es> ")
+        assert found.alignment == [(word + 1, word) for word in range(len(found.text.split()))]
+
+
+@pytest.mark.parametrize("trained_length", [None, 20])
+def test_a_long_text_and_its_own_translation_have_the_score_of_the_search(trained_length):
+    golden = Translator.load(GOLDEN, "cpu")
+    translator = Translator(
+        golden.engine,
+        golden.tokenizer,
+        search=golden.search,
+        trained_length=trained_length,  # type: ignore[arg-type]
+    )
+    text = " ".join(LONG * 12)
+    assert len(golden.tokenizer.source.encode([text])[0]) > MAX_SOURCE_TOKENS
+    (found,) = translator.translate_nbest([text], 1, align=True)[0]
+    sizes = [len(one.source.ids) for one in Segmenter(golden.tokenizer, trained_length).segments([Text(text)])]
+    parts = golden.tokenizer.target.encode(split_to_match(found.text, sizes))
+    assert parts == [list(part.ids) for part in found.parts]  # so both read the same tokens
+    assert len(parts) == 48
+    (scored,) = translator.score([text], [found.text], align=True)
+    assert scored.score == pytest.approx(found.score, abs=1e-3)
+    assert scored.normalised_score == pytest.approx(found.normalised_score, abs=1e-5)
+    assert scored.alignment == found.alignment
+    assert [one for one in scored.tokens if one != golden.tokenizer.target.tokens([EOS])[0]] == found.tokens
+
+
+def test_any_translation_of_a_long_text_can_be_scored():
+    translator, text = Translator.load(GOLDEN, "cpu"), " ".join(LONG * 12)
+    for translation in ("", "Un perro.", "El gato ve la leche. " * 80):
+        (scored,) = translator.score([text], [translation], align=True)
+        assert len(scored.tokens) == len(scored.log_probs)
+        assert [word for _, word in scored.alignment or []] == list(range(len(translation.split())))
+
+
+WORDS = st.lists(st.sampled_from(["la", "leche", "ve", "gato", "perro."]), max_size=40)
+
+
+@given(WORDS, st.lists(st.integers(1, 100), min_size=1, max_size=12))
+def test_a_translation_is_cut_into_as_many_parts_as_its_source_and_no_word_is_lost(words, sizes):
+    parts = split_to_match(" ".join(words), sizes)
+    assert len(parts) == len(sizes)
+    assert " ".join(parts).split() == words
+    assert all(parts[: len(words)])  # no part is empty while others have words to give
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 100)), min_size=1, max_size=12))
+def test_a_translation_with_as_many_sentences_is_cut_sentence_for_sentence(drawn):
+    sentences = [f"El{' gato' * count}." for count, _ in drawn]
+    assert split_to_match(" ".join(sentences), [size for _, size in drawn]) == sentences
+
+
+def test_sentences_go_to_the_segments_of_like_lengths():
+    assert split_to_match("Sí. No. Ella ve la leche de un gato. Ella no.", [10, 40, 10]) == [
+        "Sí. No.",
+        "Ella ve la leche de un gato.",
+        "Ella no.",
+    ]
+    assert split_to_match("uno dos tres cuatro cinco", [10, 50]) == ["uno", "dos tres cuatro cinco"]

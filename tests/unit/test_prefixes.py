@@ -1,0 +1,136 @@
+"""A translation begins with its prefix, whose last word may be completed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from echo import EchoModel, EchoState
+from torch import Tensor
+
+from seq2seq.interface import Hypothesis, Source, Text
+from seq2seq.settings.search import SearchConfig
+from seq2seq.text.shortlist import Shortlist
+from seq2seq.text.tokenizer import EOS, UNPRODUCIBLE_IDS, Tokenizer
+from seq2seq.translation import Segmenter
+from seq2seq.translator import Translator
+
+KINDS = {
+    "greedy": {"beam": 1},
+    "beam": {"beam": 4},
+    "early stopping": {"beam": 3, "early_stopping": True},
+    "diverse": {"beam": 4, "groups": 2},
+    "sampling": {"sampling": True, "seed": 3},
+    "rules": {"beam": 3, "repetition_penalty": 1.5, "min_length": 1},
+}
+PREFIXES = ["La bola es az", "Un", "¿Qu", "n", "niños", "La le", "x日", "El gato ve la l", "e", "-", "San José, "]
+
+
+class Repeating(EchoModel):
+    """Likes to write one token, and then to end."""
+
+    def __init__(self, vocab_size: int, token: int) -> None:
+        super().__init__(vocab_size)
+        self.token = token
+
+    def hidden_states(self, tgt_in: Tensor, state: EchoState) -> tuple[Tensor, EchoState]:
+        hidden = torch.zeros(len(tgt_in), 1, self.vocab_size)
+        hidden[:, 0, EOS] = torch.where(tgt_in[:, 0] == self.token, 60.0, -60.0)
+        hidden[:, 0, self.token] = 30.0
+        return hidden, replace(state, position=state.position + 1)
+
+
+def liking(tokenizer: Tokenizer, subword: str, shortlist: Shortlist | None = None) -> Translator:
+    (token,) = (number for number in range(tokenizer.vocab_size) if tokenizer.tokens([number]) == [subword])
+    model = Repeating(tokenizer.vocab_size, token)
+    return Translator(model, tokenizer, search=SearchConfig(beam=4, max_length_offset=20), shortlist=shortlist)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_last_word_of_a_prefix_may_be_completed_unless_a_space_follows(tokenizer: Tokenizer, kind: str) -> None:
+    translator = liking(tokenizer, "▁azul")
+    for prefix, expected in (
+        ("La bola es az", "La bola es azul"),
+        ("La bola es azul", "La bola es azul"),
+        ("La bola es az ", "La bola es az azul"),
+        ("La bola es ", "La bola es azul"),
+        ("La bola es", "La bola es azul"),
+        ("", "azul"),
+    ):
+        (found,) = translator.translate([Text("The ball", prefix)], **KINDS[kind])
+        assert found == expected
+
+
+def test_a_prefix_without_a_space_at_its_end_may_also_be_whole(tokenizer: Tokenizer) -> None:
+    assert liking(tokenizer, "▁azul").translate([Text("The ball", "La bola")]) == ["La bola azul"]
+    assert liking(tokenizer, "s").translate([Text("The ball", "La bola")]) == ["La bolas"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_translation_begins_with_its_prefix(bundle_folder, kind):
+    translator = Translator.load(bundle_folder, "cpu")
+    texts = [Text("The cat drank the milk.", prefix) for prefix in ["", *PREFIXES]]
+    n_best = 1 if kind == "greedy" else 3
+    found = translator.translate_nbest(texts, n_best, max_length=24, **KINDS[kind])
+    rests = set()
+    for text, best in zip(texts, found, strict=True):
+        assert all(one.text.startswith(text.prefix.strip()) for one in best)
+        rests |= {one.text.removeprefix(text.prefix.strip()) for one in best}
+    assert len(rests) > 1
+    if kind != "sampling":  # which depends on the line
+        (alone,) = translator.translate_nbest(texts[8:9], n_best, max_length=24, **KINDS[kind])
+        assert [one.text for one in alone] == [one.text for one in found[8]]
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [{"no_repeat_ngram": 1}, {"no_repeat_ngram": 2}, {"banned": ["gato"]}, {"banned": ["o", "t", "at"]}],
+    ids=str,
+)
+def test_rules_change_no_word_of_a_prefix_not_even_the_last_one(tokenizer, rules):
+    prefix = "El gato El gato"
+    (found,) = liking(tokenizer, "▁azul").translate([Text("The cat", prefix)], **rules)
+    assert found.startswith(prefix)
+
+
+def test_a_prefix_fits_into_any_limit(bundle_folder):
+    """Subwords can spell a prefix in several ways, some of them longer than the limit."""
+    translator = Translator.load(bundle_folder, "cpu")
+    for kind in KINDS.values():
+        for prefix in PREFIXES:
+            (found,) = translator.translate([Text("The cat.", prefix)], max_length=1, **kind)
+            assert found.startswith(prefix.strip())
+
+
+def test_a_shortlist_does_not_keep_a_translation_from_its_prefix(tokenizer, monkeypatch):
+    monkeypatch.setattr("seq2seq.text.shortlist.MULTIPLE", 1)
+    size = tokenizer.vocab_size
+    (azul,) = (number for number in range(size) if tokenizer.tokens([number]) == ["▁azul"])
+    for allowed, expected in (([0, 1, 2, 3, azul], "La bola es azul"), ([0, 1, 2, 3], "La bola es az")):
+        by_frequency = np.array([*allowed, *(one for one in range(size) if one not in allowed)], np.int32)
+        offsets, none = np.zeros(size + 1, np.int64), np.empty(0, np.int32)
+        shortlist = Shortlist(offsets, none, np.array(allowed, np.int32), by_frequency, tokenizer.digest)
+        translator = liking(tokenizer, "▁azul", shortlist)
+        assert translator.translate([Text("The ball", "La bola es az")], max_length=14)[0].startswith(expected)
+
+
+def test_an_engine_gets_the_whole_prefix_and_the_word_that_may_be_completed(tokenizer: Tokenizer) -> None:
+    def source(prefix: str) -> Source:
+        (segment,) = Segmenter(tokenizer, None).segments([Text("The ball", prefix)])
+        assert list(segment.source.prefix) == tokenizer.encode([prefix])[0]
+        return segment.source
+
+    assert source("").unfinished is source("La bola es ").unfinished is None
+    word = source("La bola es az").unfinished
+    assert word is not None
+    assert word.start == len(tokenizer.encode(["La bola es"])[0])
+    assert {tokenizer.tokens([one])[0] for one in word.spellings[0]} >= {"▁", "▁azul"}
+    assert not {one for ways in word.spellings for one in ways} & {*UNPRODUCIBLE_IDS, EOS}
+
+
+def test_an_engine_may_ignore_that_a_word_is_unfinished(tokenizer: Tokenizer) -> None:
+    class Whole:
+        def search(self, sources: list[Source], *_: object, **__: object) -> object:
+            yield [(index, [Hypothesis([*one.prefix], 0.0, 0.0)]) for index, one in enumerate(sources)]
+
+    assert Translator(Whole(), tokenizer).translate([Text("The ball", "La bola es az")]) == ["La bola es az"]  # type: ignore[arg-type]
