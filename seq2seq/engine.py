@@ -51,7 +51,7 @@ class Engine:
     """Searches translations of any number of sources, in batches that fit into memory.
 
     The model is put into evaluation mode. Its weights must not change while the engine is used: the compiled step has
-    a copy of them. Several threads may use one engine.
+    a copy of them. Several threads may use one engine, but not while it is sent to another process.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from seq2seq.interface import (
     require_string,
 )
 from seq2seq.text.completion import WordCompleter
-from seq2seq.text.segments import SPACE, align_words, number_words, split_text
+from seq2seq.text.segments import align_words, number_words, split_text
 from seq2seq.text.tokenizer import EOS
 from seq2seq.text.vocabulary import Side, Tokenizers
 
@@ -36,7 +36,7 @@ class Segment:
     text_index: int
     text: str
     source: Source
-    repeated: int = 0  # leading ids that repeat the text's tag, which is no word of this segment
+    tag_length: int = 0  # leading ids of the text's tag, which is not in this segment's text
     is_first: bool = True  # whether the segment is the first of its text
 
 
@@ -80,30 +80,32 @@ class Segmenter:
         encoded = self._tokenizer.source.encode([text.text for text in texts])
         for index, (text, ids) in enumerate(zip(texts, encoded, strict=True)):
             line = first_line + index
-            parts, repeated = self._cut(text, ids, line)
+            parts, tag_length = self._cut(text, ids, line)
             for number, (part, part_ids) in enumerate(parts):
                 phrases = [*text.phrases, *(glossary.translations(part) if glossary else ())]
                 source = Source(part_ids, phrases=encode_phrases(phrases, target), key=(line << 16) + number)
                 if number == 0 and text.prefix:
                     source = self._with_prefix(source, text.prefix)
-                segments.append(Segment(index, part, source, repeated if number else 0, number == 0))
+                segments.append(Segment(index, part, source, tag_length, number == 0))
         return segments
 
     def _cut(self, text: Text, ids: list[int], line: int) -> tuple[list[tuple[str, list[int]]], int]:
-        """Return a text's segments with their ids, and the number of leading ids that all but the first repeat."""
+        """Return a text's segments with their ids, and the number of leading ids that are the text's tag."""
         if len(ids) <= self._whole or (text.phrases and len(ids) <= MAX_SOURCE_TOKENS):
             return ([(text.text, ids)] if ids else []), 0
         if text.phrases:
             raise UserError(f"line {line} has {len(ids)} tokens: too many for a text with phrases to appear in it")
-        side, words = self._tokenizer.source, " ".join(text.text.split())
-        tag = _tag_of(ids, side)
-        longest = max(1, self._longest - len(tag))
-        parts = split_text(words, longest, lambda some: [len(one) for one in side.encode(some)])
-        encoded = [(part, part_ids) for part, part_ids in zip(parts, side.encode(parts), strict=True) if part_ids]
+        side = self._tokenizer.source
+        tag, words = _split_tag(" ".join(text.text.split()), side)
+        (tag_ids,) = side.encode([tag])
+        if not words or len(tag_ids) >= self._longest:
+            tag_ids, words = [], f"{tag} {words}".strip()
+        parts = split_text(words, self._longest - len(tag_ids), lambda some: [len(one) for one in side.encode(some)])
+        encoded = [(part, [*tag_ids, *ids]) for part, ids in zip(parts, side.encode(parts), strict=True) if ids]
         if len(ids) > MAX_SOURCE_TOKENS:
-            told = "line %d has %d tokens, more than %d: cut into %d segments"
-            log.warning(told, line, len(ids), MAX_SOURCE_TOKENS, len(encoded))
-        return [*encoded[:1], *((part, [*tag, *part_ids]) for part, part_ids in encoded[1:])], len(tag)
+            message = "line %d has %d tokens, more than %d: cut into %d segments"
+            log.warning(message, line, len(ids), MAX_SOURCE_TOKENS, len(encoded))
+        return encoded, len(tag_ids)
 
     def _with_prefix(self, source: Source, prefix: str) -> Source:
         """Add a prefix whose last word may be completed, unless a space follows the word."""
@@ -115,15 +117,12 @@ class Segmenter:
         return replace(source, prefix=ids, unfinished=self._completer.last_word(ids))
 
 
-def _tag_of(ids: Sequence[int], side: Side) -> list[int]:
-    """Return a text's first ids up to its last leading tag, such as `<2es>`, which applies to every segment."""
-    tags, end = set(side.user_symbols.values()), 0
-    for number, (token, subword) in enumerate(zip(ids, side.tokens(ids), strict=True), start=1):
-        if token in tags:
-            end = number
-        elif subword != SPACE:  # which may precede a tag
-            break
-    return list(ids[:end])
+def _split_tag(text: str, side: Side) -> tuple[str, str]:
+    """Return a text's leading tags, such as `<2es>`, which apply to every segment, and the rest of the text."""
+    rest = text
+    while tag := next((one for one in side.user_symbols if rest.startswith(one)), None):
+        rest = rest.removeprefix(tag).lstrip()
+    return text[: len(text) - len(rest)].strip(), rest
 
 
 def encode_phrases(phrases: Sequence[str], tokenizer: Side) -> list[list[int]]:
@@ -189,11 +188,11 @@ def align_text(
     """
     joined, words_before = [], 0
     first_words = [0] * len(segments)
-    if len(segments) > 1:
+    if len(segments) > 1 or any(one.tag_length for one in segments):
         first_words = number_words(" ".join(text.split()), [one.text for one in segments])
     for segment, ids, token_scores, first_word in zip(segments, hypotheses, scores, first_words, strict=True):
-        rows = [row[segment.repeated :] for row in token_scores.attention or []]
-        source = tokenizer.source.tokens(segment.source.ids[segment.repeated :])
+        rows = [row[segment.tag_length :] for row in token_scores.attention or []]
+        source = tokenizer.source.tokens(segment.source.ids[segment.tag_length :])
         target = tokenizer.target.tokens(ids)
         joined += [(first_word + src, words_before + tgt) for src, tgt in align_words(source, target, rows)]
         words_before += len(tokenizer.target.decode([list(ids)])[0].split())

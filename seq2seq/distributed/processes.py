@@ -20,7 +20,7 @@ def stream(
 ) -> Iterator[list[Translation]]:
     """Translate as `Translator.stream` does, in order, but in `workers` processes that take one chunk at a time.
 
-    Each process uses an equal share of the CPU threads, and prepares its own layout of the decoder's weights.
+    Each process uses an equal share of the CPU threads. All share the weights of the model and of the compiled step.
 
     Raises:
         UserError: `Translator.stream` raises it, or the translator does not use PyTorch on the CPU.

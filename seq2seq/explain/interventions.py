@@ -71,8 +71,8 @@ def intervene(
 ) -> Iterator[None]:
     """Change a model in place until the block ends; then restore every weight and setting exactly.
 
-    No other thread may use the model inside the block. A translator that was made before the block searches with the
-    unchanged weights; `changed` returns a translator that searches with changed weights.
+    No other thread may use the model inside the block. A translator searches with the weights that the model had at its
+    first search: inside the block, use a new translator, or `changed`, which returns one.
 
     Args:
         model: a Transformer.

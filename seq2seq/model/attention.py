@@ -23,7 +23,7 @@ class KeysValues(NamedTuple):
         return KeysValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
 
     def after(self, past: "KeysValues | None") -> "KeysValues":
-        """Return the keys and values of past positions, followed by these; None: there are no past positions."""
+        """Return these keys and values appended to those of the past positions; without a past, return self."""
         if past is None:
             return self
         return KeysValues(torch.cat((past.keys, self.keys), 2), torch.cat((past.values, self.values), 2))
@@ -51,7 +51,7 @@ def attend(
 ) -> Float[Tensor, "n h t c"]:
     """Return each query's weighted sum of the values: softmax(Q Kᵀ / √c) V (Vaswani et al. 2017, eq. 1).
 
-    dropout is the share of weights dropped. PyTorch's fused kernel computes the same sum where it is faster.
+    dropout is the share of weights dropped. Both branches compute the same; `uses_fused_kernel` names the faster one.
     """
     if uses_fused_kernel(queries, memory.keys):
         return F.scaled_dot_product_attention(queries, *memory, mask, dropout_p=dropout)
@@ -90,8 +90,9 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "n t d"]:
         """Mix the memory's values by relevance to each position of x, join the heads and project.
 
-        The memory has one row for each row of x, or one for every w rows of x, such as one sentence for its w
-        hypotheses: the w rows are then queries side by side. mask: which keys each query may attend to; None: all.
+        In a search, the w hypotheses of a sentence share its keys and values: x has w rows for each row of the memory,
+        and their queries are computed as w positions of one row: (b·w, 1, d) becomes (b, w, d). mask: which keys each
+        query may attend to; None: all.
         """
         queries = self.queries(x.reshape(len(memory.keys), -1, x.shape[-1]), rotation)
         context = attend(queries, memory, mask, self.dropout if self.training else 0.0)

@@ -21,14 +21,31 @@ _SOURCE = Path(__file__).with_name("decoding.c")
 _FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math")
 
 
-@cache
 def load_library() -> ctypes.CDLL:
-    """Load the compiled code from the cache, or compile it.
+    """Load the compiled code from the cache, or compile it; a process tries this only once.
 
     Raises:
         UserError: there is no C compiler, or it fails.
     """
-    wanted = shlex.split(os.environ.get("CC") or "cc")
+    library = library_or_error()
+    if isinstance(library, UserError):
+        raise library
+    return library
+
+
+@cache
+def library_or_error() -> ctypes.CDLL | UserError:
+    """Return the compiled code, or the error for which there is none."""
+    try:
+        return _load()
+    except UserError as error:
+        return error
+    except (OSError, ValueError) as error:
+        return UserError(f"compiled code cannot be used (CC={os.environ.get('CC')}: {error}): use --compile off")
+
+
+def _load() -> ctypes.CDLL:
+    wanted = shlex.split(os.environ.get("CC") or "cc") or ["cc"]
     compiler = shutil.which(wanted[0])
     if compiler is None:
         raise UserError(f"--compile on needs a C compiler, and there is no {wanted[0]}: install gcc or clang")

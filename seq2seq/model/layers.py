@@ -39,7 +39,11 @@ Sublayer = Callable[[Float[Tensor, "n t d"]], Float[Tensor, "n t d"]]
 
 
 class Residual(nn.Module):
-    """x + dropout(sublayer(x)), normalised after the sum as published, or before the sublayer (Xiong et al. 2020)."""
+    """A sublayer with its residual connection, dropout and normalisation.
+
+    Post-norm, as published: norm(x + dropout(sublayer(x))).
+    Pre-norm (Xiong et al. 2020): x + dropout(sublayer(norm(x))).
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -110,7 +114,7 @@ class EncoderLayer(nn.Module):
         self, x: Float[Tensor, "b s d"], mask: Bool[Tensor, "b 1 1 s"], rotation: Float[Tensor, "2 s 1 c"] | None
     ) -> Float[Tensor, "b s d"]:
         """Return the source positions after this layer; mask: which of them have a token."""
-        attention = self.self_attention
+        attention = self.self_attention  # queries and keys are rotated by the same angles
         x = self.self_residual(x, lambda y: attention(y, attention.keys_values(y, rotation), mask, rotation))
         return self.feed_forward_residual(x, self.feed_forward)
 
@@ -149,17 +153,18 @@ class DecoderLayer(nn.Module):
         Returns:
             The layer's output, and the keys and values of all p + t positions.
         """
+        keys_values = past
 
-        def self_attention(y: Float[Tensor, "n t d"]) -> Float[Tensor, "n t d"]:
-            nonlocal past
-            past = self.self_attention.keys_values(y, rotation).after(past)
-            return self.self_attention(y, past, mask, rotation)
+        def attend_to_target(y: Float[Tensor, "n t d"]) -> Float[Tensor, "n t d"]:
+            nonlocal keys_values
+            keys_values = self.self_attention.keys_values(y, rotation).after(past)
+            return self.self_attention(y, keys_values, mask, rotation)
 
-        x = self.self_residual(x, self_attention)
+        x = self.self_residual(x, attend_to_target)
         x = self.cross_residual(x, lambda y: self.cross_attention(y, memory, memory_mask))
         x = self.feed_forward_residual(x, self.feed_forward)
-        assert past is not None
-        return x, past
+        assert keys_values is not None
+        return x, keys_values
 
 
 def cast_for_products(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:

@@ -43,7 +43,8 @@ def require_compilable(model: EncoderDecoder, dtype: torch.dtype) -> Transformer
     """
     if type(model) is not Transformer:
         raise UserError("--compile on is for Transformers, and this model is none: leave it out")
-    if model.embedding.weight.device.type != "cpu" or dtype != torch.float32:
+    weights = {(weight.device.type, weight.dtype) for weight in model.parameters()}
+    if dtype != torch.float32 or weights != {("cpu", torch.float32)}:
         raise UserError("--compile on is for the CPU in float32: leave it out")
     modules = chain(*(layer.modules() for layer in model.decoder_layers), [model.decoder_norm])
     if "source_mask" in vars(model) or not all(type(one) in KNOWN for one in modules):
@@ -186,14 +187,22 @@ class NativeDecoder:
         """Read the source; return the state before the first target token."""
         state = self.model.encode(src)
         memory = [one.transpose(1, 2).flatten(2).contiguous() for layer in state.memory for one in layer]
-        return NativeState(memory, state.memory_mask.sum((1, 2, 3)).numpy())
+        mask = state.memory_mask[:, 0, 0]
+        if (mask[:, 1:] > mask[:, :-1]).any():  # attention knows no order: the positions that are masked go last
+            order = mask.byte().sort(dim=1, descending=True, stable=True).indices[:, :, None]
+            memory = [one.gather(1, order.expand_as(one)) for one in memory]
+        return NativeState(memory, mask.sum(1).numpy())
 
     def step(self, last: Int[Tensor, " n"], state: NativeState) -> tuple[Float[Tensor, "n v"], NativeState]:
         """Continue every row by its last token; return the logits of the next tokens, and the same state."""
         rows, length, sources = len(last), state.past.shape[1], state.memory[0].shape[1]
         if rows != len(state.past):
             raise ValueError(f"{rows} tokens for a state of {len(state.past)} rows")
-        config, last, logits = self.model.config, last.long().contiguous(), torch.empty(rows, self.vocab_size)
+        config, last, logits = (
+            self.model.config,
+            last.long().contiguous(),
+            torch.empty(rows, self.vocab_size, dtype=torch.float32),
+        )
         position = rotation = None
         if config.positions == "sinusoidal":
             position = sinusoidal(length, 1, config.d_model, last.device)
@@ -233,7 +242,7 @@ class NativeDecoder:
         logits, banned = logits.float().contiguous(), banned.long().contiguous()
         rows, size = logits.shape
         count = min(count, size)
-        values, tokens = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.long)
+        values, tokens = (torch.empty(rows, count, dtype=dtype) for dtype in (torch.float32, torch.long))
 
         def find(first: int, end: int) -> None:
             logits_at, values_at, tokens_at = (one[first:end].data_ptr() for one in (logits, values, tokens))

@@ -12,7 +12,7 @@ from seq2seq.model.attention import KeysValues
 class DecoderState:
     """The b encoded sentences, and the targets so far of w rows for each; calls return a new state.
 
-    Rows w · i … w · i + w - 1 continue sentence i. They share its keys and values.
+    With w = 3, rows 0 to 2 continue sentence 0, and rows 3 to 5 sentence 1. They share its keys and values.
 
     Attributes:
         memory: keys and values of the encoded sentences, one pair per decoder layer.
@@ -30,7 +30,7 @@ class DecoderState:
         return self.past[0].keys.shape[2] if self.past else 0
 
     def reorder(self, rows: Int[Tensor, "b w"]) -> "DecoderState":
-        """Return the state of the given rows; all w rows of a line belong to one sentence, and sentences keep order."""
+        """Return the state of the given rows: a line for each sentence that goes on, in order, with its w rows."""
         past = tuple(one.select(rows.flatten()) for one in self.past)
         if len(rows) == len(self.memory_mask):
             return replace(self, past=past)

@@ -65,6 +65,7 @@ class Transformer(EncoderDecoder):
         for layer in self._encoder():
             x = layer(x, mask, rotation)
         x = cast_for_products(self.encoder_norm(x))
+        # Each decoder layer's cross-attention keys and values: computed once per sentence, not once per step.
         memory = tuple(layer.cross_attention.keys_values(x) for layer in self._decoder())
         return DecoderState(memory, mask if self.config.cross_attention == "source" else torch.zeros_like(mask))
 

@@ -2,9 +2,9 @@
 
 The value of a hypothesis is the sum of its log-probabilities / length^α (length counts EOS). Log-probabilities are
 never positive, so the value of a live hypothesis of score s can become at most s / (longest length)^α. The search drops
-a hypothesis exactly when this bound shows that it cannot enter its sentence's n best. All live hypotheses are equally
-long, and a continuation scores no higher than its beginning. So a hopeless hypothesis can push only hopeless ones out
-of the beam: dropping it saves work and changes no result. A sentence leaves the batch when it has no live hypothesis.
+a hypothesis exactly when this bound shows that it cannot enter its sentence's n best. Everything that grows from a
+hopeless hypothesis is hopeless, too, and so is everything that scores lower. So dropping it frees a rank of the beam
+and cannot change the n best. A sentence leaves the batch when it has no live hypothesis.
 With early stopping, a sentence leaves as soon as k hypotheses have ended and no live hypothesis has a higher value at
 its present length, as in Hugging Face's `generate`; hypotheses that become better by growing longer are missed.
 """
@@ -37,27 +37,33 @@ class BeamSearch(Search):
         values, tokens, model_values = next_tokens.best(count)
         for number, live in self.live.items():
             continuations = [
-                (one.score + value, token, one.model_score + model_value, one)
-                for one in live
+                (parent.score + value, token, parent.model_score + model_value, parent)
+                for parent in live
                 for value, token, model_value in zip(
-                    values[one.row], tokens[one.row], model_values[one.row], strict=True
+                    values[parent.row], tokens[parent.row], model_values[parent.row], strict=True
                 )
                 if value > -INF
             ]
             candidates = sorted(continuations, key=_SCORE, reverse=True)[:count]
             self._end(number, candidates)
-            kept = self._hopeful(number, [one for one in candidates if one[1] != self.task.eos][: self.settings.beam])
+            going_on = [candidate for candidate in candidates if candidate[1] != self.task.eos]
+            kept = self._hopeful(number, going_on[: self.settings.beam])
             if self.task.on_candidates is not None:
-                shown = [(*one[:2], live.index(one[3]), any(one is other for other in kept)) for one in candidates]
-                self.task.on_candidates([Candidate(*one) for one in shown])
-            self.live[number] = [Partial([*one.ids, token], one.row, score, own) for score, token, own, one in kept]
+                self.task.on_candidates(
+                    [
+                        Candidate(score, token, live.index(parent), any(one is candidate for one in kept))
+                        for candidate in candidates
+                        for score, token, _, parent in (candidate,)
+                    ]
+                )
+            self.live[number] = [_grown(candidate) for candidate in kept]
 
     def _end(self, number: int, candidates: list[_Continuation]) -> None:
         """Collect the candidates that end, of the best k, as in Hugging Face's and CTranslate2's search."""
-        ends = [one for one in candidates[: self.settings.beam] if one[1] == self.task.eos]
+        ends = [candidate for candidate in candidates[: self.settings.beam] if candidate[1] == self.task.eos]
         if ends:
-            best = [*self.ended[number], *(Partial([*one.ids, eos], one.row, s, own) for s, eos, own, one in ends)]
-            best.sort(key=lambda one: one.value(self.alpha), reverse=True)
+            best = [*self.ended[number], *map(_grown, ends)]
+            best.sort(key=lambda hypothesis: hypothesis.value(self.alpha), reverse=True)
             self.ended[number] = best[: self.settings.beam]
 
     def _hopeful(self, number: int, candidates: list[_Continuation]) -> list[_Continuation]:
@@ -65,11 +71,11 @@ class BeamSearch(Search):
 
         Early stopping returns none if the best one has, at its present length, no higher value than the k-th best.
         """
-        ended, n_best, beam = self.ended[number], self.task.n_best, self.settings.beam
-        if len(ended) >= n_best:
-            least = ended[n_best - 1].value(self.alpha) * (self.task.max_lengths[number] + 1) ** self.alpha
-            candidates = [one for one in candidates if one[0] > least]
-        if self.settings.early_stopping and len(ended) == beam and candidates:
+        ended, n_best = self.ended[number], self.task.n_best
+        if len(ended) >= n_best:  # score / longest^α > the n-th best value, solved for the score
+            score_to_beat = ended[n_best - 1].value(self.alpha) * (self.task.max_lengths[number] + 1) ** self.alpha
+            candidates = [candidate for candidate in candidates if candidate[0] > score_to_beat]
+        if self.settings.early_stopping and len(ended) == self.settings.beam and candidates:
             has_won = candidates[0][0] / self.length**self.alpha <= ended[-1].value(self.alpha)
             return [] if has_won else candidates
         return candidates
@@ -77,3 +83,8 @@ class BeamSearch(Search):
     def results(self) -> list[list[Hypothesis]]:
         """Return each sentence's hypotheses, in the order that the sentences came in."""
         return [[one.hypothesis(self.alpha) for one in best[: self.task.n_best]] for best in self.ended]
+
+
+def _grown(candidate: _Continuation) -> Partial:
+    score, token, model_score, parent = candidate
+    return Partial([*parent.ids, token], parent.row, score, model_score)

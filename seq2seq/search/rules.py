@@ -140,12 +140,12 @@ class ForcedPrefix:
 
 
 class CompletedWord:
-    """Lets translations complete the last word of their prefixes; its tokens keep their log-probabilities."""
+    """Lets translations complete the last word of their prefixes: only spellings of these words may follow."""
 
     def __init__(self, words: Sequence[UnfinishedWord | None], rules: Sequence[Rule] = ()) -> None:
         """Set each sentence's word (None: it has no prefix, or one that ends with a whole word), and all other rules.
 
-        The other rules do not apply to the tokens of the word.
+        Where the other rules forbid all spellings, these are allowed nevertheless.
         """
         self._words, self.rules = words, rules
         self._end = max(word.start + word.length for word in words if word is not None)  # a token has a character
@@ -168,8 +168,10 @@ class CompletedWord:
                 written += word.spellings[written][token] if written < word.length else 0
             if written < word.length:
                 allowed = list(word.spellings[written])
+                scores = ruled[row, allowed]
+                scores = scores if bool((scores > -INF).any()) else log_probs[row, allowed]
                 ruled[row] = torch.full_like(log_probs[row], -INF).index_copy_(
-                    0, torch.tensor(allowed, device=log_probs.device), log_probs[row, allowed]
+                    0, torch.tensor(allowed, device=log_probs.device), scores
                 )
         return ruled
 

@@ -17,7 +17,7 @@ class WordCompleter:
         excluded = {*unproducible, *target.user_symbols.values()}
         self._target = target
         self._ids = {subword: number for number, subword in enumerate(subwords) if number not in excluded}
-        self._sorted = sorted(self._ids)
+        self._sorted, self._longest = sorted(self._ids), max(map(len, self._ids), default=0)
 
     def last_word(self, prefix: Sequence[int]) -> UnfinishedWord | None:
         """Return the last word of a prefix's ids; None if subwords cannot spell it, such as unknown letters."""
@@ -26,11 +26,12 @@ class WordCompleter:
         word = "".join(subwords[start:])
         spellings: list[dict[int, int]] = [{} for _ in word]
         for written in reversed(range(len(word))):
-            rest = word[written:]
-            parts = (rest[:length] for length in range(1, len(rest)))
+            rest = word[written : written + self._longest + 1]
+            parts = (rest[:length] for length in range(1, min(len(rest), self._longest + 1)))
             spellings[written] = {
                 self._ids[part]: len(part) for part in parts if part in self._ids and spellings[written + len(part)]
             }
-            first, end = (bisect_left(self._sorted, one) for one in (rest, rest + chr(0x10FFFF)))
-            spellings[written] |= {self._ids[one]: len(rest) for one in self._sorted[first:end]}
+            if len(rest) <= self._longest:
+                first, end = (bisect_left(self._sorted, one) for one in (rest, rest + chr(0x10FFFF)))
+                spellings[written] |= {self._ids[one]: len(rest) for one in self._sorted[first:end]}
         return UnfinishedWord(start, spellings, len(word)) if word and spellings[0] else None

@@ -94,6 +94,15 @@ def test_a_tag_fits_into_the_segments_that_it_begins(tagging):
     assert max(len(one.source.ids) for one in segments) <= 8 * STRETCH
 
 
+def test_a_tag_is_never_a_segment_of_its_own(tagging):
+    for text in ("<2es> " + "a" * 60, "<2es><2fr>" + "a" * 60):
+        segments = Segmenter(tagging, 12).segments([Text(text)])
+        assert len(segments) > 1
+        assert not any("<2" in one.text for one in segments)
+    many = Segmenter(tagging, 12).segments([Text("<2es> " * 20 + SENTENCE)])  # too many to begin every segment
+    assert max(len(one.source.ids) for one in many) <= 12 * STRETCH
+
+
 class Diagonal:
     """Translates a text into itself without its tag; every token attends to itself."""
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from seq2seq.interface import Hypothesis, Source, Text
 from seq2seq.settings.search import SearchConfig
+from seq2seq.text.completion import WordCompleter
 from seq2seq.text.shortlist import Shortlist
 from seq2seq.text.tokenizer import EOS, UNPRODUCIBLE_IDS, Tokenizer
 from seq2seq.translation import Segmenter
@@ -134,3 +135,21 @@ def test_an_engine_may_ignore_that_a_word_is_unfinished(tokenizer: Tokenizer) ->
             yield [(index, [Hypothesis([*one.prefix], 0.0, 0.0)]) for index, one in enumerate(sources)]
 
     assert Translator(Whole(), tokenizer).translate([Text("The ball", "La bola es az")]) == ["La bola es az"]  # type: ignore[arg-type]
+
+
+def test_a_banned_word_does_not_complete_a_prefix(tokenizer: Tokenizer) -> None:
+    text = Text("A blue ball", "una bola az")
+    assert liking(tokenizer, "▁azul").translate([text]) == ["una bola azul"]
+    (other,) = liking(tokenizer, "▁azul").translate([text], banned=["azul"])
+    assert other.startswith("una bola az")
+    assert "▁azul" not in tokenizer.tokens(tokenizer.encode([other])[0])
+
+
+def test_a_long_word_without_a_space_takes_time_in_proportion_to_its_length(tokenizer: Tokenizer) -> None:
+    """Every position has a spelling for each subword that fits there, and none for longer ones."""
+    completer = WordCompleter(tokenizer, (*UNPRODUCIBLE_IDS, EOS))
+    word = completer.last_word(tokenizer.encode(["la" * 3000])[0])
+    assert word is not None
+    longest = max(map(len, tokenizer.tokens(range(tokenizer.vocab_size))))
+    assert max(count for ways in word.spellings for count in ways.values()) <= longest
+    assert len(word.spellings) == word.length == 6001

@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -190,3 +191,22 @@ def test_products_in_bf16_are_limited_too() -> None:
         whole, _ = decoder.step(torch.tensor([40]), decoder.encode(src))
         some, _ = limited_one.step(torch.tensor([5]), limited_one.encode(src))
     torch.testing.assert_close(some, whole[:, ids])
+
+
+@NEEDS_COMPILER
+def test_threads_and_nested_searches_may_share_an_engine_with_a_shortlist() -> None:
+    settings = SearchConfig(beam=3, max_length_ratio=0.0, max_length_offset=8, batch_tokens=30)
+    searching = Engine(transformer(), "cpu", torch.float32, compiles="on", shortlist=limited(list(range(40))))
+    expected = list(searching.search(sources("beam"), settings, 1))
+    nested = []
+
+    def search_inside() -> None:
+        if len(nested) < 3:
+            nested.append(None)
+            nested[-1] = list(searching.search(sources("beam"), settings, 1))
+
+    assert list(searching.search(sources("beam"), settings, 1, on_step=search_inside)) == expected
+    assert nested == [expected] * 3
+    with ThreadPoolExecutor(3) as threads:
+        found = threads.map(lambda _: list(searching.search(sources("beam"), settings, 1)), range(9))
+        assert list(found) == [expected] * 9

@@ -24,7 +24,7 @@ class Annotations:
 class RecurrentState:
     """The b encoded sentences, and the LSTM states of w rows for each; calls return a new state.
 
-    Rows w · i … w · i + w - 1 continue sentence i. They share its annotations.
+    With w = 3, rows 0 to 2 continue sentence 0, and rows 3 to 5 sentence 1. They share its annotations.
 
     Attributes:
         memory: annotations of the encoded sentences; None: the network has no attention.
@@ -39,7 +39,7 @@ class RecurrentState:
     attention: Float[Tensor, "n t s"] | None = None
 
     def reorder(self, rows: Int[Tensor, "b w"]) -> "RecurrentState":
-        """Return the state of the given rows; all w rows of a line belong to one sentence, and sentences keep order."""
+        """Return the state of the given rows: a line for each sentence that goes on, in order, with its w rows."""
         past = self.past.index_select(0, rows.flatten())
         if len(rows) == len(self.memory_mask):
             return replace(self, past=past, attention=None)

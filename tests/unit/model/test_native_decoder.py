@@ -14,7 +14,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from seq2seq.errors import UserError
-from seq2seq.model import compiling, native
+from seq2seq.model import compiling
 from seq2seq.model.compiling import load_library
 from seq2seq.model.decoders import TextbookDecoder, decoder_for_search
 from seq2seq.model.ensemble import Ensemble
@@ -297,7 +297,7 @@ def test_the_choice_decides_what_searches_an_unchanged_transformer() -> None:
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Begin without a compiled library; the cache is this folder."""
     monkeypatch.setenv("SEQ2SEQ_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(native, "load_library", load_library.__wrapped__)
+    monkeypatch.setattr(compiling, "library_or_error", compiling.library_or_error.__wrapped__)
     return tmp_path
 
 
@@ -368,4 +368,57 @@ def test_a_compiler_that_fails_is_named_in_one_line(
 def test_a_cache_that_cannot_be_written_is_named_in_one_line(empty_cache: Path) -> None:
     (empty_cache / "cache").write_text("a file")
     with pytest.raises(UserError, match=r"cannot keep compiled code in .*cache .*: set SEQ2SEQ_CACHE to another"):
+        decoder_for_search(make(), torch.float32, "on")
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_a_model_in_another_precision_is_searched_by_the_textbook(dtype: torch.dtype) -> None:
+    model = make().to(dtype)
+    assert isinstance(decoder_for_search(model, torch.float32, "auto"), TextbookDecoder)
+    with pytest.raises(UserError, match="--compile on is for the CPU in float32"):
+        decoder_for_search(model, torch.float32, "on")
+
+
+@NEEDS_COMPILER
+def test_pytorchs_default_precision_changes_no_compiled_step() -> None:
+    decoder, src, last = NativeDecoder(make()), sources(), torch.tensor([4, 5, 6, 7])
+    with torch.no_grad():
+        expected, _ = decoder.step(last, decoder.encode(src))
+        best = decoder.best_next(expected, torch.tensor([0]), 3)
+        torch.set_default_dtype(torch.float64)
+        try:
+            logits, _ = decoder.step(last, decoder.encode(src))
+            again = decoder.best_next(logits, torch.tensor([0]), 3)
+        finally:
+            torch.set_default_dtype(torch.float32)
+    assert torch.equal(logits, expected)
+    assert all(torch.equal(one, other) for one, other in zip(best, again, strict=True))
+
+
+@NEEDS_COMPILER
+def test_a_mask_may_hide_any_source_position() -> None:
+    model, src, last = make(), sources(), torch.tensor([4, 5, 6, 7])
+    decoder, usual = NativeDecoder(model), model.source_mask
+
+    def hiding(ids: torch.Tensor) -> torch.Tensor:
+        mask = usual(ids)
+        mask[..., 1] = False
+        return mask
+
+    vars(model)["source_mask"] = hiding
+    with torch.no_grad():
+        logits, _ = decoder.step(last, decoder.encode(src))
+        expected, _ = model.decode(last[:, None], model.encode(src))
+    assert_close(logits, expected[:, 0], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("wanted", ["'", " ", "no-such-compiler"])
+def test_a_useless_name_of_a_compiler_leaves_the_textbook(
+    empty_cache: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
+) -> None:
+    monkeypatch.setenv("CC", wanted)
+    monkeypatch.setenv("PATH", str(empty_cache))
+    assert isinstance(decoder_for_search(make(), torch.float32, "auto"), TextbookDecoder)
+    with pytest.raises(UserError):
         decoder_for_search(make(), torch.float32, "on")
