@@ -1,7 +1,6 @@
-"""Diverse beam search over a step function (Vijayakumar et al. 2018); knows ids and an opaque state, never a model.
+"""Diverse beam search (Vijayakumar et al. 2018): groups choose in turn; knows ids and an opaque state, never a model.
 
-The beam is divided into groups. At every position the groups choose one after another, and a token's score is reduced
-by λ for every hypothesis of an earlier group that has chosen the same token there. EOS is never penalised.
+A token's score is reduced by λ for every hypothesis of an earlier group that has chosen it at the same position.
 """
 
 from collections import Counter
@@ -41,15 +40,14 @@ class DiverseBeamSearch(Search):
                         candidates.append(_Partial([*one.ids, token], one.row, *scores, group, one.penalty + off))
                 candidates = sorted((c for c in candidates if c.score > -INF), key=lambda c: c.score, reverse=True)
                 ended += [one for one in candidates[: self._size] if one.ids[-1] == self.task.eos]
-                ended.sort(key=lambda one: one.value(self.alpha), reverse=True)
-                del ended[self._size :]
+                ended[:] = sorted(ended, key=lambda one: one.value(self.alpha), reverse=True)[: self._size]
                 chosen += [one for one in candidates if one.ids[-1] != self.task.eos][: self._size]
             self.live[number] = chosen if any(self._is_hopeful(number, one) for one in chosen) else []
 
     def _is_hopeful(self, number: int, one: _Partial) -> bool:
         """Return whether a hypothesis can still enter its group's best: log-probabilities are never positive."""
-        ended, longest = self._ended[number][one.group], self.task.max_lengths[number] + 1
-        return len(ended) < self._size or one.score / longest**self.alpha > ended[-1].value(self.alpha)
+        ended, power = self._ended[number][one.group], (self.task.max_lengths[number] + 1) ** self.alpha
+        return len(ended) < self._size or one.score / power > ended[-1].value(self.alpha)
 
     def results(self) -> list[list[Hypothesis]]:
         """Return the hypotheses of all groups, ranked by scores without the diversity penalty."""
@@ -57,6 +55,6 @@ class DiverseBeamSearch(Search):
         for groups in self._ended:
             unlike = {tuple(one.ids): one for group in reversed(groups) for one in reversed(group)}
             values = {ids: (one.score + one.penalty) / len(ids) ** self.alpha for ids, one in unlike.items()}
-            ranked = sorted(unlike, key=values.__getitem__, reverse=True)
-            results.append([unlike[ids].hypothesis(self.alpha) for ids in ranked[: self.task.n_best]])
+            ranked = sorted(unlike, key=values.__getitem__, reverse=True)[: self.task.n_best]
+            results.append([unlike[ids].hypothesis(self.alpha) for ids in ranked])
         return results
