@@ -223,8 +223,8 @@ class Engine:
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
-                told = f"the model does not fit into the memory of {self.device}: use another device"
-                raise UserError(told) from error
+                message = f"the model does not fit into the memory of {self.device}: use another device"
+                raise UserError(message) from error
         return self._decoder
 
     def __getstate__(self) -> dict[str, Any]:
@@ -275,8 +275,8 @@ class Engine:
         require_one_kind(settings, has_phrases=any(phrases))
         for limit, of_source in zip(longest, phrases, strict=True):
             if (needed := tokens_needed(of_source)) > limit:
-                told = f"phrases of {needed} tokens do not fit into {limit}: raise max_length, or ask for fewer"
-                raise UserError(told)
+                message = f"phrases of {needed} tokens do not fit into {limit}: raise max_length, or ask for fewer"
+                raise UserError(message)
         words = [source.unfinished for source in sources]
         prefixes = [one.prefix[: one.unfinished.start] if one.unfinished else one.prefix for one in sources]
         is_free = not any(source.prefix for source in sources)  # a prefix may contain banned tokens

@@ -19,7 +19,7 @@ Compile = Literal["auto", "on", "off"]  # whether the search runs as compiled co
 
 @dataclass(frozen=True)
 class UnfinishedWord:
-    """The last word of a prefix, which a translation may complete; a search allows only these ways to spell it.
+    """The last word of a prefix, which a translation may complete; a search allows only these ways to write it.
 
     Attributes:
         start: index in the prefix of the word's first id.
@@ -41,7 +41,7 @@ class Source:
     prefix: Sequence[int] = ()  # the translation begins with these ids
     phrases: Phrases = ()  # the translation contains all of these phrases
     key: int = 0  # samples depend on the seed and this key
-    unfinished: UnfinishedWord | None = None  # the prefix's last word, if it may be completed
+    unfinished: UnfinishedWord | None = None  # the prefix's last word, or the space after it
 
 
 @dataclass(frozen=True)

@@ -108,13 +108,15 @@ class Segmenter:
         return encoded, len(tag_ids)
 
     def _with_prefix(self, source: Source, prefix: str) -> Source:
-        """Add a prefix whose last word may be completed, unless a space follows the word."""
+        """Add a prefix, whose last word may be completed; after a space, a new word follows."""
         (ids,) = self._tokenizer.target.encode([prefix])
-        if not ids or prefix[-1].isspace():
-            return replace(source, prefix=ids)
+        if not ids:
+            return source
         if self._completer is None:
             self._completer = WordCompleter(self._tokenizer.target, (*self._tokenizer.unproducible, EOS))
-        return replace(source, prefix=ids, unfinished=self._completer.last_word(ids))
+        is_whole = prefix[-1].isspace()
+        word = self._completer.new_word(len(ids)) if is_whole else self._completer.last_word(ids)
+        return replace(source, prefix=ids, unfinished=word)
 
 
 def _split_tag(text: str, side: Side) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from seq2seq.interface import UnfinishedWord
 from seq2seq.text.segments import SPACE
+from seq2seq.text.tokenizer import EOS
 from seq2seq.text.vocabulary import Side
 
 
@@ -35,3 +36,8 @@ class WordCompleter:
                 first, end = (bisect_left(self._sorted, one) for one in (rest, rest + chr(0x10FFFF)))
                 spellings[written] |= {self._ids[one]: len(rest) for one in self._sorted[first:end]}
         return UnfinishedWord(start, spellings, len(word)) if word and spellings[0] else None
+
+    def new_word(self, start: int) -> UnfinishedWord:
+        """Return a space, to be written after `start` ids: a new word begins there, or the translation ends."""
+        ways = {number: 1 for subword, number in self._ids.items() if subword.startswith(SPACE)}
+        return UnfinishedWord(start, [{**ways, EOS: 1}], 1)

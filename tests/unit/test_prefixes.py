@@ -121,7 +121,11 @@ def test_an_engine_gets_the_whole_prefix_and_the_word_that_may_be_completed(toke
         assert list(segment.source.prefix) == tokenizer.encode([prefix])[0]
         return segment.source
 
-    assert source("").unfinished is source("La bola es ").unfinished is None
+    assert source("").unfinished is None
+    space = source("La bola es ").unfinished
+    assert space is not None
+    assert {tokenizer.tokens([one])[0] for one in space.spellings[0]} >= {"</s>", "▁", "▁azul"}
+    assert all(tokenizer.tokens([one])[0].startswith(("▁", "</s>")) for one in space.spellings[0])
     word = source("La bola es az").unfinished
     assert word is not None
     assert word.start == len(tokenizer.encode(["La bola es"])[0])
@@ -153,3 +157,12 @@ def test_a_long_word_without_a_space_takes_time_in_proportion_to_its_length(toke
     longest = max(map(len, tokenizer.tokens(range(tokenizer.vocab_size))))
     assert max(count for ways in word.spellings for count in ways.values()) <= longest
     assert len(word.spellings) == word.length == 6001
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_after_a_space_nothing_attaches_to_the_last_word_of_a_prefix(tokenizer: Tokenizer, kind: str) -> None:
+    translator = liking(tokenizer, "s")
+    (attached,) = translator.translate([Text("The ball", "La bola")], **KINDS[kind])
+    assert attached.split()[1].removeprefix("bola")
+    (found,) = translator.translate([Text("The ball", "La bola ")], **KINDS[kind])
+    assert found.split()[:2] == ["La", "bola"]
