@@ -203,30 +203,6 @@ def starting(where: torch.device, model: options.Bundle, rounds: options.Rounds 
 
 @app.command()
 @measuring
-def streaming(
-    where: torch.device,
-    pairs: options.Pairs = 20_000_000,
-    streamed: options.Streamed = 4_000_000,
-    part: options.Part = 200_000,
-    rounds: options.Rounds = 5,
-    batches: options.Batches = 12,
-    max_tokens: options.MaxTokens = 2048,
-    block: options.Block = 50_000,
-    folder: options.Temporary = None,
-    size: options.Size = "small",
-    vocab_size: options.VocabSize = 8000,
-) -> dict[str, Any]:
-    """Measure updates on a streamed and on a prepared corpus, in turns; then the rate and memory of a long stream."""
-    from benchmarks.streaming import Plan, run
-
-    amounts = {"pairs": pairs, "streamed": streamed, "part": part, "block": block}
-    plan = Plan(**amounts, rounds=rounds, batches=batches, max_tokens=max_tokens)
-    found = run(plan, options.model_config(size), vocab_size, where, folder)
-    return {"streaming": found}
-
-
-@app.command()
-@measuring
 def files(
     where: torch.device,
     model: options.Bundle,
@@ -322,7 +298,7 @@ def scale(
     measure: options.Measure = False,
     model: options.Translating = None,
 ) -> dict[str, Any]:
-    """Print what a large corpus costs to prepare, stream, train on and translate, from measured slopes."""
+    """Print what a large corpus costs to prepare, train on and translate, from measured slopes."""
     from dataclasses import replace
 
     from benchmarks.scale import Case, run

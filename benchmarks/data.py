@@ -1,6 +1,6 @@
-"""Sentence pairs for all contestants: prepared from a folder as for training, or random ids."""
+"""Sentence pairs for all contestants: prepared from a folder as for training, made-up text, or random ids."""
 
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,9 @@ from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 
 BUNDLED = Path(__file__).parents[1] / "data/bundled"
+_WORDS = 3_000  # made-up words of each language
+_WRITTEN = 100_000  # pairs per write
+_FILES = 4
 
 
 def drawn_pairs(count: int, vocab_size: int, seed: int) -> Pairs:
@@ -82,3 +85,36 @@ def one_of(tokenizer: Tokenizers) -> Tokenizer:
     if not isinstance(tokenizer, Tokenizer):
         raise UserError("this model has a tokenizer for each side: the races are for models with one for both")
     return tokenizer
+
+
+def write_corpus(folder: Path, pairs: int) -> None:
+    """Write made-up sentences of everyday length: several training files, and one for validation.
+
+    The words repeat every _WRITTEN pairs, but with other numbers at the end, so that no two pairs are equal.
+    """
+    pattern, first = _make_sentences(), 0
+    each = -(-pairs // _FILES)
+    sizes = {f"train{number}": min(each, pairs - number * each) for number in range(_FILES)}
+    for name, size in {"validation": 500, **sizes}.items():
+        with (folder / f"{name}.tsv").open("w", encoding="utf-8") as file:
+            for start in range(0, size, _WRITTEN):
+                count = min(_WRITTEN, size - start)
+                numbers = np.repeat(np.arange(first + start, first + start + count), 2).tolist()
+                file.write("".join(pattern[:count]) % tuple(numbers))
+        first += size
+
+
+def _make_sentences() -> list[str]:
+    """Return lines with two placeholders for a number; the frequencies of words follow Zipf's law."""
+    rng = np.random.default_rng(1)
+    letters = np.array(list("abcdefghijklmnñopqrstuvwxyzáéíóú"))
+    words = [["".join(rng.choice(letters, rng.integers(1, 10))) for _ in range(_WORDS)] for _ in range(2)]
+    chances = 1 / np.arange(10, _WORDS + 10)
+    lengths = np.clip(rng.gamma(4.0, 2.0, _WRITTEN), 2, 40).astype(int)
+    drawn = [rng.choice(_WORDS, int(lengths.sum()), p=chances / chances.sum()) for _ in range(2)]
+    ends = [0, *np.cumsum(lengths).tolist()]
+    texts = (
+        [" ".join(map(of_side.__getitem__, chosen[begin:end])) for begin, end in pairwise(ends)]
+        for of_side, chosen in zip(words, drawn, strict=True)
+    )
+    return [f"{src} %d.\t{tgt} %d.\n" for src, tgt in zip(*texts, strict=True)]

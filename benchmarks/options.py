@@ -89,14 +89,6 @@ Translating = Annotated[
 ]
 Measure = Annotated[bool, typer.Option("--measure", help="Measure the slopes here, in some ten minutes.")]
 
-Streamed = Annotated[int, typer.Option(min=1000, help="Of them without training.", rich_help_panel=MEASURING)]
-Pairs = Annotated[int, typer.Option(min=1000, help="Of the made-up corpus.", rich_help_panel=MEASURING)]
-Part = Annotated[int, typer.Option(min=1000, help="Pairs prepared for memory.", rich_help_panel=MEASURING)]
-Block = Annotated[int, typer.Option(min=100, help="Pairs batched together in a stream.", rich_help_panel=MEASURING)]
-Temporary = Annotated[
-    Path | None, typer.Option("--folder", help="Where the corpus is written for the time, 170 bytes a pair.")
-]
-
 BUNDLED_TEXT = [Path(f"data/bundled/{name}.train.tsv") for name in ("grammar", "everyday")]
 ONE_AND_TWO = [1, 2]
 Text = Annotated[list[Path], typer.Option(help="Whose lines, or first columns, are drawn.", rich_help_panel=MEASURING)]

@@ -67,8 +67,6 @@ def costs_of(pairs: int, flops: int, case: Case, slopes: Slopes) -> dict[str, fl
         "memory of the largest process, GB": (slopes.memory + pairs * slopes.memory_a_pair) / 1e9,
         "preparation by one process, hours": (slopes.fixed + alone + shared) / HOUR,
         "preparation by all cores, hours": (slopes.fixed + alone + shared / case.cores) / HOUR,
-        "reading a stream once, hours": pairs * slopes.streamed / 1e6 / HOUR,
-        "speed of training ÷ that of a stream": rate / flops * slopes.streamed / 1e6,
         "training, hours": pairs * case.epochs * flops / rate / HOUR,
         "devices to train in a day": pairs * case.epochs * flops / slopes.reached / DAY,
         "translating it, hours": pairs / slopes.translated / case.devices / HOUR,
@@ -81,13 +79,13 @@ def limits_of(flops: int, case: Case, slopes: Slopes) -> list[tuple[str, float, 
     alone, shared = slopes.alone / 1e6, slopes.shared / 1e6  # seconds
     trained = slopes.reached * case.devices / flops / case.epochs  # pairs per second, all epochs included
     limits = [
-        ("a disk for preparation", case.disk / slopes.work, "data.streaming=true"),
+        ("a disk for preparation", case.disk / slopes.work, "a larger disk"),
         ("training for a day", DAY * trained, "more devices"),
         ("translating for a day", DAY * slopes.translated * case.devices, "seq2seq bulk-translate --ray"),
     ]
     if slopes.memory_a_pair > 0:
         most = max(0.0, case.memory - slopes.memory) / slopes.memory_a_pair
-        limits.insert(0, ("the memory for preparation", most, "data.streaming=true"))
+        limits.insert(0, ("the memory for preparation", most, "more memory"))
     if shared > 0:  # a second machine halves the shared part, and Ray has to start
         saved = shared / case.cores / 2
         limits.insert(0, ("one machine, faster than two", slopes.ray / saved, "seq2seq prepare --ray"))

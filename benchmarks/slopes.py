@@ -1,4 +1,4 @@
-"""Measure the cost per pair of preparation, streaming, training and translation, over two decades of size."""
+"""Measure the cost per pair of preparation, training and translation, over two decades of size."""
 
 import contextlib
 import importlib.util
@@ -18,10 +18,7 @@ from typing import Any
 import torch
 
 from benchmarks import files, profile
-from benchmarks.apart import apart
-from benchmarks.data import BUNDLED, drawn_pairs, epochs_of
-from benchmarks.streaming import Plan as Streaming
-from benchmarks.streaming import stream_all, stream_feed, write_corpus
+from benchmarks.data import BUNDLED, drawn_pairs, epochs_of, write_corpus
 from benchmarks.tables import Table
 from seq2seq.errors import UserError
 from seq2seq.files import find_model
@@ -30,7 +27,7 @@ from seq2seq.settings.model import ModelConfig
 SIZES = (10_000, 100_000, 1_000_000)  # pairs, over two decades
 LINES = (200, 2_000, 20_000)
 VOCABULARY = 2000  # size of the vocabulary for measurements of text, which depend little on this size
-_POSITIVE = ("work", "reached", "translated", "streamed")  # slopes that are divisors
+_POSITIVE = ("work", "reached", "translated")  # slopes that are divisors
 _PROGRAM = "from seq2seq.cli import main; main()"
 
 
@@ -51,7 +48,6 @@ class Slopes:
     work: float = 601.0  # bytes per pair on the disk during preparation, the result included
     memory: float = 535e6  # bytes of the largest process of preparation
     memory_a_pair: float = 17.0  # further bytes per pair
-    streamed: float = 43.0  # µs per pair of the process that reads a stream
     reached: float = 0.111e12  # FLOP/s per device in training
     translated: float = 431.0  # lines per second per device
 
@@ -70,7 +66,7 @@ def measure(
     pairs: Sequence[int] = SIZES,
     lines: Sequence[int] = LINES,
 ) -> dict[str, Any]:
-    """Measure each slope over these sizes: preparation and streaming of made-up text, training, translation.
+    """Measure each slope over these sizes: preparation of made-up text, training, translation.
 
     Without a bundle, the translated lines per second are those of docs/scale.md.
 
@@ -88,12 +84,12 @@ def measure(
     slopes = fit(sizes, trained["reached"], seconds)
     for one in sizes:
         times = [f"{one[name]:.1f}" if name in one else "" for name in ("one", "two", "ray")]
-        sides = [f"{one[name]:.0f}" for name in ("text", "prepared", "work", "streamed")]
+        sides = [f"{one[name]:.0f}" for name in ("text", "prepared", "work")]
         rows.append([f"{one['pairs']:,}", *times, f"{one['memory'] / 1e6:,.0f}", *sides])
     header = ["pairs", "one process, s", "two, s", "two of Ray, s", "memory, MB", "text, bytes a pair"]
-    header += ["prepared", "while preparing", "streamed, µs a pair"]
+    header += ["prepared", "while preparing"]
     told = [[name, f"{value:,.3g}"] for name, value in (trained | asdict(slopes)).items()]
-    tables = [Table("Preparation and streaming", header, rows), Table("Slopes", ["", "value"], told)]
+    tables = [Table("Preparation", header, rows), Table("Slopes", ["", "value"], told)]
     if seconds:
         cells = [[f"{count:,}", f"{taken:.1f}"] for count, taken in seconds.items()]
         tables.insert(1, Table("Translation, one line for each sentence", ["lines", "seconds"], cells))
@@ -107,17 +103,15 @@ def measure(
 
 
 def measure_text(place: Path, pairs: int) -> dict[str, float]:
-    """Write this number of pairs into a folder, prepare them in up to three ways, stream them; return measurements."""
-    plan = Streaming(pairs=pairs, streamed=pairs, part=1)
-    write_corpus(place, plan)
+    """Write this number of pairs into a folder, prepare them in up to three ways; return measurements."""
+    write_corpus(place, pairs)
     text = sum(path.stat().st_size for path in place.glob("train*.tsv"))
     alone = prepare(place, 1)
     found = {"pairs": pairs, "one": alone["seconds"], "two": prepare(place, 2)["seconds"], "memory": alone["memory"]}
     if importlib.util.find_spec("ray"):
         found["ray"] = prepare(place, 2, on_ray=True)["seconds"]
     bytes_a_pair = {key: alone[key] / pairs for key in ("prepared", "work")}
-    streamed = apart(_stream, place, plan).result
-    return found | bytes_a_pair | {"text": text / pairs, "streamed": streamed}
+    return found | bytes_a_pair | {"text": text / pairs}
 
 
 def fit(found: Sequence[Mapping[str, float]], reached: float, translated: Mapping[int, float]) -> Slopes:
@@ -142,7 +136,7 @@ def fit(found: Sequence[Mapping[str, float]], reached: float, translated: Mappin
         alone=one - shared,
         shared=shared,
         ray=max(0.0, large["ray"] - large["two"]) if "ray" in large else Slopes.ray,
-        **{name: large[name] for name in ("text", "prepared", "work", "streamed")},
+        **{name: large[name] for name in ("text", "prepared", "work")},
         memory=small["memory"],
         memory_a_pair=max(0.0, large["memory"] - small["memory"]) / pairs,
         reached=reached,
@@ -226,12 +220,6 @@ def _most_bytes(folder: Path) -> Iterator[list[int]]:
     finally:
         ended.set()
         watching.join()
-
-
-def _stream(place: Path, plan: Streaming) -> float:
-    """Return the processor time of the reading process (µs per pair)."""
-    whole = stream_all(stream_feed(place, plan, VOCABULARY, streaming=True), plan)
-    return whole["points"][-1]["reading_us"]
 
 
 def _size(folder: Path, start: str = "") -> int:

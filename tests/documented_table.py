@@ -81,7 +81,6 @@ NOT_RUN = {
     "python train.py resume=runs/NAME data.root=FOLDER trainer.max_steps=20000": "the same, with texts elsewhere",
     "seq2seq lab report": LAB,
     "python train.py data=opus100 model=base model/style=modern trainer=gpu": NETWORK,
-    "python train.py data=opus100 data.streaming=true": NETWORK,
     "seq2seq prepare --ray auto data=files 'data.train=[\"corpora/*.tsv.xz\"]' data.root=/shared/text "
     "data.cache=/shared/cache": CLUSTER,
     "seq2seq bulk-translate --ray auto --workers 8 --device cuda --model runs/reverse --input 'mono/*.es' "
@@ -190,9 +189,6 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
     "python train.py experiment=finetune init=runs/NAME data=files 'data.train=[mine.tsv]'": FURTHER,
     "python train.py data=files 'data.train=[news.tsv,tatoeba/train.tsv]' '+data.weights={tatoeba: 2, news: 1}'": TOY,
     "python train.py experiment=mixture": BUNDLED,
-    "python train.py data=files data.streaming=true 'data.train=[\"corpora/*.tsv.xz\"]' 'data.validation=[v.tsv]'": (
-        *TOY, "data.test=[v.tsv]",
-    ),
     "python train.py experiment=subword_sampling": BUNDLED,
     "python train.py experiment=subword_sampling tokenizer=bpe tokenizer.vocab_size=2000": BUNDLED,
     "python train.py experiment=noise": BUNDLED,

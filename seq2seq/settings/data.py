@@ -46,8 +46,8 @@ class DataConfig:
     # corpus → weight of the corpus in the draws; a corpus that is not listed has 1; {} = every pair once an epoch
     weights: dict[str, float] = field(default_factory=dict)
     temperature: float = 1.0  # T: a corpus's share is ∝ size^(1/T); 1 = by size, higher = more of small corpora
-    streaming: bool = False  # read text while training instead of preparing it: for more text than fits on disk
-    block: int = 50_000  # pairs shuffled and batched together if text is streamed or split into subwords anew
+    # pairs shuffled and batched together if subword sampling or noise gives a pair new ids in each epoch
+    block: int = 50_000
     cache: str = "~/.cache/seq2seq"  # cache of prepared text; the environment variable SEQ2SEQ_CACHE has priority
     num_proc: int = 1  # processes that prepare text; the result does not depend on their number
 
@@ -67,16 +67,6 @@ class DataConfig:
         require(
             self.temperature == 1 or not self.weights,
             "data.weights and data.temperature both decide how corpora are mixed: give one of them",
-        )
-        require(
-            self.temperature == 1 or not self.streaming,
-            f"data.temperature={self.temperature} needs every corpus's size, which is unknown for a stream: "
-            "give data.weights, or data.streaming=false",
-        )
-        require(
-            not (self.held_out_from and self.streaming),
-            f"data.held_out_from={self.held_out_from} draws pairs from whole corpora, which a stream does not know: "
-            "give data.validation and data.test, or data.streaming=false",
         )
 
     @property

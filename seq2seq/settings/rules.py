@@ -11,7 +11,6 @@ AUTO: Any = "auto"  # the value of a setting that a rule decides
 VOCABULARIES = ((10_000, 2_000), (50_000, 4_000), (300_000, 8_000), (2_000_000, 16_000))  # pairs below → subwords
 LARGEST_VOCABULARY = 32_000
 SMALL_TEXT = 50_000  # pairs
-STREAMED_UPDATES = 100_000  # for text of unknown size
 _VALIDATIONS = 25  # in a run that does not stop early
 _BETWEEN = (100, 5000)  # updates between validations, at least and at most
 
@@ -26,12 +25,9 @@ def held_out(pairs: int) -> int:
     return max(1, min(1000, pairs // 20))
 
 
-def dropout(pairs: int | None) -> float:
-    """Return the share of units to drop: 0.1 as published, 0.3 for a small text, which a model overfits sooner.
-
-    pairs is None for streamed text.
-    """
-    return 0.3 if pairs is not None and pairs < SMALL_TEXT else 0.1
+def dropout(pairs: int) -> float:
+    """Return the share of units to drop: 0.1 as published, 0.3 for a small text, which a model overfits sooner."""
+    return 0.3 if pairs < SMALL_TEXT else 0.1
 
 
 def learning_rate(d_model: int) -> float:

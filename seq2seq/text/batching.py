@@ -191,9 +191,6 @@ class BatchLoader:
                     used += self._world_size
                     batch = collate([block.pairs[index] for index in indices], self.start)
                     yield batch, {"place": place, "batches": used}
-                if self._rank == 0:
-                    for line in block.told:
-                        logger.info("%s", line)
                 place, used = block.after, 0
 
     @staticmethod

@@ -21,12 +21,10 @@ from seq2seq.text.formats import (
     COMPRESSED,
     TABLES,
     Pair,
-    Read,
     find_columns,
     pick,
     read_moses,
     read_table,
-    with_places,
 )
 from seq2seq.text.lines import explain_os_error
 
@@ -41,7 +39,7 @@ class Corpus:
     name: str  # relative to data.root, for tables and messages
     stem: str  # file name without endings, the name of a test set
     paths: tuple[Path, ...]  # the files that hold the pairs
-    read: Read
+    read: Callable[[], Iterator[Pair]]
 
     def pairs(self) -> Iterator[Pair]:
         """Read the pairs.
@@ -49,7 +47,7 @@ class Corpus:
         Raises:
             UserError: the corpus cannot be read or holds no pair.
         """
-        pairs = (pair for pair, _ in self.read([]))
+        pairs = self.read()
         first = next(pairs, None)
         if first is None:
             raise UserError(f"{self.name} is empty: it has no sentence pair")
@@ -176,10 +174,7 @@ def open_splits(data: DataConfig) -> dict[str, list[Corpus]]:
     """Return the corpora of each split; validation and test may have none."""
     if data.hub is not None and data.root is None:
         splits = data.hub_splits or {"train": "train"}
-        corpora = {
-            ours: [open_hub_split(theirs, data, streaming=data.streaming and ours == "train")]
-            for ours, theirs in splits.items()
-        }
+        corpora = {ours: [open_hub_split(theirs, data)] for ours, theirs in splits.items()}
     else:
         specs = {"train": data.train, "validation": data.validation, "test": data.test}
         corpora = {
@@ -191,45 +186,39 @@ def open_splits(data: DataConfig) -> dict[str, list[Corpus]]:
     return {split: corpora.get(split, []) for split in ("train", "validation", "test")}
 
 
-def open_hub_split(split: str, data: DataConfig, *, streaming: bool = False) -> Corpus:
+def open_hub_split(split: str, data: DataConfig) -> Corpus:
     """Open one split of the set data.hub.
 
-    The hub client downloads the split once and keeps it as Arrow files. With streaming, the client keeps nothing on
-    disk and fetches rows while they are read.
+    The hub client downloads the split once and keeps it as Arrow files.
 
     Raises:
         UserError: there is no such set, configuration or split, or no connection to fetch it.
     """
     name = f"{data.hub}[{split}]"
-    load = partial(_load, name, split, data, streaming)
-    rows = None if streaming else load()
-    paths = tuple(Path(file["filename"]) for file in rows.cache_files) if rows is not None else ()
-    read = partial(_read_hub, load if rows is None else lambda: rows, name, data)
-    return Corpus(name, split, paths, partial(with_places, read))
+    rows = _load(name, split, data)
+    paths = tuple(Path(file["filename"]) for file in rows.cache_files)
+    return Corpus(name, split, paths, lambda: _read_hub(rows, name, data))
 
 
-def _read_hub(load: Callable[[], Any], name: str, data: DataConfig, skipped: int) -> Iterator[Pair]:
-    rows, number = load(), skipped
-    first = next(iter(rows), None)
-    if first is None or (hasattr(rows, "__len__") and skipped >= len(rows)):  # a streamed set has no length
+def _read_hub(rows: Any, name: str, data: DataConfig) -> Iterator[Pair]:
+    if not len(rows):
         return
-    columns = find_columns(list(first), data, name)
-    rows = rows.select_columns(list(dict.fromkeys(keys[0] for keys in columns))).skip(skipped)
+    columns, number = find_columns(rows.column_names, data, name), 0
+    rows = rows.select_columns(list(dict.fromkeys(keys[0] for keys in columns)))
     for batch in rows.iter(batch_size=_ROWS):
         for values in zip(*batch.values(), strict=True):
             number += 1
             yield pick(dict(zip(batch, values, strict=True)), columns, f"{name}, row {number}")
 
 
-def _load(name: str, split: str, data: DataConfig, streaming: bool) -> Any:
+def _load(name: str, split: str, data: DataConfig) -> Any:
     import datasets
 
     assert data.hub is not None
     path, _, config = data.hub.rpartition(":")
-    load: Callable[..., Any] = datasets.load_dataset  # its overloads take no variable for streaming
     logger.info("loading %s", name)
     try:
-        return load(path or config, config if path else None, split=split, streaming=streaming)
+        return datasets.load_dataset(path or config, config if path else None, split=split, keep_in_memory=False)
     except Exception as error:  # the hub client and its network stack raise many kinds, with the same remedy
         raise UserError(
             f"data.hub={name} cannot be loaded ({type(error).__name__}: {in_short(error)}): "

@@ -126,7 +126,7 @@ def read_texts(path: Path) -> tuple[list[Pair], dict[str, list[Pair]]]:
 
 
 def trained_length(prepared: PreparedData) -> int:
-    """Return the 99th percentile of the training sources' lengths in tokens (for streamed text, of the sample's)."""
+    """Return the 99th percentile of the training sources' lengths in tokens."""
     return max(1, int(np.quantile(prepared.train.src_lengths, 0.99, method="higher")))
 
 

@@ -29,7 +29,6 @@ class Block(NamedTuple):
     pairs: Pairs
     seed: list[int]  # of the order of pairs and batches
     after: Place  # where the next block begins
-    told: list[str]  # messages to log when the block is used up
     draws: Int64[np.ndarray, " draws"] | None = None  # numbers of the pairs to train on; None: each once
 
 
@@ -56,7 +55,7 @@ class PreparedEpochs:
         for epoch in count(place.get("epoch", 0)):
             draws = self.draws(epoch)
             if self.encoder is None:
-                yield Block(self.pairs, [self.seed, epoch], {"epoch": epoch + 1}, [], draws)
+                yield Block(self.pairs, [self.seed, epoch], {"epoch": epoch + 1}, draws)
                 continue
             order = np.random.default_rng([self.seed, epoch]).permutation(draws)  # the same as without blocks
             parts = np.array_split(order, max(1, round(len(order) / self.size)))
@@ -64,7 +63,7 @@ class PreparedEpochs:
                 is_last = number + 1 == len(parts)
                 after = {"epoch": epoch + is_last, "block": 0 if is_last else number + 1}
                 seed = [self.seed, epoch, number]
-                yield Block(self._split(self.encoder, parts[number], seed), seed, after, [])
+                yield Block(self._split(self.encoder, parts[number], seed), seed, after)
             first = 0
 
     def draws(self, epoch: int) -> Int64[np.ndarray, " draws"]:

@@ -20,7 +20,7 @@ from seq2seq.settings.data import DataConfig
 from seq2seq.text.normalise import normalise
 
 # In the order of the checks: a pair is counted under the first check that it fails. Cleaner does all but the last
-# three, and finds duplicates in streamed text. Preparation and streaming do the other checks.
+# three.
 REASONS = (
     "empty",
     "characters",
@@ -54,23 +54,16 @@ class Cleaner:
         self._config = config
         self._languages = LanguageCheck(config) if config.language_filter else None
 
-    def clean(
-        self, pairs: Iterable[tuple[str, str]], counts: Counter[str], seen: set[bytes] | None = None
-    ) -> Iterator[tuple[str, str]]:
+    def clean(self, pairs: Iterable[tuple[str, str]], counts: Counter[str]) -> Iterator[tuple[str, str]]:
         """Yield the pairs to train on, normalised.
 
         Args:
             pairs: source and target texts as written.
             counts: updated for each pair under "read" and under "kept" or the reason for the drop.
-            seen: digests of earlier pairs, updated: a pair with the same digest is a duplicate. None: keep duplicates.
         """
         for raw_src, raw_tgt in pairs:
             src, tgt = normalise(raw_src), normalise(raw_tgt)
             reason = self._reason(src, tgt)
-            if reason is None and seen is not None:
-                digest = digest_pair(src, tgt)
-                reason = "duplicate" if digest in seen else None
-                seen.add(digest)
             counts["read"] += 1
             counts[reason or "kept"] += 1
             if reason is None:

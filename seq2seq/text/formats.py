@@ -1,10 +1,9 @@
-"""Readers of every supported file format, which can start at any place in a file; pairs are as written, not cleaned."""
+"""Readers of every supported file format; pairs are as written, not cleaned."""
 
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import NoReturn
 from xml.parsers import expat
@@ -20,41 +19,23 @@ _CHUNK = 1 << 16  # bytes of a TMX file that are parsed at a time
 _CODE = frozenset(("bpt", "ept", "it", "ph", "ut"))  # TMX elements that hold markup of the original document
 
 
-# Reads pairs from a place of a corpus on, each with the place after it. A place is a list of a few integers: the number
-# of records before it and, in files of lines, the byte offset of the next line. [] is the beginning.
-Read = Callable[[list[int]], Iterator[tuple[Pair, list[int]]]]
-
-
-def read_moses(src_path: Path, tgt_path: Path, place: list[int]) -> Iterator[tuple[Pair, list[int]]]:
+def read_moses(src_path: Path, tgt_path: Path) -> Iterator[Pair]:
     """Read two files of parallel lines."""
-    number, src_offset, tgt_offset = place or (0, 0, 0)
-    src, tgt = Lines(src_path, number, src_offset), Lines(tgt_path, number, tgt_offset)
+    src, tgt = Lines(src_path), Lines(tgt_path)
     for src_line, tgt_line in zip_longest(src, tgt):
         if src_line is None or tgt_line is None:
-            for longer in (src, tgt):
-                longer.number += sum(1 for _ in Lines(longer.path, longer.number, longer.offset))
-            raise UserError(f"{src.path} has {src.number} lines but {tgt.path} has {tgt.number}: they must be parallel")
-        yield (src_line, tgt_line), [src.number, src.offset, tgt.offset]
+            sizes = [sum(1 for _ in Lines(path)) for path in (src_path, tgt_path)]
+            raise UserError(f"{src_path} has {sizes[0]} lines but {tgt_path} has {sizes[1]}: they must be parallel")
+        yield src_line, tgt_line
 
 
-def read_table(path: Path, ending: str, data: DataConfig, place: list[int]) -> Iterator[tuple[Pair, list[int]]]:
+def read_table(path: Path, ending: str, data: DataConfig) -> Iterator[Pair]:
     """Read a file of pairs of the format that an ending of TABLES names."""
-    if ending in _LINES:
-        lines = Lines(path, *place)
-        for pair in _LINES[ending](lines, data):
-            yield pair, [lines.number, lines.offset]
-    else:
-        yield from with_places(partial(_RECORDS[ending], path, data), place)
+    return _READERS[ending](path, data)
 
 
-def with_places(read: Callable[[int], Iterator[Pair]], place: list[int]) -> Iterator[tuple[Pair, list[int]]]:
-    """Yield records with their places; `read` yields the records after a given number of skipped records."""
-    (skipped,) = place or (0,)
-    for number, pair in enumerate(read(skipped), start=skipped + 1):
-        yield pair, [number]
-
-
-def _read_tsv(lines: Lines, data: DataConfig) -> Iterator[Pair]:
+def _read_tsv(path: Path, data: DataConfig) -> Iterator[Pair]:
+    lines = Lines(path)
     for line in lines:
         src, tab, tgt = line.partition("\t")
         if not tab or "\t" in tgt:
@@ -64,16 +45,15 @@ def _read_tsv(lines: Lines, data: DataConfig) -> Iterator[Pair]:
         yield (tgt, src) if data.is_swapped else (src, tgt)
 
 
-def _read_csv(lines: Lines, data: DataConfig) -> Iterator[Pair]:
-    resumed = lines.offset > 0
+def _read_csv(path: Path, data: DataConfig) -> Iterator[Pair]:
+    lines = Lines(path)
+    rows = csv.reader((line + "\n" for line in lines), strict=True)
     try:
-        header = next(
-            csv.reader((line + "\n" for line in (Lines(lines.path) if resumed else lines)), strict=True), None
-        )
+        header = next(rows, None)
         if header is None:
             return
         columns = find_columns(header, data, str(lines.path))
-        for row in csv.reader((line + "\n" for line in lines), strict=True):
+        for row in rows:
             where = f"{lines.path}:{lines.number}"
             if len(row) != len(header):
                 raise UserError(f"{where} has {len(row)} fields but the header has {len(header)}")
@@ -82,7 +62,8 @@ def _read_csv(lines: Lines, data: DataConfig) -> Iterator[Pair]:
         raise UserError(f"{lines.path}:{lines.number} is not CSV: {error}") from error
 
 
-def _read_jsonl(lines: Lines, data: DataConfig) -> Iterator[Pair]:
+def _read_jsonl(path: Path, data: DataConfig) -> Iterator[Pair]:
+    lines = Lines(path)
     for line in lines:
         where = f"{lines.path}:{lines.number}"
         if not line.strip():
@@ -96,28 +77,22 @@ def _read_jsonl(lines: Lines, data: DataConfig) -> Iterator[Pair]:
         yield pick(row, find_columns(list(row), data, where), where)
 
 
-def _read_tmx(path: Path, data: DataConfig, skipped: int) -> Iterator[Pair]:
-    return islice(read_tmx(path, data.src_lang, data.tgt_lang), skipped, None)
+def _read_tmx(path: Path, data: DataConfig) -> Iterator[Pair]:
+    return read_tmx(path, data.src_lang, data.tgt_lang)
 
 
-def _read_parquet(path: Path, data: DataConfig, skipped: int) -> Iterator[Pair]:
+def _read_parquet(path: Path, data: DataConfig) -> Iterator[Pair]:
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
         with parquet.ParquetFile(path) as file:
             columns = find_columns(file.schema_arrow.names, data, str(path))
-            group, row = 0, 0  # row group to begin with, and rows before it
-            while group < file.num_row_groups and row + file.metadata.row_group(group).num_rows <= skipped:
-                row += file.metadata.row_group(group).num_rows
-                group += 1
-            names = list(dict.fromkeys(keys[0] for keys in columns))
-            groups = range(group, file.num_row_groups)
-            for batch in file.iter_batches(_ROWS, row_groups=groups, columns=names) if groups else ():
-                begin = min(max(skipped - row, 0), batch.num_rows)
-                for number, values in enumerate(batch.slice(begin).to_pylist(), start=row + begin + 1):
+            names, number = list(dict.fromkeys(keys[0] for keys in columns)), 0
+            for batch in file.iter_batches(_ROWS, columns=names):
+                for values in batch.to_pylist():
+                    number += 1
                     yield pick(values, columns, f"{path}, row {number}")
-                row += batch.num_rows
     except (pa.ArrowException, UnicodeDecodeError) as error:
         reason, *_ = str(error).split("\n")
         raise UserError(f"{path} is damaged or no Parquet file: {reason}") from error
@@ -256,6 +231,11 @@ def _base_language(language: str) -> str:
     return language.lower().replace("_", "-").split("-")[0]
 
 
-_LINES = {".tsv": _read_tsv, ".csv": _read_csv, ".jsonl": _read_jsonl}
-_RECORDS = {".tmx": _read_tmx, ".parquet": _read_parquet}
-TABLES = (*_LINES, *_RECORDS)  # endings of files that hold pairs
+_READERS: dict[str, Callable[[Path, DataConfig], Iterator[Pair]]] = {
+    ".tsv": _read_tsv,
+    ".csv": _read_csv,
+    ".jsonl": _read_jsonl,
+    ".tmx": _read_tmx,
+    ".parquet": _read_parquet,
+}
+TABLES = tuple(_READERS)  # endings of files that hold pairs

@@ -1,4 +1,4 @@
-"""Lines of a UTF-8 text file, plain, .gz or .xz, from any line on, with errors that name the file. Reads no columns."""
+"""Lines of a UTF-8 text file, plain, .gz or .xz, with errors that name the file. Reads no columns."""
 
 import gzip
 import lzma
@@ -14,18 +14,17 @@ DAMAGED = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError)
 
 
 class Lines:
-    """The lines of a UTF-8 file from any line on, without line ends (LF or CRLF) and byte order mark.
+    """The lines of a UTF-8 file, without line ends (LF or CRLF) and byte order mark.
 
     Attributes:
-        number: lines read so far, counted from the file's beginning.
-        offset: where the next line begins, in (decompressed) bytes.
+        number: number of the last line that was read, counted from 1.
     """
 
-    def __init__(self, path: Path, number: int = 0, offset: int = 0) -> None:
-        self.path, self.number, self.offset = path, number, offset
+    def __init__(self, path: Path) -> None:
+        self.path, self.number = path, 0
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the lines that follow.
+        """Yield the lines.
 
         Raises:
             UserError: the file is missing, a folder, unreadable, binary, wrongly compressed or not UTF-8.
@@ -33,13 +32,9 @@ class Lines:
         path = self.path
         try:
             with open_bytes(path) as file:
-                if self.offset:
-                    file.seek(self.offset)
                 if b"\0" in file.peek(4096)[:4096]:
                     raise _binary(path)
-                for line in file:
-                    self.number += 1
-                    self.offset += len(line)
+                for self.number, line in enumerate(file, start=1):
                     yield _decode(path, self.number, line)
         except DAMAGED as error:
             kind = path.suffix.removeprefix(".")

@@ -1,4 +1,4 @@
-"""The batches of training and validation, from prepared or streamed text, as the settings say."""
+"""The batches of training and validation, from prepared text, as the settings say."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -10,22 +10,19 @@ from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.text.augment import Encoder
 from seq2seq.text.batching import BatchLoader, FixedBatches, even_out, plan_batches
-from seq2seq.text.corpus import open_splits
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.epochs import Mixture, PreparedEpochs, tempered_shares, weighted_shares
-from seq2seq.text.filters import OverlapIndex, name_held_out
-from seq2seq.text.streaming import StreamBlocks
 from seq2seq.workers import read_ahead
 
 
 def make_mixture(config: Config, data: PreparedData) -> Mixture | None:
-    """Return the mixture of data.weights or data.temperature; None if text is streamed or an epoch has each pair once.
+    """Return the mixture of data.weights or data.temperature; None if an epoch has each pair once.
 
     Raises:
         UserError: a weight names no corpus, or nothing would be drawn.
     """
     settings = config.data
-    if settings.streaming or (not settings.weights and settings.temperature == 1):
+    if not settings.weights and settings.temperature == 1:
         return None
     names, sizes = _corpora(data)
     assert sum(sizes) == len(data.train)
@@ -51,35 +48,31 @@ def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: 
     """Return this rank's training batches, without end; pin is for training on a GPU.
 
     Raises:
-        UserError: a corpus, a weight or the token budget does not fit.
+        UserError: a weight or the token budget does not fit.
     """
     settings, training = config.data, config.training
     encoder = Encoder(data.tokenizer, settings.max_length, training.subword_sampling, training.noise)
     mixture = make_mixture(config, data)
-    if settings.streaming:
-        overlap = OverlapIndex(name_held_out(data.validation_pairs, data.tests))
-        source = StreamBlocks(open_splits(settings)["train"], settings, encoder, overlap, config.seed)
-    elif encoder.is_random:
-        source = PreparedEpochs(data.train, config.seed, mixture, encoder, settings.block)
+    if encoder.is_random:
+        if training.max_tokens <= settings.max_length:
+            raise UserError(
+                f"training.max_tokens={training.max_tokens} cannot hold data.max_length={settings.max_length} tokens "
+                "and an end mark, and a pair of that length may come at any time: raise it, or lower data.max_length"
+            )
+        source = partial(read_ahead, PreparedEpochs(data.train, config.seed, mixture, encoder, settings.block))
     else:
         source = PreparedEpochs(data.train, config.seed, mixture)
         plan = plan_batches(data.train, source.draws(0), training.max_tokens)
         even_out(plan, world_size * training.accumulate)  # raise an error now if there can be no epoch
-    in_blocks = settings.streaming or encoder.is_random
-    if in_blocks and training.max_tokens <= settings.max_length:
-        raise UserError(
-            f"training.max_tokens={training.max_tokens} cannot hold data.max_length={settings.max_length} tokens and "
-            "an end mark, and a pair of that length may come at any time: raise it, or lower data.max_length"
-        )
     return BatchLoader(
-        partial(read_ahead, source) if in_blocks else source,
+        source,
         max_tokens=training.max_tokens,
         start=data.tokenizer.start,
         rank=rank,
         world_size=world_size,
         accumulate=training.accumulate,
         pin=pin,
-        warn_of_small_blocks=in_blocks,
+        warn_of_small_blocks=encoder.is_random,
     )
 
 

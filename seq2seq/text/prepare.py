@@ -11,7 +11,6 @@ from typing import Any
 
 import sentencepiece
 
-from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig, TokenizerConfig, cache_root
 from seq2seq.text.cache import cached_folder, digest_once
 from seq2seq.text.corpus import Corpus, open_splits
@@ -19,7 +18,6 @@ from seq2seq.text.dataset import PreparedData, load_prepared
 from seq2seq.text.filters import identifier_version
 from seq2seq.text.lines import explain_os_error
 from seq2seq.text.pipeline import Pipeline
-from seq2seq.text.streaming import sample_corpora
 from seq2seq.text.vocabulary import describe_tokenizers
 from seq2seq.workers import Processes, Workers
 
@@ -27,7 +25,7 @@ logger = logging.getLogger(__name__)
 _FORMAT = 4  # version of the cache's format: raise it whenever the same inputs give different files or pieces
 # Settings that decide only where text is and how many processes prepare it.
 _PLACES = ("cache", "root", "hub", "hub_splits", "train", "validation", "test", "num_proc")
-_ORDER = ("weights", "temperature", "streaming", "block")  # settings that decide only in what order text comes
+_ORDER = ("weights", "temperature", "block")  # settings that decide only in what order text comes
 
 
 def prepare(data: DataConfig, tokenizer: TokenizerConfig, seed: int, workers: Workers | None = None) -> PreparedData:
@@ -35,7 +33,7 @@ def prepare(data: DataConfig, tokenizer: TokenizerConfig, seed: int, workers: Wo
 
     Training pairs must pass the checks of `filters`. Validation pairs are normalised, and dropped only if a side is
     empty. Test pairs stay as written. A split that is not given is drawn from the cleaned training pairs, by the seed;
-    so are the sets of data.held_out_from. With data.streaming, a sample replaces the training pairs.
+    so are the sets of data.held_out_from.
 
     `workers` do the work, or data.num_proc processes if `workers` is None; the result does not depend on the number of
     workers. A killed preparation resumes from its last piece.
@@ -51,14 +49,6 @@ def prepare(data: DataConfig, tokenizer: TokenizerConfig, seed: int, workers: Wo
 def prepare_folder(data: DataConfig, tokenizer: TokenizerConfig, seed: int, workers: Workers | None = None) -> Path:
     """Prepare text as `prepare` does; return its folder in the cache."""
     splits = open_splits(data)
-    if data.streaming:  # the training text itself is read while training
-        if not (data.remove_overlap or (splits["validation"] and splits["test"])):
-            raise UserError(
-                "data.remove_overlap=false would train on the pairs that are drawn for validation or test, since text "
-                "is streamed: give data.validation and data.test, or leave data.remove_overlap=true"
-            )
-        pairs = max(1, tokenizer.input_sentence_size // 2)
-        splits["train"] = [sample_corpora(splits["train"], data, pairs)]
 
     def build(folder: Path) -> None:
         with workers or Processes(data.num_proc) as opened:
@@ -80,9 +70,8 @@ def _cache_key(data: DataConfig, tokenizer: TokenizerConfig, seed: int, splits: 
     versions = [_FORMAT, sentencepiece.__version__, unicodedata.unidata_version]
     versions += [identifier_version()] if data.language_filter else []
     versions += ["validation by set"] if len(splits["validation"]) > 1 else []  # older versions made one set
-    # the symbols that a loaded tokenizer must have, and the size of a stream's sample
-    asked = [tokenizer.user_symbols, tokenizer.input_sentence_size]
-    everything = [inputs, settings, describe_tokenizers(tokenizer), asked, seeds, versions]
+    symbols = tokenizer.user_symbols  # that a loaded tokenizer must have
+    everything = [inputs, settings, describe_tokenizers(tokenizer), symbols, seeds, versions]
     return hashlib.blake2b(json.dumps(everything, sort_keys=True).encode(), digest_size=10).hexdigest()
 
 
@@ -106,16 +95,13 @@ def _digest(corpus: Corpus) -> list[str]:
 def corpus_digests(data: DataConfig) -> dict[str, str]:
     """Return a hash of the contents of each file that a run reads, in order, by split and file name.
 
-    A corpus without files, such as a streamed hub set, has "no file" instead of a hash.
-
     Raises:
         UserError: a corpus is missing.
     """
     digests: dict[str, str] = {}
     for split, corpora in open_splits(data).items():
         for corpus in corpora:
-            of_corpus = zip(_told(corpus), _digest(corpus), strict=True) if corpus.paths else [(corpus.name, "no file")]
-            for name, digest in of_corpus:
+            for name, digest in zip(_told(corpus), _digest(corpus), strict=True):
                 key = f"data.{split}: {name}"
                 while key in digests:
                     key += ", again"

@@ -37,30 +37,28 @@ _NUMBERS = {
 }
 
 
-def settle_numbers(config: Config, folder: Path, data: PreparedData) -> tuple[frozenset[str], float | None]:
+def settle_numbers(config: Config, folder: Path, data: PreparedData) -> tuple[frozenset[str], float]:
     """Replace `auto` by numbers in config and in the run's config.yaml.
 
-    Return the keys that were `auto`, and the approximate number of updates an epoch (None for streamed text).
+    Return the keys that were `auto`, and the approximate number of updates an epoch.
 
     data.held_out and tokenizer.vocab_size stay `auto`: the prepared text holds their numbers, and its key in the cache
     includes `auto`. training.final_weights is decided at the end of training.
 
     Raises:
-        UserError: trainer.max_epochs is given for streamed text, or no batch fits into the device's memory.
+        UserError: no batch fits into the device's memory.
     """
     training, trainer = config.training, config.trainer
     ruled = frozenset(
         key for key, value in flatten(to_plain(config)).items() if value == rules.AUTO and key in _NUMBERS
     )
     if config.model.dropout == rules.AUTO:
-        config.model.dropout = rules.dropout(None if config.data.streaming else len(data.train))
+        config.model.dropout = rules.dropout(len(data.train))
     if training.learning_rate == rules.AUTO:
         training.learning_rate = rules.learning_rate(config.model.d_model)
     resolve_max_tokens(config, data.train, data.tokenizer.sizes)
-    epoch = None
-    if not config.data.streaming:
-        batches = plan_batches(data.train, np.arange(len(data.train)), training.max_tokens, None)
-        epoch = len(batches) / _batches_an_update(config)
+    batches = plan_batches(data.train, np.arange(len(data.train)), training.max_tokens, None)
+    epoch = len(batches) / _batches_an_update(config)
     trainer.max_steps = _max_steps(config, data, epoch)
     if training.warmup_steps == rules.AUTO:
         training.warmup_steps = rules.warmup_steps(trainer.max_steps)
@@ -75,21 +73,14 @@ def _batches_an_update(config: Config) -> int:
     return config.training.accumulate * config.trainer.devices * config.trainer.num_nodes
 
 
-def _max_steps(config: Config, data: PreparedData, epoch: float | None) -> int:
+def _max_steps(config: Config, data: PreparedData, epoch: float) -> int:
     """Return the number of updates after which training ends; epoch is the number of updates an epoch."""
     trainer = config.trainer
     limits = [] if trainer.max_steps == rules.AUTO else [trainer.max_steps]
     if trainer.max_epochs is not None:
-        if epoch is None:
-            raise UserError(
-                f"trainer.max_epochs={trainer.max_epochs} counts passes over a text, and a streamed one has no known "
-                "end: give trainer.max_steps, or data.streaming=false"
-            )
         limits.append(math.ceil(trainer.max_epochs * epoch))
     if limits:
         return min(limits)
-    if epoch is None:
-        return rules.STREAMED_UPDATES
     positions = int(_widths(data.train).sum())
     return rules.max_steps(positions, config.training.max_tokens * _batches_an_update(config))
 
@@ -111,10 +102,8 @@ def resolve_max_tokens(config: Config, pairs: Pairs, sizes: Sizes) -> None:
 
 def _choose(config: Config, pairs: Pairs, sizes: Sizes) -> int:
     widths, training = _widths(pairs), config.training
-    if config.data.streaming or is_random(training.subword_sampling, training.noise):
-        longest = config.data.max_length + 1  # a pair of this length may still come
-    else:
-        longest = int(widths.max())
+    is_sampled = is_random(training.subword_sampling, training.noise)
+    longest = config.data.max_length + 1 if is_sampled else int(widths.max())  # the longest pair that may come
     if config.trainer.accelerator == "cpu" or not torch.cuda.is_available():
         return max(ON_CPU, longest)
     highest = min(LARGEST, int(widths.sum()) // (UPDATES_AN_EPOCH * _batches_an_update(config)))

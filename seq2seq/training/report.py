@@ -29,7 +29,7 @@ def summary_table(
     config: Config,
     data: PreparedData,
     origins: Origins,
-    updates_per_epoch: float | None,
+    updates_per_epoch: float,
     parameters: tuple[int, int],
     hardware: str,
 ) -> Table:
@@ -73,9 +73,8 @@ def _text(data: PreparedData) -> str:
 
 def _pairs(config: Config, data: PreparedData) -> str:
     tests = "".join(f", {name} {len(pairs):,}" for name, pairs in data.tests.items())
-    kind = "sampled from a stream" if config.data.streaming else "to train on"
     languages = f"{config.data.src_lang}→{config.data.tgt_lang}"
-    return f"{languages}: {len(data.train):,} {kind}, {len(data.validation):,} to validate{tests}"
+    return f"{languages}: {len(data.train):,} to train on, {len(data.validation):,} to validate{tests}"
 
 
 def _sets(data: PreparedData) -> str:
@@ -97,20 +96,19 @@ def _device(config: Config, hardware: str) -> str:
     return f"{hardware}, {config.trainer.precision}{spread}"
 
 
-def _batch(config: Config, updates_per_epoch: float | None) -> str:
+def _batch(config: Config, updates_per_epoch: float) -> str:
     number = config.training.accumulate * config.trainer.devices * config.trainer.num_nodes
     times = f" × {number}" if number > 1 else ""
-    epoch = f"; {updates_per_epoch:,.0f} updates an epoch" if updates_per_epoch else ""
-    return f"{config.training.max_tokens:,}{times} positions an update{epoch}"
+    return f"{config.training.max_tokens:,}{times} positions an update; {updates_per_epoch:,.0f} updates an epoch"
 
 
-def _end(config: Config, updates_per_epoch: float | None) -> str:
+def _end(config: Config, updates_per_epoch: float) -> str:
     trainer = config.trainer
-    epochs = f" ({trainer.max_steps / updates_per_epoch:.1f} epochs)" if updates_per_epoch else ""
+    epochs = trainer.max_steps / updates_per_epoch
     time = f" or {trainer.max_time} (days:hours:minutes:seconds)" if trainer.max_time else ""
     patience = config.training.patience
     stopped = f", or after {patience} validations without improvement" if patience else ""
-    return f"after {trainer.max_steps:,} updates{epochs}{time}{stopped}"
+    return f"after {trainer.max_steps:,} updates ({epochs:.1f} epochs){time}{stopped}"
 
 
 def draw_curves(folder: Path) -> None:

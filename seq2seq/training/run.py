@@ -103,7 +103,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
     )
     bundle = Bundle(model.cpu().eval(), data.tokenizer, settings)
     facts = gather_facts(config, trainer, data, model) | {"trained_parameters": trained}
-    facts["epochs"] = round(trainer.global_step / updates_per_epoch, 2) if updates_per_epoch else None
+    facts["epochs"] = round(trainer.global_step / updates_per_epoch, 2)
     save_bundle(folder / "model", bundle, model_card(config, facts, {}, []))  # testing takes long and may be killed
     draw_curves(folder)
     if interrupted:

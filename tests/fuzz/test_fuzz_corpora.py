@@ -1,4 +1,4 @@
-"""No corpus, however broken, ends reading with anything but one line, opens another file, or goes on elsewhere.
+"""No corpus, however broken, ends reading with anything but one line, or opens another file.
 
 How to run it for an hour: see test_fuzz_documents.py.
 """
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.corpus import Pair, open_corpora, read_pairs
+from seq2seq.text.corpus import Pair, read_pairs
 from seq2seq.text.glossary import Glossary
 from tests.fuzz import seeds
 from tests.fuzz.mutating import PLACE, SECRET, arbitrary, mutated, refusal_of, with_place
@@ -80,22 +80,6 @@ def test_a_corpus_is_read_or_refused_in_one_line(
         pairs, refusal = read(str(path))
     assert [one for one in opened if one.endswith("secret.po")] == []
     assert SECRET not in f"{pairs} {refusal}"
-
-
-@pytest.mark.parametrize("name", [".tsv", ".jsonl", ".tmx"])
-@LASTING
-@given(data=st.data(), number=st.integers(0, 5))
-def test_reading_goes_on_where_it_was(name: str, data: st.DataObject, number: int, folder: Path) -> None:
-    seed, snippets = TEXTS[name]
-    path = folder / f"place{name}"
-    path.write_bytes(data.draw(mutated([seed], snippets)).encode("utf-8", "surrogatepass"))
-    pairs, refusal = read(str(path))
-    if refusal is None and len(pairs) > number:
-        (corpus,) = open_corpora(str(path), None, DataConfig())
-        found = list(corpus.read([]))
-        place = found[number - 1][1] if number else []
-        assert [pair for pair, _ in found] == pairs
-        assert [pair for pair, _ in corpus.read(place)] == pairs[number:]
 
 
 @LASTING

@@ -23,9 +23,7 @@ SAMPLED = ("training.subword_sampling.alpha=0.2", "training.noise.typos=0.5")
 VARIANTS = {
     "fp32": ("trainer.precision=32-true",),
     "bf16": ("trainer.precision=bf16-mixed",),
-    "subwords": ("trainer.precision=32-true", *SAMPLED),
-    "streaming": ("trainer.precision=32-true", "data.streaming=true", "data.block=40", *SAMPLED),
-    "streaming bf16": ("trainer.precision=bf16-mixed", "data.streaming=true", "data.block=40", *SAMPLED),
+    "subwords": ("trainer.precision=32-true", "data.block=40", *SAMPLED),
 }
 
 

@@ -90,7 +90,7 @@ M.on_train_batch_start = kill
 
 
 def test_when_the_process_that_reads_text_dies_training_says_so_and_can_go_on(launcher: Launcher, place: Path) -> None:
-    sets = (*BASE, *VARIANTS["streaming"], "trainer.validate_every=100000", "training.schedule=constant")
+    sets = (*BASE, *VARIANTS["subwords"], "trainer.validate_every=100000", "training.schedule=constant")
     result = launcher.train(*sets, "name=run", "trainer.max_steps=100000", cwd=place, BEFORE=KILL_READER)
     fails_in_one_line(
         result, r"the process that reads the training text ended, perhaps for want of memory: resume=runs/NAME"
@@ -128,7 +128,7 @@ M.on_train_batch_start = kill
 def test_when_one_of_two_processes_loses_its_reader_both_end_within_a_minute(
     launcher: Launcher, place: Path, whose: str
 ) -> None:
-    sets = (*BASE, *VARIANTS["streaming"], "trainer.validate_every=100000", "training.schedule=constant", "name=run")
+    sets = (*BASE, *VARIANTS["subwords"], "trainer.validate_every=100000", "training.schedule=constant", "name=run")
     sets += ("trainer=ddp", "trainer.devices=2", "trainer.accelerator=cpu", "trainer.max_steps=100000")
     result = launcher.train(*sets, cwd=place, BEFORE=KILL_ONE_READER, WHOSE=whose)  # ends when all of them have
     assert time.time() - (place / "time-of-death").stat().st_mtime < 60

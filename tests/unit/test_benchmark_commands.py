@@ -24,7 +24,6 @@ MEASURING = (
     "starting",
     "files",
     "workers",
-    "streaming",
     "serving",
     "hostile",
     "all",

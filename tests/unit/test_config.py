@@ -102,7 +102,7 @@ def test_sizes_and_styles_combine(size: str, style: str) -> None:
 
 
 def test_the_recurrent_baseline_combines_with_experiments() -> None:
-    for experiment in ("bundled", "tatoeba_cpu", "streaming", "r_drop"):
+    for experiment in ("bundled", "tatoeba_cpu", "r_drop"):
         model = composed(f"experiment={experiment}", "model=lstm").model
         assert (model.architecture, model.attention) == ("recurrent", "additive")
     assert composed("model=lstm", "model.attention=none").model.attention == "none"

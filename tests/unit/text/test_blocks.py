@@ -3,7 +3,7 @@ import sys
 
 IN_THE_READING_PROCESS = """
 import sys
-import seq2seq.text.epochs, seq2seq.text.streaming, seq2seq.workers
+import seq2seq.text.epochs, seq2seq.workers
 print("torch" in sys.modules)
 """
 

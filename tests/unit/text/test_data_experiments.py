@@ -72,15 +72,6 @@ def test_mixture_draws_with_temperature_5_as_arivazhagan_et_al_say(corpus: Path)
     assert share > 5 * sizes[1] / sum(sizes)
 
 
-def test_streaming_reads_both_corpora_equally_often_and_prepares_only_a_sample(corpus: Path):
-    config, data = load(corpus, "streaming", "data.block=200", "tokenizer.input_sentence_size=800")
-    assert config.data.streaming
-    assert len(data.train) < 500
-    everyday = read(corpus / "everyday.train.tsv")
-    drawn = draw(config, data, 1000)
-    assert sum(pair in everyday for pair in drawn) / len(drawn) == pytest.approx(0.5, abs=0.03)
-
-
 def test_noise_spoils_the_share_of_sources_that_it_tells_and_no_target(corpus: Path):
     config, data = load(corpus, "noise")
     clean = read(corpus / "grammar.train.tsv") | read(corpus / "everyday.train.tsv")

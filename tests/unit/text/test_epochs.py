@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from seq2seq.errors import UserError
+from seq2seq.settings.data import DataConfig
 from seq2seq.text.epochs import Mixture, tempered_shares, weigh, weighted_shares
 
 NAMES = ["corpora/tax.tsv.xz", "tatoeba/train.tsv", "news.en+news.es", "corpora/guide.tsv"]
@@ -76,3 +77,10 @@ def test_a_corpus_of_weight_nothing_or_without_pairs_is_never_drawn():
     assert len(draw(Mixture([0, 30], weighted_shares(["a", "b"], {}), 1), 0)) == 30
     with pytest.raises(UserError, match="0 for every corpus that has a pair left"):
         Mixture([0, 30], weighted_shares(["a", "b"], {"b": 0}), 1)
+
+
+def test_weights_that_say_nothing_clear_are_refused():
+    with pytest.raises(UserError, match=r"data.weights and data.temperature both"):
+        DataConfig(weights={"a": 1.0}, temperature=5.0)
+    with pytest.raises(UserError, match=r"data.weights has a=-1.0"):
+        DataConfig(weights={"a": -1.0})

@@ -1,4 +1,4 @@
-"""Training's batches go on exactly where they stopped: in memory or streamed, sampled, spoilt, for every rank."""
+"""Training's batches go on exactly where they stopped: sampled, spoilt, for every rank."""
 
 import io
 import random
@@ -10,6 +10,7 @@ import pytest
 import torch
 from preparing import SMALL, TEST, TRAIN, VALIDATION, write
 
+from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.training import NoiseConfig, SubwordSamplingConfig, TrainingConfig
@@ -25,14 +26,11 @@ SPOILT: dict[str, Any] = {
     "noise": NoiseConfig(case=0.3, typos=0.5, punctuation=0.3),
 }
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "in memory": ({}, {}),
-    "in memory, sampled and spoilt": ({}, SPOILT),
-    "in memory, mixed, sampled and spoilt": ({"weights": {"b": 3.0}}, SPOILT),
-    "streamed": ({"streaming": True}, {}),
-    "streamed, sampled and spoilt": ({"streaming": True}, SPOILT),
-    "streamed, mixed, sampled and spoilt": ({"streaming": True, "weights": {"b": 3.0}}, SPOILT),
+    "plain": ({}, {}),
+    "sampled and spoilt": ({}, SPOILT),
+    "mixed, sampled and spoilt": ({"weights": {"b": 3.0}}, SPOILT),
 }
-KEPT = ("in memory", "streamed, mixed, sampled and spoilt")  # in the default run
+KEPT = ("plain", "mixed, sampled and spoilt")  # in the default run
 STEPS = 60  # micro-batches of an update's four: more than two epochs
 
 
@@ -125,7 +123,7 @@ def test_blocks_too_small_for_an_updates_batches_are_told_with_the_size_to_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr(loading, "read_ahead", lambda source, place: source(place))
-    config = settings(tmp_path, "streamed", accumulate=16)
+    config = settings(tmp_path, "sampled and spoilt", accumulate=16)
     data = prepared(config)
     caplog.clear()
     take(feed(config, data), 40)
@@ -135,6 +133,28 @@ def test_blocks_too_small_for_an_updates_batches_are_told_with_the_size_to_set(
     assert share == round(100 * batches / 16) < 90
     assert block >= 10 * config.data.block
     caplog.clear()
-    take(feed(settings(tmp_path, "streamed", accumulate=1), data), 40)
+    take(feed(settings(tmp_path, "sampled and spoilt", accumulate=1), data), 40)
     take(feed(config, data, rank=1, ranks=2), 40)  # the first process tells it
     assert not [record for record in caplog.records if "every update takes" in record.getMessage()]
+
+
+def test_blocks_read_ahead_by_a_process_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    config = settings(tmp_path, "sampled and spoilt")
+    data = prepared(config)
+    ahead = feed(config, data)
+    result = take(ahead, 40)
+    monkeypatch.setattr(loading, "read_ahead", lambda source, place: source(place))
+    here = feed(config, data)
+    assert equal(result, take(here, 40))
+    assert ahead.state_dict() == here.state_dict()
+
+
+def test_a_budget_that_a_later_pair_could_exceed_is_refused_at_once(tmp_path: Path):
+    """The pair might come after days of training, when neither setting can be changed any more."""
+    config = settings(tmp_path, "sampled and spoilt")
+    config.training.max_tokens = config.data.max_length = 80
+    data = prepared(config)
+    with pytest.raises(UserError, match=r"max_tokens=80 .*data.max_length=80 tokens and an end mark.*: raise it, or"):
+        feed(config, data)
+    config.training.max_tokens = 81
+    feed(config, data)

@@ -90,8 +90,6 @@ def test_what_cannot_be_held_out_is_refused_by_name(own: Path) -> None:
     )
     with pytest.raises(UserError, match=message):
         run(own, train=["train.tsv", "own.tsv"], held_out_from=["own"], held_out=26)
-    with pytest.raises(UserError, match=r"data.held_out_from=\['own'\] draws pairs from whole corpora, which a stream"):
-        config(own, held_out_from=["own"], streaming=True)
 
 
 def test_text_that_was_prepared_as_one_validation_set_is_prepared_again(root: Path) -> None:

@@ -62,14 +62,6 @@ def test_what_is_asked_of_a_finished_tokenizer_is_asked_of_a_cached_text_too(roo
         run(root, TokenizerConfig(model=str(model), user_symbols=["<bt>"]))
 
 
-def test_another_sample_of_streamed_text_is_prepared_anew_for_a_finished_tokenizer(root: Path):
-    model = root / "finished.model"
-    model.write_bytes(run(root).tokenizer.target.model_bytes)
-    for size in (100, 200):
-        tokenizer = TokenizerConfig(model=str(model), input_sentence_size=size)
-        assert len(run(root, tokenizer, streaming=True).train) == size // 2
-
-
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_changed_setting_is_prepared_anew(root: Path, count_trainings: Callable[[], int], change: str):
     run(root)

@@ -9,7 +9,6 @@ import pytest
 import yaml
 from rich.console import Console
 
-from seq2seq.errors import UserError
 from seq2seq.settings import rules
 from seq2seq.settings.choices import Origins
 from seq2seq.settings.compose import general_defaults
@@ -42,7 +41,7 @@ def prepared(count: int) -> PreparedData:
     return PreparedData(vocabulary, pairs(count), pairs(5), [], {"t": []}, report)
 
 
-def settled(folder: Path, count: int = 20_480, **trainer: object) -> tuple[Config, frozenset[str], float | None]:
+def settled(folder: Path, count: int = 20_480, **trainer: object) -> tuple[Config, frozenset[str], float]:
     config = general_defaults()
     config.model = ModelConfig(d_model=256, num_heads=4, dropout=rules.AUTO)
     config.trainer = TrainerConfig(accelerator="cpu", precision="32-true", **trainer)  # type: ignore[arg-type]
@@ -80,17 +79,6 @@ def test_epochs_are_counted_in_updates_and_whatever_ends_first_counts(tmp_path: 
     assert settled(tmp_path, max_epochs=3, devices=2)[0].trainer.max_steps == 302
 
 
-def test_streamed_text_has_no_epochs(tmp_path: Path) -> None:
-    config = general_defaults()
-    config.data.streaming, config.trainer.accelerator = True, "cpu"
-    _, epoch = settle_numbers(config, tmp_path, prepared(50))
-    assert (epoch, config.trainer.max_steps) == (None, rules.STREAMED_UPDATES)
-    assert config.model.dropout == 0.1
-    config.trainer.max_epochs = 2
-    with pytest.raises(UserError, match=r"trainer.max_epochs=2 counts passes.*give trainer.max_steps"):
-        settle_numbers(config, tmp_path, prepared(50))
-
-
 @pytest.mark.parametrize(
     ("pairs", "size"),
     [(100, 2000), (20_000, 4000), (108_000, 8000), (576_000, 16_000), (2_000_000, 32_000), (10**9, 32_000)],
@@ -100,7 +88,7 @@ def test_vocabularies_grow_with_the_text(pairs: int, size: int) -> None:
 
 
 def test_dropout_falls_with_the_text() -> None:
-    assert [rules.dropout(pairs) for pairs in (100, 20_000, 108_000, None)] == [0.3, 0.3, 0.1, 0.1]
+    assert [rules.dropout(pairs) for pairs in (100, 20_000, 108_000)] == [0.3, 0.3, 0.1]
 
 
 def test_rates_fall_with_the_width_and_runs_grow_with_the_text() -> None:
@@ -113,7 +101,7 @@ def test_rates_fall_with_the_width_and_runs_grow_with_the_text() -> None:
     assert [rules.warmup_steps(updates) for updates in (3, 4000, 10**6)] == [1, 400, 4000]
 
 
-def shown(config: Config, epoch: float | None, origins: Origins) -> str:
+def shown(config: Config, epoch: float, origins: Origins) -> str:
     table = summary_table(config, prepared(20_480), origins, epoch, (1_000, 10), "2 CPU cores")
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(table)

@@ -8,7 +8,7 @@ import pytest
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
-from seq2seq.text import cache, corpus
+from seq2seq.text import cache
 from seq2seq.text.prepare import corpus_digests
 from seq2seq.training.restore import describe_run, require_same_run
 
@@ -21,21 +21,20 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def describe(root: Path, *train: str, **changes: Any) -> dict[str, Any]:
-    config = Config(data=DataConfig(root=str(root), train=list(train), **changes))
+def describe(root: Path, *train: str) -> dict[str, Any]:
+    config = Config(data=DataConfig(root=str(root), train=list(train)))
     return describe_run(config, corpus_digests(config.data))
 
 
-@pytest.mark.parametrize("changes", [{}, {"streaming": True}], ids=["prepared", "streamed"])
 @pytest.mark.parametrize("changed", ["en/x.txt", "es/x.txt", "a.tsv"])
-def test_a_changed_text_is_refused_by_its_files_name(root: Path, changed: str, changes: dict[str, Any]) -> None:
+def test_a_changed_text_is_refused_by_its_files_name(root: Path, changed: str) -> None:
     """Parallel files may have the same name in two folders."""
     texts = ("en/x.txt+es/x.txt", "a.tsv")
-    then = describe(root, *texts, **changes)
-    require_same_run(Path("r"), then, describe(root, *texts, **changes))
+    then = describe(root, *texts)
+    require_same_run(Path("r"), then, describe(root, *texts))
     (root / changed).write_text("other\ttext\n")
     with pytest.raises(UserError, match=rf"resume=r: data.train: .*{changed}\)? has changed since this run read it"):
-        require_same_run(Path("r"), then, describe(root, *texts, **changes))
+        require_same_run(Path("r"), then, describe(root, *texts))
 
 
 def test_texts_that_have_moved_are_the_same(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -52,16 +51,6 @@ def test_texts_in_another_order_or_number_are_refused(root: Path) -> None:
         require_same_run(Path("r"), then, describe(root, "b.tsv", "a.tsv"))
     with pytest.raises(UserError, match=r"data.train: b.tsv, again is new since"):
         require_same_run(Path("r"), then, describe(root, "a.tsv", "b.tsv", "b.tsv"))
-
-
-def test_another_streamed_hub_set_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus, "_load", lambda *_, **__: pytest.fail("nothing is fetched for this"))
-    then, now = (
-        describe_run(config, corpus_digests(config.data))
-        for config in (Config(data=DataConfig(hub=name, streaming=True)) for name in ("one:en-es", "two:en-es"))
-    )
-    with pytest.raises(UserError, match=r"data.train: one:en-es\[train\] is not there any more"):
-        require_same_run(Path("r"), then, now)
 
 
 def test_no_text_is_hashed_twice_in_a_process_unless_it_changed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
