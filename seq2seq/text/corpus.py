@@ -197,7 +197,7 @@ def open_hub_split(split: str, data: DataConfig) -> Corpus:
     name = f"{data.hub}[{split}]"
     rows = _load(name, split, data)
     paths = tuple(Path(file["filename"]) for file in rows.cache_files)
-    return Corpus(name, split, paths, lambda: _read_hub(rows, name, data))
+    return Corpus(name, split, paths, partial(_read_hub, rows, name, data))  # a pickle of rows holds paths, not text
 
 
 def _read_hub(rows: Any, name: str, data: DataConfig) -> Iterator[Pair]:

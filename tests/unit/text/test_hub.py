@@ -8,8 +8,9 @@ import pytest
 from pyarrow import parquet
 
 from seq2seq.errors import UserError
-from seq2seq.settings.data import DataConfig
+from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.text.corpus import open_hub_split
+from seq2seq.text.prepare import prepare
 
 TRAIN = [("Who is it?", "¿Quién es?"), ("It is blue.", "Es azul.")]
 DEV = [("Yes.", "Sí.")]
@@ -72,6 +73,16 @@ def test_the_files_behind_a_split_tell_its_contents(opus_like: Path):
     assert corpus.paths
     assert all(path.is_file() for path in corpus.paths)
     assert corpus.name == f"{opus_like}:en-es[train]"
+
+
+def test_several_processes_clean_a_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("SEQ2SEQ_CACHE", raising=False)
+    words = ("uno", "dos", "tres", "cuatro", "cinco", "seis", "siete", "ocho", "nueve", "diez")
+    pairs = [(f"source {one} {other}", f"objetivo {other} {one}") for one in words for other in words]
+    folder = make_set(tmp_path / "set", {"en-es": {"train": nested(pairs)}})
+    data = DataConfig(hub=f"{folder}:en-es", held_out=10, num_proc=2, cache=str(tmp_path / "cache"))
+    prepared = prepare(data, TokenizerConfig(vocab_size=280), 1)
+    assert prepared.report["files"][0]["read"] == 100
 
 
 def test_a_missing_column_lists_those_there_are(tmp_path: Path):
