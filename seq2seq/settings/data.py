@@ -8,6 +8,8 @@ from pathlib import Path
 from seq2seq.settings.checks import IntOrAuto, check_choices, check_ranges, require
 from seq2seq.settings.rules import AUTO
 
+SPLITS = ("train", "validation", "test")
+
 
 @dataclass(kw_only=True)
 class DataConfig:
@@ -52,6 +54,8 @@ class DataConfig:
     num_proc: int = 1  # processes that prepare text; the result does not depend on their number
 
     def __post_init__(self) -> None:
+        for name in self.hub_splits:
+            require(name in SPLITS, f"data.hub_splits has {name}: the names are {', '.join(SPLITS)}")
         require(len(self.columns) in (0, 2), f"data.columns={self.columns} must name two columns, source and target")
         require(
             not self.languages or sorted(self.languages) == sorted([self.src_lang, self.tgt_lang]),

@@ -16,7 +16,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from seq2seq.errors import UserError, in_short
-from seq2seq.settings.data import DataConfig
+from seq2seq.settings.data import SPLITS, DataConfig
 from seq2seq.text.formats import (
     COMPRESSED,
     TABLES,
@@ -183,7 +183,7 @@ def open_splits(data: DataConfig) -> dict[str, list[Corpus]]:
         }
     if not corpora.get("train"):
         raise UserError("data.train is empty: give training corpora, as in data=files data.train=[train.tsv]")
-    return {split: corpora.get(split, []) for split in ("train", "validation", "test")}
+    return {split: corpora.get(split, []) for split in SPLITS}
 
 
 def open_hub_split(split: str, data: DataConfig) -> Corpus:
