@@ -36,7 +36,7 @@ NOT_RUN = {
     "python train.py experiment=finetune init=Helsinki-NLP/opus-mt-en-es data=files 'data.train=[mine.tsv]'": HUB,
     "python train.py experiment=finetune init=opus data=files 'data.train=[mine.tsv]'": IMPORTED,
     "python train.py experiment=finetune init=opus data=files 'data.train=[mine.tsv,general.tsv]' "
-    "'+data.weights={mine: 1, general: 1}' 'data.held_out_from=[mine,general]'": IMPORTED,
+    "'data.weights={mine: 1, general: 1}' 'data.held_out_from=[mine,general]'": IMPORTED,
     'python translate.py --model opus "The ball is blue."': IMPORTED,
     "seq2seq export huggingface --model opus --output back": IMPORTED,
     "seq2seq export ctranslate2 --model opus --output fast": IMPORTED,
@@ -151,7 +151,7 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
     "python train.py training.final_weights=average training.keep_best=5": BUNDLED,
     "python train.py experiment=lora init=runs/NAME data=files 'data.train=[mine.tsv]'": FURTHER,
     "python train.py experiment=finetune init=runs/NAME data=files 'data.train=[mine.tsv,general.tsv]' "
-    "'+data.weights={mine: 1, general: 1}' 'data.held_out_from=[mine,general]'": MIXED,
+    "'data.weights={mine: 1, general: 1}' 'data.held_out_from=[mine,general]'": MIXED,
     "python train.py data=files 'data.train=[mine.tsv,general.tsv]' "
     "'data.validation=[mine.dev.tsv,general.dev.tsv]'": TOY,
     "python train.py data=files 'data.train=[mine.tsv,general.tsv]' 'data.held_out_from=[mine,general]'": TOY,
@@ -162,7 +162,7 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
     "'data.test=[tests/newstest2013.en+tests/newstest2013.es,tatoeba/test.tsv]'": SHARED,
     "python train.py experiment=finetune name=mixed init=runs/general data=mixed data.root=../shared/data "
     "'data.train=[corpora/gimp_help.tsv.xz,\"corpora/[!g]*.tsv.xz\",\"corpora/g[!i]*.tsv.xz\",tatoeba/train.tsv]' "
-    "'+data.weights={gimp_help: 38}' 'data.held_out_from=[gimp_help]' "
+    "'data.weights={gimp_help: 38}' 'data.held_out_from=[gimp_help]' "
     "'data.test=[tests/newstest2013.en+tests/newstest2013.es,tatoeba/test.tsv]'": SHARED,
     "python train.py experiment=lora name=lora init=runs/general data=mixed data.root=../shared/data "
     "'data.train=[corpora/gimp_help.tsv.xz]' 'data.held_out_from=[gimp_help]' "
@@ -187,7 +187,7 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
     "python train.py data=files 'data.train=[my.tsv]' 'data.languages=[en,es]' data.src_lang=es data.tgt_lang=en": TOY,
     "python train.py resume=runs/NAME": ("trainer.max_steps=7",),
     "python train.py experiment=finetune init=runs/NAME data=files 'data.train=[mine.tsv]'": FURTHER,
-    "python train.py data=files 'data.train=[news.tsv,tatoeba/train.tsv]' '+data.weights={tatoeba: 2, news: 1}'": TOY,
+    "python train.py data=files 'data.train=[news.tsv,tatoeba/train.tsv]' 'data.weights={tatoeba: 2, news: 1}'": TOY,
     "python train.py experiment=mixture": BUNDLED,
     "python train.py experiment=subword_sampling": BUNDLED,
     "python train.py experiment=subword_sampling tokenizer=bpe tokenizer.vocab_size=2000": BUNDLED,
@@ -196,9 +196,9 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
         "data.root=toy", "tokenizer.vocab_size=auto", "data.num_proc=2", "data.remove_overlap=false",
     ),
     "python train.py data=mixed data.root=FOLDER tokenizer.vocab_size=16000 model=small": TOY,
-    "python train.py experiment=bundled model=lstm": LSTM,
+    "python train.py model=lstm": LSTM,
     "python train.py experiment=tatoeba_cpu model=lstm data.root=../shared/data/tatoeba": LSTM_TOY,
-    "python train.py experiment=bundled model=lstm model.attention=none": LSTM,
+    "python train.py model=lstm model.attention=none": LSTM,
     "python train.py lab=tatoeba data.root=../shared/data/tatoeba series=lab_everyday "
     "experiment=lab/baseline": LSTM_TOY,
     "python train.py --multirun lab=tatoeba data.root=../shared/data/tatoeba series=lab_lstm "

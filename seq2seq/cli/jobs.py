@@ -46,7 +46,7 @@ class Job:
         return (Text(source, self.prefix, self.phrases) for source in sources)
 
 
-def imported(init: str, cache: str) -> str:
+def imported(init: str, cache: str | None) -> str:
     """Return the run or bundle that init= names; a model in Hugging Face's layout is imported into the cache first.
 
     Raises:

@@ -118,12 +118,11 @@ def confirm(what: str, confirmed: bool) -> None:
 
 def differing_settings(chosen: Sequence["SavedRun"]) -> dict[str, list[Any]]:
     """Return the settings that differ between the runs, without the names: each run's value by dotted key."""
-    from seq2seq.settings.choices import flatten
-    from seq2seq.settings.config import to_plain
+    from seq2seq.settings.config import used_settings
     from seq2seq.settings.loading import load_config
 
     configs = [load_config(str(run.folder), [], option="") for run in chosen]
-    settings = [flatten({**to_plain(config), "model": config.model.used()}) for config in configs]
+    settings = [used_settings(config) for config in configs]
     keys = [key for key in dict.fromkeys(key for of_run in settings for key in of_run) if key not in _NAMES]
     by_key = {key: [of_run.get(key) for of_run in settings] for key in keys}
     return {key: values for key, values in by_key.items() if any(value != values[0] for value in values)}

@@ -4,15 +4,12 @@ import contextlib
 import ctypes
 import logging
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import hydra
-import yaml
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
@@ -23,17 +20,27 @@ from rich.logging import RichHandler
 
 from seq2seq.cli import jobs
 from seq2seq.errors import UserError
-from seq2seq.settings.choices import NO_PRESET, Origins, name_of, parse, with_preset
-from seq2seq.settings.compose import expand_globs, general_defaults, home, one_line, settle
-from seq2seq.settings.config import Config, to_plain
+from seq2seq.settings.compose import (
+    MAX_NAME,
+    as_folder_name,
+    compose,
+    home,
+    one_line,
+    parse,
+    register_schema,
+    rewrite,
+    settle,
+)
+from seq2seq.settings.config import Config
 from seq2seq.settings.describe import markdown, show_help
-from seq2seq.settings.loading import load_config, real_folder, register_schema
+from seq2seq.settings.loading import load_config, real_folder
 from seq2seq.settings.rules import AUTO
 from seq2seq.training.refusals import refuse_early
 from seq2seq.training.saved import interruption, running
 from seq2seq.training.sweep import note_run, sweep_table
 
 log = logging.getLogger(__name__)
+_NAMED = ("model", "tokenizer", "training", "search")  # sections whose choices appear in a run's derived name
 
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")  # threads that spin longer stall on a busy machine
@@ -47,50 +54,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
     With --debug, errors show their traceback.
     """
     own = list(sys.argv)
-    given = own[1:] if arguments is None else list(arguments)
-    is_debug = "--debug" in given
-    given = [argument for argument in given if argument != "--debug"]
+    words = own[1:] if arguments is None else list(arguments)
+    is_debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
     os.environ["SEQ2SEQ_HOME"] = str(home())  # conf/ refers to it
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors reach the handler below
     with one_line_errors(is_debug=is_debug):
-        if {"--help", "-h"} & set(given):
-            show_help(home() / "conf", general_defaults())
+        if {"--help", "-h"} & set(words):
+            show_help(home() / "conf", compose(["data=files"]))
             return
-        if "--help-markdown" in given:
-            print(markdown(home() / "conf", general_defaults()), end="")
+        if "--help-markdown" in words:
+            print(markdown(home() / "conf", compose(["data=files"])), end="")
             return
-        given, is_shown = without_cfg_job(given)
         register_schema()
-
-        is_read = False
+        is_composed = False
 
         def run(cfg: DictConfig) -> float | None:
-            nonlocal is_read
-            is_read = True
+            nonlocal is_composed
+            is_composed = True
             sys.argv = own  # Lightning starts further processes with these arguments
             with one_line_errors(is_debug=is_debug):
-                if is_shown:
-                    config = settle_one(cfg)[0]
-                    print(yaml.safe_dump(to_plain(config), sort_keys=False, allow_unicode=True), end="")
-                    return None
                 start_logging()
                 return train_one(cfg)
 
-        with sweep_table(expand_globs(with_preset(given)), Path("runs")) as arguments_of_hydra:
+        with sweep_table(rewrite(words), Path("runs")) as arguments_of_hydra:
             sys.argv = [own[0], *arguments_of_hydra]
             try:
                 hydra.main(version_base="1.3", config_path=str(home() / "conf"), config_name="config")(run)()
             except Exception as error:  # before a run, only the command line and the files of conf/ have been read
-                if is_read or is_debug:
+                if is_composed or is_debug:
                     raise
                 raise UserError(one_line(error)) from error
-
-
-def without_cfg_job(arguments: Sequence[str]) -> tuple[list[str], bool]:
-    """Remove `--cfg job`: Hydra would print settings before the command line's choices override the experiment."""
-    words = "".join(f"{argument}\0" for argument in arguments)
-    left = re.sub(r"(?<![^\0])(--cfg|-c)[=\0]job\0", "", words)
-    return left.split("\0")[:-1], left != words
 
 
 def start_logging() -> None:
@@ -102,25 +96,17 @@ def start_logging() -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler if sys.stderr.isatty() else plain], force=True)
 
 
-def settle_one(cfg: DictConfig) -> tuple[Config, Origins, list[str]]:
-    """Return the settings of a new or resumed run, who chose them, and the command line's overrides.
+def train_one(cfg: DictConfig) -> float | None:
+    """Train or resume one run, and return its best validation score, by which a sweep compares runs.
 
     Raises:
-        UserError: a value is missing or out of range, or the run to resume does not exist.
+        UserError: a value is missing or out of range, or the run cannot begin, resume or end.
     """
     own = HydraConfig.get()
+    choices = own.runtime.choices
     overrides = [override for override in own.overrides.task if not override.startswith("resume=")]
-    if cfg.resume is None:
-        return *settle(cfg, overrides, own.runtime.choices), overrides
-    named = {override.key_or_group for override in parse(overrides)}
-    named |= {"training.learning_rate"} if "resume_lr" in named else set()
-    return load_config(cfg.resume, overrides), Origins(frozenset(named), others="the resumed run"), overrides
-
-
-def train_one(cfg: DictConfig) -> float | None:
-    """Train or resume one run, and return its best validation score, by which a sweep compares runs."""
-    own = HydraConfig.get()
-    config, origins, overrides = settle_one(cfg)
+    config = settle(cfg, choices) if cfg.resume is None else load_config(cfg.resume, overrides)
+    named = frozenset(override.key_or_group.replace("/", ".") for override in parse(overrides))
     if config.baseline not in (None, AUTO):  # runs/latest will be a link to this run
         config.baseline = str(real_folder(Path(config.baseline)))
     refuse_early(config)  # before the slow imports
@@ -137,17 +123,16 @@ def train_one(cfg: DictConfig) -> float | None:
     if config.init is not None and config.resume is None:
         config.init = jobs.imported(config.init, config.data.cache)
         config = start_from_bundle(config, overrides)
-        origins = replace(origins, chosen=origins.chosen | {"model", "tokenizer"})  # init= sets them
+        named |= {"model", "tokenizer"}  # init= sets them
     runs = Path("runs") / (config.series or "")
     if config.existing == "keep" and config.resume is None and (complete := take_up(config, runs)) is not None:
         note_run(runs / str(config.name), overrides)
         return complete.best
-    stem = name_of(text_of(config, own.runtime.choices), overrides, own.runtime.choices)
-    config, folder, checkpoint = prepare_folder(config, runs, stem)
+    config, folder, checkpoint = prepare_folder(config, runs, run_name(config.experiment_name, overrides, choices))
     if rank() == 0:
         note_run(folder, overrides)
     with running(folder):
-        best = train(config, folder, checkpoint, origins)
+        best = train(config, folder, checkpoint, named)
         if config.analyse and rank() == 0:
             analyse_tests(config, folder)
         return best
@@ -174,12 +159,20 @@ def analyse_tests(config: Config, folder: Path) -> None:
         log.info("what is wrong with the test translations: %s", folder / "analysis" / PAGE)
 
 
-def text_of(config: Config, options: Mapping[str, Any]) -> str:
-    """Return the name of a run's text: its experiment, else the option of data; for data=files, its first file."""
-    if options.get("experiment") not in (None, NO_PRESET):
-        return config.experiment_name
-    first = Path(config.data.train[0]).name if config.data.train else config.data.hub or ""
-    return first.partition(".")[0] if options["data"] == "files" else str(options["data"])
+def run_name(experiment: str, overrides: Sequence[str], choices: Mapping[str, Any]) -> str:
+    """Return a folder's name for a run: its experiment or text, and what the command line chose for the model.
+
+    Options appear by their name (`base`), values with the last part of their key (`learning_rate_0.001`); choices are
+    the option of every group. What would make the name too long is left out.
+    """
+    name = experiment
+    for override in parse(overrides):
+        key, value = override.key_or_group, str(override.value())
+        if key == "seed" or key.replace("/", ".").partition(".")[0] in _NAMED:
+            part = as_folder_name(value if key in choices else f"{key.rpartition('.')[2]}_{value}")
+            if len(name) + len(part) < MAX_NAME:
+                name += f"-{part}"
+    return name
 
 
 def keep_freed_memory() -> None:

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 UNSUPPORTED = ("repetition_penalty", "groups", "sampling")  # absent, or with another formula
 
 
-def cached_export(bundle: Path, quantization: str, cache: str) -> Path:
+def cached_export(bundle: Path, quantization: str, cache: str | None) -> Path:
     """Return the folder of a bundle's export in the cache; export the bundle first if the cache lacks it.
 
     The environment variable SEQ2SEQ_CACHE overrides `cache`.

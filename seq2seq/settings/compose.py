@@ -1,24 +1,33 @@
-"""Composes one run's settings from the overrides of a command line, and shortens Hydra's errors to one line."""
+"""Composes a run's settings by Hydra from conf/ and a command line, and says in one line what is wrong with them.
 
+Hydra alone decides which value wins. This module registers the types of the settings, rewrites two spellings that
+Hydra would misread, and turns Hydra's result into a checked `Config`.
+"""
+
+import difflib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import hydra
+from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException
-from omegaconf import DictConfig, open_dict
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import MissingConfigException, OverrideParseException
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from seq2seq.errors import UserError, in_short
-from seq2seq.settings.choices import Origins, let_choices_win, with_preset
-from seq2seq.settings.config import Config
-from seq2seq.settings.loading import explain, from_hydra, register_schema, setting_keys
+from seq2seq.extras import train_command
+from seq2seq.settings.bundle import first_line
+from seq2seq.settings.config import Config, flatten
 
-_MAX_DIGITS = 1000  # of a number; Python reads up to 4,300
+_MAX_SUGGESTIONS = 3
+MAX_NAME = 100  # characters of a run's derived name
 
 
 def home() -> Path:
@@ -28,17 +37,20 @@ def home() -> Path:
     return Path(os.environ.get("SEQ2SEQ_HOME") or (shipped if shipped.is_dir() else package.parent)).resolve()
 
 
+def register_schema() -> None:
+    """Register the types of settings with Hydra, so that Hydra refuses an unknown key or a wrong type."""
+    schema = OmegaConf.structured(Config)
+    for mapping in (schema.data.weights, schema.data.hub_splits):
+        OmegaConf.set_struct(mapping, False)  # the user chooses their keys
+    ConfigStore.instance().store(name="schema", node=schema)
+
+
 def compose(overrides: Sequence[str]) -> Config:
     """Return the settings that train.py would run these overrides with.
 
     Raises:
         UserError: a key, group or value is wrong, or there is no conf/.
     """
-    return compose_with_origins(overrides)[0]
-
-
-def compose_with_origins(overrides: Sequence[str]) -> tuple[Config, Origins]:
-    """Return the settings as `compose` does, and who chose each value."""
     folder = home()
     if not (folder / "conf" / "config.yaml").is_file():
         raise UserError(f"{folder} has no conf/config.yaml: set the environment's SEQ2SEQ_HOME to the project's folder")
@@ -47,109 +59,179 @@ def compose_with_origins(overrides: Sequence[str]) -> tuple[Config, Origins]:
     GlobalHydra.instance().clear()
     try:
         with hydra.initialize_config_dir(str(folder / "conf"), version_base="1.3"):
-            arguments = with_preset(expand_globs(overrides))
-            try:
-                cfg = hydra.compose("config", arguments, return_hydra_config=True)
-            except Exception as error:  # Hydra reads overrides and files only: one of them is wrong
-                raise UserError(one_line(error)) from error
-            options = cfg.hydra.runtime.choices
-            with open_dict(cfg):
-                del cfg["hydra"]
-            return settle(cfg, arguments, options)
-    except (HydraException, OmegaConfBaseException) as error:
+            cfg = hydra.compose("config", rewrite(overrides), return_hydra_config=True)
+    except Exception as error:  # Hydra reads overrides and files only: one of them is wrong
         raise UserError(one_line(error)) from error
+    return settle(cfg, cfg.hydra.runtime.choices)
 
 
-def general_defaults() -> Config:
-    """Return the settings of a run on the user's own text without further choices."""
-    return compose(["experiment=none", "data=files"])
-
-
-def settle(cfg: DictConfig, overrides: Sequence[str], options: Mapping[str, Any]) -> tuple[Config, Origins]:
-    """Return checked settings from Hydra's composed configuration, and who chose each value; choices win.
-
-    options are the option of every group (`hydra.runtime.choices`).
+def settle(cfg: DictConfig, choices: Mapping[str, Any]) -> Config:
+    """Return Hydra's composed configuration as checked dataclasses; choices are the option of every group.
 
     Raises:
-        UserError: a value is missing or out of its range.
+        UserError: a value is missing or out of its range, or the bundled corpus lacks a file that data names.
     """
-    cfg, origins = let_choices_win(cfg, overrides, options)
-    return from_hydra(cfg), origins
-
-
-def expand_globs(arguments: Sequence[str]) -> list[str]:
-    """Rewrite overrides that Hydra would misread or refuse.
-
-    GROUP=glob(FOLDER/PATTERN) becomes a list of options: Hydra's own glob does not search folders. logger=A,B becomes
-    logger=[A,B], one run with both: Hydra would start a sweep. A folder given to resume=, init= or baseline= is quoted:
-    names of runs contain = and commas. Options are searched in conf/ and in the folder of --config-dir.
-
-    Raises:
-        UserError: a glob matches no file, a group gets no option, or there is no such logger.
-    """
-    folders = [home() / "conf", *map(Path, _config_dirs(arguments))]
-    return [_expanded(argument, folders) for argument in arguments]
-
-
-def _config_dirs(arguments: Sequence[str]) -> list[str]:
-    words = "".join(f"{argument}\0" for argument in arguments)
-    return re.findall(r"(?<![^\0])(?:--config-dir|-cd)[=\0]([^\0]+)", words)
-
-
-def _is_folder(path: Path) -> bool:
+    with open_dict(cfg):
+        cfg.pop("hydra", None)
     try:
-        return path.is_dir()
-    except OSError:  # the name is too long for any file
-        return False
+        cfg.experiment_name = _experiment_name(cfg, choices)
+    except OmegaConfBaseException as error:
+        raise UserError(first_line(error)) from error
+    config = from_hydra(cfg)
+    _require_bundled(config)
+    return config
 
 
-def _expanded(argument: str, folders: Sequence[Path]) -> str:
-    if re.search(rf"\d{{{_MAX_DIGITS}}}", argument):
-        raise UserError(f"{in_short(argument[:80])}…: no setting is a number of more than {_MAX_DIGITS} digits")
-    if argument.startswith("logger="):
-        return _loggers(argument, folders)
-    key, equals, value = argument.partition("=")
-    if equals and value in ("null", "") and key not in ("", "experiment") and _is_folder(home() / "conf" / key):
-        names = sorted(path.stem for conf in folders for path in (conf / key).glob("*.yaml"))
-        raise UserError(f"{argument}: {key} needs one of its options: {', '.join(names)}")
-    if key in ("resume", "init", "baseline") and _is_folder(Path(value)):
-        escaped = value.replace("\\", r"\\").replace("'", r"\'")
-        return f"{key}='{escaped}'"
+def _experiment_name(cfg: DictConfig, choices: Mapping[str, Any]) -> str:
+    """Return the name of the experiment, else of the data option; for data=files, of the first file."""
+    if choices.get("experiment") is not None:
+        return as_folder_name(str(choices["experiment"]).rpartition("/")[2])
+    if choices.get("data") == "files" and cfg.data.train:
+        return as_folder_name(Path(str(cfg.data.train[0])).name.partition(".")[0])
+    return as_folder_name(str(choices.get("data") or "run"))
+
+
+def as_folder_name(text: str) -> str:
+    """Return the characters of a text that suit a folder's name; `run` if there is none."""
+    return re.sub(r"[^\w.+@-]+", "", text).lstrip("._+@-")[:MAX_NAME] or "run"
+
+
+def _require_bundled(config: Config) -> None:
+    """Refuse files that the bundled corpus lacks: beside its validation and test sets, they would measure nothing."""
+    root = home() / "data" / "bundled"
+    if config.data.root is None or Path(config.data.root) != root:
+        return
+    for split in ("train", "validation", "test"):
+        for name in getattr(config.data, split):
+            if Path(name).is_absolute() or not any(root.glob(name)):
+                raise UserError(
+                    f"data.{split} has {name}, which is not of the bundled corpus: for your own text, add data=files"
+                )
+
+
+def from_hydra(cfg: DictConfig) -> Config:
+    """Return a configuration with the types of `Config` as checked dataclasses.
+
+    Raises:
+        UserError: a value is missing or out of its range; the message names the key.
+    """
+    try:
+        for key, value in _lists(OmegaConf.to_container(cfg, resolve=True)):
+            if any(isinstance(item, dict | list) for item in value):  # Hydra allows such lists
+                raise UserError(f"{key}={in_short(value)} is no list of words")
+        config = OmegaConf.to_object(cfg)
+    except OmegaConfBaseException as error:
+        raise UserError(first_line(error)) from error
+    assert isinstance(config, Config)
+    known = flatten(Config())
+    for key in flatten(config):
+        if key not in known:  # added as +key=value, and read by nothing
+            raise UserError(unknown_setting(key, known))
+    return config
+
+
+def _lists(values: Any, prefix: str = "") -> Iterable[tuple[str, list[Any]]]:
+    for key, value in values.items():
+        if isinstance(value, list):
+            yield prefix + key, value
+        elif isinstance(value, dict):
+            yield from _lists(value, f"{prefix}{key}.")
+
+
+def parse(overrides: Sequence[str]) -> list[Override]:
+    """Read overrides by Hydra's own grammar.
+
+    Raises:
+        HydraException: one of them is malformed.
+    """
+    return OverridesParser.create().parse_overrides(overrides=list(overrides))
+
+
+def rewrite(arguments: Sequence[str]) -> list[str]:
+    """Rewrite two spellings of a command line for Hydra.
+
+    `logger=A,B` is one run with both loggers: Hydra would start a sweep. `GROUP=glob(FOLDER/PATTERN)` names the options
+    in a folder of a group, where Hydra's own glob does not search. Options are searched in conf/ and in the folder of
+    --config-dir.
+
+    Raises:
+        UserError: a glob matches no option.
+    """
+    words = "".join(f"{argument}\0" for argument in arguments)
+    own = re.findall(r"(?<![^\0])(?:--config-dir|-cd)[=\0]([^\0]+)", words)
+    return [_rewritten(argument, [home() / "conf", *map(Path, own)]) for argument in arguments]
+
+
+def _rewritten(argument: str, folders: Sequence[Path]) -> str:
+    if re.fullmatch(r"logger=[\w,]*,[\w,]*", argument):
+        return f"logger=[{argument.removeprefix('logger=').strip(',')}]"
     parts = re.fullmatch(r"([\w/]+)=glob\(([^()*?\[\]]+)/([^()/,]+)\)", argument)
     if parts is None:
         return argument
     group, folder, pattern = parts.groups()
     names = sorted(path.stem for conf in folders for path in (conf / group / folder).glob("*.yaml"))
-    found = [f"{folder}/{name}" for name in names if fnmatchcase(name, pattern)]
-    if not found:
+    matching = [f"{folder}/{name}" for name in names if fnmatchcase(name, pattern)]
+    if not matching:
         raise UserError(f"{argument}: no file of conf/{group}/{folder} fits; there are {', '.join(names) or 'none'}")
-    return f"{group}={','.join(found)}"
-
-
-def _loggers(argument: str, folders: Sequence[Path]) -> str:
-    """Write logger=A,B as a list, and refuse unknown names; Hydra's error would not list the known ones."""
-    names = re.findall(r"[^][,=\s]+", argument)[1:]
-    known = sorted(path.stem for conf in folders for path in (conf / "logger").glob("*.yaml"))
-    for name in names:
-        if name not in known:
-            raise UserError(f"{argument}: there is no logger {name}: choose from {', '.join(known)}")
-    return f"logger=[{','.join(names)}]"
+    return f"{group}={','.join(matching)}"
 
 
 def one_line(error: Exception) -> str:
     """Return an error in one line; Hydra's errors have several lines, and a cause with the reason."""
+    message, cause = str(error).strip(), str(error.__cause__ or "").strip()
+    key = re.search(r"Could not override '(.+?)'", message) or re.search(r"full_key: (\S+)", f"{message}\n{cause}")
     if isinstance(error, UserError):
-        return " ".join(str(error).split())
-    if (message := explain(error, known_settings())) is not None:
-        return message
-    if not error.__cause__:  # such as a list of options, followed by the places where Hydra searched
-        return " ".join(str(error).partition("Config search path")[0].split())
-    message = str(error).strip().splitlines()[0]
-    return f"{message} ({str(error.__cause__).splitlines()[0]})"
+        return " ".join(message.split())
+    if key and re.search(r"Key '.*' (not in '|is not in struct)", f"{message}\n{cause}"):
+        return unknown_setting(key[1], known_settings())
+    if isinstance(error, MissingConfigException) and (error.missing_cfg_file or "").count("/"):
+        return _missing_option(error, message)
+    if isinstance(error, OverrideParseException):
+        reason = message.splitlines()[0]
+        return f"{in_short(error.override)}: {reason} (quote a value with special characters: key=\"'…'\")"
+    if "must be a string or a list. Got NoneType" in message:
+        return "a group cannot be null: to choose none of its options, write ~GROUP"
+    if number := re.search(r"Error merging override (\S+)[^']*'(-?\d+)\.0' of type 'float'", f"{message} {cause}"):
+        return f"{number[1]}: write this whole number with digits only, as {number[2]}"
+    if not cause:
+        return " ".join(message.partition("Config search path")[0].split()) or type(error).__name__
+    first = re.sub(r"^Error merging override (\S+).*", r"\1", message.splitlines()[0])
+    return f"{first} ({cause.splitlines()[0]})"
+
+
+def _missing_option(error: MissingConfigException, message: str) -> str:
+    """Return the message for an option that does not exist, with the options of the group and of its folders."""
+    missing = str(error.missing_cfg_file)
+    found = re.search(r"Available options in '(.+?)'", message)
+    group = found[1] if found else missing.rpartition("/")[0]
+    conf = home() / "conf" / group
+    options = list(error.options or sorted(path.stem for path in conf.glob("*.yaml")))
+    if group == "experiment":
+        options += sorted(f"lab/{path.stem}" for path in conf.glob("lab/*.yaml"))
+    return f"{group} has no option {missing.removeprefix(f'{group}/')!r:.80}: choose from {', '.join(options)}"
 
 
 def known_settings() -> list[str]:
     """Return all keys and groups that a command line can set."""
     conf = home() / "conf"
     groups = {path.parent.relative_to(conf).as_posix() for path in conf.rglob("*.yaml")}
-    return [*setting_keys(Config), *sorted(group for group in groups if not group.startswith((".", "hydra")))]
+    return [*flatten(Config()), *sorted(group for group in groups if not group.startswith((".", "hydra")))]
+
+
+def suggest(key: str, known: Iterable[str]) -> list[str]:
+    """Return the known keys and groups whose name is nearest to the name of an unknown key, at most three.
+
+    Keys of several sections can have this name; the nearest key comes first.
+    """
+    names = {known_key: known_key.replace("/", ".").rpartition(".")[2] for known_key in (key, *known)}
+    name = names.pop(key)
+    nearest = difflib.get_close_matches(name, set(names.values()), n=1, cutoff=0.75)
+    same = [known_key for known_key in names if names[known_key] in nearest]
+    return difflib.get_close_matches(key, same, _MAX_SUGGESTIONS, cutoff=0.0)
+
+
+def unknown_setting(key: str, known: Iterable[str]) -> str:
+    """Return the message for a setting that does not exist, with suggestions."""
+    near = suggest(key, known)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"`{train_command()} --help` lists all settings"
+    return f"there is no setting {key}: {hint}"

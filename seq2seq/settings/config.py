@@ -3,8 +3,9 @@
 import dataclasses
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from seq2seq.settings.checks import check_choices, check_ranges, require
 from seq2seq.settings.data import DataConfig, TokenizerConfig
@@ -32,7 +33,8 @@ class Config:
     # initial model, which then also translates the test sets; null: no comparison
     baseline: str | None = AUTO
     analyse: bool = False  # at the end, write what is wrong with the test translations to analysis/ in the run's folder
-    experiment_name: str = "run"  # name of the experiment in run names and reports; the experiment's file sets it
+    # name of the run in names of folders and in reports: the experiment, else the text; derived, not set
+    experiment_name: str = "run"
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -86,6 +88,35 @@ class Config:
             "trainer.compile=true decides by itself what to recompute and what to gather: leave out "
             "training.activation_checkpointing, and use trainer.strategy=ddp",
         )
+
+
+class Setting(NamedTuple):
+    """One setting: its dotted key, its value, and the section (an instance of a dataclass) that has it."""
+
+    key: str
+    value: Any
+    section: Any
+
+
+def walk(section: Any, prefix: str = "") -> Iterator[Setting]:
+    """Yield every setting of a section and of the sections in it."""
+    for name, value in vars(section).items():
+        if dataclasses.is_dataclass(value):
+            yield from walk(value, f"{prefix}{name}.")
+        else:
+            yield Setting(prefix + name, value, section)
+
+
+def flatten(config: Config) -> dict[str, Any]:
+    """Return all settings by their dotted keys, as on the command line."""
+    return {setting.key: setting.value for setting in walk(config)}
+
+
+def used_settings(config: Config) -> dict[str, Any]:
+    """Return all settings by their dotted keys but those of the model that its architecture ignores."""
+    used = config.model.used()
+    is_used = {f"model.{name}": name in used for name in vars(config.model)}
+    return {key: value for key, value in flatten(config).items() if is_used.get(key, True)}
 
 
 def to_plain(config: object) -> dict[str, Any]:

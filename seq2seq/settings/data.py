@@ -17,8 +17,8 @@ class DataConfig:
 
     src_lang: str = "en"  # code of the language that is translated from
     tgt_lang: str = "es"  # code of the language that is translated into
-    root: str | None = None  # folder that relative paths start from; null: the working directory, or data.hub if set
-    hub: str | None = None  # dataset on the Hugging Face hub, NAME or NAME:CONFIG; used if data.root is null
+    root: str | None = None  # folder that relative paths start from; null: the working directory
+    hub: str | None = None  # dataset on the Hugging Face hub, NAME or NAME:CONFIG; null: the text is in files
     # train, validation or test → name of this split on the hub; a split that is not listed is held out of train
     hub_splits: dict[str, str] = field(default_factory=dict)
     # training files: a.tsv, a.csv, a.jsonl, a.parquet, parallel files a.en+a.es, patterns such as *.tsv; also .gz, .xz
@@ -50,10 +50,16 @@ class DataConfig:
     temperature: float = 1.0  # T: a corpus's share is ∝ size^(1/T); 1 = by size, higher = more of small corpora
     # pairs shuffled and batched together if subword sampling or noise gives a pair new ids in each epoch
     block: int = 50_000
-    cache: str = "~/.cache/seq2seq"  # cache of prepared text; the environment variable SEQ2SEQ_CACHE has priority
+    cache: str | None = None  # folder of prepared text; null: the environment's SEQ2SEQ_CACHE, else ~/.cache/seq2seq
     num_proc: int = 1  # processes that prepare text; the result does not depend on their number
 
     def __post_init__(self) -> None:
+        files = [key for key in ("root", "train", "validation", "test") if getattr(self, key)]
+        require(
+            self.hub is None or not files,
+            f"data.hub={self.hub} fetches its own text, so data.{''.join(files[:1])} would not be read: leave it out, "
+            "or choose files with data=files (of Tatoeba, with data=tatoeba_files)",
+        )
         for name in self.hub_splits:
             require(name in SPLITS, f"data.hub_splits has {name}: the names are {', '.join(SPLITS)}")
         require(len(self.columns) in (0, 2), f"data.columns={self.columns} must name two columns, source and target")
@@ -79,9 +85,9 @@ class DataConfig:
         return bool(self.languages) and self.languages[0] != self.src_lang
 
 
-def cache_root(setting: str = DataConfig.cache) -> Path:
-    """Return the folder of all caches: the environment's SEQ2SEQ_CACHE, else the setting."""
-    return Path(os.environ.get("SEQ2SEQ_CACHE") or setting).expanduser()
+def cache_root(setting: str | None = None) -> Path:
+    """Return the folder of all caches: the setting, else the environment's SEQ2SEQ_CACHE, else ~/.cache/seq2seq."""
+    return Path(setting or os.environ.get("SEQ2SEQ_CACHE") or "~/.cache/seq2seq").expanduser()
 
 
 @dataclass(kw_only=True)

@@ -3,15 +3,15 @@
 `python train.py --help-markdown` prints docs/settings.md.
 """
 
-import dataclasses
 import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 from seq2seq.extras import train_command
+from seq2seq.settings.config import Config, walk
 
 EXAMPLES = """\
 python train.py                                    the bundled corpus, some minutes on two CPU cores
@@ -26,21 +26,13 @@ HEADER = """\
 
 Generated from the comments in `conf/` and `seq2seq/settings/`; do not edit. `python train.py --help` shows the same.
 
-The command line overrides the experiment, by options and by values; the experiment overrides the defaults. An option
-sets the values in its file; only `model=` replaces an experiment's whole network. A command line without any setting
-means `experiment=bundled`; `name=`, `series=`, `existing=`, `baseline=`, `seed=`, `logger=`, `hydra…`,
-`trainer.progress_bar=` and `data.cache=` do not count as settings here. [automatic.md](automatic.md) describes the
-rules that replace `auto`.
+The precedence is Hydra's; the last wins: the defaults, the options of the groups, the experiment, the options of the
+command line, the values of the command line. An option of `data` may select the options that suit its text, unless the
+command line names others: `data=bundled`, which is the default, selects `model=tiny` and `training=short`. A recipe
+(`experiment=tatoeba_cpu`) selects options, which the command line replaces; an ablation (`experiment=lab/…`) or a
+technique (`experiment=noise`) sets values, which stay, whatever options the command line names.
+[automatic.md](automatic.md) describes the rules that replace `auto`. Defaults below are those of `data=files`.
 """
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One value: its dotted key, its default as on the command line, and its meaning."""
-
-    key: str
-    default: str
-    meaning: str
 
 
 @dataclass(frozen=True)
@@ -52,17 +44,13 @@ class Option:
     meaning: str
 
 
-def settings(config: Any, prefix: str = "") -> Iterator[Setting]:
-    """Yield every setting of a dataclass instance and of the instances in it, with the present values as defaults."""
-    comments = field_comments(type(config))
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
-            yield from settings(value, f"{prefix}{field.name}.")
-        else:
-            yield Setting(prefix + field.name, _written(value), comments[field.name])
+def meanings(config: Config) -> Iterator[tuple[str, str, str]]:
+    """Yield every setting: its dotted key, its value as on the command line, and its meaning."""
+    for key, value, section in walk(config):
+        yield key, _written(value), field_comments(type(section))[key.rpartition(".")[2]]
 
 
+@cache
 def field_comments(schema: type) -> dict[str, str]:
     """Return the comment of each field of a dataclass: the comment lines above the field, or at the end of its line."""
     found: dict[str, str] = {}
@@ -98,7 +86,7 @@ def options(conf: Path) -> Iterator[Option]:
             yield Option(group, name, re.split(r"(?<!\bal)\.(?:\s|$)|:\s+python ", text)[0].rstrip(":. "))
 
 
-def show_help(conf: Path, config: Any) -> None:
+def show_help(conf: Path, config: Config) -> None:
     """Print all options and settings for a terminal."""
     from rich.console import Console
     from rich.table import Table
@@ -110,17 +98,17 @@ def show_help(conf: Path, config: Any) -> None:
         table.add_row(f"{option.group}={option.name}", option.meaning)
     console.print(table, "")
     table = Table("value", "meaning", title="Values: set with KEY=VALUE", title_justify="left", box=None)
-    for one in settings(config):
-        table.add_row(f"{one.key}={one.default}", one.meaning)
+    for key, value, meaning in meanings(config):
+        table.add_row(f"{key}={value}", meaning)
     console.print(table, "", EXAMPLES.replace("python train.py", train_command()), sep="\n")
 
 
-def markdown(conf: Path, config: Any) -> str:
+def markdown(conf: Path, config: Config) -> str:
     """Return all options and settings as docs/settings.md."""
     lines = [HEADER, "## Groups\n", "| option | meaning |", "|---|---|"]
     lines += [f"| `{one.group}={one.name}` | {_cell(one.meaning)} |" for one in options(conf)]
     lines += ["\n## Values\n", "| value and default | meaning |", "|---|---|"]
-    lines += [f"| `{_cell(f'{one.key}={one.default}')}` | {_cell(one.meaning)} |" for one in settings(config)]
+    lines += [f"| `{_cell(f'{key}={value}')}` | {_cell(meaning)} |" for key, value, meaning in meanings(config)]
     return "\n".join(lines) + "\n"
 
 

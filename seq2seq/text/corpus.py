@@ -172,7 +172,7 @@ def _uncompressed(path: Path) -> Path:
 
 def open_splits(data: DataConfig) -> dict[str, list[Corpus]]:
     """Return the corpora of each split; validation and test may have none."""
-    if data.hub is not None and data.root is None:
+    if data.hub is not None:
         splits = data.hub_splits or {"train": "train"}
         corpora = {ours: [open_hub_split(theirs, data)] for ours, theirs in splits.items()}
     else:

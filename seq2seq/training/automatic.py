@@ -11,8 +11,7 @@ import torch
 from seq2seq.errors import UserError, is_out_of_memory
 from seq2seq.model.build import build_model
 from seq2seq.settings import rules
-from seq2seq.settings.choices import flatten
-from seq2seq.settings.config import Config, to_plain
+from seq2seq.settings.config import Config, flatten
 from seq2seq.text.augment import is_random
 from seq2seq.text.batching import Batch, collate, plan_batches
 from seq2seq.text.dataset import Pairs, PreparedData
@@ -49,9 +48,7 @@ def settle_numbers(config: Config, folder: Path, data: PreparedData) -> tuple[fr
         UserError: no batch fits into the device's memory.
     """
     training, trainer = config.training, config.trainer
-    ruled = frozenset(
-        key for key, value in flatten(to_plain(config)).items() if value == rules.AUTO and key in _NUMBERS
-    )
+    ruled = frozenset(key for key, value in flatten(config).items() if value == rules.AUTO and key in _NUMBERS)
     if config.model.dropout == rules.AUTO:
         config.model.dropout = rules.dropout(len(data.train))
     if training.learning_rate == rules.AUTO:

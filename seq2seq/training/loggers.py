@@ -19,8 +19,7 @@ from lightning.pytorch.loggers import CSVLogger, Logger, MLFlowLogger, TensorBoa
 from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 
 from seq2seq.errors import UserError, in_short
-from seq2seq.settings.choices import flatten
-from seq2seq.settings.config import Config, to_plain
+from seq2seq.settings.config import Config, flatten
 from seq2seq.training.processes import rank
 from seq2seq.training.saved import rewrite
 
@@ -77,7 +76,7 @@ def _wandb(config: Config, folder: Path, known: str | None) -> WandbLogger:
         version=run_id,
         project=config.logger.project,
         mode=mode,
-        config=flatten(to_plain(config)),
+        config=flatten(config),
         settings=Settings(console="off", quiet=True),
     )
     logger._wandb_init.pop("anonymous", None)  # wandb warns of this option, which Lightning always gives
@@ -127,7 +126,7 @@ def _mlflow(config: Config, folder: Path, known: str | None) -> MLFlowLogger:
         if known:
             logger.experiment.update_run(run_id, status="RUNNING")
         else:
-            logger.log_hyperparams(flatten(to_plain(config)))
+            logger.log_hyperparams(flatten(config))
     except (MlflowException, OSError) as error:
         raise UserError(f"logger=mlflow: {uri} cannot be used ({in_short(error)})") from error
     _write_id(folder, "mlflow", run_id)

@@ -1,18 +1,15 @@
 """Checks of a run before PyTorch is imported: a missing package, a spent budget, an existing name."""
 
 import ctypes
-import dataclasses
 import importlib.util
 import json
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from seq2seq.errors import UserError
 from seq2seq.extras import missing
-from seq2seq.settings.choices import flatten
-from seq2seq.settings.config import Config, to_plain
+from seq2seq.settings.config import Config, flatten, walk
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.rules import AUTO
 from seq2seq.training.saved import best_validation, list_checkpoints, read_metrics, step_of
@@ -147,25 +144,19 @@ def take_up(config: Config, runs: Path) -> Complete | None:
         log.info("%s is complete: kept, not run again", folder)
         best = best_validation(read_metrics(folder), config.training.monitor)
         return Complete(best and (best.bleu if config.training.monitor == "bleu" else best.loss))
-    _take_numbers(config, to_plain(load_config(str(folder), [])))
+    saved = flatten(load_config(str(folder), []))
+    for setting in walk(config):
+        if setting.value == AUTO:
+            setattr(setting.section, setting.key.rpartition(".")[2], saved[setting.key])
     config.resume = str(folder)
     log.info("%s was interrupted: resuming it", folder)
     return None
 
 
 def _require_same(config: Config, folder: Path) -> None:
-    then, now = flatten(to_plain(load_config(str(folder), []))), flatten(to_plain(config))
+    then, now = flatten(load_config(str(folder), [])), flatten(config)
     for key in now:
         if key not in _MAY_DIFFER and now[key] not in (then.get(key), AUTO):
             raise UserError(
                 f"{folder} is a run with {key}={then.get(key)}, not {now[key]}: choose another name=, or delete it"
             )
-
-
-def _take_numbers(settings: Any, saved: dict[str, Any]) -> None:
-    """Replace every `auto` by the saved run's number."""
-    for name, value in vars(settings).items():
-        if dataclasses.is_dataclass(value):
-            _take_numbers(value, saved[name])
-        elif value == AUTO:
-            setattr(settings, name, saved[name])

@@ -1,7 +1,7 @@
 """Reports of a run: a table before the first update, curves, scores, the model card."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ from rich.table import Table
 from seq2seq.bundle import example
 from seq2seq.evaluation.metrics import Scores
 from seq2seq.evaluation.significance import Comparison
-from seq2seq.settings.choices import Origins
 from seq2seq.settings.config import Config
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.dataset import example as example_pair
@@ -28,12 +27,16 @@ _END = ("trainer.max_steps", "trainer.max_epochs", "trainer.max_time", "training
 def summary_table(
     config: Config,
     data: PreparedData,
-    origins: Origins,
+    decided: tuple[Collection[str], Collection[str]],
     updates_per_epoch: float,
     parameters: tuple[int, int],
     hardware: str,
 ) -> Table:
-    """Return a table of a run's settings and who decided each; parameters counts all and the trained parameters."""
+    """Return a table of a run's settings and what decided each; parameters counts all and the trained parameters.
+
+    decided holds the keys and groups that the command line names, and the keys that rules replaced; files in conf/ and
+    defaults decide the rest.
+    """
     training = config.training
     rate = f"{training.learning_rate:g} after {training.warmup_steps:,} updates of warm-up, then {training.schedule}"
     validation = f"every {config.trainer.validate_every:,} updates, by {training.monitor}{_sets(data)}"
@@ -55,8 +58,16 @@ def summary_table(
         ("ends", _end(config, updates_per_epoch), _END),
         ("validation", validation, ("trainer.validate_every", "training.patience", "training.monitor")),
     ):
-        table.add_row(name, text, origins.of(*keys))
+        table.add_row(name, text, _decided_by(keys, *decided))
     return table
+
+
+def _decided_by(keys: Sequence[str], named: Collection[str], ruled: Collection[str]) -> str:
+    deciders = set[str]()
+    for key in keys:
+        is_named = any(name == key or key.startswith(f"{name}.") or name.startswith(f"{key}.") for name in named)
+        deciders |= {"rule"} if key in ruled else {"you"} if is_named else set()
+    return " + ".join(sorted(deciders, reverse=True)) or "conf/"
 
 
 def _vocabulary(config: Config, data: PreparedData) -> str:

@@ -4,8 +4,8 @@ import logging
 import os
 import platform
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from collections.abc import Collection, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,7 +24,6 @@ from seq2seq.extras import resume_command
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.bundle import BundleConfig
-from seq2seq.settings.choices import Origins
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import cache_root
 from seq2seq.settings.rules import AUTO
@@ -53,11 +52,11 @@ log = logging.getLogger(__name__)
 _Kind = TypeVar("_Kind", bound=L.Callback)
 
 
-def train(config: Config, folder: Path, checkpoint: Path | None = None, origins: Origins | None = None) -> float | None:
+def train(config: Config, folder: Path, checkpoint: Path | None = None, named: Collection[str] = ()) -> float | None:
     """Train, or continue from a checkpoint, and complete the run's folder.
 
-    origins record who chose each setting, for the table that is shown first. Return the best validation's value of
-    training.monitor (None if nothing was validated), by which a sweep compares runs.
+    named are the keys that the command line names, for the table that is shown first. Return the best validation's
+    value of training.monitor (None if nothing was validated), by which a sweep compares runs.
 
     Raises:
         UserError: the settings, the data, the checkpoint or the disk do not allow the run, or a signal stopped it.
@@ -87,8 +86,8 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, origins:
     trained = count_trained(module)
     trainer = make_trainer(config, folder, data, record, updates_per_epoch)
     prepare(trainer.strategy.root_device)
-    origins = replace(origins or Origins(), ruled=ruled)
-    console.print(summary_table(config, data, origins, updates_per_epoch, (count(module), trained), hardware(trainer)))
+    sizes = count(module), trained
+    console.print(summary_table(config, data, (named, ruled), updates_per_epoch, sizes, hardware(trainer)))
     if rank() == 0:
         point_latest(folder)
     fit(trainer, module, config, data, checkpoint)

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from seq2seq.settings.compose import compose, expand_globs, home, known_settings
+from seq2seq.settings.compose import compose, home, known_settings, rewrite
 from seq2seq.settings.config import Config, to_plain
 from tests.fuzz.mutating import PLACE, SECRET, arbitrary, mutated, refusal_of, with_place
 
@@ -107,7 +107,7 @@ def test_odd_overrides(overrides: list[str], folder: Path, watched_files: Callab
 
 @given(overrides=st.lists(OVERRIDES, max_size=3))
 def test_odd_globs(overrides: list[str]) -> None:
-    assert "\n" not in (refusal_of(lambda: expand_globs(overrides)) or "")
+    assert "\n" not in (refusal_of(lambda: rewrite(overrides)) or "")
 
 
 PRESET = """# @package _global_

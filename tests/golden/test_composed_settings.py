@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from seq2seq.settings.choices import flatten
-from seq2seq.settings.compose import compose, expand_globs, general_defaults
-from seq2seq.settings.config import to_plain
+from seq2seq.settings.compose import compose, rewrite
+from seq2seq.settings.config import flatten
 from tests.documented import REPOSITORY, commands, settings_of
 
 GOLDEN = Path(__file__).with_name("composed.json")
@@ -21,8 +20,8 @@ ABSENT = "the default"
 
 def composed(overrides: list[str]) -> dict[str, Any]:
     """Return the settings of one run that differ from the general defaults, with this clone's path replaced."""
-    defaults = flatten(to_plain(general_defaults()))
-    found = flatten(to_plain(compose(overrides)))
+    defaults = flatten(compose(["data=files"]))
+    found = flatten(compose(overrides))
     keys = sorted(key for key in found.keys() | defaults.keys() if found.get(key) != defaults.get(key))
     changed = {key: found.get(key, ABSENT) for key in keys}
     return {key: json.loads(json.dumps(changed[key]).replace(str(REPOSITORY), "CLONE")) for key in keys}
@@ -37,7 +36,7 @@ def test_documented_commands_are_composed_as_they_were(
         one for one in commands() if one.starts_with("python", "train.py") or one.starts_with("seq2seq", "train")
     ]
     found = {
-        one.text: composed([re.sub(r"^(experiment=[^,]+),.*", r"\1", word) for word in expand_globs(settings_of(one))])
+        one.text: composed([re.sub(r"^(experiment=[^,]+),.*", r"\1", word) for word in rewrite(settings_of(one))])
         for one in training
     }
     if request.config.getoption("--update-golden"):

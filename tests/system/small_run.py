@@ -11,7 +11,7 @@ from launcher import Finished
 from tests.toy import PAIRS, write_pairs
 
 BASE = (
-    "experiment=bundled",
+    "training=short", "model=tiny",
     "data=files", "data.train=[train.tsv]", "data.validation=[validation.tsv]", "data.test=[validation.tsv]",
     "data.remove_overlap=false", "tokenizer.vocab_size=300", "model.d_model=16", "model.num_encoder_layers=1",
     "model.num_decoder_layers=1", "model.d_ff=32", "training.max_tokens=256", "training.bleu_sentences=2",

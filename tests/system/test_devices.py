@@ -15,7 +15,7 @@ from hydra import compose, initialize_config_dir
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-from seq2seq.settings.loading import from_hydra, register_schema
+from seq2seq.settings.compose import from_hydra, register_schema
 from seq2seq.training.folder import prepare_folder
 from seq2seq.training.run import train
 from tests.toy import write_corpus
@@ -29,7 +29,8 @@ SETTINGS = (
     "data.validation=[validation.tsv]",
     "data.test=[test.tsv]",
     "data.remove_overlap=false",
-    "experiment=bundled",
+    "training=short",
+    "model=tiny",
     "tokenizer.vocab_size=300",
     "model.d_model=16",
     "model.num_encoder_layers=2",

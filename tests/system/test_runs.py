@@ -18,7 +18,8 @@ from tests.toy import write_corpus
 
 REPOSITORY = Path(__file__).parents[2]
 SMALL = (
-    "experiment=bundled",
+    "training=short",
+    "model=tiny",
     "tokenizer.vocab_size=300",
     "model.d_model=16",
     "model.num_encoder_layers=1",

@@ -15,13 +15,6 @@ def test_a_user_error_is_shown_without_its_cause() -> None:
     assert one_line(error) == "a.tsv:3 is not UTF-8: convert it"
 
 
-def test_hydras_options_are_shown_without_its_search_path() -> None:
-    error = ValueError(
-        "Could not find 'data/no'\n\nAvailable options in 'data':\n\tbundled\n\tfiles\nConfig search path:\n\tx"
-    )
-    assert one_line(error) == "Could not find 'data/no' Available options in 'data': bundled files"
-
-
 def test_hydras_errors_are_shown_with_their_cause() -> None:
     error = caused(ValueError("cannot compose\nin this file"), RuntimeError("no such key\nand more"))
     assert one_line(error) == "cannot compose (no such key)"

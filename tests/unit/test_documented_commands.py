@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from seq2seq.cli import app, translate_app
-from seq2seq.settings.compose import compose, expand_globs
+from seq2seq.settings.compose import compose, rewrite
 from tests.documented import REPOSITORY, Command, blocks, commands, settings_of
 from tests.documented_table import NOT_RUN, PROGRAMS_NOT_RUN, SMALL
 
@@ -50,7 +50,7 @@ def test_settings_of_a_sweep_are_those_of_its_first_run() -> None:
 @pytest.mark.parametrize("command", TRAINING, ids=lambda one: one.text)
 def test_the_settings_of_a_training_command_compose(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEQ2SEQ_HOME", str(REPOSITORY))
-    expanded = [re.sub(r"^(experiment=[^,]+),.*", r"\1", one) for one in expand_globs(settings_of(command))]
+    expanded = [re.sub(r"^(experiment=[^,]+),.*", r"\1", one) for one in rewrite(settings_of(command))]
     assert compose(expanded)
     program = next(index for index, word in enumerate(command.words) if word in ("train.py", "train"))
     assert {word for word in command.words[program + 1 :] if "=" not in word} <= {"--multirun"}

@@ -6,16 +6,16 @@ import pytest
 from saved_runs import make_run
 
 from seq2seq.errors import UserError
-from seq2seq.settings.compose import compose
-from seq2seq.settings.config import Config
-from seq2seq.settings.loading import load_config, setting_keys, suggest, unknown_setting
+from seq2seq.settings.compose import compose, known_settings, suggest, unknown_setting
+from seq2seq.settings.loading import load_config
 
-KNOWN = [*setting_keys(Config), "data", "experiment", "model", "model/style", "trainer", "training"]
+KNOWN = known_settings()
 
 
-def test_setting_keys_are_the_dotted_keys_of_all_settings() -> None:
-    keys = set(setting_keys(Config))
+def test_the_known_settings_are_dotted_keys_and_groups() -> None:
+    keys = set(KNOWN)
     assert {"seed", "trainer.max_steps", "training.noise.typos", "data.weights"} <= keys
+    assert {"model", "model/style", "experiment"} <= keys
     assert "training.noise" not in keys
 
 
@@ -60,9 +60,17 @@ def test_a_key_unlike_any_setting_gets_no_suggestion() -> None:
         ("style=modern", "there is no setting style: did you mean model/style?"),
         ("modl=small", "there is no setting modl: did you mean model?"),
         ("foo.bar=1", "there is no setting foo.bar: `python train.py --help` lists all settings"),
-        ("data.weights.x=1", r"data.weights has no entry x yet: add it with a plus, as \+data.weights.x=VALUE"),
-        ("model=smal", "Available options in 'model': base big"),
-        ("seed=abc", "Value 'abc' of type 'str' could not be converted to Integer"),
+        ("+data.foo=1", "there is no setting data.foo: `python train.py --help` lists all settings"),
+        ("model=smal", "model has no option 'smal': choose from base, big"),
+        (
+            "experiment=nope",
+            "experiment has no option 'nope': choose from averaging, .*, lab/baseline, .*unscaled",
+        ),
+        ("model=null", "a group cannot be null: to choose none of its options, write ~GROUP"),
+        ("seed=abc", r"seed=abc \(Value 'abc' of type 'str' could not be converted to Integer"),
+        ("trainer.max_steps=1e4", "trainer.max_steps=1e4: write this whole number with digits only, as 10000"),
+        ("trainer.keep_last=1e3", "trainer.keep_last=1e3: write this whole number with digits only, as 1000"),
+        ("resume=runs/a=b", "resume=runs/a=b: mismatched input '=' .*quote a value with special characters"),
     ],
 )
 def test_the_error_for_a_misspelt_override_suggests_a_setting(override: str, told: str) -> None:

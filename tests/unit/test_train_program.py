@@ -12,7 +12,7 @@ import yaml
 from hydra.core.global_hydra import GlobalHydra
 from saved_runs import make_run
 
-from seq2seq.cli.train import main
+from seq2seq.cli.train import main, run_name
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.training import run as training
@@ -96,21 +96,39 @@ def test_a_run_that_its_text_refuses_leaves_no_folder(
     assert Path("runs/latest").readlink() == Path("before")
 
 
-def test_the_settings_that_are_shown_are_those_that_train(call: Callable[..., str], capsys: Any) -> None:
+def test_the_settings_that_hydra_shows_are_those_that_train(call: Callable[..., str], capsys: Any) -> None:
     for words in (("--cfg", "job"), ("--cfg=job",), ("-c", "job")):
         assert call("experiment=distillation", *words, "model=small") == ""
         assert yaml.safe_load(capsys.readouterr().out)["model"]["d_model"] == 256
+    assert call("--cfg", "job", "--package", "trainer") == ""
+    assert yaml.safe_load(capsys.readouterr().out)["max_steps"] == 3000
+    assert call("--hydra-help") == ""
+    assert "--multirun" in capsys.readouterr().out
     Path("mine/experiment").mkdir(parents=True)
-    Path("mine/experiment/own.yaml").write_text("# @package _global_\nmodel:\n  d_model: 64\n")
+    Path("mine/experiment/own.yaml").write_text("# @package _global_\ndefaults:\n  - override /model: tiny\n")
     assert call("--config-dir", "mine", "experiment=own", "model=base", "--cfg", "job") == ""
     assert yaml.safe_load(capsys.readouterr().out)["model"]["d_model"] == 512
     assert call("--config-dir=mine", "experiment=glob(./o*)", "--cfg", "job") == ""
-    assert yaml.safe_load(capsys.readouterr().out)["model"]["d_model"] == 64
+    assert yaml.safe_load(capsys.readouterr().out)["model"]["d_model"] == 128
     assert not Path("runs").exists()
 
 
+@pytest.mark.parametrize(
+    ("overrides", "name"),
+    [
+        (["data=files", "data.train=[a.tsv]", "model=base", "model/style=modern"], "mine-base-modern"),
+        (["name=x", "training.learning_rate=1e-3", "seed=2", "trainer.log_every=3"], "mine-learning_rate_0.001-seed_2"),
+        (["tokenizer.user_symbols=['<bt>']"], "mine-user_symbols_bt"),
+        ([f"tokenizer.model='{'0' * 200}'", "model=tiny"], "mine-tiny"),
+    ],
+)
+def test_a_runs_name_consists_of_its_text_and_its_choices(overrides: list[str], name: str) -> None:
+    assert run_name("mine", overrides, {"model": "base", "model/style": "modern", "data": "files"}) == name
+    assert "=" not in name
+
+
 def test_ctrl_c_with_a_checkpoint_says_how_to_go_on(call: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(config: Config, folder: Path, checkpoint: Path | None, origins: object) -> None:
+    def interrupted(config: Config, folder: Path, checkpoint: Path | None, named: object) -> None:
         (folder / "checkpoints" / "step=0000003.ckpt").touch()
         raise KeyboardInterrupt
 
@@ -132,7 +150,7 @@ def test_ctrl_c_before_there_is_a_run_says_that_nothing_was_saved(
 def test_a_sweep_ends_with_a_table_and_the_best_run(
     call: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def pretend(config: Config, folder: Path, checkpoint: Path | None, origins: object) -> float:
+    def pretend(config: Config, folder: Path, checkpoint: Path | None, named: object) -> float:
         (folder / "checkpoints").rmdir()
         made = make_run(folder, config, results=6)
         bleu = {1: 20.0, 2: 30.0, 3: 10.0}[config.seed]
@@ -155,7 +173,7 @@ def test_a_sweep_ends_with_a_table_and_the_best_run(
 def test_a_sweep_that_fails_shows_the_runs_before_the_failure(
     call: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def second_fails(config: Config, folder: Path, checkpoint: Path | None, origins: object) -> float:
+    def second_fails(config: Config, folder: Path, checkpoint: Path | None, named: object) -> float:
         if config.seed == 2:
             raise KeyboardInterrupt
         (folder / "checkpoints").rmdir()

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.errors import UserError, in_short
-from seq2seq.settings.choices import flatten
-from seq2seq.settings.config import to_plain
+from seq2seq.settings.config import used_settings
 from seq2seq.settings.loading import load_config
 
 Curve = list[tuple[int, float]]  # (updates, nats per target token)
@@ -99,7 +98,7 @@ def read_run(folder: Path) -> Run:
         UserError: the run is not complete, or a file is damaged; the message names the folder and the updates so far.
     """
     config = load_config(str(folder), [], option="--runs ")
-    settings = flatten({**to_plain(config), "model": config.model.used()})
+    settings = used_settings(config)
     try:
         rows = _read_metrics(folder)
         if not (folder / "results.json").is_file():

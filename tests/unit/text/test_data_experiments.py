@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
+from seq2seq.settings.compose import from_hydra, register_schema
 from seq2seq.settings.config import Config
-from seq2seq.settings.loading import from_hydra, register_schema
 from seq2seq.text import loading
 from seq2seq.text.batching import Batch
 from seq2seq.text.dataset import PreparedData

@@ -1,6 +1,7 @@
 """Numbers for settings that say `auto`, and the table that tells them."""
 
 import io
+from collections.abc import Collection
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -10,8 +11,7 @@ import yaml
 from rich.console import Console
 
 from seq2seq.settings import rules
-from seq2seq.settings.choices import Origins
-from seq2seq.settings.compose import general_defaults
+from seq2seq.settings.compose import compose
 from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.model import ModelConfig
@@ -42,7 +42,7 @@ def prepared(count: int) -> PreparedData:
 
 
 def settled(folder: Path, count: int = 20_480, **trainer: object) -> tuple[Config, frozenset[str], float]:
-    config = general_defaults()
+    config = compose(["data=files"])
     config.model = ModelConfig(d_model=256, num_heads=4, dropout=rules.AUTO)
     config.trainer = TrainerConfig(accelerator="cpu", precision="32-true", **trainer)  # type: ignore[arg-type]
     return config, *settle_numbers(config, folder, prepared(count))
@@ -101,8 +101,8 @@ def test_rates_fall_with_the_width_and_runs_grow_with_the_text() -> None:
     assert [rules.warmup_steps(updates) for updates in (3, 4000, 10**6)] == [1, 400, 4000]
 
 
-def shown(config: Config, epoch: float, origins: Origins) -> str:
-    table = summary_table(config, prepared(20_480), origins, epoch, (1_000, 10), "2 CPU cores")
+def shown(config: Config, epoch: float, decided: tuple[Collection[str], Collection[str]]) -> str:
+    table = summary_table(config, prepared(20_480), decided, epoch, (1_000, 10), "2 CPU cores")
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(table)
     return console.export_text()
@@ -110,18 +110,18 @@ def shown(config: Config, epoch: float, origins: Origins) -> str:
 
 def test_one_table_says_what_the_run_is_and_who_decided(tmp_path: Path) -> None:
     config, ruled, epoch = settled(tmp_path)
-    origins = Origins(frozenset({"data", "data.train"}), frozenset({"search.beam"}), "tatoeba_cpu", ruled)
-    lines = {line.split("│")[1].strip(): line for line in shown(config, epoch, origins).splitlines() if "│" in line}
+    decided = {"data", "data.train", "training.schedule"}, ruled
+    lines = {line.split("│")[1].strip(): line for line in shown(config, epoch, decided).splitlines() if "│" in line}
     for name, told, who in (
-        ("text", "mine.tsv", "chosen"),
-        ("pairs", "en→es: 20,480 to train on, 5 to validate, t 0", "chosen"),
-        ("example", "The [red] ball. → La pelota [roja].", "chosen"),
+        ("text", "mine.tsv", "you"),
+        ("pairs", "en→es: 20,480 to train on, 5 to validate, t 0", "you"),
+        ("example", "The [red] ball. → La pelota [roja].", "you"),
         ("vocabulary", "4,000 subwords, unigram", "rule"),
-        ("model", "1,000 parameters, 10 of them trained", "default"),
+        ("model", "1,000 parameters, 10 of them trained", "conf/"),
         ("dropout", "0.3", "rule"),
-        ("device", "2 CPU cores, 32-true", "default"),
+        ("device", "2 CPU cores, 32-true", "conf/"),
         ("batch", "1,024 positions an update; 201 updates an epoch", "rule"),
-        ("learning rate", "0.001 after 410 updates of warm-up, then linear", "rule"),
+        ("learning rate", "0.001 after 410 updates of warm-up, then linear", "you + rule"),
         ("ends", "after 4,100 updates (20.4 epochs), or after 8 validations without improvement", "rule"),
         ("validation", "every 164 updates, by bleu", "rule"),
     ):
