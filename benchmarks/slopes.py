@@ -183,7 +183,7 @@ def prepare(place: Path, processes: int, *, on_ray: bool = False) -> dict[str, f
             f"tokenizer.vocab_size={VOCABULARY}", "tokenizer.input_sentence_size=100000",
         )  # fmt: skip
         command = [sys.executable, "-c", _PROGRAM, "prepare", *settings, *(("--ray", "local") if on_ray else ())]
-        environment = os.environ | {"SEQ2SEQ_CACHE": cache}  # overrides data.cache
+        environment = os.environ | {"SEQ2SEQ_CACHE": cache}  # the default of data.cache
         start = time.perf_counter()
         with subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment

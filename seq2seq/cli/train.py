@@ -77,8 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 start_logging()
                 return train_one(cfg)
 
-        with sweep_table(rewrite(words), Path("runs")) as arguments_of_hydra:
-            sys.argv = [own[0], *arguments_of_hydra]
+        words = rewrite(words)
+        with sweep_table(words, Path("runs")):
+            sys.argv = [own[0], *words]
             try:
                 hydra.main(version_base="1.3", config_path=str(home() / "conf"), config_name="config")(run)()
             except Exception as error:  # before a run, only the command line and the files of conf/ have been read
@@ -128,7 +129,7 @@ def train_one(cfg: DictConfig) -> float | None:
     if config.existing == "keep" and config.resume is None and (complete := take_up(config, runs)) is not None:
         note_run(runs / str(config.name), overrides)
         return complete.best
-    config, folder, checkpoint = prepare_folder(config, runs, run_name(config.experiment_name, overrides, choices))
+    config, folder, checkpoint = prepare_folder(config, runs, run_name(str(config.experiment_name), overrides, choices))
     if rank() == 0:
         note_run(folder, overrides)
     with running(folder):

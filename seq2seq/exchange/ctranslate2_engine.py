@@ -34,7 +34,7 @@ UNSUPPORTED = ("repetition_penalty", "groups", "sampling")  # absent, or with an
 def cached_export(bundle: Path, quantization: str, cache: str | None) -> Path:
     """Return the folder of a bundle's export in the cache; export the bundle first if the cache lacks it.
 
-    The environment variable SEQ2SEQ_CACHE overrides `cache`.
+    cache is the setting data.cache.
 
     Raises:
         UserError: for the reasons of `export_ctranslate2`.

@@ -42,7 +42,7 @@ def import_huggingface(source: str, folder: Path, revision: str | None = None) -
 def cached_import(source: str, cache: str | None) -> Path:
     """Return the folder of a Marian model's bundle in the cache; import the model first if the cache lacks it.
 
-    The environment variable SEQ2SEQ_CACHE overrides `cache`.
+    cache is the setting data.cache.
 
     Raises:
         UserError: for the reasons of `import_huggingface`.

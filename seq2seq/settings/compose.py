@@ -1,6 +1,6 @@
 """Composes a run's settings by Hydra from conf/ and a command line, and says in one line what is wrong with them.
 
-Hydra alone decides which value wins. This module registers the types of the settings, rewrites two spellings that
+Hydra alone decides which value wins. This module registers the types of the settings, rewrites three spellings that
 Hydra would misread, and turns Hydra's result into a checked `Config`.
 """
 
@@ -74,7 +74,10 @@ def settle(cfg: DictConfig, choices: Mapping[str, Any]) -> Config:
     with open_dict(cfg):
         cfg.pop("hydra", None)
     try:
-        cfg.experiment_name = _experiment_name(cfg, choices)
+        if cfg.experiment_name is None:
+            cfg.experiment_name = _experiment_name(cfg, choices)
+        if cfg.existing == "keep" and cfg.name is None:
+            cfg.name = "${experiment_name}-${seed}"
     except OmegaConfBaseException as error:
         raise UserError(first_line(error)) from error
     config = from_hydra(cfg)
@@ -148,18 +151,19 @@ def parse(overrides: Sequence[str]) -> list[Override]:
 
 
 def rewrite(arguments: Sequence[str]) -> list[str]:
-    """Rewrite two spellings of a command line for Hydra.
+    """Rewrite three spellings of a command line for Hydra.
 
     `logger=A,B` is one run with both loggers: Hydra would start a sweep. `GROUP=glob(FOLDER/PATTERN)` names the options
-    in a folder of a group, where Hydra's own glob does not search. Options are searched in conf/ and in the folder of
-    --config-dir.
+    in a folder of a group, where Hydra's own glob does not search; options are searched in conf/ and in the folder of
+    --config-dir. Overrides come after options such as `--cfg job`, which Hydra does not accept between two overrides.
 
     Raises:
         UserError: a glob matches no option.
     """
     words = "".join(f"{argument}\0" for argument in arguments)
     own = re.findall(r"(?<![^\0])(?:--config-dir|-cd)[=\0]([^\0]+)", words)
-    return [_rewritten(argument, [home() / "conf", *map(Path, own)]) for argument in arguments]
+    rewritten = [_rewritten(argument, [home() / "conf", *map(Path, own)]) for argument in arguments]
+    return sorted(rewritten, key=lambda word: word[:1] != "-" and ("=" in word or word[:1] == "~"))
 
 
 def _rewritten(argument: str, folders: Sequence[Path]) -> str:

@@ -20,7 +20,9 @@ from seq2seq.settings.training import TrainingConfig
 class Config:
     """A whole run."""
 
-    name: str | None = None  # folder under runs/; null: made from the text, the chosen settings and the time
+    # folder under runs/; null: the experiment or the text, the chosen settings and the time; with existing=keep, the
+    # experiment and the seed
+    name: str | None = None
     series: str | None = None  # folder in runs/ for runs that belong together: runs/SERIES/NAME; null: none
     existing: str = "refuse"  # if the run exists: refuse | keep: skip a complete run, resume an incomplete one
     seed: int = 1  # random seed of initial weights, data order, dropout and held-out pairs
@@ -33,8 +35,7 @@ class Config:
     # initial model, which then also translates the test sets; null: no comparison
     baseline: str | None = AUTO
     analyse: bool = False  # at the end, write what is wrong with the test translations to analysis/ in the run's folder
-    # name of the run in names of folders and in reports: the experiment, else the text; derived, not set
-    experiment_name: str = "run"
+    experiment_name: str | None = None  # in names of folders and in reports; null: the experiment's name, or the text's
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -63,7 +64,7 @@ class Config:
         check_choices("", self, existing=("refuse", "keep"))
         require(
             self.existing == "refuse" or self.name is not None,
-            "existing=keep finds runs by their names: give name=, as name='${experiment_name}-${seed}'",
+            "existing=keep finds runs by their names: give name=",
         )
         require(
             self.model.architecture == "transformer" or not (is_fsdp or compiles),

@@ -23,15 +23,16 @@ FILE = "sweep.json"
 
 
 @contextlib.contextmanager
-def sweep_table(arguments: Sequence[str], runs: Path) -> Iterator[list[str]]:
-    """Yield Hydra's arguments; in a sweep add the sweep's id, and print its table at the end, even after an error."""
+def sweep_table(arguments: Sequence[str], runs: Path) -> Iterator[None]:
+    """In a sweep, give its runs an id by the environment, and print their table at the end, even after an error."""
     if not {"--multirun", "-m"} & set(arguments):
-        yield list(arguments)
+        yield
         return
-    sweep = uuid.uuid4().hex
+    os.environ[VARIABLE] = sweep = uuid.uuid4().hex
     try:
-        yield [*arguments, f"+hydra.job.env_set.{VARIABLE}={sweep}"]  # reaches the jobs of every launcher
+        yield
     finally:
+        del os.environ[VARIABLE]
         is_first = all(os.environ.get(variable, "0") == "0" for variable in ("RANK", "SLURM_PROCID"))
         found = finish_sweep(runs, sweep) if is_first else None
         if found is not None:

@@ -78,7 +78,7 @@ def test_globs_match_options_in_folders_of_a_group() -> None:
     assert every == "experiment=" + ",".join(f"lab/{name}" for name in LAB)
     (few,) = rewrite(["experiment=glob(lab/heads_*)"])
     assert few == "experiment=lab/heads_1,lab/heads_2,lab/heads_8"
-    untouched = ["experiment=glob(*)", "seed=1,2", "name=x", "data.train=[a.tsv]", "--multirun"]
+    untouched = ["--multirun", "experiment=glob(*)", "seed=1,2", "name=x", "data.train=[a.tsv]"]
     assert rewrite(untouched) == untouched
 
 

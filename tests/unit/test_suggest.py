@@ -70,7 +70,7 @@ def test_a_key_unlike_any_setting_gets_no_suggestion() -> None:
         ("seed=abc", r"seed=abc \(Value 'abc' of type 'str' could not be converted to Integer"),
         ("trainer.max_steps=1e4", "trainer.max_steps=1e4: write this whole number with digits only, as 10000"),
         ("trainer.keep_last=1e3", "trainer.keep_last=1e3: write this whole number with digits only, as 1000"),
-        ("resume=runs/a=b", "resume=runs/a=b: mismatched input '=' .*quote a value with special characters"),
+        ("resume=runs/a=b", "resume=runs/a=b: .*quote a value with special characters"),
     ],
 )
 def test_the_error_for_a_misspelt_override_suggests_a_setting(override: str, told: str) -> None:

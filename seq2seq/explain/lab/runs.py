@@ -112,7 +112,7 @@ def read_run(folder: Path) -> Run:
         facts = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         test_set, scores = next(iter(facts["scores"].items()))
         run = Run(
-            experiment=config.experiment_name,
+            experiment=str(config.experiment_name),
             seed=config.seed,
             bleu=float(scores["bleu"]["value"]),
             test_set=test_set,

@@ -42,7 +42,7 @@ def test_a_translation_by_an_export_imports_no_pytorch(bundle_folder: Path) -> N
     pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
     from seq2seq.exchange.ctranslate2_engine import cached_export
 
-    cached_export(bundle_folder, "int8", "unused")
+    cached_export(bundle_folder, "int8", None)
     found = imported("--model", str(bundle_folder), "--engine", "ctranslate2", "--json")
     assert "ctranslate2" in found
     assert not found & {*SLOW, "torch", "numpy", "jaxtyping"}

@@ -120,7 +120,7 @@ def test_a_bundle_that_is_not_whole_has_no_cached_export(bundle_folder, tmp_path
     bundle = shutil.copytree(bundle_folder, tmp_path / "model")
     (bundle / "model.safetensors").unlink()
     with pytest.raises(UserError, match=r"model is not a whole model: model.safetensors is missing"):
-        cached_export(bundle, "int8", "unused")
+        cached_export(bundle, "int8", None)
 
 
 def test_a_cached_export_is_made_once_for_each_bundle_and_quantization(
@@ -128,16 +128,16 @@ def test_a_cached_export_is_made_once_for_each_bundle_and_quantization(
 ):
     monkeypatch.setenv("SEQ2SEQ_CACHE", str(tmp_path / "cache"))
     bundle = save_model(random_model(tokenizer.vocab_size))
-    first = cached_export(bundle, "float32", "unused")
+    first = cached_export(bundle, "float32", None)
     written = (first / "model.bin").stat().st_mtime_ns
-    assert cached_export(bundle, "float32", "unused") == first
+    assert cached_export(bundle, "float32", None) == first
     assert (first / "model.bin").stat().st_mtime_ns == written
-    assert cached_export(bundle, "int8", "unused") != first
+    assert cached_export(bundle, "int8", None) != first
     (first / "model.bin").write_bytes(b"damaged")
-    assert cached_export(bundle, "float32", "unused") == first
+    assert cached_export(bundle, "float32", None) == first
     assert (first / "model.bin").stat().st_size > 10_000
     assert (
-        cached_export(save_model(random_model(tokenizer.vocab_size, positions="rotary")), "float32", "unused") != first
+        cached_export(save_model(random_model(tokenizer.vocab_size, positions="rotary")), "float32", None) != first
     )
 
 

@@ -180,11 +180,11 @@ def test_a_full_disk_is_one_line(tmp_path: Path):
         cached_folder(tmp_path, "key", fill)
 
 
-def test_the_environment_comes_before_the_setting(monkeypatch: pytest.MonkeyPatch):
+def test_the_setting_comes_before_the_environment(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SEQ2SEQ_CACHE", "/somewhere")
-    assert cache_root("~/other") == Path("/somewhere")
+    assert (cache_root("~/other"), cache_root()) == (Path.home() / "other", Path("/somewhere"))
     monkeypatch.setenv("SEQ2SEQ_CACHE", "")
-    assert cache_root("~/other") == Path.home() / "other"
+    assert cache_root() == Path.home() / ".cache" / "seq2seq"
 
 
 def test_digests_tell_contents_and_not_names(tmp_path: Path):

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from seq2seq.settings.compose import compose
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.text.corpus import open_corpora
 
@@ -13,8 +14,7 @@ DATA = sorted(path.stem for path in (CONF / "data").glob("*.yaml"))
 
 
 def load(name: str) -> DataConfig:
-    values = yaml.safe_load((CONF / "data" / f"{name}.yaml").read_text(encoding="utf-8"))
-    return DataConfig(**values)
+    return compose([f"data={name}"]).data
 
 
 @pytest.mark.parametrize("name", DATA)
@@ -39,13 +39,12 @@ def test_hub_sets_name_a_configuration_and_a_training_split(name: str):
 
 def test_the_bundled_corpus_is_where_its_config_says():
     config = load("bundled")
-    assert config.root == "${oc.env:SEQ2SEQ_HOME}/data/bundled"
-    root = str(CONF.parent / "data" / "bundled")
+    assert config.root == str(CONF.parent / "data" / "bundled")
     for spec in (*config.train, *config.validation, *config.test):
-        assert open_corpora(spec, root, config)
+        assert open_corpora(spec, config.root, config)
 
 
-@pytest.mark.parametrize(("name", "folder"), [("mixed", "."), ("tatoeba", "tatoeba")])
+@pytest.mark.parametrize(("name", "folder"), [("mixed", "."), ("tatoeba_files", "tatoeba")])
 def test_real_text_is_where_its_config_says(shared_data: Path, name: str, folder: str):
     config = load(name)
     for spec in (*config.train, *config.validation, *config.test):
