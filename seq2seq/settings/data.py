@@ -44,6 +44,8 @@ class DataConfig:
     language_filter: bool = False  # drop training pairs with a side in another language; needs the extra langid
     language_characters: int = 40  # fewest characters of a side whose language is checked
     language_confidence: float = 0.9  # lowest probability at which a side counts as another language
+    # what a malformed line of train does: refuse stops preparation, skip leaves the line out and counts it
+    on_bad_line: str = "refuse"
     remove_overlap: bool = True  # drop training pairs that share a side with validation or test
     # corpus → weight of the corpus in the draws; a corpus that is not listed has 1; {} = every pair once an epoch
     weights: dict[str, float] = field(default_factory=dict)
@@ -68,6 +70,7 @@ class DataConfig:
             f"data.languages={self.languages} must be data.src_lang={self.src_lang} and data.tgt_lang={self.tgt_lang}, "
             "in the order of the columns",
         )
+        check_choices("data.", self, on_bad_line=("refuse", "skip"))
         names = ("held_out", "max_length", "max_ratio", "max_characters", "language_characters", "num_proc", "block")
         check_ranges("data.", self, **dict.fromkeys(names, (1, math.inf)))
         require(0 < self.language_confidence <= 1, f"data.language_confidence={self.language_confidence} not in (0, 1]")

@@ -17,16 +17,8 @@ from typing import Any
 
 from seq2seq.errors import UserError, in_short
 from seq2seq.settings.data import SPLITS, DataConfig
-from seq2seq.text.formats import (
-    COMPRESSED,
-    TABLES,
-    Pair,
-    find_columns,
-    pick,
-    read_moses,
-    read_table,
-)
-from seq2seq.text.lines import explain_os_error
+from seq2seq.text.formats import COMPRESSED, TABLES, Pair, Record, columns_of, pick_all, read_moses, read_table
+from seq2seq.text.lines import explain_os_error, refuse_bad_lines
 
 logger = logging.getLogger(__name__)
 _ROWS = 1000  # rows of a hub set that are converted to Python at a time
@@ -39,15 +31,15 @@ class Corpus:
     name: str  # relative to data.root, for tables and messages
     stem: str  # file name without endings, the name of a test set
     paths: tuple[Path, ...]  # the files that hold the pairs
-    read: Callable[[], Iterator[Pair]]
+    read: Callable[[], Iterator[Record]]
 
     def pairs(self) -> Iterator[Pair]:
         """Read the pairs.
 
         Raises:
-            UserError: the corpus cannot be read or holds no pair.
+            UserError: the corpus cannot be read, has a bad line, or holds no pair.
         """
-        pairs = self.read()
+        pairs = refuse_bad_lines(self.read())
         first = next(pairs, None)
         if first is None:
             raise UserError(f"{self.name} is empty: it has no sentence pair")
@@ -201,14 +193,10 @@ def open_hub_split(split: str, data: DataConfig) -> Corpus:
 
 
 def _read_hub(rows: Any, name: str, data: DataConfig) -> Iterator[Pair]:
-    if not len(rows):
-        return
-    columns, number = find_columns(rows.column_names, data, name), 0
-    rows = rows.select_columns(list(dict.fromkeys(keys[0] for keys in columns)))
-    for batch in rows.iter(batch_size=_ROWS):
-        for values in zip(*batch.values(), strict=True):
-            number += 1
-            yield pick(dict(zip(batch, values, strict=True)), columns, f"{name}, row {number}")
+    columns = columns_of(name, rows.column_names, data)
+    batches = rows.select_columns(list(dict.fromkeys(keys[0] for keys in columns))).iter(batch_size=_ROWS)
+    dicts = (dict(zip(batch, row, strict=True)) for batch in batches for row in zip(*batch.values(), strict=True))
+    yield from pick_all(name, dicts, columns)
 
 
 def _load(name: str, split: str, data: DataConfig) -> Any:

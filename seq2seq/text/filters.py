@@ -17,11 +17,13 @@ from rich.table import Table
 from seq2seq.errors import UserError
 from seq2seq.extras import missing
 from seq2seq.settings.data import DataConfig
+from seq2seq.text.lines import BadLine
 from seq2seq.text.normalise import normalise
 
-# In the order of the checks: a pair is counted under the first check that it fails. Cleaner does all but the last
-# three.
+# In the order of the checks: a pair is counted under the first check that it fails. "malformed" is a line that holds no
+# pair. Cleaner does all but the last three.
 REASONS = (
+    "malformed",
     "empty",
     "characters",
     "ratio",
@@ -54,17 +56,25 @@ class Cleaner:
         self._config = config
         self._languages = LanguageCheck(config) if config.language_filter else None
 
-    def clean(self, pairs: Iterable[tuple[str, str]], counts: Counter[str]) -> Iterator[tuple[str, str]]:
+    def clean(self, pairs: Iterable[tuple[str, str] | BadLine], counts: Counter[str]) -> Iterator[tuple[str, str]]:
         """Yield the pairs to train on, normalised.
 
         Args:
-            pairs: source and target texts as written.
+            pairs: source and target texts as written, and lines that hold no pair.
             counts: updated for each pair under "read" and under "kept" or the reason for the drop.
+
+        Raises:
+            UserError: a line holds no pair, and data.on_bad_line is "refuse".
         """
-        for raw_src, raw_tgt in pairs:
-            src, tgt = normalise(raw_src), normalise(raw_tgt)
-            reason = self._reason(src, tgt)
+        for pair in pairs:
             counts["read"] += 1
+            if isinstance(pair, BadLine):
+                if self._config.on_bad_line == "refuse":
+                    raise UserError(f"{pair.error()}; or set data.on_bad_line=skip")
+                counts["malformed"] += 1
+                continue
+            src, tgt = normalise(pair[0]), normalise(pair[1])
+            reason = self._reason(src, tgt)
             counts[reason or "kept"] += 1
             if reason is None:
                 yield src, tgt

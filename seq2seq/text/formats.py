@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import NoReturn
@@ -10,71 +11,105 @@ from xml.parsers import expat
 
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.lines import DAMAGED, Lines, explain_os_error, open_bytes
+from seq2seq.text.lines import BadLine, Lines, explain_os_error, open_bytes
 
 Pair = tuple[str, str]
+Record = Pair | BadLine
 COMPRESSED = (".gz", ".xz")
 _ROWS = 8192  # rows of a Parquet file that are read at a time
 _CHUNK = 1 << 16  # bytes of a TMX file that are parsed at a time
 _CODE = frozenset(("bpt", "ept", "it", "ph", "ut"))  # TMX elements that hold markup of the original document
 
 
-def read_moses(src_path: Path, tgt_path: Path) -> Iterator[Pair]:
+def read_moses(src_path: Path, tgt_path: Path) -> Iterator[Record]:
     """Read two files of parallel lines."""
     src, tgt = Lines(src_path), Lines(tgt_path)
     for src_line, tgt_line in zip_longest(src, tgt):
         if src_line is None or tgt_line is None:
             sizes = [sum(1 for _ in Lines(path)) for path in (src_path, tgt_path)]
             raise UserError(f"{src_path} has {sizes[0]} lines but {tgt_path} has {sizes[1]}: they must be parallel")
-        yield src_line, tgt_line
+        if isinstance(src_line, BadLine):
+            yield src_line
+        else:
+            yield tgt_line if isinstance(tgt_line, BadLine) else (src_line, tgt_line)
 
 
-def read_table(path: Path, ending: str, data: DataConfig) -> Iterator[Pair]:
+def read_table(path: Path, ending: str, data: DataConfig) -> Iterator[Record]:
     """Read a file of pairs of the format that an ending of TABLES names."""
     return _READERS[ending](path, data)
 
 
-def _read_tsv(path: Path, data: DataConfig) -> Iterator[Pair]:
+def _read_lines(parse: Callable[[str, DataConfig], Pair | None], path: Path, data: DataConfig) -> Iterator[Record]:
+    """Read one pair from each line, but none where `parse` returns None."""
     lines = Lines(path)
     for line in lines:
-        src, tab, tgt = line.partition("\t")
-        if not tab or "\t" in tgt:
-            fields = line.count("\t") + 1
-            where = f"{lines.path}:{lines.number}"
-            raise UserError(f"{where} has {fields} tab-separated fields, expected 2: source<TAB>target")
-        yield (tgt, src) if data.is_swapped else (src, tgt)
-
-
-def _read_csv(path: Path, data: DataConfig) -> Iterator[Pair]:
-    lines = Lines(path)
-    rows = csv.reader((line + "\n" for line in lines), strict=True)
-    try:
-        header = next(rows, None)
-        if header is None:
-            return
-        columns = find_columns(header, data, str(lines.path))
-        for row in rows:
-            where = f"{lines.path}:{lines.number}"
-            if len(row) != len(header):
-                raise UserError(f"{where} has {len(row)} fields but the header has {len(header)}")
-            yield pick(dict(zip(header, row, strict=True)), columns, where)
-    except csv.Error as error:
-        raise UserError(f"{lines.path}:{lines.number} is not CSV: {error}") from error
-
-
-def _read_jsonl(path: Path, data: DataConfig) -> Iterator[Pair]:
-    lines = Lines(path)
-    for line in lines:
-        where = f"{lines.path}:{lines.number}"
-        if not line.strip():
-            continue
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{where} is not JSON: {error}") from error
-        if not isinstance(row, dict):
-            raise UserError(f"{where} is no JSON object: expected one object a line, such as {{'en': …, 'es': …}}")
-        yield pick(row, find_columns(list(row), data, where), where)
+            record = line if isinstance(line, BadLine) else parse(line, data)
+        except UserError as error:
+            record = lines.bad(str(error))
+        if record is not None:
+            yield record
+
+
+def _parse_tsv(line: str, data: DataConfig) -> Pair:
+    fields = line.split("\t")
+    if len(fields) != 2:
+        hint = ", as `cut -f1,2` would leave" if len(fields) > 2 else ""
+        raise UserError(f"has {len(fields)} tab-separated fields, expected 2: source<TAB>target{hint}")
+    src, tgt = reversed(fields) if data.is_swapped else fields
+    return src, tgt
+
+
+def _parse_json(line: str, data: DataConfig) -> Pair | None:
+    if not line.strip():
+        return None
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"is not JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise UserError("is no JSON object: expected one object a line, such as {'en': …, 'es': …}")
+    return pick(row, find_columns(list(row), data))
+
+
+def _read_csv(path: Path, data: DataConfig) -> Iterator[Record]:
+    lines = Lines(path)
+    rows = _split_csv(lines)
+    header = next(rows, None)
+    if header is None:
+        return
+    if isinstance(header, BadLine):
+        raise header.error()
+    columns = columns_of(path, header, data)
+    for row in rows:
+        if isinstance(row, BadLine):
+            yield row
+        elif len(row) != len(header):
+            yield lines.bad(f"has {len(row)} fields but the header has {len(header)}")
+        else:
+            yield pick(dict(zip(header, row, strict=True)), columns)
+
+
+def _split_csv(lines: Lines) -> Iterator[list[str] | BadLine]:
+    """Yield the fields of each row; a row with a bad line is this line."""
+    bad: list[BadLine] = []
+
+    def texts() -> Iterator[str]:
+        for line in lines:
+            if isinstance(line, BadLine):
+                bad.append(line)
+            yield "\n" if isinstance(line, BadLine) else line + "\n"
+
+    rows = csv.reader(texts(), strict=True)
+    while True:
+        try:
+            row = next(rows, None)
+        except csv.Error as error:  # the reader goes on with the next line
+            row = lines.bad(f"is not CSV: {error}")
+        if row is None:
+            return
+        yield bad[0] if bad else row
+        bad.clear()
 
 
 def _read_tmx(path: Path, data: DataConfig) -> Iterator[Pair]:
@@ -87,12 +122,10 @@ def _read_parquet(path: Path, data: DataConfig) -> Iterator[Pair]:
 
     try:
         with parquet.ParquetFile(path) as file:
-            columns = find_columns(file.schema_arrow.names, data, str(path))
-            names, number = list(dict.fromkeys(keys[0] for keys in columns)), 0
-            for batch in file.iter_batches(_ROWS, columns=names):
-                for values in batch.to_pylist():
-                    number += 1
-                    yield pick(values, columns, f"{path}, row {number}")
+            columns = columns_of(path, file.schema_arrow.names, data)
+            names = list(dict.fromkeys(keys[0] for keys in columns))
+            rows = (row for batch in file.iter_batches(_ROWS, columns=names) for row in batch.to_pylist())
+            yield from pick_all(path, rows, columns)
     except (pa.ArrowException, UnicodeDecodeError) as error:
         reason, *_ = str(error).split("\n")
         raise UserError(f"{path} is damaged or no Parquet file: {reason}") from error
@@ -108,7 +141,7 @@ def _listed(names: Iterable[object]) -> str:
 Columns = tuple[tuple[str, ...], tuple[str, ...]]  # the keys that lead to the source and to the target text
 
 
-def find_columns(names: Sequence[str], data: DataConfig, where: str) -> Columns:
+def find_columns(names: Sequence[str], data: DataConfig) -> Columns:
     """Return the keys of source and target: data.columns, else the languages, else the languages in `translation`.
 
     Raises:
@@ -120,32 +153,49 @@ def find_columns(names: Sequence[str], data: DataConfig, where: str) -> Columns:
     src, tgt = reversed(data.columns) if data.columns and data.is_swapped else data.columns or by_language
     for column in (src, tgt):
         if column not in names:
-            found = _listed(names) or "none"
-            raise UserError(f"{where} has no column {column}; it has {found}: set data.columns=[SOURCE,TARGET]")
+            listed = _listed(names) or "none"
+            raise UserError(f"has no column {column}; it has {listed}: set data.columns=[SOURCE,TARGET]")
     return (src,), (tgt,)
 
 
-def pick(row: Mapping[str, object], columns: Columns, where: str) -> Pair:
+def columns_of(table: object, names: Sequence[str], data: DataConfig) -> Columns:
+    """Return the columns of a table; an error names the table."""
+    try:
+        return find_columns(names, data)
+    except UserError as error:
+        raise UserError(f"{table} {error}") from error
+
+
+def pick(row: Mapping[str, object], columns: Columns) -> Pair:
     """Return source and target text of a row; null becomes an empty text, which cleaning counts as "empty".
 
     Raises:
         UserError: a value is missing or is not text.
     """
-    src, tgt = (_text(row, keys, where) for keys in columns)
+    src, tgt = (_text(row, keys) for keys in columns)
     return src, tgt
 
 
-def _text(row: Mapping[str, object], keys: tuple[str, ...], where: str) -> str:
+def pick_all(table: object, rows: Iterable[Mapping[str, object]], columns: Columns) -> Iterator[Pair]:
+    """Yield source and target text of each row of a table; an error names the table and the row."""
+    for number, row in enumerate(rows, start=1):
+        try:
+            yield pick(row, columns)
+        except UserError as error:
+            raise UserError(f"{table}, row {number} {error}") from error
+
+
+def _text(row: Mapping[str, object], keys: tuple[str, ...]) -> str:
     value: object = row
     for key in keys:
         if not isinstance(value, Mapping) or key not in value:
             found = _listed(value) if isinstance(value, Mapping) else repr(value)
-            raise UserError(f"{where} has no {'.'.join(keys)}, found {found}: check data.columns and the languages")
+            raise UserError(f"has no {'.'.join(keys)}, found {found}: check data.columns and the languages")
         value = value[key]
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise UserError(f"{where} has {type(value).__name__} {value!r:.40} in {'.'.join(keys)}, expected text")
+        raise UserError(f"has {type(value).__name__} {value!r:.40} in {'.'.join(keys)}, expected text")
     return value
 
 
@@ -158,24 +208,21 @@ def read_tmx(path: Path, src_lang: str, tgt_lang: str) -> Iterator[tuple[str, st
         UserError: the file cannot be read, is no TMX or damaged, or declares entities.
     """
     units = _Units()
-    try:
-        with open_bytes(path) as file:
+    with open_bytes(path) as file:
+        try:
             while chunk := file.read(_CHUNK):
                 units.parser.Parse(chunk)
                 yield from units.take(src_lang, tgt_lang)
             units.parser.Parse(b"", True)
             yield from units.take(src_lang, tgt_lang)
-    except UserError as error:
-        raise UserError(f"{path}:{units.parser.CurrentLineNumber} {error}") from error
-    except expat.ExpatError as error:
-        raise UserError(f"{path}:{error.lineno} is damaged or no XML: {expat.ErrorString(error.code)}") from error
-    except (LookupError, ValueError) as error:
-        raise UserError(f"{path} declares an encoding that cannot be read ({error}): convert it to UTF-8") from error
-    except DAMAGED as error:
-        kind = path.suffix.removeprefix(".")
-        raise UserError(f"{path} is damaged or no {kind} data ({error}): fetch it again or rename it") from error
-    except OSError as error:
-        raise explain_os_error(path, error) from error
+        except UserError as error:
+            raise UserError(f"{path}:{units.parser.CurrentLineNumber} {error}") from error
+        except expat.ExpatError as error:
+            raise UserError(f"{path}:{error.lineno} is damaged or no XML: {expat.ErrorString(error.code)}") from error
+        except (LookupError, ValueError) as error:
+            raise UserError(
+                f"{path} declares an encoding that cannot be read ({error}): convert it to UTF-8"
+            ) from error
 
 
 class _Units:
@@ -231,10 +278,10 @@ def _base_language(language: str) -> str:
     return language.lower().replace("_", "-").split("-")[0]
 
 
-_READERS: dict[str, Callable[[Path, DataConfig], Iterator[Pair]]] = {
-    ".tsv": _read_tsv,
+_READERS: dict[str, Callable[[Path, DataConfig], Iterator[Record]]] = {
+    ".tsv": partial(_read_lines, _parse_tsv),
     ".csv": _read_csv,
-    ".jsonl": _read_jsonl,
+    ".jsonl": partial(_read_lines, _parse_json),
     ".tmx": _read_tmx,
     ".parquet": _read_parquet,
 }

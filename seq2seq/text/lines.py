@@ -1,16 +1,48 @@
-"""Lines of a UTF-8 text file, plain, .gz or .xz, with errors that name the file. Reads no columns."""
+"""Lines of a UTF-8 text file, plain, .gz or .xz. A bad line is a value, so that a reader can skip the line."""
 
 import gzip
 import lzma
 import zlib
-from collections.abc import Iterator
-from io import BufferedReader
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
+from typing import TypeVar
 
 from seq2seq.errors import UserError
 
+MAX_LINE = 1 << 20  # bytes of a line, without its end; a longer line is a sign of a damaged file
 _BOM = b"\xef\xbb\xbf"
-DAMAGED = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError)
+_BINARY = "is binary, not UTF-8 text (it has NUL bytes): check the file's format and its name's ending"
+_DAMAGED = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError)
+
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True)
+class BadLine:
+    """A line that cannot be read or holds no pair."""
+
+    path: Path
+    number: int
+    reason: str  # the predicate of a sentence about the line
+
+    def error(self) -> UserError:
+        """Return an error that names file and line."""
+        return UserError(f"{self.path}:{self.number} {self.reason}")
+
+
+def refuse_bad_lines(records: Iterable[Record | BadLine]) -> Iterator[Record]:
+    """Yield the records.
+
+    Raises:
+        UserError: one of the records is a bad line.
+    """
+    for record in records:
+        if isinstance(record, BadLine):
+            raise record.error()
+        yield record
 
 
 class Lines:
@@ -23,24 +55,62 @@ class Lines:
     def __init__(self, path: Path) -> None:
         self.path, self.number = path, 0
 
-    def __iter__(self) -> Iterator[str]:
-        """Yield the lines.
+    def __iter__(self) -> Iterator[str | BadLine]:
+        """Yield the lines; a line that is too long, binary or not UTF-8 is a `BadLine`.
 
         Raises:
-            UserError: the file is missing, a folder, unreadable, binary, wrongly compressed or not UTF-8.
+            UserError: the file is missing, a folder, unreadable, binary from its beginning, or wrongly compressed.
         """
-        path = self.path
+        with open_bytes(self.path) as file:
+            while line := file.readline(MAX_LINE + 2):
+                self.number += 1
+                text = line.removesuffix(b"\n").removesuffix(b"\r")
+                if self.number == 1:
+                    text = text.removeprefix(_BOM)
+                    if b"\0" in text:
+                        raise UserError(f"{self.path} {_BINARY}")
+                if len(text) > MAX_LINE:
+                    while line and not line.endswith(b"\n"):
+                        line = file.readline(MAX_LINE)
+                    yield self.bad(f"has more than {MAX_LINE:,} bytes: check the file's format and its line ends")
+                elif b"\0" in text:
+                    yield self.bad(_BINARY)
+                else:
+                    yield self._decode(text)
+
+    def bad(self, reason: str) -> BadLine:
+        """Return the last line that was read as a bad line."""
+        return BadLine(self.path, self.number, reason)
+
+    def _decode(self, line: bytes) -> str | BadLine:
         try:
-            with open_bytes(path) as file:
-                if b"\0" in file.peek(4096)[:4096]:
-                    raise _binary(path)
-                for self.number, line in enumerate(file, start=1):
-                    yield _decode(path, self.number, line)
-        except DAMAGED as error:
-            kind = path.suffix.removeprefix(".")
-            raise UserError(f"{path} is damaged or no {kind} data ({error}): fetch it again or rename it") from error
-        except OSError as error:
-            raise explain_os_error(path, error) from error
+            return line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            place = f"byte 0x{line[error.start]:02x} at column {error.start + 1}"
+            return self.bad(f"is not UTF-8 ({place}): convert the file, for instance with iconv")
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[BufferedIOBase]:
+    """Open a file for reading bytes; decompress a .gz or .xz file.
+
+    Raises:
+        UserError: the file cannot be opened, read (while it is open) or decompressed.
+    """
+    try:
+        with _open(path) as file:
+            yield file
+    except _DAMAGED as error:
+        kind = path.suffix.removeprefix(".")
+        raise UserError(f"{path} is damaged or no {kind} data ({error}): fetch it again or rename it") from error
+    except OSError as error:
+        raise explain_os_error(path, error) from error
+
+
+def _open(path: Path) -> BufferedIOBase:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rb")
+    return lzma.open(path, "rb") if path.suffix == ".xz" else path.open("rb")
 
 
 def explain_os_error(path: Path, error: OSError) -> UserError:
@@ -50,28 +120,3 @@ def explain_os_error(path: Path, error: OSError) -> UserError:
     if isinstance(error, IsADirectoryError):
         return UserError(f"{path} is a folder: name the files in it, or a pattern such as {path}/*.tsv")
     return UserError(f"{path} cannot be read: {error.strerror or ' '.join(str(error).split())}")
-
-
-def open_bytes(path: Path) -> BufferedReader | gzip.GzipFile | lzma.LZMAFile:
-    """Open a file for reading bytes; decompress a .gz or .xz file."""
-    if path.suffix == ".gz":
-        return gzip.open(path, "rb")
-    return lzma.open(path, "rb") if path.suffix == ".xz" else path.open("rb")
-
-
-def _decode(path: Path, number: int, line: bytes) -> str:
-    line = line.removesuffix(b"\n").removesuffix(b"\r")
-    if number == 1:
-        line = line.removeprefix(_BOM)
-    try:
-        text = line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        found = f"byte 0x{line[error.start]:02x} at column {error.start + 1}"
-        raise UserError(f"{path}:{number} is not UTF-8 ({found}): convert the file, for instance with iconv") from error
-    if "\0" in text:
-        raise _binary(path)
-    return text
-
-
-def _binary(path: Path) -> UserError:
-    return UserError(f"{path} is binary, not UTF-8 text (it has NUL bytes): check its format and its name's ending")

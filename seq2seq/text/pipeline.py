@@ -128,6 +128,9 @@ class Pipeline:
         shards = list_shards(folders, sizes)
         for shard in shards:
             self.counts[shard.corpus].update(shard.counts)
+        for corpus, counts in zip(corpora, self.counts, strict=True):
+            if not counts["read"]:
+                raise UserError(f"{corpus.name} is empty: it has no sentence pair")
         self._require_kept()
         return shards
 

@@ -21,9 +21,10 @@ from jaxtyping import Int64
 
 from seq2seq.settings.data import DataConfig
 from seq2seq.text.cache import piece, value_of
-from seq2seq.text.corpus import Corpus, Pair
+from seq2seq.text.corpus import Corpus
 from seq2seq.text.dataset import Pairs, read_texts, write_pairs
 from seq2seq.text.filters import Cleaner, OverlapIndex, digest_pair, name_held_out
+from seq2seq.text.formats import Pair, Record
 from seq2seq.text.vocabulary import load_tokenizers
 
 SHARD = 50_000  # pairs read for one shard
@@ -84,9 +85,9 @@ def clean_stripe(folder: Path, corpus: Corpus, data: DataConfig, size: int, mine
     Raises:
         UserError: the corpus cannot be read.
     """
-    pairs, cleaner = corpus.pairs(), Cleaner(data)
+    records, cleaner = corpus.read(), Cleaner(data)
     for number in count():
-        raw = list(islice(pairs, size))
+        raw = list(islice(records, size))
         if raw and number in mine:
             piece(_shard_folder(folder, number), partial(_clean, raw, cleaner, data.drop_duplicates))
         if len(raw) < size:
@@ -98,7 +99,7 @@ def _shard_folder(corpus: Path, number: int) -> Path:
     return corpus.with_name(f"{corpus.name}-{number:06}")
 
 
-def _clean(raw: list[Pair], cleaner: Cleaner, digests: bool, draft: Path) -> dict[str, int]:
+def _clean(raw: list[Record], cleaner: Cleaner, digests: bool, draft: Path) -> dict[str, int]:
     counts: Counter[str] = Counter()
     found: list[bytes] = []
     with (draft / _TEXT).open("w", encoding="utf-8", newline="\n") as file:

@@ -168,10 +168,16 @@ def table_bytes() -> bytes:
 
 DEFECTS = {
     "one field": ("a.tsv", b"a\tb\nab\n", r"a.tsv:2 has 1 tab-separated fields, expected 2"),
-    "three fields": ("a.tsv", b"a\tb\tc\n", r"a.tsv:1 has 3 tab-separated fields, expected 2"),
+    "three fields": ("a.tsv", b"a\tb\tc\n", r"a.tsv:1 has 3 tab-separated fields, expected 2.*, as `cut -f1,2` would"),
+    "blank line": ("a.tsv", b"a\tb\n\n", r"a.tsv:2 has 1 tab-separated fields, expected 2"),
+    "long field": (
+        "a.csv",
+        b"en,es\n" + b"a" * 131_073 + b",b\n",
+        r"a.csv:2 is not CSV: field larger than field limit",
+    ),
     "not UTF-8": ("a.tsv", b"a\tb\na\tni\xf1o\n", r"a.tsv:2 is not UTF-8 \(byte 0xf1 at column 5\)"),
     "NUL at the start": ("a.tsv", b"\x7fELF\0\0", r"a.tsv is binary, not UTF-8 text"),
-    "NUL far on": ("a.tsv", b"a\tb\n" * 9000 + b"\0\tb\n", r"a.tsv is binary, not UTF-8 text"),
+    "NUL far on": ("a.tsv", b"a\tb\n" * 9000 + b"\0\tb\n", r"a.tsv:9001 is binary, not UTF-8 text"),
     "UTF-16": ("a.csv", "en,es".encode("utf-16"), r"a.csv is binary, not UTF-8 text"),
     "empty": ("a.tsv", b"", r"a.tsv is empty"),
     "only a header": ("a.csv", b"en,es\n", r"a.csv is empty"),

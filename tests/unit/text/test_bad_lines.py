@@ -1,0 +1,67 @@
+"""A malformed line of training text is refused by its number, or left out and counted; held-out sets refuse it."""
+
+import lzma
+from pathlib import Path
+
+import pytest
+from preparing import TRAIN, run, texts, write
+
+from seq2seq.errors import UserError
+from seq2seq.settings.data import DataConfig
+
+ROWS = [f"{src}\t{tgt}".encode() for src, tgt in TRAIN]
+JSON = [f'{{"en": "{src}", "es": "{tgt}"}}'.encode() for src, tgt in TRAIN]
+CSV = [f"{src},{tgt}".encode() for src, tgt in TRAIN]
+BAD = {
+    "one field": ("a.tsv", ROWS, b"no tab", "has 1 tab-separated fields"),
+    "three fields": ("a.tsv", ROWS, b"a\tb\t0.8", "has 3 tab-separated fields"),
+    "blank": ("a.tsv", ROWS, b"", "has 1 tab-separated fields"),
+    "Latin-1": ("a.tsv", ROWS, b"a\tni\xf1o", "is not UTF-8"),
+    "NUL": ("a.tsv", ROWS, b"a\t\0", "is binary, not UTF-8 text"),
+    "long": ("a.tsv", ROWS, b"a\t" + b"b" * (1 << 20), "has more than 1,048,576 bytes"),
+    "compressed": ("a.tsv.xz", ROWS, b"no tab", "has 1 tab-separated fields"),
+    "CSV field": ("a.csv", [b"en,es", *CSV], b"a," + b"b" * 131_073, "is not CSV: field larger than field limit"),
+    "CSV fields": ("a.csv", [b"en,es", *CSV], b"a,b,c", "has 3 fields but the header has 2"),
+    "CSV quote": ("a.csv", [b"en,es", *CSV], b'"a" b,c', "is not CSV"),
+    "CSV Latin-1": ("a.csv", [b"en,es", *CSV], b"a,ni\xf1o", "is not UTF-8"),
+    "JSON": ("a.jsonl", JSON, b'{"en": "a"', "is not JSON"),
+    "JSON number": ("a.jsonl", JSON, b'{"en": "a", "es": 5}', "has int 5 in es, expected text"),
+    "JSON column": ("a.jsonl", JSON, b'{"en": "a"}', "has no column es"),
+    "JSON list": ("a.jsonl", JSON, b"[1]", "is no JSON object"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_line_of_train_is_refused_or_counted(root: Path, case: str):
+    name, lines, bad, reason = BAD[case]
+    text = b"\n".join([*lines[:7], bad, *lines[7:], bad])
+    (root / name).write_bytes(lzma.compress(text) if name.endswith(".xz") else text)
+    message = rf"/{name}:8 {reason}.*; or set data.on_bad_line=skip$"
+    with pytest.raises(UserError, match=message):
+        run(root, train=[name])
+    prepared = run(root, train=[name], on_bad_line="skip")
+    (counts,) = prepared.report["files"]
+    assert counts == {"name": name, "read": 302 - (case == "blank"), "kept": 300, "malformed": 2 - (case == "blank")}
+    assert sorted(texts(prepared)) == sorted(TRAIN)
+
+
+def test_bad_lines_of_parallel_files_are_counted_once_a_pair(root: Path):
+    sides = [[pair[side].encode() for pair in TRAIN] for side in (0, 1)]
+    for side, language in zip(sides, ("en", "es"), strict=True):
+        (root / f"a.{language}").write_bytes(b"\n".join([*side, b"\xff", b"fine" if language == "en" else b"\xff"]))
+    with pytest.raises(UserError, match=r"a.en:301 is not UTF-8"):
+        run(root, train=["a.en+a.es"])
+    (counts,) = run(root, train=["a.en+a.es"], on_bad_line="skip").report["files"]
+    assert (counts["read"], counts["kept"], counts["malformed"]) == (302, 300, 2)
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_held_out_sets_refuse_bad_lines(root: Path, split: str):
+    write(root / "bad.tsv", [*TRAIN[:3], ("a", "b\tc")])
+    with pytest.raises(UserError, match=r"bad.tsv:4 has 3 tab-separated fields, .* as `cut -f1,2` would leave$"):
+        run(root, on_bad_line="skip", **{split: ["bad.tsv"]})
+
+
+def test_other_words_are_refused():
+    with pytest.raises(UserError, match=r"data.on_bad_line=drop"):
+        DataConfig(on_bad_line="drop")
