@@ -12,6 +12,7 @@ from xml.parsers import expat
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
 from seq2seq.text.lines import BadLine, Lines, explain_os_error, open_bytes
+from seq2seq.text.normalise import replace_surrogates
 
 Pair = tuple[str, str]
 Record = Pair | BadLine
@@ -196,7 +197,7 @@ def _text(row: Mapping[str, object], keys: tuple[str, ...]) -> str:
         return ""
     if not isinstance(value, str):
         raise UserError(f"has {type(value).__name__} {value!r:.40} in {'.'.join(keys)}, expected text")
-    return value
+    return value if value.isascii() else replace_surrogates(value)  # JSON may name half a character, as "\\ud83d"
 
 
 def read_tmx(path: Path, src_lang: str, tgt_lang: str) -> Iterator[tuple[str, str]]:

@@ -18,8 +18,13 @@ def normalise(text: str) -> str:
     becomes an underscore.
     """
     if not text.isascii():
-        text = _SURROGATE.sub("\ufffd", text).replace(_SPACE_MARK, "_")
+        text = replace_surrogates(text).replace(_SPACE_MARK, "_")
     return unicodedata.normalize("NFC", one_line(_INVISIBLE.sub("", text)))
+
+
+def replace_surrogates(text: str) -> str:
+    """Replace every surrogate, which UTF-8 cannot hold, by U+FFFD."""
+    return _SURROGATE.sub("\ufffd", text)
 
 
 def one_line(text: str) -> str:

@@ -1,7 +1,9 @@
 """A malformed line of training text is refused by its number, or left out and counted; held-out sets refuse it."""
 
+import json
 import lzma
 from pathlib import Path
+from typing import Any
 
 import pytest
 from preparing import TRAIN, run, texts, write
@@ -58,8 +60,20 @@ def test_bad_lines_of_parallel_files_are_counted_once_a_pair(root: Path):
 @pytest.mark.parametrize("split", ["validation", "test"])
 def test_held_out_sets_refuse_bad_lines(root: Path, split: str):
     write(root / "bad.tsv", [*TRAIN[:3], ("a", "b\tc")])
+    changes: dict[str, Any] = {split: ["bad.tsv"]}
     with pytest.raises(UserError, match=r"bad.tsv:4 has 3 tab-separated fields, .* as `cut -f1,2` would leave$"):
-        run(root, on_bad_line="skip", **{split: ["bad.tsv"]})
+        run(root, on_bad_line="skip", **changes)
+
+
+def test_half_a_character_in_json_becomes_a_replacement_character(root: Path):
+    """As in training text, where `normalise` does so; no report and no cache could be written with it."""
+    (root / "a.jsonl").write_text(json.dumps({"en": "Half \ud83d here.", "es": "Mitad \ude00 aquí."}) + "\n")
+    files: dict[str, Any] = {split: ["a.jsonl"] for split in ("validation", "test")}
+    prepared = run(root, train=["train.tsv", "a.jsonl"], remove_overlap=False, **files)
+    pair = ("Half \ufffd here.", "Mitad \ufffd aquí.")
+    assert prepared.tests == {"a": [pair]}
+    assert prepared.validation_pairs == [pair]
+    assert prepared.report["files"][1]["kept"] == 1
 
 
 def test_other_words_are_refused():
