@@ -79,11 +79,18 @@ def open_corpora(spec: str, root: str | None, data: DataConfig) -> list[Corpus]:
 def names_corpus(key: str, name: str) -> bool:
     """Return whether the key of a setting names the corpus.
 
-    A key is a corpus's name (relative to data.root), a folder or a file in this name, the file's name without endings,
-    or a pattern for the whole name, such as `news/*`.
+    A key is the whole name, a pattern for it such as `news/*`, the file's name with or without its endings, or a folder
+    between data.root and the file.
     """
-    parts = [part for side in name.split("+") for part in PurePath(side).parts]
-    return key in parts or any(key == part.split(".")[0] for part in parts) or fnmatchcase(name, key)
+    paths = [PurePath(side) for side in name.split("+")]
+    parts = {part for path in paths for part in (path.parts[-1:] if _is_outside(path) else path.parts)}
+    stems = {path.name.split(".")[0] for path in paths}
+    return key == name or key in parts | stems or fnmatchcase(name, key)
+
+
+def _is_outside(name: PurePath) -> bool:
+    """Return whether a corpus's name, which is relative to data.root if it can be, is of a file outside data.root."""
+    return name.is_absolute() or ".." in name.parts
 
 
 def has_two_sides(path: Path) -> bool:

@@ -7,6 +7,7 @@ import pytest
 
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
+from seq2seq.text.corpus import names_corpus
 from seq2seq.text.epochs import Mixture, tempered_shares, weigh, weighted_shares
 
 NAMES = ["corpora/tax.tsv.xz", "tatoeba/train.tsv", "news.en+news.es", "corpora/guide.tsv"]
@@ -21,6 +22,20 @@ def test_weights_name_corpora_by_name_folder_stem_or_pattern():
     assert weigh(NAMES, {"tatoeba": 2}) == [1, 2, 1, 1]
     assert weigh(NAMES, {"news": 0}) == [1, 1, 0, 1]
     assert weigh(NAMES, {"tax": 5, "corpora/*": 0.5}) == [5, 1, 1, 0.5]
+
+
+def test_a_file_outside_the_root_is_named_by_its_file_or_its_whole_path():
+    name = "/home/ana/texts/x.v1.tsv.gz"
+    for key in ("x", "x.v1.tsv.gz", name, "/home/*/x.*"):
+        assert names_corpus(key, name)
+    for key in ("home", "ana", "texts", "x.v1", "texts/x.v1.tsv.gz"):
+        assert not names_corpus(key, name)
+    assert not names_corpus("texts", "../texts/x.tsv")
+
+
+def test_only_a_file_is_named_without_its_endings():
+    assert names_corpus("v1.2", "v1.2/a.tsv")
+    assert not names_corpus("v1", "v1.2/a.tsv")
 
 
 def test_a_weight_of_nothing_is_refused_with_the_names():
