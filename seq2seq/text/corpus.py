@@ -17,7 +17,7 @@ from typing import Any
 
 from seq2seq.errors import UserError, in_short
 from seq2seq.settings.data import SPLITS, DataConfig
-from seq2seq.text.formats import COMPRESSED, TABLES, Pair, Record, columns_of, pick_all, read_moses, read_table
+from seq2seq.text.formats import COMPRESSED, LINES, TABLES, Pair, Record, columns_of, pick_all, read_moses, read_table
 from seq2seq.text.lines import explain_os_error, refuse_bad_lines
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,8 @@ class Corpus:
     name: str  # relative to data.root, for tables and messages
     stem: str  # file name without endings, the name of a test set
     paths: tuple[Path, ...]  # the files that hold the pairs
-    read: Callable[[], Iterator[Record]]
+    read: Callable[..., Iterator[Record]]  # without arguments: all records
+    is_divisible: bool = False  # whether read(begin, end) reads the records that begin in a range of the file's bytes
 
     def pairs(self) -> Iterator[Pair]:
         """Read the pairs.
@@ -149,7 +150,9 @@ def _table(path: Path, folder: Path, data: DataConfig) -> Corpus:
         )
     if plain.suffix == ".tsv":
         _require_order(str(path), "column", data)
-    return Corpus(_shown(path, folder), plain.stem, (path,), partial(read_table, path, plain.suffix, data))
+    is_divisible = plain == path and plain.suffix in LINES
+    read = partial(read_table, path, plain.suffix, data)
+    return Corpus(_shown(path, folder), plain.stem, (path,), read, is_divisible)
 
 
 def _require_order(name: str, part: str, data: DataConfig) -> None:

@@ -35,14 +35,20 @@ def read_moses(src_path: Path, tgt_path: Path) -> Iterator[Record]:
             yield tgt_line if isinstance(tgt_line, BadLine) else (src_line, tgt_line)
 
 
-def read_table(path: Path, ending: str, data: DataConfig) -> Iterator[Record]:
-    """Read a file of pairs of the format that an ending of TABLES names."""
-    return _READERS[ending](path, data)
+def read_table(path: Path, ending: str, data: DataConfig, *span: int) -> Iterator[Record]:
+    """Read a file of pairs of the format that an ending of TABLES names.
+
+    If the ending is one of LINES and the file is not compressed, `span` may limit reading to the lines that begin in a
+    range of bytes.
+    """
+    return _READERS[ending](path, data, *span)
 
 
-def _read_lines(parse: Callable[[str, DataConfig], Pair | None], path: Path, data: DataConfig) -> Iterator[Record]:
+def _read_lines(
+    parse: Callable[[str, DataConfig], Pair | None], path: Path, data: DataConfig, *span: int
+) -> Iterator[Record]:
     """Read one pair from each line, but none where `parse` returns None."""
-    lines = Lines(path)
+    lines = Lines(path, *span)
     for line in lines:
         try:
             record = line if isinstance(line, BadLine) else parse(line, data)
@@ -279,7 +285,7 @@ def _base_language(language: str) -> str:
     return language.lower().replace("_", "-").split("-")[0]
 
 
-_READERS: dict[str, Callable[[Path, DataConfig], Iterator[Record]]] = {
+_READERS: dict[str, Callable[..., Iterator[Record]]] = {
     ".tsv": partial(_read_lines, _parse_tsv),
     ".csv": _read_csv,
     ".jsonl": partial(_read_lines, _parse_json),
@@ -287,3 +293,4 @@ _READERS: dict[str, Callable[[Path, DataConfig], Iterator[Record]]] = {
     ".parquet": _read_parquet,
 }
 TABLES = tuple(_READERS)  # endings of files that hold pairs
+LINES = (".tsv", ".jsonl")  # endings of files that hold a pair in each line

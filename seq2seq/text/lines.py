@@ -2,6 +2,7 @@
 
 import gzip
 import lzma
+import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -25,12 +26,14 @@ class BadLine:
     """A line that cannot be read or holds no pair."""
 
     path: Path
+    start: int  # byte of the file where the line numbered 1 begins
     number: int
     reason: str  # the predicate of a sentence about the line
 
     def error(self) -> UserError:
-        """Return an error that names file and line."""
-        return UserError(f"{self.path}:{self.number} {self.reason}")
+        """Return an error that names the file and the line, counted from the beginning of the file."""
+        number = self.number + (_count_lines(self.path, self.start) if self.start else 0)
+        return UserError(f"{self.path}:{number} {self.reason}")
 
 
 def refuse_bad_lines(records: Iterable[Record | BadLine]) -> Iterator[Record]:
@@ -49,11 +52,13 @@ class Lines:
     """The lines of a UTF-8 file, without line ends (LF or CRLF) and byte order mark.
 
     Attributes:
-        number: number of the last line that was read, counted from 1.
+        number: number of the last line that was read, counted from the first line that was read.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.number = path, 0
+    def __init__(self, path: Path, begin: int = 0, end: int = sys.maxsize) -> None:
+        """Read the lines that begin in a range of bytes; a compressed file is read from its beginning only."""
+        self.path, self._begin, self._end = path, begin, end
+        self._start = self.number = 0
 
     def __iter__(self) -> Iterator[str | BadLine]:
         """Yield the lines; a line that is too long, binary or not UTF-8 is a `BadLine`.
@@ -62,16 +67,20 @@ class Lines:
             UserError: the file is missing, a folder, unreadable, binary from its beginning, or wrongly compressed.
         """
         with open_bytes(self.path) as file:
-            while line := file.readline(MAX_LINE + 2):
+            if self._begin:
+                file.seek(self._begin - 1)
+                self._start = self._begin - 1 + _skip_line(file)
+            position = self._start
+            while position < self._end and (line := file.readline(MAX_LINE + 2)):
+                position += len(line)
                 self.number += 1
                 text = line.removesuffix(b"\n").removesuffix(b"\r")
-                if self.number == 1:
+                if position == len(line):
                     text = text.removeprefix(_BOM)
                     if b"\0" in text:
                         raise UserError(f"{self.path} {_BINARY}")
                 if len(text) > MAX_LINE:
-                    while line and not line.endswith(b"\n"):
-                        line = file.readline(MAX_LINE)
+                    position += 0 if line.endswith(b"\n") else _skip_line(file)
                     yield self.bad(f"has more than {MAX_LINE:,} bytes: check the file's format and its line ends")
                 elif b"\0" in text:
                     yield self.bad(_BINARY)
@@ -80,7 +89,7 @@ class Lines:
 
     def bad(self, reason: str) -> BadLine:
         """Return the last line that was read as a bad line."""
-        return BadLine(self.path, self.number, reason)
+        return BadLine(self.path, self._start, self.number, reason)
 
     def _decode(self, line: bytes) -> str | BadLine:
         try:
@@ -88,6 +97,26 @@ class Lines:
         except UnicodeDecodeError as error:
             place = f"byte 0x{line[error.start]:02x} at column {error.start + 1}"
             return self.bad(f"is not UTF-8 ({place}): convert the file, for instance with iconv")
+
+
+def _skip_line(file: BufferedIOBase) -> int:
+    """Read to the end of the line; return the number of bytes that were read."""
+    skipped = 0
+    while part := file.readline(MAX_LINE):
+        skipped += len(part)
+        if part.endswith(b"\n"):
+            break
+    return skipped
+
+
+def _count_lines(path: Path, end: int) -> int:
+    """Count the lines that end before a byte of a file."""
+    count = 0
+    with open_bytes(path) as file:
+        while end > 0 and (part := file.read(min(end, MAX_LINE))):
+            end -= len(part)
+            count += part.count(b"\n")
+    return count
 
 
 @contextmanager

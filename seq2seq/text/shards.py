@@ -1,7 +1,8 @@
 """The tasks that prepare training text in shards, one after the other or in several processes.
 
-A shard's contents depend on its corpus alone and not on the worker: every task reads its corpus from the beginning and
-cleans its own shards. Reading costs a tenth of cleaning, and processes send each other no text.
+A shard's contents depend on its corpus alone and not on the worker. A shard of an uncompressed .tsv or .jsonl file is a
+range of its bytes, so that every task reads only its own shards. A shard of another corpus is a number of pairs: every
+task reads the corpus from the beginning and cleans its own shards. Processes send each other no text.
 
 Repeats are found by sorting digests. Each task sorts one range of digests. Each shard's digests are sorted, so that a
 task reads only its range of each shard. A task's memory depends on the range, not on the corpus: about 50 bytes for
@@ -12,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import compress, count, islice
+from itertools import compress, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,10 +28,10 @@ from seq2seq.text.filters import Cleaner, OverlapIndex, digest_pair, name_held_o
 from seq2seq.text.formats import Pair, Record
 from seq2seq.text.vocabulary import load_tokenizers
 
-SHARD = 50_000  # pairs read for one shard
+SHARD = 50_000  # pairs read for one shard of a corpus that is not divisible
+SHARD_BYTES = 4 << 20  # bytes read for one shard of a divisible corpus
 PART = 2_000_000  # pairs whose digests one task sorts
 _CHUNK = 10_000  # pairs tokenised at a time
-_STRIPE = 4 << 20  # bytes of a corpus for each process that reads it
 _TEXT, _ROWS = "pairs.tsv", "rows.npy"
 _DIGESTS, _ORDER = "digests.npy", "order.npy"  # sorted digests of a shard's pairs, and the row of each digest's pair
 
@@ -75,8 +76,9 @@ def cleaning_tasks(folder: Path, corpus: Corpus, data: DataConfig, workers: int)
 
     A task is one stripe: every n-th shard, if there are n tasks.
     """
-    stripes = min(workers, 1 + sum(path.stat().st_size for path in corpus.paths) // _STRIPE)
-    return [partial(clean_stripe, folder, corpus, data, SHARD, range(i, 1 << 40, stripes)) for i in range(stripes)]
+    stripes = min(workers, 1 + sum(path.stat().st_size for path in corpus.paths) // SHARD_BYTES)
+    size = SHARD_BYTES if corpus.is_divisible else SHARD
+    return [partial(clean_stripe, folder, corpus, data, size, range(i, 1 << 40, stripes)) for i in range(stripes)]
 
 
 def clean_stripe(folder: Path, corpus: Corpus, data: DataConfig, size: int, mine: range) -> int:
@@ -85,21 +87,30 @@ def clean_stripe(folder: Path, corpus: Corpus, data: DataConfig, size: int, mine
     Raises:
         UserError: the corpus cannot be read.
     """
-    records, cleaner = corpus.read(), Cleaner(data)
-    for number in count():
-        raw = list(islice(records, size))
-        if raw and number in mine:
-            piece(_shard_folder(folder, number), partial(_clean, raw, cleaner, data.drop_duplicates))
-        if len(raw) < size:
-            return number + bool(raw)
-    raise AssertionError
+    cleaner, shards = Cleaner(data), 0
+    for records in _cut(corpus, size):
+        if shards in mine:
+            piece(_shard_folder(folder, shards), partial(_clean, records, cleaner, data.drop_duplicates))
+        shards += 1
+    return shards
+
+
+def _cut(corpus: Corpus, size: int) -> Iterator[Iterable[Record]]:
+    """Yield the records of each shard; size is in bytes if the corpus is divisible, else in records."""
+    if corpus.is_divisible:
+        for begin in range(0, corpus.paths[0].stat().st_size, size):
+            yield corpus.read(begin, begin + size)
+    else:
+        records = corpus.read()
+        while shard := list(islice(records, size)):
+            yield shard
 
 
 def _shard_folder(corpus: Path, number: int) -> Path:
     return corpus.with_name(f"{corpus.name}-{number:06}")
 
 
-def _clean(raw: list[Record], cleaner: Cleaner, digests: bool, draft: Path) -> dict[str, int]:
+def _clean(raw: Iterable[Record], cleaner: Cleaner, digests: bool, draft: Path) -> dict[str, int]:
     counts: Counter[str] = Counter()
     found: list[bytes] = []
     with (draft / _TEXT).open("w", encoding="utf-8", newline="\n") as file:

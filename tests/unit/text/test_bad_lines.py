@@ -10,6 +10,10 @@ from preparing import TRAIN, run, texts, write
 
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
+from seq2seq.text import shards
+from seq2seq.text.corpus import open_corpora
+from seq2seq.text.formats import Pair
+from seq2seq.text.lines import BadLine
 
 ROWS = [f"{src}\t{tgt}".encode() for src, tgt in TRAIN]
 JSON = [f'{{"en": "{src}", "es": "{tgt}"}}'.encode() for src, tgt in TRAIN]
@@ -74,6 +78,36 @@ def test_half_a_character_in_json_becomes_a_replacement_character(root: Path):
     assert prepared.tests == {"a": [pair]}
     assert prepared.validation_pairs == [pair]
     assert prepared.report["files"][1]["kept"] == 1
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.jsonl"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_a_file_cut_anywhere_into_ranges_of_bytes_has_the_same_lines_with_the_same_numbers(
+    tmp_path: Path, name: str, end: bytes, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("seq2seq.text.lines.MAX_LINE", 150)
+    lines = (ROWS if name == "a.tsv" else JSON)[:9]
+    lines = [*lines[:4], b"bad", *lines[4:7], b"x" * 200, "ñ".encode("latin-1"), *lines[7:], b""]
+    text = b"\xef\xbb\xbf" + end.join(lines)
+    (tmp_path / name).write_bytes(text)
+    (corpus,) = open_corpora(name, str(tmp_path), DataConfig())
+    whole = list(map(shown, corpus.read()))
+    assert sum(isinstance(record, str) for record in whole) == 3
+    for size in (1, 2, 7, 41, 100, 300, len(text)):
+        parts = [corpus.read(begin, begin + size) for begin in range(0, len(text), size)]
+        assert [shown(record) for part in parts for record in part] == whole
+
+
+def shown(record: Pair | BadLine) -> Pair | str:
+    return str(record.error()) if isinstance(record, BadLine) else record
+
+
+def test_processes_name_the_line_of_the_whole_file(root: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(shards, "SHARD_BYTES", 4000)
+    with (root / "train.tsv").open("ab") as file:
+        file.write(b"no tab\n")
+    with pytest.raises(UserError, match=r"train.tsv:301 has 1 tab-separated fields"):
+        run(root, num_proc=2)
 
 
 def test_other_words_are_refused():
