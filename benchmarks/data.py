@@ -7,7 +7,7 @@ import numpy as np
 
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig, TokenizerConfig
-from seq2seq.text.batching import Batch, BatchLoader, plan_batches
+from seq2seq.text.batching import Batch, BatchLoader, count_batches
 from seq2seq.text.corpus import read_pairs
 from seq2seq.text.dataset import Pairs, PreparedData
 from seq2seq.text.epochs import PreparedEpochs
@@ -65,7 +65,7 @@ def draw_batches(pairs: Pairs, count: int, max_tokens: int, seed: int) -> list[B
     Raises:
         UserError: the data has fewer batches.
     """
-    found = len(plan_batches(pairs, np.arange(len(pairs)), max_tokens))
+    found = count_batches(pairs, max_tokens)
     if found < count:
         raise UserError(f"{count} batches are wanted, the data has {found} of {max_tokens} tokens: ask for fewer")
     return list(islice(epochs_of(pairs, max_tokens, seed), count))

@@ -23,7 +23,7 @@ from seq2seq.exchange.huggingface import from_marian, marian_config
 from seq2seq.settings.checks import require_choice
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.batching import Batch, FixedBatches, plan_batches
+from seq2seq.text.batching import Batch, FixedBatches, count_batches, plan_batches
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.tokenizer import PAD
 
@@ -101,7 +101,7 @@ class Training:
         self.model, self.recipe = model, recipe
         self.optimizer = make_optimizer(model, recipe.learning_rate)
         self.loader = epochs_of(data.train, recipe.max_tokens, recipe.seed)
-        self.batches_an_epoch = len(plan_batches(data.train, np.arange(len(data.train)), recipe.max_tokens))
+        self.batches_an_epoch = count_batches(data.train, recipe.max_tokens)
         plan = plan_batches(data.validation, np.arange(len(data.validation)), 2048)
         self.validation = list(FixedBatches(data.validation, plan))
         self.updates, self.tokens, self.seconds = 0, 0, 0.0

@@ -5,20 +5,22 @@ import logging
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Int, Int32, Int64, Integer
 from torch import Tensor
 
 from seq2seq.errors import UserError
 from seq2seq.text.dataset import Pairs
-from seq2seq.text.epochs import BlockSource, Place
+from seq2seq.text.epochs import Block, BlockSource, Place, all_indices
 from seq2seq.text.tokenizer import BOS, EOS, PAD
 
 logger = logging.getLogger(__name__)
 ENDLESS = 1 << 40  # batches: to Lightning, training is one epoch that does not end
+_PART = 1 << 20  # pairs whose keys are computed at a time
 _AHEAD = 4  # batches that a thread prepares in advance
 _FULL = 0.9  # share of the token budget that batches should fill on average
 
@@ -54,31 +56,122 @@ def collate(pairs: Sequence[tuple[np.ndarray, np.ndarray]], start: int = BOS) ->
     return Batch(pad(src, None, EOS), pad(tgt, start, None), pad(tgt, None, EOS))
 
 
-def pack(src_lengths: np.ndarray, tgt_lengths: np.ndarray, order: np.ndarray, max_tokens: int) -> list[np.ndarray]:
-    """Cut sentence pairs, in the given order, into batches of at most max_tokens positions a side, padding included.
+@dataclass(frozen=True)
+class BatchPlan:
+    """The pairs of each batch: batch i holds the pairs `order[start:end]`, where (start, end) is row i of `spans`."""
 
-    Lengths are in tokens, special ids included.
+    order: Integer[np.ndarray, " pairs"]  # numbers of the pairs, sorted by length
+    spans: Int64[np.ndarray, "batches 2"]
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    def __getitem__(self, part: slice) -> "BatchPlan":
+        """Return the plan of some of the batches."""
+        return BatchPlan(self.order, self.spans[part])
+
+    def __iter__(self) -> Iterator[Integer[np.ndarray, " b"]]:
+        """Yield the numbers of each batch's pairs."""
+        return (self.order[start:end] for start, end in self.spans)
+
+
+def plan_batches(
+    pairs: Pairs, order: Integer[np.ndarray, " pairs"], max_tokens: int, rng: np.random.Generator | None = None
+) -> BatchPlan:
+    """Sort pairs by length, and cut them into batches of at most max_tokens positions a side, padding included.
+
+    Pairs of equal lengths stay in the given order. rng, if given, shuffles the batches. Besides `order` and the result,
+    planning takes 8 bytes a pair.
+
+    Raises:
+        UserError: there is no pair, or one pair alone is longer than max_tokens.
+    """
+    if not len(order):
+        raise UserError("no sentence pair is left to make batches of: look at the table of dropped pairs")
+    bits = len(order).bit_length()
+    keys = _length_keys(pairs.lengths, order)
+    for part in _parts(len(keys)):  # with the rank in `order`, keys differ, and an unstable sort keeps the order
+        keys[part] = keys[part] << bits | np.arange(part.start, part.stop)
+    keys.sort()
+    by_length = np.empty_like(order)
+    for part in _parts(len(keys)):
+        by_length[part] = order[keys[part] & ((1 << bits) - 1)]
+    keys >>= bits
+    ends = np.fromiter(_batch_ends(keys, _base(pairs.lengths), max_tokens), np.int64)
+    spans = np.stack([np.append(0, ends[:-1]), ends], axis=1)
+    return BatchPlan(by_length, spans if rng is None else spans[rng.permutation(len(spans))])
+
+
+def count_batches(pairs: Pairs, max_tokens: int, draws: Integer[np.ndarray, " draws"] | None = None) -> int:
+    """Return the exact number of batches of `plan_batches` for these draws, or for all pairs, without planning.
 
     Raises:
         UserError: one pair alone is longer than max_tokens.
     """
-    batches, start, widest = [], 0, 0
-    widths = np.maximum(src_lengths, tgt_lengths)[order]
-    for end, width in enumerate(widths.tolist()):
-        widest = max(widest, width)
-        if widest * (end + 1 - start) > max_tokens:
-            batches.append(order[start:end])
-            start, widest = end, width
-        if width > max_tokens:
-            raise UserError(
-                f"training.max_tokens={max_tokens} is less than one sentence pair of {width} tokens: "
-                "raise it, or lower data.max_length"
-            )
-    batches.append(order[start:])
-    return batches
+    keys = _length_keys(pairs.lengths, draws)
+    keys.sort()
+    return sum(1 for _ in _batch_ends(keys, _base(pairs.lengths), max_tokens))
 
 
-def even_out(batches: list[np.ndarray], multiple: int) -> list[np.ndarray]:
+def _base(lengths: Int32[np.ndarray, "n 2"]) -> int:
+    """Return the base of the two digits of a length key."""
+    return int(lengths.max(initial=0)) + 2
+
+
+def _length_keys(
+    lengths: Int32[np.ndarray, "n 2"], order: Integer[np.ndarray, " pairs"] | None
+) -> Int64[np.ndarray, " pairs"]:
+    """Return numbers by which pairs are sorted; the larger of a number's two digits is the width of the pair."""
+    keys, base = np.empty(len(lengths if order is None else order), np.int64), _base(lengths)
+    for part in _parts(len(keys)):
+        src, tgt = (lengths[part] if order is None else lengths.take(order[part], axis=0)).T.astype(np.int64) + 1
+        keys[part] = tgt * base + src
+    return keys
+
+
+def _parts(count: int) -> Iterator[slice]:
+    """Cut so many items into parts, whose temporary arrays are small."""
+    return (slice(start, min(count, start + _PART)) for start in range(0, count, _PART))
+
+
+def _batch_ends(keys: Int64[np.ndarray, " pairs"], base: int, max_tokens: int) -> Iterator[int]:
+    """Yield the end of each batch in a sorted list of pairs, given by their length keys.
+
+    Runs of pairs of equal lengths are cut as a whole, so the time depends on the number of lengths and of batches.
+
+    Raises:
+        UserError: one pair alone is longer than max_tokens.
+    """
+    runs = np.append(np.flatnonzero(keys[1:] != keys[:-1]) + 1, len(keys))
+    widths = np.maximum(*np.divmod(keys[runs - 1], base))
+    start = end = widest = 0
+    for run, width in zip(runs.tolist(), widths.tolist(), strict=True):
+        require_budget(max_tokens, width)
+        while end < run:
+            widest = max(widest, width)
+            full = start + max_tokens // widest
+            if full <= end:
+                yield end
+                start, widest = end, 0
+            else:
+                end = min(run, full)
+    yield end
+
+
+def require_budget(max_tokens: int, width: int) -> None:
+    """Check that a batch of max_tokens positions can hold a pair of this width (tokens, special ids included).
+
+    Raises:
+        UserError: it cannot.
+    """
+    if width > max_tokens:
+        raise UserError(
+            f"training.max_tokens={max_tokens} is less than one sentence pair of {width} tokens: "
+            "raise it, or lower data.max_length"
+        )
+
+
+def even_out(plan: BatchPlan, multiple: int) -> BatchPlan:
     """Halve batches, the last ones first, until the number of batches is a multiple of `multiple`; keep their order.
 
     Only the end of an epoch depends on `multiple`, that is, on the number of ranks. The n batches become m, the next
@@ -87,44 +180,23 @@ def even_out(batches: list[np.ndarray], multiple: int) -> list[np.ndarray]:
     Raises:
         UserError: there are too few sentence pairs for so many batches.
     """
-    head, tail = list(batches), []
-    for _ in range(-len(batches) % multiple):
-        while head and len(head[-1]) < 2:
-            tail.insert(0, head.pop())
-        if not head:
-            if max(map(len, tail)) < 2:
-                raise UserError(f"too few sentence pairs: {len(tail)} single ones for updates of {multiple} batches")
-            head, tail = tail, []
-            while len(head[-1]) < 2:
-                tail.insert(0, head.pop())
-        last = head.pop()
-        tail[:0] = [last[::2], last[1::2]]
-    return head + tail
-
-
-def plan_batches(
-    pairs: Pairs, order: np.ndarray, max_tokens: int, rng: np.random.Generator | None = None
-) -> list[np.ndarray]:
-    """Cut pairs, sorted by length, into batches; return the numbers of the pairs of each batch.
-
-    Pairs of equal lengths stay in the given order. rng, if given, shuffles the batches.
-
-    Raises:
-        UserError: there is no pair, or one pair alone is longer than max_tokens.
-    """
-    if len(order) == 0:
-        raise UserError("no sentence pair is left to make batches of: look at the table of dropped pairs")
-    src_lengths, tgt_lengths = pairs.src_lengths + 1, pairs.tgt_lengths + 1
-    order = order[np.lexsort((src_lengths[order], tgt_lengths[order]))]
-    batches = pack(src_lengths, tgt_lengths, order, max_tokens)
-    return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
+    spans = plan.spans
+    while missing := -len(spans) % multiple:
+        halved = np.flatnonzero(spans[:, 1] - spans[:, 0] > 1)[-missing:]
+        if not len(halved):
+            raise UserError(f"too few sentence pairs: {len(spans)} single ones for updates of {multiple} batches")
+        middles = (spans[halved].sum(axis=1) + 1) // 2
+        spans = np.insert(spans, halved, spans[halved], axis=0)
+        halved += np.arange(len(halved))  # the first of the two copies
+        spans[halved, 1] = spans[halved + 1, 0] = middles
+    return BatchPlan(plan.order, spans)
 
 
 class FixedBatches:
     """Gives the same batches in every iteration, in the order of the plan."""
 
-    def __init__(self, pairs: Pairs, plan: list[np.ndarray], start: int = BOS) -> None:
-        """Store the pairs, the plan (the numbers of the pairs of each batch) and the decoder's start id."""
+    def __init__(self, pairs: Pairs, plan: BatchPlan, start: int = BOS) -> None:
+        """Store the pairs, the plan and the decoder's start id."""
         self.pairs, self.plan, self.start = pairs, plan, start
 
     def __len__(self) -> int:
@@ -183,15 +255,20 @@ class BatchLoader:
         """Yield batches and states from a block's place on, after the `used` batches that all ranks have used."""
         with contextlib.closing(self.source(place)) as blocks:
             for block in blocks:
-                rng = np.random.default_rng(block.seed)
-                draws = np.arange(len(block.pairs)) if block.draws is None else block.draws
-                plan = plan_batches(block.pairs, rng.permutation(draws), self.max_tokens, rng)
-                self._warn_of_small_block(len(plan), len(draws))
-                for indices in even_out(plan, self._multiple)[used + self._rank :: self._world_size]:
+                for indices in self._plan(block)[used + self._rank :: self._world_size]:
                     used += self._world_size
                     batch = collate([block.pairs[index] for index in indices], self.start)
                     yield batch, {"place": place, "batches": used}
                 place, used = block.after, 0
+
+    def _plan(self, block: Block) -> BatchPlan:
+        """Plan the batches of all ranks for a block."""
+        rng = np.random.default_rng(block.seed)
+        order = all_indices(len(block.pairs)) if block.draws is None else block.draws.copy()
+        rng.shuffle(order)
+        plan = plan_batches(block.pairs, order, self.max_tokens, rng)
+        self._warn_of_small_block(len(plan), len(order))
+        return even_out(plan, self._multiple)
 
     @staticmethod
     def _pinned(batches: Generator[tuple[Batch, State], None, None]) -> Generator[tuple[Batch, State], None, None]:

@@ -4,13 +4,13 @@ A block's place is a few plain values, from which the same block can be read aga
 PyTorch, because the process that reads blocks ahead of training does not need it.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Integer
 from rich import box
 from rich.table import Table
 
@@ -29,10 +29,15 @@ class Block(NamedTuple):
     pairs: Pairs
     seed: list[int]  # of the order of pairs and batches
     after: Place  # where the next block begins
-    draws: Int64[np.ndarray, " draws"] | None = None  # numbers of the pairs to train on; None: each once
+    draws: Integer[np.ndarray, " draws"] | None = None  # numbers of the pairs to train on; None: each once
 
 
 BlockSource = Callable[[Place], Generator[Block, None, None]]  # blocks without end, from a place on; can be pickled
+
+
+def all_indices(count: int) -> Integer[np.ndarray, " n"]:
+    """Return the numbers of so many pairs, in 4 bytes each if possible."""
+    return np.arange(count, dtype=np.int32 if count < 2**31 else np.int64)
 
 
 @dataclass(frozen=True)
@@ -53,11 +58,12 @@ class PreparedEpochs:
         """Yield blocks from a place on; every epoch has each pair once, or as often as the mixture draws the pair."""
         first = place.get("block", 0)
         for epoch in count(place.get("epoch", 0)):
-            draws = self.draws(epoch)
+            draws = None if self.mixture is None else self.mixture.draw(epoch)
             if self.encoder is None:
                 yield Block(self.pairs, [self.seed, epoch], {"epoch": epoch + 1}, draws)
                 continue
-            order = np.random.default_rng([self.seed, epoch]).permutation(draws)  # the same as without blocks
+            order = all_indices(len(self.pairs)) if draws is None else draws
+            np.random.default_rng([self.seed, epoch]).shuffle(order)  # the same order as without blocks
             parts = np.array_split(order, max(1, round(len(order) / self.size)))
             for number in range(first, len(parts)):
                 is_last = number + 1 == len(parts)
@@ -65,10 +71,6 @@ class PreparedEpochs:
                 seed = [self.seed, epoch, number]
                 yield Block(self._split(self.encoder, parts[number], seed), seed, after)
             first = 0
-
-    def draws(self, epoch: int) -> Int64[np.ndarray, " draws"]:
-        """Return the numbers of an epoch's pairs."""
-        return np.arange(len(self.pairs)) if self.mixture is None else self.mixture.draw(epoch)
 
     def _split(self, encoder: Encoder, indices: np.ndarray, seed: list[int]) -> Pairs:
         plain = [tuple(ids.tolist() for ids in self.pairs[int(index)]) for index in indices]
@@ -140,27 +142,33 @@ class Mixture:
         """Return how many pairs of each corpus an epoch draws."""
         return [len(self._range(share, epoch)) for share in self.shares.tolist()]
 
-    def draw(self, epoch: int) -> Int64[np.ndarray, " draws"]:
+    def draw(self, epoch: int) -> Integer[np.ndarray, " draws"]:
         """Return the numbers of an epoch's pairs, corpus after corpus."""
-        starts = np.cumsum([0, *self.sizes])
+        indices, starts = all_indices(sum(self.sizes)), np.cumsum([0, *self.sizes])
         parts = [
-            starts[number] + self._take(number, self._range(share, epoch))
+            part
             for number, share in enumerate(self.shares.tolist())
-            if share > 0
+            for part in self._take(indices[starts[number] : starts[number + 1]], number, self._range(share, epoch))
         ]
         return np.concatenate(parts)
+
+    def is_drawn(self) -> Bool[np.ndarray, " pairs"]:
+        """Return for each pair whether some epoch draws it."""
+        return np.repeat(self.shares > 0, self.sizes)
 
     def _range(self, share: float, epoch: int) -> range:
         """Return this epoch's draws from a corpus, numbered from the first epoch on."""
         total = sum(self.sizes)
         return range(cumulative_draws(share, epoch * total), cumulative_draws(share, (epoch + 1) * total))
 
-    def _take(self, number: int, draws: range) -> Int64[np.ndarray, " draws"]:
-        size, taken = self.sizes[number], []
-        for turn in range(draws.start // size, -(-draws.stop // size)):
-            order = np.random.default_rng([self.seed, number, turn]).permutation(size)
-            taken.append(order[max(draws.start - turn * size, 0) : draws.stop - turn * size])
-        return np.concatenate([np.empty(0, np.int64), *taken])
+    def _take(
+        self, indices: Integer[np.ndarray, " pairs"], number: int, draws: range
+    ) -> Iterator[Integer[np.ndarray, " draws"]]:
+        """Yield the pairs of a corpus that these draws are, one pass over the corpus after the other."""
+        size = len(indices)
+        for turn in range(draws.start // size, -(-draws.stop // size)) if draws else ():
+            order = np.random.default_rng([self.seed, number, turn]).permutation(indices)
+            yield order[max(draws.start - turn * size, 0) : draws.stop - turn * size]
 
     def table(self, names: Sequence[str]) -> Table:
         """Return a table of the pairs that the first epoch draws from each corpus."""

@@ -9,7 +9,7 @@ from rich.table import Table
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.text.augment import Encoder
-from seq2seq.text.batching import BatchLoader, FixedBatches, even_out, plan_batches
+from seq2seq.text.batching import BatchLoader, FixedBatches, count_batches, even_out, plan_batches, require_budget
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.epochs import Mixture, PreparedEpochs, tempered_shares, weighted_shares
 from seq2seq.workers import read_ahead
@@ -61,9 +61,9 @@ def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: 
             )
         source = partial(read_ahead, PreparedEpochs(data.train, config.seed, mixture, encoder, settings.block))
     else:
+        is_drawn = True if mixture is None else mixture.is_drawn()[:, None]  # a rare corpus may come in a later epoch
+        require_budget(training.max_tokens, int(data.train.lengths.max(initial=0, where=is_drawn)) + 1)
         source = PreparedEpochs(data.train, config.seed, mixture)
-        plan = plan_batches(data.train, source.draws(0), training.max_tokens)
-        even_out(plan, world_size * training.accumulate)  # raise an error now if there can be no epoch
     return BatchLoader(
         source,
         max_tokens=training.max_tokens,
@@ -76,10 +76,22 @@ def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: 
     )
 
 
+def batches_an_epoch(config: Config, data: PreparedData) -> int:
+    """Return the number of training batches of the first epoch, counted without planning the batches.
+
+    The number is exact for one rank, but an estimate if subword sampling or noise gives pairs new ids.
+
+    Raises:
+        UserError: a weight or the token budget does not fit.
+    """
+    mixture = make_mixture(config, data)
+    return count_batches(data.train, config.training.max_tokens, None if mixture is None else mixture.draw(0))
+
+
 def validation_loaders(config: Config, data: PreparedData, *, rank: int, world_size: int) -> list[FixedBatches]:
     """Return this rank's batches of each validation set, sorted by length; the token budget fits the longest pair."""
     longest = int(data.validation.lengths.max(initial=0)) + 1
     tokens = max(config.training.max_tokens, longest)
-    plans = [plan_batches(data.validation, np.array(rows), tokens) for rows in data.validation_sets.values()]
+    plans = [plan_batches(data.validation, np.asarray(rows), tokens) for rows in data.validation_sets.values()]
     start = data.tokenizer.start
     return [FixedBatches(data.validation, even_out(plan, world_size)[rank::world_size], start) for plan in plans]

@@ -13,8 +13,9 @@ from seq2seq.model.build import build_model
 from seq2seq.settings import rules
 from seq2seq.settings.config import Config, flatten
 from seq2seq.text.augment import is_random
-from seq2seq.text.batching import Batch, collate, plan_batches
+from seq2seq.text.batching import Batch, collate
 from seq2seq.text.dataset import Pairs, PreparedData
+from seq2seq.text.loading import batches_an_epoch
 from seq2seq.text.tokenizer import Sizes
 from seq2seq.training.execution import recompute_layers
 from seq2seq.training.folder import write_config
@@ -54,8 +55,7 @@ def settle_numbers(config: Config, folder: Path, data: PreparedData) -> tuple[fr
     if training.learning_rate == rules.AUTO:
         training.learning_rate = rules.learning_rate(config.model.d_model)
     resolve_max_tokens(config, data.train, data.tokenizer.sizes)
-    batches = plan_batches(data.train, np.arange(len(data.train)), training.max_tokens, None)
-    epoch = len(batches) / _batches_an_update(config)
+    epoch = batches_an_epoch(config, data) / _batches_an_update(config)
     trainer.max_steps = _max_steps(config, data, epoch)
     if training.warmup_steps == rules.AUTO:
         training.warmup_steps = rules.warmup_steps(trainer.max_steps)

@@ -8,7 +8,15 @@ import pytest
 import torch
 
 from seq2seq.errors import UserError
-from seq2seq.text.batching import Batch, BatchLoader, _ahead, collate, even_out, pack, plan_batches
+from seq2seq.text.batching import (
+    Batch,
+    BatchLoader,
+    _ahead,
+    collate,
+    count_batches,
+    even_out,
+    plan_batches,
+)
 from seq2seq.text.dataset import Pairs
 from seq2seq.text.epochs import PreparedEpochs
 from seq2seq.text.tokenizer import BOS, EOS, PAD
@@ -33,9 +41,9 @@ def epoch_of(loader: BatchLoader, epoch: int = 0) -> list[Batch]:
     return list(itertools.takewhile(lambda _: loader.state_dict()["place"].get("epoch", 0) == epoch, loader))
 
 
-def plan(pairs: Pairs, seed: int, epoch: int, multiple: int = 1) -> list[list[int]]:
+def plan(pairs: Pairs, seed: int, epoch: int, multiple: int = 1, max_tokens: int = 64) -> list[list[int]]:
     rng = np.random.default_rng([seed, epoch])
-    batches = plan_batches(pairs, rng.permutation(PreparedEpochs(pairs, seed).draws(epoch)), 64, rng)
+    batches = plan_batches(pairs, rng.permutation(len(pairs)), max_tokens, rng)
     return [indices.tolist() for indices in even_out(batches, multiple)]
 
 
@@ -82,14 +90,23 @@ def test_order_changes_with_epoch_and_seed_and_with_nothing_else(pairs: Pairs) -
     assert members != {frozenset(batch) for batch in plan(pairs, 1, 1)}, "batches are made anew each epoch"
 
 
-def test_the_order_of_an_epoch_is_that_of_version_0_1(pairs: Pairs) -> None:
-    (first, *_), (src, *_) = plan(pairs, 5, 0), next(iter(loader(pairs))).src
+def test_batches_are_cut_greedily_from_pairs_sorted_by_target_and_source(pairs: Pairs) -> None:
     rng = np.random.default_rng([5, 0])
-    order = rng.permutation(len(pairs))
-    order = order[np.lexsort((pairs.src_lengths[order], pairs.tgt_lengths[order]))]
-    batches = pack(pairs.src_lengths + 1, pairs.tgt_lengths + 1, order, 64)
-    assert first == batches[rng.permutation(len(batches))[0]].tolist()
-    assert int(src[0]) - 10 == first[0]
+    order = rng.permutation(len(pairs)).tolist()
+    expected: list[list[int]] = [[]]
+    for index in sorted(order, key=lambda index: (pairs.tgt_lengths[index], pairs.src_lengths[index])):
+        longest = int(pairs.lengths[[*expected[-1], index]].max()) + 1
+        if longest * (len(expected[-1]) + 1) > 64:
+            expected.append([])
+        expected[-1].append(index)
+    assert plan(pairs, 5, 0) == [expected[number] for number in rng.permutation(len(expected))]
+    assert epoch_of(loader(pairs))[0].src[:, 0].tolist() == [10 + index for index in plan(pairs, 5, 0)[0]]
+
+
+def test_batches_are_counted_without_a_plan(pairs: Pairs) -> None:
+    assert count_batches(pairs, 64) == len(plan(pairs, 1, 0))
+    draws = np.random.default_rng(1).integers(0, 50, 300)  # some pairs several times, others never
+    assert count_batches(pairs, 64, draws) == len(plan_batches(pairs, draws, 64))
 
 
 @pytest.mark.parametrize("stops", [(4,), (4, 3), (1, 1, 30)])

@@ -17,7 +17,7 @@ from seq2seq.settings.training import NoiseConfig, SubwordSamplingConfig, Traini
 from seq2seq.text import loading
 from seq2seq.text.batching import Batch, BatchLoader
 from seq2seq.text.dataset import PreparedData
-from seq2seq.text.loading import training_feed
+from seq2seq.text.loading import batches_an_epoch, training_feed
 from seq2seq.text.prepare import prepare
 from tests.thin import thin
 
@@ -158,3 +158,27 @@ def test_a_budget_that_a_later_pair_could_exceed_is_refused_at_once(tmp_path: Pa
         feed(config, data)
     config.training.max_tokens = 81
     feed(config, data)
+
+
+def test_a_pair_of_a_rare_corpus_is_refused_before_the_first_update_although_it_comes_late(tmp_path: Path):
+    config = settings(tmp_path, "plain")
+    data = prepared(config)
+    row, longest = int(data.train.lengths.max(axis=1).argmax()), int(data.train.lengths.max()) + 1
+    rare, common = ("a", "b") if row < data.report["files"][0]["kept"] else ("b", "a")
+    config.data.weights = {common: 1.0, rare: 1e-6}
+    config.training.max_tokens = longest
+    feed(config, data)
+    config.training.max_tokens = longest - 1
+    with pytest.raises(
+        UserError, match=rf"max_tokens={longest - 1} is less than one sentence pair of {longest} tokens"
+    ):
+        feed(config, data)
+
+
+def test_the_batches_of_an_epoch_are_known_in_advance(tmp_path: Path):
+    config = settings(tmp_path, "plain", accumulate=1)
+    config.data.weights = {"a": 1.0, "b": 3.0}
+    data = prepared(config)
+    loader, count = feed(config, data), batches_an_epoch(config, data)
+    take(loader, count + 1)
+    assert loader.state_dict() == {"place": {"epoch": 1}, "batches": 1}

@@ -22,13 +22,9 @@ from seq2seq.training.automatic import settle_numbers
 from seq2seq.training.report import summary_table
 
 
-def pairs(count: int) -> MagicMock:
+def pairs(count: int) -> Pairs:
     """Sentence pairs of nine tokens a side."""
-    found = MagicMock(spec=Pairs)
-    found.src_lengths = found.tgt_lengths = np.full(count, 9)
-    found.__len__.return_value = count
-    found.__getitem__.return_value = (np.array([5]), np.array([6]))
-    return found
+    return Pairs(np.full(18 * count, 5, np.int32), np.full((count, 2), 9, np.int32))
 
 
 def prepared(count: int) -> PreparedData:
