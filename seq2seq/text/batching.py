@@ -20,6 +20,7 @@ from seq2seq.text.tokenizer import BOS, EOS, PAD
 
 logger = logging.getLogger(__name__)
 ENDLESS = 1 << 40  # batches: to Lightning, training is one epoch that does not end
+LONGER_SIDE_FIRST = 16_384  # positions a batch: from here on, sorting by the longer side first makes fewer batches
 _PART = 1 << 20  # pairs whose keys are computed at a time
 _AHEAD = 4  # batches that a thread prepares in advance
 _FULL = 0.9  # share of the token budget that batches should fill on average
@@ -89,7 +90,7 @@ def plan_batches(
     if not len(order):
         raise UserError("no sentence pair is left to make batches of: look at the table of dropped pairs")
     bits = len(order).bit_length()
-    keys = _length_keys(pairs.lengths, order)
+    keys = _length_keys(pairs.lengths, max_tokens, order)
     for part in _parts(len(keys)):  # with the rank in `order`, keys differ, and an unstable sort keeps the order
         keys[part] = keys[part] << bits | np.arange(part.start, part.stop)
     keys.sort()
@@ -108,7 +109,7 @@ def count_batches(pairs: Pairs, max_tokens: int, draws: Integer[np.ndarray, " dr
     Raises:
         UserError: one pair alone is longer than max_tokens.
     """
-    keys = _length_keys(pairs.lengths, draws)
+    keys = _length_keys(pairs.lengths, max_tokens, draws)
     keys.sort()
     return sum(1 for _ in _batch_ends(keys, _base(pairs.lengths), max_tokens))
 
@@ -119,13 +120,14 @@ def _base(lengths: Int32[np.ndarray, "n 2"]) -> int:
 
 
 def _length_keys(
-    lengths: Int32[np.ndarray, "n 2"], order: Integer[np.ndarray, " pairs"] | None
+    lengths: Int32[np.ndarray, "n 2"], max_tokens: int, order: Integer[np.ndarray, " pairs"] | None
 ) -> Int64[np.ndarray, " pairs"]:
     """Return numbers by which pairs are sorted; the larger of a number's two digits is the width of the pair."""
     keys, base = np.empty(len(lengths if order is None else order), np.int64), _base(lengths)
     for part in _parts(len(keys)):
         src, tgt = (lengths[part] if order is None else lengths.take(order[part], axis=0)).T.astype(np.int64) + 1
-        keys[part] = tgt * base + src
+        first, second = (np.maximum(src, tgt), tgt) if max_tokens >= LONGER_SIDE_FIRST else (tgt, src)
+        keys[part] = first * base + second
     return keys
 
 

@@ -9,6 +9,7 @@ import torch
 
 from seq2seq.errors import UserError
 from seq2seq.text.batching import (
+    LONGER_SIDE_FIRST,
     Batch,
     BatchLoader,
     _ahead,
@@ -107,6 +108,14 @@ def test_batches_are_counted_without_a_plan(pairs: Pairs) -> None:
     assert count_batches(pairs, 64) == len(plan(pairs, 1, 0))
     draws = np.random.default_rng(1).integers(0, 50, 300)  # some pairs several times, others never
     assert count_batches(pairs, 64, draws) == len(plan_batches(pairs, draws, 64))
+
+
+def test_large_batches_hold_pairs_with_an_equal_longer_side(pairs: Pairs) -> None:
+    many = make_pairs([(int(s), int(t)) for s, t in np.random.default_rng(3).integers(1, 20, (20_000, 2))])
+    batches = plan(many, 1, 0, max_tokens=LONGER_SIDE_FIRST)
+    widest = sorted((many.lengths[batch].max(axis=1).min(), many.lengths[batch].max()) for batch in batches)
+    assert all(following[0] >= batch[1] for batch, following in itertools.pairwise(widest))
+    assert sorted(itertools.chain(*batches)) == list(range(len(many)))
 
 
 @pytest.mark.parametrize("stops", [(4,), (4, 3), (1, 1, 30)])
