@@ -9,7 +9,7 @@ from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.text.batching import Batch, BatchLoader, count_batches
 from seq2seq.text.corpus import read_pairs
-from seq2seq.text.dataset import Pairs, PreparedData
+from seq2seq.text.dataset import Pairs, PreparedData, id_type
 from seq2seq.text.epochs import PreparedEpochs
 from seq2seq.text.prepare import prepare
 from seq2seq.text.tokenizer import Tokenizer
@@ -27,7 +27,7 @@ def drawn_pairs(count: int, vocab_size: int, seed: int) -> Pairs:
     src_lengths = np.clip(rng.gamma(4.0, 2.4, count), 2, 60).astype(np.int32)
     tgt_lengths = np.clip(src_lengths * rng.uniform(0.8, 1.3, count), 2, 60).astype(np.int32)
     lengths = np.stack([src_lengths, tgt_lengths], axis=1)
-    return Pairs(rng.integers(4, vocab_size, int(lengths.sum()), dtype=np.int32), lengths)
+    return Pairs(rng.integers(4, vocab_size, int(lengths.sum()), dtype=id_type((vocab_size, None))), lengths)
 
 
 def read_folder(folder: Path, vocab_size: int) -> PreparedData:

@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int32
+from jaxtyping import Int32, Integer
 
 from seq2seq.errors import UserError
 from seq2seq.text.formats import Pair
+from seq2seq.text.tokenizer import Sizes
 from seq2seq.text.vocabulary import Tokenizers, load_tokenizers
 
 logger = logging.getLogger(__name__)
 _SHOWN = 100  # characters that are shown of each side of an example
 _IDS, _LENGTHS = ".ids", ".lengths"  # endings of the two files
+_ID_TYPES = (np.uint16, np.int32)  # the size of the file of ids shows which of the two its ids have
 
 
 class Pairs:
@@ -31,29 +33,33 @@ class Pairs:
         lengths: number of tokens of each source and target.
     """
 
-    def __init__(self, ids: Int32[np.ndarray, " ids"], lengths: Int32[np.ndarray, "n 2"]) -> None:
+    def __init__(self, ids: Integer[np.ndarray, " ids"], lengths: Int32[np.ndarray, "n 2"]) -> None:
         self.ids, self.lengths = ids, lengths
-        self._starts = np.concatenate([[0], np.cumsum(lengths.sum(axis=1, dtype=np.int64))])
+        self._starts = np.zeros(len(lengths) + 1, np.int64)
+        np.add(lengths[:, 0], lengths[:, 1], out=self._starts[1:])
+        np.cumsum(self._starts, out=self._starts)
         self._path: Path | None = None
 
     @classmethod
-    def of(cls, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> "Pairs":
-        """Join the i-th row of src with the i-th row of tgt."""
+    def of(
+        cls, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]], dtype: np.typing.DTypeLike = np.int32
+    ) -> "Pairs":
+        """Join the i-th row of src with the i-th row of tgt; dtype is the type of the ids, see `id_type`."""
         rows = [row for pair in zip(src, tgt, strict=True) for row in pair]
         lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-        return cls(np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum())), lengths.reshape(-1, 2))
+        return cls(np.fromiter(chain.from_iterable(rows), dtype, int(lengths.sum())), lengths.reshape(-1, 2))
 
     @classmethod
     def load(cls, path: Path) -> "Pairs":
         """Memory-map the files that `write_pairs` wrote; a pickle of these pairs holds only the path."""
         lengths = np.fromfile(path.with_suffix(_LENGTHS), np.int32)
-        size = path.with_suffix(_IDS).stat().st_size
-        if lengths.size % 2 or (lengths < 0).any() or int(lengths.sum(dtype=np.int64)) * 4 != size:
+        ids, num_ids = path.with_suffix(_IDS), int(lengths.sum(dtype=np.int64))
+        dtype = next((t for t in _ID_TYPES if num_ids * np.dtype(t).itemsize == ids.stat().st_size), None)
+        if lengths.size % 2 or (lengths < 0).any() or dtype is None:
             raise UserError(f"the prepared text in {path.parent} is damaged: remove that folder, and run again")
-        lengths = lengths.reshape(-1, 2)
         # an empty file cannot be mapped; a plain array on the map is faster to index than np.memmap
-        ids = np.asarray(np.memmap(path.with_suffix(_IDS), np.int32, "r")) if lengths.any() else np.empty(0, np.int32)
-        pairs = cls(ids, lengths)
+        mapped = np.asarray(np.memmap(ids, dtype, "r")) if num_ids else np.empty(0, dtype)
+        pairs = cls(mapped, lengths.reshape(-1, 2))
         pairs._path = path
         return pairs
 
@@ -73,7 +79,7 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def __getitem__(self, index: int | np.integer) -> tuple[Int32[np.ndarray, " s"], Int32[np.ndarray, " t"]]:
+    def __getitem__(self, index: int | np.integer) -> tuple[Integer[np.ndarray, " s"], Integer[np.ndarray, " t"]]:
         if not 0 <= index < len(self):
             raise IndexError(f"pair {index} of {len(self)}")
         start, end = self._starts[index], self._starts[index + 1]
@@ -81,8 +87,16 @@ class Pairs:
         return self.ids[start:middle], self.ids[middle:end]
 
 
+def id_type(sizes: Sizes) -> type[np.uint16] | type[np.int32]:
+    """Return the smaller type that holds all ids of vocabularies of these sizes."""
+    return np.uint16 if max(size for size in sizes if size is not None) <= 1 << 16 else np.int32
+
+
 def write_pairs(path: Path, parts: Iterable[Pairs]) -> None:
-    """Write pairs, one part after the other, to two files; their bytes depend on the pairs, not on the parts."""
+    """Write pairs, one part after the other, to two files; their bytes depend on the pairs, not on the parts.
+
+    The ids of all parts have the same type.
+    """
     with path.with_suffix(_IDS).open("wb") as ids, path.with_suffix(_LENGTHS).open("wb") as lengths:
         for part in parts:
             part.ids.tofile(ids)

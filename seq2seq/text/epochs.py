@@ -80,7 +80,7 @@ class PreparedEpochs:
         for i, pair in enumerate(plain):
             if UNK in pair[0] or UNK in pair[1]:
                 src[i], tgt[i] = pair
-        return Pairs.of(src, tgt)
+        return Pairs.of(src, tgt, self.pairs.ids.dtype)
 
 
 def weigh(names: Sequence[str], weights: Mapping[str, float | int]) -> list[float | int]:

@@ -22,7 +22,7 @@ from seq2seq.text.vocabulary import describe_tokenizers
 from seq2seq.workers import Processes, Workers
 
 logger = logging.getLogger(__name__)
-_FORMAT = 4  # version of the cache's format: raise it whenever the same inputs give different files or pieces
+_FORMAT = 5  # version of the cache's format: raise it whenever the same inputs give different files or pieces
 # Settings that decide only where text is and how many processes prepare it.
 _PLACES = ("cache", "root", "hub", "hub_splits", "train", "validation", "test", "num_proc")
 _ORDER = ("weights", "temperature", "block")  # settings that decide only in what order text comes

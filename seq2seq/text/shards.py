@@ -23,7 +23,7 @@ from jaxtyping import Int64
 from seq2seq.settings.data import DataConfig
 from seq2seq.text.cache import piece, value_of
 from seq2seq.text.corpus import Corpus
-from seq2seq.text.dataset import Pairs, read_texts, write_pairs
+from seq2seq.text.dataset import Pairs, id_type, read_texts, write_pairs
 from seq2seq.text.filters import Cleaner, OverlapIndex, digest_pair, name_held_out
 from seq2seq.text.formats import Pair, Record
 from seq2seq.text.vocabulary import load_tokenizers
@@ -224,5 +224,7 @@ def tokenise(folder: Path, shard: Shard, chosen: Path, model: Path, max_length: 
 def encode_in_chunks(tokenizers: Path, pairs: Iterable[Pair]) -> Iterator[Pairs]:
     """Tokenise pairs with the tokenizers in a folder, some thousands at a time."""
     found, iterator = load_tokenizers(tokenizers), iter(pairs)
+    dtype = id_type(found.sizes)
     while chunk := list(islice(iterator, _CHUNK)):
-        yield Pairs.of(found.source.encode([src for src, _ in chunk]), found.target.encode([tgt for _, tgt in chunk]))
+        src, tgt = zip(*chunk, strict=True)
+        yield Pairs.of(found.source.encode(src), found.target.encode(tgt), dtype)

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq.errors import UserError
-from seq2seq.text.dataset import Pairs, write_pairs
+from seq2seq.text.batching import collate
+from seq2seq.text.dataset import Pairs, id_type, write_pairs
+from seq2seq.text.tokenizer import EOS, PAD
 
 SRC = [[4, 5, 6], [], [7], [8, 9]]
 TGT = [[10], [11, 12], [], [13, 14, 15, 16]]
@@ -82,6 +84,16 @@ def test_any_parts_come_back_and_give_the_bytes_of_one_part(tmp_path_factory: py
     assert as_lists(Pairs.load(folder / "parts")) == expected
     for ending in (".ids", ".lengths"):
         assert (folder / f"parts{ending}").read_bytes() == (folder / f"whole{ending}").read_bytes()
+
+
+@pytest.mark.parametrize(("vocab_size", "id_bytes"), [(65_536, 2), (65_537, 4)])
+def test_ids_take_two_bytes_if_the_vocabulary_allows(tmp_path: Path, vocab_size: int, id_bytes: int):
+    src, tgt = [[vocab_size - 1, 4], [5]], [[], [0, vocab_size - 1]]
+    write_pairs(tmp_path / "tokens", [Pairs.of(src, tgt, id_type((vocab_size, None)))])
+    dataset = Pairs.load(tmp_path / "tokens")
+    assert (tmp_path / "tokens.ids").stat().st_size == 5 * id_bytes
+    assert as_lists(dataset) == list(zip(src, tgt, strict=True))
+    assert collate([dataset[0], dataset[1]]).src.tolist() == [[vocab_size - 1, 4, EOS], [5, EOS, PAD]]
 
 
 @pytest.mark.parametrize("lengths", [[3, 2, 1], [3, -1], [3, 3], []])
