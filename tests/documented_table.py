@@ -162,7 +162,7 @@ SMALL: dict[str, tuple[str, ...]] = {  # the command, and what is added to it; c
     "'data.test=[tests/newstest2013.en+tests/newstest2013.es,tatoeba/test.tsv]'": SHARED,
     "python train.py experiment=finetune name=mixed init=runs/general data=mixed data.root=../shared/data "
     "'data.train=[corpora/gimp_help.tsv.xz,\"corpora/[!g]*.tsv.xz\",\"corpora/g[!i]*.tsv.xz\",tatoeba/train.tsv]' "
-    "'data.weights={gimp_help: 38}' 'data.held_out_from=[gimp_help]' "
+    "'data.weights={gimp_help: 565000}' 'data.held_out_from=[gimp_help]' "
     "'data.test=[tests/newstest2013.en+tests/newstest2013.es,tatoeba/test.tsv]'": SHARED,
     "python train.py experiment=lora name=lora init=runs/general data=mixed data.root=../shared/data "
     "'data.train=[corpora/gimp_help.tsv.xz]' 'data.held_out_from=[gimp_help]' "

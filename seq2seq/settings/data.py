@@ -47,7 +47,8 @@ class DataConfig:
     # what a malformed line of train does: refuse stops preparation, skip leaves the line out and counts it
     on_bad_line: str = "refuse"
     remove_overlap: bool = True  # drop training pairs that share a side with validation or test
-    # corpus → weight of the corpus in the draws; a corpus that is not listed has 1; {} = every pair once an epoch
+    # corpus → weight of the corpus in the draws; a corpus that is not listed weighs its number of pairs; {} = every
+    # pair once an epoch
     weights: dict[str, float] = field(default_factory=dict)
     temperature: float = 1.0  # T: a corpus's share is ∝ size^(1/T); 1 = by size, higher = more of small corpora
     # pairs shuffled and batched together if subword sampling or noise gives a pair new ids in each epoch

@@ -83,29 +83,38 @@ class PreparedEpochs:
         return Pairs.of(src, tgt, self.pairs.ids.dtype)
 
 
-def weigh(names: Sequence[str], weights: Mapping[str, float | int]) -> list[float | int]:
-    """Return each corpus's weight: the weight of the first key that names the corpus, or 1.
+def weighted_shares(
+    names: Sequence[str], sizes: Sequence[int], weights: Mapping[str, float | int]
+) -> Float[np.ndarray, " corpora"]:
+    """Return each corpus's share of the draws, in proportion to its weight.
 
-    Raises:
-        UserError: a key names no corpus.
-    """
-    found = {key: [i for i, name in enumerate(names) if names_corpus(key, name)] for key in weights}
-    for key, corpora in found.items():
-        if not corpora:
-            raise UserError(f"data.weights has {key}, which names none of the corpora: {', '.join(names)}")
-    return [next((weights[key] for key in weights if i in found[key]), 1.0) for i in range(len(names))]
-
-
-def weighted_shares(names: Sequence[str], weights: Mapping[str, float | int]) -> Float[np.ndarray, " corpora"]:
-    """Return each corpus's share of the draws, in proportion to its weight alone.
+    A corpus has the weight of the first key that names the corpus. A corpus that no key names weighs its size (pairs).
 
     Raises:
         UserError: a key names no corpus, or all weights are 0.
     """
-    values = np.array(weigh(names, weights), dtype=np.float64)
+    for key in weights:
+        if not any(names_corpus(key, name) for name in names):
+            raise UserError(f"data.weights has {key}, which names none of the corpora: {', '.join(names)}")
+    values = np.array(
+        [
+            next((weight for key, weight in weights.items() if names_corpus(key, name)), size)
+            for name, size in zip(names, sizes, strict=True)
+        ],
+        np.float64,
+    )
     if not values.any():
         raise UserError("data.weights is 0 for every corpus: nothing would be drawn")
     return values / values.sum()
+
+
+def check_weights(names: Sequence[str], weights: Mapping[str, float | int]) -> None:
+    """Check data.weights before the corpora are prepared and their sizes are known.
+
+    Raises:
+        UserError: a key names no corpus, or all weights are 0.
+    """
+    weighted_shares(names, [1] * len(names), weights)
 
 
 def tempered_shares(sizes: Sequence[int], temperature: float) -> Float[np.ndarray, " corpora"]:

@@ -26,8 +26,9 @@ def make_mixture(config: Config, data: PreparedData) -> Mixture | None:
         return None
     names, sizes = _corpora(data)
     assert sum(sizes) == len(data.train)
-    shares = weighted_shares(names, settings.weights)
-    if not settings.weights:
+    if settings.weights:
+        shares = weighted_shares(names, sizes, settings.weights)
+    else:
         shares = tempered_shares(sizes, settings.temperature)
     return Mixture(sizes, shares, config.seed)
 

@@ -15,6 +15,7 @@ from seq2seq.settings.data import DataConfig, TokenizerConfig, cache_root
 from seq2seq.text.cache import cached_folder, digest_once
 from seq2seq.text.corpus import Corpus, open_splits
 from seq2seq.text.dataset import PreparedData, load_prepared
+from seq2seq.text.epochs import check_weights
 from seq2seq.text.filters import identifier_version
 from seq2seq.text.lines import explain_os_error
 from seq2seq.text.pipeline import Pipeline
@@ -39,8 +40,8 @@ def prepare(data: DataConfig, tokenizer: TokenizerConfig, seed: int, workers: Wo
     workers. A killed preparation resumes from its last piece.
 
     Raises:
-        UserError: a corpus is missing, empty or malformed, no pair is left, the vocabulary does not fit the text, or
-            the cache cannot be written.
+        UserError: a corpus is missing, empty or malformed, data.weights names none, no pair is left, the vocabulary
+            does not fit the text, or the cache cannot be written.
         UnfinishedError: a worker process died.
     """
     return load_prepared(prepare_folder(data, tokenizer, seed, workers))
@@ -49,6 +50,7 @@ def prepare(data: DataConfig, tokenizer: TokenizerConfig, seed: int, workers: Wo
 def prepare_folder(data: DataConfig, tokenizer: TokenizerConfig, seed: int, workers: Workers | None = None) -> Path:
     """Prepare text as `prepare` does; return its folder in the cache."""
     splits = open_splits(data)
+    check_weights([corpus.name for corpus in splits["train"]], data.weights)
 
     def build(folder: Path) -> None:
         with workers or Processes(data.num_proc) as opened:

@@ -8,7 +8,7 @@ import pytest
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
 from seq2seq.text.corpus import names_corpus
-from seq2seq.text.epochs import Mixture, tempered_shares, weigh, weighted_shares
+from seq2seq.text.epochs import Mixture, check_weights, tempered_shares, weighted_shares
 
 NAMES = ["corpora/tax.tsv.xz", "tatoeba/train.tsv", "news.en+news.es", "corpora/guide.tsv"]
 
@@ -17,11 +17,9 @@ def draw(mixture: Mixture, epoch: int, seed: int = 4) -> list[int]:
     return np.random.default_rng([seed, epoch]).permutation(mixture.draw(epoch)).tolist()
 
 
-def test_weights_name_corpora_by_name_folder_stem_or_pattern():
-    assert weigh(NAMES, {"corpora/tax.tsv.xz": 3}) == [3, 1, 1, 1]
-    assert weigh(NAMES, {"tatoeba": 2}) == [1, 2, 1, 1]
-    assert weigh(NAMES, {"news": 0}) == [1, 1, 0, 1]
-    assert weigh(NAMES, {"tax": 5, "corpora/*": 0.5}) == [5, 1, 1, 0.5]
+def mix(sizes: list[int], weights: dict[str, float | int], seed: int = 1) -> Mixture:
+    """A mixture of corpora called a, b, …"""
+    return Mixture(sizes, weighted_shares(list("abc")[: len(sizes)], sizes, weights), seed)
 
 
 def test_a_file_outside_the_root_is_named_by_its_file_or_its_whole_path():
@@ -38,11 +36,24 @@ def test_only_a_file_is_named_without_its_endings():
     assert not names_corpus("v1", "v1.2/a.tsv")
 
 
-def test_a_weight_of_nothing_is_refused_with_the_names():
+def test_weights_name_corpora_by_name_folder_stem_or_pattern_and_the_others_weigh_their_size():
+    for weights, expected in (
+        ({"corpora/tax.tsv.xz": 30}, [30, 20, 30, 40]),
+        ({"tatoeba": 2}, [10, 2, 30, 40]),
+        ({"news": 0}, [10, 20, 0, 40]),
+        ({"tax": 5, "corpora/*": 0.5}, [5, 20, 30, 0.5]),
+        ({"tax": 2, "*": 1}, [2, 1, 1, 1]),
+    ):
+        shares = weighted_shares(NAMES, [10, 20, 30, 40], weights)
+        assert shares == pytest.approx(np.array(expected) / sum(expected))
+
+
+def test_weights_that_name_no_corpus_or_draw_nothing_are_refused_with_the_names():
     with pytest.raises(UserError, match=r"data.weights has tatobea, which names none of the corpora: corpora/tax"):
-        weigh(NAMES, {"tatobea": 2})
+        check_weights(NAMES, {"tatobea": 2})
     with pytest.raises(UserError, match=r"data.weights is 0 for every corpus"):
-        weighted_shares(["a.tsv"], {"a": 0})
+        check_weights(["a.tsv"], {"a": 0})
+    check_weights(NAMES, {})
 
 
 def test_temperature_raises_small_corpora_as_published():
@@ -55,7 +66,7 @@ def test_temperature_raises_small_corpora_as_published():
 
 
 def test_an_epoch_has_as_many_draws_as_pairs_in_the_shares_asked_for():
-    mixture = Mixture([900, 100], weighted_shares(["a", "b"], {"b": 3}), seed=1)
+    mixture = mix([900, 100], {"a": 1, "b": 3})
     for epoch in range(3):
         drawn = draw(mixture, epoch)
         assert len(drawn) == 1000
@@ -63,7 +74,7 @@ def test_an_epoch_has_as_many_draws_as_pairs_in_the_shares_asked_for():
 
 
 def test_no_pair_comes_again_before_all_others_of_its_corpus_came():
-    mixture = Mixture([70, 30], weighted_shares(["a", "b"], {}), seed=1)
+    mixture = mix([70, 30], {"*": 1})
     seen: Counter[int] = Counter()
     for epoch in range(5):
         drawn = draw(mixture, epoch)
@@ -75,23 +86,22 @@ def test_no_pair_comes_again_before_all_others_of_its_corpus_came():
 
 
 def test_uneven_shares_never_drift():
-    mixture = Mixture([50, 31, 20], weighted_shares(["a", "b", "c"], {"b": 1.37, "c": 0.21}), seed=1)
+    mixture = mix([50, 31, 20], {"a": 1, "b": 1.37, "c": 0.21})
     totals = np.sum([mixture.counts(epoch) for epoch in range(40)], axis=0)
     assert np.abs(totals - mixture.shares * 40 * 101).max() <= 0.5
 
 
 def test_draws_depend_on_seed_and_epoch_alone():
-    shares = weighted_shares(["a", "b"], {"a": 2})
-    assert draw(Mixture([50, 30], shares, 1), 7) == draw(Mixture([50, 30], shares, 1), 7)
-    assert sorted(draw(Mixture([50, 30], shares, 1), 0)) != sorted(draw(Mixture([50, 30], shares, 2), 0))
+    assert draw(mix([50, 30], {"a": 60}), 7) == draw(mix([50, 30], {"a": 60}), 7)
+    assert sorted(draw(mix([50, 30], {"a": 60}), 0)) != sorted(draw(mix([50, 30], {"a": 60}, seed=2), 0))
 
 
 def test_a_corpus_of_weight_nothing_or_without_pairs_is_never_drawn():
-    assert max(draw(Mixture([50, 30], weighted_shares(["a", "b"], {"b": 0}), 1), 0)) < 50
-    assert min(draw(Mixture([0, 30], weighted_shares(["a", "b"], {}), 1), 0)) >= 0
-    assert len(draw(Mixture([0, 30], weighted_shares(["a", "b"], {}), 1), 0)) == 30
+    assert max(draw(mix([50, 30], {"b": 0}), 0)) < 50
+    assert min(draw(mix([0, 30], {"a": 1}), 0)) >= 0
+    assert len(draw(mix([0, 30], {"a": 1}), 0)) == 30
     with pytest.raises(UserError, match="0 for every corpus that has a pair left"):
-        Mixture([0, 30], weighted_shares(["a", "b"], {"b": 0}), 1)
+        mix([0, 30], {"a": 1, "b": 0})
 
 
 def test_weights_that_say_nothing_clear_are_refused():

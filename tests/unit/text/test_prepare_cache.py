@@ -146,6 +146,15 @@ def test_validation_text_without_a_usable_pair_is_refused(root: Path):
         run(root)
 
 
+@pytest.mark.parametrize(
+    ("weights", "message"), [({"x": 1.0}, "names none of the corpora"), ({"train": 0.0}, "is 0 for")]
+)
+def test_weights_that_cannot_be_drawn_by_are_refused_before_preparation(root: Path, weights: dict, message: str):
+    with pytest.raises(UserError, match=message):
+        run(root, weights=weights)
+    assert not (root.parent / "cache").exists()
+
+
 def test_a_vocabulary_too_large_comes_through_as_one_line(root: Path):
     with pytest.raises(UserError, match=r"^tokenizer.vocab_size=9000 is larger than the training text can fill"):
         run(root, TokenizerConfig(vocab_size=9000))
