@@ -17,7 +17,7 @@ from typing import Any
 
 from seq2seq.errors import UserError, in_short
 from seq2seq.settings.data import SPLITS, DataConfig
-from seq2seq.text.formats import COMPRESSED, LINES, TABLES, Pair, Record, columns_of, pick_all, read_moses, read_table
+from seq2seq.text.formats import COMPRESSED, LINES, READERS, Pair, Record, read_moses, read_rows
 from seq2seq.text.lines import explain_os_error, refuse_bad_lines
 
 logger = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ def _is_outside(name: PurePath) -> bool:
 
 def has_two_sides(path: Path) -> bool:
     """Return whether a file, by its ending, holds pairs instead of one text a line."""
-    return _uncompressed(path).suffix in TABLES
+    return _uncompressed(path).suffix in READERS
 
 
 def _moses_splits(spec: str) -> Iterator[tuple[str, str]]:
@@ -143,16 +143,15 @@ def _table(path: Path, folder: Path, data: DataConfig) -> Corpus:
     plain = _uncompressed(path)
     if path.is_dir():
         raise explain_os_error(path, IsADirectoryError())
-    if plain.suffix not in TABLES or (plain.suffix == ".parquet" and plain != path):
+    if plain.suffix not in READERS or (plain.suffix == ".parquet" and plain != path):
         raise UserError(
-            f"{path} has an unknown ending: expected {', '.join(TABLES)}, also {' or '.join(COMPRESSED)} of all but "
+            f"{path} has an unknown ending: expected {', '.join(READERS)}, also {' or '.join(COMPRESSED)} of all but "
             ".parquet, or a pair a.en+a.es"
         )
     if plain.suffix == ".tsv":
         _require_order(str(path), "column", data)
     is_divisible = plain == path and plain.suffix in LINES
-    read = partial(read_table, path, plain.suffix, data)
-    return Corpus(_shown(path, folder), plain.stem, (path,), read, is_divisible)
+    return Corpus(_shown(path, folder), plain.stem, (path,), partial(READERS[plain.suffix], path, data), is_divisible)
 
 
 def _require_order(name: str, part: str, data: DataConfig) -> None:
@@ -203,10 +202,11 @@ def open_hub_split(split: str, data: DataConfig) -> Corpus:
 
 
 def _read_hub(rows: Any, name: str, data: DataConfig) -> Iterator[Pair]:
-    columns = columns_of(name, rows.column_names, data)
-    batches = rows.select_columns(list(dict.fromkeys(keys[0] for keys in columns))).iter(batch_size=_ROWS)
-    dicts = (dict(zip(batch, row, strict=True)) for batch in batches for row in zip(*batch.values(), strict=True))
-    yield from pick_all(name, dicts, columns)
+    def dicts(columns: list[str]) -> Iterator[dict[str, Any]]:
+        for batch in rows.select_columns(columns).iter(batch_size=_ROWS):
+            yield from (dict(zip(batch, row, strict=True)) for row in zip(*batch.values(), strict=True))
+
+    return read_rows(name, rows.column_names, dicts, data)
 
 
 def _load(name: str, split: str, data: DataConfig) -> Any:

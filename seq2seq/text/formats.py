@@ -35,15 +35,6 @@ def read_moses(src_path: Path, tgt_path: Path) -> Iterator[Record]:
             yield tgt_line if isinstance(tgt_line, BadLine) else (src_line, tgt_line)
 
 
-def read_table(path: Path, ending: str, data: DataConfig, *span: int) -> Iterator[Record]:
-    """Read a file of pairs of the format that an ending of TABLES names.
-
-    If the ending is one of LINES and the file is not compressed, `span` may limit reading to the lines that begin in a
-    range of bytes.
-    """
-    return _READERS[ending](path, data, *span)
-
-
 def _read_lines(
     parse: Callable[[str, DataConfig], Pair | None], path: Path, data: DataConfig, *span: int
 ) -> Iterator[Record]:
@@ -87,7 +78,10 @@ def _read_csv(path: Path, data: DataConfig) -> Iterator[Record]:
         return
     if isinstance(header, BadLine):
         raise header.error()
-    columns = columns_of(path, header, data)
+    try:
+        columns = find_columns(header, data)
+    except UserError as error:
+        raise lines.bad(str(error)).error() from error
     for row in rows:
         if isinstance(row, BadLine):
             yield row
@@ -119,20 +113,18 @@ def _split_csv(lines: Lines) -> Iterator[list[str] | BadLine]:
         bad.clear()
 
 
-def _read_tmx(path: Path, data: DataConfig) -> Iterator[Pair]:
-    return read_tmx(path, data.src_lang, data.tgt_lang)
-
-
 def _read_parquet(path: Path, data: DataConfig) -> Iterator[Pair]:
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
         with parquet.ParquetFile(path) as file:
-            columns = columns_of(path, file.schema_arrow.names, data)
-            names = list(dict.fromkeys(keys[0] for keys in columns))
-            rows = (row for batch in file.iter_batches(_ROWS, columns=names) for row in batch.to_pylist())
-            yield from pick_all(path, rows, columns)
+
+            def rows(columns: list[str]) -> Iterator[Mapping[str, object]]:
+                for batch in file.iter_batches(_ROWS, columns=columns):
+                    yield from batch.to_pylist()
+
+            yield from read_rows(path, file.schema_arrow.names, rows, data)
     except (pa.ArrowException, UnicodeDecodeError) as error:
         reason, *_ = str(error).split("\n")
         raise UserError(f"{path} is damaged or no Parquet file: {reason}") from error
@@ -165,14 +157,6 @@ def find_columns(names: Sequence[str], data: DataConfig) -> Columns:
     return (src,), (tgt,)
 
 
-def columns_of(table: object, names: Sequence[str], data: DataConfig) -> Columns:
-    """Return the columns of a table; an error names the table."""
-    try:
-        return find_columns(names, data)
-    except UserError as error:
-        raise UserError(f"{table} {error}") from error
-
-
 def pick(row: Mapping[str, object], columns: Columns) -> Pair:
     """Return source and target text of a row; null becomes an empty text, which cleaning counts as "empty".
 
@@ -183,13 +167,22 @@ def pick(row: Mapping[str, object], columns: Columns) -> Pair:
     return src, tgt
 
 
-def pick_all(table: object, rows: Iterable[Mapping[str, object]], columns: Columns) -> Iterator[Pair]:
-    """Yield source and target text of each row of a table; an error names the table and the row."""
-    for number, row in enumerate(rows, start=1):
-        try:
+def read_rows(
+    table: object, names: Sequence[str], rows: Callable[[list[str]], Iterable[Mapping[str, object]]], data: DataConfig
+) -> Iterator[Pair]:
+    """Yield source and target text of each row of a table with these names of columns; `rows` reads some columns.
+
+    Raises:
+        UserError: a column is missing or does not hold text.
+    """
+    place = f"{table}"
+    try:
+        columns = find_columns(names, data)
+        for number, row in enumerate(rows(list(dict.fromkeys(keys[0] for keys in columns))), start=1):
+            place = f"{table}, row {number}"
             yield pick(row, columns)
-        except UserError as error:
-            raise UserError(f"{table}, row {number} {error}") from error
+    except UserError as error:
+        raise UserError(f"{place} {error}") from error
 
 
 def _text(row: Mapping[str, object], keys: tuple[str, ...]) -> str:
@@ -206,7 +199,7 @@ def _text(row: Mapping[str, object], keys: tuple[str, ...]) -> str:
     return value if value.isascii() else replace_surrogates(value)  # JSON may name half a character, as "\\ud83d"
 
 
-def read_tmx(path: Path, src_lang: str, tgt_lang: str) -> Iterator[tuple[str, str]]:
+def read_tmx(path: Path, data: DataConfig) -> Iterator[Pair]:
     """Yield every unit's source and target text without inline markup; en also matches en-US and other regions.
 
     A unit without one of the languages is left out. If a unit has several variants in one language, the first counts.
@@ -214,14 +207,14 @@ def read_tmx(path: Path, src_lang: str, tgt_lang: str) -> Iterator[tuple[str, st
     Raises:
         UserError: the file cannot be read, is no TMX or damaged, or declares entities.
     """
-    units = _Units()
+    units, languages = _Units(), (_base_language(data.src_lang), _base_language(data.tgt_lang))
     with open_bytes(path) as file:
         try:
             while chunk := file.read(_CHUNK):
                 units.parser.Parse(chunk)
-                yield from units.take(src_lang, tgt_lang)
+                yield from units.take(*languages)
             units.parser.Parse(b"", True)
-            yield from units.take(src_lang, tgt_lang)
+            yield from units.take(*languages)
         except UserError as error:
             raise UserError(f"{path}:{units.parser.CurrentLineNumber} {error}") from error
         except expat.ExpatError as error:
@@ -247,11 +240,11 @@ class _Units:
         self._language = ""
         self._parts: list[str] = []  # text of the current segment
 
-    def take(self, src_lang: str, tgt_lang: str) -> Iterator[tuple[str, str]]:
+    def take(self, src_lang: str, tgt_lang: str) -> Iterator[Pair]:
         """Yield the pairs of the complete units, each once."""
         units, self._units = self._units, []
         for unit in units:
-            src, tgt = unit.get(_base_language(src_lang)), unit.get(_base_language(tgt_lang))
+            src, tgt = unit.get(src_lang), unit.get(tgt_lang)
             if src is not None and tgt is not None:
                 yield src, tgt
 
@@ -285,12 +278,13 @@ def _base_language(language: str) -> str:
     return language.lower().replace("_", "-").split("-")[0]
 
 
-_READERS: dict[str, Callable[..., Iterator[Record]]] = {
+# ending of a file that holds pairs → its reader, which takes the path and the settings. A reader of LINES also takes a
+# range of bytes of a file that is not compressed: it reads the lines that begin in the range.
+READERS: dict[str, Callable[..., Iterator[Record]]] = {
     ".tsv": partial(_read_lines, _parse_tsv),
     ".csv": _read_csv,
     ".jsonl": partial(_read_lines, _parse_json),
-    ".tmx": _read_tmx,
+    ".tmx": read_tmx,
     ".parquet": _read_parquet,
 }
-TABLES = tuple(_READERS)  # endings of files that hold pairs
-LINES = (".tsv", ".jsonl")  # endings of files that hold a pair in each line
+LINES = (".tsv", ".jsonl")

@@ -31,8 +31,8 @@ PAIRS = [("Who is <it>?", "¿Quién es?"), ("Click here", "Haz clic aquí"), (""
 def test_pairs_are_read_in_every_encoding_that_xml_tells(tmp_path: Path, encoding: str):
     path = tmp_path / "a.tmx"
     path.write_bytes(MEMORY.format(encoding=encoding.removesuffix("-sig")).encode(encoding))
-    assert list(read_tmx(path, "en", "es")) == PAIRS
-    assert list(read_tmx(path, "fr", "en-US")) == [("seulement", "Only")]
+    assert list(read_tmx(path, DataConfig())) == PAIRS
+    assert list(read_tmx(path, DataConfig(src_lang="fr", tgt_lang="en-US"))) == [("seulement", "Only")]
 
 
 @pytest.mark.parametrize(("ending", "compress"), [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)])
@@ -55,12 +55,12 @@ def test_chunks_end_anywhere_and_the_pairs_are_those_of_a_tree(tmp_path: Path):
         tuple("".join(segment.itertext()) for segment in unit.iter("seg"))
         for unit in ElementTree.parse(path).getroot().iter("tu")
     ]
-    assert list(read_tmx(path, "en", "es")) == expected
+    assert list(read_tmx(path, DataConfig())) == expected
 
 
 def test_a_memory_is_read_as_a_stream_even_in_one_line(tmp_path: Path):
     (tmp_path / "a.tmx").write_bytes(big_memory(3000).removesuffix(b"</body></tmx>") + b"<broken>>&</tmx>")
-    pairs = read_tmx(tmp_path / "a.tmx", "en", "es")
+    pairs = read_tmx(tmp_path / "a.tmx", DataConfig())
     assert [next(pairs) for _ in range(2000)][-1] == ("Text é 1999.", "Frase 1999.")
     with pytest.raises(UserError, match="is damaged or no XML"):
         list(pairs)
@@ -92,10 +92,10 @@ def test_a_defect_is_one_line_that_names_the_place(tmp_path: Path, defect: str):
     name, content, message = DEFECTS[defect]
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=message) as caught:
-        list(read_tmx(tmp_path / name, "en", "es"))
+        list(read_tmx(tmp_path / name, DataConfig()))
     assert "\n" not in str(caught.value)
 
 
 def test_a_missing_file_is_told(tmp_path: Path):
     with pytest.raises(UserError, match=r"a.tmx does not exist: check the path"):
-        next(read_tmx(tmp_path / "a.tmx", "en", "es"))
+        next(read_tmx(tmp_path / "a.tmx", DataConfig()))
