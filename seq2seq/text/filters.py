@@ -36,7 +36,6 @@ REASONS = (
 HELD_OUT = "held out"  # not dropped, but taken for validation or test
 _RATIO_FROM = 20  # characters of the longer side up to which any length ratio is fine ("No." ~ "De ninguna manera.")
 _PACKAGE = "py3langid"
-_EXAMPLES = 3  # overlapping pairs that the report names for each held-out set
 _JUDGED = 200  # characters; a shorter sample is not judged
 _FUNCTION_WORDS = {  # frequent words that the other language does not have
     "en": r"the|of|and|to|is|was|with|that|this|it|you|they|are|not|have|my|your|what|for|she|his",
@@ -209,37 +208,24 @@ def fold(text: str) -> str:
 
 
 class OverlapIndex:
-    """Finds the training pairs that share a side with a held-out set, and counts them.
-
-    Attributes:
-        report: for each held-out set, how many of the pairs given to `shares` share any side, the source, and the
-            target with the set; and the first of these pairs as examples.
-    """
+    """Finds the held-out sets that share a side with a training pair."""
 
     def __init__(self, held_out: Mapping[str, Iterable[tuple[str, str]]]) -> None:
         """Index held-out sets by name."""
         self._src_sets: dict[str, set[str]] = {}
         self._tgt_sets: dict[str, set[str]] = {}
-        self.report: dict[str, dict[str, Any]] = {}
         for name, pairs in held_out.items():
-            self.report[name] = {"pairs": 0, "source": 0, "target": 0, "examples": []}
             for src, tgt in pairs:
                 for sets, side in ((self._src_sets, src), (self._tgt_sets, tgt)):
                     if side.strip():
                         sets.setdefault(fold(side), set()).add(name)
 
-    def shares(self, src: str, tgt: str) -> bool:
-        """Return whether a training pair shares its source or target side with a held-out set, and count it."""
-        src_sets = self._src_sets.get(fold(src), frozenset())
-        tgt_sets = self._tgt_sets.get(fold(tgt), frozenset())
-        for name in src_sets | tgt_sets:
-            counts = self.report[name]
-            counts["pairs"] += 1
-            counts["source"] += name in src_sets
-            counts["target"] += name in tgt_sets
-            if len(counts["examples"]) < _EXAMPLES:
-                counts["examples"].append([src, tgt])
-        return bool(src_sets or tgt_sets)
+    def shares(self, src: str, tgt: str) -> tuple[list[str], list[str]]:
+        """Return the names of the held-out sets that have a training pair's source, and of those that have its target.
+
+        Sides are compared without case, punctuation and white space. The names are sorted.
+        """
+        return sorted(self._src_sets.get(fold(src), ())), sorted(self._tgt_sets.get(fold(tgt), ()))
 
 
 def name_held_out(

@@ -24,7 +24,7 @@ from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.text.cache import WORK, piece, write_json
 from seq2seq.text.corpus import Corpus, Pair, names_corpus
 from seq2seq.text.dataset import Pairs, write_pairs
-from seq2seq.text.filters import HELD_OUT, REASONS, OverlapIndex, name_held_out
+from seq2seq.text.filters import HELD_OUT, REASONS, name_held_out
 from seq2seq.text.normalise import normalise, one_line
 from seq2seq.text.shards import (
     Shard,
@@ -42,18 +42,26 @@ from seq2seq.workers import Workers
 
 logger = logging.getLogger(__name__)
 _HELD = "texts.json"
+_EXAMPLES = 3  # overlapping pairs that the report shows for each held-out set
 _KINDS = (".source", ".reference", ".before")  # a run's files of a test set end so, see training/baseline.py
 SetName = tuple[str, str]  # split and name of a held-out set
 ShardRows = dict[int, list[int]]  # rows of each shard, by its number
 
 
 class Pipeline:
-    """One run of the pipeline into a folder; `counts` counts the kept and dropped pairs of each training file."""
+    """One run of the pipeline into a folder.
+
+    Attributes:
+        counts: for each training file, the number of read pairs, of kept pairs, and of dropped pairs by reason.
+        overlap: for each held-out set, how many training pairs share any side, the source, and the target with the set;
+            and the first of these pairs as examples.
+    """
 
     def __init__(self, folder: Path, data: DataConfig, splits: dict[str, list[Corpus]], workers: Workers) -> None:
         self.folder, self.data, self.splits, self.workers = folder, data, splits, workers
         self.work = folder.parent / WORK
         self.counts: list[Counter[str]] = [Counter() for _ in splits["train"]]
+        self.overlap: dict[str, dict[str, Any]] = {}
         self.sources = _find_sources(data, splits["train"])
 
     def run(self, tokenizer_config: TokenizerConfig, seed: int) -> None:
@@ -67,15 +75,17 @@ class Pipeline:
         validation, tests = list(chain.from_iterable(sets["validation"].values())), sets["test"]
         texts = {"validation": validation, "tests": tests}
         piece(self.work / "held_out", lambda draft: write_json(draft / _HELD, texts))
-        overlap = OverlapIndex(name_held_out(validation, tests))
-        size = self._select(shards, repeats, rows, overlap)
+        self.overlap = {
+            name: {"pairs": 0, "source": 0, "target": 0, "examples": []} for name in name_held_out(validation, tests)
+        }
+        size = self._select(shards, repeats, rows)
         logger.info("%s the tokenizer", "training" if tokenizer_config.model is None else "loading")
         self._learn_tokenizers(shards, size, tokenizer_config)
         write_pairs(self.folder / "train", self._tokenise(shards))
         self._require_kept()
         write_pairs(self.folder / "validation", encode_in_chunks(self.folder, validation))
         write_json(self.folder / _HELD, texts)
-        write_json(self.folder / "report.json", self._report(overlap, sets["validation"], tests))
+        write_json(self.folder / "report.json", self._report(sets["validation"], tests))
 
     def _read_validation(self) -> dict[str, list[Pair]]:
         sets: dict[str, list[Pair]] = {}
@@ -197,9 +207,7 @@ class Pipeline:
             self._drop(shard.corpus, HELD_OUT, 1)
         return rows
 
-    def _select(
-        self, shards: list[Shard], repeats: list[Path], held_out: dict[SetName, ShardRows], overlap: OverlapIndex
-    ) -> int:
+    def _select(self, shards: list[Shard], repeats: list[Path], held_out: dict[SetName, ShardRows]) -> int:
         """Choose the rows of each shard to train on and count them; count the overlap with held-out sets."""
         texts, remove = self.work / "held_out" / _HELD, self.data.remove_overlap
         tasks = (
@@ -212,10 +220,20 @@ class Pipeline:
         size = 0
         for shard, found in zip(shards, self.workers.map(call, tasks), strict=True):
             size += found["kept"]
-            shared = sum(overlap.shares(src, tgt) for src, tgt in found["shared"])
-            self._drop(shard.corpus, "overlap", shared if remove else 0)
+            for pair in found["shared"]:
+                self._count_overlap(*pair)
+            self._drop(shard.corpus, "overlap", len(found["shared"]) if remove else 0)
         self._require_kept()
         return size
+
+    def _count_overlap(self, src: str, tgt: str, src_sets: list[str], tgt_sets: list[str]) -> None:
+        for name in {*src_sets, *tgt_sets}:
+            counts = self.overlap[name]
+            counts["pairs"] += 1
+            counts["source"] += name in src_sets
+            counts["target"] += name in tgt_sets
+            if len(counts["examples"]) < _EXAMPLES:
+                counts["examples"].append([src, tgt])
 
     def _piece(self, step: str, shard: Shard) -> Path:
         return self.work / step / shard.folder.name
@@ -249,9 +267,7 @@ class Pipeline:
             total = sum(self.counts, Counter())
             raise UserError(f"no training pair is left after cleaning: {dict(total)}; see the limits under data")
 
-    def _report(
-        self, overlap: OverlapIndex, validation: dict[str, list[Pair]], tests: dict[str, list[Pair]]
-    ) -> dict[str, Any]:
+    def _report(self, validation: dict[str, list[Pair]], tests: dict[str, list[Pair]]) -> dict[str, Any]:
         sizes = {name: len(pairs) for name, pairs in validation.items()}
         files = []
         for corpus, counts in zip(self.splits["train"], self.counts, strict=True):
@@ -259,7 +275,7 @@ class Pipeline:
             files.append({"name": corpus.name, "read": counts["read"], "kept": counts["kept"], **drops})
         return {
             "files": files,
-            "overlap": {"removed": self.data.remove_overlap, "sets": overlap.report},
+            "overlap": {"removed": self.data.remove_overlap, "sets": self.overlap},
             "sizes": {
                 "train": sum(counts["kept"] for counts in self.counts),
                 "validation": sum(sizes.values()),

@@ -181,6 +181,7 @@ def select(
     """Write the rows of a shard to train on; return their number and the pairs that share a side with a held-out set.
 
     Repeats and the rows in held_out are left out; with remove_overlap, the pairs that share a side are left out, too.
+    Each of these pairs comes with the names of the sets that have its source, and of the sets that have its target.
     """
 
     def build(draft: Path) -> dict[str, Any]:
@@ -188,9 +189,10 @@ def select(
         overlap = _overlap(texts)
         for row, (src, tgt) in enumerate(shard.pairs()):
             if row not in out:
-                if shares := overlap.shares(src, tgt):
-                    shared.append((src, tgt))
-                if not (shares and remove_overlap):
+                src_sets, tgt_sets = overlap.shares(src, tgt)
+                if src_sets or tgt_sets:
+                    shared.append((src, tgt, src_sets, tgt_sets))
+                if not (remove_overlap and (src_sets or tgt_sets)):
                     kept.append(row)
         np.save(draft / _ROWS, np.array(kept, np.uint32))
         return {"kept": len(kept), "shared": shared}
@@ -200,7 +202,7 @@ def select(
 
 @lru_cache(maxsize=1)
 def _overlap(texts: Path) -> OverlapIndex:
-    """Index the held-out sets once per process; the counts of this index are not used."""
+    """Index the held-out sets once per process."""
     return OverlapIndex(name_held_out(*read_texts(texts)))
 
 

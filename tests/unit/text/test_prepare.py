@@ -68,6 +68,15 @@ def test_overlap_is_removed_from_training_only_and_reported(root: Path):
     assert (len(prepared.validation_pairs), len(prepared.tests["test"])) == (20, 30)
 
 
+def test_the_report_counts_overlapping_pairs_and_sides_for_each_set_and_shows_three(root: Path):
+    shared = [(VALIDATION[0][0], f"otra {i}") for i in range(5)]
+    shared += [(VALIDATION[1][0], TEST[1][1]), (f"{TEST[0][0]}!", TEST[0][1])]
+    write(root / "train.tsv", TRAIN + shared)
+    sets = run(root).report["overlap"]["sets"]
+    assert sets["validation"] == {"pairs": 6, "source": 6, "target": 0, "examples": [list(p) for p in shared[:3]]}
+    assert sets["test"] == {"pairs": 2, "source": 1, "target": 2, "examples": [list(p) for p in shared[5:]]}
+
+
 def test_a_test_set_called_validation_does_not_hide_the_validation_set(root: Path):
     (root / "other").mkdir()
     write(root / "other/validation.tsv", TEST)
