@@ -37,7 +37,7 @@ def read_folder(folder: Path, vocab_size: int) -> PreparedData:
         UserError: a file is missing or malformed.
     """
     data = DataConfig(root=str(folder), train=["train.tsv"], validation=["validation.tsv"], test=["test.tsv"])
-    return prepare(data, TokenizerConfig(vocab_size=vocab_size), 1)
+    return prepare(data, TokenizerConfig(vocab_size=vocab_size))
 
 
 def read_everyday() -> list[tuple[str, str]]:

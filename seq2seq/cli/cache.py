@@ -40,7 +40,7 @@ def prepare(overrides: options.Overrides = None, ray: options.Ray = None) -> Non
     [bold]seq2seq prepare --ray auto data=files 'data.train=["corpora/*.tsv"]'[/bold]   on the Ray cluster that runs
     here
 
-    The settings are train.py's, group=option and key=value; only data, tokenizer, init and seed matter. train.py
+    The settings are train.py's, group=option and key=value; only data, tokenizer and init matter. train.py
     with the same settings finds the result in data.cache. The same command resumes a killed preparation. With
     --ray, texts and data.cache must be in folders that every node sees.
     """
@@ -64,7 +64,7 @@ def prepare(overrides: options.Overrides = None, ray: options.Ray = None) -> Non
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)
     try:
-        folder = prepare_folder(config.data, config.tokenizer, config.seed, jobs.ray_workers(ray))
+        folder = prepare_folder(config.data, config.tokenizer, jobs.ray_workers(ray))
         prepared = load_prepared(folder)
     finally:
         logger.removeHandler(handler)

@@ -50,7 +50,7 @@ def shortlist(
     from seq2seq.text.vocabulary import load_tokenizers
 
     config = load_config(str(run), [], option="--model ")
-    prepared = prepare(config.data, config.tokenizer, config.seed)
+    prepared = prepare(config.data, config.tokenizer)
     tokenizer = load_tokenizers(bundle)
     if prepared.tokenizer.digest != tokenizer.digest:
         raise UserError(f"the texts of {run} have changed since its training: restore the files that data.train names")

@@ -25,7 +25,7 @@ class Config:
     name: str | None = None
     series: str | None = None  # folder in runs/ for runs that belong together: runs/SERIES/NAME; null: none
     existing: str = "refuse"  # if the run exists: refuse | keep: skip a complete run, resume an incomplete one
-    seed: int = 1  # random seed of initial weights, data order, dropout and held-out pairs
+    seed: int = 1  # random seed of initial weights, data order and dropout
     resume: str | None = None  # folder of a run to continue exactly where it stopped; null: a new run
     # the first weights, sizes and vocabulary: a run or bundle folder, or a Marian model in Hugging Face's layout (a
     # folder, or a name on its hub, such as Helsinki-NLP/opus-mt-en-es); null: random weights

@@ -21,6 +21,7 @@ from seq2seq.text.vocabulary import Tokenizers, load_tokenizers
 
 logger = logging.getLogger(__name__)
 _SHOWN = 100  # characters that are shown of each side of an example
+TEXTS = "texts.json"  # file of the validation set and of the test sets
 _IDS, _LENGTHS = ".ids", ".lengths"  # endings of the two files
 _ID_TYPES = (np.uint16, np.int32)  # the size of the file of ids shows which of the two its ids have
 
@@ -126,7 +127,7 @@ def load_prepared(folder: Path) -> PreparedData:
     """Open a folder of prepared text."""
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     _log_overlap(report["overlap"])
-    validation, tests = read_texts(folder / "texts.json")
+    validation, tests = read_texts(folder / TEXTS)
     tokenizer = load_tokenizers(folder)
     train, validation_ids = (Pairs.load(folder / name) for name in ("train", "validation"))
     return PreparedData(tokenizer, train, validation_ids, validation, tests, report)

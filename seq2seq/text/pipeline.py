@@ -6,25 +6,23 @@ pieces. The result does not depend on the workers.
 """
 
 import logging
-import random
 import re
-from bisect import bisect_right
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
-from itertools import accumulate, chain
+from itertools import chain
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from seq2seq.errors import UserError
 from seq2seq.settings import rules
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.text.cache import WORK, piece, write_json
 from seq2seq.text.corpus import Corpus, Pair, names_corpus
-from seq2seq.text.dataset import Pairs, write_pairs
+from seq2seq.text.dataset import TEXTS, Pairs, write_pairs
 from seq2seq.text.filters import HELD_OUT, REASONS, name_held_out
+from seq2seq.text.held_out import outermost_digests, read_pairs
 from seq2seq.text.normalise import normalise, one_line
 from seq2seq.text.shards import (
     Shard,
@@ -36,16 +34,15 @@ from seq2seq.text.shards import (
     repeats_tasks,
     select,
     tokenise,
+    write_held_out,
 )
 from seq2seq.text.vocabulary import learn_tokenizers, read_files, write_files
 from seq2seq.workers import Workers
 
 logger = logging.getLogger(__name__)
-_HELD = "texts.json"
 _EXAMPLES = 3  # overlapping pairs that the report shows for each held-out set
 _KINDS = (".source", ".reference", ".before")  # a run's files of a test set end so, see training/baseline.py
 SetName = tuple[str, str]  # split and name of a held-out set
-ShardRows = dict[int, list[int]]  # rows of each shard, by its number
 
 
 class Pipeline:
@@ -64,27 +61,25 @@ class Pipeline:
         self.overlap: dict[str, dict[str, Any]] = {}
         self.sources = _find_sources(data, splits["train"])
 
-    def run(self, tokenizer_config: TokenizerConfig, seed: int) -> None:
+    def run(self, tokenizer_config: TokenizerConfig) -> None:
         """Write all files that `load_prepared` reads."""
         sets = {"validation": self._read_validation(), "test": self._read_tests()}
         shards = self._clean()
-        repeats = self._find_repeats(shards)
-        rows = self._hold_out(shards, repeats, seed, [split for split, given in sets.items() if not given])
-        for (split, name), drawn in rows.items():
-            sets[split][name] = _read_rows(shards, drawn)
+        drawn = self._hold_out(shards, [split for split, given in sets.items() if not given])
+        for (split, name), pairs in drawn.items():
+            sets[split][name] = pairs
         validation, tests = list(chain.from_iterable(sets["validation"].values())), sets["test"]
-        texts = {"validation": validation, "tests": tests}
-        piece(self.work / "held_out", lambda draft: write_json(draft / _HELD, texts))
+        held_out = write_held_out(self.work / "held_out", validation, tests, chain.from_iterable(drawn.values()))
         self.overlap = {
             name: {"pairs": 0, "source": 0, "target": 0, "examples": []} for name in name_held_out(validation, tests)
         }
-        size = self._select(shards, repeats, rows)
+        size = self._select(shards, held_out)
         logger.info("%s the tokenizer", "training" if tokenizer_config.model is None else "loading")
         self._learn_tokenizers(shards, size, tokenizer_config)
         write_pairs(self.folder / "train", self._tokenise(shards))
         self._require_kept()
         write_pairs(self.folder / "validation", encode_in_chunks(self.folder, validation))
-        write_json(self.folder / _HELD, texts)
+        shutil.copyfile(held_out / TEXTS, self.folder / TEXTS)
         write_json(self.folder / "report.json", self._report(sets["validation"], tests))
 
     def _read_validation(self) -> dict[str, list[Pair]]:
@@ -144,87 +139,59 @@ class Pipeline:
         self._require_kept()
         return shards
 
-    def _find_repeats(self, shards: list[Shard]) -> list[Path]:
-        """Return the folders that list the pairs that repeat an earlier pair; count these pairs as dropped."""
-        if not self.data.drop_duplicates:
-            return []
-        found = list(self.workers.map(call, repeats_tasks(self.work / "repeats", shards)))
-        for shard in shards:
-            self._drop(shard.corpus, "duplicate", len(repeats_of(found, shard)))
-        return found
+    def _find_repeats(self, name: str, shards: list[Shard]) -> list[Path]:
+        """Return the folders that list the pairs of these shards that repeat an earlier pair of these shards."""
+        return list(self.workers.map(call, repeats_tasks(self.work / "repeats" / name, shards)))
 
-    def _hold_out(
-        self, shards: list[Shard], repeats: list[Path], seed: int, missing: list[str]
-    ) -> dict[SetName, ShardRows]:
-        """Draw held-out sets from the training pairs.
+    def _hold_out(self, shards: list[Shard], missing: list[str]) -> dict[SetName, list[Pair]]:
+        """Return the held-out sets that are drawn from the training pairs.
 
-        Each corpus of data.held_out_from gives two sets. The sets do not depend on the other corpora, unless a pair of
-        the corpus repeats a pair of an earlier corpus. Without data.held_out_from, the missing splits are drawn from
+        Each corpus of data.held_out_from gives two sets. Without data.held_out_from, the missing splits are drawn from
         all corpora together.
         """
-        numbered = dict(enumerate(shards))
         if not self.sources:
-            names = {"validation": "validation", "test": "held_out"}
-            way_out = f"lower it, or give data.{missing[0]}" if missing else ""
-            return self._draw(numbered, repeats, seed, [(split, names[split]) for split in missing], "", way_out)
-        drawn: dict[SetName, ShardRows] = {}
+            sets = [(split, {"validation": "validation", "test": "held_out"}[split]) for split in missing]
+            return self._draw("all", shards, sets, "", f"give data.{missing[0]}") if missing else {}
+        drawn: dict[SetName, list[Pair]] = {}
         for place, source in enumerate(self.sources):
             sets = [(split, self._names(split)[len(self.splits[split]) + place]) for split in ("validation", "test")]
-            own = {number: shard for number, shard in numbered.items() if shard.corpus == source}
+            of_source = [shard for shard in shards if shard.corpus == source]
             name = self.splits["train"][source].name
-            way_out = f"lower it, or leave {name} out of data.held_out_from"
-            drawn |= self._draw(own, repeats, seed, sets, f" of {name}", way_out)
+            advice = f"leave {name} out of data.held_out_from"
+            drawn |= self._draw(f"{source:05}", of_source, sets, f" of {name}", advice)
         return drawn
 
     def _draw(
-        self,
-        shards: dict[int, Shard],
-        repeats: list[Path],
-        seed: int,
-        sets: list[SetName],
-        of: str,
-        way_out: str,
-    ) -> dict[SetName, ShardRows]:
-        """Draw sets of data.held_out pairs each from shards, which are given by their numbers."""
-        numbers, ends = list(shards), list(accumulate(s.size - len(repeats_of(repeats, s)) for s in shards.values()))
-        total = ends[-1] if ends else 0
+        self, step: str, shards: list[Shard], sets: list[SetName], of: str, advice: str
+    ) -> dict[SetName, list[Pair]]:
+        """Return sets of data.held_out pairs each, drawn from all different pairs of these shards."""
+        repeats = self._find_repeats(step, shards)
+        total = sum(shard.size - len(repeats_of(repeats, shard)) for shard in shards)
         size = rules.held_out(total) if self.data.held_out == rules.AUTO else self.data.held_out
         if 2 * size * len(sets) > total:
             raise UserError(
                 f"data.held_out={size} for {' and '.join(split for split, _ in sets)} takes more than half of {total} "
-                f"training pairs{of}: {way_out}"
+                f"training pairs{of}: lower it, or {advice}"
             )
-        drawn = random.Random(seed).sample(range(total), size * len(sets))
-        rows: dict[SetName, ShardRows] = {name: {} for name in sets}
-        left: dict[int, np.ndarray] = {}
-        for i, place in sorted(enumerate(drawn), key=lambda entry: entry[1]):
-            found = bisect_right(ends, place)
-            shard = shards[numbers[found]]
-            if found not in left:  # places come in order: one shard's rows at a time
-                left = {found: np.delete(np.arange(shard.size), repeats_of(repeats, shard))}
-            row = int(left[found][place - (ends[found - 1] if found else 0)])
-            rows[sets[i // size]].setdefault(numbers[found], []).append(row)
-            self._drop(shard.corpus, HELD_OUT, 1)
-        return rows
+        smallest, largest = outermost_digests(shards, size)
+        return {
+            (split, name): read_pairs(shards, smallest if split == "validation" else largest) for split, name in sets
+        }
 
-    def _select(self, shards: list[Shard], repeats: list[Path], held_out: dict[SetName, ShardRows]) -> int:
-        """Choose the rows of each shard to train on and count them; count the overlap with held-out sets."""
-        texts, remove = self.work / "held_out" / _HELD, self.data.remove_overlap
+    def _select(self, shards: list[Shard], held_out: Path) -> int:
+        """Choose the rows of each shard to train on, count the others and the overlap; return the number of rows."""
+        duplicates = self._find_repeats("all", shards) if self.data.drop_duplicates else []
         tasks = (
-            partial(
-                *(select, self._piece("selected", shard), shard, repeats),
-                *([row for rows in held_out.values() for row in rows.get(number, ())], texts, remove),
-            )
-            for number, shard in enumerate(shards)
+            partial(select, self._piece("selected", shard), shard, duplicates, held_out, self.data.remove_overlap)
+            for shard in shards
         )
-        size = 0
         for shard, found in zip(shards, self.workers.map(call, tasks), strict=True):
-            size += found["kept"]
+            for reason, count in found["dropped"].items():
+                self._drop(shard.corpus, reason, count)
             for pair in found["shared"]:
                 self._count_overlap(*pair)
-            self._drop(shard.corpus, "overlap", len(found["shared"]) if remove else 0)
         self._require_kept()
-        return size
+        return sum(counts["kept"] for counts in self.counts)
 
     def _count_overlap(self, src: str, tgt: str, src_sets: list[str], tgt_sets: list[str]) -> None:
         for name in {*src_sets, *tgt_sets}:
@@ -302,11 +269,3 @@ def _find_sources(data: DataConfig, corpora: list[Corpus]) -> list[int]:
         for number, corpus in enumerate(corpora)
         if any(names_corpus(key, corpus.name) for key in data.held_out_from)
     ]
-
-
-def _read_rows(shards: list[Shard], rows: dict[int, list[int]]) -> list[Pair]:
-    pairs: list[Pair] = []
-    for number, of_shard in rows.items():
-        wanted = set(of_shard)
-        pairs += [pair for row, pair in enumerate(shards[number].pairs()) if row in wanted]
-    return pairs

@@ -29,12 +29,12 @@ _PLACES = ("cache", "root", "hub", "hub_splits", "train", "validation", "test", 
 _ORDER = ("weights", "temperature", "block")  # settings that decide only in what order text comes
 
 
-def prepare(data: DataConfig, tokenizer: TokenizerConfig, seed: int, workers: Workers | None = None) -> PreparedData:
+def prepare(data: DataConfig, tokenizer: TokenizerConfig, workers: Workers | None = None) -> PreparedData:
     """Read, clean, check for overlap, learn the vocabulary, tokenise; or load the result from the cache.
 
     Training pairs must pass the checks of `filters`. Validation pairs are normalised, and dropped only if a side is
-    empty. Test pairs stay as written. A split that is not given is drawn from the cleaned training pairs, by the seed;
-    so are the sets of data.held_out_from.
+    empty. Test pairs stay as written. A split that is not given is drawn from the cleaned training pairs; so are the
+    sets of data.held_out_from.
 
     `workers` do the work, or data.num_proc processes if `workers` is None; the result does not depend on the number of
     workers. A killed preparation resumes from its last piece.
@@ -44,36 +44,34 @@ def prepare(data: DataConfig, tokenizer: TokenizerConfig, seed: int, workers: Wo
             does not fit the text, or the cache cannot be written.
         UnfinishedError: a worker process died.
     """
-    return load_prepared(prepare_folder(data, tokenizer, seed, workers))
+    return load_prepared(prepare_folder(data, tokenizer, workers))
 
 
-def prepare_folder(data: DataConfig, tokenizer: TokenizerConfig, seed: int, workers: Workers | None = None) -> Path:
+def prepare_folder(data: DataConfig, tokenizer: TokenizerConfig, workers: Workers | None = None) -> Path:
     """Prepare text as `prepare` does; return its folder in the cache."""
     splits = open_splits(data)
     check_weights([corpus.name for corpus in splits["train"]], data.weights)
 
     def build(folder: Path) -> None:
         with workers or Processes(data.num_proc) as opened:
-            Pipeline(folder, data, splits, opened).run(tokenizer, seed)
+            Pipeline(folder, data, splits, opened).run(tokenizer)
 
-    folder = cached_folder(cache_root(data.cache), _cache_key(data, tokenizer, seed, splits), build)
+    folder = cached_folder(cache_root(data.cache), _cache_key(data, tokenizer, splits), build)
     logger.info("prepared text: %s", folder)
     return folder
 
 
-def _cache_key(data: DataConfig, tokenizer: TokenizerConfig, seed: int, splits: dict[str, list[Corpus]]) -> str:
+def _cache_key(data: DataConfig, tokenizer: TokenizerConfig, splits: dict[str, list[Corpus]]) -> str:
     """Hash everything that the prepared files depend on."""
     inputs = {
         split: [(corpus.name, corpus.stem, _digest(corpus)) for corpus in corpora] for split, corpora in splits.items()
     }
     settings = {key: value for key, value in deciding_settings(data).items() if key not in _ORDER}
-    are_given = splits["validation"] and splits["test"] and not data.held_out_from
-    seeds = [] if are_given else [seed]  # the seed draws the held-out pairs
     versions = [_FORMAT, sentencepiece.__version__, unicodedata.unidata_version]
     versions += [identifier_version()] if data.language_filter else []
     versions += ["validation by set"] if len(splits["validation"]) > 1 else []  # older versions made one set
     symbols = tokenizer.user_symbols  # that a loaded tokenizer must have
-    everything = [inputs, settings, describe_tokenizers(tokenizer), symbols, seeds, versions]
+    everything = [inputs, settings, describe_tokenizers(tokenizer), symbols, versions]
     return hashlib.blake2b(json.dumps(everything, sort_keys=True).encode(), digest_size=10).hexdigest()
 
 

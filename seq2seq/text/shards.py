@@ -10,7 +10,7 @@ each of PART pairs.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import compress, islice
@@ -21,10 +21,10 @@ import numpy as np
 from jaxtyping import Int64
 
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.cache import piece, value_of
+from seq2seq.text.cache import piece, value_of, write_json
 from seq2seq.text.corpus import Corpus
-from seq2seq.text.dataset import Pairs, id_type, read_texts, write_pairs
-from seq2seq.text.filters import Cleaner, OverlapIndex, digest_pair, name_held_out
+from seq2seq.text.dataset import TEXTS, Pairs, id_type, read_texts, write_pairs
+from seq2seq.text.filters import HELD_OUT, Cleaner, OverlapIndex, digest_pair, name_held_out
 from seq2seq.text.formats import Pair, Record
 from seq2seq.text.vocabulary import load_tokenizers
 
@@ -33,6 +33,7 @@ SHARD_BYTES = 4 << 20  # bytes read for one shard of a divisible corpus
 PART = 2_000_000  # pairs whose digests one task sorts
 _CHUNK = 10_000  # pairs tokenised at a time
 _TEXT, _ROWS = "pairs.tsv", "rows.npy"
+DIGEST = "S12"  # NumPy's type of a digest
 _DIGESTS, _ORDER = "digests.npy", "order.npy"  # sorted digests of a shard's pairs, and the row of each digest's pair
 
 Result = TypeVar("Result")
@@ -64,11 +65,24 @@ class Shard:
                 src, tgt = line.rstrip("\n").split("\t")
                 yield src, tgt
 
-    def chosen(self, rows: Path) -> Iterator[Pair]:
+    def at(self, rows: np.ndarray) -> Iterator[Pair]:
+        """Read the cleaned pairs in these rows, in the order of the text; the text is not opened for no rows."""
+        if len(rows):
+            mask = np.zeros(self.size, bool)
+            mask[rows] = True
+            yield from compress(self.pairs(), mask.tolist())
+
+    def chosen(self, selected: Path) -> Iterator[Pair]:
         """Read the pairs that `select` chose."""
-        mask = np.zeros(self.size, bool)
-        mask[np.load(rows / _ROWS)] = True
-        return compress(self.pairs(), mask.tolist())
+        return self.at(np.load(selected / _ROWS))
+
+    def digests(self) -> np.ndarray:
+        """Read the sorted digests of the cleaned pairs."""
+        return np.load(self.folder / _DIGESTS)
+
+    def rows_of(self, digests: np.ndarray) -> np.ndarray:
+        """Return the rows of the cleaned pairs that have one of these digests."""
+        return np.load(self.folder / _ORDER)[np.isin(self.digests(), digests)]
 
 
 def cleaning_tasks(folder: Path, corpus: Corpus, data: DataConfig, workers: int) -> list[Callable[[], int]]:
@@ -90,7 +104,7 @@ def clean_stripe(folder: Path, corpus: Corpus, data: DataConfig, size: int, mine
     cleaner, shards = Cleaner(data), 0
     for records in _cut(corpus, size):
         if shards in mine:
-            piece(_shard_folder(folder, shards), partial(_clean, records, cleaner, data.drop_duplicates))
+            piece(_shard_folder(folder, shards), partial(_clean, records, cleaner))
         shards += 1
     return shards
 
@@ -110,19 +124,17 @@ def _shard_folder(corpus: Path, number: int) -> Path:
     return corpus.with_name(f"{corpus.name}-{number:06}")
 
 
-def _clean(raw: Iterable[Record], cleaner: Cleaner, digests: bool, draft: Path) -> dict[str, int]:
+def _clean(raw: Iterable[Record], cleaner: Cleaner, draft: Path) -> dict[str, int]:
     counts: Counter[str] = Counter()
     found: list[bytes] = []
     with (draft / _TEXT).open("w", encoding="utf-8", newline="\n") as file:
         for src, tgt in cleaner.clean(raw, counts):
             file.write(f"{src}\t{tgt}\n")
-            if digests:
-                found.append(digest_pair(src, tgt))
-    if digests:
-        table = np.array(found, "S12")
-        order = np.argsort(table, kind="stable")
-        np.save(draft / _DIGESTS, table[order])
-        np.save(draft / _ORDER, order.astype(np.uint32))
+            found.append(digest_pair(src, tgt))
+    table = np.array(found, DIGEST)
+    order = np.argsort(table, kind="stable")
+    np.save(draft / _DIGESTS, table[order])
+    np.save(draft / _ORDER, order.astype(np.uint32))
     return counts
 
 
@@ -139,9 +151,12 @@ def list_shards(folders: Sequence[Path], sizes: Sequence[int]) -> list[Shard]:
 
 
 def repeats_tasks(folder: Path, shards: Sequence[Shard]) -> Iterator[Callable[[], Path]]:
-    """Yield the tasks that find repeats, each for one range of digests."""
+    """Yield the tasks that find repeats, each for one range of digests; their folders begin with the folder's name."""
     parts = -(-sum(shard.size for shard in shards) // PART)
-    return (partial(find_repeats, folder / f"{i:05}of{parts}", shards, i, parts) for i in range(parts))
+    return (
+        partial(find_repeats, folder.with_name(f"{folder.name}-{i:05}of{parts}"), shards, i, parts)
+        for i in range(parts)
+    )
 
 
 def find_repeats(folder: Path, shards: Sequence[Shard], part: int, parts: int) -> Path:
@@ -175,35 +190,52 @@ def repeats_of(found: Sequence[Path], shard: Shard) -> Int64[np.ndarray, " n"]:
     return np.sort(np.concatenate(columns))
 
 
-def select(
-    folder: Path, shard: Shard, repeats: Sequence[Path], held_out: Sequence[int], texts: Path, remove_overlap: bool
-) -> dict[str, Any]:
-    """Write the rows of a shard to train on; return their number and the pairs that share a side with a held-out set.
+def write_held_out(
+    folder: Path, validation: Sequence[Pair], tests: Mapping[str, Sequence[Pair]], drawn: Iterable[Pair]
+) -> Path:
+    """Write the texts of all held-out sets and the digests of the pairs drawn from training text; return the folder."""
 
-    Repeats and the rows in held_out are left out; with remove_overlap, the pairs that share a side are left out, too.
-    Each of these pairs comes with the names of the sets that have its source, and of the sets that have its target.
+    def build(draft: Path) -> None:
+        write_json(draft / TEXTS, {"validation": validation, "tests": tests})
+        np.save(draft / _DIGESTS, np.array([digest_pair(src, tgt) for src, tgt in drawn], DIGEST))
+
+    piece(folder, build)
+    return folder
+
+
+def select(folder: Path, shard: Shard, repeats: Sequence[Path], held_out: Path, remove_overlap: bool) -> dict[str, Any]:
+    """Write the rows of a shard to train on; return what `Pipeline` counts.
+
+    Left out are the pairs that `write_held_out` recorded as drawn, repeats and, with remove_overlap, the pairs that
+    share a side with a held-out set. The result holds the numbers of pairs that were left out, by reason, and the
+    pairs that share a side, each with the names of the sets that have its source and of the sets that have its target.
     """
 
     def build(draft: Path) -> dict[str, Any]:
-        out, kept, shared = {*repeats_of(repeats, shard).tolist(), *held_out}, [], []
-        overlap = _overlap(texts)
+        overlap, drawn = _read_held_out(held_out)
+        out = dict.fromkeys(shard.rows_of(drawn).tolist(), HELD_OUT)
+        out |= dict.fromkeys(repeats_of(repeats, shard).tolist(), "duplicate")
+        dropped, kept, shared = Counter(out.values()), [], []
         for row, (src, tgt) in enumerate(shard.pairs()):
-            if row not in out:
-                src_sets, tgt_sets = overlap.shares(src, tgt)
-                if src_sets or tgt_sets:
-                    shared.append((src, tgt, src_sets, tgt_sets))
-                if not (remove_overlap and (src_sets or tgt_sets)):
-                    kept.append(row)
+            if row in out:
+                continue
+            src_sets, tgt_sets = overlap.shares(src, tgt)
+            if src_sets or tgt_sets:
+                shared.append((src, tgt, src_sets, tgt_sets))
+                if remove_overlap:
+                    dropped["overlap"] += 1
+                    continue
+            kept.append(row)
         np.save(draft / _ROWS, np.array(kept, np.uint32))
-        return {"kept": len(kept), "shared": shared}
+        return {"dropped": dropped, "shared": shared}
 
     return piece(folder, build)
 
 
 @lru_cache(maxsize=1)
-def _overlap(texts: Path) -> OverlapIndex:
-    """Index the held-out sets once per process."""
-    return OverlapIndex(name_held_out(*read_texts(texts)))
+def _read_held_out(folder: Path) -> tuple[OverlapIndex, np.ndarray]:
+    """Index the held-out sets and read the drawn pairs' digests, once per process."""
+    return OverlapIndex(name_held_out(*read_texts(folder / TEXTS))), np.load(folder / _DIGESTS)
 
 
 def tokenise(folder: Path, shard: Shard, chosen: Path, model: Path, max_length: int) -> int:

@@ -65,7 +65,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, named: C
         logging.getLogger("seq2seq").setLevel(logging.WARNING)  # the first process logs
     L.seed_everything(config.seed, verbose=False)
     console = Console(stderr=True, quiet=rank() > 0)
-    text = prepare_folder(config.data, config.tokenizer, config.seed)
+    text = prepare_folder(config.data, config.tokenizer)
     note_run(text, folder)
     if config.init is not None and Path(config.init).parent == cache_root(config.data.cache).resolve():
         note_run(Path(config.init), folder)  # an imported model

@@ -132,7 +132,7 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Prepare
     """A small run's settings, its text, and the folder in which it was stopped."""
     config = small_config(tmp_path_factory.mktemp("corpus"))
     config.trainer.max_steps = 3
-    data = prepare(config.data, config.tokenizer, config.seed)
+    data = prepare(config.data, config.tokenizer)
     folder = tmp_path_factory.mktemp("run")
     train(config, data, folder)
     return config, data, folder

@@ -34,7 +34,7 @@ def test_prepare_tells_what_came_of_it_and_training_finds_it(run, settings: list
     assert (folder / "train.ids").is_file()
     monkeypatch.setattr(pipeline.Pipeline, "run", None)  # nothing is to be prepared any more
     config = compose([*settings, "model=small", "trainer.max_steps=3", "data.num_proc=2"])
-    assert len(prepare(config.data, config.tokenizer, config.seed).train) == 159
+    assert len(prepare(config.data, config.tokenizer).train) == 159
     assert run("prepare", *settings, command=(), application=app)[:2] == (0, out)
 
 

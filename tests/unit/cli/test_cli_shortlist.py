@@ -27,7 +27,7 @@ def toy_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a run on the toy corpus, as training would leave it, with an untrained model."""
     monkeypatch.chdir(write_corpus(tmp_path))
     config = compose([*FILES, *TINY])
-    prepared, folder = prepare(config.data, config.tokenizer, config.seed), tmp_path / "runs" / "NAME"
+    prepared, folder = prepare(config.data, config.tokenizer), tmp_path / "runs" / "NAME"
     settings = ModelConfig(d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num_decoder_layers=2)
     with torch.random.fork_rng():
         torch.manual_seed(5)

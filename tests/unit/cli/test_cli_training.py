@@ -189,7 +189,7 @@ def test_a_tag_is_one_id_of_synthetic_sources_and_of_nothing_else(tmp_path):
     (tmp_path / "synthetic.tsv").write_text("".join(f"{TAG} {tgt}\t{src}\n" for src, tgt in real))
     (tmp_path / "v.tsv").write_text("pan uno\tuno pan\n")
     data = DataConfig(root=str(tmp_path), train=["real.tsv", "synthetic.tsv"], validation=["v.tsv"], test=["v.tsv"])
-    prepared = prepare(data, TokenizerConfig(vocab_size=280, user_symbols=[TAG]), 1)
+    prepared = prepare(data, TokenizerConfig(vocab_size=280, user_symbols=[TAG]))
     tag = prepared.tokenizer.target.user_symbols[TAG]
     rows = [prepared.train[i] for i in range(len(prepared.train))]
     assert [row[0].tolist().count(tag) for row in rows] == [0] * 27 + [1] * 27

@@ -58,7 +58,7 @@ def test_preparation_gives_the_bytes_of_one_process(
     found = []
     for name, who in (("here", None), ("ray", workers)):
         monkeypatch.setenv("SEQ2SEQ_CACHE", str(tmp_path / name))
-        folder = prepare_folder(data, TokenizerConfig(vocab_size=300), 1, who)
+        folder = prepare_folder(data, TokenizerConfig(vocab_size=300), who)
         found.append({path.name: path.read_bytes() for path in folder.iterdir()})
     assert found[0] == found[1]
     assert b'"duplicate": 50' in found[0]["report.json"]

@@ -35,8 +35,8 @@ def config(root: Path, **changes: Any) -> DataConfig:
     return DataConfig(root=str(root), **(given | changes))
 
 
-def run(root: Path, vocabulary: TokenizerConfig = SMALL, seed: int = 7, **changes: Any) -> PreparedData:
-    return prepare(config(root, **changes), vocabulary, seed)
+def run(root: Path, vocabulary: TokenizerConfig = SMALL, **changes: Any) -> PreparedData:
+    return prepare(config(root, **changes), vocabulary)
 
 
 def files(cache: Path) -> dict[str, bytes]:

@@ -176,7 +176,7 @@ def test_only_training_batches_are_sampled(tmp_path, tokenizer: Tokenizer):
     data = DataConfig(root=str(tmp_path), train=["t.tsv"], validation=["v.tsv"], test=["v.tsv"], remove_overlap=False)
     training = TrainingConfig(max_tokens=400, subword_sampling=SubwordSamplingConfig(alpha=0.2))
     config = Config(data=data, tokenizer=TokenizerConfig(vocab_size=300), training=training)
-    prepared = prepare(data, config.tokenizer, 1)
+    prepared = prepare(data, config.tokenizer)
     feed = iter(training_feed(config, prepared, rank=0, world_size=1, pin=False))
     tokens = sum(int((next(feed).tgt_out != 0).sum()) for _ in range(5))
     feed.close()  # type: ignore[attr-defined]  # it is a generator

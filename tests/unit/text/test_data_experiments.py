@@ -37,7 +37,7 @@ def load(corpus: Path, experiment: str, *overrides: str) -> tuple[Config, Prepar
     small = [f"data.root={corpus}", "tokenizer.vocab_size=400", "training.max_tokens=600", "data.remove_overlap=false"]
     with initialize_config_dir(str(REPOSITORY / "conf"), version_base=None):
         config = from_hydra(compose("config", overrides=[f"experiment={experiment}", *small, *overrides]))
-    return config, prepare(config.data, config.tokenizer, config.seed)
+    return config, prepare(config.data, config.tokenizer)
 
 
 def draw(config: Config, data: PreparedData, pairs: int) -> list[Pair]:

@@ -50,7 +50,7 @@ def settings(folder: Path, kind: str, accumulate: int = 4) -> Config:
 
 
 def prepared(config: Config) -> PreparedData:
-    return prepare(config.data, config.tokenizer, config.seed)
+    return prepare(config.data, config.tokenizer)
 
 
 def feed(config: Config, data: PreparedData, rank: int = 0, ranks: int = 1) -> BatchLoader:

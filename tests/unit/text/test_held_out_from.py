@@ -3,14 +3,13 @@
 from pathlib import Path
 
 import pytest
-from preparing import SMALL, TEST, TRAIN, VALIDATION, config, make_pairs, run, texts, write
+from preparing import TEST, TRAIN, VALIDATION, make_pairs, run, texts, write
 
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.loading import validation_loaders
-from seq2seq.text.prepare import deciding_settings, prepare
 
 OWN = make_pairs(100, 5)
 
@@ -59,14 +58,21 @@ def test_a_named_corpus_gives_a_validation_and_a_test_set_besides_the_given_ones
     assert prepared.report["files"][1] == {"name": "own.tsv", "read": 100, "kept": 82, "held out": 18}
 
 
-def test_what_a_corpus_holds_out_is_the_same_with_and_without_other_corpora(own: Path) -> None:
+@pytest.mark.parametrize("order", [["own.tsv", "train.tsv"], ["train.tsv", "own.tsv"]])
+@pytest.mark.parametrize("changes", [{}, {"remove_overlap": False}, {"drop_duplicates": False}])
+def test_what_a_corpus_holds_out_does_not_depend_on_other_corpora(
+    own: Path, order: list[str], changes: dict[str, bool]
+) -> None:
     given = {"held_out_from": ["own"], "held_out": 9}
     vocabulary = TokenizerConfig(vocab_size=300)
     alone = run(own, vocabulary, train=["own.tsv"], **given)
-    mixed = run(own, vocabulary, train=["own.tsv", "train.tsv"], **given)
+    held_out = {*alone.validation_pairs[20:], *alone.tests["own"]}
+    assert len(held_out) == 18
+    write(own / "train.tsv", [*TRAIN, *sorted(held_out)[::2]])  # has some of these pairs, too
+    mixed = run(own, vocabulary, train=order, **given, **changes)
     assert mixed.tests["own"] == alone.tests["own"]
     assert mixed.validation_pairs == alone.validation_pairs
-    assert run(own, vocabulary, seed=8, train=["own.tsv"], **given).tests["own"] != alone.tests["own"]
+    assert sorted(texts(mixed)) == sorted({*TRAIN, *OWN} - held_out)
 
 
 def test_without_given_sets_only_the_named_corpora_hold_out(own: Path) -> None:
@@ -90,11 +96,3 @@ def test_what_cannot_be_held_out_is_refused_by_name(own: Path) -> None:
     )
     with pytest.raises(UserError, match=message):
         run(own, train=["train.tsv", "own.tsv"], held_out_from=["own"], held_out=26)
-
-
-def test_text_that_was_prepared_as_one_validation_set_is_prepared_again(root: Path) -> None:
-    write(root / "news.tsv", OWN[:7])
-    one = prepare(config(root, validation=["validation.tsv"]), SMALL, 7)
-    assert "validation_sets" not in one.report["sizes"]  # as in caches of earlier versions
-    assert "held_out_from" not in deciding_settings(config(root))  # runs of earlier versions can be resumed
-    assert deciding_settings(config(root, held_out_from=["own"]))["held_out_from"] == ["own"]

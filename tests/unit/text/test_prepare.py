@@ -5,7 +5,7 @@ import lzma
 from pathlib import Path
 
 import pytest
-from preparing import TEST, TRAIN, VALIDATION, run, texts, write
+from preparing import TEST, TRAIN, VALIDATION, make_pairs, run, texts, write
 
 from seq2seq.errors import UserError
 from seq2seq.settings.data import TokenizerConfig
@@ -132,11 +132,28 @@ def test_of_a_small_text_a_twentieth_is_held_out(root: Path):
     assert (len(prepared.validation_pairs), len(prepared.tests["held_out"]), len(prepared.train)) == (15, 15, 270)
 
 
-def test_what_is_held_out_depends_on_the_seed_alone(root: Path, monkeypatch: pytest.MonkeyPatch):
-    first = run(root, test=[]).tests["held_out"]
-    monkeypatch.setenv("SEQ2SEQ_CACHE", str(root / "another"))
-    assert run(root, test=[]).tests["held_out"] == first
-    assert run(root, test=[], seed=8).tests["held_out"] != first
+def test_what_is_held_out_does_not_depend_on_the_order_of_files_or_on_repeats(root: Path):
+    first = run(root, validation=[], test=[])
+    write(root / "a.tsv", [*TRAIN[200:], *TRAIN[:20]])
+    write(root / "b.tsv", TRAIN[:200][::-1])
+    for drop_duplicates in (True, False):
+        second = run(root, train=["a.tsv", "b.tsv"], validation=[], test=[], drop_duplicates=drop_duplicates)
+        assert second.validation_pairs == first.validation_pairs
+        assert second.tests == first.tests
+        assert not {*second.validation_pairs, *second.tests["held_out"]} & {*texts(second)}
+
+
+def test_more_text_changes_the_held_out_sets_as_little_as_possible(root: Path):
+    first = run(root, validation=[], test=[])
+    new = make_pairs(30, 4)
+    write(root / "train.tsv", TRAIN + new)
+    second = run(root, validation=[], test=[])
+    for before, after in (
+        (first.validation_pairs, second.validation_pairs),
+        (first.tests["held_out"], second.tests["held_out"]),
+    ):
+        assert set(after) - set(before) <= set(new)
+        assert len(set(after) & set(before)) >= 7
 
 
 def test_holding_out_more_than_half_is_refused(root: Path):

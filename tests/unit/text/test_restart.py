@@ -224,7 +224,7 @@ def test_a_process_that_dies_is_one_line_and_nothing_done_is_lost(corpus: Path, 
                 yield function(task)
 
     with pytest.raises(UnfinishedError):
-        prepare(config(corpus), SMALL, 7, Broken())
+        prepare(config(corpus), SMALL, Broken())
     assert list((corpus.parent / "cache").glob(".*.building/work/cleaned/*"))
 
 

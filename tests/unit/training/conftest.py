@@ -19,7 +19,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
 @pytest.fixture(scope="module")
 def data(config: Config) -> PreparedData:
     """The small run's text."""
-    return prepare(config.data, config.tokenizer, config.seed)
+    return prepare(config.data, config.tokenizer)
 
 
 @pytest.fixture(scope="module")

@@ -107,7 +107,7 @@ def test_without_bleu_the_mean_loss_decides(config: Config, tmp_path: Path) -> N
 
 def test_prepared_sets_reach_the_table_in_their_order(config: Config) -> None:
     config.data.validation = ["general.tsv", "own.tsv"]
-    assert list(prepare(config.data, config.tokenizer, 1).validation_sets) == ["general", "own"]
+    assert list(prepare(config.data, config.tokenizer).validation_sets) == ["general", "own"]
 
 
 def test_a_validation_that_was_due_is_made_on_resume_of_all_sets(config: Config, tmp_path: Path) -> None:
