@@ -36,7 +36,7 @@ def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
     removed when the cache folder is complete.
 
     Raises:
-        UserError: the folder cannot be written, or build raised the error.
+        UserError: the folder cannot be read or written, or build raised the error.
     """
     folder = root / key
     if is_whole(folder):
@@ -107,12 +107,21 @@ def whole_folder(folder: Path, build: Callable[[Path], Any]) -> None:
 
 
 def is_whole(folder: Path) -> bool:
-    """Return whether all files of a folder exist and are unchanged."""
+    """Return whether all files of a folder exist and are unchanged.
+
+    Raises:
+        UnfinishedError: a file cannot be read, perhaps only now, so that nothing is known about it.
+    """
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         return bool(manifest) and list(manifest.values()) == digest_files(folder / name for name in manifest)
-    except (OSError, ValueError, AttributeError, RecursionError):
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, AttributeError, RecursionError):
         return False
+    except OSError as error:
+        raise UnfinishedError(
+            f"{folder} cannot be read ({error.strerror or error}): "
+            "run the same command again, or remove this folder if its disk is damaged"
+        ) from error
 
 
 def piece(folder: Path, build: Callable[[Path], Any]) -> Any:

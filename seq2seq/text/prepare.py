@@ -86,10 +86,13 @@ def deciding_settings(data: DataConfig) -> dict[str, Any]:
 
 
 def _digest(corpus: Corpus) -> list[str]:
-    try:
-        return [digest_once(path) for path in corpus.paths]
-    except OSError as error:
-        raise explain_os_error(Path(error.filename), error) from error
+    digests: list[str] = []
+    for path in corpus.paths:
+        try:
+            digests.append(digest_once(path))
+        except OSError as error:
+            raise explain_os_error(path, error) from error
+    return digests
 
 
 def corpus_digests(data: DataConfig) -> dict[str, str]:

@@ -1,6 +1,9 @@
 """A cached folder is whole or absent, built once, and never trusted blindly."""
 
+import errno
+import hashlib
 import logging
+import os
 import threading
 import time
 from pathlib import Path
@@ -59,6 +62,24 @@ def test_a_damaged_folder_is_built_again_with_a_warning(tmp_path: Path, caplog: 
     assert build.calls == 2
     assert (folder / "b").read_text() == "beta"
     assert "is damaged: preparing it again" in caplog.text
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO, errno.EACCES])
+def test_a_folder_that_cannot_be_read_just_now_is_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+):
+    build = Builder()
+    folder = cached_folder(tmp_path, "key", build)
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hashlib, "file_digest", refuse)
+        with pytest.raises(UserError, match=rf"{folder} cannot be read \(.*run the same command again"):
+            cached_folder(tmp_path, "key", build)
+    assert cached_folder(tmp_path, "key", build) == folder
+    assert build.calls == 1
 
 
 def test_a_build_that_fails_leaves_nothing_and_its_error_comes_through(tmp_path: Path):

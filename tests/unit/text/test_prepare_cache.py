@@ -1,5 +1,6 @@
 """Prepared text is taken from the cache while nothing has changed; text that cannot be prepared is told in one line."""
 
+import hashlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -122,6 +123,15 @@ def with_specs(split: str, spec: str) -> dict[str, Any]:
 def test_a_missing_file_of_any_split_is_named(root: Path, split: str):
     with pytest.raises(UserError, match=r"nowhere.tsv does not exist"):
         run(root, **with_specs(split, "nowhere.tsv"))
+
+
+def test_a_file_that_cannot_be_hashed_is_named(root: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(hashlib, "file_digest", refuse)
+    with pytest.raises(UserError, match=r"train.tsv cannot be read: Input/output error"):
+        run(root)
 
 
 @pytest.mark.parametrize("split", ["train", "validation", "test"])
