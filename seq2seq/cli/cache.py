@@ -47,9 +47,8 @@ def prepare(overrides: options.Overrides = None, ray: options.Ray = None) -> Non
     from rich.console import Console
 
     from seq2seq.settings.compose import compose
-    from seq2seq.text.dataset import load_prepared
     from seq2seq.text.filters import drop_table
-    from seq2seq.text.prepare import prepare_folder
+    from seq2seq.text.prepare import prepare as prepare_text
 
     config = compose(overrides or [])
     if config.init is not None:  # the initial model's tokenizer is used
@@ -64,8 +63,7 @@ def prepare(overrides: options.Overrides = None, ray: options.Ray = None) -> Non
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)
     try:
-        folder = prepare_folder(config.data, config.tokenizer, jobs.ray_workers(ray))
-        prepared = load_prepared(folder)
+        prepared = prepare_text(config.data, config.tokenizer, jobs.ray_workers(ray))
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
@@ -73,9 +71,9 @@ def prepare(overrides: options.Overrides = None, ray: options.Ray = None) -> Non
     tests = "".join(f", {name} {size:,}" for name, size in sizes["tests"].items())
     Console().print(drop_table(prepared.report))
     print(f"pairs: train {sizes['train']:,}, validation {sizes['validation']:,}{tests}")
-    bytes_ = sum(path.stat().st_size for path in folder.iterdir())
+    bytes_ = sum(path.stat().st_size for path in prepared.folder.iterdir())
     print(f"vocabulary: {prepared.tokenizer.target.vocab_size:,}; size: {size(bytes_)}")
-    print(f"folder: {folder}")
+    print(f"folder: {prepared.folder}")
 
 
 @app.command("list")

@@ -22,6 +22,7 @@ from seq2seq.text.vocabulary import Tokenizers, load_tokenizers
 logger = logging.getLogger(__name__)
 _SHOWN = 100  # characters that are shown of each side of an example
 TEXTS = "texts.json"  # file of the validation set and of the test sets
+REPORT = "report.json"  # file of the counts; it does not name corpora, whose files may be moved
 _IDS, _LENGTHS = ".ids", ".lengths"  # endings of the two files
 _ID_TYPES = (np.uint16, np.int32)  # the size of the file of ids shows which of the two its ids have
 
@@ -113,7 +114,8 @@ class PreparedData:
     validation: Pairs  # of all validation sets, one after the other
     validation_pairs: list[Pair]  # normalised text of the same rows
     tests: dict[str, list[Pair]]  # name → text as written, but in one line
-    report: dict[str, Any]  # plain values: files (counts by reason), overlap, sizes
+    report: dict[str, Any]  # plain values: files (names, and counts by reason), overlap, sizes
+    folder: Path  # in the cache
 
     @property
     def validation_sets(self) -> dict[str, range]:
@@ -123,14 +125,15 @@ class PreparedData:
         return {name: range(end - size, end) for (name, size), end in zip(sizes.items(), ends, strict=True)}
 
 
-def load_prepared(folder: Path) -> PreparedData:
-    """Open a folder of prepared text."""
-    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+def load_prepared(folder: Path, names: Sequence[str]) -> PreparedData:
+    """Open a folder of prepared text; `names` are the present names of the training corpora."""
+    report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
+    report["files"] = [{"name": name, **counts} for name, counts in zip(names, report["files"], strict=True)]
     _log_overlap(report["overlap"])
     validation, tests = read_texts(folder / TEXTS)
     tokenizer = load_tokenizers(folder)
     train, validation_ids = (Pairs.load(folder / name) for name in ("train", "validation"))
-    return PreparedData(tokenizer, train, validation_ids, validation, tests, report)
+    return PreparedData(tokenizer, train, validation_ids, validation, tests, report, folder)
 
 
 def read_texts(path: Path) -> tuple[list[Pair], dict[str, list[Pair]]]:

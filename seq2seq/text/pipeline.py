@@ -6,7 +6,6 @@ pieces. The result does not depend on the workers.
 """
 
 import logging
-import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -19,8 +18,8 @@ from seq2seq.errors import UserError
 from seq2seq.settings import rules
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.text.cache import WORK, piece, write_json
-from seq2seq.text.corpus import Corpus, Pair, names_corpus
-from seq2seq.text.dataset import TEXTS, Pairs, write_pairs
+from seq2seq.text.corpus import Pair
+from seq2seq.text.dataset import REPORT, TEXTS, Pairs, write_pairs
 from seq2seq.text.filters import HELD_OUT, REASONS, name_held_out
 from seq2seq.text.held_out import outermost_digests, read_pairs
 from seq2seq.text.normalise import normalise, one_line
@@ -36,12 +35,12 @@ from seq2seq.text.shards import (
     tokenise,
     write_held_out,
 )
+from seq2seq.text.splits import Splits
 from seq2seq.text.vocabulary import learn_tokenizers, read_files, write_files
 from seq2seq.workers import Workers
 
 logger = logging.getLogger(__name__)
 _EXAMPLES = 3  # overlapping pairs that the report shows for each held-out set
-_KINDS = (".source", ".reference", ".before")  # a run's files of a test set end so, see training/baseline.py
 SetName = tuple[str, str]  # split and name of a held-out set
 
 
@@ -54,12 +53,11 @@ class Pipeline:
             and the first of these pairs as examples.
     """
 
-    def __init__(self, folder: Path, data: DataConfig, splits: dict[str, list[Corpus]], workers: Workers) -> None:
+    def __init__(self, folder: Path, data: DataConfig, splits: Splits, workers: Workers) -> None:
         self.folder, self.data, self.splits, self.workers = folder, data, splits, workers
         self.work = folder.parent / WORK
-        self.counts: list[Counter[str]] = [Counter() for _ in splits["train"]]
+        self.counts: list[Counter[str]] = [Counter() for _ in splits.train]
         self.overlap: dict[str, dict[str, Any]] = {}
-        self.sources = _find_sources(data, splits["train"])
 
     def run(self, tokenizer_config: TokenizerConfig) -> None:
         """Write all files that `load_prepared` reads."""
@@ -80,11 +78,11 @@ class Pipeline:
         self._require_kept()
         write_pairs(self.folder / "validation", encode_in_chunks(self.folder, validation))
         shutil.copyfile(held_out / TEXTS, self.folder / TEXTS)
-        write_json(self.folder / "report.json", self._report(sets["validation"], tests))
+        write_json(self.folder / REPORT, self._report(sets["validation"], tests))
 
     def _read_validation(self) -> dict[str, list[Pair]]:
         sets: dict[str, list[Pair]] = {}
-        for name, corpus in zip(self._names("validation"), self.splits["validation"], strict=False):
+        for name, corpus in zip(self.splits.validation_names, self.splits.validation, strict=False):
             pairs = [(normalise(src), normalise(tgt)) for src, tgt in corpus.pairs()]
             sets[name] = [(src, tgt) for src, tgt in pairs if src and tgt]
             if not sets[name]:
@@ -92,32 +90,11 @@ class Pipeline:
         return sets
 
     def _read_tests(self) -> dict[str, list[Pair]]:
-        named = zip(self._names("test"), self.splits["test"], strict=False)
+        named = zip(self.splits.test_names, self.splits.test, strict=False)
         return {name: [(one_line(src), one_line(tgt)) for src, tgt in corpus.pairs()] for name, corpus in named}
 
-    def _names(self, split: str) -> list[str]:
-        """Return names for a split's sets, by their files: first the given sets, then those of data.held_out_from."""
-        corpora = [*self.splits[split], *(self.splits["train"][number] for number in self.sources)]
-        stems = [corpus.stem for corpus in corpora]
-        if split == "validation":  # loggers do not accept every character
-            stems = [re.sub(r"[^\w.-]+", "_", stem) for stem in stems]
-        count = Counter(stems)
-        names = [
-            stem if count[stem] == 1 else f"{corpus.paths[0].parent.name}-{stem}"
-            for stem, corpus in zip(stems, corpora, strict=True)
-        ]
-        for name in names:
-            if names.count(name) > 1:
-                raise UserError(f"data.{split} has two sets called {name}: rename one of the files")
-            if split == "test" and name.endswith(_KINDS):
-                raise UserError(
-                    f"data.test has a set called {name}, whose files would be taken for those of "
-                    f"{name.rpartition('.')[0]}: rename its file, without {name[name.rindex('.') :]}"
-                )
-        return names
-
     def _clean(self) -> list[Shard]:
-        corpora = self.splits["train"]
+        corpora = self.splits.train
         folders = [self.work / "cleaned" / f"{number:05}" for number in range(len(corpora))]
         tasks = [
             cleaning_tasks(folder, corpus, self.data, self.workers.size)
@@ -149,14 +126,16 @@ class Pipeline:
         Each corpus of data.held_out_from gives two sets. Without data.held_out_from, the missing splits are drawn from
         all corpora together.
         """
-        if not self.sources:
+        if not self.splits.sources:
             sets = [(split, {"validation": "validation", "test": "held_out"}[split]) for split in missing]
             return self._draw("all", shards, sets, "", f"give data.{missing[0]}") if missing else {}
         drawn: dict[SetName, list[Pair]] = {}
-        for place, source in enumerate(self.sources):
-            sets = [(split, self._names(split)[len(self.splits[split]) + place]) for split in ("validation", "test")]
+        names = (self.splits.validation_names, self.splits.test_names)
+        of_sources = (of_split[-len(self.splits.sources) :] for of_split in names)
+        for source, validation, test in zip(self.splits.sources, *of_sources, strict=True):
+            sets = [("validation", validation), ("test", test)]
             of_source = [shard for shard in shards if shard.corpus == source]
-            name = self.splits["train"][source].name
+            name = self.splits.train[source].name
             advice = f"leave {name} out of data.held_out_from"
             drawn |= self._draw(f"{source:05}", of_source, sets, f" of {name}", advice)
         return drawn
@@ -237,9 +216,9 @@ class Pipeline:
     def _report(self, validation: dict[str, list[Pair]], tests: dict[str, list[Pair]]) -> dict[str, Any]:
         sizes = {name: len(pairs) for name, pairs in validation.items()}
         files = []
-        for corpus, counts in zip(self.splits["train"], self.counts, strict=True):
+        for counts in self.counts:
             drops = {reason: counts[reason] for reason in (*REASONS, HELD_OUT) if counts[reason]}
-            files.append({"name": corpus.name, "read": counts["read"], "kept": counts["kept"], **drops})
+            files.append({"read": counts["read"], "kept": counts["kept"], **drops})
         return {
             "files": files,
             "overlap": {"removed": self.data.remove_overlap, "sets": self.overlap},
@@ -250,22 +229,3 @@ class Pipeline:
                 "tests": {name: len(pairs) for name, pairs in tests.items()},
             },
         }
-
-
-def _find_sources(data: DataConfig, corpora: list[Corpus]) -> list[int]:
-    """Return the numbers of the corpora that data.held_out_from names.
-
-    Raises:
-        UserError: a key names no corpus.
-    """
-    for key in data.held_out_from:
-        if not any(names_corpus(key, corpus.name) for corpus in corpora):
-            names = ", ".join(corpus.name for corpus in corpora)
-            raise UserError(
-                f"data.held_out_from has {key}, which names none of the corpora: {names}; leave it out, or name one"
-            )
-    return [
-        number
-        for number, corpus in enumerate(corpora)
-        if any(names_corpus(key, corpus.name) for key in data.held_out_from)
-    ]

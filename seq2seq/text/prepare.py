@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import unicodedata
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,16 @@ from seq2seq.text.epochs import check_weights
 from seq2seq.text.filters import identifier_version
 from seq2seq.text.lines import explain_os_error
 from seq2seq.text.pipeline import Pipeline
+from seq2seq.text.splits import Splits, find_splits
 from seq2seq.text.vocabulary import describe_tokenizers
 from seq2seq.workers import Processes, Workers
 
 logger = logging.getLogger(__name__)
-_FORMAT = 5  # version of the cache's format: raise it whenever the same inputs give different files or pieces
+_FORMAT = 1  # version of the cache's format: raise it whenever the same inputs give different files
 # Settings that decide only where text is and how many processes prepare it.
 _PLACES = ("cache", "root", "hub", "hub_splits", "train", "validation", "test", "num_proc")
-_ORDER = ("weights", "temperature", "block")  # settings that decide only in what order text comes
+# Settings that decide only in what order text comes, or that name corpora.
+_NOT_CACHED = ("weights", "temperature", "block", "held_out_from")
 
 
 def prepare(data: DataConfig, tokenizer: TokenizerConfig, workers: Workers | None = None) -> PreparedData:
@@ -40,59 +43,61 @@ def prepare(data: DataConfig, tokenizer: TokenizerConfig, workers: Workers | Non
     workers. A killed preparation resumes from its last piece.
 
     Raises:
-        UserError: a corpus is missing, empty or malformed, data.weights names none, no pair is left, the vocabulary
-            does not fit the text, or the cache cannot be written.
+        UserError: a corpus is missing, empty or malformed, data.weights names none, no pair is left, the
+            vocabulary does not fit the text, or the cache cannot be read or written.
         UnfinishedError: a worker process died.
     """
-    return load_prepared(prepare_folder(data, tokenizer, workers))
-
-
-def prepare_folder(data: DataConfig, tokenizer: TokenizerConfig, workers: Workers | None = None) -> Path:
-    """Prepare text as `prepare` does; return its folder in the cache."""
-    splits = open_splits(data)
-    check_weights([corpus.name for corpus in splits["train"]], data.weights)
+    splits = find_splits(data)
+    check_weights([corpus.name for corpus in splits.train], data.weights)
+    digests = _digest_inputs(splits, tokenizer)
 
     def build(folder: Path) -> None:
         with workers or Processes(data.num_proc) as opened:
             Pipeline(folder, data, splits, opened).run(tokenizer)
 
-    folder = cached_folder(cache_root(data.cache), _cache_key(data, tokenizer, splits), build)
+    folder = cached_folder(cache_root(data.cache), _cache_key(data, tokenizer, splits, digests), build)
     logger.info("prepared text: %s", folder)
-    return folder
+    return load_prepared(folder, [corpus.name for corpus in splits.train])
 
 
-def _cache_key(data: DataConfig, tokenizer: TokenizerConfig, splits: dict[str, list[Corpus]]) -> str:
-    """Hash everything that the prepared files depend on."""
-    inputs = {
-        split: [(corpus.name, corpus.stem, _digest(corpus)) for corpus in corpora] for split, corpora in splits.items()
-    }
-    settings = {key: value for key, value in deciding_settings(data).items() if key not in _ORDER}
+def _digest_inputs(splits: Splits, tokenizer: TokenizerConfig) -> dict[str, Any]:
+    """Return a hash of each file that preparation reads, by its path, and a description of the tokenizers."""
+    paths = (path for corpus in splits.corpora for path in corpus.paths)
+    return {str(path): _digest(path) for path in paths} | {_tokenizer_name(tokenizer): describe_tokenizers(tokenizer)}
+
+
+def _tokenizer_name(tokenizer: TokenizerConfig) -> str:
+    return f"tokenizer.model={tokenizer.model}"
+
+
+def _cache_key(data: DataConfig, tokenizer: TokenizerConfig, splits: Splits, digests: Mapping[str, Any]) -> str:
+    """Hash everything that decides the prepared files; it does not matter where the corpora are.
+
+    The endings of a file's name decide how the file is read.
+    """
+    corpora = [
+        [[(path.suffixes[-2:], digests[str(path)]) for path in corpus.paths] for corpus in of_split]
+        for of_split in (splits.train, splits.validation, splits.test)
+    ]
+    held_out = [splits.sources, splits.validation_names, splits.test_names]
+    settings = {key: value for key, value in deciding_settings(data).items() if key not in _NOT_CACHED}
     versions = [_FORMAT, sentencepiece.__version__, unicodedata.unidata_version]
     versions += [identifier_version()] if data.language_filter else []
-    versions += ["validation by set"] if len(splits["validation"]) > 1 else []  # older versions made one set
     symbols = tokenizer.user_symbols  # that a loaded tokenizer must have
-    everything = [inputs, settings, describe_tokenizers(tokenizer), symbols, versions]
+    everything = [corpora, held_out, settings, digests[_tokenizer_name(tokenizer)], symbols, versions]
     return hashlib.blake2b(json.dumps(everything, sort_keys=True).encode(), digest_size=10).hexdigest()
 
 
 def deciding_settings(data: DataConfig) -> dict[str, Any]:
     """Return the settings that decide the training text and its order, not its place or the number of processes."""
-    settings = {key: value for key, value in dataclasses.asdict(data).items() if key not in _PLACES}
-    if not data.held_out_from:  # so that the result is as it was before this setting existed
-        del settings["held_out_from"]
-    if not data.language_filter:  # then its settings decide nothing
-        settings = {key: value for key, value in settings.items() if not key.startswith("language_")}
-    return settings
+    return {key: value for key, value in dataclasses.asdict(data).items() if key not in _PLACES}
 
 
-def _digest(corpus: Corpus) -> list[str]:
-    digests: list[str] = []
-    for path in corpus.paths:
-        try:
-            digests.append(digest_once(path))
-        except OSError as error:
-            raise explain_os_error(path, error) from error
-    return digests
+def _digest(path: Path) -> str:
+    try:
+        return digest_once(path)
+    except OSError as error:
+        raise explain_os_error(path, error) from error
 
 
 def corpus_digests(data: DataConfig) -> dict[str, str]:
@@ -104,11 +109,11 @@ def corpus_digests(data: DataConfig) -> dict[str, str]:
     digests: dict[str, str] = {}
     for split, corpora in open_splits(data).items():
         for corpus in corpora:
-            for name, digest in zip(_told(corpus), _digest(corpus), strict=True):
+            for name, path in zip(_told(corpus), corpus.paths, strict=True):
                 key = f"data.{split}: {name}"
                 while key in digests:
                     key += ", again"
-                digests[key] = digest
+                digests[key] = _digest(path)
     return digests
 
 

@@ -28,10 +28,11 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.data import cache_root
 from seq2seq.settings.rules import AUTO
 from seq2seq.text.cache import note_run
-from seq2seq.text.dataset import PreparedData, load_prepared, trained_length
+from seq2seq.text.dataset import PreparedData, trained_length
 from seq2seq.text.filters import drop_table
 from seq2seq.text.loading import mixture_table, training_feed, validation_loaders
-from seq2seq.text.prepare import corpus_digests, prepare_folder
+from seq2seq.text.prepare import corpus_digests
+from seq2seq.text.prepare import prepare as prepare_text
 from seq2seq.training.automatic import settle_numbers
 from seq2seq.training.baseline import compare_with, keep_initial, keep_translations, read_baseline
 from seq2seq.training.callbacks import Budget, Patience, StoppedError
@@ -65,11 +66,10 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, named: C
         logging.getLogger("seq2seq").setLevel(logging.WARNING)  # the first process logs
     L.seed_everything(config.seed, verbose=False)
     console = Console(stderr=True, quiet=rank() > 0)
-    text = prepare_folder(config.data, config.tokenizer)
-    note_run(text, folder)
+    data = prepare_text(config.data, config.tokenizer)
+    note_run(data.folder, folder)
     if config.init is not None and Path(config.init).parent == cache_root(config.data.cache).resolve():
         note_run(Path(config.init), folder)  # an imported model
-    data = load_prepared(text)
     references = {name: [tgt for _, tgt in pairs] for name, pairs in data.tests.items()}
     baseline = read_baseline(config.baseline, references)
     is_tuned = config.baseline == AUTO and config.init is not None and bool(references)

@@ -40,11 +40,11 @@ def preparing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was prepared."""
     calls: list[str] = []
 
-    def prepare_folder(*given: object) -> None:
+    def prepare_text(*given: object) -> None:
         calls.append("prepared")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(training, "prepare_folder", prepare_folder)
+    monkeypatch.setattr(training, "prepare_text", prepare_text)
     return calls
 
 

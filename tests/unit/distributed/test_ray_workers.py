@@ -16,7 +16,7 @@ from seq2seq.errors import UnfinishedError, UserError
 from seq2seq.files import count_lines
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.text import shards
-from seq2seq.text.prepare import prepare_folder
+from seq2seq.text.prepare import prepare
 
 if TYPE_CHECKING:
     from seq2seq.distributed.ray_workers import RayWorkers
@@ -58,7 +58,7 @@ def test_preparation_gives_the_bytes_of_one_process(
     found = []
     for name, who in (("here", None), ("ray", workers)):
         monkeypatch.setenv("SEQ2SEQ_CACHE", str(tmp_path / name))
-        folder = prepare_folder(data, TokenizerConfig(vocab_size=300), who)
+        folder = prepare(data, TokenizerConfig(vocab_size=300), who).folder
         found.append({path.name: path.read_bytes() for path in folder.iterdir()})
     assert found[0] == found[1]
     assert b'"duplicate": 50' in found[0]["report.json"]

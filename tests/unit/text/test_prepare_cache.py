@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from preparing import TEST, TRAIN, run, texts, write
+from preparing import TEST, TRAIN, config, make_pairs, run, texts, write
 
 from seq2seq.errors import UserError
+from seq2seq.settings.config import Config
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.text import pipeline, vocabulary
+from seq2seq.text.loading import make_mixture
 
 
 @pytest.fixture
@@ -42,7 +44,26 @@ def test_the_cache_follows_contents_and_not_places_or_times(root: Path, count_tr
     moved = root.rename(root.with_name("moved"))
     write(moved / "train.tsv", TRAIN)
     run(moved)
+    (root.parent / "elsewhere").mkdir()
+    path = (moved / "train.tsv").rename(root.parent / "elsewhere" / "renamed.tsv")
+    run(moved, train=[str(path)])  # not in data.root
     assert count_trainings() == 1
+
+
+def test_a_corpus_has_its_present_name_in_tables_weights_and_held_out_from(
+    root: Path, count_trainings: Callable[[], int]
+):
+    write(root / "own.tsv", make_pairs(100, 5))
+    run(root, train=["train.tsv", "own.tsv"], held_out_from=["own.tsv"])
+    (root / "mine").mkdir()
+    (root / "own.tsv").rename(root / "mine" / "own.tsv")
+    given = {"train": ["train.tsv", "mine/own.tsv"], "held_out_from": ["mine"], "weights": {"mine": 2.0}}
+    prepared = run(root, **given)
+    assert count_trainings() == 1
+    assert [file["name"] for file in prepared.report["files"]] == ["train.tsv", "mine/own.tsv"]
+    mixture = make_mixture(Config(data=config(root, **given)), prepared)
+    assert mixture is not None
+    assert mixture.shares[1] == pytest.approx(2 / 3)
 
 
 CHANGES: dict[str, dict[str, Any]] = {

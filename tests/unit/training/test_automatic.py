@@ -34,7 +34,7 @@ def prepared(count: int) -> PreparedData:
         ["La pelota [roja]."],
     )
     report = {"files": [{"name": "text/mine.tsv"}]}
-    return PreparedData(vocabulary, pairs(count), pairs(5), [], {"t": []}, report)
+    return PreparedData(vocabulary, pairs(count), pairs(5), [], {"t": []}, report, Path())
 
 
 def settled(folder: Path, count: int = 20_480, **trainer: object) -> tuple[Config, frozenset[str], float]:
