@@ -12,6 +12,7 @@ from typing import Any
 
 import sentencepiece
 
+from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig, TokenizerConfig, cache_root
 from seq2seq.text.cache import cached_folder, digest_once
 from seq2seq.text.corpus import Corpus, open_splits
@@ -43,8 +44,8 @@ def prepare(data: DataConfig, tokenizer: TokenizerConfig, workers: Workers | Non
     workers. A killed preparation resumes from its last piece.
 
     Raises:
-        UserError: a corpus is missing, empty or malformed, data.weights names none, no pair is left, the
-            vocabulary does not fit the text, or the cache cannot be read or written.
+        UserError: a corpus is missing, empty or malformed, or changes while it is read; no pair is left; the vocabulary
+            does not fit the text; or the cache cannot be read or written.
         UnfinishedError: a worker process died.
     """
     splits = find_splits(data)
@@ -54,6 +55,9 @@ def prepare(data: DataConfig, tokenizer: TokenizerConfig, workers: Workers | Non
     def build(folder: Path) -> None:
         with workers or Processes(data.num_proc) as opened:
             Pipeline(folder, data, splits, opened).run(tokenizer)
+        for name, digest in _digest_inputs(splits, tokenizer).items():
+            if digest != digests[name]:
+                raise UserError(f"{name} changed while it was read: run the same command again")
 
     folder = cached_folder(cache_root(data.cache), _cache_key(data, tokenizer, splits, digests), build)
     logger.info("prepared text: %s", folder)

@@ -66,6 +66,22 @@ def test_a_corpus_has_its_present_name_in_tables_weights_and_held_out_from(
     assert mixture.shares[1] == pytest.approx(2 / 3)
 
 
+def test_a_file_that_changes_while_it_is_read_is_refused_and_nothing_is_stored(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def change(*given: Any) -> vocabulary.Tokenizers:
+        write(root / "train.tsv", TRAIN[:200])
+        return vocabulary.learn_tokenizers(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pipeline, "learn_tokenizers", change)
+        with pytest.raises(UserError, match=r"train.tsv changed while it was read: run the same command again"):
+            run(root)
+    assert len(run(root).train) == 200
+    write(root / "train.tsv", TRAIN)
+    assert len(run(root).train) == 300
+
+
 CHANGES: dict[str, dict[str, Any]] = {
     "longer pairs": {"max_length": 99},
     "another ratio": {"max_ratio": 2.5},
