@@ -14,7 +14,7 @@ from benchmarks.race import race
 from benchmarks.tables import Table
 from seq2seq.bundle import Bundle
 from seq2seq.evaluation.metrics import bleu
-from seq2seq.text.shortlist import Shortlist
+from seq2seq.search.shortlist import Shortlist
 from seq2seq.translator import Translator
 
 WHOLE = "the whole vocabulary"
@@ -61,7 +61,7 @@ def run(bundle: Bundle, files: Sequence[Path], pairs: Pairs, plan: Plan, device:
                 *(f"{bleu(texts, references):.2f}", f"{share_equal(texts, whole):.1%}"),
             ]
         )
-    header = [f"beam {plan.beam}, batch {plan.batch}", "pieces", "sentences/s (range)", "× faster than without (range)"]
+    header = [f"beam {plan.beam}, batch {plan.batch}", "subwords", "sentences/s (range)", "× faster than without (range)"]
     table = Table("Shortlists", [*header, "BLEU", "same as first"], rows)
     return {"plan": asdict(plan), **result.to_dict({}), "tables": [asdict(table)]}
 

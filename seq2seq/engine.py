@@ -22,9 +22,9 @@ from seq2seq.search.constrained import tokens_needed
 from seq2seq.search.driver import SearchTask
 from seq2seq.search.next_tokens import best_next
 from seq2seq.search.rules import make_rules
+from seq2seq.search.shortlist import Shortlist
 from seq2seq.search.subset import Subset
 from seq2seq.settings.search import SearchConfig, require_one_kind, require_steps
-from seq2seq.text.shortlist import Shortlist
 from seq2seq.text.tokenizer import BOS, EOS, PAD, UNPRODUCIBLE_IDS
 
 log = logging.getLogger(__name__)

@@ -17,10 +17,10 @@ from seq2seq.interface import (
     Translation,
     require_string,
 )
-from seq2seq.text.completion import WordCompleter
-from seq2seq.text.segments import align_words, number_words, split_text
+from seq2seq.segments import number_words, split_text
 from seq2seq.text.tokenizer import EOS
 from seq2seq.text.vocabulary import Side, Tokenizers
+from seq2seq.words import WordCompleter, align_words
 
 MAX_SOURCE_TOKENS = 200  # the longest segment that a model gets
 STRETCH = 1.5  # a sentence may have this many times trained_length tokens (docs/decoding.md)

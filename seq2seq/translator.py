@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from seq2seq.errors import UserError
 from seq2seq.files import find_models
+from seq2seq.glossary import Glossary
 from seq2seq.interface import (
     Compile,
     Hypothesis,
@@ -23,7 +24,6 @@ from seq2seq.interface import (
     require_strings,
 )
 from seq2seq.settings.search import SearchConfig, change_search
-from seq2seq.text.glossary import Glossary
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translation import (
     Segment,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:  # an engine of another kind needs no PyTorch
 
     from seq2seq.model.encoder_decoder import EncoderDecoder
     from seq2seq.model.ensemble import Ensemble
-    from seq2seq.text.shortlist import Shortlist
+    from seq2seq.search.shortlist import Shortlist
 
 CHUNK_LINES = 2048  # lines that `stream` sorts and translates together
 
@@ -91,7 +91,7 @@ class Translator:
             UserError: the shortlist belongs to another model, or the search cannot be compiled.
         """
         if shortlist is not None:
-            shortlist.require(tokenizer)
+            shortlist.require(tokenizer.digest)
         self.tokenizer, self.src_lang, self.tgt_lang = tokenizer, src_lang, tgt_lang
         self.num_parameters, self.trained_length = num_parameters, trained_length
         self.search = SearchConfig() if search is None else search
@@ -136,7 +136,7 @@ class Translator:
         from seq2seq.bundle import load_bundles
         from seq2seq.device import choose_device
         from seq2seq.model.ensemble import Ensemble
-        from seq2seq.text.shortlist import Shortlist
+        from seq2seq.search.shortlist import Shortlist
 
         chosen_ids = None if shortlist is None else Shortlist.load(Path(shortlist))  # before the model: it is fast
         chosen = choose_device(device)

@@ -10,11 +10,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
+from seq2seq.cache import Entry, list_entries, remove_entry
 from seq2seq.cli import jobs, options
 from seq2seq.cli.runs import confirm, print_table, size
 from seq2seq.errors import UserError
 from seq2seq.settings.data import cache_root
-from seq2seq.text.cache import Entry, list_entries, remove_entry
 from seq2seq.training.lock import holder_of
 
 _SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seq2seq.cache import digest_files
 from seq2seq.cli.inputs import Input
 from seq2seq.errors import UserError
 from seq2seq.extras import needing
@@ -18,7 +19,6 @@ from seq2seq.interface import Compile
 from seq2seq.settings.bundle import is_hub_name, is_huggingface
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.search import SearchConfig, change_search
-from seq2seq.text.cache import digest_files
 
 if TYPE_CHECKING:
     from seq2seq.distributed.ray_workers import RayWorkers
@@ -131,7 +131,7 @@ def decisive(engine: Mapping[str, Any]) -> dict[str, Any]:
     """
     values = {**engine, "device": None, "compile": None}  # compiled or not, outputs are the same
     if engine.get("shortlist") is not None:
-        from seq2seq.text.shortlist import Shortlist
+        from seq2seq.search.shortlist import Shortlist
 
         values |= {"shortlist": None, "shortlist_digest": Shortlist.load(engine["shortlist"]).digest}
     return values

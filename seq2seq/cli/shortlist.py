@@ -1,4 +1,4 @@
-"""The command that learns a shortlist: which target pieces each source piece needs."""
+"""The command that learns a shortlist: which target subwords each source subword needs."""
 
 import sys
 from pathlib import Path
@@ -12,9 +12,9 @@ from seq2seq.errors import UserError
 from seq2seq.files import open_output, require_writable
 
 File = Annotated[Path, options.files("--output", help="Shortlist to write.")]
-Best = Annotated[int, typer.Option(min=1, help="Most target pieces of each source piece.")]
+Best = Annotated[int, typer.Option(min=1, help="Most target subwords of each source subword.")]
 Frequent = Annotated[
-    int, typer.Option(min=0, help="Number of most frequent target pieces, which are allowed in every text.")
+    int, typer.Option(min=0, help="Number of most frequent target subwords, which are allowed in every text.")
 ]
 Vmap = Annotated[
     Path | None, options.files("--vmap", help="Also write this file for CTranslate2: vmap.txt in the export's folder.")
@@ -24,13 +24,13 @@ Vmap = Annotated[
 def shortlist(
     output: File, model: options.OneModel = None, best: Best = 100, frequent: Frequent = 300, vmap: Vmap = None
 ) -> None:
-    """Learn which target pieces each source piece needs, so that translation is faster.
+    """Learn which target subwords each source subword needs, so that translation is faster.
 
     [bold]seq2seq shortlist --model runs/NAME --output shortlist.bin[/bold]   then translate --shortlist shortlist.bin
 
     The shortlist is learnt from the run's training pairs (IBM Model 1) in the cache; pairs that the cache lacks are
-    prepared again. A translation may then contain only the pieces that its batch's source pieces need, these source
-    pieces themselves, and the frequent pieces. Smaller numbers are faster, but cost more quality. See
+    prepared again. A translation may then contain only the subwords that its batch's source subwords need, these source
+    subwords themselves, and the frequent subwords. Smaller numbers are faster, but cost more quality. See
     docs/decoding.md.
     """
     (bundle,) = jobs.choose_models([model] if model else None)
@@ -45,9 +45,9 @@ def shortlist(
         if resolve(vmap) == resolve(output):
             raise UserError(f"--output and --vmap are both {vmap}: name two files")
     from seq2seq.settings.loading import load_config
-    from seq2seq.text.cooccurrence import learn_shortlist
     from seq2seq.text.prepare import prepare
     from seq2seq.text.vocabulary import load_tokenizers
+    from seq2seq.training.cooccurrence import learn_shortlist
 
     config = load_config(str(run), [], option="--model ")
     prepared = prepare(config.data, config.tokenizer)
@@ -63,7 +63,7 @@ def shortlist(
     of_each = len(found.targets) / max(1, int((found.offsets[1:] > found.offsets[:-1]).sum()))
     size = len(found.by_frequency)
     print(
-        f"{output}: {len(found.always):,} of {size:,} pieces for every text, and {of_each:.0f} for a "
-        f"source piece; from {len(prepared.train):,} pairs",
+        f"{output}: {len(found.always):,} of {size:,} subwords for every text, and {of_each:.0f} for a "
+        f"source subword; from {len(prepared.train):,} pairs",
         file=sys.stderr,
     )

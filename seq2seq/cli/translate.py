@@ -13,7 +13,7 @@ from seq2seq.cli import inputs, jobs, options
 from seq2seq.documents.document import is_document, translate_document
 from seq2seq.errors import UserError
 from seq2seq.files import open_output, read_lines
-from seq2seq.text.glossary import Glossary
+from seq2seq.glossary import Glossary
 
 
 @options.engine_options

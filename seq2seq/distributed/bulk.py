@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from filelock import FileLock, Timeout
 
+from seq2seq.cache import digest_files, piece
 from seq2seq.errors import UnfinishedError, UserError
 from seq2seq.files import read_lines
 from seq2seq.interface import SearchRequest
 from seq2seq.settings.search import change_search
-from seq2seq.text.cache import digest_files, piece
 from seq2seq.translator import CHUNK_LINES, Translator
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from seq2seq.cache import cached_folder, digest_files
 from seq2seq.errors import UserError, is_out_of_memory
 from seq2seq.extras import needing
 from seq2seq.interface import Hypothesis, Phrases, Source, length_limits
 from seq2seq.settings.bundle import CONFIG, SETTINGS, WEIGHTS, is_export, read_config
 from seq2seq.settings.data import cache_root
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.cache import cached_folder, digest_files
 from seq2seq.text.tokenizer import EOS
 from seq2seq.text.vocabulary import Tokenizers, load_tokenizers, tokenizer_files
 from seq2seq.translator import Translator

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from seq2seq.bundle import Bundle, example, save_bundle
+from seq2seq.cache import cached_folder, digest_files
 from seq2seq.errors import UserError, in_short
 from seq2seq.exchange.export import require_new
 from seq2seq.exchange.huggingface_reading import MOST_BYTES, read_huggingface
@@ -12,7 +13,6 @@ from seq2seq.extras import needing
 from seq2seq.settings.bundle import CARD, CONFIG, is_hub_name, read_bounded
 from seq2seq.settings.data import cache_root
 from seq2seq.text import marian
-from seq2seq.text.cache import cached_folder, digest_files
 
 with needing("huggingface"):
     import huggingface_hub

@@ -12,8 +12,8 @@ from torch import Tensor
 from seq2seq.explain.subject import Subject, Word, make_subject, require_engine
 from seq2seq.model.trace import aligning_layer
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.segments import align_words
 from seq2seq.translator import Translator
+from seq2seq.words import align_words
 
 VERSION = 1  # version of the format of `Explanation.to_plain`
 PLACES = 4  # decimals in `Explanation.to_plain`

@@ -9,10 +9,10 @@ from seq2seq.interface import SearchRequest
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.normalise import normalise
-from seq2seq.text.segments import word_of_pieces
 from seq2seq.text.tokenizer import EOS
 from seq2seq.text.vocabulary import Side, Tokenizers
 from seq2seq.translator import Translator
+from seq2seq.words import word_of_subwords
 
 MAX_PIECES = 100  # subwords per side, EOS included; a larger map is unreadable and slow to send
 
@@ -96,7 +96,7 @@ def words_of(ids: Sequence[int], tokenizer: Side, marks: Set[int]) -> list[Word]
     pieces = tokenizer.tokens(ids)
     inner = [position for position in range(len(ids)) if position not in marks]
     groups: dict[int, list[int]] = {}
-    for position, word in zip(inner, word_of_pieces([pieces[position] for position in inner]), strict=True):
+    for position, word in zip(inner, word_of_subwords([pieces[position] for position in inner]), strict=True):
         groups.setdefault(word, []).append(position)
     words = [Word(_spell([ids[position] for position in group], tokenizer), group) for group in groups.values()]
     alone = [Word(pieces[position], [position]) for position in marks]

@@ -14,10 +14,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from seq2seq.cache import WORK, piece, write_json
 from seq2seq.errors import UserError
 from seq2seq.settings import rules
 from seq2seq.settings.data import DataConfig, TokenizerConfig
-from seq2seq.text.cache import WORK, piece, write_json
 from seq2seq.text.corpus import Pair
 from seq2seq.text.dataset import REPORT, TEXTS, Pairs, write_pairs
 from seq2seq.text.filters import HELD_OUT, REASONS, name_held_out

@@ -12,9 +12,9 @@ from typing import Any
 
 import sentencepiece
 
+from seq2seq.cache import cached_folder, digest_once
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig, TokenizerConfig, cache_root
-from seq2seq.text.cache import cached_folder, digest_once
 from seq2seq.text.corpus import Corpus, open_splits
 from seq2seq.text.dataset import PreparedData, load_prepared
 from seq2seq.text.epochs import check_weights

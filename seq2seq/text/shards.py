@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import Int64
 
+from seq2seq.cache import piece, value_of, write_json
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.cache import piece, value_of, write_json
 from seq2seq.text.corpus import Corpus
 from seq2seq.text.dataset import TEXTS, Pairs, id_type, read_texts, write_pairs
 from seq2seq.text.filters import HELD_OUT, Cleaner, OverlapIndex, digest_pair, name_held_out

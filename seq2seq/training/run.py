@@ -16,6 +16,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 from seq2seq import __version__
 from seq2seq.bundle import Bundle, load_bundle, save_bundle
+from seq2seq.cache import note_run
 from seq2seq.device import prepare
 from seq2seq.errors import UserError, in_short, is_out_of_memory
 from seq2seq.evaluation.metrics import Scores, score
@@ -27,7 +28,6 @@ from seq2seq.settings.bundle import BundleConfig
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import cache_root
 from seq2seq.settings.rules import AUTO
-from seq2seq.text.cache import note_run
 from seq2seq.text.dataset import PreparedData, trained_length
 from seq2seq.text.filters import drop_table
 from seq2seq.text.loading import mixture_table, training_feed, validation_loaders

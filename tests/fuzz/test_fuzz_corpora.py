@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from seq2seq.glossary import Glossary
 from seq2seq.settings.data import DataConfig
 from seq2seq.text.corpus import Pair, read_pairs
-from seq2seq.text.glossary import Glossary
 from tests.fuzz import seeds
 from tests.fuzz.mutating import PLACE, SECRET, arbitrary, mutated, refusal_of, with_place
 

@@ -9,12 +9,13 @@ from sacrebleu import sentence_chrf
 
 from seq2seq.engine import Engine
 from seq2seq.errors import UserError
+from seq2seq.glossary import Glossary
 from seq2seq.interface import Source, Text
-from seq2seq.text.glossary import Glossary
-from seq2seq.text.segments import align_words, number_words
+from seq2seq.segments import number_words
 from seq2seq.text.tokenizer import BOS, EOS
 from seq2seq.translation import MAX_SOURCE_TOKENS, Segmenter
 from seq2seq.translator import Translator
+from seq2seq.words import align_words
 
 TEXTS = ["The cat drank the milk.", "Ella ve.", "A dog sees a blue ball!", "¿Quién quiere la leche?", "niños"]
 GOLDEN = Path(__file__).parents[1] / "golden" / "bundle"

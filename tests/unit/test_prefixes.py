@@ -9,12 +9,12 @@ from echo import EchoModel, EchoState
 from torch import Tensor
 
 from seq2seq.interface import Hypothesis, Source, Text
+from seq2seq.search.shortlist import Shortlist
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.completion import WordCompleter
-from seq2seq.text.shortlist import Shortlist
 from seq2seq.text.tokenizer import EOS, UNPRODUCIBLE_IDS, Tokenizer
 from seq2seq.translation import Segmenter
 from seq2seq.translator import Translator
+from seq2seq.words import WordCompleter
 
 KINDS = {
     "greedy": {"beam": 1},
@@ -104,7 +104,7 @@ def test_a_prefix_fits_into_any_limit(bundle_folder):
 
 
 def test_a_shortlist_does_not_keep_a_translation_from_its_prefix(tokenizer, monkeypatch):
-    monkeypatch.setattr("seq2seq.text.shortlist.MULTIPLE", 1)
+    monkeypatch.setattr("seq2seq.search.shortlist.MULTIPLE", 1)
     size = tokenizer.vocab_size
     (azul,) = (number for number in range(size) if tokenizer.tokens([number]) == ["▁azul"])
     for allowed, expected in (([0, 1, 2, 3, azul], "La bola es azul"), ([0, 1, 2, 3], "La bola es az")):

@@ -20,10 +20,10 @@ from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.native import NativeDecoder
 from seq2seq.model.transformer import Transformer
+from seq2seq.search import shortlist as module
+from seq2seq.search.shortlist import Shortlist
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text import shortlist as module
-from seq2seq.text.shortlist import Shortlist
 from tests.unit import searches
 from tests.unit.searches import MODERN, NEEDS_COMPILER
 

@@ -9,8 +9,8 @@ import pytest
 from filelock import FileLock
 from saved_runs import make_run
 
+from seq2seq.cache import cached_folder, note_run
 from seq2seq.cli import app
-from seq2seq.text.cache import cached_folder, note_run
 from seq2seq.training.lock import lock_folder, release_folder
 
 DAY = 86_400

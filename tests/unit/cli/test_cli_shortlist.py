@@ -10,11 +10,11 @@ import torch
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
 from seq2seq.cli import app
 from seq2seq.model.transformer import Transformer
+from seq2seq.search.shortlist import Shortlist
 from seq2seq.settings.compose import compose
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.prepare import prepare
-from seq2seq.text.shortlist import Shortlist
 from seq2seq.training.folder import write_config
 from seq2seq.translator import Translator
 from tests.toy import FILES, PAIRS, TINY, write_corpus
@@ -50,7 +50,7 @@ def learn(run: Any, folder: Path, *arguments: object, status: int = 0) -> tuple[
 def test_a_shortlist_is_learned_from_the_runs_pairs_and_limits_translations(run: Any, toy_run: Path) -> None:
     path, err = learn(run, toy_run, "--best", "4", "--frequent", "10")
     assert re.fullmatch(
-        r".*shortlist: \d+ of 300 pieces for every text, and \d for a source piece; from 60 pairs\n", err
+        r".*shortlist: \d+ of 300 subwords for every text, and \d for a source subword; from 60 pairs\n", err
     )
     allowed = Shortlist.load(path)
     plain, limited = Translator.load(toy_run, "cpu"), Translator.load(toy_run, "cpu", shortlist=path)
@@ -139,7 +139,7 @@ def test_ctranslate2_reads_the_vmap(run: Any, toy_run: Path, tmp_path: Path) -> 
         needed = set(allowed.union([ids]).tolist())
         assert set(translator.tokenizer.target.ids(found.hypotheses[0])) <= needed
         limited += not set(translator.tokenizer.target.ids(whole.hypotheses[0])) <= needed
-    assert limited  # without it, they contain other pieces
+    assert limited  # without it, they contain other subwords
 
 
 @pytest.mark.parametrize(

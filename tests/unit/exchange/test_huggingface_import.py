@@ -15,7 +15,7 @@ from torch.testing import assert_close
 
 from seq2seq.errors import UserError
 from seq2seq.interface import Text
-from seq2seq.text.segments import number_words
+from seq2seq.segments import number_words
 from seq2seq.text.tokenizer import EOS
 from seq2seq.text.vocabulary import TokenizerPair
 from seq2seq.translation import Segmenter

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from preparing import SMALL, TEST, TRAIN, config, files, run, texts, write
 
+from seq2seq import cache
 from seq2seq.errors import UnfinishedError
-from seq2seq.text import cache, pipeline, shards
+from seq2seq.text import pipeline, shards
 from seq2seq.text.prepare import prepare
 from seq2seq.workers import Processes, Workers, is_stopping
 from tests.thin import thin
@@ -158,7 +159,8 @@ import os, signal, sys
 sys.path[:0] = sys.argv[1:3]
 from pathlib import Path
 from preparing import run
-from seq2seq.text import cache, shards
+from seq2seq import cache
+from seq2seq.text import shards
 shards.SHARD_BYTES = 4000
 make = cache.whole_folder
 def killing(folder, build):

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from seq2seq import cache
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
-from seq2seq.text import cache
 from seq2seq.text.prepare import corpus_digests
 from seq2seq.training.restore import describe_run, require_same_run
 

@@ -1,4 +1,4 @@
-"""Sentences, segments and words of a text: cuts a text that is too long for the model, and finds words of subwords."""
+"""Sentences and segments: cuts a text that is too long for the model."""
 
 import itertools
 import re
@@ -47,8 +47,6 @@ _SENTENCE_STARTS = _words("""
     Era Fue Está Hay Pero Y Si Sí Cuando Como Qué Quién En Por Para Con Luego Después Entonces Ahora Allí Aquí Este Esta
     Esto Ese Esa Eso Nadie Todo Todos Ya También
 """)
-
-SPACE = "▁"  # begins every subword that begins a word
 
 Lengths = Callable[[Sequence[str]], list[int]]  # tokens of each string
 
@@ -200,35 +198,3 @@ def _halve(text: str, limit: int, lengths: Lengths) -> list[str]:
         return [text]
     middle = len(text) // 2
     return _halve(text[:middle], limit, lengths) + _halve(text[middle:], limit, lengths)
-
-
-def word_of_pieces(subwords: Sequence[str]) -> list[int]:
-    """Return the number of each subword's word (from 0, as in `text.split()`)."""
-    words, number = [], -1
-    for subword in subwords:
-        number += subword.startswith(SPACE) or number < 0
-        words.append(number)
-    return words
-
-
-def align_words(
-    source: Sequence[str], target: Sequence[str], attention: Sequence[Sequence[float]]
-) -> list[tuple[int, int]]:
-    """Align every target word with the source word that its subwords attend to most, as (source, target) from 0.
-
-    A word whose subwords attend to nothing (a model without cross-attention) is left out.
-
-    Args:
-        source: the source's subwords, without EOS.
-        target: the translation's subwords, without EOS.
-        attention: weight of each source subword (column) for each target subword (row); further rows and columns, such
-            as EOS, are ignored.
-    """
-    source_words, target_words = word_of_pieces(source), word_of_pieces(target)
-    if not source_words or not target_words:
-        return []
-    sums = [[0.0] * (source_words[-1] + 1) for _ in range(target_words[-1] + 1)]
-    for row, target_word in zip(attention, target_words, strict=False):
-        for share, source_word in zip(row, source_words, strict=False):
-            sums[target_word][source_word] += share
-    return [(max(range(len(row)), key=row.__getitem__), word) for word, row in enumerate(sums) if any(row)]

@@ -9,12 +9,12 @@ import pytest
 from safetensors.numpy import save_file
 
 from seq2seq.errors import UserError
+from seq2seq.search.shortlist import MULTIPLE, Shortlist
 from seq2seq.settings.data import TokenizerConfig
-from seq2seq.text import cooccurrence
-from seq2seq.text.cooccurrence import learn_shortlist
 from seq2seq.text.dataset import Pairs
-from seq2seq.text.shortlist import MULTIPLE, Shortlist
 from seq2seq.text.tokenizer import Tokenizer, train_tokenizer
+from seq2seq.training import cooccurrence
+from seq2seq.training.cooccurrence import learn_shortlist
 from tests.toy import PAIRS
 
 SIZE = 200
@@ -123,7 +123,7 @@ def test_a_file_comes_back_as_it_was(tmp_path: Path, toy_pairs: Pairs, toy_token
     again = Shortlist.load(tmp_path / "file")
     assert again.digest == found.digest
     assert again.vocabulary == toy_tokenizer.digest
-    again.require(toy_tokenizer)
+    again.require(toy_tokenizer.digest)
     assert learn_shortlist(toy_pairs, toy_tokenizer, best=4, frequent=5).digest != found.digest
     with pytest.raises(UserError, match="cannot be written: No such file"):
         found.save(tmp_path / "missing" / "file")
@@ -131,7 +131,7 @@ def test_a_file_comes_back_as_it_was(tmp_path: Path, toy_pairs: Pairs, toy_token
 
 def test_another_models_shortlist_is_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(UserError, match="belongs to another model, whose tokenizer differs: make one for this model"):
-        shortlist({}, []).require(tokenizer)
+        shortlist({}, []).require(tokenizer.digest)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,13 @@
-from seq2seq.text.segments import align_words, word_of_pieces
+from seq2seq.words import align_words, word_of_subwords
 
 
-def test_pieces_belong_to_the_words_that_splitting_the_text_gives():
-    assert word_of_pieces(["▁The", "▁ca", "t", ".", "▁", "¿", "Qué", "▁x"]) == [0, 1, 1, 1, 2, 2, 2, 3]
-    assert word_of_pieces(["s", "▁a"]) == [0, 1]
-    assert word_of_pieces([]) == []
+def test_subwords_belong_to_the_words_that_splitting_the_text_gives():
+    assert word_of_subwords(["▁The", "▁ca", "t", ".", "▁", "¿", "Qué", "▁x"]) == [0, 1, 1, 1, 2, 2, 2, 3]
+    assert word_of_subwords(["s", "▁a"]) == [0, 1]
+    assert word_of_subwords([]) == []
 
 
-def test_a_target_word_belongs_to_the_source_word_that_its_pieces_attend_to_most():
+def test_a_target_word_belongs_to_the_source_word_that_its_subwords_attend_to_most():
     attention = [
         [0.5, 0.2, 0.2, 0.1],  # El
         [0.4, 0.3, 0.3, 0.0],  # ga: less to cat's pieces one by one, more to both

@@ -1,4 +1,4 @@
-"""Shortlists: the target ids that translations of a source id need. Independent of model and search."""
+"""Shortlists: the target ids that translations of a source id need. Knows no model and no text."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,6 @@ from safetensors.numpy import save
 
 from seq2seq.drafts import replacing
 from seq2seq.errors import UserError
-from seq2seq.text.vocabulary import Tokenizers
 
 MULTIPLE = 64  # divides the number of allowed ids: a search finds the best tokens of a row in blocks of this size
 _FORMAT = "seq2seq-shortlist-1"  # increased when an older version could not read the file
@@ -82,15 +81,15 @@ class Shortlist:
     def digest(self) -> str:
         """Hash of everything that decides which ids are allowed."""
         parts = (self.offsets, self.targets, self.always, self.by_frequency)
-        return hashlib.blake2b(b"".join(one.tobytes() for one in parts), digest_size=8).hexdigest()
+        return hashlib.blake2b(b"".join(array.tobytes() for array in parts), digest_size=8).hexdigest()
 
-    def require(self, tokenizer: Tokenizers) -> None:
-        """Raise an error if the model has another vocabulary.
+    def require(self, vocabulary: str) -> None:
+        """Check that the model's tokenizer, given by its SHA-256, made the shortlist's ids.
 
         Raises:
-            UserError: the shortlist's ids are those of another tokenizer.
+            UserError: another tokenizer made them.
         """
-        if self.vocabulary != tokenizer.digest:
+        if self.vocabulary != vocabulary:
             raise UserError(
                 "the shortlist belongs to another model, whose tokenizer differs: "
                 "make one for this model with `seq2seq shortlist --model RUN`"
@@ -116,29 +115,29 @@ class Shortlist:
         is_allowed[rest[: -int(is_allowed.sum()) % MULTIPLE]] = True
         return np.flatnonzero(is_allowed)
 
-    def vmap(self, pieces: Sequence[str]) -> Iterator[str]:
-        """Yield the lines of CTranslate2's `vmap.txt`; `pieces` are the pieces of all ids.
+    def vmap(self, subwords: Sequence[str]) -> Iterator[str]:
+        """Yield the lines of CTranslate2's `vmap.txt`; `subwords` are the subwords of all ids.
 
-        A line is a source piece, a tab, and the target pieces that the source piece allows. The first line has no
-        source piece: its target pieces are always allowed.
+        A line is a source subword, a tab, and the target subwords that the source subword allows. The first line has no
+        source subword: its target subwords are always allowed.
         """
 
         def spell(ids: Iterable[int]) -> str:
-            return " ".join(pieces[one] for one in ids if not _SEPARATORS & set(pieces[one]))
+            return " ".join(subwords[token] for token in ids if not _SEPARATORS & set(subwords[token]))
 
         yield f"\t{spell(self.always.tolist())}"
-        for source, piece in enumerate(pieces):
-            if spell([source]):  # otherwise the format cannot hold the piece
-                yield f"{piece}\t{spell(sorted({source, *self.needed_by(source).tolist()}))}"
+        for source, subword in enumerate(subwords):
+            if spell([source]):  # otherwise the format cannot hold the subword
+                yield f"{subword}\t{spell(sorted({source, *self.needed_by(source).tolist()}))}"
 
 
 def _fit(offsets: np.ndarray, targets: np.ndarray, always: np.ndarray, by_frequency: np.ndarray) -> bool:
     """Return whether arrays from a file have the types, sizes and ranges of `Shortlist`'s."""
     arrays = (offsets, targets, always, by_frequency)
-    kinds = [(one.dtype, one.ndim) for one in arrays]
+    kinds = [(array.dtype, array.ndim) for array in arrays]
     size = by_frequency.size
     if kinds != [(np.int64, 1), *[(np.int32, 1)] * 3] or offsets.size != size + 1:
         return False
     has_order = offsets[0] == 0 and offsets[-1] == targets.size and (np.diff(offsets) >= 0).all()
-    are_ids = all(((one >= 0) & (one < size)).all() for one in (targets, always))
+    are_ids = all(((ids >= 0) & (ids < size)).all() for ids in (targets, always))
     return bool(has_order and are_ids and np.array_equal(np.sort(by_frequency), np.arange(size)))

@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float, Int32, Int64
 
 from seq2seq.errors import UserError
+from seq2seq.search.shortlist import Shortlist
 from seq2seq.text.dataset import Pairs
-from seq2seq.text.shortlist import Shortlist
 from seq2seq.text.tokenizer import PAD, SPECIAL_IDS
 from seq2seq.text.vocabulary import Tokenizers
 
@@ -47,7 +47,7 @@ def learn_shortlist(pairs: Pairs, tokenizer: Tokenizers, *, best: int, frequent:
     kinds, blocks = _blocks(pairs, size)
     frequency = _target_frequency(kinds, blocks, size)
     by_frequency = np.argsort(-frequency, kind="stable").astype(np.int32)
-    bytes_ = [one for one in tokenizer.target.byte_ids if frequency[one]]
+    bytes_ = [token for token in tokenizer.target.byte_ids if frequency[token]]
     always = np.array(sorted({*SPECIAL_IDS, *bytes_, *by_frequency[:frequent].tolist()}), np.int32)
     expected = _expected_counts(kinds // size, blocks)
     source, target = _best(kinds, expected, size, best)
@@ -57,12 +57,15 @@ def learn_shortlist(pairs: Pairs, tokenizer: Tokenizers, *, best: int, frequent:
 
 def _blocks(pairs: Pairs, size: int) -> tuple[Int64[np.ndarray, " k"], list[_Block]]:
     """Return all kinds of co-occurrence, as source id · size + target id in rising order, and all co-occurrences."""
-    found: list[tuple[np.ndarray, _Block]] = []
+    counted: list[tuple[np.ndarray, _Block]] = []
     for keys, starts in _cooccurrences(pairs, size):
-        own, numbers = np.unique(keys, return_inverse=True)
-        found.append((own, _Block(numbers.astype(np.int32), starts)))
-    kinds = np.unique(np.concatenate([np.empty(0, np.int64), *(own for own, _ in found)]))
-    blocks = [_Block(np.searchsorted(kinds, own).astype(np.int32)[one.kinds], one.starts) for own, one in found]
+        of_block, numbers = np.unique(keys, return_inverse=True)
+        counted.append((of_block, _Block(numbers.astype(np.int32), starts)))
+    kinds = np.unique(np.concatenate([np.empty(0, np.int64), *(of_block for of_block, _ in counted)]))
+    blocks = [
+        _Block(np.searchsorted(kinds, of_block).astype(np.int32)[block.kinds], block.starts)
+        for of_block, block in counted
+    ]
     return kinds, blocks
 
 
@@ -90,14 +93,14 @@ def _cooccurrences(pairs: Pairs, size: int) -> Iterator[tuple[Int64[np.ndarray, 
     for part in np.split(chosen, np.searchsorted(ends, np.arange(_BLOCK, int(ends[-1]) if len(ends) else 0, _BLOCK))):
         if not len(part):
             continue
-        src = np.concatenate([one for i in part for one in ([NO_SOURCE], pairs[int(i)][0])]).astype(np.int64)
+        src = np.concatenate([ids for i in part for ids in ([NO_SOURCE], pairs[int(i)][0])]).astype(np.int64)
         tgt = np.concatenate([pairs[int(i)][1] for i in part])
         of_src, of_tgt = lengths[part].T
         counts = np.repeat(of_src, of_tgt)  # co-occurrences of each target token
         starts = np.cumsum(counts) - counts
-        first = np.repeat(np.cumsum(of_src) - of_src, of_tgt)  # place in src of each target token's first source token
-        places = np.arange(int(counts.sum())) + np.repeat(first - starts, counts)
-        yield src[places] * size + np.repeat(tgt, counts), starts
+        first = np.repeat(np.cumsum(of_src) - of_src, of_tgt)  # position in src of a target token's first source token
+        positions = np.arange(int(counts.sum())) + np.repeat(first - starts, counts)
+        yield src[positions] * size + np.repeat(tgt, counts), starts
 
 
 def _expected_counts(source: Int64[np.ndarray, " k"], blocks: list[_Block]) -> Float[np.ndarray, " k"]:

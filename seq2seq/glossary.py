@@ -11,7 +11,7 @@ from seq2seq.text.normalise import normalise
 
 
 class Glossary:
-    """Finds terms in texts: whole words only, regardless of case; of several terms at one place, the longest.
+    """Finds terms in texts: whole words only, regardless of case; of several terms at one position, the longest.
 
     A term of several words also begins and ends with whole words: "ice cream" is not found in "ice creams".
     """
@@ -57,21 +57,21 @@ class Glossary:
     def translations(self, text: str) -> list[str]:
         """Return the phrases that the text's translation must contain, in the order of the terms, each once."""
         folded = normalise(text).casefold()
-        found = (one for one in self._pattern.finditer(folded) if not any(map(_is_joined, _beside(one))))
-        return list(dict.fromkeys(self._translations[one.group()] for one in found))
+        matches = (match for match in self._pattern.finditer(folded) if not any(map(_is_joined, _beside(match))))
+        return list(dict.fromkeys(self._translations[match.group()] for match in matches))
 
 
 def _checked(pair: object) -> tuple[str, str]:
-    if isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(one, str) for one in pair):
+    if isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(text, str) for text in pair):
         term, translation = map(normalise, pair)
         if term and translation:
             return term, translation
     raise UserError(f"the glossary has the term {pair!r:.60}: give (term, translation), two strings with words")
 
 
-def _beside(found: re.Match[str]) -> str:
+def _beside(match: re.Match[str]) -> str:
     """Return the characters before and after a match."""
-    return found.string[max(found.start() - 1, 0) : found.start()] + found.string[found.end() : found.end() + 1]
+    return match.string[max(match.start() - 1, 0) : match.start()] + match.string[match.end() : match.end() + 1]
 
 
 def _is_joined(character: str) -> bool:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from seq2seq import cache
+from seq2seq.cache import WORK, cached_folder, digest_files
 from seq2seq.errors import UnfinishedError, UserError
 from seq2seq.settings.data import cache_root
-from seq2seq.text import cache
-from seq2seq.text.cache import WORK, cached_folder, digest_files
 
 
 class Builder:
