@@ -17,13 +17,14 @@ from seq2seq.interface import Source
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocabulary import Tokenizers
 
 AT_ONCE = 64  # sentences per batch of a file
 
 
 def export_all(model: EncoderDecoder, tokenizer: Tokenizer, search: SearchConfig, folder: Path) -> dict[str, Path]:
     """Export the model in float32 and int8; return the folders by precision."""
-    bundle = Bundle(model, tokenizer, BundleConfig(model.config, search))
+    bundle = Bundle(model, Tokenizers.joint(tokenizer), BundleConfig(model.config, search))
     save_bundle(folder / "bundle", bundle, "Exported for a benchmark.\n")
     found = {}
     for precision in ("float32", "int8"):

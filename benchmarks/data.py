@@ -82,9 +82,9 @@ def one_of(tokenizer: Tokenizers) -> Tokenizer:
     Raises:
         UserError: each side has its own tokenizer, which the benchmarks do not support.
     """
-    if not isinstance(tokenizer, Tokenizer):
+    if not tokenizer.is_joint:
         raise UserError("this model has a tokenizer for each side: the races are for models with one for both")
-    return tokenizer
+    return tokenizer.source
 
 
 def write_corpus(folder: Path, pairs: int) -> None:

@@ -32,6 +32,7 @@ from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.training.module import learning_rate
 from seq2seq.translation import MAX_SOURCE_TOKENS
 from seq2seq.translator import Translator
@@ -216,7 +217,9 @@ def line_up(model: EncoderDecoder, tokenizer: Tokenizer, plan: Plan, device: tor
         ("ours-bf16", early, torch.bfloat16, "off"),
     )
     translators = {
-        name: Translator(model, tokenizer, search=search, device=device, dtype=dtype, compiles=compiles)
+        name: Translator(
+            model, Tokenizers.joint(tokenizer), search=search, device=device, dtype=dtype, compiles=compiles
+        )
         for name, search, dtype, compiles in ways
         if (can_compile or not name.endswith("-textbook"))
         and (has_bf16 or dtype == torch.float32)

@@ -29,7 +29,7 @@ def run(bundle: Bundle, files: Sequence[Path], pairs: Pairs, plan: Plan, device:
     model = bundle.model.to(device).eval()
     translators = {
         (name, compiled): Translator(
-            model, tokenizer, search=LIMIT, device=device, dtype=torch.float32, 
+            model, bundle.tokenizer, search=LIMIT, device=device, dtype=torch.float32, 
             compiles="on" if compiled else "off", shortlist=shortlist,
         )
         for compiled in is_compiled
@@ -61,7 +61,12 @@ def run(bundle: Bundle, files: Sequence[Path], pairs: Pairs, plan: Plan, device:
                 *(f"{bleu(texts, references):.2f}", f"{share_equal(texts, whole):.1%}"),
             ]
         )
-    header = [f"beam {plan.beam}, batch {plan.batch}", "subwords", "sentences/s (range)", "× faster than without (range)"]
+    header = [
+        f"beam {plan.beam}, batch {plan.batch}",
+        "subwords",
+        "sentences/s (range)",
+        "× faster than without (range)",
+    ]
     table = Table("Shortlists", [*header, "BLEU", "same as first"], rows)
     return {"plan": asdict(plan), **result.to_dict({}), "tables": [asdict(table)]}
 

@@ -19,6 +19,7 @@ from seq2seq.bundle import load_bundle
 from seq2seq.distributed.processes import stream
 from seq2seq.evaluation.metrics import bleu
 from seq2seq.interface import SearchRequest, Text
+from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translator import Translator
 
 _SHORT = 4  # a quarter of the lines is also measured and subtracted, so that the start does not count
@@ -39,7 +40,7 @@ def run(plan: Plan, model: Path, pairs: Sequence[tuple[str, str]]) -> dict[str, 
     threads, lines = torch.get_num_threads(), [src for src, _ in itertools.islice(itertools.cycle(pairs), plan.lines)]
     bundle = load_bundle(model)
     tokenizer = one_of(bundle.tokenizer)
-    translator = Translator(bundle.model, tokenizer, search=LIMIT, device="cpu")
+    translator = Translator(bundle.model, Tokenizers.joint(tokenizer), search=LIMIT, device="cpu")
     request = translator.request(beam=plan.beam, length_penalty=1.0, early_stopping=plan.beam > 1)
     with tempfile.TemporaryDirectory() as folder:
         exports = export_all(bundle.model, tokenizer, LIMIT, Path(folder))

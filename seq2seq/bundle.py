@@ -25,7 +25,6 @@ from seq2seq.settings.bundle import (
     read_config,
 )
 from seq2seq.settings.config import to_plain
-from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers, load_tokenizers, tokenizer_files, write_files
 
 
@@ -51,7 +50,7 @@ def save_bundle(folder: Path, bundle: Bundle, card: str) -> None:
     """
     values = {
         "architecture": ARCHITECTURE + bundle.config.model.architecture,
-        "format_version": 1 if isinstance(bundle.tokenizer, Tokenizer) else TWO_TOKENIZERS,
+        "format_version": 1 if bundle.tokenizer.is_joint else TWO_TOKENIZERS,
         "src_lang": bundle.config.src_lang,
         "tgt_lang": bundle.config.tgt_lang,
         "vocab_size": bundle.model.vocab_size,
@@ -92,17 +91,17 @@ def load_bundle(folder: Path) -> Bundle:
     if tokenizer.digest != values["tokenizer_sha256"]:
         are = "are not the tokenizers" if "," in names else "is not the tokenizer"
         raise UserError(f"{folder / names} {are} that this model was trained with: copy the model folder again")
-    if (values["format_version"] == TWO_TOKENIZERS) == isinstance(tokenizer, Tokenizer):
+    if (values["format_version"] == TWO_TOKENIZERS) == tokenizer.is_joint:
         raise UserError(f"{folder / CONFIG} is damaged: format_version={values['format_version']} does not fit {names}")
     for key, size in zip(("vocab_size", "source_vocab_size"), tokenizer.sizes, strict=True):
         if size != values.get(key):
             raise UserError(f"{folder / CONFIG} is damaged: {key}={values.get(key)}, {names} has {size or 'no'} tokens")
-    found = _read_shapes(folder / WEIGHTS)
-    if (layers := config.model.num_encoder_layers + config.model.num_decoder_layers) > len(found):
-        told = f"{len(found)} tensors are no {layers} layers"  # building so many layers would take seconds
-        raise UserError(f"{folder / WEIGHTS} does not belong to its {CONFIG}: {told}")
+    shapes = _read_shapes(folder / WEIGHTS)
+    if (layers := config.model.num_encoder_layers + config.model.num_decoder_layers) > len(shapes):
+        message = f"{len(shapes)} tensors are no {layers} layers"  # building so many layers would take seconds
+        raise UserError(f"{folder / WEIGHTS} does not belong to its {CONFIG}: {message}")
     model = build_without_values(config.model, *tokenizer.sizes)
-    model.load_state_dict(_read_weights(folder / WEIGHTS, found, model.state_dict()), assign=True)
+    model.load_state_dict(_read_weights(folder / WEIGHTS, shapes, model.state_dict()), assign=True)
     return Bundle(model.eval(), tokenizer, config)
 
 
@@ -139,13 +138,13 @@ def _read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no dict)
 
 
-def _read_weights(path: Path, found: dict[str, tuple[int, ...]], expected: dict[str, Tensor]) -> dict[str, Tensor]:
+def _read_weights(path: Path, shapes: dict[str, tuple[int, ...]], model: dict[str, Tensor]) -> dict[str, Tensor]:
     """Read the weights, if their names and shapes are those of the model."""
-    shapes = {name: tuple(tensor.shape) for name, tensor in expected.items()}
-    for name in sorted(shapes.keys() | found.keys()):
-        if shapes.get(name) != found.get(name):
-            told = f"{name:.100} is {found.get(name, 'missing')}, {CONFIG} wants {shapes.get(name, 'none')}"
-            raise UserError(f"{path} does not belong to its {CONFIG}: {in_short(told)}")
+    expected = {name: tuple(tensor.shape) for name, tensor in model.items()}
+    for name in sorted(expected.keys() | shapes.keys()):
+        if expected.get(name) != shapes.get(name):
+            message = f"{name:.100} is {shapes.get(name, 'missing')}, {CONFIG} wants {expected.get(name, 'none')}"
+            raise UserError(f"{path} does not belong to its {CONFIG}: {in_short(message)}")
     with _naming(path):
         return {name: tensor.float() for name, tensor in load_file(path).items()}
 

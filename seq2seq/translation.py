@@ -18,8 +18,8 @@ from seq2seq.interface import (
     require_string,
 )
 from seq2seq.segments import number_words, split_text
-from seq2seq.text.tokenizer import EOS
-from seq2seq.text.vocabulary import Side, Tokenizers
+from seq2seq.text.tokenizer import EOS, Tokenizer
+from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.words import WordCompleter, align_words
 
 MAX_SOURCE_TOKENS = 200  # the longest segment that a model gets
@@ -119,7 +119,7 @@ class Segmenter:
         return replace(source, prefix=ids, unfinished=word)
 
 
-def _split_tag(text: str, side: Side) -> tuple[str, str]:
+def _split_tag(text: str, side: Tokenizer) -> tuple[str, str]:
     """Return a text's leading tags, such as `<2es>`, which apply to every segment, and the rest of the text."""
     rest = text
     while tag := next((one for one in side.user_symbols if rest.startswith(one)), None):
@@ -127,7 +127,7 @@ def _split_tag(text: str, side: Side) -> tuple[str, str]:
     return text[: len(text) - len(rest)].strip(), rest
 
 
-def encode_phrases(phrases: Sequence[str], tokenizer: Side) -> list[list[int]]:
+def encode_phrases(phrases: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
     """Encode phrases.
 
     Raises:
@@ -140,7 +140,7 @@ def encode_phrases(phrases: Sequence[str], tokenizer: Side) -> list[list[int]]:
     return encoded
 
 
-def join(parts: Sequence[Sequence[tuple[Hypothesis, str]]], tokenizer: Side, alpha: float) -> list[Translation]:
+def join(parts: Sequence[Sequence[tuple[Hypothesis, str]]], tokenizer: Tokenizer, alpha: float) -> list[Translation]:
     """Return a text's translations: the i-th translation joins the i-th hypotheses of the text's segments."""
     if not parts:
         return [Translation("", 0.0, 0.0, [])]
@@ -235,9 +235,12 @@ def split_to_match(translation: str, sizes: Sequence[int]) -> list[str]:
 
 
 def scored_translation(
-    scores: Sequence[TokenScores], hypotheses: Sequence[Sequence[int]], alignment: Alignment | None, tokenizer: Side,
+    scores: Sequence[TokenScores],
+    hypotheses: Sequence[Sequence[int]],
+    alignment: Alignment | None,
+    tokenizer: Tokenizer,
     alpha: float,
-) -> ScoredTranslation:  # fmt: skip
+) -> ScoredTranslation:
     """Return the scores of a translation, joined from those of its segments; hypotheses are the segments' ids."""
     log_probs = [value for one in scores for value in one.log_probs]
     tokens = [token for ids in hypotheses for token in tokenizer.tokens([*ids, EOS])]

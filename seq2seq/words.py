@@ -4,8 +4,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from seq2seq.interface import UnfinishedWord
-from seq2seq.text.tokenizer import EOS
-from seq2seq.text.vocabulary import Side
+from seq2seq.text.tokenizer import EOS, Tokenizer
 
 SPACE = "▁"  # begins every subword that begins a word
 
@@ -45,7 +44,7 @@ def align_words(
 class WordCompleter:
     """Finds the subwords with which a translation can write and complete the last word of its prefix."""
 
-    def __init__(self, target: Side, unproducible: Sequence[int]) -> None:
+    def __init__(self, target: Tokenizer, unproducible: Sequence[int]) -> None:
         """Sort the subwords of a vocabulary; a translation has no unproducible ones."""
         subwords = target.tokens(range(target.vocab_size))
         excluded = {*unproducible, *target.user_symbols.values()}

@@ -102,7 +102,7 @@ class CTranslate2Engine:
         kind, _, number = device.partition(":")
         sides = (tokenizer.source, tokenizer.target)
         self._source, self._target = (side.tokens(range(side.vocab_size)) for side in sides)
-        self._ids = {piece: number for number, piece in enumerate(self._target)}
+        self._ids = {subword: token for token, subword in enumerate(self._target)}
         self._unproducible = tokenizer.unproducible
         self._has_warned = False
         try:
@@ -140,12 +140,12 @@ class CTranslate2Engine:
             if on_step is not None:
                 on_step()
             try:
-                found = self._search([sources[index] for index in batch], settings, n_best, banned)
+                hypotheses = self._search([sources[index] for index in batch], settings, n_best, banned)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
                 raise UserError(f"{len(batch)} texts at once do not fit into memory: lower batch_tokens") from error
-            yield list(zip(batch, found, strict=True))
+            yield list(zip(batch, hypotheses, strict=True))
             waiting = waiting[len(batch) :]
 
     def _search(
@@ -160,8 +160,8 @@ class CTranslate2Engine:
             "return_end_token": True,
         }
         has_rules = settings.no_repeat_ngram or banned or any(shortest for shortest, _ in limits)
-        found = {} if has_rules else self._search_freely(sources, [longest for _, longest in limits], options)
-        again = [row for row in range(len(sources)) if row not in found]
+        of_row = {} if has_rules else self._search_freely(sources, [longest for _, longest in limits], options)
+        again = [row for row in range(len(sources)) if row not in of_row]
         options |= {"no_repeat_ngram_size": settings.no_repeat_ngram}
         options |= {
             "suppress_sequences": [self._spell(ids) for ids in (*([token] for token in self._unproducible), *banned)]
@@ -169,8 +169,8 @@ class CTranslate2Engine:
         for shortest, longest in {limits[row] for row in again}:
             rows = [row for row in again if limits[row] == (shortest, longest)]
             options |= {"min_decoding_length": shortest, "max_decoding_length": longest}
-            found |= zip(rows, self._search_by_rules([sources[row] for row in rows], options), strict=True)
-        return [found[row] for row in range(len(sources))]
+            of_row |= zip(rows, self._search_by_rules([sources[row] for row in rows], options), strict=True)
+        return [of_row[row] for row in range(len(sources))]
 
     def _search_freely(
         self, sources: list[Source], limits: list[int], options: dict[str, Any]
@@ -179,7 +179,7 @@ class CTranslate2Engine:
 
         Most results break no rule. They need neither batches of equal limits nor rescoring. In greedy search they equal
         the results of `_search_by_rules`. In beam search they may differ, because hypotheses that break a rule took
-        places in the beam.
+        ranks in the beam.
         """
         results = self._translator.translate_batch(
             [self._spell_source(source.ids) for source in sources],
@@ -188,14 +188,14 @@ class CTranslate2Engine:
             max_decoding_length=max(limits),
             **options,
         )
-        found, alpha = {}, options["length_penalty"]
+        of_row, alpha = {}, options["length_penalty"]
         for number, (source, result, limit) in enumerate(zip(sources, results, limits, strict=True)):
-            rows = [self._read(pieces) for pieces in result.hypotheses]  # with EOS
+            rows = [self._read(subwords) for subwords in result.hypotheses]  # with EOS
             has_ended = all(row[-1:] == [EOS] and len(row) <= limit + 1 for row in rows)
             if has_ended and not source.prefix and not any(set(row) & set(self._unproducible) for row in rows):
                 scores = [value * len(row) ** alpha for row, value in zip(rows, result.scores, strict=True)]
-                found[number] = _ranked([row[:-1] for row in rows], scores, alpha)
-        return found
+                of_row[number] = _ranked([row[:-1] for row in rows], scores, alpha)
+        return of_row
 
     def _search_by_rules(self, sources: list[Source], options: dict[str, Any]) -> list[list[Hypothesis]]:
         """Search for translations of sources with the same limits, and score the hypotheses again.
@@ -203,14 +203,14 @@ class CTranslate2Engine:
         The search's own scores have two faults: they lack EOS if the limit cut a hypothesis off, and their
         probabilities are renormalised without the forbidden tokens.
         """
-        spelt = [self._spell_source(source.ids) for source in sources]
+        spelled = [self._spell_source(source.ids) for source in sources]
         prefixes = [self._spell(source.prefix) for source in sources]
         hypotheses = []
-        for source, result in zip(spelt, self._translator.translate_batch(spelt, prefixes, **options), strict=True):
-            rows = [[token for token in self._read(pieces) if token != EOS] for pieces in result.hypotheses]
+        for source, result in zip(spelled, self._translator.translate_batch(spelled, prefixes, **options), strict=True):
+            rows = [[token for token in self._read(subwords) if token != EOS] for subwords in result.hypotheses]
             targets = [self._spell(row) for row in rows]
             scored = self._translator.score_batch([source] * len(rows), targets, max_input_length=0)  # with EOS
-            hypotheses.append(_ranked(rows, [sum(one.log_probs) for one in scored], options["length_penalty"]))
+            hypotheses.append(_ranked(rows, [sum(scores.log_probs) for scores in scored], options["length_penalty"]))
         return hypotheses
 
     def _spell(self, ids: Sequence[int]) -> list[str]:
@@ -219,8 +219,8 @@ class CTranslate2Engine:
     def _spell_source(self, ids: Sequence[int]) -> list[str]:
         return [self._source[token] for token in ids]
 
-    def _read(self, pieces: Sequence[str]) -> list[int]:
-        return [self._ids[piece] for piece in pieces]
+    def _read(self, subwords: Sequence[str]) -> list[int]:
+        return [self._ids[subword] for subword in subwords]
 
 
 def _choose_device(wanted: str) -> str:
@@ -263,5 +263,7 @@ def _ranked(rows: Sequence[list[int]], scores: Sequence[float], alpha: float) ->
     """Return hypotheses made of ids and scores, best first."""
     if any(map(math.isnan, scores)):
         raise UserError("the model's scores are not numbers (NaN): its weights are damaged, train it again")
-    found = [Hypothesis(ids, score, score / (len(ids) + 1) ** alpha) for ids, score in zip(rows, scores, strict=True)]
-    return sorted(found, key=lambda hypothesis: hypothesis.normalised_score, reverse=True)
+    hypotheses = [
+        Hypothesis(ids, score, score / (len(ids) + 1) ** alpha) for ids, score in zip(rows, scores, strict=True)
+    ]
+    return sorted(hypotheses, key=lambda hypothesis: hypothesis.normalised_score, reverse=True)

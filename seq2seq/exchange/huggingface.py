@@ -3,10 +3,9 @@
 The two networks differ in their position vectors: ours alternate sine and cosine from channel to channel; Marian's hold
 all sines and then all cosines. The conversion therefore reorders the residual stream's channels in every weight that
 reads or writes that stream. Channels within an attention head or a feed-forward network keep their order. An imported
-vocabulary also has another order of ids, so the conversion reorders the rows of the embeddings.
+tokenizer's ids have another order in Hugging Face's files, so the conversion reorders the rows of the embeddings.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,19 +17,17 @@ from torch import Tensor
 from seq2seq.bundle import Bundle, example, load_bundle
 from seq2seq.errors import UserError
 from seq2seq.exchange.export import new_folder, require_exportable, write_card
+from seq2seq.exchange.huggingface_tokenizers import MAX_POSITIONS, write_tokenizers
 from seq2seq.extras import needing
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
-from seq2seq.text import marian
-from seq2seq.text.marian import MarianVocabulary
-from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
-from seq2seq.text.vocabulary import Side, Tokenizers
+from seq2seq.text.tokenizer import BOS, EOS, PAD
+from seq2seq.text.vocabulary import Tokenizers
 
 with needing("huggingface"):
     from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
-MAX_POSITIONS = 512  # tokens per side: the rows of Marian's table of positions
 PUBLISHED = {  # values of the published style, and others that Marian supports
     "norm": ("layernorm",),
     "norm_position": ("post",),
@@ -67,7 +64,7 @@ def export_huggingface(bundle: Path, folder: Path) -> None:
     model.generation_config = _generation(loaded)
     with new_folder(folder) as draft:
         model.save_pretrained(draft)
-        _write_vocabulary(loaded, draft)
+        write_tokenizers(draft, loaded.tokenizer, loaded.config.src_lang, loaded.config.tgt_lang)
         write_card(bundle, draft, "transformers", USAGE.replace("EXAMPLE", example(loaded.config.src_lang)))
 
 
@@ -77,61 +74,20 @@ def _generation(bundle: Bundle) -> GenerationConfig:
     transformers has no such limit. Its only exact search, `early_stopping="never"`, runs up to the maximum length for
     every text, so the exported settings do not use it.
     """
-    search, order = bundle.config.search, order_of(bundle.tokenizer.target)
+    search, ids = bundle.config.search, bundle.tokenizer.target.original_ids
     return GenerationConfig(
         num_beams=search.beam,
         length_penalty=search.length_penalty,
         no_repeat_ngram_size=search.no_repeat_ngram,
-        suppress_tokens=[order[one] for one in bundle.tokenizer.unproducible],
+        suppress_tokens=[ids[token] for token in bundle.tokenizer.unproducible],
         renormalize_logits=bundle.tokenizer.renormalises,
         max_length=MAX_POSITIONS,
-        pad_token_id=order[PAD],
-        bos_token_id=order[bundle.tokenizer.start],
-        eos_token_id=order[EOS],
-        decoder_start_token_id=order[bundle.tokenizer.start],
-        forced_eos_token_id=order[EOS],
+        pad_token_id=ids[PAD],
+        bos_token_id=ids[bundle.tokenizer.start],
+        eos_token_id=ids[EOS],
+        decoder_start_token_id=ids[bundle.tokenizer.start],
+        forced_eos_token_id=ids[EOS],
     )
-
-
-def _write_vocabulary(bundle: Bundle, draft: Path) -> None:
-    """Write the files of a MarianTokenizer: the files of an imported vocabulary, or files made from our tokenizers."""
-    sides = bundle.tokenizer
-    if isinstance(sides.target, MarianVocabulary):
-        assert not isinstance(sides, Tokenizer)
-        kept = {name: content for name, content in sides.files.items() if name != marian.GENERATION}
-    else:
-        pieces = [side.tokens(range(side.vocab_size)) for side in (sides.source, sides.target)]
-        settings = {
-            "tokenizer_class": "MarianTokenizer",
-            "source_lang": bundle.config.src_lang,
-            "target_lang": bundle.config.tgt_lang,
-            "separate_vocabs": not sides.is_shared,
-            "model_max_length": MAX_POSITIONS,
-            "clean_up_tokenization_spaces": False,
-            "pad_token": pieces[0][PAD],
-            "unk_token": pieces[0][UNK],
-            "bos_token": pieces[0][sides.start],
-            "eos_token": pieces[0][EOS],
-        }
-        kept = {
-            marian.SOURCE: sides.source.model_bytes,
-            marian.TARGET: sides.target.model_bytes,
-            marian.VOCAB: _json({piece: number for number, piece in enumerate(pieces[0])}),
-            marian.SETTINGS: _json(settings),
-        }
-        if not sides.is_shared:
-            kept[marian.TARGET_VOCAB] = _json({piece: number for number, piece in enumerate(pieces[1])})
-    for name, content in kept.items():
-        (draft / name).write_bytes(content)
-
-
-def _json(values: Mapping[str, object]) -> bytes:
-    return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-def order_of(side: Side) -> list[int]:
-    """Return the id in Hugging Face's files for each of our ids."""
-    return side.order if isinstance(side, MarianVocabulary) else list(range(side.vocab_size))
 
 
 class Pairing(NamedTuple):
@@ -147,7 +103,7 @@ class Pairing(NamedTuple):
 def to_marian(network: EncoderDecoder, attention: str = "sdpa", tokenizer: Tokenizers | None = None) -> MarianMTModel:
     """Return a MarianMTModel that computes the same logits, on the same device and in evaluation mode.
 
-    With a tokenizer, the MarianMTModel uses the ids of the tokenizer's files.
+    With an imported tokenizer, the MarianMTModel uses the ids that the tokenizer was imported with.
 
     Raises:
         UserError: the model is not a Transformer, is an ablation, or is not of the published style.
@@ -189,7 +145,7 @@ def weights_of(
 ) -> dict[str, Tensor]:
     """Return our weights, on the CPU in float32, made from the weights of a Marian model.
 
-    With a tokenizer, the rows of `state` follow the ids of the tokenizer's files.
+    With an imported tokenizer, the rows of `state` follow the ids that it was imported with.
 
     Raises:
         KeyError: a weight is missing.
@@ -208,7 +164,7 @@ def _id_orders(tokenizer: Tokenizers | None) -> dict[str | None, Tensor]:
     """Return, by side, the ids of Hugging Face's files in the order of our ids."""
     if tokenizer is None:
         return {}
-    return {side: torch.tensor(order_of(getattr(tokenizer, side))) for side in ("source", "target")}
+    return {side: torch.tensor(getattr(tokenizer, side).original_ids) for side in ("source", "target")}
 
 
 def marian_config(
@@ -221,20 +177,19 @@ def marian_config(
     """Return transformers' configuration of our network.
 
     attention is transformers' name for the kernel: "sdpa" (its default: PyTorch's fused kernel) or "eager" (separate
-    operations). With a tokenizer, the ids are those of the tokenizer's files. source_vocab_size is the size of a
-    separate source vocabulary; None: both sides share one vocabulary.
+    operations). With an imported tokenizer, the ids are those that it was imported with. source_vocab_size is the size
+    of a separate source vocabulary; None: both sides share one vocabulary.
 
     Raises:
         UserError: the network is not of the published style, the only style that Marian has.
     """
     for key, values in PUBLISHED.items():
-        found = getattr(config, key)
-        if found not in values:
-            told = f"model.{key}={found}: a Marian model can only have {' or '.join(values)}"
-            raise UserError(f"{told} (train with model/style=vaswani)")
+        value = getattr(config, key)
+        if value not in values:
+            message = f"model.{key}={value}: a Marian model can only have {' or '.join(values)}"
+            raise UserError(f"{message} (train with model/style=vaswani)")
     start = BOS if tokenizer is None else tokenizer.start
-    order = None if tokenizer is None else order_of(tokenizer.target)
-    pad, eos, start = (one if order is None else order[one] for one in (PAD, EOS, start))
+    ids = range(vocab_size) if tokenizer is None else tokenizer.target.original_ids
     return MarianConfig(
         vocab_size=vocab_size if source_vocab_size is None else source_vocab_size,
         decoder_vocab_size=vocab_size,
@@ -252,10 +207,10 @@ def marian_config(
         activation_function=config.activation,
         scale_embedding=config.scale_embedding,
         max_position_embeddings=MAX_POSITIONS,
-        pad_token_id=pad,
-        bos_token_id=start,
-        eos_token_id=eos,
-        decoder_start_token_id=start,
+        pad_token_id=ids[PAD],
+        bos_token_id=ids[start],
+        eos_token_id=ids[EOS],
+        decoder_start_token_id=ids[start],
         forced_eos_token_id=None,
         attn_implementation=attention,  # type: ignore[call-arg]  (taken by the base class)
     )

@@ -8,16 +8,16 @@ from seq2seq.cache import cached_folder, digest_files
 from seq2seq.errors import UserError, in_short
 from seq2seq.exchange.export import require_new
 from seq2seq.exchange.huggingface_reading import MOST_BYTES, read_huggingface
+from seq2seq.exchange.huggingface_tokenizers import FILES
 from seq2seq.exchange.huggingface_weights import PICKLED, WEIGHTS
 from seq2seq.extras import needing
 from seq2seq.settings.bundle import CARD, CONFIG, is_hub_name, read_bounded
 from seq2seq.settings.data import cache_root
-from seq2seq.text import marian
 
 with needing("huggingface"):
     import huggingface_hub
 
-_FORMAT = 1  # version of cached imports: raise it when the same files give a different bundle
+_FORMAT = 2  # version of cached imports: raise it when the same files give a different bundle
 
 
 def import_huggingface(source: str, folder: Path, revision: str | None = None) -> Bundle:
@@ -48,7 +48,7 @@ def cached_import(source: str, cache: str | None) -> Path:
         UserError: for the reasons of `import_huggingface`.
     """
     origin = fetch(source)
-    names = (CONFIG, *marian.FILES, WEIGHTS, PICKLED)
+    names = (CONFIG, *FILES, WEIGHTS, PICKLED)
     digests = [*digest_files(path for name in names if (path := origin / name).is_file()), str(_FORMAT)]
     name = re.sub(r"[^\w.-]", "_", origin.resolve().name if Path(source).is_dir() else source)
     key = "-".join((name, *(digest[:8] for digest in digests)))
@@ -75,11 +75,11 @@ def fetch(source: str, revision: str | None = None) -> Path:
         raise UserError(
             f"{source} is no folder, and no name on the Hugging Face hub, such as Helsinki-NLP/opus-mt-en-es"
         )
-    wanted = [CONFIG, CARD, *marian.FILES, WEIGHTS]
+    wanted = [CONFIG, CARD, *FILES, WEIGHTS]
     try:
-        found = Path(huggingface_hub.snapshot_download(source, revision=revision, allow_patterns=wanted))
-        if not (found / WEIGHTS).exists():
-            found = Path(
+        folder = Path(huggingface_hub.snapshot_download(source, revision=revision, allow_patterns=wanted))
+        if not (folder / WEIGHTS).exists():
+            folder = Path(
                 huggingface_hub.snapshot_download(source, revision=revision, allow_patterns=[*wanted, PICKLED])
             )
     except Exception as error:  # raised by the hub's client, by its HTTP library or by the disk
@@ -87,7 +87,7 @@ def fetch(source: str, revision: str | None = None) -> Path:
             f"{source} is no folder here, and the Hugging Face hub does not give it ({in_short(error)}): where the hub "
             f"cannot be reached, run `hf download {source} --local-dir FOLDER` elsewhere and give FOLDER"
         ) from error
-    return found
+    return folder
 
 
 def _card(source: str, revision: str | None, origin: Path, bundle: Bundle) -> str:

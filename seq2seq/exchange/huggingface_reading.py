@@ -9,7 +9,8 @@ from typing import Any
 
 from seq2seq.bundle import Bundle
 from seq2seq.errors import UserError, in_short
-from seq2seq.exchange.huggingface import order_of, weights_of
+from seq2seq.exchange.huggingface import weights_of
+from seq2seq.exchange.huggingface_tokenizers import GENERATION, SETTINGS, read_json, read_tokenizers
 from seq2seq.exchange.huggingface_weights import (
     BIAS,
     read_weights,
@@ -22,9 +23,8 @@ from seq2seq.model.build import build_without_values
 from seq2seq.settings.bundle import ARCHITECTURE, CONFIG, BundleConfig, read_bounded
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig, change_search
-from seq2seq.text import marian
 from seq2seq.text.tokenizer import EOS, PAD
-from seq2seq.text.vocabulary import TokenizerPair, make_tokenizers, read_files
+from seq2seq.text.vocabulary import Tokenizers
 
 with needing("huggingface"):
     from huggingface_hub.errors import StrictDataclassError
@@ -80,7 +80,9 @@ def read_huggingface(folder: Path) -> Bundle:
         theirs = MarianConfig.from_dict({key: values[key] for key in _USED if key in values})
     except (StrictDataclassError, AttributeError, TypeError, ValueError) as error:
         raise UserError(f"{folder / CONFIG} is damaged: {in_short(error)}") from error
-    tokenizer = _read_tokenizers(folder, values, theirs)
+    generation = _read_generation(folder, values, theirs)
+    tokenizer = read_tokenizers(folder, generation, is_shared=theirs.share_encoder_decoder_embeddings)
+    _require_same_ids(folder, theirs, tokenizer)
     config, state = _model_config(folder, values, theirs), read_weights(folder)
     if (layers := config.num_encoder_layers + config.num_decoder_layers) > len(state):
         raise UserError(f"{folder}: {len(state)} weights are no {layers} layers, which {CONFIG} wants")
@@ -91,22 +93,22 @@ def read_huggingface(folder: Path) -> Bundle:
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     require_same(folder, state, config, tokenizer, shapes)
     model.load_state_dict(weights_of(state, config, tokenizer), assign=True)
-    bundle = BundleConfig(config, _search(folder, tokenizer), *_languages(folder, tokenizer))
+    bundle = BundleConfig(config, _search(folder / GENERATION, generation, tokenizer), *_languages(folder))
     return Bundle(model.eval(), tokenizer, bundle)
 
 
-def _languages(folder: Path, tokenizer: TokenizerPair) -> tuple[str, str]:
+def _languages(folder: Path) -> tuple[str, str]:
     """Return the source and target languages that tokenizer_config.json names, by default en and es.
 
     Raises:
         UserError: a value is not the name of a language.
     """
-    named = json.loads(tokenizer.files.get(marian.SETTINGS, b"{}"))
-    found = [named.get(f"{side}_lang") or default for side, default in (("source", "en"), ("target", "es"))]
-    for one in found:
-        if not (isinstance(one, str) and re.fullmatch(r"[\w+-]{1,40}", one)):
-            raise UserError(in_short(f"{folder / marian.SETTINGS} names a language {one!r}: it is damaged"))
-    return found[0], found[1]
+    settings = read_json(folder / SETTINGS) if (folder / SETTINGS).exists() else {}
+    languages = [settings.get(f"{side}_lang") or default for side, default in (("source", "en"), ("target", "es"))]
+    for language in languages:
+        if not (isinstance(language, str) and re.fullmatch(r"[\w+-]{1,40}", language)):
+            raise UserError(in_short(f"{folder / SETTINGS} names a language {language!r}: it is damaged"))
+    return languages[0], languages[1]
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
@@ -143,8 +145,8 @@ def _model_config(folder: Path, values: Mapping[str, Any], theirs: MarianConfig)
         ("d_ff", "encoder_ffn_dim", "decoder_ffn_dim"),
     ):
         if getattr(theirs, key) != getattr(theirs, other):
-            told = f"{key}={getattr(theirs, key)} and {other}={getattr(theirs, other)}"
-            raise UserError(f"{folder / CONFIG} has {told}: both sides have one model.{ours} here")
+            message = f"{key}={getattr(theirs, key)} and {other}={getattr(theirs, other)}"
+            raise UserError(f"{folder / CONFIG} has {message}: both sides have one model.{ours} here")
     if theirs.activation_function not in _ACTIVATIONS:
         known = ", ".join(_ACTIVATIONS)
         raise UserError(f"{folder / CONFIG} has activation_function={theirs.activation_function}: known are {known}")
@@ -165,48 +167,41 @@ def _model_config(folder: Path, values: Mapping[str, Any], theirs: MarianConfig)
         raise UserError(f"{folder / CONFIG} describes no network that is known here: {error}") from error
 
 
-def _read_tokenizers(folder: Path, values: Mapping[str, Any], theirs: MarianConfig) -> TokenizerPair:
-    """Read the vocabularies, and copy an older model's search settings from config.json to generation_config.json.
-
-    The copy is part of the returned tokenizers; the folder does not change.
+def _read_generation(folder: Path, values: Mapping[str, Any], theirs: MarianConfig) -> dict[str, Any]:
+    """Return the search settings of generation_config.json or, of an older model without that file, of config.json.
 
     Raises:
-        UserError: a file is missing or damaged, or does not belong to config.json.
+        UserError: the file is damaged.
     """
-    files = read_files(folder)
-    if marian.SOURCE not in files:
-        raise UserError(
-            f"{folder / marian.SOURCE} is missing: give a folder as transformers' save_pretrained leaves it"
-        )
-    if marian.GENERATION not in files:
-        known = {*_READ, *GenerationConfig().to_dict()} - {*_HARMLESS}
-        found = {key: values[key] for key in sorted(known & values.keys())}
-        found = {"decoder_start_token_id": theirs.decoder_start_token_id, **found}
-        files[marian.GENERATION] = (json.dumps(found, indent=2) + "\n").encode()
-    if theirs.share_encoder_decoder_embeddings:
-        files.pop(marian.TARGET_VOCAB, None)
-    elif marian.TARGET_VOCAB not in files and marian.VOCAB in files:
-        files[marian.TARGET_VOCAB] = files[marian.VOCAB]
-    tokenizer = make_tokenizers(files, str(folder))
-    assert isinstance(tokenizer, TokenizerPair)
-    order = order_of(tokenizer.target)
+    if (folder / GENERATION).exists():
+        return read_json(folder / GENERATION)
+    known = {*_READ, *GenerationConfig().to_dict()} - {*_HARMLESS}
+    settings = {key: values[key] for key in sorted(known & values.keys())}
+    return {"decoder_start_token_id": theirs.decoder_start_token_id, **settings}
+
+
+def _require_same_ids(folder: Path, theirs: MarianConfig, tokenizer: Tokenizers) -> None:
+    """Check that config.json has the vocabulary's ids of padding and end.
+
+    Raises:
+        UserError: an id differs.
+    """
+    ids = tokenizer.target.original_ids
     for key, ours in (("pad_token_id", PAD), ("eos_token_id", EOS)):
-        if getattr(theirs, key) != order[ours]:
-            told = f"{key}={getattr(theirs, key)}, but the vocabulary says {order[ours]}"
-            raise UserError(f"{folder / CONFIG} has {told}: the files belong to different models")
-    return tokenizer
+        if getattr(theirs, key) != ids[ours]:
+            message = f"{key}={getattr(theirs, key)}, but the vocabulary says {ids[ours]}"
+            raise UserError(f"{folder / CONFIG} has {message}: the files belong to different models")
 
 
-def _search(folder: Path, tokenizer: TokenizerPair) -> SearchConfig:
-    """Return the search settings of generation_config.json, with our defaults for missing ones.
+def _search(path: Path, generation: Mapping[str, Any], tokenizer: Tokenizers) -> SearchConfig:
+    """Return the search settings of generation_config.json, with our defaults for missing ones; errors use the path.
 
     Raises:
         UserError: the file asks for a search that this project does not support.
     """
-    path, generation = folder / marian.GENERATION, json.loads(tokenizer.files[marian.GENERATION])
     if (forced := generation.get("forced_bos_token_id")) is not None:
         raise UserError(in_short(f"{path} has forced_bos_token_id={forced!r}: only models without it can be imported"))
-    eos = order_of(tokenizer.target)[EOS]
+    eos = tokenizer.target.original_ids[EOS]
     if generation.get("eos_token_id", eos) not in (None, eos, [eos]):
         raise UserError(in_short(f"{path} has eos_token_id={generation['eos_token_id']!r}, the vocabulary {eos}"))
     others = {key: value for key, value in generation.items() if key not in (*_READ, *_HARMLESS)}

@@ -37,24 +37,24 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     path = next((folder / name for name in (WEIGHTS, PICKLED) if (folder / name).is_file()), None)
     if path is None:
         parts = next(iter(sorted(folder.glob("*.index.json"))), None)
-        told = (
+        message = (
             f"weights in several files ({parts.name}) are not read: save them in one" if parts else "it has no weights"
         )
-        raise UserError(f"{folder}: {told} ({WEIGHTS} or {PICKLED})")
+        raise UserError(f"{folder}: {message} ({WEIGHTS} or {PICKLED})")
     try:
-        found = load_file(path) if path.name == WEIGHTS else torch.load(path, map_location="cpu", weights_only=True)
+        weights = load_file(path) if path.name == WEIGHTS else torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         if "global" in str(error).lower():  # a function or class, which a pickle would call
             raise UserError(f"{path} holds more than weights: it is not read, since that would run its code") from error
         raise UserError(f"{path} is damaged ({in_short(error)}): copy it again") from error
     except (SafetensorError, OSError, RuntimeError, EOFError, ValueError, LookupError, AssertionError) as error:
         raise UserError(f"{path} is damaged ({in_short(error)}): copy it again") from error
-    if not isinstance(found, dict) or not all(_is_weight(*one, path.stat().st_size) for one in found.items()):
+    if not isinstance(weights, dict) or not all(_is_weight(*item, path.stat().st_size) for item in weights.items()):
         raise UserError(f"{path} holds no weights by name: give the model's own, as save_pretrained leaves it")
-    for name, weight in found.items():
+    for name, weight in weights.items():
         if not weight.isfinite().all():
             raise UserError(f"{path}: {name:.100} has values that are no finite numbers: the model is damaged")
-    return dict(found)
+    return dict(weights)
 
 
 def _is_weight(name: object, weight: object, most_bytes: int) -> bool:
@@ -91,12 +91,12 @@ def require_tied(folder: Path, state: dict[str, Tensor], *, is_shared: bool) -> 
     """
     groups = [_TIED] if is_shared else [(_TIED[3], _TIED[1]), (_TIED[2],)]
     for names in groups:
-        found = [name for name in names if name in state]
-        for other in found[1:]:
-            if not torch.equal(state[found[0]], state[other]):
-                raise UserError(f"{folder}: {other} differs from {found[0]}: only tied embeddings can be imported")
-        if found:
-            state.setdefault(names[0], state[found[0]])
+        stored = [name for name in names if name in state]
+        for other in stored[1:]:
+            if not torch.equal(state[stored[0]], state[other]):
+                raise UserError(f"{folder}: {other} differs from {stored[0]}: only tied embeddings can be imported")
+        if stored:
+            state.setdefault(names[0], state[stored[0]])
         for other in names[1:]:
             state.pop(other, None)
 
@@ -116,14 +116,14 @@ def require_same(
     known = {BIAS}
     for pair in pairings(config, is_shared=tokenizer.is_shared):
         known.add(pair.marian)
-        found = tuple(state[pair.marian].shape) if pair.marian in state else "missing"
-        if pair.ids and found != "missing" and len(found) == 2 and found[0] != shapes[pair.ours][0]:
-            told = f"{pair.marian} has {found[0]:,} rows, and the vocabulary {shapes[pair.ours][0]:,} pieces"
-            raise UserError(f"{folder}: {told}: they belong to different models")
-        if found != shapes[pair.ours]:
-            raise UserError(f"{folder}: {pair.marian} is {found}, and {CONFIG} wants {shapes[pair.ours]}")
+        shape = tuple(state[pair.marian].shape) if pair.marian in state else "missing"
+        if pair.ids and shape != "missing" and len(shape) == 2 and shape[0] != shapes[pair.ours][0]:
+            message = f"{pair.marian} has {shape[0]:,} rows, and the vocabulary {shapes[pair.ours][0]:,} subwords"
+            raise UserError(f"{folder}: {message}: they belong to different models")
+        if shape != shapes[pair.ours]:
+            raise UserError(f"{folder}: {pair.marian} is {shape}, and {CONFIG} wants {shapes[pair.ours]}")
     if unknown := sorted(state.keys() - known):
         raise UserError(f"{folder}: {unknown[0]:.100} is a weight that no Marian model has")
     if BIAS in state and tuple(state[BIAS].shape) != (1, tokenizer.sizes[0]):
-        told = f"{BIAS} is {tuple(state[BIAS].shape)}, and the vocabulary has {tokenizer.sizes[0]:,} pieces"
-        raise UserError(f"{folder}: {told}: they belong to different models")
+        message = f"{BIAS} is {tuple(state[BIAS].shape)}, and the vocabulary has {tokenizer.sizes[0]:,} subwords"
+        raise UserError(f"{folder}: {message}: they belong to different models")

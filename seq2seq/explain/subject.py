@@ -9,8 +9,8 @@ from seq2seq.interface import SearchRequest
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.normalise import normalise
-from seq2seq.text.tokenizer import EOS
-from seq2seq.text.vocabulary import Side, Tokenizers
+from seq2seq.text.tokenizer import EOS, Tokenizer
+from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translator import Translator
 from seq2seq.words import word_of_subwords
 
@@ -91,7 +91,7 @@ def require_engine(translator: Translator) -> tuple[Engine, EncoderDecoder]:
     return engine, engine.model
 
 
-def words_of(ids: Sequence[int], tokenizer: Side, marks: Set[int]) -> list[Word]:
+def words_of(ids: Sequence[int], tokenizer: Tokenizer, marks: Set[int]) -> list[Word]:
     """Return the words that the subwords form; each position in marks is a start or end mark and its own word."""
     pieces = tokenizer.tokens(ids)
     inner = [position for position in range(len(ids)) if position not in marks]
@@ -103,12 +103,12 @@ def words_of(ids: Sequence[int], tokenizer: Side, marks: Set[int]) -> list[Word]
     return sorted([*words, *alone], key=lambda word: word.pieces[0])
 
 
-def _spell(ids: list[int], tokenizer: Side) -> str:
+def _spell(ids: list[int], tokenizer: Tokenizer) -> str:
     (text,) = tokenizer.decode([ids])
     return text or "".join(tokenizer.tokens(ids))  # UNK decodes to an empty text
 
 
-def encode_sentence(tokenizer: Side, text: str, name: str) -> list[int]:
+def encode_sentence(tokenizer: Tokenizer, text: str, name: str) -> list[int]:
     """Return the ids of a text, without EOS; `name` names the text in errors.
 
     Raises:

@@ -14,8 +14,8 @@ from seq2seq.errors import UserError, in_short
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 
-FORMAT_VERSIONS = (1, 2)  # that this program reads; a bundle gets the lowest version that can describe the bundle
-TWO_TOKENIZERS = 2  # version of a bundle with one tokenizer for each side
+FORMAT_VERSIONS = (1, 3)  # that this program reads; a bundle gets the lowest version that can describe the bundle
+TWO_TOKENIZERS = 3  # version of a bundle with one tokenizer for each side
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 SETTINGS = "bundle.json"  # config.json's name in an export for CTranslate2, which has a config.json of its own
 ARCHITECTURE = "seq2seq-"  # prefix of config.json's architecture; ModelConfig.architecture has no prefix
@@ -92,7 +92,7 @@ def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
     if type(version) is not int or version not in FORMAT_VERSIONS:
         raise UserError(
             f"{path} has format_version={version!r:.80}, this version reads "
-            f"{FORMAT_VERSIONS[0]} to {FORMAT_VERSIONS[-1]}: use the version that wrote it"
+            f"{' and '.join(map(str, FORMAT_VERSIONS))}: use the version that wrote it"
         )
     types = {
         "src_lang": str,

@@ -9,12 +9,13 @@ from itertools import chain
 import numpy as np
 
 from seq2seq.settings.training import NoiseConfig, SubwordSamplingConfig
-from seq2seq.text.vocabulary import Side, Tokenizers
+from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocabulary import Tokenizers
 
 _ROWS_OF_KEYS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 _FINAL_MARK = re.compile(r"\s*(?:[.?!…]+|[。？！]+)(?=[\"'”’»)\]]*$)")
 _WORDS_A_TYPO = 10  # a sentence with typing errors has one error, and one more per this many words
-_PIECE = 2000  # texts split into subwords at a time, so that other threads do not wait long
+_PART = 2000  # texts split into subwords at a time, so that other threads do not wait long
 
 Ids = list[list[int]]
 
@@ -56,27 +57,27 @@ class Encoder:
                     )
         return sides
 
-    def _split(self, side: Side, texts: Sequence[str], seed: int) -> Ids:
-        pieces = [texts[start : start + _PIECE] for start in range(0, len(texts), _PIECE)]
+    def _split(self, side: Tokenizer, texts: Sequence[str], seed: int) -> Ids:
+        parts = [texts[start : start + _PART] for start in range(0, len(texts), _PART)]
         if self.sampling.alpha == 0:
-            rows = map(side.encode_normalised, pieces)
+            rows = map(side.encode_normalised, parts)
         else:
-            seeds = np.random.SeedSequence(seed).generate_state(len(pieces)).tolist()
+            seeds = np.random.SeedSequence(seed).generate_state(len(parts)).tolist()
             rows = (
-                side.sample(piece, alpha=self.sampling.alpha, nbest=self.sampling.nbest, seed=of_piece)
-                for piece, of_piece in zip(pieces, seeds, strict=True)
+                side.sample(part, alpha=self.sampling.alpha, nbest=self.sampling.nbest, seed=seed_of_part)
+                for part, seed_of_part in zip(parts, seeds, strict=True)
             )
         return list(chain.from_iterable(rows))
 
 
 def _neighbours() -> dict[str, str]:
     """Map each letter to the neighbouring letters on a QWERTY keyboard."""
-    found: dict[str, str] = {}
+    neighbours: dict[str, str] = {}
     for number, row in enumerate(_ROWS_OF_KEYS):
         around = _ROWS_OF_KEYS[max(number - 1, 0) : number + 2]
-        for place, key in enumerate(row):
-            found[key] = "".join(keys[max(place - 1, 0) : place + 2] for keys in around).replace(key, "")
-    return found
+        for column, key in enumerate(row):
+            neighbours[key] = "".join(keys[max(column - 1, 0) : column + 2] for keys in around).replace(key, "")
+    return neighbours
 
 
 _NEIGHBOURS = _neighbours()
@@ -108,8 +109,8 @@ def change_case(text: str, rng: random.Random) -> str:
 def mistype(text: str, rng: random.Random) -> str:
     """Put typing errors into words: swap two letters, drop or double one, or replace one by a neighbouring key."""
     words = text.split(" ")
-    places = [i for i, word in enumerate(words) if sum(map(str.isalpha, word)) > 1 and not _is_tag(word)]
-    for i in rng.sample(places, min(len(places), 1 + len(words) // _WORDS_A_TYPO)):
+    positions = [i for i, word in enumerate(words) if sum(map(str.isalpha, word)) > 1 and not _is_tag(word)]
+    for i in rng.sample(positions, min(len(positions), 1 + len(words) // _WORDS_A_TYPO)):
         words[i] = _mistype_word(words[i], rng)
     return " ".join(words)
 
@@ -124,8 +125,8 @@ def _mistype_word(word: str, rng: random.Random) -> str:
     swaps = [i for i in letters if i + 1 in letters and word[i] != word[i + 1]]
     near = [i for i in letters if word[i].lower() in _NEIGHBOURS]
     kinds = [(_drop, letters), (_double, letters), (_swap, swaps), (_neighbour, near)]
-    change, places = rng.choice([kind for kind in kinds if kind[1]])
-    return change(word, rng.choice(places), rng)
+    change, positions = rng.choice([kind for kind in kinds if kind[1]])
+    return change(word, rng.choice(positions), rng)
 
 
 def _swap(word: str, i: int, rng: random.Random) -> str:

@@ -36,7 +36,7 @@ from seq2seq.text.shards import (
     write_held_out,
 )
 from seq2seq.text.splits import Splits
-from seq2seq.text.vocabulary import learn_tokenizers, read_files, write_files
+from seq2seq.text.vocabulary import learn_tokenizers, load_tokenizers, write_files
 from seq2seq.workers import Workers
 
 logger = logging.getLogger(__name__)
@@ -190,8 +190,7 @@ class Pipeline:
 
         folder = self.work / "tokenizer"
         piece(folder, lambda draft: write_files(draft, learn_tokenizers(pairs, config, rules.vocab_size(size))))
-        for name, content in read_files(folder).items():
-            (self.folder / name).write_bytes(content)
+        write_files(self.folder, load_tokenizers(folder))
 
     def _tokenise(self, shards: list[Shard]) -> Iterator[Pairs]:
         model = self.work / "tokenizer"

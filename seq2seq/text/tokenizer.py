@@ -1,128 +1,104 @@
 """Text to subword ids and back: SentencePiece with fixed special ids."""
 
-import hashlib
 import io
 import random
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import sentencepiece
 
 from seq2seq.errors import UserError
 from seq2seq.settings.data import TokenizerConfig
-from seq2seq.text.normalise import normalise
-from seq2seq.text.segmenting import Sampler
+from seq2seq.text.normalise import normalise, one_line, replace_surrogates
+from seq2seq.text.subword_sampling import Sampler
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIAL_IDS = (PAD, UNK, BOS, EOS)
 UNPRODUCIBLE_IDS = (PAD, UNK, BOS)  # no translation contains them
 
-FILE = "tokenizer.model"
-Sizes = tuple[int, int | None]  # number of target ids, and of source ids; None if both sides have the same ids
+_LANGUAGE = re.compile(r"(>>.*?<<)?(.*)", re.DOTALL)  # the target language at the beginning of a text, and the rest
 _NUM_THREADS = 4  # fixed: the sums of unigram training, and so the model's bytes, depend on this number
 _SEED = 1  # of the sample of sentences
 _MAX_BYTES = 1 << 20  # of one sentence; longer ones are left out of the tokenizer's training
-_MAX_MODEL = 100_000_000  # bytes of a tokenizer's file; a vocabulary of 32,000 ids takes half a million
 _QUIET = 2  # log errors only
 
 
 class Tokenizer:
-    """Turns normalised text into ids and ids into text; `decode(encode(x)) == normalise(x)` with byte fallback.
+    """Turns the texts of one side into ids and ids into text; see `seq2seq.text.vocabulary.Tokenizers` for both sides.
 
-    One tokenizer can serve both sides; a `seq2seq.text.vocabulary.TokenizerPair` has one tokenizer for each side.
+    A trained tokenizer has the subwords of its SentencePiece model and their ids. It normalises texts by `normalise`;
+    with byte fallback, `decode(encode(x)) == [normalise(x)]`.
+
+    An imported tokenizer has a list of subwords instead, and splits texts as transformers' MarianTokenizer does. The
+    SentencePiece model has its own normalisation. A subword of the model that the list lacks is unknown. A target
+    language such as `>>spa<<` at the beginning of a text is one subword.
+
+    Attributes:
+        model_bytes: the SentencePiece model.
+        imported: an imported tokenizer's subwords in the order of their ids, each with its id in the files that it was
+            imported from; None: the tokenizer was trained.
     """
 
-    is_shared = True
-    start = BOS
-    unproducible = UNPRODUCIBLE_IDS
-    renormalises = False
-
-    def __init__(self, model: bytes, name: str = "tokenizer.model") -> None:
+    def __init__(self, model: bytes, name: str = "tokenizer.model", imported: Mapping[str, int] | None = None) -> None:
         """Load a SentencePiece model; errors use the name.
 
         Raises:
-            UserError: the bytes are no SentencePiece model, or its special ids are not `SPECIAL_IDS`.
+            UserError: the bytes are no SentencePiece model, or a trained tokenizer's special ids are not `SPECIAL_IDS`.
         """
-        self.model_bytes = model
+        self.model_bytes, self.imported = model, imported
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(model)
-            self._processor.id_to_piece(list(range(self.vocab_size)))
-        except (RuntimeError, UnicodeDecodeError) as error:  # the second: a piece that is no UTF-8
+            subwords = self._processor.id_to_piece(list(range(self._processor.get_piece_size())))
+        except (RuntimeError, UnicodeDecodeError) as error:  # the second: a subword that is no UTF-8
             raise UserError(f"{name} is damaged or no SentencePiece model ({len(model)} bytes)") from error
-        found = {
+        if imported is None:
+            self._require_special_ids(name)
+        self._subwords = list(subwords if imported is None else imported)
+        self._ids = {subword: token for token, subword in enumerate(self._subwords)}
+
+    def _require_special_ids(self, name: str) -> None:
+        ids = {
             "pad_id": (self._processor.pad_id(), PAD),
             "unk_id": (self._processor.unk_id(), UNK),
             "bos_id": (self._processor.bos_id(), BOS),
             "eos_id": (self._processor.eos_id(), EOS),
         }
-        for key, (value, expected) in found.items():
+        for key, (value, expected) in ids.items():
             if value != expected:
                 raise UserError(
                     f"{name} has {key}={value}, expected {expected}: "
                     f"retrain it with train.py or pass --{key}={expected} to spm_train"
                 )
 
-    def __reduce__(self) -> tuple[type["Tokenizer"], tuple[bytes]]:
-        """Pickle only the model's bytes, from which another process makes the tokenizer again."""
-        return Tokenizer, (self.model_bytes,)
-
-    @classmethod
-    def load(cls, path: Path) -> "Tokenizer":
-        """Read a `tokenizer.model`.
-
-        Raises:
-            UserError: the file is missing, unreadable, damaged, or its special ids are not `SPECIAL_IDS`.
-        """
-        try:
-            if (size := path.stat().st_size) > _MAX_MODEL:
-                raise UserError(f"{path} has {size:,} bytes: it is no tokenizer")
-            return cls(path.read_bytes(), str(path))
-        except OSError as error:
-            raise UserError(f"{path} cannot be read ({error.strerror}): a tokenizer is expected there") from error
-
-    @property
-    def source(self) -> "Tokenizer":
-        """The tokenizer of sources: this one."""
-        return self
-
-    @property
-    def target(self) -> "Tokenizer":
-        """The tokenizer of targets: this one."""
-        return self
-
-    @property
-    def sizes(self) -> Sizes:
-        """Number of target ids, and None, because the source has the same ids."""
-        return self.vocab_size, None
-
-    @property
-    def files(self) -> dict[str, bytes]:
-        """The contents of the tokenizer's file, by the file's name."""
-        return {FILE: self.model_bytes}
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the model."""
-        return hashlib.sha256(self.model_bytes).hexdigest()
+    def __reduce__(self) -> tuple[type["Tokenizer"], tuple[Any, ...]]:
+        """Pickle only the model's bytes and the list, from which another process makes the tokenizer again."""
+        return Tokenizer, (self.model_bytes, "tokenizer.model", self.imported)
 
     @property
     def vocab_size(self) -> int:
         """Number of ids, special ids included."""
-        return self._processor.get_piece_size()
+        return len(self._subwords)
+
+    @property
+    def original_ids(self) -> list[int]:
+        """The id of each subword in the files that the tokenizer was imported from; its own id if it was trained."""
+        return list(range(self.vocab_size) if self.imported is None else self.imported.values())
 
     @property
     def byte_ids(self) -> list[int]:
-        """Ids of the bytes, which spell characters that no other piece has."""
-        return [one for one in range(self.vocab_size) if self._processor.is_byte(one)]
+        """Ids of the bytes, which spell characters that no other subword has."""
+        ids_of_model = enumerate(map(self._processor.piece_to_id, self._subwords))
+        return [token for token, id_of_model in ids_of_model if self._processor.is_byte(id_of_model)]
 
     @cached_property
     def user_symbols(self) -> dict[str, int]:
-        """Ids of the strings that are one piece in any context, such as tags of sources."""
+        """Ids of the strings that are one subword in any context, such as tags of sources, or of target languages."""
+        if self.imported is not None:
+            return {subword: i for subword, i in self._ids.items() if subword[:2] == ">>" and subword[-2:] == "<<"}
         ids = range(len(SPECIAL_IDS), self.vocab_size)
         if all(self._processor.get_score(i) or self._processor.is_byte(i) for i in ids):
             return {}  # user symbols have the score 0, but so does the first merge of byte-pair encoding
@@ -131,11 +107,21 @@ class Tokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Normalise and split texts into ids, without BOS and EOS; an empty text has no ids."""
-        return [self._processor.encode(normalise(text)) for text in texts]  # one call for all starts threads
+        change = normalise if self.imported is None else replace_surrogates  # which SentencePiece does not accept
+        return self.encode_normalised([change(text) for text in texts])
 
     def encode_normalised(self, texts: Sequence[str]) -> list[list[int]]:
         """Split normalised texts into ids."""
-        return self._processor.encode(list(texts))
+        if self.imported is None:
+            return self._processor.encode(list(texts), num_threads=1)
+        languages, rests = [], []
+        for text in texts:
+            match = _LANGUAGE.fullmatch(text)
+            assert match is not None
+            languages.append([match[1]] if match[1] else [])
+            rests.append(match[2])
+        rows = self._processor.encode(rests, out_type=str, num_threads=1)
+        return [self.ids([*language, *row]) for language, row in zip(languages, rows, strict=True)]
 
     def sample(self, texts: Sequence[str], *, alpha: float, nbest: int, seed: int) -> list[list[int]]:
         """Split normalised texts at random, the same way for the same texts and seed in every thread and process.
@@ -143,7 +129,12 @@ class Tokenizer:
         With a unigram vocabulary, a segmentation is drawn in proportion to P(x)^alpha from the nbest likeliest ones, or
         with nbest=-1 from all (Kudo 2018, §3.2). With a BPE vocabulary, each merge is skipped with probability alpha
         (Provilkov et al. 2020). User symbols are never split.
+
+        Raises:
+            UserError: the tokenizer was imported.
         """
+        if self.imported is not None:
+            raise UserError("an imported model's vocabulary has no random splits: leave out training.subword_sampling")
         return self._sampler(alpha, nbest).sample(texts, seed)
 
     def _sampler(self, alpha: float, nbest: int) -> Sampler:
@@ -174,20 +165,23 @@ class Tokenizer:
         Raises:
             IndexError: an id is not in the vocabulary.
         """
-        texts = [self._processor.decode([int(i) for i in row if i not in SPECIAL_IDS]) for row in ids]
-        return [normalise(text) for text in texts]
+        if self.imported is None:
+            texts = [self._processor.decode([int(i) for i in row if i not in SPECIAL_IDS]) for row in ids]
+            return [normalise(text) for text in texts]
+        rows = ([self._subwords[i] for i in row if i not in (PAD, UNK, EOS)] for row in ids)  # 2 may be no special id
+        return [one_line(self._processor.decode_pieces(row).replace("▁", " ")) for row in rows]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return the pieces of ids, special pieces included.
+        """Return the subwords of ids, special ones included.
 
         Raises:
             IndexError: an id is not in the vocabulary.
         """
-        return [self._processor.id_to_piece(int(i)) for i in ids]
+        return [self._subwords[i] for i in ids]
 
     def ids(self, tokens: Sequence[str]) -> list[int]:
-        """Return the ids of pieces; a string that is no piece of the vocabulary becomes UNK."""
-        return [self._processor.piece_to_id(token) for token in tokens]
+        """Return the ids of subwords; a string that is no subword of the vocabulary becomes UNK."""
+        return [self._ids.get(token, UNK) for token in tokens]
 
 
 class VocabularySizeError(UserError):
@@ -247,23 +241,23 @@ def _sample(texts: Iterable[str], size: int) -> list[str]:
     for i, text in enumerate(texts):
         if i < size:
             sample.append(text)
-        elif (place := int(rng.random() * (i + 1))) < size:
-            sample[place] = text
+        elif (position := int(rng.random() * (i + 1))) < size:
+            sample[position] = text
     return sample
 
 
-def _explain(message: str, config: TokenizerConfig) -> UserError:
+def _explain(error: str, config: TokenizerConfig) -> UserError:
     """Return an error of SentencePiece's trainer with a message that names our settings."""
     size = f"tokenizer.vocab_size={config.vocab_size}"
-    if match := re.search(r"value <= (\d+)", message):
-        told = f"{size} is larger than the training text can fill: set it to at most {match[1]}"
-        return VocabularySizeError(told, int(match[1]))
-    if match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
-        told = (
+    if match := re.search(r"value <= (\d+)", error):
+        message = f"{size} is larger than the training text can fill: set it to at most {match[1]}"
+        return VocabularySizeError(message, int(match[1]))
+    if match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", error):
+        message = (
             f"{size} does not even hold the single characters: set it to at least {match[1]} "
             f"or lower tokenizer.character_coverage={config.character_coverage}"
         )
-        return VocabularySizeError(told, int(match[1]))
-    if "sentences_.empty()" in message:
+        return VocabularySizeError(message, int(match[1]))
+    if "sentences_.empty()" in error:
         return UserError("there is no text to train a tokenizer on: see data.train")
-    return UserError(f"SentencePiece cannot train a tokenizer: {message}")
+    return UserError(f"SentencePiece cannot train a tokenizer: {error}")

@@ -1,8 +1,10 @@
-"""The tokenizers of a model: one for both sides, one for each, or those of an imported Marian model."""
+"""The tokenizers of a model: one for both sides, or one for each side; their files; their training."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,38 +12,54 @@ from seq2seq.errors import UserError
 from seq2seq.settings.bundle import read_bounded
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.rules import AUTO
-from seq2seq.text import marian
-from seq2seq.text.marian import MarianVocabulary, read_marian
-from seq2seq.text.tokenizer import BOS, FILE, UNPRODUCIBLE_IDS, Sizes, Tokenizer, VocabularySizeError, train_tokenizer
+from seq2seq.text.tokenizer import (
+    BOS,
+    EOS,
+    PAD,
+    SPECIAL_IDS,
+    UNPRODUCIBLE_IDS,
+    Tokenizer,
+    VocabularySizeError,
+    train_tokenizer,
+)
 
-SOURCE, TARGET = "source.model", "target.model"
-_LAYOUTS = ((FILE,), (SOURCE, TARGET), marian.FILES)  # the files of each kind; any of the first three identifies it
-_MOST_BYTES = 100_000_000  # of a file; a vocabulary of 32,000 ids takes half a million
+FILE = "tokenizer.model"  # of one tokenizer for both sides
+SOURCE, TARGET = "source.model", "target.model"  # of a tokenizer for each side
+SUBWORDS = "subwords.json"  # beside them: the lists of imported tokenizers, and what a search needs to know
+_MAX_BYTES = 100_000_000  # of a file; a vocabulary of 32,000 ids takes half a million
 
-Side = Tokenizer | MarianVocabulary
+Sizes = tuple[int, int | None]  # number of target ids, and of source ids; None if both sides have the same ids
 
 
 @dataclass(frozen=True)
-class TokenizerPair:
-    """The tokenizers of source and target, if they differ.
+class Tokenizers:
+    """The tokenizers of a model.
 
     Attributes:
         source: tokenizer of the texts to translate.
         target: tokenizer of the translations.
-        files: contents of the files, by name, from which `make_tokenizers` makes this pair.
-        is_shared: whether an id is the same piece on both sides, which then share an embedding.
+        is_shared: whether an id is the same subword on both sides, which then share an embedding.
         start: the decoder's start id.
         unproducible: ids that no translation contains.
         renormalises: whether the probabilities of the other ids are divided by their sum.
     """
 
-    source: Side
-    target: Side
-    files: Mapping[str, bytes]
+    source: Tokenizer
+    target: Tokenizer
     is_shared: bool = False
     start: int = BOS
     unproducible: tuple[int, ...] = UNPRODUCIBLE_IDS
     renormalises: bool = False
+
+    @classmethod
+    def joint(cls, tokenizer: Tokenizer) -> "Tokenizers":
+        """Return one tokenizer as that of both sides."""
+        return cls(tokenizer, tokenizer, is_shared=True)
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether one tokenizer serves both sides; each side of an imported model has its own."""
+        return self.source is self.target
 
     @property
     def sizes(self) -> Sizes:
@@ -49,43 +67,26 @@ class TokenizerPair:
         return self.target.vocab_size, None if self.is_shared else self.source.vocab_size
 
     @property
+    def files(self) -> dict[str, bytes]:
+        """Contents of the files, by name, from which `load_tokenizers` makes these tokenizers."""
+        if self.is_joint:
+            return {FILE: self.source.model_bytes}
+        files = {SOURCE: self.source.model_bytes, TARGET: self.target.model_bytes}
+        if self.source.imported is not None:
+            values = {
+                "source": self.source.imported,
+                "target": None if self.is_shared else self.target.imported,
+                "start": self.start,
+                "unproducible": self.unproducible,
+                "renormalises": self.renormalises,
+            }
+            files[SUBWORDS] = (json.dumps(values, indent=1, ensure_ascii=False) + "\n").encode()
+        return files
+
+    @cached_property
     def digest(self) -> str:
-        """SHA-256 of the files."""
-        found = hashlib.sha256()
-        for name in sorted(self.files):
-            found.update(f"{name} {hashlib.sha256(self.files[name]).hexdigest()}\n".encode())
-        return found.hexdigest()
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickle only the files, from which another process makes the tokenizers again."""
-        return make_tokenizers, (dict(self.files),)
-
-
-Tokenizers = Tokenizer | TokenizerPair
-
-
-def make_tokenizers(files: Mapping[str, bytes], place: str = ".") -> Tokenizers:
-    """Make tokenizers from the contents of a folder's files; errors call the folder `place`.
-
-    Raises:
-        UserError: a file is missing or damaged, or its special ids are not `SPECIAL_IDS`.
-    """
-    if FILE in files:
-        return Tokenizer(files[FILE], f"{place}/{FILE}")
-    if SOURCE in files and TARGET in files:
-        return TokenizerPair(*(Tokenizer(files[name], f"{place}/{name}") for name in (SOURCE, TARGET)), files=files)
-    if marian.SOURCE in files:
-        found = read_marian(files, place)
-        return TokenizerPair(
-            found.source,
-            found.target,
-            files,
-            is_shared=found.is_shared,
-            start=found.start,
-            unproducible=found.unproducible,
-            renormalises=found.renormalises,
-        )
-    raise UserError(f"{place} has no tokenizer: {FILE} is missing")
+        """SHA-256 of the files, one after the other."""
+        return hashlib.sha256(b"".join(self.files.values())).hexdigest()
 
 
 def load_tokenizers(path: Path) -> Tokenizers:
@@ -94,29 +95,65 @@ def load_tokenizers(path: Path) -> Tokenizers:
     Raises:
         UserError: a file is missing, unreadable or damaged, or its special ids are not `SPECIAL_IDS`.
     """
-    return make_tokenizers(read_files(path), str(path)) if path.is_dir() else Tokenizer.load(path)
+    if not path.is_dir():
+        return Tokenizers.joint(Tokenizer(_read(path), str(path)))
+    names = tokenizer_files(path)
+    if names == [FILE]:
+        return load_tokenizers(path / FILE)
+    values = _read_subwords(path / SUBWORDS) if SUBWORDS in names else {}
+    source = Tokenizer(_read(path / SOURCE), str(path / SOURCE), values.get("source"))
+    target = Tokenizer(_read(path / TARGET), str(path / TARGET), values.get("target") or values.get("source"))
+    if not values:
+        return Tokenizers(source, target)
+    return Tokenizers(
+        source, target, values["target"] is None, values["start"], tuple(values["unproducible"]), values["renormalises"]
+    )
 
 
-def read_files(folder: Path) -> dict[str, bytes]:
-    """Return the contents of the files of a folder's tokenizers, by name.
+def _read(path: Path) -> bytes:
+    try:
+        return read_bounded(path, _MAX_BYTES)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}): a tokenizer is expected there") from error
 
-    Raises:
-        UserError: a file cannot be read, or is too large.
-    """
-    found = {}
-    for name in tokenizer_files(folder):
-        path = folder / name
-        try:
-            found[name] = read_bounded(path, _MOST_BYTES)
-        except OSError as error:
-            raise UserError(f"{path} cannot be read ({error.strerror}): a tokenizer is expected there") from error
-    return found
+
+def _read_subwords(path: Path) -> dict[str, Any]:
+    content = _read(path)
+    try:
+        values = json.loads(content)
+    except (ValueError, RecursionError) as error:  # numbers with thousands of digits also raise a ValueError
+        raise UserError(f"{path} is damaged: it is no JSON") from error
+    if not _is_imported(values):
+        raise UserError(f"{path} is damaged: it does not list the subwords of an imported model, or their ids")
+    return values
+
+
+def _is_imported(values: Any) -> bool:
+    """Return whether a file's values are those that `Tokenizers.files` writes."""
+    if not isinstance(values, dict) or values.keys() != {"source", "target", "start", "unproducible", "renormalises"}:
+        return False
+    if not _is_vocabulary(values["source"]) or not (values["target"] is None or _is_vocabulary(values["target"])):
+        return False
+    ids, size = values["unproducible"], len(values["target"] or values["source"])
+    are_ids = isinstance(ids, list) and all(type(token) is int and 0 <= token < size for token in ids)
+    is_start = type(values["start"]) is int and values["start"] in (PAD, BOS)
+    return are_ids and EOS not in ids and is_start and isinstance(values["renormalises"], bool)
+
+
+def _is_vocabulary(subwords: Any) -> bool:
+    """Return whether an object numbers subwords, in any order, from 0 on."""
+    if not isinstance(subwords, dict) or len(subwords) < len(SPECIAL_IDS):
+        return False
+    are_ids = all(type(original_id) is int for original_id in subwords.values())
+    has_surrogates = any("\ud800" <= character <= "\udfff" for subword in subwords for character in subword)
+    return are_ids and not has_surrogates and sorted(subwords.values()) == list(range(len(subwords)))
 
 
 def tokenizer_files(folder: Path) -> list[str]:
     """Return the names of the files of a folder's tokenizers."""
-    layout = next((names for names in _LAYOUTS if any((folder / name).exists() for name in names[:3])), _LAYOUTS[0])
-    return [name for name in layout if name in layout[:2] or (folder / name).exists()]
+    if (folder / FILE).exists() or not any((folder / name).exists() for name in (SOURCE, TARGET)):
+        return [FILE]
+    return [SOURCE, TARGET, *([SUBWORDS] if (folder / SUBWORDS).exists() else [])]
 
 
 def write_files(folder: Path, tokenizers: Tokenizers) -> None:
@@ -136,17 +173,17 @@ def learn_tokenizers(
         UserError: `load_tokenizers` or `train_tokenizer` raised it, or a loaded tokenizer lacks config.user_symbols.
     """
     if config.model is not None:
-        found = load_tokenizers(Path(config.model))
-        if missing := [symbol for symbol in config.user_symbols if symbol not in found.source.user_symbols]:
+        tokenizers = load_tokenizers(Path(config.model))
+        if missing := [symbol for symbol in config.user_symbols if symbol not in tokenizers.source.user_symbols]:
             raise UserError(
                 f"{config.model} has no tokenizer.user_symbols={missing}: leave them out, or train one with them"
             )
-        return found
+        return tokenizers
     if config.joint:
-        return _train(lambda: (side for pair in pairs() for side in pair), config, automatic_size)
+        return Tokenizers.joint(_train(lambda: (text for pair in pairs() for text in pair), config, automatic_size))
     source = _train(lambda: (src for src, _ in pairs()), config, automatic_size)
     target = _train(lambda: (tgt for _, tgt in pairs()), config, automatic_size)
-    return TokenizerPair(source, target, {SOURCE: source.model_bytes, TARGET: target.model_bytes})
+    return Tokenizers(source, target)
 
 
 def _train(texts: Callable[[], Iterable[str]], config: TokenizerConfig, automatic_size: int) -> Tokenizer:

@@ -16,7 +16,7 @@ from seq2seq.text.augment import is_random
 from seq2seq.text.batching import Batch, collate
 from seq2seq.text.dataset import Pairs, PreparedData
 from seq2seq.text.loading import batches_an_epoch
-from seq2seq.text.tokenizer import Sizes
+from seq2seq.text.vocabulary import Sizes
 from seq2seq.training.execution import recompute_layers
 from seq2seq.training.folder import write_config
 from seq2seq.training.module import TranslationModule

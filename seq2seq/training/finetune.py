@@ -21,7 +21,7 @@ from seq2seq.settings.bundle import CONFIG, read_config
 from seq2seq.settings.config import Config
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.text.tokenizer import FILE, Sizes
+from seq2seq.text.vocabulary import FILE, Sizes
 
 log = logging.getLogger(__name__)
 NO_SIZES = ("dropout", "attention_dropout", "ffn_dropout")  # settings that the weights do not depend on

@@ -21,6 +21,7 @@ from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer, train_tokenizer
+from seq2seq.text.vocabulary import Tokenizers
 
 SENTENCES = [
     f"{subject} {verb} {thing}{mark}"
@@ -70,7 +71,7 @@ def bundle_folder(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory
         for parameter in model.parameters():
             parameter.data.mul_(2)  # wider scores than a fresh model's, so that rounding decides nothing
     search = SearchConfig(beam=3, max_length_ratio=0.5, max_length_offset=4, batch_tokens=300)
-    save_bundle(folder, Bundle(model, tokenizer, BundleConfig(config, search)), card="untrained")
+    save_bundle(folder, Bundle(model, Tokenizers.joint(tokenizer), BundleConfig(config, search)), card="untrained")
     with suppress(UserError):  # without a C compiler
         load_library()  # else the first search would report on stderr that it is compiled
     return folder

@@ -15,6 +15,7 @@ from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import train_tokenizer
+from seq2seq.text.vocabulary import Tokenizers
 
 TEXTS = [
     f"The {a} {b} is {c}." for a in ("red", "big", "old") for b in ("dog", "cat", "house") for c in ("here", "new")
@@ -27,7 +28,7 @@ def bundle() -> Bundle:
     tokenizer = train_tokenizer(TEXTS, TokenizerConfig(vocab_size=280))
     config = ModelConfig(d_model=12, num_heads=3, d_ff=20, num_encoder_layers=1, num_decoder_layers=2, bias=False)
     model = Transformer(config, tokenizer.vocab_size).eval()
-    return Bundle(model, tokenizer, BundleConfig(config, SEARCH, "en", "pt", trained_length=17))
+    return Bundle(model, Tokenizers.joint(tokenizer), BundleConfig(config, SEARCH, "en", "pt", trained_length=17))
 
 
 @pytest.fixture
@@ -127,7 +128,7 @@ def change(folder: Path, **values: object) -> None:
         ({"architecture": "MarianMTModel"}, "not a model of this program"),
         ({"architecture": "seq2seq-markov"}, "model.architecture=markov is not known: choose one of transformer"),
         ({"architecture": None}, "not a model of this program"),
-        ({"format_version": 99}, "format_version=99, this version reads 1"),
+        ({"format_version": 2}, "format_version=2, this version reads 1 and 3: use the version that wrote it"),
         ({"trained_length": "long"}, "damaged: trained_length='long', expected a positive whole number"),
         ({"vocab_size": "many"}, "damaged: vocab_size='many', expected int"),
         ({"vocab_size": 10**12}, "damaged: vocab_size=1000000000000, tokenizer.model has 280 tokens"),

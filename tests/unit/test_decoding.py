@@ -27,7 +27,7 @@ def translator(bundle_folder):
 
 
 def ids_of(translator, text):
-    return translator.tokenizer.encode([text])[0]
+    return translator.tokenizer.source.encode([text])[0]
 
 
 def test_a_translation_begins_with_its_prefix(translator):
@@ -173,7 +173,7 @@ def test_scores_are_the_models_own_whatever_rules_rank_by(translator, changes):
     wanted = [Text(text, phrases=phrases) for text in TEXTS]
     n_best = 1 if settings.beam == 1 else 3
     engine = translator.engine
-    encoded = [translator.tokenizer.encode([text.text, *text.phrases]) for text in wanted]
+    encoded = [translator.tokenizer.source.encode([text.text, *text.phrases]) for text in wanted]
     sources = [Source(src, phrases=of_text) for src, *of_text in encoded]
     found = dict(one for batch in engine.search(sources, settings, n_best) for one in batch)
     pairs = [(sources[index].ids, one) for index, best in found.items() for one in best]

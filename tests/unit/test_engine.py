@@ -19,6 +19,7 @@ from seq2seq.search.rules import BannedPhrases, ForcedPrefix
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import BOS, EOS
+from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translator import Translator
 from tests.unit.searches import NEEDS_COMPILER
 
@@ -26,7 +27,7 @@ from tests.unit.searches import NEEDS_COMPILER
 @pytest.fixture
 def echo(tokenizer):
     model = EchoModel(tokenizer.vocab_size)
-    return Translator(model, tokenizer, search=SearchConfig(beam=3, batch_tokens=300))
+    return Translator(model, Tokenizers.joint(tokenizer), search=SearchConfig(beam=3, batch_tokens=300))
 
 
 def test_a_search_inside_another_needs_only_the_memory_that_the_other_leaves(echo: Translator):
@@ -54,7 +55,7 @@ def test_a_batch_holds_at_most_batch_tokens_with_padding_times_beam(echo):
 
 def test_running_out_of_memory_halves_the_batch_and_changes_no_translation(tokenizer, caplog):
     model = EchoModel(tokenizer.vocab_size, room=60)
-    translator = Translator(model, tokenizer, search=SearchConfig(beam=2, batch_tokens=1000))
+    translator = Translator(model, Tokenizers.joint(tokenizer), search=SearchConfig(beam=2, batch_tokens=1000))
     assert translator.translate(TEXTS * 6) == TEXTS * 6
     assert caplog.messages
     assert all(message.startswith("out of memory: going on with batches of ") for message in caplog.messages)
@@ -66,7 +67,7 @@ def test_running_out_of_memory_halves_the_batch_and_changes_no_translation(token
 
 def test_a_shortage_of_memory_makes_later_batches_smaller_but_not_for_good(tokenizer, caplog):
     model = EchoModel(tokenizer.vocab_size, room=60)
-    translator = Translator(model, tokenizer, search=SearchConfig(beam=1, batch_tokens=240))
+    translator = Translator(model, Tokenizers.joint(tokenizer), search=SearchConfig(beam=1, batch_tokens=240))
     texts = ["la leche"] * 100
     translator.translate(texts)
     before, warnings = len(model.shapes), len(caplog.messages)
@@ -83,13 +84,17 @@ def test_a_shortage_of_memory_makes_later_batches_smaller_but_not_for_good(token
 
 
 def test_a_single_text_that_does_not_fit_is_the_users_to_solve(tokenizer):
-    translator = Translator(EchoModel(tokenizer.vocab_size, room=5), tokenizer, search=SearchConfig(beam=2))
+    translator = Translator(
+        EchoModel(tokenizer.vocab_size, room=5), Tokenizers.joint(tokenizer), search=SearchConfig(beam=2)
+    )
     with pytest.raises(UserError, match=r"a text of \d+ tokens does not fit into the memory of cpu: use"):
         translator.translate(TEXTS)
 
 
 def test_other_errors_of_the_model_are_not_taken_for_memory(tokenizer):
-    translator = Translator(EchoModel(tokenizer.vocab_size, room=5, error="shapes do not match"), tokenizer)
+    translator = Translator(
+        EchoModel(tokenizer.vocab_size, room=5, error="shapes do not match"), Tokenizers.joint(tokenizer)
+    )
     with pytest.raises(RuntimeError, match="shapes do not match"):
         translator.translate(TEXTS)
 
@@ -152,7 +157,7 @@ def test_a_model_can_be_trained_after_it_has_translated(tokenizer, positions):
         d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num_decoder_layers=1, positions=positions
     )
     model = Transformer(config, tokenizer.vocab_size)
-    Translator(model, tokenizer, compiles="off").translate(TEXTS, max_length=5)
+    Translator(model, Tokenizers.joint(tokenizer), compiles="off").translate(TEXTS, max_length=5)
     ids = torch.tensor([[BOS]])
     model.decode(ids, model.encode(torch.tensor([[5, 6, 7, EOS]])))[0].sum().backward()
     assert all(parameter.grad is not None for parameter in model.parameters())

@@ -13,6 +13,7 @@ from seq2seq.interface import Hypothesis, Text, TokenScores
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import EOS, Tokenizer, train_tokenizer
+from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translation import MAX_SOURCE_TOKENS, STRETCH, Segmenter, split_to_match
 from seq2seq.translator import Translator
 from tests.unit.conftest import SENTENCES
@@ -23,7 +24,7 @@ LONG = ["The cat sees the milk.", "The cow brings an apple.", "A dog?", "The bir
 
 
 def segments_of(tokenizer: Tokenizer, text: str, trained_length: int | None) -> list[str]:
-    return [one.text for one in Segmenter(tokenizer, trained_length).segments([Text(text)])]
+    return [one.text for one in Segmenter(Tokenizers.joint(tokenizer), trained_length).segments([Text(text)])]
 
 
 def test_a_text_longer_than_what_was_trained_on_is_translated_by_sentences(tokenizer, caplog):
@@ -31,7 +32,9 @@ def test_a_text_longer_than_what_was_trained_on_is_translated_by_sentences(token
     text, lengths = " ".join(sentences), [len(ids) for ids in tokenizer.encode([*sentences, " ".join(sentences)])]
     for trained_length, expected in ((None, lengths[2:]), (lengths[2], lengths[2:]), (lengths[2] - 1, lengths[:2])):
         model = EchoModel(tokenizer.vocab_size)
-        translator = Translator(model, tokenizer, search=SearchConfig(beam=1), trained_length=trained_length)
+        translator = Translator(
+            model, Tokenizers.joint(tokenizer), search=SearchConfig(beam=1), trained_length=trained_length
+        )
         assert translator.translate([text], batch_tokens=1) == [text]
         assert sorted(length - 1 for _, length in model.shapes) == sorted(expected)
         model.shapes.clear()
@@ -54,7 +57,7 @@ def test_a_sentence_somewhat_longer_than_what_was_trained_on_stays_whole_and_a_l
         parts = segments_of(tokenizer, sentence, trained_length)
         assert " ".join(parts) == sentence  # at spaces
         assert max(map(len, tokenizer.encode(parts))) <= STRETCH * trained_length
-        echo = Translator(EchoModel(tokenizer.vocab_size), tokenizer, trained_length=trained_length)
+        echo = Translator(EchoModel(tokenizer.vocab_size), Tokenizers.joint(tokenizer), trained_length=trained_length)
         assert echo.translate([sentence]) == [sentence]
 
 
@@ -70,14 +73,15 @@ def test_without_a_trained_length_a_sentence_of_up_to_200_tokens_stays_whole(tok
 
 
 @pytest.fixture(scope="module")
-def tagging() -> Tokenizer:
-    return train_tokenizer(SENTENCES, TokenizerConfig(vocab_size=310, user_symbols=["<2es>", "<2fr>"]))
+def tagging() -> Tokenizers:
+    config = TokenizerConfig(vocab_size=310, user_symbols=["<2es>", "<2fr>"])
+    return Tokenizers.joint(train_tokenizer(SENTENCES, config))
 
 
 @pytest.mark.parametrize("tags", ["<2es>", "<2fr> <2es>"])
 def test_the_tag_of_a_text_begins_every_segment(tagging, tags):
-    (beginning,) = tagging.encode([tags])
-    assert tagging.tokens(beginning)[:2] == ["▁", tags.split()[0]]
+    (beginning,) = tagging.source.encode([tags])
+    assert tagging.source.tokens(beginning)[:2] == ["▁", tags.split()[0]]
     for trained_length in (None, 10):
         segments = Segmenter(tagging, trained_length).segments(
             [Text(f"{tags} {' '.join([SENTENCE] * 9)}"), Text(SENTENCE)]
@@ -124,7 +128,7 @@ class Diagonal:
 
 @pytest.mark.parametrize("trained_length", [None, 20, 10])
 def test_words_of_a_long_text_with_a_tag_keep_their_numbers(tagging, trained_length):
-    engine = Diagonal(tagging.user_symbols.values())
+    engine = Diagonal(tagging.source.user_symbols.values())
     translator = Translator(engine, tagging, trained_length=trained_length)
     for repeated in (3, 9):
         text = " ".join(["<2es>", *[SENTENCE] * repeated])

@@ -12,6 +12,7 @@ from seq2seq.interface import Hypothesis, Source, Text
 from seq2seq.search.shortlist import Shortlist
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import EOS, UNPRODUCIBLE_IDS, Tokenizer
+from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translation import Segmenter
 from seq2seq.translator import Translator
 from seq2seq.words import WordCompleter
@@ -44,7 +45,9 @@ class Repeating(EchoModel):
 def liking(tokenizer: Tokenizer, subword: str, shortlist: Shortlist | None = None) -> Translator:
     (token,) = (number for number in range(tokenizer.vocab_size) if tokenizer.tokens([number]) == [subword])
     model = Repeating(tokenizer.vocab_size, token)
-    return Translator(model, tokenizer, search=SearchConfig(beam=4, max_length_offset=20), shortlist=shortlist)
+    return Translator(
+        model, Tokenizers.joint(tokenizer), search=SearchConfig(beam=4, max_length_offset=20), shortlist=shortlist
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -110,14 +113,16 @@ def test_a_shortlist_does_not_keep_a_translation_from_its_prefix(tokenizer, monk
     for allowed, expected in (([0, 1, 2, 3, azul], "La bola es azul"), ([0, 1, 2, 3], "La bola es az")):
         by_frequency = np.array([*allowed, *(one for one in range(size) if one not in allowed)], np.int32)
         offsets, none = np.zeros(size + 1, np.int64), np.empty(0, np.int32)
-        shortlist = Shortlist(offsets, none, np.array(allowed, np.int32), by_frequency, tokenizer.digest)
+        shortlist = Shortlist(
+            offsets, none, np.array(allowed, np.int32), by_frequency, Tokenizers.joint(tokenizer).digest
+        )
         translator = liking(tokenizer, "▁azul", shortlist)
         assert translator.translate([Text("The ball", "La bola es az")], max_length=14)[0].startswith(expected)
 
 
 def test_an_engine_gets_the_whole_prefix_and_the_word_that_may_be_completed(tokenizer: Tokenizer) -> None:
     def source(prefix: str) -> Source:
-        (segment,) = Segmenter(tokenizer, None).segments([Text("The ball", prefix)])
+        (segment,) = Segmenter(Tokenizers.joint(tokenizer), None).segments([Text("The ball", prefix)])
         assert list(segment.source.prefix) == tokenizer.encode([prefix])[0]
         return segment.source
 
@@ -138,7 +143,8 @@ def test_an_engine_may_ignore_that_a_word_is_unfinished(tokenizer: Tokenizer) ->
         def search(self, sources: list[Source], *_: object, **__: object) -> object:
             yield [(index, [Hypothesis([*one.prefix], 0.0, 0.0)]) for index, one in enumerate(sources)]
 
-    assert Translator(Whole(), tokenizer).translate([Text("The ball", "La bola es az")]) == ["La bola es az"]  # type: ignore[arg-type]
+    translator = Translator(Whole(), Tokenizers.joint(tokenizer))  # type: ignore[arg-type]
+    assert translator.translate([Text("The ball", "La bola es az")]) == ["La bola es az"]
 
 
 def test_a_banned_word_does_not_complete_a_prefix(tokenizer: Tokenizer) -> None:

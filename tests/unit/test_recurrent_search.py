@@ -23,6 +23,7 @@ from seq2seq.model.ensemble import Ensemble
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import EOS, Tokenizer
+from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translator import Translator
 
 V = 7  # of which 3 can be produced: not PAD, UNK, BOS and EOS
@@ -111,13 +112,17 @@ def test_scores_have_the_attention_that_is_asked_for() -> None:
 
 def test_a_bundle_comes_back_and_translates_alike(tokenizer: Tokenizer, tmp_path: Path) -> None:
     model = drawn(vocab_size=tokenizer.vocab_size)
-    save_bundle(tmp_path / "model", Bundle(model, tokenizer, BundleConfig(model.config, SearchConfig(beam=2))), "card")
+    save_bundle(
+        tmp_path / "model",
+        Bundle(model, Tokenizers.joint(tokenizer), BundleConfig(model.config, SearchConfig(beam=2))),
+        "card",
+    )
     loaded = load_bundle(tmp_path / "model")
     assert loaded.config.model == model.config
     assert '"architecture": "seq2seq-recurrent"' in (tmp_path / "model/config.json").read_text()
     assert "num_heads" not in (tmp_path / "model/config.json").read_text()
     texts = ["The cat drank the milk.", "", "¿Quién?"]
-    before = Translator(model, tokenizer, search=SearchConfig(beam=2)).translate(texts, max_length=9)
+    before = Translator(model, Tokenizers.joint(tokenizer), search=SearchConfig(beam=2)).translate(texts, max_length=9)
     assert Translator.load(tmp_path / "model", "cpu").translate(texts, max_length=9) == before
     assert before[0]
 
@@ -126,7 +131,7 @@ def test_a_bundle_comes_back_and_translates_alike(tokenizer: Tokenizer, tmp_path
 def test_a_document_with_tags_is_translated_whether_or_not_words_can_be_aligned(
     tokenizer: Tokenizer, tmp_path: Path, attention: str
 ) -> None:
-    translator = Translator(drawn(attention, tokenizer.vocab_size), tokenizer)
+    translator = Translator(drawn(attention, tokenizer.vocab_size), Tokenizers.joint(tokenizer))
     page, result = tmp_path / "in.html", tmp_path / "out.html"
     page.write_text("<p>The <b>cat</b> sees.</p>")
     job = Job(translator, translator.request(max_length=9))
@@ -148,7 +153,11 @@ def exports() -> list[Callable[[Path, Path], object]]:
 
 def test_other_programs_refuse_it_in_one_line(tokenizer: Tokenizer, tmp_path: Path) -> None:
     model = drawn(vocab_size=tokenizer.vocab_size)
-    save_bundle(tmp_path / "model", Bundle(model, tokenizer, BundleConfig(model.config, SearchConfig())), "card")
+    save_bundle(
+        tmp_path / "model",
+        Bundle(model, Tokenizers.joint(tokenizer), BundleConfig(model.config, SearchConfig())),
+        "card",
+    )
     for export in exports():
         with pytest.raises(
             UserError, match=r"architecture=recurrent: CTranslate2 and Hugging Face have no such"

@@ -11,6 +11,7 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import BOS, EOS
+from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translation import MAX_SOURCE_TOKENS
 from seq2seq.translator import Translator
 
@@ -18,7 +19,7 @@ from seq2seq.translator import Translator
 @pytest.fixture
 def echo(tokenizer):
     model = EchoModel(tokenizer.vocab_size)
-    return Translator(model, tokenizer, search=SearchConfig(beam=3, batch_tokens=300))
+    return Translator(model, Tokenizers.joint(tokenizer), search=SearchConfig(beam=3, batch_tokens=300))
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +46,12 @@ def test_line_ends_within_a_text_count_as_spaces(echo):
 def test_a_long_text_is_translated_in_segments_with_one_warning(echo, caplog):
     sentence = "The cat drank the milk, a dog sees a blue ball."
     text = " ".join([sentence] * 40)
-    tokens = len(echo.tokenizer.encode([text])[0])
+    tokens = len(echo.tokenizer.source.encode([text])[0])
     assert tokens > MAX_SOURCE_TOKENS
     assert echo.translate(["Ella ve.", text, "niños"]) == ["Ella ve.", text, "niños"]
     (warning,) = caplog.messages
     assert warning == f"line 2 has {tokens} tokens, more than {MAX_SOURCE_TOKENS}: cut into 40 segments"
-    assert max(length for _, length in echo.engine.model.shapes) == len(echo.tokenizer.encode([sentence])[0]) + 1
+    assert max(length for _, length in echo.engine.model.shapes) == len(echo.tokenizer.source.encode([sentence])[0]) + 1
 
 
 @pytest.mark.slow
@@ -153,8 +154,8 @@ def test_the_best_of_n_is_the_translation(translator):
 def test_a_score_is_what_the_model_gives_the_translation_all_at_once(translator):
     for text in TEXTS:
         for one in translator.translate_nbest([text], 3, length_penalty=0.5)[0]:
-            src = torch.tensor([[*translator.tokenizer.encode([text])[0], EOS]])
-            ids = [translator.tokenizer._processor.piece_to_id(token) for token in one.tokens]
+            src = torch.tensor([[*translator.tokenizer.source.encode([text])[0], EOS]])
+            ids = translator.tokenizer.target.ids(one.tokens)
             with torch.no_grad():
                 logits, _ = translator.engine.model.decode(
                     torch.tensor([[BOS, *ids]]), translator.engine.model.encode(src)
@@ -182,7 +183,7 @@ def test_several_threads_may_use_one_translator(tokenizer):
     config = ModelConfig(d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num_decoder_layers=1, dropout=0.5)
     model = Transformer(config, tokenizer.vocab_size)
     for compiles in ("off", "auto"):
-        translator = Translator(model.train(), tokenizer, compiles=compiles)
+        translator = Translator(model.train(), Tokenizers.joint(tokenizer), compiles=compiles)
         assert not model.training
 
         def translate(text):

@@ -16,6 +16,7 @@ from seq2seq.interface import Text
 from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
+from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translator import Translator
 
 ROOT = Path(__file__).parents[3]
@@ -181,7 +182,11 @@ def test_json_of_a_model_that_cannot_align_has_no_alignment(run, tokenizer, tmp_
     config = ModelConfig(
         architecture="recurrent", attention="none", d_model=8, num_encoder_layers=1, num_decoder_layers=1
     )
-    bundle = Bundle(build_model(config, tokenizer.vocab_size), tokenizer, BundleConfig(config, SearchConfig(beam=2)))
+    bundle = Bundle(
+        build_model(config, tokenizer.vocab_size),
+        Tokenizers.joint(tokenizer),
+        BundleConfig(config, SearchConfig(beam=2)),
+    )
     save_bundle(tmp_path / "model", bundle, "card")
     command = ("--model", str(tmp_path / "model"), "--device", "cpu")
     status, out, err = run("--json", "--max-length", "5", LINES[0], command=command)

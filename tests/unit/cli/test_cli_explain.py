@@ -15,6 +15,7 @@ from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocabulary import Tokenizers
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "bundle"
 TEXT = "The cat sees the milk."
@@ -164,7 +165,9 @@ def recurrent(tokenizer: Tokenizer, tmp_path: Path):
     def call(attention: str) -> Path:
         sizes: dict[str, Any] = {"d_model": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}
         config = ModelConfig(architecture="recurrent", attention=attention, **sizes)
-        bundle = Bundle(build_model(config, tokenizer.vocab_size), tokenizer, BundleConfig(config, SearchConfig()))
+        bundle = Bundle(
+            build_model(config, tokenizer.vocab_size), Tokenizers.joint(tokenizer), BundleConfig(config, SearchConfig())
+        )
         save_bundle(tmp_path / "model", bundle, card="untrained")
         return tmp_path / "model"
 

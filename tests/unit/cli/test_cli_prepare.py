@@ -8,7 +8,7 @@ from seq2seq.cli import app
 from seq2seq.settings.compose import compose
 from seq2seq.text import pipeline
 from seq2seq.text.prepare import prepare
-from seq2seq.text.tokenizer import FILE
+from seq2seq.text.vocabulary import FILE
 
 WORDS = ["table", "river", "window", "summer", "friend", "letter", "bottle", "garden", "mountain", "street"]
 SENTENCES = [f"The {WORDS[i % 10]} and number {i}." for i in range(160)]

@@ -12,6 +12,7 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.prepare import prepare
 from seq2seq.text.tokenizer import Tokenizer, train_tokenizer
+from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translator import Translator
 
 PAIRS = [
@@ -169,7 +170,11 @@ def tagging(tmp_path_factory) -> Path:
     model.get_parameter("decoder_layers.0.feed_forward_residual.norm.bias").data.fill_(1.0)
     model.embedding.weight.data[tokenizer.user_symbols[TAG]] = 3.0  # a logit of 48, next to none
     folder = tmp_path_factory.mktemp("tagging") / "model"
-    save_bundle(folder, Bundle(model, tokenizer, BundleConfig(config, SearchConfig(beam=2, max_length_offset=3))), "")
+    save_bundle(
+        folder,
+        Bundle(model, Tokenizers.joint(tokenizer), BundleConfig(config, SearchConfig(beam=2, max_length_offset=3))),
+        "",
+    )
     return folder
 
 

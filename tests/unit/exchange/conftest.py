@@ -12,6 +12,7 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import BOS, EOS, Tokenizer
+from seq2seq.text.vocabulary import Tokenizers
 
 
 @pytest.fixture
@@ -56,7 +57,11 @@ def save_model(tokenizer: Tokenizer, tmp_path: Path) -> Callable[[Transformer], 
 
     def save(model: Transformer) -> Path:
         search = SearchConfig(beam=3, max_length_ratio=1.0, max_length_offset=6, batch_tokens=300)
-        save_bundle(tmp_path / "model", Bundle(model, tokenizer, BundleConfig(model.config, search)), "A card.\n")
+        save_bundle(
+            tmp_path / "model",
+            Bundle(model, Tokenizers.joint(tokenizer), BundleConfig(model.config, search)),
+            "A card.\n",
+        )
         return tmp_path / "model"
 
     return save

@@ -17,7 +17,6 @@ from seq2seq.errors import UserError
 from seq2seq.interface import Text
 from seq2seq.segments import number_words
 from seq2seq.text.tokenizer import EOS
-from seq2seq.text.vocabulary import TokenizerPair
 from seq2seq.translation import Segmenter
 from seq2seq.translator import Translator
 
@@ -29,7 +28,7 @@ from transformers import AutoModelForSeq2SeqLM, MarianMTModel
 
 from benchmarks.checkpoints import marian_tokenizer, random_marian, write_checkpoint, write_vocabulary
 from seq2seq.bundle import Bundle, load_bundle
-from seq2seq.exchange.huggingface import export_huggingface, order_of
+from seq2seq.exchange.huggingface import export_huggingface
 from seq2seq.exchange.huggingface_import import cached_import, import_huggingface
 from seq2seq.exchange.huggingface_reading import read_huggingface
 
@@ -68,7 +67,7 @@ def opus(tmp_path: Path) -> Path:
 
 
 def in_their_ids(bundle: Bundle, rows: Tensor, side: str) -> Tensor:
-    return torch.tensor(order_of(getattr(bundle.tokenizer, side)))[rows]
+    return torch.tensor(getattr(bundle.tokenizer, side).original_ids)[rows]
 
 
 @torch.no_grad()
@@ -83,7 +82,7 @@ def test_the_logits_are_the_same(source: Path):
         attention_mask=src != 0,
         decoder_input_ids=in_their_ids(bundle, tgt_in, "target"),
     ).logits
-    assert_close(found[:, :, order_of(target)], ours, atol=1e-5, rtol=1e-5)
+    assert_close(found[:, :, target.original_ids], ours, atol=1e-5, rtol=1e-5)
 
 
 @torch.no_grad()
@@ -95,7 +94,7 @@ def test_generate_finds_the_same_tokens(source: Path, tmp_path: Path, beam: int)
     batch = tokenizer(TEXTS, return_tensors="pt", padding=True)
     options = {"num_beams": beam, "early_stopping": "never", "no_repeat_ngram_size": 2}  # else it repeats itself
     rows = theirs.generate(**batch, **options, max_new_tokens=31).tolist()
-    order, ended = order_of(translator.tokenizer.target), []
+    order, ended = translator.tokenizer.target.original_ids, []
     ours = translator.translate_nbest(TEXTS, 1, beam=beam, max_length=30, no_repeat_ngram=2)
     for row, (found,) in zip(rows, ours, strict=True):
         expected = row[1 : row.index(0, 1)]
@@ -123,7 +122,7 @@ def test_scores_are_those_of_generate_also_when_it_renormalises(opus: Path, tmp_
         translator = Translator.load(tmp_path / "bundle", "cpu", torch.float32, compiles=compiles)
         ours = translator.translate_nbest(TEXTS, 1, beam=4, max_length=30)
         readings = translator.score(TEXTS, [one[0].text for one in ours])
-        order, compared = order_of(translator.tokenizer.target), 0
+        order, compared = translator.tokenizer.target.original_ids, 0
         for row, score, (one,), reading in zip(
             found.sequences.tolist(), found.sequences_scores.tolist(), ours, readings, strict=True
         ):
@@ -145,9 +144,11 @@ def test_the_way_back_changes_no_weight_and_no_vocabulary(source: Path, tmp_path
     before, after = (load_file(folder / "model.safetensors") for folder in (source, tmp_path / "back"))
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
-    names = {"source.spm", "target.spm", "vocab.json", "tokenizer_config.json", "target_vocab.json"}
-    for name in names & {path.name for path in source.iterdir()}:
+    for name in ("source.spm", "target.spm"):
         assert (tmp_path / "back" / name).read_bytes() == (source / name).read_bytes()
+    for name in {"vocab.json", "target_vocab.json"} & {path.name for path in source.iterdir()}:
+        ids = [json.loads((folder / name).read_text(encoding="utf-8")) for folder in (source, tmp_path / "back")]
+        assert ids[0] == ids[1]
     again = read_huggingface(tmp_path / "back")
     assert_close(again.model.state_dict(), load_bundle(tmp_path / "bundle").model.state_dict(), atol=0, rtol=0)
     theirs, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "back"), marian_tokenizer(tmp_path / "back")
@@ -326,8 +327,8 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         replace(GENERATION, lambda one: one.update(forced_bos_token_id=7)),
         "forced_bos_token_id=7: only models without it can be imported",
     ),
-    "no source.spm": (lambda folder: (folder / "source.spm").unlink(), "source.spm cannot be read"),
-    "no vocab.json": (lambda folder: (folder / "vocab.json").unlink(), "vocab.json is missing: the vocabulary of"),
+    "no source.spm": (lambda folder: (folder / "source.spm").unlink(), "source.spm is missing: give a folder as"),
+    "no vocab.json": (lambda folder: (folder / "vocab.json").unlink(), "vocab.json is missing: give a folder as"),
     "no weights": (
         lambda folder: (folder / "model.safetensors").unlink(),
         r"it has no weights \(model.safetensors or pytorch_model.bin\)",
@@ -342,7 +343,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a list": (pickled(saved([1])), "pytorch_model.bin holds no weights by name"),
     "a vocabulary of another size": (
         weights(lambda state: state.update({"model.shared.weight": state["model.shared.weight"][:-5].clone()})),
-        r"model.shared.weight has \d+ rows, and the vocabulary \d+ pieces: they belong to different models",
+        r"model.shared.weight has \d+ rows, and the vocabulary \d+ subwords: they belong to different models",
     ),
     "a bias of another size": (
         weights(lambda state: state.update({"final_logits_bias": torch.ones(1, 7)})),
@@ -399,11 +400,11 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a long number": (
         lambda folder: (folder / "vocab.json").write_text('{"a": ' + "9" * 5000 + "}"), "vocab.json is damaged"
     ),
-    "a piece that is no text": (
+    "a subword that is no text": (
         lambda folder: (folder / "vocab.json").write_text(
             json.dumps({"</s>": 0, "<unk>": 1, "\ud800": 2, "<pad>": 3})
         ),
-        "it has a piece that is no text",
+        "it has a subword that is no text",
     ),
     "a beam in words": (
         replace(GENERATION, lambda one: one.update(num_beams="x")),
@@ -431,7 +432,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "several bad words": (
         replace(GENERATION, lambda one: one.update(bad_words_ids=[[3, 4]])),
-        r"bad_words_ids of several pieces, such as \[3, 4\]: only single ones",
+        r"bad_words_ids of several subwords, such as \[3, 4\]: only single ones",
     ),
     "a start outside": (
         replace(GENERATION, lambda one: one.update(decoder_start_token_id=10**6)),
@@ -559,7 +560,6 @@ def test_a_target_language_holds_for_every_sentence_of_a_long_text(tmp_path: Pat
     write_vocabulary(folder, codes=(">>spa<<",))
     import_huggingface(str(folder), tmp_path / "bundle")
     translator = Translator.load(tmp_path / "bundle", "cpu")
-    assert isinstance(translator.tokenizer, TokenizerPair)
     code = translator.tokenizer.source.ids([">>spa<<"])[0]
     seen: list[list[int]] = []
     search = translator.engine.search

@@ -113,7 +113,7 @@ def test_letters_made_of_byte_pieces_form_one_word(translator):
 
 def test_a_piece_without_text_is_shown_as_a_piece(golden):
     marks = [Word("<s>", [0]), Word("<unk>", [1]), Word("</s>", [2])]
-    assert words_of([BOS, UNK, EOS], golden.tokenizer, {0, 2}) == marks
+    assert words_of([BOS, UNK, EOS], golden.tokenizer.target, {0, 2}) == marks
 
 
 def test_over_words_sums_over_keys_and_averages_over_queries():
@@ -165,8 +165,8 @@ def test_the_error_for_a_long_text_names_the_limit(golden):
 
 
 def test_the_longest_text_allowed_is_explained(golden):
-    text = "leche " * (MAX_PIECES // len(golden.tokenizer.encode(["leche"])[0]) - 2)
-    while len(golden.tokenizer.encode([text])[0]) < MAX_PIECES - 1:
+    text = "leche " * (MAX_PIECES // len(golden.tokenizer.source.encode(["leche"])[0]) - 2)
+    while len(golden.tokenizer.source.encode([text])[0]) < MAX_PIECES - 1:
         text += "x"
     assert len(explain(golden, text, "x").subject.src) == MAX_PIECES
 
@@ -195,7 +195,7 @@ def test_an_empty_translation_is_explained_by_its_end_of_sentence(golden, monkey
 
 def test_a_model_without_cross_attention_aligns_nothing(golden):
     config = ModelConfig(d_model=8, num_heads=2, d_ff=8, num_encoder_layers=1, num_decoder_layers=1)
-    blind = Transformer(dataclasses.replace(config, cross_attention="none"), golden.tokenizer.vocab_size)
+    blind = Transformer(dataclasses.replace(config, cross_attention="none"), golden.tokenizer.source.vocab_size)
     found = explain(Translator(blind, golden.tokenizer), TEXT, "El gato ve.")
     assert found.alignment == []
     assert not found.attention["cross"][0].any()

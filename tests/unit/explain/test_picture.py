@@ -98,7 +98,7 @@ def test_positions_that_may_not_be_seen_have_a_colour_of_their_own(explanation):
 def test_a_decoder_without_its_mask_is_shown_with_the_weights_of_later_words(golden):
     """The ablation model.decoder_mask=none: the picture hides nothing as forbidden."""
     config = ModelConfig(d_model=8, num_heads=2, d_ff=8, num_encoder_layers=1, num_decoder_layers=1)
-    model = Transformer(dataclasses.replace(config, decoder_mask="none"), golden.tokenizer.vocab_size).eval()
+    model = Transformer(dataclasses.replace(config, decoder_mask="none"), golden.tokenizer.source.vocab_size).eval()
     explanation = explain(Translator(model, golden.tokenizer), TEXT, TARGET)
     figure = make_figure(explanation, ["decoder"])
     assert UNMASKED in [text.get_text() for text in figure.texts]

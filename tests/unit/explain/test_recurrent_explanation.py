@@ -11,6 +11,7 @@ from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translator import Translator
 
 
@@ -21,7 +22,11 @@ def translator(attention: str, tokenizer: Tokenizer, folder: Path) -> Translator
     with torch.random.fork_rng():
         torch.manual_seed(2)
         model = build_model(config, tokenizer.vocab_size).eval()
-    save_bundle(folder / "model", Bundle(model, tokenizer, BundleConfig(config, SearchConfig(beam=2))), "untrained")
+    save_bundle(
+        folder / "model",
+        Bundle(model, Tokenizers.joint(tokenizer), BundleConfig(config, SearchConfig(beam=2))),
+        "untrained",
+    )
     return Translator.load(folder / "model", "cpu")
 
 

@@ -20,6 +20,7 @@ from seq2seq.text.epochs import Mixture, PreparedEpochs
 from seq2seq.text.loading import training_feed, validation_loaders
 from seq2seq.text.prepare import prepare
 from seq2seq.text.tokenizer import SPECIAL_IDS, UNK, Tokenizer, train_tokenizer
+from seq2seq.text.vocabulary import Tokenizers
 
 SUBJECTS, VERBS = ("The cat", "A dog", "El gato", "Un perro", "Ella"), ("drank", "sees", "bebió", "ve", "quiere")
 THINGS = ("the milk", "a blue ball", "la leche", "una bola azul", "niños, años")
@@ -93,7 +94,9 @@ def test_nbest_draws_from_no_more_segmentations_than_it_says():
 
 
 def encoder(vocabulary: Tokenizer, max_length: int = 60, alpha: float = 0.2, typos: float = 0.0) -> Encoder:
-    return Encoder(vocabulary, max_length, SubwordSamplingConfig(alpha=alpha), NoiseConfig(typos=typos))
+    return Encoder(
+        Tokenizers.joint(vocabulary), max_length, SubwordSamplingConfig(alpha=alpha), NoiseConfig(typos=typos)
+    )
 
 
 def test_noise_spoils_sources_and_never_targets(vocabulary: Tokenizer):

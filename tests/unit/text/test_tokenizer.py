@@ -26,6 +26,7 @@ from seq2seq.text.tokenizer import (
     _sample,
     train_tokenizer,
 )
+from seq2seq.text.vocabulary import load_tokenizers
 
 
 def make_texts() -> list[str]:
@@ -103,7 +104,7 @@ def test_bytes_file_and_pickle_give_the_same_tokenizer(tokenizer: Tokenizer, tmp
     path = tmp_path / "tokenizer.model"
     path.write_bytes(tokenizer.model_bytes)
     for copy in (
-        Tokenizer.load(path),
+        load_tokenizers(path).source,
         Tokenizer(tokenizer.model_bytes),
         pickle.loads(pickle.dumps(tokenizer)),
     ):
@@ -191,7 +192,7 @@ def test_an_error_while_reading_the_texts_comes_through_unchanged():
 
 def test_a_missing_model_is_one_line(tmp_path: Path):
     with pytest.raises(UserError, match=r"tokenizer.model cannot be read \(No such file"):
-        Tokenizer.load(tmp_path / "tokenizer.model")
+        load_tokenizers(tmp_path / "tokenizer.model")
 
 
 @pytest.mark.parametrize("keep", [0, 3, 2000])
@@ -199,7 +200,7 @@ def test_a_damaged_model_is_one_line(tokenizer: Tokenizer, tmp_path: Path, keep:
     path = tmp_path / "tokenizer.model"
     path.write_bytes(tokenizer.model_bytes[:keep])
     with pytest.raises(UserError, match=f"tokenizer.model is damaged or no SentencePiece model \\({keep} bytes\\)"):
-        Tokenizer.load(path)
+        load_tokenizers(path)
 
 
 def test_a_model_with_other_special_ids_is_refused(tmp_path: Path):
@@ -207,7 +208,7 @@ def test_a_model_with_other_special_ids_is_refused(tmp_path: Path):
         sentence_iterator=iter(TEXTS), model_prefix=str(tmp_path / "foreign"), vocab_size=100, minloglevel=2
     )
     with pytest.raises(UserError, match=r"foreign.model has pad_id=-1, expected 0: retrain"):
-        Tokenizer.load(tmp_path / "foreign.model")
+        load_tokenizers(tmp_path / "foreign.model")
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])

@@ -1,5 +1,6 @@
 """One tokenizer for both sides or one for each: learned, kept in a folder, described for the cache."""
 
+import json
 import pickle
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,17 +8,15 @@ from typing import Any
 
 import pytest
 
-from benchmarks.checkpoints import write_vocabulary
+from benchmarks.checkpoints import learned as marian_models
 from seq2seq.errors import UserError
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.text.tokenizer import BOS, PAD, UNK, Tokenizer
 from seq2seq.text.vocabulary import (
-    TokenizerPair,
     Tokenizers,
     describe_tokenizers,
     learn_tokenizers,
     load_tokenizers,
-    read_files,
     tokenizer_files,
     write_files,
 )
@@ -37,11 +36,10 @@ def learned(**changes: Any) -> Tokenizers:
 
 def test_one_tokenizer_learns_both_sides_and_two_one_each():
     joint, pair = learned(), learned(joint=False)
-    assert isinstance(joint, Tokenizer)
-    assert joint.source is joint.target is joint
+    assert joint.source is joint.target
     assert joint.is_shared
     assert joint.sizes == (400, None)
-    assert isinstance(pair, TokenizerPair)
+    assert not pair.is_joint
     assert not pair.is_shared
     assert pair.sizes == (400, 400)
     assert (pair.start, pair.unproducible) == (BOS, (PAD, UNK, BOS))
@@ -60,34 +58,55 @@ def test_a_size_that_was_not_chosen_gives_way_on_each_side():
         learned(vocab_size=32_000, joint=False)
 
 
-@pytest.mark.parametrize("kind", ["joint", "pair", "marian"])
+def imported(is_shared: bool) -> Tokenizers:
+    """Tokenizers as of an imported model that starts translations with padding."""
+    subwords = ["<pad>", "<unk>", "▁The", "</s>", "▁", "a", "▁El", "n", "o", "e"]
+    ids = {subword: len(subwords) - 1 - number for number, subword in enumerate(subwords)}
+    source, target = (Tokenizer(model, "a", ids) for model in marian_models())
+    return Tokenizers(source, target, is_shared, start=PAD, unproducible=(PAD, 9), renormalises=True)
+
+
+@pytest.mark.parametrize("kind", ["joint", "pair", "imported", "imported pair"])
 def test_a_folder_keeps_them(tmp_path: Path, kind: str):
-    (tmp_path / "a").mkdir()
-    if kind == "marian":
-        write_vocabulary(tmp_path / "a")
-    else:
-        write_files(tmp_path / "a", learned(joint=kind == "joint"))
-    found = load_tokenizers(tmp_path / "a")
-    assert read_files(tmp_path / "a") == found.files
-    assert sorted(tokenizer_files(tmp_path / "a")) == sorted(found.files)
-    (tmp_path / "b").mkdir()
-    write_files(tmp_path / "b", found)
-    again = load_tokenizers(tmp_path / "b")
-    other = pickle.loads(pickle.dumps(found))
-    for one in (again, other):
-        assert (one.digest, one.sizes, one.start, one.unproducible) == (
-            found.digest, found.sizes, found.start, found.unproducible
-        )  # fmt: skip
-        assert one.source.encode(ENGLISH) == found.source.encode(ENGLISH)
-        assert one.target.encode(SPANISH) == found.target.encode(SPANISH)
+    tokenizers = imported(kind == "imported") if kind.startswith("imported") else learned(joint=kind == "joint")
+    write_files(tmp_path, tokenizers)
+    assert sorted(tokenizer_files(tmp_path)) == sorted(tokenizers.files)
+    for again in (load_tokenizers(tmp_path), pickle.loads(pickle.dumps(tokenizers))):
+        assert (again.digest, again.files, again.sizes) == (tokenizers.digest, tokenizers.files, tokenizers.sizes)
+        assert (again.start, again.unproducible) == (tokenizers.start, tokenizers.unproducible)
+        assert (again.is_joint, again.renormalises) == (kind == "joint", tokenizers.renormalises)
+        assert again.source.encode(ENGLISH) == tokenizers.source.encode(ENGLISH)
+        assert again.target.encode(SPANISH) == tokenizers.target.encode(SPANISH)
+        assert again.target.original_ids == tokenizers.target.original_ids
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("source", ["a"]), ("source", None), ("target", {"a": 0}), ("target", {"a": 0, "b": 1, "c": 2, "d": 4}),
+        ("source", {"a": 0, "b": 1, "c": 2, "\ud800": 3}), ("source", {"a": 0, "b": 1, "c": 2, "d": "3"}),
+        ("start", 1), ("start", 2.0), ("unproducible", [10]), ("unproducible", [3]), ("renormalises", 1), ("more", 1),
+    ],
+)  # fmt: skip
+def test_a_damaged_list_of_subwords_is_refused(tmp_path: Path, key: str, value: Any):
+    write_files(tmp_path, imported(is_shared=True))
+    path = tmp_path / "subwords.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    with pytest.raises(UserError, match=r"subwords.json is damaged: it does not list the subwords"):
+        load_tokenizers(tmp_path)
+    path.write_text("{")
+    with pytest.raises(UserError, match=r"subwords.json is damaged: it is no JSON"):
+        load_tokenizers(tmp_path)
+
+
+def test_an_imported_tokenizer_has_no_random_splits():
+    with pytest.raises(UserError, match="no random splits"):
+        imported(is_shared=True).source.sample(["a"], alpha=0.1, nbest=-1, seed=1)
 
 
 def test_the_digest_depends_on_which_side_is_which():
     pair = learned(joint=False)
-    assert isinstance(pair.source, Tokenizer)
-    assert isinstance(pair.target, Tokenizer)
-    files = {"source.model": pair.target.model_bytes, "target.model": pair.source.model_bytes}
-    assert TokenizerPair(pair.target, pair.source, files).digest != pair.digest
+    assert Tokenizers(pair.target, pair.source).digest != pair.digest
 
 
 def test_a_finished_tokenizer_is_taken_instead_of_training_one(tmp_path: Path):

@@ -13,6 +13,7 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.settings.config import Config, to_plain
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.training.averaging import average_bundles, average_checkpoints
 from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.finetune import add_adapters
@@ -60,7 +61,7 @@ def test_only_like_models_have_a_mean(bundle_folder: Path, tokenizer: Tokenizer,
     save_bundle(tmp_path / "back", replace(bundle, config=replace(bundle.config, src_lang="fr")), card="")
     refused(tmp_path / "back", r"back translates fr→es, but .* en→es: only like models")
     other = tokenizer.model_bytes + b"\xca\x3e\x01x"  # a field that SentencePiece does not know
-    save_bundle(tmp_path / "words", replace(bundle, tokenizer=Tokenizer(other)), card="")
+    save_bundle(tmp_path / "words", replace(bundle, tokenizer=Tokenizers.joint(Tokenizer(other))), card="")
     refused(tmp_path / "words", r"words has another vocabulary than .*: a mean needs the same tokenizer")
     with pytest.raises(UserError, match=r"1 model: give --model at least twice"):
         average_bundles([bundle_folder], tmp_path / "mean")

@@ -13,6 +13,7 @@ from seq2seq.search.shortlist import MULTIPLE, Shortlist
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.text.dataset import Pairs
 from seq2seq.text.tokenizer import Tokenizer, train_tokenizer
+from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.training import cooccurrence
 from seq2seq.training.cooccurrence import learn_shortlist
 from tests.toy import PAIRS
@@ -74,7 +75,7 @@ def test_what_is_learned_are_the_best_of_model_1(
     expected = reference(toy_pairs, cooccurrence._ROUNDS)
     for block in (cooccurrence._BLOCK, 300, 1):
         monkeypatch.setattr(cooccurrence, "_BLOCK", block)
-        found = learn_shortlist(toy_pairs, toy_tokenizer, best=3, frequent=0)
+        found = learn_shortlist(toy_pairs, Tokenizers.joint(toy_tokenizer), best=3, frequent=0)
         for source in range(toy_tokenizer.vocab_size):
             counts = expected.get(source, {}) if source != cooccurrence.NO_SOURCE else {}
             kept = found.needed_by(source).tolist()
@@ -84,7 +85,7 @@ def test_what_is_learned_are_the_best_of_model_1(
 
 
 def test_words_of_a_toy_corpus_find_their_translations(toy_pairs: Pairs, toy_tokenizer: Tokenizer) -> None:
-    found = learn_shortlist(toy_pairs, toy_tokenizer, best=12, frequent=0)
+    found = learn_shortlist(toy_pairs, Tokenizers.joint(toy_tokenizer), best=12, frequent=0)
     for source, target in zip(
         *(toy_tokenizer.encode([side]) for side in ("The dog has the milk.", "leche")), strict=True
     ):
@@ -93,7 +94,7 @@ def test_words_of_a_toy_corpus_find_their_translations(toy_pairs: Pairs, toy_tok
 
 def test_every_text_is_allowed_specials_frequent_ids_and_the_bytes_of_targets(tokenizer: Tokenizer) -> None:
     src, tgt = tokenizer.encode(["the milk", "a dog"]), tokenizer.encode(["la la leche ☃", "perro"])
-    found = learn_shortlist(Pairs.of(src, tgt), tokenizer, best=1, frequent=1)
+    found = learn_shortlist(Pairs.of(src, tgt), Tokenizers.joint(tokenizer), best=1, frequent=1)
     snow = [one for one in tgt[0] if one in tokenizer.byte_ids]
     frequent = int(np.bincount(list(itertools.chain(*tgt))).argmax())
     assert snow
@@ -106,32 +107,34 @@ def test_of_a_large_corpus_some_pairs_are_read(
     total = int((toy_pairs.tgt_lengths * (toy_pairs.src_lengths + 1)).sum())
     monkeypatch.setattr(cooccurrence, "_MOST", -(-total // 4))
     few = Pairs.of(*zip(*([one.tolist() for one in toy_pairs[i]] for i in range(0, len(toy_pairs), 4)), strict=True))
-    sampled, expected = (learn_shortlist(one, toy_tokenizer, best=5, frequent=9) for one in (toy_pairs, few))
+    sampled, expected = (
+        learn_shortlist(one, Tokenizers.joint(toy_tokenizer), best=5, frequent=9) for one in (toy_pairs, few)
+    )
     assert sampled.digest == expected.digest
 
 
 @pytest.mark.parametrize("pairs", [Pairs.of([], []), Pairs.of([[], [4]], [[5], []])])
 def test_pairs_without_words_teach_nothing(pairs: Pairs, tokenizer: Tokenizer) -> None:
-    found = learn_shortlist(pairs, tokenizer, best=3, frequent=2)
+    found = learn_shortlist(pairs, Tokenizers.joint(tokenizer), best=3, frequent=2)
     assert len(found.targets) == 0
     assert found.always.tolist()[:4] == [0, 1, 2, 3]
 
 
 def test_a_file_comes_back_as_it_was(tmp_path: Path, toy_pairs: Pairs, toy_tokenizer: Tokenizer) -> None:
-    found = learn_shortlist(toy_pairs, toy_tokenizer, best=3, frequent=5)
+    found = learn_shortlist(toy_pairs, Tokenizers.joint(toy_tokenizer), best=3, frequent=5)
     found.save(tmp_path / "file")
     again = Shortlist.load(tmp_path / "file")
     assert again.digest == found.digest
-    assert again.vocabulary == toy_tokenizer.digest
-    again.require(toy_tokenizer.digest)
-    assert learn_shortlist(toy_pairs, toy_tokenizer, best=4, frequent=5).digest != found.digest
+    assert again.vocabulary == Tokenizers.joint(toy_tokenizer).digest
+    again.require(Tokenizers.joint(toy_tokenizer).digest)
+    assert learn_shortlist(toy_pairs, Tokenizers.joint(toy_tokenizer), best=4, frequent=5).digest != found.digest
     with pytest.raises(UserError, match="cannot be written: No such file"):
         found.save(tmp_path / "missing" / "file")
 
 
 def test_another_models_shortlist_is_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(UserError, match="belongs to another model, whose tokenizer differs: make one for this model"):
-        shortlist({}, []).require(tokenizer.digest)
+        shortlist({}, []).require(Tokenizers.joint(tokenizer).digest)
 
 
 @pytest.mark.parametrize(

@@ -95,9 +95,9 @@ def test_another_process_draws_the_same(kind: str, nbest: int, tmp_path: Path):
     script = (
         "import hashlib, sys\n"
         "from pathlib import Path\n"
-        "from seq2seq.text.tokenizer import Tokenizer\n"
+        "from seq2seq.text.vocabulary import load_tokenizers\n"
         "texts = Path('texts').read_text(encoding='utf-8').splitlines()\n"
-        f"drawn = Tokenizer.load(Path('tokenizer.model')).sample(texts, alpha=0.2, nbest={nbest}, seed=7)\n"
+        f"drawn = load_tokenizers(Path('tokenizer.model')).source.sample(texts, alpha=0.2, nbest={nbest}, seed=7)\n"
         "print(hashlib.sha256(repr(drawn).encode()).hexdigest())\n"
     )
     (tmp_path / "texts").write_text("\n".join(TEXTS), encoding="utf-8")

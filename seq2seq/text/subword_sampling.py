@@ -1,4 +1,4 @@
-"""Random splits of texts into a vocabulary's pieces, the same in every process.
+"""Random splits of texts into subwords, the same in every process.
 
 SentencePiece samples, too, but since version 0.2 its random generator starts differently in every process, whatever the
 seed: a resumed run would see other subwords than an uninterrupted run.
@@ -24,11 +24,11 @@ Ids = tuple[int, ...]
 
 
 class _Ways(NamedTuple):
-    """The possible last pieces of a word's prefix, and their probabilities."""
+    """The possible last subwords of a word's prefix, and their probabilities."""
 
     cumulative: list[float]  # cumulative probabilities
-    starts: list[int]  # the character at which each piece begins
-    ids: list[Ids]  # the id of each piece, or the ids of the bytes of a character that no piece has
+    starts: list[int]  # the character at which each subword begins
+    ids: list[Ids]  # the id of each subword, or the ids of the bytes of a character that no subword has
 
 
 class Sampler:
@@ -49,59 +49,59 @@ class Sampler:
         special = re.compile("|".join(map(re.escape, sorted(user_symbols, key=len, reverse=True))))
         self._around = re.compile(f"({special.pattern})") if user_symbols else None
         self._bytes: dict[int, int] = {}  # byte → id
-        self._pieces: dict[str, int] = {}
+        self._subwords: dict[str, int] = {}
         for token in range(processor.get_piece_size()):
-            piece = processor.id_to_piece(token)
+            subword = processor.id_to_piece(token)
             if processor.is_byte(token):
-                self._bytes[int(piece[3:5], 16)] = token
+                self._bytes[int(subword[3:5], 16)] = token
             elif not (processor.is_control(token) or processor.is_unknown(token) or processor.is_unused(token)):
-                self._pieces[piece] = token
+                self._subwords[subword] = token
         for symbol in user_symbols:
-            self._pieces.pop(symbol, None)
-        self._scores = {piece: processor.get_score(token) for piece, token in self._pieces.items()}
+            self._subwords.pop(symbol, None)
+        self._scores = {subword: processor.get_score(token) for subword, token in self._subwords.items()}
         self._unknown_score = min(self._scores.values(), default=0.0) - _UNKNOWN_PENALTY
-        self._longest = max(map(len, self._pieces), default=1)
-        # if no piece reaches over a space, each word of a text is segmented by itself
-        has_words = all(_SPACE not in piece[1:] for piece in self._pieces)
+        self._longest = max(map(len, self._subwords), default=1)
+        # if no subword reaches over a space, each word of a text is segmented by itself
+        has_words = all(_SPACE not in subword[1:] for subword in self._subwords)
         self._words = re.compile(f"{_SPACE}[^{_SPACE}]*|[^{_SPACE}]+" if has_words else r"(?s:.+)")
         self._ways = lru_cache(_WORDS)(self._find_ways)
 
     def sample(self, texts: Sequence[str], seed: int) -> list[list[int]]:
         """Return the ids of each text; the same texts and seed give the same ids."""
         rng = random.Random(seed)
-        draw = self._among_best if self._nbest > 1 and not self._is_bpe else self._piece_by_piece
+        draw = self._among_best if self._nbest > 1 and not self._is_bpe else self._word_by_word
         return [draw(text, rng) for text in texts]
 
-    def _piece_by_piece(self, text: str, rng: random.Random) -> list[int]:
+    def _word_by_word(self, text: str, rng: random.Random) -> list[int]:
         split = self._drop_merges if self._is_bpe else self._walk
-        found: list[int] = []
+        ids: list[int] = []
         for word in self._words.findall(self._processor.normalize(text)):
             for part in self._around.split(word) if self._around else (word,):
                 if part in self._symbols:
-                    found.append(self._symbols[part])
+                    ids.append(self._symbols[part])
                 elif part:
-                    found += split(part, rng)
-        return self._without_repeated_unknown(found)
+                    ids += split(part, rng)
+        return self._without_repeated_unknown(ids)
 
     def _walk(self, word: str, rng: random.Random) -> list[int]:
         """Draw from all segmentations in proportion to P(x)^alpha: sum forward, then sample backward."""
-        ways, end, found = self._ways(word), len(word), []
+        ways, end, drawn = self._ways(word), len(word), []
         while end:
-            here = ways[end]
-            number = bisect_right(here.cumulative, rng.random()) if len(here.starts) > 1 else 0
-            found.append(here.ids[number])
-            end = here.starts[number]
-        return [token for ids in reversed(found) for token in ids]
+            last = ways[end]
+            number = bisect_right(last.cumulative, rng.random()) if len(last.starts) > 1 else 0
+            drawn.append(last.ids[number])
+            end = last.starts[number]
+        return [token for ids in reversed(drawn) for token in ids]
 
     def _find_ways(self, word: str) -> list[_Ways]:
         edges: list[list[tuple[float, int, Ids]]] = [[] for _ in range(len(word) + 1)]
         for start in range(len(word)):
             for end in range(start + 1, min(len(word), start + self._longest) + 1):
-                piece = word[start:end]
-                if piece in self._pieces:
-                    edges[end].append((self._scores[piece], start, (self._pieces[piece],)))
+                subword = word[start:end]
+                if subword in self._subwords:
+                    edges[end].append((self._scores[subword], start, (self._subwords[subword],)))
                 elif end == start + 1:
-                    edges[end].append((self._unknown_score, start, self._spell(piece)))
+                    edges[end].append((self._unknown_score, start, self._spell(subword)))
         total, ways = [0.0], [_Ways([], [], [])]  # total: log of the sum of P^alpha up to each character
         for arriving in edges[1:]:
             logs = [total[start] + self._alpha * score for score, start, _ in arriving]
@@ -135,20 +135,21 @@ class Sampler:
             if after[left] < len(parts):
                 before[after[left]] = left
             pairs = [(before[left], left), (left, after[left])]
-        ids = ((self._pieces[part],) if part in self._pieces else self._spell(part) for part in parts if part)
+        ids = ((self._subwords[part],) if part in self._subwords else self._spell(part) for part in parts if part)
         return [token for of_part in ids for token in of_part]
 
     def _among_best(self, text: str, rng: random.Random) -> list[int]:
         """Draw from the nbest likeliest segmentations of the whole text, in proportion to P(x)^alpha."""
-        found = self._processor.nbest_encode_as_ids(text, self._nbest)
+        segmentations = self._processor.nbest_encode_as_ids(text, self._nbest)
         if self._symbols:
             plain = self._processor.encode(text)
             of_plain = [plain.count(symbol) for symbol in self._symbols.values()]
-            found = [ids for ids in found if [ids.count(symbol) for symbol in self._symbols.values()] == of_plain]
-        if not found:  # an empty text
+            counted = ((ids, [ids.count(symbol) for symbol in self._symbols.values()]) for ids in segmentations)
+            segmentations = [ids for ids, counts in counted if counts == of_plain]
+        if not segmentations:  # an empty text
             return self._processor.encode(text)
-        scores = [self._alpha * self._score(ids) for ids in found]
-        return rng.choices(found, [math.exp(score - max(scores)) for score in scores])[0]
+        scores = [self._alpha * self._score(ids) for ids in segmentations]
+        return rng.choices(segmentations, [math.exp(score - max(scores)) for score in scores])[0]
 
     def _score(self, ids: list[int]) -> float:
         """Return a segmentation's log-probability; a character in bytes, or an unknown character, counts once."""

@@ -8,9 +8,9 @@ import pytest
 
 from benchmarks.checkpoints import write_vocabulary
 from seq2seq.errors import UserError
-from seq2seq.text.marian import MarianVocabulary
+from seq2seq.exchange.huggingface_tokenizers import GENERATION, TARGET_VOCAB, read_json, read_tokenizers
 from seq2seq.text.tokenizer import EOS, PAD, UNK
-from seq2seq.text.vocabulary import TokenizerPair, load_tokenizers
+from seq2seq.text.vocabulary import Tokenizers
 
 transformers = pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 TATOEBA = Path(__file__).parents[4] / "shared/data/tatoeba/test.tsv"
@@ -27,10 +27,9 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ours(folder: Path) -> TokenizerPair:
-    found = load_tokenizers(folder)
-    assert isinstance(found, TokenizerPair)
-    return found
+def ours(folder: Path) -> Tokenizers:
+    is_shared = not (folder / TARGET_VOCAB).exists()
+    return read_tokenizers(folder, read_json(folder / GENERATION), is_shared=is_shared)
 
 
 def theirs(folder: Path) -> Any:
@@ -46,12 +45,11 @@ def require_same(folder: Path, sources: list[str], targets: list[str]) -> None:
         (found.source, sources, expected(sources).input_ids),
         (target, targets, expected(text_target=targets).input_ids),
     ):
-        assert isinstance(side, MarianVocabulary)
-        assert [[side.order[i] for i in row] + [side.order[EOS]] for row in side.encode(texts)] == wanted
-    assert isinstance(target, MarianVocabulary)
-    ids = target.encode(targets)
-    spelt = [expected.decode([target.order[i] for i in row], skip_special_tokens=True) for row in ids]
-    assert target.decode(ids) == [" ".join(text.split()) for text in spelt]
+        original_ids = side.original_ids
+        assert [[original_ids[i] for i in [*row, EOS]] for row in side.encode(texts)] == wanted
+    ids, original_ids = target.encode(targets), target.original_ids
+    decoded = [expected.decode([original_ids[i] for i in row], skip_special_tokens=True) for row in ids]
+    assert target.decode(ids) == [" ".join(text.split()) for text in decoded]
 
 
 def test_odd_texts_are_split_and_joined_as_transformers_does(folder: Path):
@@ -66,21 +64,21 @@ def test_everyday_texts_are_split_and_joined_as_transformers_does(folder: Path):
 
 def test_our_first_ids_are_special_and_the_others_keep_their_order(folder: Path):
     for side, file in zip((ours(folder).source, ours(folder).target), ("vocab.json", None), strict=True):
-        assert isinstance(side, MarianVocabulary)
         assert side.tokens([PAD, UNK, EOS]) == ["<pad>", "<unk>", "</s>"]
-        assert sorted(side.order) == list(range(side.vocab_size))
-        rest = [side.order[2], *side.order[4:]]
+        order = side.original_ids
+        assert sorted(order) == list(range(side.vocab_size))
+        rest = [order[2], *order[4:]]
         assert rest == sorted(rest)
         assert side.ids(side.tokens(range(side.vocab_size))) == list(range(side.vocab_size))
         if file:
             known = json.loads((folder / file).read_text())
-            assert side.tokens(range(side.vocab_size)) == [sorted(known, key=known.get)[i] for i in side.order]
+            assert side.tokens(range(side.vocab_size)) == [sorted(known, key=known.get)[i] for i in order]
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no source.spm": (
         lambda folder: (folder / "source.spm").unlink(),
-        "source.spm cannot be read .*a tokenizer is expected there",
+        "source.spm is missing: give a folder as transformers' save_pretrained leaves it",
     ),
     "a cut model": (
         lambda folder: (folder / "target.spm").write_bytes((folder / "target.spm").read_bytes()[:500]),
@@ -91,15 +89,19 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a list": (lambda folder: (folder / "vocab.json").write_text("[1]"), "vocab.json is damaged: it is no object"),
     "texts for numbers": (
         lambda folder: (folder / "vocab.json").write_text('{"<pad>": "x"}'),
-        "does not give every piece a number",
+        "does not give every subword a number",
     ),
     "a gap": (
         lambda folder: (folder / "vocab.json").write_text('{"<pad>": 0, "<unk>": 1, "</s>": 2, "a": 4}'),
-        "does not number its 4 pieces from 0 on",
+        "does not number its 4 subwords from 0 on",
     ),
     "no end mark": (
         lambda folder: (folder / "vocab.json").write_text('{"<pad>": 0, "<unk>": 1, "a": 2, "b": 3}'),
         "lacks </s>",
+    ),
+    "no text": (
+        lambda folder: (folder / "vocab.json").write_text('{"<pad>": 0, "<unk>": 1, "</s>": 2}'),
+        "vocab.json is damaged: all its subwords are special",
     ),
 }
 
@@ -110,10 +112,4 @@ def test_a_damaged_vocabulary_is_refused_by_name(tmp_path: Path, damage: str):
     change, message = DAMAGES[damage]
     change(tmp_path)
     with pytest.raises(UserError, match=message):
-        load_tokenizers(tmp_path)
-
-
-def test_random_splits_are_refused(tmp_path: Path):
-    write_vocabulary(tmp_path)
-    with pytest.raises(UserError, match="no random splits"):
-        ours(tmp_path).source.sample(["a"], alpha=0.1, nbest=-1, seed=1)
+        ours(tmp_path)
