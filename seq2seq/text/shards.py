@@ -256,9 +256,9 @@ def tokenise(folder: Path, shard: Shard, chosen: Path, model: Path, max_length: 
 
 
 def encode_in_chunks(tokenizers: Path, pairs: Iterable[Pair]) -> Iterator[Pairs]:
-    """Tokenise pairs with the tokenizers in a folder, some thousands at a time."""
-    found, iterator = load_tokenizers(tokenizers), iter(pairs)
-    dtype = id_type(found.sizes)
+    """Tokenise normalised pairs with the tokenizers in a folder, some thousands at a time."""
+    both, iterator = load_tokenizers(tokenizers), iter(pairs)
+    dtype = id_type(both.sizes)
     while chunk := list(islice(iterator, _CHUNK)):
         src, tgt = zip(*chunk, strict=True)
-        yield Pairs.of(found.source.encode(src), found.target.encode(tgt), dtype)
+        yield Pairs.of(both.source.encode_normalised(src), both.target.encode_normalised(tgt), dtype)

@@ -193,7 +193,7 @@ class VocabularySizeError(UserError):
 
 
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
-    """Learn a subword vocabulary of config.vocab_size ids; the same texts always give the same bytes.
+    """Learn a subword vocabulary of config.vocab_size ids from normalised texts; equal texts give equal bytes.
 
     Raises:
         UserError: there is no text, or the vocabulary is larger than the texts can fill or smaller than they need.
@@ -229,7 +229,7 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
 def _feed(texts: Iterable[str], size: int, failures: list[Exception]) -> Iterator[str]:
     """Yield a sample of the texts to learn from; add an error of reading texts to failures."""
     try:
-        yield from _sample((text for text in map(normalise, texts) if text), size)
+        yield from _sample(filter(None, texts), size)
     except Exception as error:
         failures.append(error)
         raise
