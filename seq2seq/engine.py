@@ -237,15 +237,16 @@ class Engine:
         state = decoder.encode(self._padded([[*source.ids, EOS] for source in sources]))
         if self.shortlist is None:
             return self._run(decoder, state, sources, request, self.unproducible)
-        named = chain(*request.banned, *(one.prefix for one in sources), *chain(*(one.phrases for one in sources)))
-        subset = Subset(self.shortlist.union([one.ids for one in sources], named))
+        prefixes, phrases = (source.prefix for source in sources), (source.phrases for source in sources)
+        named = chain(*request.banned, *prefixes, *chain(*phrases))
+        subset = Subset(self.shortlist.union([source.ids for source in sources], named))
         indexed = _Request(
             request.settings, request.n_best, [subset.index(ids) for ids in request.banned], request.on_step,
             None if request.on_candidates is None else subset.on_candidates(request.on_candidates),
         )  # fmt: skip
         limited = decoder.limited_to(tensor_on(self.device, subset.ids))
-        unproducible = subset.index([one for one in self.unproducible if one in subset.ids])
-        hypotheses = self._run(limited, state, [subset.source(one) for one in sources], indexed, unproducible)
+        unproducible = subset.index([token for token in self.unproducible if token in subset.ids])
+        hypotheses = self._run(limited, state, [subset.source(source) for source in sources], indexed, unproducible)
         return [subset.with_ids(of_source) for of_source in hypotheses]
 
     def _run(
@@ -278,7 +279,9 @@ class Engine:
                 message = f"phrases of {needed} tokens do not fit into {limit}: raise max_length, or ask for fewer"
                 raise UserError(message)
         words = [source.unfinished for source in sources]
-        prefixes = [one.prefix[: one.unfinished.start] if one.unfinished else one.prefix for one in sources]
+        prefixes = [
+            source.prefix[: source.unfinished.start] if source.unfinished else source.prefix for source in sources
+        ]
         is_free = not any(source.prefix for source in sources)  # a prefix may contain banned tokens
         tokens = [ids[0] for ids in request.banned if len(ids) == 1] if is_free else []
         if set(tokens) & set(chain(*chain(*phrases))):

@@ -100,7 +100,8 @@ class Segmenter:
         (tag_ids,) = side.encode([tag])
         if not words or len(tag_ids) >= self._longest:
             tag_ids, words = [], f"{tag} {words}".strip()
-        parts = split_text(words, self._longest - len(tag_ids), lambda some: [len(one) for one in side.encode(some)])
+        limit = self._longest - len(tag_ids)
+        parts = split_text(words, limit, lambda texts: [len(ids) for ids in side.encode(texts)])
         encoded = [(part, [*tag_ids, *ids]) for part, ids in zip(parts, side.encode(parts), strict=True) if ids]
         if len(ids) > MAX_SOURCE_TOKENS:
             message = "line %d has %d tokens, more than %d: cut into %d segments"
@@ -122,7 +123,7 @@ class Segmenter:
 def _split_tag(text: str, side: Tokenizer) -> tuple[str, str]:
     """Return a text's leading tags, such as `<2es>`, which apply to every segment, and the rest of the text."""
     rest = text
-    while tag := next((one for one in side.user_symbols if rest.startswith(one)), None):
+    while tag := next((symbol for symbol in side.user_symbols if rest.startswith(symbol)), None):
         rest = rest.removeprefix(tag).lstrip()
     return text[: len(text) - len(rest)].strip(), rest
 
@@ -161,8 +162,8 @@ def join(parts: Sequence[Sequence[tuple[Hypothesis, str]]], tokenizer: Tokenizer
 def without_repeats(translations: Iterable[Translation]) -> list[Translation]:
     """Return the translations whose text no earlier one has: subwords can spell a text in several ways."""
     unlike: dict[str, Translation] = {}
-    for one in translations:
-        unlike.setdefault(one.text, one)
+    for translation in translations:
+        unlike.setdefault(translation.text, translation)
     return list(unlike.values())
 
 
@@ -190,8 +191,8 @@ def align_text(
     """
     joined, words_before = [], 0
     first_words = [0] * len(segments)
-    if len(segments) > 1 or any(one.tag_length for one in segments):
-        first_words = number_words(" ".join(text.split()), [one.text for one in segments])
+    if len(segments) > 1 or any(segment.tag_length for segment in segments):
+        first_words = number_words(" ".join(text.split()), [segment.text for segment in segments])
     for segment, ids, token_scores, first_word in zip(segments, hypotheses, scores, first_words, strict=True):
         rows = [row[segment.tag_length :] for row in token_scores.attention or []]
         source = tokenizer.source.tokens(segment.source.ids[segment.tag_length :])
@@ -210,7 +211,7 @@ def split_to_match(translation: str, sizes: Sequence[int]) -> list[str]:
     """
     if len(sizes) <= 1:
         return [translation]
-    units = split_text(" ".join(translation.split()), len(translation) + 1, lambda some: [0] * len(some))
+    units = split_text(" ".join(translation.split()), len(translation) + 1, lambda texts: [0] * len(texts))
     if len(units) < len(sizes):
         units = translation.split()
     if len(units) <= len(sizes):
@@ -242,7 +243,7 @@ def scored_translation(
     alpha: float,
 ) -> ScoredTranslation:
     """Return the scores of a translation, joined from those of its segments; hypotheses are the segments' ids."""
-    log_probs = [value for one in scores for value in one.log_probs]
+    log_probs = [value for of_segment in scores for value in of_segment.log_probs]
     tokens = [token for ids in hypotheses for token in tokenizer.tokens([*ids, EOS])]
     score = math.fsum(log_probs)
     normalised = score / len(tokens) ** alpha if tokens else 0.0

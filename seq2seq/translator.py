@@ -256,16 +256,16 @@ class Translator:
         lines = enumerate(require_iterable(texts, "texts"), start=first_line)
         while part := [as_text(text, number) for number, text in itertools.islice(lines, chunk)]:
             segments = self._segmenter.segments(part, request.glossary, first_line)
-            report(len(part) - sum(one.is_first for one in segments))  # texts without words are done
+            report(len(part) - sum(segment.is_first for segment in segments))  # texts without words are done
             of_text: list[list[list[tuple[Hypothesis, str]]]] = [[] for _ in part]
             hypotheses = self._search(segments, request, banned, report)
-            decoded = iter(target.decode([one.ids for of_segment in hypotheses for one in of_segment]))
+            decoded = iter(target.decode([hypothesis.ids for of_segment in hypotheses for hypothesis in of_segment]))
             for segment, of_segment in zip(segments, hypotheses, strict=True):
-                of_text[segment.text_index].append([(one, next(decoded)) for one in of_segment])
+                of_text[segment.text_index].append([(hypothesis, next(decoded)) for hypothesis in of_segment])
             joined = [join(parts, target, settings.length_penalty) for parts in of_text]
-            ranked = [least_risky(one) if settings.mbr else one for one in joined]
-            ranked = ranked if settings.sampling else [without_repeats(one) for one in ranked]
-            best = [one[: request.n_best] for one in ranked]
+            ranked = list(map(least_risky, joined)) if settings.mbr else joined
+            ranked = ranked if settings.sampling else list(map(without_repeats, ranked))
+            best = [translations[: request.n_best] for translations in ranked]
             yield from self._aligned(part, segments, best, settings.batch_tokens) if request.align else best
             first_line += len(part)
 
@@ -295,11 +295,11 @@ class Translator:
         if len(sources) != len(translations):
             raise UserError(f"{len(sources)} sources but {len(translations)} translations: give one for each")
         settings, target = change_search(self.search, changes), self.tokenizer.target
-        texts = [Text(one) for one in sources]
+        texts = [Text(source) for source in sources]
         segments = _by_text(self._segmenter.segments(texts), len(texts))
         segments = [of_text or [Segment(index, "", Source([]))] for index, of_text in enumerate(segments)]
         hypotheses = [
-            target.encode(split_to_match(translation, [len(one.source.ids) for one in of_text]))
+            target.encode(split_to_match(translation, [len(segment.source.ids) for segment in of_text]))
             for of_text, translation in zip(segments, translations, strict=True)
         ]
         scores = self._score(segments, hypotheses, settings.batch_tokens, has_attention=align)
@@ -336,7 +336,7 @@ class Translator:
         """Return the scores of each text's segments, computed in batches, each given the ids of its translation."""
         if not isinstance(self.engine, ScoringEngine):
             raise UserError("this engine cannot score given translations: use the pytorch engine")
-        src = [one.source.ids for of_text in segments for one in of_text]
+        src = [segment.source.ids for of_text in segments for segment in of_text]
         tgt = [ids for of_text in hypotheses for ids in of_text]
         batches = self.engine.score(src, tgt, batch_tokens, align=has_attention)
         scores = dict(itertools.chain.from_iterable(batches))
@@ -348,14 +348,16 @@ class Translator:
     ) -> list[list[Translation]]:
         """Add an alignment to every translation of every text, from the attention to its own hypotheses' subwords."""
         of_text = _by_text(segments, len(texts))
-        pairs = [(index, one) for index, translations in enumerate(best) for one in translations]
-        hypotheses = [[part.ids for part in one.parts] for _, one in pairs]
+        pairs = [(index, translation) for index, translations in enumerate(best) for translation in translations]
+        hypotheses = [[part.ids for part in translation.parts] for _, translation in pairs]
         scores = self._score([of_text[index] for index, _ in pairs], hypotheses, batch_tokens, has_attention=True)
         alignments = (
             align_text(of_text[index], ids, of_segments, texts[index].text, self.tokenizer)
             for (index, _), ids, of_segments in zip(pairs, hypotheses, scores, strict=True)
         )
-        return [[dataclasses.replace(one, alignment=next(alignments)) for one in translations] for translations in best]
+        return [
+            [dataclasses.replace(each, alignment=next(alignments)) for each in translations] for translations in best
+        ]
 
 
 def _by_text(segments: Iterable[Segment], num_texts: int) -> list[list[Segment]]:

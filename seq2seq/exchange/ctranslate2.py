@@ -103,7 +103,7 @@ def to_spec(network: EncoderDecoder, tokenizer: Tokenizers) -> TransformerSpec:
     }
     encoder: Any = TransformerEncoderSpec(config.num_encoder_layers, **options)
     decoder: Any = TransformerDecoderSpec(config.num_decoder_layers, **options)
-    embeddings = [_array(one.weight) for one in model.embeddings()]
+    embeddings = [_array(embedding.weight) for embedding in model.embeddings()]
     decoder.embeddings.weight = decoder.projection.weight = embeddings[0]
     encoder.embeddings[0].weight = embeddings[-1]
     encoder.scale_embeddings = decoder.scale_embeddings = config.scale_embedding
@@ -165,9 +165,9 @@ def _feed_forward(spec: Any, network: nn.Module) -> None:
 
 def _linear(spec: Any, *maps: nn.Linear) -> None:
     """Copy linear maps that share an input as one matrix, with their outputs concatenated."""
-    spec.weight = np.concatenate([_array(one.weight) for one in maps])
+    spec.weight = np.concatenate([_array(linear.weight) for linear in maps])
     if maps[0].bias is not None:
-        spec.bias = np.concatenate([_array(one.bias) for one in maps])
+        spec.bias = np.concatenate([_array(linear.bias) for linear in maps])
 
 
 def _norm(spec: Any, norm: nn.Module) -> None:
