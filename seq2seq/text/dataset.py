@@ -16,8 +16,7 @@ from jaxtyping import Int32, Integer
 
 from seq2seq.errors import UserError
 from seq2seq.text.formats import Pair
-from seq2seq.text.tokenizer import Sizes
-from seq2seq.text.vocabulary import Tokenizers, load_tokenizers
+from seq2seq.text.vocabulary import Sizes, Tokenizers, load_tokenizers
 
 logger = logging.getLogger(__name__)
 _SHOWN = 100  # characters that are shown of each side of an example

@@ -136,9 +136,7 @@ def test_a_cached_export_is_made_once_for_each_bundle_and_quantization(
     (first / "model.bin").write_bytes(b"damaged")
     assert cached_export(bundle, "float32", None) == first
     assert (first / "model.bin").stat().st_size > 10_000
-    assert (
-        cached_export(save_model(random_model(tokenizer.vocab_size, positions="rotary")), "float32", None) != first
-    )
+    assert cached_export(save_model(random_model(tokenizer.vocab_size, positions="rotary")), "float32", None) != first
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_several_processes_clean_a_split(tmp_path: Path, monkeypatch: pytest.Mon
     pairs = [(f"source {one} {other}", f"objetivo {other} {one}") for one in words for other in words]
     folder = make_set(tmp_path / "set", {"en-es": {"train": nested(pairs)}})
     data = DataConfig(hub=f"{folder}:en-es", held_out=10, num_proc=2, cache=str(tmp_path / "cache"))
-    prepared = prepare(data, TokenizerConfig(vocab_size=280), 1)
+    prepared = prepare(data, TokenizerConfig(vocab_size=280))
     assert prepared.report["files"][0]["read"] == 100
 
 
