@@ -44,8 +44,8 @@ class Slopes:
     shared: float = 35.0  # µs per pair of preparation that processes share
     ray: float = 16.0  # seconds that a Ray cluster adds
     text: float = 123.0  # bytes per pair, as TSV
-    prepared: float = 228.0  # bytes per pair, prepared
-    work: float = 601.0  # bytes per pair on the disk during preparation, the result included
+    prepared: float = 118.0  # bytes per pair, prepared
+    work: float = 380.0  # bytes per pair on the disk during preparation, the result included
     memory: float = 535e6  # bytes of the largest process of preparation
     memory_a_pair: float = 17.0  # further bytes per pair
     reached: float = 0.111e12  # FLOP/s per device in training

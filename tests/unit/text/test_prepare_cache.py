@@ -57,7 +57,7 @@ def test_a_corpus_has_its_present_name_in_tables_weights_and_held_out_from(
     run(root, train=["train.tsv", "own.tsv"], held_out_from=["own.tsv"])
     (root / "mine").mkdir()
     (root / "own.tsv").rename(root / "mine" / "own.tsv")
-    given = {"train": ["train.tsv", "mine/own.tsv"], "held_out_from": ["mine"], "weights": {"mine": 2.0}}
+    given = {"train": ["train.tsv", "mine/own.tsv"], "held_out_from": ["mine"], "weights": {"mine": 2.0, "train": 1.0}}
     prepared = run(root, **given)
     assert count_trainings() == 1
     assert [file["name"] for file in prepared.report["files"]] == ["train.tsv", "mine/own.tsv"]

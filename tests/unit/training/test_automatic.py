@@ -17,7 +17,6 @@ from seq2seq.settings.loading import load_config
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.text.dataset import Pairs, PreparedData
-from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.training.automatic import settle_numbers
 from seq2seq.training.report import summary_table
 
@@ -28,7 +27,7 @@ def pairs(count: int) -> Pairs:
 
 
 def prepared(count: int) -> PreparedData:
-    vocabulary = MagicMock(spec=Tokenizer, vocab_size=4000, sizes=(4000, None))
+    vocabulary = MagicMock(spec=("source", "target", "sizes", "start"), sizes=(4000, None))
     vocabulary.source.decode.return_value, vocabulary.target.decode.return_value = (
         ["The [red] ball."],
         ["La pelota [roja]."],
