@@ -17,6 +17,8 @@ from seq2seq.settings.loading import load_config
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.text.dataset import Pairs, PreparedData
+from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.training.automatic import settle_numbers
 from seq2seq.training.report import summary_table
 
@@ -27,11 +29,9 @@ def pairs(count: int) -> Pairs:
 
 
 def prepared(count: int) -> PreparedData:
-    vocabulary = MagicMock(spec=("source", "target", "sizes", "start"), sizes=(4000, None))
-    vocabulary.source.decode.return_value, vocabulary.target.decode.return_value = (
-        ["The [red] ball."],
-        ["La pelota [roja]."],
-    )
+    source, target = (MagicMock(spec=Tokenizer, vocab_size=4000) for _ in range(2))
+    source.decode.return_value, target.decode.return_value = ["The [red] ball."], ["La pelota [roja]."]
+    vocabulary = Tokenizers(source, target, is_shared=True)
     report = {"files": [{"name": "text/mine.tsv"}]}
     return PreparedData(vocabulary, pairs(count), pairs(5), [], {"t": []}, report, Path())
 
