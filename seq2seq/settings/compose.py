@@ -106,7 +106,7 @@ def _require_bundled(config: Config) -> None:
         return
     for split in ("train", "validation", "test"):
         for name in getattr(config.data, split):
-            if Path(name).is_absolute() or not any(root.glob(name)):
+            if not any(fnmatchcase(path.name, name) for path in root.glob("*")):
                 raise UserError(
                     f"data.{split} has {name}, which is not of the bundled corpus: for your own text, add data=files"
                 )

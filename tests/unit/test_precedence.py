@@ -1,5 +1,6 @@
 """What the command line names wins; what it does not name comes from what it named: by Hydra's own precedence."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -152,8 +153,10 @@ def test_weights_and_splits_need_no_plus() -> None:
 def test_the_bundled_corpus_and_the_hub_refuse_other_files() -> None:
     with pytest.raises(UserError, match=r"data.train has /abs/mine.tsv, .*: for your own text, add data=files"):
         compose(["data.train=[/abs/mine.tsv]"])
-    with pytest.raises(UserError, match=r"data.test has mine.tsv, which is not of the bundled corpus"):
-        compose(["data.test=[mine.tsv]"])
+    for name in ("mine.tsv", "../README.md", "", "**x"):
+        with pytest.raises(UserError, match=rf"data.test has {re.escape(name)}, which is not of the bundled corpus"):
+            compose([f"data.test=['{name}']"])
+    assert compose(["data.test=['*.test.tsv']"]).data.test == ["*.test.tsv"]
     assert compose(["data.train=[grammar.train.tsv]"]).data.train == ["grammar.train.tsv"]
     for key, value in (("train", "[mine.tsv]"), ("root", "/text")):
         with pytest.raises(UserError, match=rf"data.{key} would not be read: .*data=tatoeba_files"):
