@@ -17,7 +17,7 @@ def test_an_imported_model_of_real_size_is_the_same(size: str):
     assert min(found["ended 1"], found["ended 4"]) > 6
     assert found["split"] == found["beam 1"] == found["beam 4"] == 1
     assert found["weights"]
-    assert found["files"]
+    assert found["tokenizers"]
     assert max(found["import"][1], found["export"][1]) < 2e9  # bytes
     (table,) = found["tables"]
     assert table["title"] == f"Import of {size}"
