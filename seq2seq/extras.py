@@ -1,5 +1,6 @@
 """Commands that work in this installation: which one trains, and which one installs an extra's packages."""
 
+import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,8 +54,12 @@ def train_command() -> str:
 
 
 def resume_command(folder: Path | str) -> str:
-    """Return the command that resumes the run in a folder."""
-    return f"{train_command()} {shlex.quote(f'resume={folder}')}"
+    """Return the command that resumes the run in a folder, quoted for the shell and for Hydra (= and commas)."""
+    path = str(folder)
+    if not re.fullmatch(r"[\w./@+-]+", path):
+        escaped = path.replace("\\", "\\\\").replace('"', '\\"')
+        path = f'"{escaped}"'
+    return f"{train_command()} {shlex.quote(f'resume={path}')}"
 
 
 def _clone() -> Path | None:

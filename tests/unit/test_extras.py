@@ -1,6 +1,7 @@
 """A missing optional package is named with a command that installs it in the environment at hand."""
 
 import re
+import shlex
 import tomllib
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 
 from seq2seq import extras
 from seq2seq.errors import UserError
-from seq2seq.extras import install_command, needing, train_command
+from seq2seq.extras import install_command, needing, resume_command, train_command
+from seq2seq.settings.compose import parse
 
 REPOSITORY = Path(__file__).parents[2]
 SETTINGS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -85,3 +87,11 @@ def test_extras_for_users_name_packages_of_others_alone():
     """A wheel's user is told to install them by name, and the distribution has none in an index."""
     for extra, packages in SETTINGS["optional-dependencies"].items():
         assert extra in ("test", "dev") or not any(extras.DISTRIBUTION in package for package in packages)
+
+
+def test_the_command_that_resumes_a_run_is_read_by_the_shell_and_by_hydra() -> None:
+    for folder in ("runs/latest", "runs/rate=1e-3, it's", "runs/a b"):
+        word = shlex.split(resume_command(folder))[-1]
+        (override,) = parse([word])
+        assert (override.key_or_group, override.value()) == ("resume", folder)
+    assert resume_command("runs/a").endswith(" resume=runs/a")
