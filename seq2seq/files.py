@@ -1,13 +1,12 @@
-"""Reads and writes lines, and finds models' folders; knows no model and no command line."""
+"""Inputs and outputs of commands as lines, and models' folders; knows no model and no command line."""
 
 import errno
 import json
 import os
 import sys
 import tempfile
-from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedIOBase
 from pathlib import Path
 from typing import BinaryIO
@@ -15,27 +14,18 @@ from typing import BinaryIO
 from seq2seq.drafts import put, replacing, resolve, sweep
 from seq2seq.errors import UserError
 from seq2seq.extras import train_command
+from seq2seq.lines import Lines, refuse_bad_lines
 
 
-def read_lines(path: Path | None, start: int = 0, first_line: int = 1) -> Iterator[str]:
+def read_lines(path: Path | None, start: int = 0) -> Iterator[str]:
     """Read UTF-8 text line by line, without line ends (LF or CRLF) and byte order mark; path None is standard input.
 
-    Reading begins at byte `start` of a file, where line number `first_line` begins.
+    Reading begins at the first line that begins at byte `start` of a file or later.
 
     Raises:
-        UserError: the file cannot be read or is not UTF-8.
+        UserError: the file cannot be read, or a line is not UTF-8 or too long.
     """
-    name = "stdin" if path is None else str(path)
-    try:
-        with nullcontext(sys.stdin.buffer) if path is None else path.open("rb") as file:
-            if start:
-                file.seek(start)
-            for number, line in enumerate(file, start=first_line):
-                if number == 1:
-                    line = line.removeprefix(BOM_UTF8)
-                yield _decode(line.removesuffix(b"\n").removesuffix(b"\r"), f"{name}:{number}")
-    except OSError as error:
-        raise UserError(f"{name} cannot be read: {error.strerror}") from error
+    return refuse_bad_lines(Lines(path, start, allows_nul=True))
 
 
 def count_lines(path: Path) -> int:
@@ -222,16 +212,6 @@ def _is_there(folder: Path) -> bool:
     if not folder.is_dir():
         sweep(folder)
     return folder.is_dir()
-
-
-def _decode(line: bytes, place: str) -> str:
-    try:
-        return line.decode()
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{place}: byte {error.start + 1} (0x{line[error.start]:02x}) is not UTF-8: convert the text first, "
-            "for example with iconv"
-        ) from error
 
 
 @contextmanager

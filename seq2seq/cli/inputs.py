@@ -11,7 +11,6 @@ from seq2seq.evaluation.testsets import load_testset
 from seq2seq.files import count_lines, read_lines
 from seq2seq.settings.data import DataConfig
 from seq2seq.text.corpus import has_two_sides, open_corpora
-from seq2seq.text.lines import Lines, refuse_bad_lines
 from seq2seq.text.normalise import normalise
 
 log = logging.getLogger(__name__)
@@ -84,7 +83,7 @@ def read_corpora(
     files: list[Path] = []
     for spec in specs:
         if Path(spec).is_file() and not has_two_sides(Path(spec)):
-            parts.append(refuse_bad_lines(Lines(Path(spec))))
+            parts.append(read_lines(Path(spec)))
             files.append(Path(spec))
         else:
             corpora = open_corpora(spec, None, data)

@@ -24,6 +24,7 @@ from seq2seq.cache import digest_files, piece
 from seq2seq.errors import UnfinishedError, UserError
 from seq2seq.files import read_lines
 from seq2seq.interface import SearchRequest
+from seq2seq.lines import COMPRESSED
 from seq2seq.settings.search import change_search
 from seq2seq.translator import CHUNK_LINES, Translator
 
@@ -154,6 +155,8 @@ def find_files(patterns: Sequence[str], output: Path, job: BulkJob) -> tuple[lis
                 raise UserError(f"{sources[path.name]} and {path} would have one output: give them different names")
     files = []
     for name, source in sources.items():
+        if source.suffix in COMPRESSED:
+            raise UserError(f"--input {source} is compressed, but its output would not be: decompress it first")
         digest, starts = _survey(source)
         made_of = {"model": job.fingerprint, "input": digest, **job.settings}
         file = BulkFile(source.resolve(), output.resolve() / name, made_of, starts)
@@ -196,7 +199,7 @@ class ShardTranslator:
         """
 
         def build(draft: Path) -> int:
-            texts, count = islice(read_lines(task.source, task.start, task.first_line), task.lines), 0
+            texts, count = islice(read_lines(task.source, task.start), task.lines), 0
             with (draft / _LINES).open("w", encoding="utf-8", newline="\n") as out:
                 for best in self._translator.stream(texts, self._request, first_line=task.first_line):
                     out.write(best[0].text + "\n")

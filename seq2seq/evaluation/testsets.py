@@ -4,6 +4,7 @@ from pathlib import Path
 from tarfile import TarError
 
 from seq2seq.errors import UserError
+from seq2seq.lines import Lines, refuse_bad_lines
 
 
 def load_testset(name: str, src_lang: str = "en", tgt_lang: str = "es") -> tuple[list[str], list[str]]:
@@ -25,13 +26,11 @@ def load_testset(name: str, src_lang: str = "en", tgt_lang: str = "es") -> tuple
         raise UserError(f"sacreBLEU has no test set {name!r} for {pair}: choose one of {', '.join(known) or '(none)'}")
     dataset = DATASETS[name]
     try:
-        return _lines(dataset.get_source_file(pair)), _lines(dataset.get_reference_files(pair)[0])
+        files = dataset.get_source_file(pair), dataset.get_reference_files(pair)[0]
     except (OSError, EOFError, TarError, SystemExit) as error:  # sacreBLEU exits on a wrong checksum
         raise UserError(
             f"test set {name} is not in {dataset._outdir} and could not be downloaded ({error}): "
             "connect to the network, or copy the folder from a machine that has it"
         ) from error
-
-
-def _lines(file: str) -> list[str]:
-    return [line.strip() for line in Path(file).read_text(encoding="utf-8").removesuffix("\n").split("\n")]
+    sources, references = ([line.strip() for line in refuse_bad_lines(Lines(Path(file)))] for file in files)
+    return sources, references

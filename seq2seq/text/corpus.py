@@ -16,9 +16,9 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from seq2seq.errors import UserError, in_short
+from seq2seq.lines import COMPRESSED, refuse_bad_lines
 from seq2seq.settings.data import SPLITS, DataConfig
-from seq2seq.text.formats import COMPRESSED, LINES, READERS, Pair, Record, read_moses, read_rows
-from seq2seq.text.lines import explain_os_error, refuse_bad_lines
+from seq2seq.text.formats import LINES, READERS, Pair, Record, read_moses, read_rows
 
 logger = logging.getLogger(__name__)
 _ROWS = 1000  # rows of a hub set that are converted to Python at a time
@@ -74,7 +74,7 @@ def open_corpora(spec: str, root: str | None, data: DataConfig) -> list[Corpus]:
     if glob.has_magic(spec):
         raise UserError(f"{folder / spec} matches no file: check the pattern and data.root={root}")
     missing = next((folder / part for part in spec.split("+") if not (folder / part).exists()), folder / spec)
-    raise explain_os_error(missing, FileNotFoundError())
+    raise UserError(f"{missing} does not exist: check the path and data.root")
 
 
 def names_corpus(key: str, name: str) -> bool:
@@ -142,7 +142,7 @@ def _shown(path: Path, folder: Path) -> str:
 def _table(path: Path, folder: Path, data: DataConfig) -> Corpus:
     plain = _uncompressed(path)
     if path.is_dir():
-        raise explain_os_error(path, IsADirectoryError())
+        raise UserError(f"{path} is a folder: name the files in it, or a pattern such as {path}/*.tsv")
     if plain.suffix not in READERS or (plain.suffix == ".parquet" and plain != path):
         raise UserError(
             f"{path} has an unknown ending: expected {', '.join(READERS)}, also {' or '.join(COMPRESSED)} of all but "

@@ -16,8 +16,8 @@ from rich.table import Table
 
 from seq2seq.errors import UserError
 from seq2seq.extras import missing
+from seq2seq.lines import BadLine
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.lines import BadLine
 from seq2seq.text.normalise import normalise
 
 # In the order of the checks: a pair is counted under the first check that it fails. "malformed" is a line that holds no

@@ -10,13 +10,12 @@ from typing import NoReturn
 from xml.parsers import expat
 
 from seq2seq.errors import UserError
+from seq2seq.lines import BadLine, Lines, explain_os_error, open_bytes
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.lines import BadLine, Lines, explain_os_error, open_bytes
 from seq2seq.text.normalise import replace_surrogates
 
 Pair = tuple[str, str]
 Record = Pair | BadLine
-COMPRESSED = (".gz", ".xz")
 _ROWS = 8192  # rows of a Parquet file that are read at a time
 _CHUNK = 1 << 16  # bytes of a TMX file that are parsed at a time
 _CODE = frozenset(("bpt", "ept", "it", "ph", "ut"))  # TMX elements that hold markup of the original document

@@ -14,12 +14,12 @@ import sentencepiece
 
 from seq2seq.cache import cached_folder, digest_once
 from seq2seq.errors import UserError
+from seq2seq.lines import explain_os_error
 from seq2seq.settings.data import DataConfig, TokenizerConfig, cache_root
 from seq2seq.text.corpus import Corpus, open_splits
 from seq2seq.text.dataset import PreparedData, load_prepared
 from seq2seq.text.epochs import check_weights
 from seq2seq.text.filters import identifier_version
-from seq2seq.text.lines import explain_os_error
 from seq2seq.text.pipeline import Pipeline
 from seq2seq.text.splits import Splits, find_splits
 from seq2seq.text.vocabulary import describe_tokenizers

@@ -63,4 +63,4 @@ def test_the_filter_gives_a_line_for_every_line_of_bytes(run, translator, lines)
 def test_bytes_that_are_no_text_are_refused_by_line(run):
     status, _, err = run(stdin=b"hola\nni\xf1o\n")
     assert (status, err.count("\n")) == (1, 1)
-    assert "stdin:2: byte 3 (0xf1) is not UTF-8" in err
+    assert "stdin:2 is not UTF-8 (byte 0xf1 at column 3)" in err

@@ -1,3 +1,4 @@
+import gzip
 import io
 import os
 import sys
@@ -22,6 +23,11 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path):
     assert list(read_lines(file)) == ["uno", "\ufeffdos"]
 
 
+def test_a_compressed_file_is_read_and_a_nul_byte_is_text(tmp_path):
+    (tmp_path / "in.gz").write_bytes(gzip.compress(b"\0\nuno\n"))
+    assert list(read_lines(tmp_path / "in.gz")) == ["\0", "uno"]
+
+
 def test_standard_input_is_read_when_no_file_is_named(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("niño\n\n".encode()), encoding="latin-1"))
     assert list(read_lines(None)) == ["niño", ""]
@@ -30,10 +36,10 @@ def test_standard_input_is_read_when_no_file_is_named(monkeypatch):
 def test_bytes_that_are_not_utf8_are_named_by_file_and_line(tmp_path, monkeypatch):
     file = tmp_path / "in.en"
     file.write_bytes(b"one\ntwo\nni\xf1o\n")
-    with pytest.raises(UserError, match=r"in\.en:3: byte 3 \(0xf1\) is not UTF-8: convert the text first"):
+    with pytest.raises(UserError, match=r"in\.en:3 is not UTF-8 \(byte 0xf1 at column 3\)"):
         list(read_lines(file))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n")))
-    with pytest.raises(UserError, match=r"stdin:1: byte 1 \(0xff\) is not UTF-8"):
+    with pytest.raises(UserError, match=r"stdin:1 is not UTF-8 \(byte 0xff at column 1\)"):
         list(read_lines(None))
 
 

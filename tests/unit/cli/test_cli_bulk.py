@@ -111,7 +111,9 @@ def test_bad_input_is_refused_in_one_line(translate, mono: Path):
     assert "search.top_p=-1.0 must be in (0, 1]" in translate("--top-p", -1)[2]
     assert "nothing.* matches no file" in translate("--input", mono / "nothing.*")[2]
     (mono / "b.en").write_bytes(b"good\nb\xe9d\n")
-    assert "b.en:2: byte 2 (0xe9) is not UTF-8" in translate()[2]
+    assert "b.en:2 is not UTF-8 (byte 0xe9 at column 2)" in translate()[2]
+    (mono.parent / "c.en.gz").touch()
+    assert "c.en.gz is compressed, but its output would not be" in translate("--input", mono.parent / "c.en.gz")[2]
     (mono.parent / "a.en").write_text("x\n")
     assert "would have one output" in translate("--input", mono.parent / "a.en")[2]
     with FileLock(mono.parent / "out" / ".parts" / "lock"):

@@ -166,8 +166,8 @@ def test_what_a_user_did_wrong_is_told_in_one_line(run, source, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     bad = tmp_path / "bad.en"
     bad.write_bytes(b"one\n\xe1\n")
-    assert "bad.en:2: byte 1 (0xe1) is not UTF-8" in one_line_error(run("--input", bad))
-    assert "stdin:2: byte 1 (0xff) is not UTF-8" in one_line_error(run(stdin=b"one\n\xff\n"))
+    assert "bad.en:2 is not UTF-8 (byte 0xe1 at column 1)" in one_line_error(run("--input", bad))
+    assert "stdin:2 is not UTF-8 (byte 0xff at column 1)" in one_line_error(run(stdin=b"one\n\xff\n"))
     assert "missing.en cannot be read: No such file" in one_line_error(run("--input", tmp_path / "missing.en"))
     assert "/no/out.es cannot be written" in one_line_error(
         run("--input", source, "--output", tmp_path / "no" / "out.es")

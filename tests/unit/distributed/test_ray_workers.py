@@ -37,7 +37,7 @@ def test_a_mistake_is_one_line_and_a_failure_can_be_gone_on_from(
     workers: "RayWorkers", tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):
     (tmp_path / "a").write_bytes(b"x\n\xff\n")
-    with pytest.raises(UserError, match=r"a:2: byte 1 \(0xff\) is not UTF-8"):
+    with pytest.raises(UserError, match=r"a:2 is not UTF-8 \(byte 0xff at column 1\)"):
         list(workers.map(count_lines, [tmp_path / "a"]))
     told = r"^the Ray job failed \(FileNotFoundError: .*nowhere'\): the same command goes on from what is done$"
     with pytest.raises(UnfinishedError) as failed:

@@ -9,11 +9,11 @@ import pytest
 from preparing import TRAIN, run, texts, write
 
 from seq2seq.errors import UserError
+from seq2seq.lines import BadLine
 from seq2seq.settings.data import DataConfig
 from seq2seq.text import shards
 from seq2seq.text.corpus import open_corpora
 from seq2seq.text.formats import Pair
-from seq2seq.text.lines import BadLine
 
 ROWS = [f"{src}\t{tgt}".encode() for src, tgt in TRAIN]
 JSON = [f'{{"en": "{src}", "es": "{tgt}"}}'.encode() for src, tgt in TRAIN]
@@ -85,7 +85,7 @@ def test_half_a_character_in_json_becomes_a_replacement_character(root: Path):
 def test_a_file_cut_anywhere_into_ranges_of_bytes_has_the_same_lines_with_the_same_numbers(
     tmp_path: Path, name: str, end: bytes, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("seq2seq.text.lines.MAX_LINE", 150)
+    monkeypatch.setattr("seq2seq.lines.MAX_LINE", 150)
     lines = (ROWS if name == "a.tsv" else JSON)[:9]
     lines = [*lines[:4], b"bad", *lines[4:7], b"x" * 200, "ñ".encode("latin-1"), *lines[7:], b""]
     text = b"\xef\xbb\xbf" + end.join(lines)

@@ -97,5 +97,5 @@ def test_a_defect_is_one_line_that_names_the_place(tmp_path: Path, defect: str):
 
 
 def test_a_missing_file_is_told(tmp_path: Path):
-    with pytest.raises(UserError, match=r"a.tmx does not exist: check the path"):
+    with pytest.raises(UserError, match=r"a.tmx cannot be read: No such file"):
         next(read_tmx(tmp_path / "a.tmx", DataConfig()))

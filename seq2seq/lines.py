@@ -1,18 +1,19 @@
-"""Lines of a UTF-8 text file, plain, .gz or .xz. A bad line is a value, so that a reader can skip the line."""
+"""Reads lines of UTF-8 text, plain, .gz or .xz. A bad line is a value, so that a reader can skip the line."""
 
 import gzip
 import lzma
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
-from seq2seq.errors import UserError
+from seq2seq.errors import UserError, in_short
 
+COMPRESSED = (".gz", ".xz")  # endings of files that are decompressed when they are read
 MAX_LINE = 1 << 20  # bytes of a line, without its end; a longer line is a sign of a damaged file
 _BOM = b"\xef\xbb\xbf"
 _BINARY = "is binary, not UTF-8 text (it has NUL bytes): check the file's format and its name's ending"
@@ -25,7 +26,7 @@ Record = TypeVar("Record")
 class BadLine:
     """A line that cannot be read or holds no pair."""
 
-    path: Path
+    path: Path | None  # None: standard input
     start: int  # byte of the file where the line numbered 1 begins
     number: int
     reason: str  # the predicate of a sentence about the line
@@ -33,7 +34,7 @@ class BadLine:
     def error(self) -> UserError:
         """Return an error that names the file and the line, counted from the beginning of the file."""
         number = self.number + (_count_lines(self.path, self.start) if self.start else 0)
-        return UserError(f"{self.path}:{number} {self.reason}")
+        return UserError(f"{_name(self.path)}:{number} {self.reason}")
 
 
 def refuse_bad_lines(records: Iterable[Record | BadLine]) -> Iterator[Record]:
@@ -49,22 +50,22 @@ def refuse_bad_lines(records: Iterable[Record | BadLine]) -> Iterator[Record]:
 
 
 class Lines:
-    """The lines of a UTF-8 file, without line ends (LF or CRLF) and byte order mark.
+    """The lines of a UTF-8 file or of standard input, without line ends (LF or CRLF) and byte order mark.
 
     Attributes:
         number: number of the last line that was read, counted from the first line that was read.
     """
 
-    def __init__(self, path: Path, begin: int = 0, end: int = sys.maxsize) -> None:
-        """Read the lines that begin in a range of bytes; a compressed file is read from its beginning only."""
-        self.path, self._begin, self._end = path, begin, end
+    def __init__(self, path: Path | None, begin: int = 0, end: int = sys.maxsize, *, allows_nul: bool = False) -> None:
+        """Read the lines that begin in a range of bytes (all, for standard input); a NUL byte is allowed or bad."""
+        self.path, self._begin, self._end, self._allows_nul = path, begin, end, allows_nul
         self._start = self.number = 0
 
     def __iter__(self) -> Iterator[str | BadLine]:
         """Yield the lines; a line that is too long, binary or not UTF-8 is a `BadLine`.
 
         Raises:
-            UserError: the file is missing, a folder, unreadable, binary from its beginning, or wrongly compressed.
+            UserError: the file cannot be read or decompressed, or is binary from its beginning.
         """
         with open_bytes(self.path) as file:
             if self._begin:
@@ -75,14 +76,15 @@ class Lines:
                 position += len(line)
                 self.number += 1
                 text = line.removesuffix(b"\n").removesuffix(b"\r")
+                is_binary = not self._allows_nul and b"\0" in text
                 if position == len(line):
                     text = text.removeprefix(_BOM)
-                    if b"\0" in text:
-                        raise UserError(f"{self.path} {_BINARY}")
+                    if is_binary:
+                        raise UserError(f"{_name(self.path)} {_BINARY}")
                 if len(text) > MAX_LINE:
                     position += 0 if line.endswith(b"\n") else _skip_line(file)
                     yield self.bad(f"has more than {MAX_LINE:,} bytes: check the file's format and its line ends")
-                elif b"\0" in text:
+                elif is_binary:
                     yield self.bad(_BINARY)
                 else:
                     yield self._decode(text)
@@ -109,7 +111,7 @@ def _skip_line(file: BufferedIOBase) -> int:
     return skipped
 
 
-def _count_lines(path: Path, end: int) -> int:
+def _count_lines(path: Path | None, end: int) -> int:
     """Count the lines that end before a byte of a file."""
     count = 0
     with open_bytes(path) as file:
@@ -120,8 +122,8 @@ def _count_lines(path: Path, end: int) -> int:
 
 
 @contextmanager
-def open_bytes(path: Path) -> Iterator[BufferedIOBase]:
-    """Open a file for reading bytes; decompress a .gz or .xz file.
+def open_bytes(path: Path | None) -> Iterator[BufferedIOBase]:
+    """Open a file, or standard input (None), for reading bytes; decompress a .gz or .xz file.
 
     Raises:
         UserError: the file cannot be opened, read (while it is open) or decompressed.
@@ -130,22 +132,24 @@ def open_bytes(path: Path) -> Iterator[BufferedIOBase]:
         with _open(path) as file:
             yield file
     except _DAMAGED as error:
-        kind = path.suffix.removeprefix(".")
+        kind = _name(path).rpartition(".")[2]
         raise UserError(f"{path} is damaged or no {kind} data ({error}): fetch it again or rename it") from error
     except OSError as error:
-        raise explain_os_error(path, error) from error
+        raise explain_os_error(_name(path), error) from error
 
 
-def _open(path: Path) -> BufferedIOBase:
+def _open(path: Path | None) -> AbstractContextManager[BufferedIOBase]:
+    if path is None:
+        return nullcontext(cast(BufferedIOBase, sys.stdin.buffer))
     if path.suffix == ".gz":
         return gzip.open(path, "rb")
     return lzma.open(path, "rb") if path.suffix == ".xz" else path.open("rb")
 
 
-def explain_os_error(path: Path, error: OSError) -> UserError:
+def _name(path: Path | None) -> str:
+    return "stdin" if path is None else str(path)
+
+
+def explain_os_error(name: Path | str, error: OSError) -> UserError:
     """Return an error that says in one line why a file cannot be read."""
-    if isinstance(error, FileNotFoundError):
-        return UserError(f"{path} does not exist: check the path and data.root")
-    if isinstance(error, IsADirectoryError):
-        return UserError(f"{path} is a folder: name the files in it, or a pattern such as {path}/*.tsv")
-    return UserError(f"{path} cannot be read: {error.strerror or ' '.join(str(error).split())}")
+    return UserError(f"{name} cannot be read: {error.strerror or in_short(error)}")
