@@ -19,7 +19,7 @@ from seq2seq.drafts import draft_of
 from seq2seq.errors import UnfinishedError, UserError
 
 logger = logging.getLogger(__name__)
-WORK = "work"  # folder of the pieces, beside the draft of a result
+WORK = "work"  # folder with the results of steps, beside the draft of the whole result
 _DRAFT, _DRAFT_END = ".", ".building"  # before and after a cache folder's name: the folder in which it is built
 MANIFEST = "manifest.json"
 _VALUE = "value.json"
@@ -32,21 +32,21 @@ def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
     """Return root/key, built if it is absent or damaged; of several processes, one builds and the others wait.
 
     A complete cache folder works on a read-only disk. build writes files into the folder that it is given. build may
-    also write pieces into the folder WORK beside that folder: the pieces survive if the process is killed, and are
-    removed when the cache folder is complete.
+    also call `run_step` for folders in the folder WORK beside that folder: results of steps survive if the process is
+    killed, and are removed when the cache folder is complete.
 
     Raises:
         UserError: the folder cannot be read or written, or build raised the error.
     """
     folder = root / key
-    if is_whole(folder):
+    if is_complete(folder):
         with suppress(OSError):
             os.utime(folder)  # the time of the last use, for clearing the cache by age
         return folder
     try:
         root.mkdir(parents=True, exist_ok=True)
         with FileLock(root / f"{key}.lock"):
-            if not is_whole(folder):  # otherwise another process has built it meanwhile
+            if not is_complete(folder):  # otherwise another process has built it meanwhile
                 _make(folder, build)
     except OSError as error:
         raise UserError(
@@ -62,8 +62,8 @@ def _make(folder: Path, build: Callable[[Path], None]) -> None:
         shutil.rmtree(folder)
     unfinished = folder.with_name(f"{_DRAFT}{folder.name}{_DRAFT_END}")
     try:
-        if not is_whole(unfinished / "result"):  # otherwise a process was killed before the last step
-            whole_folder(unfinished / "result", build)
+        if not is_complete(unfinished / "result"):  # otherwise a process was killed before the last step
+            write_complete(unfinished / "result", build)
     except UserError as error:
         if not isinstance(error, UnfinishedError):  # a second try would fail again
             shutil.rmtree(unfinished, ignore_errors=True)  # on a cluster, other processes may still write into it
@@ -97,7 +97,7 @@ def _digest_of(path: Path, stamp: tuple[int, ...]) -> str:
     return digest_files([path])[0]
 
 
-def whole_folder(folder: Path, build: Callable[[Path], Any]) -> None:
+def write_complete(folder: Path, build: Callable[[Path], Any]) -> None:
     """Write a folder that is complete or absent; a manifest in the folder holds the digests of its files."""
     with draft_of(folder) as draft:
         build(draft)
@@ -106,7 +106,7 @@ def whole_folder(folder: Path, build: Callable[[Path], Any]) -> None:
         write_json(draft / MANIFEST, dict(zip(names, digests, strict=True)))
 
 
-def is_whole(folder: Path) -> bool:
+def is_complete(folder: Path) -> bool:
     """Return whether all files of a folder exist and are unchanged.
 
     Raises:
@@ -124,18 +124,18 @@ def is_whole(folder: Path) -> bool:
         ) from error
 
 
-def piece(folder: Path, build: Callable[[Path], Any]) -> Any:
-    """Make a piece, a folder of intermediate results, if it does not exist yet; return the value of its build.
+def run_step(folder: Path, build: Callable[[Path], Any]) -> Any:
+    """Write the folder of a step's result, unless it exists and is undamaged; return the value that build returned.
 
-    A damaged piece is made again. build writes files into the folder that it is given and returns a JSON value.
+    build writes files into the folder that it is given and returns a JSON value.
     """
-    if not is_whole(folder):
-        whole_folder(folder, lambda draft: write_json(draft / _VALUE, build(draft)))
+    if not is_complete(folder):
+        write_complete(folder, lambda draft: write_json(draft / _VALUE, build(draft)))
     return value_of(folder)
 
 
 def value_of(folder: Path) -> Any:
-    """Return what the build of an existing piece returned."""
+    """Return the value that the build of an existing folder returned."""
     return json.loads((folder / _VALUE).read_text(encoding="utf-8"))
 
 

@@ -21,7 +21,7 @@ from seq2seq.errors import UnfinishedError, UserError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-Place = TypeVar("Place")
+Start = TypeVar("Start")
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # signals that end training in good order
 
 
@@ -85,8 +85,8 @@ class Processes:
             ) from error
 
 
-def read_ahead(source: Callable[[Place], Iterator[Result]], place: Place) -> Generator[Result, None, None]:
-    """Yield the endless items of a source; a separate process prepares the next item while one is used.
+def read_ahead(source: Callable[[Start], Iterator[Result]], start: Start) -> Generator[Result, None, None]:
+    """Yield the endless items of a source from a start on; a separate process prepares the next item while one is used.
 
     The process ignores the signals that end training: a terminal's Ctrl-C and SLURM's warnings go to both processes,
     and only the calling process decides how to react.
@@ -98,7 +98,7 @@ def read_ahead(source: Callable[[Place], Iterator[Result]], place: Place) -> Gen
     try:
         resource_tracker.ensure_running()  # starting it unblocks signals, so it must run already
         signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
-        pool = _Pool(1, partial(_begin_to_read, source, place), ignored=_STOPS)
+        pool = _Pool(1, partial(_begin_to_read, source, start), ignored=_STOPS)
         waiting = pool.submit(_read_next)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
@@ -175,9 +175,9 @@ def _start(lifeline: Connection, stopping: Any, begin: Callable[[], object] | No
 _reading: Iterator[Any] = iter(())  # in a reading process: the items of its source
 
 
-def _begin_to_read(source: Callable[[Any], Iterator[Any]], place: object) -> None:
+def _begin_to_read(source: Callable[[Any], Iterator[Any]], start: object) -> None:
     global _reading
-    _reading = source(place)
+    _reading = source(start)
 
 
 def _read_next() -> Any:

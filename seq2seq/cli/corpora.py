@@ -79,7 +79,7 @@ def backtranslate(
     The model must translate in the other direction (data.src_lang=es data.tgt_lang=en); text in the wrong language
     gives a warning. The --output has a line for each text: synthetic source TAB text. With --tag the source begins
     with <bt> (Caswell et al. 2019); train with [bold]'tokenizer.user_symbols=["<bt>"]'[/bold], so that <bt> is one
-    piece. --resume continues after a kill.
+    subword. --resume continues after a kill.
     """
     form = f"{TAG} {{translation}}\t{{source}}" if tag else "{translation}\t{source}"
     hint = "back-translation takes a model of the other direction, --model runs/REVERSE, that reads such text"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from filelock import FileLock, Timeout
 
-from seq2seq.cache import digest_files, piece
+from seq2seq.cache import digest_files, run_step
 from seq2seq.errors import UnfinishedError, UserError
 from seq2seq.files import read_lines
 from seq2seq.interface import SearchRequest
@@ -54,7 +54,7 @@ class ShardTask:
     start: int  # byte offset in the file
     first_line: int
     lines: int  # maximum
-    piece: Path
+    folder: Path
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class BulkFile:
         draft = self.target.with_name(f".{self.target.name}.draft")
         with draft.open("wb") as out:
             for task in self.tasks():
-                with (task.piece / _LINES).open("rb") as part:
+                with (task.folder / _LINES).open("rb") as part:
                     shutil.copyfileobj(part, out)
         record = {"made_of": self.made_of, "output": digest_files([draft])[0]}
         self.record.write_text(json.dumps(record), encoding="utf-8")
@@ -206,7 +206,7 @@ class ShardTranslator:
                     count += 1
             return count
 
-        return piece(task.piece, build)
+        return run_step(task.folder, build)
 
 
 def bulk_translate(

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from seq2seq.errors import UserError
 from seq2seq.text.dataset import Pairs
-from seq2seq.text.epochs import Block, BlockSource, Place, all_indices
+from seq2seq.text.epochs import Block, BlockId, BlockSource, all_indices
 from seq2seq.text.tokenizer import BOS, EOS, PAD
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ _AHEAD = 4  # batches that a thread prepares in advance
 _FULL = 0.9  # share of the token budget that batches should fill on average
 
 Item = TypeVar("Item")
-State = dict[str, Any]  # plain values
+State = dict[str, int]
 
 
 class Batch(NamedTuple):
@@ -235,7 +235,7 @@ class BatchLoader:
         self.source, self.max_tokens, self.start, self.pin = source, max_tokens, start, pin
         self._rank, self._world_size, self._multiple = rank, world_size, world_size * accumulate
         self._is_to_warn = warn_of_small_blocks and rank == 0
-        self._state: State = {"place": {}, "batches": 0}
+        self._state: State = {"epoch": 0, "block": 0, "batches": 0}
 
     def __len__(self) -> int:
         """Return `ENDLESS`: the batches do not end."""
@@ -247,21 +247,21 @@ class BatchLoader:
         Raises:
             UserError: the text cannot be read, or does not fit max_tokens or the number of ranks.
         """
-        batches = self._batches(self._state["place"], self._state["batches"])
+        batches = self._batches(**self._state)
         with contextlib.closing(_ahead(self._pinned(batches)) if self.pin else batches) as given:
             for batch, state in given:
                 self._state = state  # before the yield: a checkpoint that is saved during this batch counts the batch
                 yield batch
 
-    def _batches(self, place: Place, used: int) -> Generator[tuple[Batch, State], None, None]:
-        """Yield batches and states from a block's place on, after the `used` batches that all ranks have used."""
-        with contextlib.closing(self.source(place)) as blocks:
-            for block in blocks:
-                for indices in self._plan(block)[used + self._rank :: self._world_size]:
-                    used += self._world_size
-                    batch = collate([block.pairs[index] for index in indices], self.start)
-                    yield batch, {"place": place, "batches": used}
-                place, used = block.after, 0
+    def _batches(self, epoch: int, block: int, batches: int) -> Generator[tuple[Batch, State], None, None]:
+        """Yield batches, each with the state after it, from a block on, after the batches that all ranks have used."""
+        with contextlib.closing(self.source(BlockId(epoch, block))) as blocks:
+            for current in blocks:
+                for indices in self._plan(current)[batches + self._rank :: self._world_size]:
+                    batches += self._world_size
+                    batch = collate([current.pairs[index] for index in indices], self.start)
+                    yield batch, {"epoch": current.id.epoch, "block": current.id.number, "batches": batches}
+                batches = 0
 
     def _plan(self, block: Block) -> BatchPlan:
         """Plan the batches of all ranks for a block."""
@@ -291,13 +291,12 @@ class BatchLoader:
         self._is_to_warn = False
 
     def state_dict(self) -> State:
-        """Return the state of all ranks together, as plain values: the block's place and the number of used batches."""
+        """Return the state of all ranks together: an epoch, a block in it, and the used batches of the block."""
         return self._state
 
     def load_state_dict(self, state: State) -> None:
-        """Resume from a state; version 0.1 stored the number of the epoch instead of a place."""
-        place = state["place"] if "place" in state else {"epoch": state["epoch"]}
-        self._state = {"place": place, "batches": state["batches"]}
+        """Resume from a state."""
+        self._state = state
 
 
 def _ahead(items: Generator[Item, None, None]) -> Generator[Item, None, None]:

@@ -1,13 +1,12 @@
 """Epochs of prepared text: every pair once, or shares of corpora by weights or temperature; cut into blocks.
 
-A block's place is a few plain values, from which the same block can be read again. This module and its imports load no
-PyTorch, because the process that reads blocks ahead of training does not need it.
+This module and its imports load no PyTorch, because the process that reads blocks ahead of training does not need it.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Integer
@@ -20,19 +19,24 @@ from seq2seq.text.corpus import names_corpus
 from seq2seq.text.dataset import Pairs
 from seq2seq.text.tokenizer import UNK
 
-Place = dict[str, Any]  # plain values; {} is the beginning
+
+class BlockId(NamedTuple):
+    """Names a block of the training text; both numbers count from 0."""
+
+    epoch: int
+    number: int  # in the epoch
 
 
 class Block(NamedTuple):
     """Pairs that are shuffled and batched together."""
 
+    id: BlockId
     pairs: Pairs
     seed: list[int]  # of the order of pairs and batches
-    after: Place  # where the next block begins
     draws: Integer[np.ndarray, " draws"] | None = None  # numbers of the pairs to train on; None: each once
 
 
-BlockSource = Callable[[Place], Generator[Block, None, None]]  # blocks without end, from a place on; can be pickled
+BlockSource = Callable[[BlockId], Generator[Block, None, None]]  # blocks without end, from one on; can be pickled
 
 
 def all_indices(count: int) -> Integer[np.ndarray, " n"]:
@@ -54,25 +58,21 @@ class PreparedEpochs:
     encoder: Encoder | None = None
     size: int = 0
 
-    def __call__(self, place: Place) -> Generator[Block, None, None]:
-        """Yield blocks from a place on; every epoch has each pair once, or as often as the mixture draws the pair."""
-        first = place.get("block", 0)
-        for epoch in count(place.get("epoch", 0)):
+    def __call__(self, first: BlockId) -> Generator[Block, None, None]:
+        """Yield blocks from the first on; every epoch has each pair once, or as often as the mixture draws the pair."""
+        for epoch in count(first.epoch):
             draws = None if self.mixture is None else self.mixture.draw(epoch)
             if self.encoder is None:
-                yield Block(self.pairs, [self.seed, epoch], {"epoch": epoch + 1}, draws)
+                yield Block(BlockId(epoch, 0), self.pairs, [self.seed, epoch], draws)
                 continue
             order = all_indices(len(self.pairs)) if draws is None else draws
             np.random.default_rng([self.seed, epoch]).shuffle(order)  # the same order as without blocks
             parts = np.array_split(order, max(1, round(len(order) / self.size)))
-            for number in range(first, len(parts)):
-                is_last = number + 1 == len(parts)
-                after = {"epoch": epoch + is_last, "block": 0 if is_last else number + 1}
+            for number in range(first.number if epoch == first.epoch else 0, len(parts)):
                 seed = [self.seed, epoch, number]
-                yield Block(self._split(self.encoder, parts[number], seed), seed, after)
-            first = 0
+                yield Block(BlockId(epoch, number), self._encode(self.encoder, parts[number], seed), seed)
 
-    def _split(self, encoder: Encoder, indices: np.ndarray, seed: list[int]) -> Pairs:
+    def _encode(self, encoder: Encoder, indices: np.ndarray, seed: list[int]) -> Pairs:
         plain = [tuple(ids.tolist() for ids in self.pairs[int(index)]) for index in indices]
         src_texts = encoder.tokenizer.source.decode([src for src, _ in plain])
         tgt_texts = encoder.tokenizer.target.decode([tgt for _, tgt in plain])

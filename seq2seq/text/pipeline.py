@@ -1,8 +1,8 @@
 """The steps of preparation, from corpora to ids: clean, find repeats, hold out, remove overlap, tokenise.
 
 Training text is stored in shards on disk and never held in memory as a whole; validation and test sets are held in
-memory. Every step writes pieces into the folder WORK beside the draft of the result, and a killed run resumes from the
-pieces. The result does not depend on the workers.
+memory. Every step writes folders into the folder WORK beside the draft of the result, and a killed run resumes from
+them. The result does not depend on the workers.
 """
 
 import logging
@@ -14,14 +14,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from seq2seq.cache import WORK, piece, write_json
+from seq2seq.cache import WORK, run_step, write_json
 from seq2seq.errors import UserError
 from seq2seq.settings import rules
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.text.corpus import Pair
 from seq2seq.text.dataset import REPORT, TEXTS, Pairs, write_pairs
 from seq2seq.text.filters import HELD_OUT, REASONS, name_held_out
-from seq2seq.text.held_out import outermost_digests, read_pairs
 from seq2seq.text.normalise import normalise, one_line
 from seq2seq.text.shards import (
     Shard,
@@ -29,6 +28,8 @@ from seq2seq.text.shards import (
     cleaning_tasks,
     encode_in_chunks,
     list_shards,
+    outermost_digests,
+    pairs_with_digests,
     repeats_of,
     repeats_tasks,
     select,
@@ -153,15 +154,14 @@ class Pipeline:
                 f"training pairs{of}: lower it, or {advice}"
             )
         smallest, largest = outermost_digests(shards, size)
-        return {
-            (split, name): read_pairs(shards, smallest if split == "validation" else largest) for split, name in sets
-        }
+        digests = {"validation": smallest, "test": largest}
+        return {(split, name): pairs_with_digests(shards, digests[split]) for split, name in sets}
 
     def _select(self, shards: list[Shard], held_out: Path) -> int:
         """Choose the rows of each shard to train on, count the others and the overlap; return the number of rows."""
         duplicates = self._find_repeats("all", shards) if self.data.drop_duplicates else []
         tasks = (
-            partial(select, self._piece("selected", shard), shard, duplicates, held_out, self.data.remove_overlap)
+            partial(select, self._result_of("selected", shard), shard, duplicates, held_out, self.data.remove_overlap)
             for shard in shards
         )
         for shard, found in zip(shards, self.workers.map(call, tasks), strict=True):
@@ -181,27 +181,27 @@ class Pipeline:
             if len(counts["examples"]) < _EXAMPLES:
                 counts["examples"].append([src, tgt])
 
-    def _piece(self, step: str, shard: Shard) -> Path:
+    def _result_of(self, step: str, shard: Shard) -> Path:
         return self.work / step / shard.folder.name
 
     def _learn_tokenizers(self, shards: list[Shard], size: int, config: TokenizerConfig) -> None:
         def pairs() -> Iterator[Pair]:
-            return (pair for shard in shards for pair in shard.chosen(self._piece("selected", shard)))
+            return (pair for shard in shards for pair in shard.chosen(self._result_of("selected", shard)))
 
         folder = self.work / "tokenizer"
-        piece(folder, lambda draft: write_files(draft, learn_tokenizers(pairs, config, rules.vocab_size(size))))
+        run_step(folder, lambda draft: write_files(draft, learn_tokenizers(pairs, config, rules.vocab_size(size))))
         write_files(self.folder, load_tokenizers(folder))
 
     def _tokenise(self, shards: list[Shard]) -> Iterator[Pairs]:
         model = self.work / "tokenizer"
         limit = self.data.max_length
         tasks = (
-            partial(tokenise, self._piece("tokens", shard), shard, self._piece("selected", shard), model, limit)
+            partial(tokenise, self._result_of("tokens", shard), shard, self._result_of("selected", shard), model, limit)
             for shard in shards
         )
         for shard, dropped in zip(shards, self.workers.map(call, tasks), strict=True):
             self._drop(shard.corpus, "tokens", dropped)
-            yield Pairs.load(self._piece("tokens", shard) / "tokens")
+            yield Pairs.load(self._result_of("tokens", shard) / "tokens")
 
     def _drop(self, number: int, reason: str, count: int) -> None:
         self.counts[number]["kept"] -= count

@@ -41,7 +41,7 @@ def prepare(data: DataConfig, tokenizer: TokenizerConfig, workers: Workers | Non
     sets of data.held_out_from.
 
     `workers` do the work, or data.num_proc processes if `workers` is None; the result does not depend on the number of
-    workers. A killed preparation resumes from its last piece.
+    workers. A killed preparation resumes from its last finished step.
 
     Raises:
         UserError: a corpus is missing, empty or malformed, or changes while it is read; no pair is left; the vocabulary

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import Int64
 
-from seq2seq.cache import piece, value_of, write_json
+from seq2seq.cache import run_step, value_of, write_json
 from seq2seq.settings.data import DataConfig
 from seq2seq.text.corpus import Corpus
 from seq2seq.text.dataset import TEXTS, Pairs, id_type, read_texts, write_pairs
@@ -33,7 +33,7 @@ SHARD_BYTES = 4 << 20  # bytes read for one shard of a divisible corpus
 PART = 2_000_000  # pairs whose digests one task sorts
 _CHUNK = 10_000  # pairs tokenised at a time
 _TEXT, _ROWS = "pairs.tsv", "rows.npy"
-DIGEST = "S12"  # NumPy's type of a digest
+_DIGEST = "S12"  # NumPy's type of a digest
 _DIGESTS, _ORDER = "digests.npy", "order.npy"  # sorted digests of a shard's pairs, and the row of each digest's pair
 
 Result = TypeVar("Result")
@@ -104,7 +104,7 @@ def clean_stripe(folder: Path, corpus: Corpus, data: DataConfig, size: int, mine
     cleaner, shards = Cleaner(data), 0
     for records in _cut(corpus, size):
         if shards in mine:
-            piece(_shard_folder(folder, shards), partial(_clean, records, cleaner))
+            run_step(_shard_folder(folder, shards), partial(_clean, records, cleaner))
         shards += 1
     return shards
 
@@ -131,7 +131,7 @@ def _clean(raw: Iterable[Record], cleaner: Cleaner, draft: Path) -> dict[str, in
         for src, tgt in cleaner.clean(raw, counts):
             file.write(f"{src}\t{tgt}\n")
             found.append(digest_pair(src, tgt))
-    table = np.array(found, DIGEST)
+    table = np.array(found, _DIGEST)
     order = np.argsort(table, kind="stable")
     np.save(draft / _DIGESTS, table[order])
     np.save(draft / _ORDER, order.astype(np.uint32))
@@ -160,7 +160,7 @@ def repeats_tasks(folder: Path, shards: Sequence[Shard]) -> Iterator[Callable[[]
 
 
 def find_repeats(folder: Path, shards: Sequence[Shard], part: int, parts: int) -> Path:
-    """Write the numbers, counted through all shards, of the pairs that equal an earlier pair; return the piece."""
+    """Write the numbers, counted through all shards, of the pairs that equal an earlier pair; return the folder."""
 
     def build(draft: Path) -> None:
         digests, rows = (np.concatenate(column) for column in zip(*map(read, shards), strict=True))
@@ -176,7 +176,7 @@ def find_repeats(folder: Path, shards: Sequence[Shard], part: int, parts: int) -
         return digests[first:last].copy(), order[first:last].astype(np.int64) + shard.start
 
     bounds = [(number << 64) // parts for number in (part, part + 1)]
-    piece(folder, build)
+    run_step(folder, build)
     return folder
 
 
@@ -190,6 +190,28 @@ def repeats_of(found: Sequence[Path], shard: Shard) -> Int64[np.ndarray, " n"]:
     return np.sort(np.concatenate(columns))
 
 
+def outermost_digests(shards: Sequence[Shard], size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the `size` smallest and the `size` largest digests of the shards' pairs, sorted, without repeats.
+
+    The pairs of the smallest digests validate, and those of the largest test. A digest is uniform and depends on its
+    pair alone, so the sets do not depend on the order of files, on other corpora or on a seed, and runs with different
+    seeds have the same test set. If text is added, a pair leaves a set only for a new pair with a smaller or a larger
+    digest, and no pair moves between the two sets. The digests need no salt: nothing else in preparation sorts text by
+    them.
+    """
+    smallest = largest = np.empty(0, _DIGEST)
+    for shard in shards:
+        digests = np.unique(np.concatenate([smallest, largest, shard.digests()]))
+        smallest, largest = digests[:size], digests[-size:]
+    return smallest, largest
+
+
+def pairs_with_digests(shards: Sequence[Shard], digests: np.ndarray) -> list[Pair]:
+    """Return the pairs that have these digests, each once, in the order of the digests."""
+    pairs = (pair for shard in shards for pair in shard.at(shard.rows_of(digests)))
+    return [pair for _, pair in sorted({digest_pair(*pair): pair for pair in pairs}.items())]
+
+
 def write_held_out(
     folder: Path, validation: Sequence[Pair], tests: Mapping[str, Sequence[Pair]], drawn: Iterable[Pair]
 ) -> Path:
@@ -197,9 +219,9 @@ def write_held_out(
 
     def build(draft: Path) -> None:
         write_json(draft / TEXTS, {"validation": validation, "tests": tests})
-        np.save(draft / _DIGESTS, np.array([digest_pair(src, tgt) for src, tgt in drawn], DIGEST))
+        np.save(draft / _DIGESTS, np.array([digest_pair(src, tgt) for src, tgt in drawn], _DIGEST))
 
-    piece(folder, build)
+    run_step(folder, build)
     return folder
 
 
@@ -229,7 +251,7 @@ def select(folder: Path, shard: Shard, repeats: Sequence[Path], held_out: Path, 
         np.save(draft / _ROWS, np.array(kept, np.uint32))
         return {"dropped": dropped, "shared": shared}
 
-    return piece(folder, build)
+    return run_step(folder, build)
 
 
 @lru_cache(maxsize=1)
@@ -252,7 +274,7 @@ def tokenise(folder: Path, shard: Shard, chosen: Path, model: Path, max_length: 
         write_pairs(draft / "tokens", parts())
         return sum(dropped)
 
-    return piece(folder, build)
+    return run_step(folder, build)
 
 
 def encode_in_chunks(tokenizers: Path, pairs: Iterable[Pair]) -> Iterator[Pairs]:

@@ -61,7 +61,7 @@ def test_a_job_killed_after_any_shard_goes_on_from_it(translate, mono: Path, mon
     monkeypatch.setattr(bulk, "SHARD", 2)
     assert translate("--output", mono.parent / "straight")[0] == 0
     done: list[int] = []
-    make: Callable[..., Any] = bulk.piece
+    make: Callable[..., Any] = bulk.run_step
 
     class Killed(BaseException):
         pass
@@ -78,7 +78,7 @@ def test_a_job_killed_after_any_shard_goes_on_from_it(translate, mono: Path, mon
             raise Killed
         return value
 
-    monkeypatch.setattr(bulk, "piece", killing)
+    monkeypatch.setattr(bulk, "run_step", killing)
     for kills in range(5):
         assert len(done) == kills
         with pytest.raises(Killed):
@@ -126,6 +126,6 @@ def test_a_full_disk_can_be_gone_on_from(translate, monkeypatch: pytest.MonkeyPa
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(bulk, "piece", full)
+        patched.setattr(bulk, "run_step", full)
         assert "cannot be written (No space left on device): the same command goes on" in translate()[2]
     assert translate()[0] == 0

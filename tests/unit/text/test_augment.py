@@ -16,7 +16,7 @@ from seq2seq.settings.training import NoiseConfig, SubwordSamplingConfig, Traini
 from seq2seq.text.augment import Encoder
 from seq2seq.text.batching import Batch, BatchLoader
 from seq2seq.text.dataset import Pairs
-from seq2seq.text.epochs import Mixture, PreparedEpochs
+from seq2seq.text.epochs import BlockId, Mixture, PreparedEpochs
 from seq2seq.text.loading import training_feed, validation_loaders
 from seq2seq.text.prepare import prepare
 from seq2seq.text.tokenizer import SPECIAL_IDS, UNK, Tokenizer, train_tokenizer
@@ -133,12 +133,12 @@ def equal(first: list[Batch], second: list[Batch]) -> bool:
 def test_prepared_pairs_come_once_an_epoch_split_otherwise_each_time(vocabulary: Tokenizer):
     source = PreparedEpochs(ids(vocabulary), 3, None, encoder(vocabulary), 60)
     loader = BatchLoader(source, max_tokens=300)
-    epoch = list(itertools.takewhile(lambda _: loader.state_dict()["place"].get("epoch", 0) == 0, loader))
+    epoch = list(itertools.takewhile(lambda _: loader.state_dict()["epoch"] == 0, loader))
     assert texts(vocabulary, epoch) == Counter(PAIRS)
     assert all(max(batch.src.numel(), batch.tgt_in.numel()) <= 300 for batch in epoch), "of sampled lengths"
-    sizes = [len(block.pairs) for block in itertools.islice(source({}), 4)]
+    sizes = [len(block.pairs) for block in itertools.islice(source(BlockId(0, 0)), 4)]
     assert sizes == [63, 63, 62, 62]
-    one, two = (next(source({"epoch": epoch, "block": 0})).pairs for epoch in (0, 1))
+    one, two = (next(source(BlockId(epoch, 0))).pairs for epoch in (0, 1))
     assert [len(one[i][0]) for i in range(60)] != [len(two[i][0]) for i in range(60)]
 
 
@@ -158,7 +158,7 @@ def test_sampling_goes_on_exactly_and_is_the_same_for_two_ranks(vocabulary: Toke
         result += itertools.islice(again, steps)
         state = again.state_dict()
     assert equal(result, expected)
-    assert state["place"]["epoch"] >= 1
+    assert state["epoch"] >= 1
     two = [list(itertools.islice(loader(rank, 2, 1), 40)) for rank in (0, 1)]
     assert equal([batch for step in zip(*two, strict=True) for batch in step], expected)
 
@@ -167,7 +167,7 @@ def test_a_pair_with_an_unknown_token_stays_as_it_is():
     narrow = train_tokenizer(TEXTS, TokenizerConfig(vocab_size=45, byte_fallback=False))
     pairs = Pairs.of([*([[UNK, 7]] * 3), *narrow.encode(TEXTS[3:])], narrow.encode(TEXTS))
     source = PreparedEpochs(pairs, 3, None, encoder(narrow, alpha=0.5), 1000)
-    block = next(source({}))
+    block = next(source(BlockId(0, 0)))
     rows = [block.pairs[i] for i in range(len(block.pairs))]
     kept = [tgt.tolist() for src, tgt in rows if src.tolist() == [UNK, 7]]
     assert sorted(kept) == sorted(narrow.encode(TEXTS[:3]))

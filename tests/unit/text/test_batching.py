@@ -1,7 +1,6 @@
 import itertools
 from collections import Counter
 from collections.abc import Generator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +38,7 @@ def loader(
 
 def epoch_of(loader: BatchLoader, epoch: int = 0) -> list[Batch]:
     """The loader's batches as long as it is in an epoch."""
-    return list(itertools.takewhile(lambda _: loader.state_dict()["place"].get("epoch", 0) == epoch, loader))
+    return list(itertools.takewhile(lambda _: loader.state_dict()["epoch"] == epoch, loader))
 
 
 def plan(pairs: Pairs, seed: int, epoch: int, multiple: int = 1, max_tokens: int = 64) -> list[list[int]]:
@@ -73,7 +72,7 @@ def test_every_pair_comes_once_an_epoch_over_all_ranks_in_equal_counts(pairs: Pa
         assert len({len(batches) for batches in epochs}) == 1
         assert visited([batch for batches in epochs for batch in batches]) == Counter(range(len(pairs)))
         for rank in ranks:
-            rank.load_state_dict({"place": {"epoch": epoch + 1}, "batches": 0})
+            rank.load_state_dict({"epoch": epoch + 1, "block": 0, "batches": 0})
 
 
 def test_no_batch_exceeds_the_budget_with_its_padding_and_little_is_padding(pairs: Pairs) -> None:
@@ -119,36 +118,25 @@ def test_large_batches_hold_pairs_with_an_equal_longer_side(pairs: Pairs) -> Non
 
 
 @pytest.mark.parametrize("stops", [(4,), (4, 3), (1, 1, 30)])
-@pytest.mark.parametrize("first", [{"place": {}, "batches": 0}, {"epoch": 0, "batches": 0}])
-def test_a_loader_goes_on_exactly_where_its_state_was_taken(
-    pairs: Pairs, stops: tuple[int, ...], first: dict[str, Any]
-) -> None:
+def test_a_loader_goes_on_exactly_where_its_state_was_taken(pairs: Pairs, stops: tuple[int, ...]) -> None:
     expected = list(itertools.islice(loader(pairs), 150))
     result: list[Batch] = []
-    state = first  # also as version 0.1 wrote it
+    state = loader(pairs).state_dict()
     for stop in (*stops, len(expected)):
         again = loader(pairs)
         again.load_state_dict(state)
         result += itertools.islice(again, min(stop, len(expected) - len(result)))
         state = again.state_dict()
-    assert state["place"]["epoch"] >= 2
+    assert state["epoch"] >= 2
     pairs_of = zip(result, expected, strict=True)
     assert all(torch.equal(a.src, b.src) and torch.equal(a.tgt_out, b.tgt_out) for a, b in pairs_of)
-
-
-def test_a_state_of_version_0_1_in_a_later_epoch_is_gone_on_from(pairs: Pairs) -> None:
-    straight, old = loader(pairs), loader(pairs)
-    straight.load_state_dict({"place": {"epoch": 3}, "batches": 5})
-    old.load_state_dict({"epoch": 3, "batches": 5})
-    assert torch.equal(next(iter(old)).src, next(iter(straight)).src)
-    assert old.state_dict() == straight.state_dict() == {"place": {"epoch": 3}, "batches": 6}
 
 
 def test_batches_of_an_epoch_taken_without_asking_for_more_are_followed_by_the_next_epoch(pairs: Pairs) -> None:
     again, size = loader(pairs), len(plan(pairs, 5, 0))
     for epoch in range(2):
         assert visited(list(itertools.islice(again, size))) == Counter(range(len(pairs)))
-        assert again.state_dict() == {"place": {"epoch": epoch} if epoch else {}, "batches": size}
+        assert again.state_dict() == {"epoch": epoch, "block": 0, "batches": size}
 
 
 def test_an_epoch_is_a_whole_number_of_updates(pairs: Pairs) -> None:

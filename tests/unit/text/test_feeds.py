@@ -181,4 +181,4 @@ def test_the_batches_of_an_epoch_are_known_in_advance(tmp_path: Path):
     data = prepared(config)
     loader, count = feed(config, data), batches_an_epoch(config, data)
     take(loader, count + 1)
-    assert loader.state_dict() == {"place": {"epoch": 1}, "batches": 1}
+    assert loader.state_dict() == {"epoch": 1, "block": 0, "batches": 1}

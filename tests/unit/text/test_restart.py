@@ -28,8 +28,8 @@ class Killed(BaseException):
 
 
 @pytest.fixture
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make many pieces of little text."""
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut little text into many shards."""
     monkeypatch.setattr(shards, "SHARD", 50)
     monkeypatch.setattr(shards, "SHARD_BYTES", 4000)
     monkeypatch.setattr(shards, "PART", 100)
@@ -64,14 +64,14 @@ class Here(Processes):
 
 
 @pytest.mark.parametrize("splits", thin(SPLITS, ["held out"]))
-def test_pieces_of_any_size_for_any_number_of_workers_give_the_same_bytes(
+def test_shards_of_any_size_for_any_number_of_workers_give_the_same_bytes(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest, splits: str
 ):
     whole = prepare_into(tmp_path / "whole", corpus, monkeypatch, **SPLITS[splits])
-    request.getfixturevalue("small_pieces")
-    in_pieces = prepare_into(tmp_path / "pieces", corpus, monkeypatch, **SPLITS[splits])
+    request.getfixturevalue("small_steps")
+    in_steps = prepare_into(tmp_path / "steps", corpus, monkeypatch, **SPLITS[splits])
     monkeypatch.setattr("seq2seq.text.prepare.Processes", lambda _: Here())
-    assert prepare_into(tmp_path / "several", corpus, monkeypatch, **SPLITS[splits]) == in_pieces == whole
+    assert prepare_into(tmp_path / "several", corpus, monkeypatch, **SPLITS[splits]) == in_steps == whole
     assert b'"duplicate": 10' in whole["report.json"]
     assert b'"duplicate": 70' in whole["report.json"]
 
@@ -83,29 +83,29 @@ def test_processes_give_the_same_bytes(corpus: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.fixture
-def count_pieces(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The pieces that were really made."""
+def finished_steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The folders of the steps that were really run."""
     made: list[str] = []
-    make = cache.whole_folder
+    make = cache.write_complete
 
     def counting(folder: Path, build: Callable[[Path], None]) -> None:
         make(folder, build)
         if cache.WORK in folder.parts:
             made.append(f"{folder.parent.name}/{folder.name}")
 
-    monkeypatch.setattr(cache, "whole_folder", counting)
+    monkeypatch.setattr(cache, "write_complete", counting)
     return made
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("small_pieces")
-def test_a_preparation_killed_at_every_piece_gives_the_same_bytes_and_makes_no_piece_twice(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, count_pieces: list[str]
+@pytest.mark.usefixtures("small_steps")
+def test_a_preparation_killed_after_every_step_gives_the_same_bytes_and_runs_no_step_twice(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, finished_steps: list[str]
 ):
     expected = prepare_into(tmp_path / "straight", corpus, monkeypatch, validation=[])
-    straight = list(count_pieces)
-    count_pieces.clear()
-    counting = cache.whole_folder
+    straight = list(finished_steps)
+    finished_steps.clear()
+    counting = cache.write_complete
 
     def killing(folder: Path, build: Callable[[Path], None]) -> None:
         def half(draft: Path) -> None:
@@ -117,11 +117,11 @@ def test_a_preparation_killed_at_every_piece_gives_the_same_bytes_and_makes_no_p
             if len(killed) % 2:
                 counting(folder, half)
             counting(folder, build)
-            raise Killed  # just after this piece, or else just before its end
+            raise Killed  # just after this step, or else just before its end
         counting(folder, build)
 
     killed: list[Path] = []
-    monkeypatch.setattr(cache, "whole_folder", killing)
+    monkeypatch.setattr(cache, "write_complete", killing)
     kills = 0
     while True:
         try:
@@ -131,12 +131,12 @@ def test_a_preparation_killed_at_every_piece_gives_the_same_bytes_and_makes_no_p
             kills += 1
     assert found == expected
     assert kills == len(straight) > 25
-    assert sorted(count_pieces) == sorted(straight)
+    assert sorted(finished_steps) == sorted(straight)
 
 
-@pytest.mark.usefixtures("small_pieces")
-def test_a_damaged_piece_is_made_again(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, count_pieces: list[str]
+@pytest.mark.usefixtures("small_steps")
+def test_a_damaged_step_is_run_again(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, finished_steps: list[str]
 ):
     expected = prepare_into(tmp_path / "straight", corpus, monkeypatch)
 
@@ -149,9 +149,9 @@ def test_a_damaged_piece_is_made_again(
             prepare_into(tmp_path / "killed", corpus, monkeypatch)
     (damaged, *_) = sorted((tmp_path / "killed").glob(".*.building/work/cleaned/*/pairs.tsv"))
     damaged.write_bytes(damaged.read_bytes()[:-1])
-    count_pieces.clear()
+    finished_steps.clear()
     assert prepare_into(tmp_path / "killed", corpus, monkeypatch) == expected
-    assert [name for name in count_pieces if name.startswith("cleaned/")] == [f"cleaned/{damaged.parent.name}"]
+    assert [name for name in finished_steps if name.startswith("cleaned/")] == [f"cleaned/{damaged.parent.name}"]
 
 
 PROGRAM = """
@@ -162,24 +162,24 @@ from preparing import run
 from seq2seq import cache
 from seq2seq.text import shards
 shards.SHARD_BYTES = 4000
-make = cache.whole_folder
+make = cache.write_complete
 def killing(folder, build):
     if sys.argv[4] in str(folder):
         make(folder, lambda draft: (build(draft), os.kill(os.getpid(), signal.SIGKILL)))
     make(folder, build)
-cache.whole_folder = killing
+cache.write_complete = killing
 run(Path(sys.argv[3]), train=["train.tsv", "more.tsv"], max_length=20)
 """
 
 
 @pytest.mark.parametrize("inside", thin(["cleaned/00000-000003", "tokens/00000-000000"], ["tokens/00000-000000"]))
 def test_a_killed_process_is_gone_on_from(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, count_pieces: list[str], inside: str
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, finished_steps: list[str], inside: str
 ):
     monkeypatch.setattr(shards, "SHARD_BYTES", 4000)
     expected = prepare_into(tmp_path / "straight", corpus, monkeypatch)
-    straight = len(count_pieces)
-    count_pieces.clear()
+    straight = len(finished_steps)
+    finished_steps.clear()
     paths = [str(Path(__file__).parent), str(Path(__file__).parents[3]), str(corpus)]
     environment = {**os.environ, "SEQ2SEQ_CACHE": str(tmp_path / "killed")}
     killed = subprocess.run([sys.executable, "-c", PROGRAM, *paths, inside], env=environment, check=False)
@@ -188,7 +188,7 @@ def test_a_killed_process_is_gone_on_from(
     done += len(list((tmp_path / "killed").glob(".*.building/work/*/manifest.json")))
     assert done >= 3
     assert prepare_into(tmp_path / "killed", corpus, monkeypatch) == expected
-    assert len(count_pieces) == straight - done
+    assert len(finished_steps) == straight - done
 
 
 def die(task: int) -> int:
