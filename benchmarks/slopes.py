@@ -24,7 +24,7 @@ from seq2seq.errors import UserError
 from seq2seq.files import find_model
 from seq2seq.settings.model import ModelConfig
 
-SIZES = (10_000, 100_000, 1_000_000)  # pairs, over two decades
+SIZES = (10_000, 100_000, 1_000_000, 3_000_000)  # pairs, over more than two decades
 LINES = (200, 2_000, 20_000)
 VOCABULARY = 2000  # size of the vocabulary for measurements of text, which depend little on this size
 _POSITIVE = ("work", "reached", "translated")  # slopes that are divisors
@@ -85,9 +85,11 @@ def measure(
     for one in sizes:
         times = [f"{one[name]:.1f}" if name in one else "" for name in ("one", "two", "ray")]
         sides = [f"{one[name]:.0f}" for name in ("text", "prepared", "work")]
-        rows.append([f"{one['pairs']:,}", *times, f"{one['memory'] / 1e6:,.0f}", *sides])
-    header = ["pairs", "one process, s", "two, s", "two of Ray, s", "memory, MB", "text, bytes a pair"]
-    header += ["prepared", "while preparing"]
+        rows.append(
+            [f"{one['pairs']:,}", *times, *(f"{one[name] / 1e6:,.0f}" for name in ("memory", "training")), *sides]
+        )
+    header = ["pairs", "one process, s", "two, s", "two of Ray, s", "memory, MB", "training, MB"]
+    header += ["text, bytes a pair", "prepared", "while preparing"]
     told = [[name, f"{value:,.3g}"] for name, value in (trained | asdict(slopes)).items()]
     tables = [Table("Preparation", header, rows), Table("Slopes", ["", "value"], told)]
     if seconds:
@@ -106,10 +108,11 @@ def measure_text(place: Path, pairs: int) -> dict[str, float]:
     """Write this number of pairs into a folder, prepare them in up to three ways; return measurements."""
     write_corpus(place, pairs)
     text = sum(path.stat().st_size for path in place.glob("train*.tsv"))
-    alone = prepare(place, 1)
-    found = {"pairs": pairs, "one": alone["seconds"], "two": prepare(place, 2)["seconds"], "memory": alone["memory"]}
+    alone = prepare(place, 1, train=True)
+    found = {"pairs": pairs, "one": alone["seconds"], "two": prepare(place, 2)["seconds"]}
     if importlib.util.find_spec("ray"):
         found["ray"] = prepare(place, 2, on_ray=True)["seconds"]
+    found |= {"memory": alone["memory"], "training": alone["training"]}
     bytes_a_pair = {key: alone[key] / pairs for key in ("prepared", "work")}
     return found | bytes_a_pair | {"text": text / pairs}
 
@@ -167,41 +170,48 @@ def training_rate(model: ModelConfig, vocab_size: int, device: torch.device) -> 
     return {"reached": reached, "peak": peak, "utilisation": reached / peak}
 
 
-def prepare(place: Path, processes: int, *, on_ray: bool = False) -> dict[str, float]:
+def prepare(place: Path, processes: int, *, on_ray: bool = False, train: bool = False) -> dict[str, float]:
     """Prepare a folder by the command; return its seconds, memory, size of the result and most disk space.
 
-    Memory and sizes are in bytes. Memory is that of the largest process.
+    Memory and sizes are in bytes. Memory is that of the largest process. With `train`, a few updates of a tiny model
+    follow, and the result has the memory of their process, in which the prepared text is mapped.
 
     Raises:
-        RuntimeError: the command failed.
+        RuntimeError: a command failed.
     """
-    train = ",".join(sorted(path.name for path in place.glob("train*.tsv")))
+    files = ",".join(sorted(path.name for path in place.glob("train*.tsv")))
     with tempfile.TemporaryDirectory(dir=place) as cache, _most_bytes(Path(cache)) as most:
         settings = (
-            "data=files", f"data.root={place}", f"data.train=[{train}]", "data.validation=[validation.tsv]",
-            "data.test=[validation.tsv]", f"data.num_proc={processes}",
+            "data=files", f"data.root={place}", f"data.train=[{files}]", "data.validation=[validation.tsv]",
+            "data.test=[validation.tsv]", f"data.num_proc={processes}", f"data.cache={cache}/prepared",
             f"tokenizer.vocab_size={VOCABULARY}", "tokenizer.input_sentence_size=100000",
         )  # fmt: skip
-        command = [sys.executable, "-c", _PROGRAM, "prepare", *settings, *(("--ray", "local") if on_ray else ())]
-        environment = os.environ | {"SEQ2SEQ_CACHE": cache}  # the default of data.cache
-        start = time.perf_counter()
-        with subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
-        ) as process:
-            assert process.stderr is not None
-            told = process.stderr.read()
-            _, status, usage = os.wait4(process.pid, 0)  # memory of the largest of its processes
-            process.returncode = os.waitstatus_to_exitcode(status)
-        seconds = time.perf_counter() - start
-        if process.returncode != 0:
-            raise RuntimeError(told)
+        seconds, memory = _run(cache, "prepare", *settings, *(("--ray", "local") if on_ray else ()))
         prepared = _size(Path(cache), "train")
-        return {
-            "seconds": seconds,
-            "memory": usage.ru_maxrss * 1024.0,
-            "prepared": prepared,
-            "work": max(most[-1], prepared),
-        }
+        found = {"seconds": seconds, "memory": memory, "prepared": prepared, "work": max(most[-1], prepared)}
+        if train:
+            few = ("model=tiny", "trainer.max_steps=5", "search=greedy", "trainer=cpu")
+            found["training"] = _run(cache, "train", *settings, *few)[1]
+        return found
+
+
+def _run(folder: str, command: str, *arguments: str) -> tuple[float, float]:
+    """Run a command of the package in a folder; return seconds, and the memory (bytes) of the largest process."""
+    start = time.perf_counter()
+    with subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM, command, *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+    ) as process:
+        assert process.stderr is not None
+        message = process.stderr.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise RuntimeError(message)
+    return time.perf_counter() - start, usage.ru_maxrss * 1024.0
 
 
 @contextlib.contextmanager

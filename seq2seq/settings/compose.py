@@ -160,9 +160,10 @@ def rewrite(arguments: Sequence[str]) -> list[str]:
     Raises:
         UserError: a glob matches no option.
     """
-    words = "".join(f"{argument}\0" for argument in arguments)
-    own = re.findall(r"(?<![^\0])(?:--config-dir|-cd)[=\0]([^\0]+)", words)
-    rewritten = [_rewritten(argument, [home() / "conf", *map(Path, own)]) for argument in arguments]
+    # an option and its value become one word, so that a value with `=` is not taken for an override
+    words = re.sub(r"(^|\0)(--config-dir|-cd)\0", r"\1\2=", "\0".join(arguments)).split("\0")
+    own = [word.partition("=")[2] for word in words if word.startswith(("--config-dir=", "-cd="))]
+    rewritten = [_rewritten(word, [home() / "conf", *map(Path, own)]) for word in words if word]
     return sorted(rewritten, key=lambda word: word[:1] != "-" and ("=" in word or word[:1] == "~"))
 
 

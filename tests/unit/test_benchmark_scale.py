@@ -139,4 +139,4 @@ def test_what_is_measured_gives_slopes() -> None:
     assert 40 < slopes.text < 300
     assert 0 < slopes.prepared <= slopes.work
     assert min(slopes.memory, slopes.reached, slopes.translated) > 0
-    assert [len(row) for row in found["tables"][0]["rows"]] == [8, 8]
+    assert [len(row) for row in found["tables"][0]["rows"]] == [9, 9]

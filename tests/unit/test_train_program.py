@@ -104,11 +104,11 @@ def test_the_settings_that_hydra_shows_are_those_that_train(call: Callable[..., 
     assert yaml.safe_load(capsys.readouterr().out)["max_steps"] == 3000
     assert call("--hydra-help") == "0"
     assert "hydra/launcher" in capsys.readouterr().out
-    Path("mine/experiment").mkdir(parents=True)
-    Path("mine/experiment/own.yaml").write_text("# @package _global_\ndefaults:\n  - override /model: tiny\n")
-    assert call("--config-dir", "mine", "experiment=own", "model=base", "--cfg", "job") == ""
+    Path("mine=1/experiment").mkdir(parents=True)
+    Path("mine=1/experiment/own.yaml").write_text("# @package _global_\ndefaults:\n  - override /model: tiny\n")
+    assert call("--config-dir", "mine=1", "experiment=own", "model=base", "--cfg", "job") == ""
     assert yaml.safe_load(capsys.readouterr().out)["model"]["d_model"] == 512
-    assert call("--config-dir=mine", "experiment=glob(./o*)", "--cfg", "job") == ""
+    assert call("--config-dir=mine=1", "experiment=glob(./o*)", "--cfg", "job") == ""
     assert yaml.safe_load(capsys.readouterr().out)["model"]["d_model"] == 128
     assert not Path("runs").exists()
 
