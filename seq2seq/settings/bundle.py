@@ -84,8 +84,8 @@ def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if isinstance(values, dict) and "model_type" in values:
-        told = f"import it with `seq2seq import huggingface {path.parent} --output FOLDER`"
-        raise UserError(f"{path.parent} is a model in Hugging Face's layout: {told}")
+        advice = f"import it with `seq2seq import huggingface {path.parent} --output FOLDER`"
+        raise UserError(f"{path.parent} is a model in Hugging Face's layout: {advice}")
     if not isinstance(values, dict) or not str(values.get("architecture")).startswith(ARCHITECTURE):
         raise UserError(f"{path} is not a model of this program: its architecture is no {ARCHITECTURE}…")
     version = values.get("format_version")
@@ -131,11 +131,11 @@ def config_from_plain(schema: type[C], values: Mapping[str, Any]) -> C:
     """
     try:
         merged = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.create(dict(values)))
-        found = OmegaConf.to_object(merged)
+        settings = OmegaConf.to_object(merged)
     except (OmegaConfBaseException, AssertionError, ValueError) as error:
         raise UserError(first_line(error)) from error
-    assert isinstance(found, schema)
-    return found
+    assert isinstance(settings, schema)
+    return settings
 
 
 def first_line(error: Exception) -> str:

@@ -162,8 +162,8 @@ def rewrite(arguments: Sequence[str]) -> list[str]:
     """
     # an option and its value become one word, so that a value with `=` is not taken for an override
     words = re.sub(r"(^|\0)(--config-dir|-cd)\0", r"\1\2=", "\0".join(arguments)).split("\0")
-    own = [word.partition("=")[2] for word in words if word.startswith(("--config-dir=", "-cd="))]
-    rewritten = [_rewritten(word, [home() / "conf", *map(Path, own)]) for word in words if word]
+    folders = [word.partition("=")[2] for word in words if word.startswith(("--config-dir=", "-cd="))]
+    rewritten = [_rewritten(word, [home() / "conf", *map(Path, folders)]) for word in words if word]
     return sorted(rewritten, key=lambda word: word[:1] != "-" and ("=" in word or word[:1] == "~"))
 
 
@@ -207,8 +207,8 @@ def one_line(error: Exception) -> str:
 def _missing_option(error: MissingConfigException, message: str) -> str:
     """Return the message for an option that does not exist, with the options of the group and of its folders."""
     missing = str(error.missing_cfg_file)
-    found = re.search(r"Available options in '(.+?)'", message)
-    group = found[1] if found else missing.rpartition("/")[0]
+    listed = re.search(r"Available options in '(.+?)'", message)
+    group = listed[1] if listed else missing.rpartition("/")[0]
     conf = home() / "conf" / group
     options = list(error.options or sorted(path.stem for path in conf.glob("*.yaml")))
     if group == "experiment":

@@ -53,7 +53,7 @@ def meanings(config: Config) -> Iterator[tuple[str, str, str]]:
 @cache
 def field_comments(schema: type) -> dict[str, str]:
     """Return the comment of each field of a dataclass: the comment lines above the field, or at the end of its line."""
-    found: dict[str, str] = {}
+    comment_of: dict[str, str] = {}
     comments: list[str] = []
     for line in inspect.getsource(schema).splitlines():
         code, _, comment = line.strip().partition("# ")
@@ -62,9 +62,9 @@ def field_comments(schema: type) -> dict[str, str]:
         if code.startswith("def "):
             break
         if start := re.match(r"(\w+): ", code):
-            found[start[1]] = " ".join(comments)
+            comment_of[start[1]] = " ".join(comments)
             comments = []
-    return found
+    return comment_of
 
 
 def _written(default: object) -> str:
@@ -106,7 +106,7 @@ def show_help(conf: Path, config: Config) -> None:
 def markdown(conf: Path, config: Config) -> str:
     """Return all options and settings as docs/settings.md."""
     lines = [HEADER, "## Groups\n", "| option | meaning |", "|---|---|"]
-    lines += [f"| `{one.group}={one.name}` | {_cell(one.meaning)} |" for one in options(conf)]
+    lines += [f"| `{option.group}={option.name}` | {_cell(option.meaning)} |" for option in options(conf)]
     lines += ["\n## Values\n", "| value and default | meaning |", "|---|---|"]
     lines += [f"| `{_cell(f'{key}={value}')}` | {_cell(meaning)} |" for key, value, meaning in meanings(config)]
     return "\n".join(lines) + "\n"

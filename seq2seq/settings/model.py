@@ -92,6 +92,6 @@ class ModelConfig:
     def used(self) -> dict[str, Any]:
         """Return the settings that this architecture uses."""
         is_recurrent = self.architecture == "recurrent"
-        names = [one.name for one in fields(self)]
-        ours = OF_BOTH | (OF_RECURRENT if is_recurrent else set(names) - OF_RECURRENT)
-        return {name: getattr(self, name) for name in names if name in ours}
+        names = [field.name for field in fields(self)]
+        used = OF_BOTH | (OF_RECURRENT if is_recurrent else set(names) - OF_RECURRENT)
+        return {name: getattr(self, name) for name in names if name in used}

@@ -73,9 +73,9 @@ def change_search(search: SearchConfig, changes: Mapping[str, object]) -> Search
     Raises:
         UserError: a name is unknown, or a value has the wrong type or is out of range.
     """
-    types = {one.name: one.type for one in dataclasses.fields(SearchConfig)} | {"max_length": int}
-    wanted: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
-    for name, value in wanted.items():
+    types = {field.name: field.type for field in dataclasses.fields(SearchConfig)} | {"max_length": int}
+    new_values: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+    for name, value in new_values.items():
         if name not in types:
             close = difflib.get_close_matches(name, types, n=1)
             hint = f" (did you mean {close[0]}?)" if close else ""
@@ -83,10 +83,10 @@ def change_search(search: SearchConfig, changes: Mapping[str, object]) -> Search
         kind, expected = _EXPECTED[types[name]]
         is_right = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
         require(is_right, f"{name}={value!r} is of type {type(value).__name__}: give {expected}")
-    if "max_length" in wanted:
-        require_at_least("max_length", wanted["max_length"], 1)
-        wanted |= {"max_length_ratio": 0.0, "max_length_offset": wanted.pop("max_length")}
-    return dataclasses.replace(search, **wanted)
+    if "max_length" in new_values:
+        require_at_least("max_length", new_values["max_length"], 1)
+        new_values |= {"max_length_ratio": 0.0, "max_length_offset": new_values.pop("max_length")}
+    return dataclasses.replace(search, **new_values)
 
 
 def require_one_kind(settings: SearchConfig, *, has_phrases: bool) -> None:

@@ -175,7 +175,7 @@ def open_splits(data: DataConfig) -> dict[str, list[Corpus]]:
     """Return the corpora of each split; validation and test may have none."""
     if data.hub is not None:
         splits = data.hub_splits or {"train": "train"}
-        corpora = {ours: [open_hub_split(theirs, data)] for ours, theirs in splits.items()}
+        corpora = {split: [open_hub_split(hub_split, data)] for split, hub_split in splits.items()}
     else:
         specs = {"train": data.train, "validation": data.validation, "test": data.test}
         corpora = {

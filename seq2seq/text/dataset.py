@@ -156,12 +156,12 @@ def example(prepared: PreparedData) -> str:
 
 def _log_overlap(overlap: dict[str, Any]) -> None:
     """Log the overlap of each held-out set with the training text: a warning if the pairs stay in training."""
-    for name, found in overlap["sets"].items():
-        if found["pairs"]:
+    for name, counts in overlap["sets"].items():
+        if counts["pairs"]:
             level, what = (logging.INFO, "removed") if overlap["removed"] else (logging.WARNING, "KEPT in training")
             logger.log(
                 level,
                 "%d training pairs share a side with %s (%d the source, %d the target), such as %s: %s",
-                *(found["pairs"], name, found["source"], found["target"]),
-                *(" → ".join(found["examples"][0]), what),
+                *(counts["pairs"], name, counts["source"], counts["target"]),
+                *(" → ".join(counts["examples"][0]), what),
             )

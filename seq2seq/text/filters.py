@@ -143,8 +143,8 @@ class LanguageCheck:
     def _is_other(self, text: str, language: str) -> bool:
         if len(text) < self._shortest:
             return False
-        found, confidence = self._classify(text)
-        return found != language and confidence >= self._confidence
+        likeliest, confidence = self._classify(text)
+        return likeliest != language and confidence >= self._confidence
 
 
 def seem_to_be(texts: Iterable[str], other: str, expected: str) -> bool:
@@ -159,8 +159,10 @@ def seem_to_be(texts: Iterable[str], other: str, expected: str) -> bool:
     if len(text) < _JUDGED or languages[0] == languages[1]:
         return False
     if set(languages) <= set(_FUNCTION_WORDS):
-        found, wanted = (re.findall(rf"\b(?:{_FUNCTION_WORDS[one]})\b", text.lower()) for one in languages)
-        return len(set(found)) >= 3 and len(found) > 2 * len(wanted)
+        other_words, expected_words = (
+            re.findall(rf"\b(?:{_FUNCTION_WORDS[language]})\b", text.lower()) for language in languages
+        )
+        return len(set(other_words)) >= 3 and len(other_words) > 2 * len(expected_words)
     try:
         identifier = _load_identifier()
     except ModuleNotFoundError:

@@ -188,8 +188,8 @@ def _text(row: Mapping[str, object], keys: tuple[str, ...]) -> str:
     value: object = row
     for key in keys:
         if not isinstance(value, Mapping) or key not in value:
-            found = _listed(value) if isinstance(value, Mapping) else repr(value)
-            raise UserError(f"has no {'.'.join(keys)}, found {found}: check data.columns and the languages")
+            content = _listed(value) if isinstance(value, Mapping) else repr(value)
+            raise UserError(f"has no {'.'.join(keys)}, found {content}: check data.columns and the languages")
         value = value[key]
     if value is None:
         return ""

@@ -164,10 +164,10 @@ class Pipeline:
             partial(select, self._result_of("selected", shard), shard, duplicates, held_out, self.data.remove_overlap)
             for shard in shards
         )
-        for shard, found in zip(shards, self.workers.map(call, tasks), strict=True):
-            for reason, count in found["dropped"].items():
+        for shard, result in zip(shards, self.workers.map(call, tasks), strict=True):
+            for reason, count in result["dropped"].items():
                 self._drop(shard.corpus, reason, count)
-            for pair in found["shared"]:
+            for pair in result["shared"]:
                 self._count_overlap(*pair)
         self._require_kept()
         return sum(counts["kept"] for counts in self.counts)

@@ -126,12 +126,12 @@ def _shard_folder(corpus: Path, number: int) -> Path:
 
 def _clean(raw: Iterable[Record], cleaner: Cleaner, draft: Path) -> dict[str, int]:
     counts: Counter[str] = Counter()
-    found: list[bytes] = []
+    digests: list[bytes] = []
     with (draft / _TEXT).open("w", encoding="utf-8", newline="\n") as file:
         for src, tgt in cleaner.clean(raw, counts):
             file.write(f"{src}\t{tgt}\n")
-            found.append(digest_pair(src, tgt))
-    table = np.array(found, _DIGEST)
+            digests.append(digest_pair(src, tgt))
+    table = np.array(digests, _DIGEST)
     order = np.argsort(table, kind="stable")
     np.save(draft / _DIGESTS, table[order])
     np.save(draft / _ORDER, order.astype(np.uint32))
@@ -180,10 +180,10 @@ def find_repeats(folder: Path, shards: Sequence[Shard], part: int, parts: int) -
     return folder
 
 
-def repeats_of(found: Sequence[Path], shard: Shard) -> Int64[np.ndarray, " n"]:
+def repeats_of(repeats: Sequence[Path], shard: Shard) -> Int64[np.ndarray, " n"]:
     """Return the rows of a shard that repeat an earlier pair."""
     columns = [np.empty(0, np.int64)]
-    for folder in found:
+    for folder in repeats:
         rows = np.load(folder / _ROWS, mmap_mode="r")
         first, last = np.searchsorted(rows, [shard.start, shard.start + shard.size])
         columns.append(rows[first:last] - shard.start)
