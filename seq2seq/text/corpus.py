@@ -84,12 +84,12 @@ def names_corpus(key: str, name: str) -> bool:
     between data.root and the file.
     """
     paths = [PurePath(side) for side in name.split("+")]
-    parts = {part for path in paths for part in (path.parts[-1:] if _is_outside(path) else path.parts)}
+    parts = {part for path in paths for part in (path.parts[-1:] if is_outside(path) else path.parts)}
     stems = {path.name.split(".")[0] for path in paths}
     return key == name or key in parts | stems or fnmatchcase(name, key)
 
 
-def _is_outside(name: PurePath) -> bool:
+def is_outside(name: PurePath) -> bool:
     """Return whether a corpus's name, which is relative to data.root if it can be, is of a file outside data.root."""
     return name.is_absolute() or ".." in name.parts
 

@@ -7,7 +7,7 @@ import logging
 import os
 import unicodedata
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import sentencepiece
@@ -16,7 +16,7 @@ from seq2seq.cache import cached_folder, digest_once
 from seq2seq.errors import UserError
 from seq2seq.lines import explain_os_error
 from seq2seq.settings.data import DataConfig, TokenizerConfig, cache_root
-from seq2seq.text.corpus import Corpus, open_splits
+from seq2seq.text.corpus import Corpus, is_outside, open_splits
 from seq2seq.text.dataset import PreparedData, load_prepared
 from seq2seq.text.epochs import check_weights
 from seq2seq.text.filters import identifier_version
@@ -113,7 +113,7 @@ def corpus_digests(data: DataConfig) -> dict[str, str]:
     digests: dict[str, str] = {}
     for split, corpora in open_splits(data).items():
         for corpus in corpora:
-            for name, path in zip(_told(corpus), corpus.paths, strict=True):
+            for name, path in zip(_file_names(corpus), corpus.paths, strict=True):
                 key = f"data.{split}: {name}"
                 while key in digests:
                     key += ", again"
@@ -121,9 +121,11 @@ def corpus_digests(data: DataConfig) -> dict[str, str]:
     return digests
 
 
-def _told(corpus: Corpus) -> list[str]:
-    """Return names of a corpus's files that do not depend on data.root."""
+def _file_names(corpus: Corpus) -> list[str]:
+    """Return names of a corpus's files that do not depend on where data.root is, nor on the folder of other files."""
+    sides = map(PurePath, corpus.name.split("+"))
+    name = "+".join(path.name for path in corpus.paths) if any(map(is_outside, sides)) else corpus.name
     if len(corpus.paths) == 1:
-        return [corpus.name]
+        return [name]
     common = os.path.commonpath([path.absolute().parent for path in corpus.paths])
-    return [f"{corpus.name} ({path.absolute().relative_to(common)})" for path in corpus.paths]
+    return [f"{name} ({path.absolute().relative_to(common)})" for path in corpus.paths]

@@ -45,6 +45,16 @@ def test_texts_that_have_moved_are_the_same(root: Path, tmp_path_factory: pytest
     elsewhere.rename(root)
 
 
+def test_texts_outside_data_root_that_have_moved_are_the_same(root: Path, tmp_path: Path) -> None:
+    then = describe(tmp_path / "root", f"{root}/en/x.txt+{root}/es/x.txt", f"{root}/a.tsv")
+    moved = root / "moved"
+    moved.mkdir()
+    for name in ("en", "es", "a.tsv"):
+        (root / name).rename(moved / name)
+    now = describe(tmp_path / "root", f"{moved}/en/x.txt+{moved}/es/x.txt", f"{moved}/a.tsv")
+    require_same_run(Path("r"), then, now)
+
+
 def test_texts_in_another_order_or_number_are_refused(root: Path) -> None:
     then = describe(root, "a.tsv", "b.tsv")
     with pytest.raises(UserError, match=r"resume=r: data.train: a.tsv does not come where it came .* order"):
