@@ -48,9 +48,9 @@ def cached_folder(root: Path, key: str, build: Callable[[Path], None]) -> Path:
         with FileLock(root / f"{key}.lock"):
             if not is_complete(folder):  # otherwise another process has built it meanwhile
                 _make(folder, build)
-    except OSError as error:
+    except (OSError, NotImplementedError) as error:  # the second: the file system has no locks
         raise UserError(
-            f"data.cache={root} cannot be used ({error.strerror or error}): "
+            f"data.cache={root} cannot be used ({getattr(error, 'strerror', None) or error}): "
             "set data.cache or the environment's SEQ2SEQ_CACHE to a folder that can be written"
         ) from error
     return folder
@@ -65,7 +65,7 @@ def _make(folder: Path, build: Callable[[Path], None]) -> None:
         if not is_complete(unfinished / "result"):  # otherwise a process was killed before the last step
             write_complete(unfinished / "result", build)
     except UserError as error:
-        if not isinstance(error, UnfinishedError):  # a second try would fail again
+        if not isinstance(error, UnfinishedError):  # the input must change, so nothing can be resumed
             shutil.rmtree(unfinished, ignore_errors=True)  # on a cluster, other processes may still write into it
         raise
     shutil.rmtree(unfinished / WORK, ignore_errors=True)  # before the rename: after it, no process would remove WORK
@@ -181,14 +181,25 @@ def _entries(root: Path) -> Iterator[Entry]:
                 if is_draft
                 else next((kind for name, kind in _KINDS if name in names), "CTranslate2 export")
             )
-            files = [path.lstat() for path in folder.rglob("*") if path.is_file()]
-            used = max([folder.stat().st_mtime, *(s.st_mtime for s in files)] if is_draft else [folder.stat().st_mtime])
-            runs = [Path(line) for line in _lines(_users(folder)) if (Path(line) / "config.yaml").is_file()]
-            yield Entry(folder, kind, sum(s.st_size for s in files), used, runs)
+            files = stat_files(folder)
+            with suppress(FileNotFoundError):  # another process has finished or removed it
+                used = max(folder.stat().st_mtime, *(s.st_mtime for s in files if is_draft), 0.0)
+                runs = [Path(line) for line in _lines(_users(folder)) if (Path(line) / "config.yaml").is_file()]
+                yield Entry(folder, kind, sum(s.st_size for s in files), used, runs)
+
+
+def stat_files(folder: Path) -> list[os.stat_result]:
+    """Return the status of every file in a folder and its folders; a file may be removed at any time."""
+    found = []
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                found.append((Path(parent) / name).lstat())
+    return found
 
 
 def remove_entry(entry: Entry) -> bool:
-    """Delete a folder of the cache; return False if another process is building the folder.
+    """Delete a folder of the cache; return False if another process builds or has removed it.
 
     Raises:
         UserError: the folder cannot be deleted.
@@ -198,7 +209,7 @@ def remove_entry(entry: Entry) -> bool:
         with FileLock(entry.folder.with_name(f"{key}.lock"), timeout=0):
             shutil.rmtree(entry.folder)
             _users(entry.folder).unlink(missing_ok=True)
-    except Timeout:
+    except (Timeout, FileNotFoundError):
         return False
     except OSError as error:
         raise UserError(f"{entry.folder} cannot be removed ({error.strerror}): check who owns its files") from error

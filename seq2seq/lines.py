@@ -27,7 +27,7 @@ class BadLine:
     """A line that cannot be read or holds no pair."""
 
     path: Path | None  # None: standard input
-    start: int  # byte of the file where the line numbered 1 begins
+    start: int  # byte of the file at which reading began; lines are numbered from there
     number: int
     reason: str  # the predicate of a sentence about the line
 
@@ -76,12 +76,13 @@ class Lines:
                 position += len(line)
                 self.number += 1
                 text = line.removesuffix(b"\n").removesuffix(b"\r")
+                is_too_long = len(text) > MAX_LINE  # with a byte order mark, which the next lines remove
                 is_binary = not self._allows_nul and b"\0" in text
                 if position == len(line):
                     text = text.removeprefix(_BOM)
                     if is_binary:
                         raise UserError(f"{_name(self.path)} {_BINARY}")
-                if len(text) > MAX_LINE:
+                if is_too_long:
                     position += 0 if line.endswith(b"\n") else _skip_line(file)
                     yield self.bad(f"has more than {MAX_LINE:,} bytes: check the file's format and its line ends")
                 elif is_binary:

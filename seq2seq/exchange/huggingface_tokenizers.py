@@ -63,7 +63,7 @@ def read_tokenizers(folder: Path, generation: Mapping[str, Any], *, is_shared: b
 def write_tokenizers(folder: Path, tokenizers: Tokenizers, src_lang: str, tgt_lang: str) -> None:
     """Write the files of a MarianTokenizer; an imported tokenizer gets back the ids that it was imported with."""
     sides = (tokenizers.source, tokenizers.target)
-    subwords = tokenizers.source.tokens((PAD, UNK, tokenizers.start, EOS))
+    subwords = tokenizers.target.tokens((PAD, UNK, tokenizers.start, EOS))
     special = zip(("pad_token", "unk_token", "bos_token", "eos_token"), subwords, strict=True)
     settings = {
         "tokenizer_class": "MarianTokenizer",

@@ -2,13 +2,17 @@
 
 import math
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from unicodedata import is_normalized
 
+from seq2seq.errors import UserError
 from seq2seq.settings.checks import IntOrAuto, check_choices, check_ranges, require
 from seq2seq.settings.rules import AUTO
 
 SPLITS = ("train", "validation", "test")
+RESERVED = ("<unk>", "<s>", "</s>", "<pad>")  # subwords without text that every tokenizer has
 
 
 @dataclass(kw_only=True)
@@ -21,7 +25,8 @@ class DataConfig:
     hub: str | None = None  # dataset on the Hugging Face hub, NAME or NAME:CONFIG; null: the text is in files
     # train, validation or test → name of this split on the hub; a split that is not listed is held out of train
     hub_splits: dict[str, str] = field(default_factory=dict)
-    # training files: a.tsv, a.csv, a.jsonl, a.parquet, parallel files a.en+a.es, patterns such as *.tsv; also .gz, .xz
+    # training files: a.tsv, a.csv, a.jsonl, a.tmx, a.parquet, parallel files a.en+a.es, also .gz and .xz; patterns such
+    # as *.tsv
     train: list[str] = field(default_factory=list)
     # files as in data.train, each a validation set; scores are means over the sets; [] = data.held_out pairs of train
     validation: list[str] = field(default_factory=list)
@@ -89,9 +94,21 @@ class DataConfig:
         return bool(self.languages) and self.languages[0] != self.src_lang
 
 
+def expand_user(path: str) -> Path:
+    """Return a path with `~` and `~NAME` replaced by the home of the user.
+
+    Raises:
+        UserError: there is no such user.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise UserError(f"{path}: the home of this user is not known here; give the whole path") from error
+
+
 def cache_root(setting: str | None = None) -> Path:
     """Return the folder of all caches: the setting, else the environment's SEQ2SEQ_CACHE, else ~/.cache/seq2seq."""
-    return Path(setting or os.environ.get("SEQ2SEQ_CACHE") or "~/.cache/seq2seq").expanduser()
+    return expand_user(setting or os.environ.get("SEQ2SEQ_CACHE") or "~/.cache/seq2seq")
 
 
 @dataclass(kw_only=True)
@@ -113,11 +130,16 @@ class TokenizerConfig:
     def __post_init__(self) -> None:
         check_choices("tokenizer.", self, type=("unigram", "bpe"))
         require(self.joint or self.model is None, f"tokenizer.model={self.model} is trained: leave out tokenizer.joint")
-        check_ranges("tokenizer.", self, vocab_size=(8, math.inf), input_sentence_size=(1, math.inf))
+        check_ranges("tokenizer.", self, vocab_size=(8, 2**31 - 1), input_sentence_size=(1, math.inf))
         coverage = self.character_coverage
-        require(0 < coverage <= 1, f"tokenizer.character_coverage={coverage} not in (0, 1]")
+        require(
+            0.98 <= coverage <= 1, f"tokenizer.character_coverage={coverage} not in [0.98, 1], SentencePiece's range"
+        )
         for symbol in self.user_symbols:
+            require(self.user_symbols.count(symbol) == 1, f"tokenizer.user_symbols has {symbol} twice")
+            require(symbol not in RESERVED, f"tokenizer.user_symbols has {symbol}, which every tokenizer has anyway")
             require(
-                symbol.split() == [symbol] and "," not in symbol,
-                f"tokenizer.user_symbols has {symbol!r}: a symbol is one word without comma, such as <bt>",
+                symbol.split() == [symbol] and not re.search("[,▁]|^<0x", symbol) and is_normalized("NFC", symbol),
+                f"tokenizer.user_symbols has {symbol!r}: a symbol is one word in Unicode's form NFC, without comma or "
+                "▁, such as <bt>",
             )

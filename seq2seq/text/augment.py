@@ -2,8 +2,9 @@
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -37,18 +38,13 @@ class Encoder:
     sampling: SubwordSamplingConfig
     noise: NoiseConfig
 
-    @property
-    def is_random(self) -> bool:
-        """Whether a pair may have different ids the next time."""
-        return is_random(self.sampling, self.noise)
-
     def encode(self, src: Sequence[str], tgt: Sequence[str], seed: Sequence[int]) -> tuple[Ids, Ids]:
         """Return the ids of all sources and targets, including pairs that are too long even without randomness."""
         seeds = np.random.SeedSequence(seed).generate_state(3).tolist()
-        spoilt = add_noise(src, self.noise, seeds[0]) if self.noise.is_on else src
         source, target = self.tokenizer.source, self.tokenizer.target
+        spoilt = add_noise(src, self.noise, seeds[0], source.user_symbols) if self.noise.is_on else src
         sides = self._split(source, spoilt, seeds[1]), self._split(target, tgt, seeds[2])
-        if self.is_random:
+        if is_random(self.sampling, self.noise):
             for i, pair in enumerate(zip(*sides, strict=True)):
                 if not all(0 < len(ids) <= self.max_length for ids in pair):
                     (sides[0][i],), (sides[1][i],) = (
@@ -83,13 +79,16 @@ def _neighbours() -> dict[str, str]:
 _NEIGHBOURS = _neighbours()
 
 
-def add_noise(texts: Sequence[str], config: NoiseConfig, seed: int) -> list[str]:
-    """Return texts with each kind of noise in its own random share of them; the same seed changes the same texts."""
+def add_noise(texts: Sequence[str], config: NoiseConfig, seed: int, symbols: Container[str] = ()) -> list[str]:
+    """Return texts with each kind of noise in its own random share of them; the same seed changes the same texts.
+
+    Words that are symbols or in angle brackets, such as <bt>, do not change.
+    """
     rng = random.Random(seed)
     kinds: list[tuple[float, Callable[[str, random.Random], str]]] = [
         (config.punctuation, drop_final_mark),
-        (config.typos, mistype),
-        (config.case, change_case),
+        (config.typos, partial(mistype, symbols=symbols)),
+        (config.case, partial(change_case, symbols=symbols)),
     ]
     result = list(texts)
     for rate, spoil in kinds:
@@ -100,16 +99,16 @@ def add_noise(texts: Sequence[str], config: NoiseConfig, seed: int) -> list[str]
     return result
 
 
-def change_case(text: str, rng: random.Random) -> str:
-    """Return the text in lower case, in capitals, or with every word capitalised; tags such as <bt> do not change."""
+def change_case(text: str, rng: random.Random, symbols: Container[str] = ()) -> str:
+    """Return the text in lower case, in capitals, or with every word capitalised."""
     change = rng.choice((str.lower, str.upper, _capitalise))
-    return " ".join(word if _is_tag(word) else change(word) for word in text.split(" "))
+    return " ".join(word if _is_symbol(word, symbols) else change(word) for word in text.split(" "))
 
 
-def mistype(text: str, rng: random.Random) -> str:
+def mistype(text: str, rng: random.Random, symbols: Container[str] = ()) -> str:
     """Put typing errors into words: swap two letters, drop or double one, or replace one by a neighbouring key."""
     words = text.split(" ")
-    positions = [i for i, word in enumerate(words) if sum(map(str.isalpha, word)) > 1 and not _is_tag(word)]
+    positions = [i for i, word in enumerate(words) if sum(map(str.isalpha, word)) > 1 and not _is_symbol(word, symbols)]
     for i in rng.sample(positions, min(len(positions), 1 + len(words) // _WORDS_A_TYPO)):
         words[i] = _mistype_word(words[i], rng)
     return " ".join(words)
@@ -150,5 +149,5 @@ def _capitalise(word: str) -> str:
     return word[:1].upper() + word[1:]
 
 
-def _is_tag(word: str) -> bool:
-    return word.startswith("<") and word.endswith(">")
+def _is_symbol(word: str, symbols: Container[str]) -> bool:
+    return word in symbols or (word.startswith("<") and word.endswith(">"))

@@ -5,22 +5,25 @@ The ending of a file's name determines its format: `.tsv` (two fields), `.csv`, 
 or `.xz`. Patterns such as `corpora/*.tsv.xz` are expanded.
 """
 
+import errno
 import glob
 import logging
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 from seq2seq.errors import UserError, in_short
-from seq2seq.lines import COMPRESSED, refuse_bad_lines
-from seq2seq.settings.data import SPLITS, DataConfig
+from seq2seq.lines import COMPRESSED, explain_os_error, refuse_bad_lines
+from seq2seq.settings.data import SPLITS, DataConfig, expand_user
 from seq2seq.text.formats import LINES, READERS, Pair, Record, read_moses, read_rows
 
 logger = logging.getLogger(__name__)
+AnyPath = TypeVar("AnyPath", bound=PurePath)
 _ROWS = 1000  # rows of a hub set that are converted to Python at a time
 
 
@@ -32,7 +35,17 @@ class Corpus:
     stem: str  # file name without endings, the name of a test set
     paths: tuple[Path, ...]  # the files that hold the pairs
     read: Callable[..., Iterator[Record]]  # without arguments: all records
+    part: str | None = None  # the part of the files that is read; None: all
     is_divisible: bool = False  # whether read(begin, end) reads the records that begin in a range of the file's bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files.
+
+        Raises:
+            UserError: a file is missing or cannot be looked at.
+        """
+        return sum(_stat(path).st_size for path in self.paths)
 
     def pairs(self) -> Iterator[Pair]:
         """Read the pairs.
@@ -45,6 +58,13 @@ class Corpus:
         if first is None:
             raise UserError(f"{self.name} is empty: it has no sentence pair")
         return chain([first], pairs)
+
+
+def _stat(path: Path) -> os.stat_result:
+    try:
+        return path.stat()
+    except OSError as error:
+        raise explain_os_error(path, error) from error
 
 
 def read_pairs(spec: str, root: str | None, data: DataConfig) -> Iterator[Pair]:
@@ -63,17 +83,16 @@ def open_corpora(spec: str, root: str | None, data: DataConfig) -> list[Corpus]:
     Raises:
         UserError: no file matches, a name has an unknown ending, or the order of the languages is unknown.
     """
-    folder = Path(root or "").expanduser()
+    folder = expand_user(root or "")
+    if paths := _expand(folder, spec):
+        return [_table(path, folder, data) for path in paths]
     for left, right in _moses_splits(spec):
         left_paths, right_paths = _expand(folder, left), _expand(folder, right)
         if left_paths and right_paths:
             return [_moses(*paths, folder, data) for paths in _match(spec, left_paths, right_paths)]
-    paths = _expand(folder, spec)
-    if paths:
-        return [_table(path, folder, data) for path in paths]
     if glob.has_magic(spec):
         raise UserError(f"{folder / spec} matches no file: check the pattern and data.root={root}")
-    missing = next((folder / part for part in spec.split("+") if not (folder / part).exists()), folder / spec)
+    missing = next((folder / part for part in spec.split("+") if not _exists(folder / part)), folder / spec)
     raise UserError(f"{missing} does not exist: check the path and data.root")
 
 
@@ -81,11 +100,11 @@ def names_corpus(key: str, name: str) -> bool:
     """Return whether the key of a setting names the corpus.
 
     A key is the whole name, a pattern for it such as `news/*`, the file's name with or without its endings, or a folder
-    between data.root and the file.
+    between data.root and the file. The endings are all, or those of the format and of the compression.
     """
-    paths = [PurePath(side) for side in name.split("+")]
+    paths = [PurePath(part) for part in {name, *name.split("+")} if part]  # of parallel files, or with a + in its name
     parts = {part for path in paths for part in (path.parts[-1:] if is_outside(path) else path.parts)}
-    stems = {path.name.split(".")[0] for path in paths}
+    stems = {stem for path in paths for stem in (path.name.split(".")[0], _uncompressed(path).stem)}
     return key == name or key in parts | stems or fnmatchcase(name, key)
 
 
@@ -95,7 +114,7 @@ def is_outside(name: PurePath) -> bool:
 
 
 def has_two_sides(path: Path) -> bool:
-    """Return whether a file, by its ending, holds pairs instead of one text a line."""
+    """Return whether the ending of a file's name is that of a file of pairs."""
     return _uncompressed(path).suffix in READERS
 
 
@@ -107,10 +126,20 @@ def _moses_splits(spec: str) -> Iterator[tuple[str, str]]:
 
 
 def _expand(folder: Path, pattern: str) -> list[Path]:
-    path = folder / Path(pattern).expanduser()
-    if path.exists() or not glob.has_magic(pattern):
-        return [path] if path.exists() else []
-    return sorted(Path(match) for match in glob.glob(str(path), recursive=True))
+    path = folder / expand_user(pattern)
+    if _exists(path) or not glob.has_magic(pattern):
+        return [path] if _exists(path) else []
+    names = glob.glob(str(expand_user(pattern)), root_dir=folder, recursive=True)  # the folder's name is no pattern
+    return sorted(folder / name for name in names)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:  # a folder on the way is closed; a name that is too long names several files
+        if error.errno == errno.ENAMETOOLONG:
+            return False
+        raise explain_os_error(path, error) from error
 
 
 def _match(spec: str, left: list[Path], right: list[Path]) -> list[tuple[Path, Path]]:
@@ -124,6 +153,8 @@ def _match(spec: str, left: list[Path], right: list[Path]) -> list[tuple[Path, P
 
 
 def _moses(src: Path, tgt: Path, folder: Path, data: DataConfig) -> Corpus:
+    if any(map(has_two_sides, (src, tgt))):
+        raise UserError(f"{src}+{tgt}: a + joins two files of parallel lines; list files of pairs as [{src},{tgt}]")
     endings = [_uncompressed(path).suffix.removeprefix(".") for path in (src, tgt)]
     by_endings = sorted(endings) == sorted([data.src_lang, data.tgt_lang])
     if not by_endings:
@@ -151,7 +182,8 @@ def _table(path: Path, folder: Path, data: DataConfig) -> Corpus:
     if plain.suffix == ".tsv":
         _require_order(str(path), "column", data)
     is_divisible = plain == path and plain.suffix in LINES
-    return Corpus(_shown(path, folder), plain.stem, (path,), partial(READERS[plain.suffix], path, data), is_divisible)
+    read = partial(READERS[plain.suffix], path, data)
+    return Corpus(_shown(path, folder), plain.stem, (path,), read, is_divisible=is_divisible)
 
 
 def _require_order(name: str, part: str, data: DataConfig) -> None:
@@ -161,13 +193,18 @@ def _require_order(name: str, part: str, data: DataConfig) -> None:
     """
     src, tgt = data.src_lang, data.tgt_lang
     if not data.languages and (src, tgt) != (DataConfig.src_lang, DataConfig.tgt_lang):
+        if src == tgt:
+            raise UserError(
+                f"data.src_lang and data.tgt_lang are both {src}: give both, or data.languages=[{src},{src}] if both "
+                f"sides of {name} are of this language"
+            )
         raise UserError(
             f"{name} does not tell which {part} is {src}: give the languages in the order of the {part}s, "
             f"data.languages=[{tgt},{src}] or [{src},{tgt}] (in distill and backtranslate: --languages {tgt},{src})"
         )
 
 
-def _uncompressed(path: Path) -> Path:
+def _uncompressed(path: AnyPath) -> AnyPath:
     return path.with_suffix("") if path.suffix in COMPRESSED else path
 
 
@@ -198,7 +235,8 @@ def open_hub_split(split: str, data: DataConfig) -> Corpus:
     name = f"{data.hub}[{split}]"
     rows = _load(name, split, data)
     paths = tuple(Path(file["filename"]) for file in rows.cache_files)
-    return Corpus(name, split, paths, partial(_read_hub, rows, name, data))  # a pickle of rows holds paths, not text
+    read = partial(_read_hub, rows, name, data)  # a pickle of rows holds paths, not text
+    return Corpus(name, split, paths, read, part=split)
 
 
 def _read_hub(rows: Any, name: str, data: DataConfig) -> Iterator[Pair]:

@@ -122,7 +122,7 @@ def tempered_shares(sizes: Sequence[int], temperature: float) -> Float[np.ndarra
 
     n_i is the size of corpus i in pairs. T = 1 keeps the proportions of the sizes; a higher T makes shares more equal.
     """
-    powers = (np.array(sizes, dtype=np.float64) / sum(sizes)) ** (1 / temperature)
+    powers = (np.array(sizes, dtype=np.float64) / max(sizes)) ** (1 / temperature)  # at most 1, whatever T is
     powers[np.array(sizes) == 0] = 0
     return powers / powers.sum()
 
@@ -133,7 +133,7 @@ def cumulative_draws(share: float, drawn: int) -> int:
 
 
 class Mixture:
-    """Draws as many pairs an epoch as there are, from each corpus by its share.
+    """Draws about as many pairs an epoch as there are, from each corpus by its share.
 
     Every pass over a corpus has a new shuffled order, and an epoch continues where the last epoch stopped: no pair is
     drawn a second time before all other pairs of its corpus were drawn.

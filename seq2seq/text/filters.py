@@ -21,7 +21,7 @@ from seq2seq.settings.data import DataConfig
 from seq2seq.text.normalise import normalise
 
 # In the order of the checks: a pair is counted under the first check that it fails. "malformed" is a line that holds no
-# pair. Cleaner does all but the last three.
+# pair. `Cleaner` counts all up to "language".
 REASONS = (
     "malformed",
     "empty",
@@ -234,4 +234,7 @@ def name_held_out(
     validation: list[tuple[str, str]], tests: Mapping[str, list[tuple[str, str]]]
 ) -> dict[str, list[tuple[str, str]]]:
     """Return the validation set, under a name that no test set has, followed by the test sets."""
-    return {"the validation set" if "validation" in tests else "validation": validation, **tests}
+    name = "validation" if "validation" not in tests else "the validation set"
+    while name in tests:
+        name += "*"
+    return {name: validation, **tests}

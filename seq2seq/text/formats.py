@@ -72,16 +72,19 @@ def _parse_json(line: str, data: DataConfig) -> Pair | None:
 def _read_csv(path: Path, data: DataConfig) -> Iterator[Record]:
     lines = Lines(path)
     rows = _split_csv(lines)
-    header = next(rows, None)
+    header = next((row for row in rows if row), None)
     if header is None:
         return
     if isinstance(header, BadLine):
         raise header.error()
+    header = [name.strip() for name in header]
     try:
         columns = find_columns(header, data)
     except UserError as error:
         raise lines.bad(str(error)).error() from error
     for row in rows:
+        if not row:  # a blank line
+            continue
         if isinstance(row, BadLine):
             yield row
         elif len(row) != len(header):
@@ -153,6 +156,8 @@ def find_columns(names: Sequence[str], data: DataConfig) -> Columns:
         if column not in names:
             listed = _listed(names) or "none"
             raise UserError(f"has no column {column}; it has {listed}: set data.columns=[SOURCE,TARGET]")
+        if names.count(column) > 1:
+            raise UserError(f"has {names.count(column)} columns called {column}: rename all but one")
     return (src,), (tgt,)
 
 
@@ -188,7 +193,7 @@ def _text(row: Mapping[str, object], keys: tuple[str, ...]) -> str:
     value: object = row
     for key in keys:
         if not isinstance(value, Mapping) or key not in value:
-            content = _listed(value) if isinstance(value, Mapping) else repr(value)
+            content = _listed(value) if isinstance(value, Mapping) else f"{value!r:.40}"
             raise UserError(f"has no {'.'.join(keys)}, found {content}: check data.columns and the languages")
         value = value[key]
     if value is None:

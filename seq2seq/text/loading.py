@@ -8,7 +8,7 @@ from rich.table import Table
 
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
-from seq2seq.text.augment import Encoder
+from seq2seq.text.augment import Encoder, is_random
 from seq2seq.text.batching import BatchLoader, FixedBatches, count_batches, even_out, plan_batches, require_budget
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.epochs import Mixture, PreparedEpochs, tempered_shares, weighted_shares
@@ -54,7 +54,8 @@ def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: 
     settings, training = config.data, config.training
     encoder = Encoder(data.tokenizer, settings.max_length, training.subword_sampling, training.noise)
     mixture = make_mixture(config, data)
-    if encoder.is_random:
+    is_encoded_anew = is_random(training.subword_sampling, training.noise)
+    if is_encoded_anew:
         if training.max_tokens <= settings.max_length:
             raise UserError(
                 f"training.max_tokens={training.max_tokens} cannot hold data.max_length={settings.max_length} tokens "
@@ -73,7 +74,7 @@ def training_feed(config: Config, data: PreparedData, *, rank: int, world_size: 
         world_size=world_size,
         accumulate=training.accumulate,
         pin=pin,
-        warn_of_small_blocks=encoder.is_random,
+        warn_of_small_blocks=is_encoded_anew,
     )
 
 

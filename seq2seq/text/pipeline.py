@@ -8,7 +8,7 @@ them. The result does not depend on the workers.
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -20,16 +20,16 @@ from seq2seq.settings import rules
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.text.corpus import Pair
 from seq2seq.text.dataset import REPORT, TEXTS, Pairs, write_pairs
-from seq2seq.text.filters import HELD_OUT, REASONS, name_held_out
+from seq2seq.text.filters import HELD_OUT, REASONS, OverlapIndex, name_held_out
 from seq2seq.text.normalise import normalise, one_line
 from seq2seq.text.shards import (
     Shard,
     call,
     cleaning_tasks,
+    draw_pairs,
     encode_in_chunks,
     list_shards,
-    outermost_digests,
-    pairs_with_digests,
+    read_held_out,
     repeats_of,
     repeats_tasks,
     select,
@@ -64,7 +64,7 @@ class Pipeline:
         """Write all files that `load_prepared` reads."""
         sets = {"validation": self._read_validation(), "test": self._read_tests()}
         shards = self._clean()
-        drawn = self._hold_out(shards, [split for split, given in sets.items() if not given])
+        drawn = self._hold_out(shards, sets)
         for (split, name), pairs in drawn.items():
             sets[split][name] = pairs
         validation, tests = list(chain.from_iterable(sets["validation"].values())), sets["test"]
@@ -83,7 +83,7 @@ class Pipeline:
 
     def _read_validation(self) -> dict[str, list[Pair]]:
         sets: dict[str, list[Pair]] = {}
-        for name, corpus in zip(self.splits.validation_names, self.splits.validation, strict=False):
+        for name, corpus in zip(self.splits.validation_names, self.splits.validation, strict=False):  # then drawn sets
             pairs = [(normalise(src), normalise(tgt)) for src, tgt in corpus.pairs()]
             sets[name] = [(src, tgt) for src, tgt in pairs if src and tgt]
             if not sets[name]:
@@ -121,30 +121,38 @@ class Pipeline:
         """Return the folders that list the pairs of these shards that repeat an earlier pair of these shards."""
         return list(self.workers.map(call, repeats_tasks(self.work / "repeats" / name, shards)))
 
-    def _hold_out(self, shards: list[Shard], missing: list[str]) -> dict[SetName, list[Pair]]:
-        """Return the held-out sets that are drawn from the training pairs.
+    def _hold_out(
+        self, shards: list[Shard], given: Mapping[str, Mapping[str, list[Pair]]]
+    ) -> dict[SetName, list[Pair]]:
+        """Return the held-out sets that are drawn from the training pairs; `given` has the other sets by split.
 
-        Each corpus of data.held_out_from gives two sets. Without data.held_out_from, the missing splits are drawn from
-        all corpora together.
+        Each corpus of data.held_out_from gives two sets. Without data.held_out_from, the splits without a given set are
+        drawn from all corpora together.
         """
-        if not self.splits.sources:
+        others = [pair for of_split in given.values() for pairs in of_split.values() for pair in pairs]
+        if not self.splits.held_out_from:
+            missing = [split for split, of_split in given.items() if not of_split]
             sets = [(split, {"validation": "validation", "test": "held_out"}[split]) for split in missing]
-            return self._draw("all", shards, sets, "", f"give data.{missing[0]}") if missing else {}
+            return self._draw("all", shards, sets, others, "", f"give data.{missing[0]}") if missing else {}
         drawn: dict[SetName, list[Pair]] = {}
         names = (self.splits.validation_names, self.splits.test_names)
-        of_sources = (of_split[-len(self.splits.sources) :] for of_split in names)
-        for source, validation, test in zip(self.splits.sources, *of_sources, strict=True):
+        drawn_names = (of_split[-len(self.splits.held_out_from) :] for of_split in names)
+        for number, validation, test in zip(self.splits.held_out_from, *drawn_names, strict=True):
             sets = [("validation", validation), ("test", test)]
-            of_source = [shard for shard in shards if shard.corpus == source]
-            name = self.splits.train[source].name
+            of_corpus = [shard for shard in shards if shard.corpus == number]
+            name = self.splits.train[number].name
             advice = f"leave {name} out of data.held_out_from"
-            drawn |= self._draw(f"{source:05}", of_source, sets, f" of {name}", advice)
+            others += chain.from_iterable(drawn.values())
+            drawn |= self._draw(f"{number:05}", of_corpus, sets, others, f" of {name}", advice)
         return drawn
 
     def _draw(
-        self, step: str, shards: list[Shard], sets: list[SetName], of: str, advice: str
+        self, step: str, shards: list[Shard], sets: list[SetName], others: list[Pair], of: str, advice: str
     ) -> dict[SetName, list[Pair]]:
-        """Return sets of data.held_out pairs each, drawn from all different pairs of these shards."""
+        """Return sets of data.held_out pairs each, drawn from all different pairs of these shards.
+
+        With data.remove_overlap, a drawn pair shares no side with the other held-out pairs nor with another drawn set.
+        """
         repeats = self._find_repeats(step, shards)
         total = sum(shard.size - len(repeats_of(repeats, shard)) for shard in shards)
         size = rules.held_out(total) if self.data.held_out == rules.AUTO else self.data.held_out
@@ -153,9 +161,17 @@ class Pipeline:
                 f"data.held_out={size} for {' and '.join(split for split, _ in sets)} takes more than half of {total} "
                 f"training pairs{of}: lower it, or {advice}"
             )
-        smallest, largest = outermost_digests(shards, size)
-        digests = {"validation": smallest, "test": largest}
-        return {(split, name): pairs_with_digests(shards, digests[split]) for split, name in sets}
+        drawn: dict[SetName, list[Pair]] = {}
+        for split, name in sets:
+            taken = [*others, *chain.from_iterable(drawn.values())] if self.data.remove_overlap else []
+            pairs = draw_pairs(shards, size, OverlapIndex({"taken": taken}), largest=split == "test")
+            if len(pairs) < size:
+                raise UserError(
+                    f"data.held_out={size}: only {len(pairs)} training pairs{of} share no side with another held-out "
+                    f"set: lower it, {advice}, or set data.remove_overlap=false"
+                )
+            drawn[split, name] = pairs
+        return drawn
 
     def _select(self, shards: list[Shard], held_out: Path) -> int:
         """Choose the rows of each shard to train on, count the others and the overlap; return the number of rows."""
@@ -169,6 +185,7 @@ class Pipeline:
                 self._drop(shard.corpus, reason, count)
             for pair in result["shared"]:
                 self._count_overlap(*pair)
+        read_held_out.cache_clear()  # not needed in training
         self._require_kept()
         return sum(counts["kept"] for counts in self.counts)
 
@@ -210,7 +227,8 @@ class Pipeline:
     def _require_kept(self) -> None:
         if not any(counts["kept"] for counts in self.counts):
             total = sum(self.counts, Counter())
-            raise UserError(f"no training pair is left after cleaning: {dict(total)}; see the limits under data")
+            hint = ", or set data.remove_overlap=false" if total["overlap"] else ""
+            raise UserError(f"no training pair is left after cleaning: {dict(total)}; see the limits under data{hint}")
 
     def _report(self, validation: dict[str, list[Pair]], tests: dict[str, list[Pair]]) -> dict[str, Any]:
         sizes = {name: len(pairs) for name, pairs in validation.items()}

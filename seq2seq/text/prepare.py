@@ -26,11 +26,11 @@ from seq2seq.text.vocabulary import describe_tokenizers
 from seq2seq.workers import Processes, Workers
 
 logger = logging.getLogger(__name__)
-_FORMAT = 1  # version of the cache's format: raise it whenever the same inputs give different files
+_FORMAT = 2  # version of the cache's format: raise it whenever the same inputs give different files
 # Settings that decide only where text is and how many processes prepare it.
 _PLACES = ("cache", "root", "hub", "hub_splits", "train", "validation", "test", "num_proc")
-# Settings that decide only in what order text comes, or that name corpora.
-_NOT_CACHED = ("weights", "temperature", "block", "held_out_from")
+# Settings that decide only in what order text comes, or that name corpora: the held-out corpora count by their numbers.
+_NOT_IN_KEY = ("weights", "temperature", "block", "held_out_from")
 
 
 def prepare(data: DataConfig, tokenizer: TokenizerConfig, workers: Workers | None = None) -> PreparedData:
@@ -77,14 +77,14 @@ def _tokenizer_name(tokenizer: TokenizerConfig) -> str:
 def _cache_key(data: DataConfig, tokenizer: TokenizerConfig, splits: Splits, digests: Mapping[str, Any]) -> str:
     """Hash everything that decides the prepared files; it does not matter where the corpora are.
 
-    The endings of a file's name decide how the file is read.
+    The last two endings of a file's name count, since they decide how the file is read.
     """
     corpora = [
-        [[(path.suffixes[-2:], digests[str(path)]) for path in corpus.paths] for corpus in of_split]
+        [(corpus.part, [(path.suffixes[-2:], digests[str(path)]) for path in corpus.paths]) for corpus in of_split]
         for of_split in (splits.train, splits.validation, splits.test)
     ]
-    held_out = [splits.sources, splits.validation_names, splits.test_names]
-    settings = {key: value for key, value in deciding_settings(data).items() if key not in _NOT_CACHED}
+    held_out = [splits.held_out_from, splits.validation_names, splits.test_names]
+    settings = {key: value for key, value in deciding_settings(data).items() if key not in _NOT_IN_KEY}
     versions = [_FORMAT, sentencepiece.__version__, unicodedata.unidata_version]
     versions += [identifier_version()] if data.language_filter else []
     symbols = tokenizer.user_symbols  # that a loaded tokenizer must have

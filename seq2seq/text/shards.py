@@ -27,6 +27,7 @@ from seq2seq.text.dataset import TEXTS, Pairs, id_type, read_texts, write_pairs
 from seq2seq.text.filters import HELD_OUT, Cleaner, OverlapIndex, digest_pair, name_held_out
 from seq2seq.text.formats import Pair, Record
 from seq2seq.text.vocabulary import load_tokenizers
+from seq2seq.workers import is_stopping
 
 SHARD = 50_000  # pairs read for one shard of a corpus that is not divisible
 SHARD_BYTES = 4 << 20  # bytes read for one shard of a divisible corpus
@@ -90,7 +91,7 @@ def cleaning_tasks(folder: Path, corpus: Corpus, data: DataConfig, workers: int)
 
     A task is one stripe: every n-th shard, if there are n tasks.
     """
-    stripes = min(workers, 1 + sum(path.stat().st_size for path in corpus.paths) // SHARD_BYTES)
+    stripes = min(workers, 1 + corpus.size // SHARD_BYTES)
     size = SHARD_BYTES if corpus.is_divisible else SHARD
     return [partial(clean_stripe, folder, corpus, data, size, range(i, 1 << 40, stripes)) for i in range(stripes)]
 
@@ -103,6 +104,8 @@ def clean_stripe(folder: Path, corpus: Corpus, data: DataConfig, size: int, mine
     """
     cleaner, shards = Cleaner(data), 0
     for records in _cut(corpus, size):
+        if is_stopping():
+            break
         if shards in mine:
             run_step(_shard_folder(folder, shards), partial(_clean, records, cleaner))
         shards += 1
@@ -112,7 +115,7 @@ def clean_stripe(folder: Path, corpus: Corpus, data: DataConfig, size: int, mine
 def _cut(corpus: Corpus, size: int) -> Iterator[Iterable[Record]]:
     """Yield the records of each shard; size is in bytes if the corpus is divisible, else in records."""
     if corpus.is_divisible:
-        for begin in range(0, corpus.paths[0].stat().st_size, size):
+        for begin in range(0, corpus.size, size):
             yield corpus.read(begin, begin + size)
     else:
         records = corpus.read()
@@ -190,23 +193,35 @@ def repeats_of(repeats: Sequence[Path], shard: Shard) -> Int64[np.ndarray, " n"]
     return np.sort(np.concatenate(columns))
 
 
-def outermost_digests(shards: Sequence[Shard], size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the `size` smallest and the `size` largest digests of the shards' pairs, sorted, without repeats.
+def draw_pairs(shards: Sequence[Shard], size: int, taken: OverlapIndex, *, largest: bool) -> list[Pair]:
+    """Return the `size` pairs with the smallest or largest digests that share no side with the taken sets.
 
-    The pairs of the smallest digests validate, and those of the largest test. A digest is uniform and depends on its
-    pair alone, so the sets do not depend on the order of files, on other corpora or on a seed, and runs with different
-    seeds have the same test set. If text is added, a pair leaves a set only for a new pair with a smaller or a larger
-    digest, and no pair moves between the two sets. The digests need no salt: nothing else in preparation sorts text by
-    them.
+    A digest is uniform and depends on its pair alone, so the drawn pairs do not depend on the order of files, on other
+    corpora or on a seed, and runs with different seeds have the same test set. If text is added, a pair leaves a drawn
+    set only for a new pair with a smaller or larger digest. The digests need no salt: nothing else in preparation sorts
+    text by them.
+
+    The pairs are in the order of their digests; there are fewer than `size` if no other pair is left.
     """
-    smallest = largest = np.empty(0, _DIGEST)
+    count = size
+    while True:
+        digests = _outermost_digests(shards, count, largest=largest)
+        pairs = [pair for pair in _pairs_with_digests(shards, digests) if not any(taken.shares(*pair))]
+        if len(pairs) >= size or len(digests) < count:
+            return pairs[-size:] if largest else pairs[:size]
+        count *= 2
+
+
+def _outermost_digests(shards: Sequence[Shard], count: int, *, largest: bool) -> np.ndarray:
+    """Return the smallest or largest digests of the shards' pairs, sorted, without repeats."""
+    outermost = np.empty(0, _DIGEST)
     for shard in shards:
-        digests = np.unique(np.concatenate([smallest, largest, shard.digests()]))
-        smallest, largest = digests[:size], digests[-size:]
-    return smallest, largest
+        digests = np.unique(np.concatenate([outermost, shard.digests()]))
+        outermost = digests[-count:] if largest else digests[:count]
+    return outermost
 
 
-def pairs_with_digests(shards: Sequence[Shard], digests: np.ndarray) -> list[Pair]:
+def _pairs_with_digests(shards: Sequence[Shard], digests: np.ndarray) -> list[Pair]:
     """Return the pairs that have these digests, each once, in the order of the digests."""
     pairs = (pair for shard in shards for pair in shard.at(shard.rows_of(digests)))
     return [pair for _, pair in sorted({digest_pair(*pair): pair for pair in pairs}.items())]
@@ -234,7 +249,7 @@ def select(folder: Path, shard: Shard, repeats: Sequence[Path], held_out: Path, 
     """
 
     def build(draft: Path) -> dict[str, Any]:
-        overlap, drawn = _read_held_out(held_out)
+        overlap, drawn = read_held_out(held_out)
         out = dict.fromkeys(shard.rows_of(drawn).tolist(), HELD_OUT)
         out |= dict.fromkeys(repeats_of(repeats, shard).tolist(), "duplicate")
         dropped, kept, shared = Counter(out.values()), [], []
@@ -254,19 +269,22 @@ def select(folder: Path, shard: Shard, repeats: Sequence[Path], held_out: Path, 
     return run_step(folder, build)
 
 
-@lru_cache(maxsize=1)
-def _read_held_out(folder: Path) -> tuple[OverlapIndex, np.ndarray]:
+@lru_cache(maxsize=1)  # `Pipeline` clears it
+def read_held_out(folder: Path) -> tuple[OverlapIndex, np.ndarray]:
     """Index the held-out sets and read the drawn pairs' digests, once per process."""
     return OverlapIndex(name_held_out(*read_texts(folder / TEXTS))), np.load(folder / _DIGESTS)
 
 
 def tokenise(folder: Path, shard: Shard, chosen: Path, model: Path, max_length: int) -> int:
-    """Write the ids of the chosen pairs with at most max_length tokens a side; return the number of dropped pairs."""
+    """Write the ids of the chosen pairs with 1 to max_length tokens a side; return the number of dropped pairs.
+
+    A tokenizer of another program may leave no token of a text.
+    """
 
     def build(draft: Path) -> int:
         def parts() -> Iterator[Pairs]:
             for pairs in encode_in_chunks(model, shard.chosen(chosen)):
-                fits = pairs.lengths.max(axis=1) <= max_length
+                fits = (pairs.lengths.min(axis=1) > 0) & (pairs.lengths.max(axis=1) <= max_length)
                 dropped.append(len(pairs) - int(fits.sum()))
                 yield Pairs(pairs.ids[np.repeat(fits, pairs.lengths.sum(axis=1))], pairs.lengths[fits])
 

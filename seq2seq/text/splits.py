@@ -19,14 +19,15 @@ class Splits:
 
     Attributes:
         train, validation, test: the corpora of each split.
-        sources: indices of the training corpora that data.held_out_from names.
-        validation_names, test_names: names of the sets of the given corpora, followed by the sets of the sources.
+        held_out_from: indices of the training corpora that data.held_out_from names.
+        validation_names, test_names: names of the sets of the given corpora, followed by those
+            that are drawn from these training corpora.
     """
 
     train: list[Corpus]
     validation: list[Corpus]
     test: list[Corpus]
-    sources: list[int]
+    held_out_from: list[int]
     validation_names: list[str]
     test_names: list[str]
 
@@ -73,14 +74,12 @@ def _find_sources(data: DataConfig, corpora: Sequence[Corpus]) -> list[int]:
 
 def _name_sets(split: str, corpora: Sequence[Corpus]) -> list[str]:
     """Return the corpora's file names without endings; files of the same name get the names of their folders, too."""
-    stems = [corpus.stem for corpus in corpora]
-    if split == "validation":  # loggers do not accept every character
-        stems = [re.sub(r"[^\w.-]+", "_", stem) for stem in stems]
-    count = Counter(stems)
+    count = Counter(corpus.stem for corpus in corpora)
     names = [
-        stem if count[stem] == 1 else f"{corpus.paths[0].parent.name}-{stem}"
-        for stem, corpus in zip(stems, corpora, strict=True)
+        corpus.stem if count[corpus.stem] == 1 else f"{corpus.paths[0].parent.name}-{corpus.stem}" for corpus in corpora
     ]
+    if split == "validation":  # loggers do not accept every character
+        names = [re.sub(r"[^\w.-]+", "_", name) for name in names]
     for name, number in Counter(names).items():
         if number > 1:
             raise UserError(f"data.{split} has two sets called {name}: rename one of the files")

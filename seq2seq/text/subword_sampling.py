@@ -46,8 +46,8 @@ class Sampler:
         """Store the vocabulary of processor and the settings, which are as in `Tokenizer.sample`."""
         self._processor, self._alpha, self._nbest, self._is_bpe = processor, alpha, nbest, is_bpe
         self._symbols = user_symbols
-        special = re.compile("|".join(map(re.escape, sorted(user_symbols, key=len, reverse=True))))
-        self._around = re.compile(f"({special.pattern})") if user_symbols else None
+        symbols = "|".join(map(re.escape, sorted(user_symbols, key=len, reverse=True)))
+        self._around = re.compile(f"({symbols})") if user_symbols else None
         self._bytes: dict[int, int] = {}  # byte → id
         self._subwords: dict[str, int] = {}
         for token in range(processor.get_piece_size()):

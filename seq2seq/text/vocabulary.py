@@ -10,7 +10,7 @@ from typing import Any
 
 from seq2seq.errors import UserError
 from seq2seq.settings.bundle import read_bounded
-from seq2seq.settings.data import TokenizerConfig
+from seq2seq.settings.data import TokenizerConfig, expand_user
 from seq2seq.settings.rules import AUTO
 from seq2seq.text.tokenizer import (
     BOS,
@@ -173,7 +173,7 @@ def learn_tokenizers(
         UserError: `load_tokenizers` or `train_tokenizer` raised it, or a loaded tokenizer lacks config.user_symbols.
     """
     if config.model is not None:
-        tokenizers = load_tokenizers(Path(config.model))
+        tokenizers = load_tokenizers(expand_user(config.model))
         if missing := [symbol for symbol in config.user_symbols if symbol not in tokenizers.source.user_symbols]:
             raise UserError(
                 f"{config.model} has no tokenizer.user_symbols={missing}: leave them out, or train one with them"
@@ -203,5 +203,5 @@ def describe_tokenizers(config: TokenizerConfig) -> dict[str, Any]:
         UserError: the files of config.model cannot be read, or are no tokenizers of this program.
     """
     if config.model is not None:
-        return {"model": load_tokenizers(Path(config.model)).digest}
+        return {"model": load_tokenizers(expand_user(config.model)).digest}
     return {key: value for key, value in asdict(config).items() if key != "joint" or not config.joint}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from seq2seq.cache import stat_files
 from seq2seq.errors import UserError
 from seq2seq.extras import resume_command
 from seq2seq.settings.loading import load_config
@@ -207,7 +208,7 @@ def read_run(folder: Path, name: str) -> SavedRun:
     state = RUNNING if holder else COMPLETE if is_complete else STOPPED if checkpoints else NOTHING
     logged = int(rows[-1]["step"]) if rows else 0
     times = [float(row["seconds"]) for row in rows if row.get("seconds")]
-    files = _files_in(folder)
+    files = stat_files(folder)
     return SavedRun(
         name=name,
         folder=folder,
@@ -243,11 +244,6 @@ def monitor_of(folder: Path) -> str:
         return load_config(str(folder), [], option="--runs ").training.monitor
     except UserError:  # such as settings of another version; the run is still listed
         return "bleu"
-
-
-def _files_in(folder: Path) -> list[os.stat_result]:
-    paths = [Path(parent) / name for parent, _, names in os.walk(folder) for name in names]
-    return [path.lstat() for path in paths if path.exists()]  # training may have removed a file just now
 
 
 def require_idle(run: SavedRun) -> None:

@@ -35,6 +35,12 @@ def end_of_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process_sta
     [
         (("data.train=[nothing.tsv]",), "nothing.tsv"),
         (("tokenizer.vocab_size=5000",), "tokenizer.vocab_size=5000 is larger"),
+        (("tokenizer.vocab_size=3000000000",), "tokenizer.vocab_size=3000000000 must be at most 2147483647"),
+        (("tokenizer.user_symbols=['</s>']",), "tokenizer.user_symbols has </s>, which every tokenizer has anyway"),
+        (("tokenizer.user_symbols=['<a>','<a>']",), "tokenizer.user_symbols has <a> twice"),
+        (("tokenizer.user_symbols=['▁x']",), "tokenizer.user_symbols has '▁x': a symbol is one word"),
+        (("tokenizer.character_coverage=0.5",), "tokenizer.character_coverage=0.5 not in [0.98, 1]"),
+        (("data.cache='~nobody-here/c'",), "~nobody-here/c: the home of this user is not known here"),
         (("data.train=[{a: b}]",), "data.train=[{'a': 'b'}] is no list of words"),
         (("model.d_modell=3",), "d_modell"),
         (("training.learning_rate=fast",), "training.learning_rate=fast"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq import cache
-from seq2seq.cache import WORK, cached_folder, digest_files
+from seq2seq.cache import WORK, cached_folder, digest_files, list_entries, remove_entry
 from seq2seq.errors import UnfinishedError, UserError
 from seq2seq.settings.data import cache_root
 
@@ -235,3 +235,16 @@ def test_a_kill_while_the_work_is_removed_leaves_nothing_for_ever(tmp_path: Path
     folder = cached_folder(tmp_path, "key", build)
     assert build.calls == 1
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == [folder]
+
+
+def test_the_cache_is_listed_while_another_process_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    draft = tmp_path / ".abc.building"
+    draft.mkdir()
+    (draft / "there").write_text("x")
+    walk = os.walk
+    monkeypatch.setattr(os, "walk", lambda folder: [(at, inner, [*names, "gone"]) for at, inner, names in walk(folder)])
+    (entry,) = list_entries(tmp_path)
+    assert (entry.kind, entry.bytes) == ("unfinished", 1)
+    (draft / "there").unlink()
+    draft.rmdir()
+    assert not remove_entry(entry)

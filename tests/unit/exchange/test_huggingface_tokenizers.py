@@ -8,7 +8,14 @@ import pytest
 
 from benchmarks.checkpoints import write_vocabulary
 from seq2seq.errors import UserError
-from seq2seq.exchange.huggingface_tokenizers import GENERATION, TARGET_VOCAB, read_json, read_tokenizers
+from seq2seq.exchange.huggingface_tokenizers import (
+    GENERATION,
+    SETTINGS,
+    TARGET_VOCAB,
+    read_json,
+    read_tokenizers,
+    write_tokenizers,
+)
 from seq2seq.text.tokenizer import EOS, PAD, UNK
 from seq2seq.text.vocabulary import Tokenizers
 
@@ -113,3 +120,12 @@ def test_a_damaged_vocabulary_is_refused_by_name(tmp_path: Path, damage: str):
     change(tmp_path)
     with pytest.raises(UserError, match=message):
         ours(tmp_path)
+
+
+def test_the_start_mark_that_is_exported_is_of_the_target_side(tmp_path: Path):
+    write_vocabulary(tmp_path, is_separate=True)
+    (mark, number) = list(read_json(tmp_path / TARGET_VOCAB).items())[7]
+    generation = read_json(tmp_path / GENERATION) | {"decoder_start_token_id": number}
+    (tmp_path / "out").mkdir()
+    write_tokenizers(tmp_path / "out", read_tokenizers(tmp_path, generation, is_shared=False), "en", "es")
+    assert read_json(tmp_path / "out" / SETTINGS)["bos_token"] == mark

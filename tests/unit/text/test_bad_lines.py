@@ -9,7 +9,7 @@ import pytest
 from preparing import TRAIN, run, texts, write
 
 from seq2seq.errors import UserError
-from seq2seq.lines import BadLine
+from seq2seq.lines import MAX_LINE, BadLine, Lines
 from seq2seq.settings.data import DataConfig
 from seq2seq.text import shards
 from seq2seq.text.corpus import open_corpora
@@ -113,3 +113,11 @@ def test_processes_name_the_line_of_the_whole_file(root: Path, monkeypatch: pyte
 def test_other_words_are_refused():
     with pytest.raises(UserError, match=r"data.on_bad_line=drop"):
         DataConfig(on_bad_line="drop")
+
+
+def test_a_long_first_line_after_a_byte_order_mark_is_one_bad_line(tmp_path: Path):
+    path = tmp_path / "long.txt"
+    path.write_bytes(b"\xef\xbb\xbf" + b"a" * (MAX_LINE + 500) + b"\nshort\n")
+    first, second = Lines(path)
+    assert isinstance(first, BadLine)
+    assert second == "short"

@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
-from seq2seq.text.corpus import open_corpora, read_pairs
+from seq2seq.text.corpus import names_corpus, open_corpora, read_pairs
 
 PAIRS = [("Who is it?", "¿Quién es?"), ('She said "no", twice.', "Dijo «no», dos veces."), ("€5 😀", "5 € 😀")]
 
@@ -319,3 +319,69 @@ def test_columns_named_by_language_tell_the_direction(tmp_path: Path, name: str)
 def test_languages_of_columns_must_be_those_of_the_model():
     with pytest.raises(UserError, match=r"data.languages=\['en', 'fr'\] must be data.src_lang=en and data.tgt_lang=es"):
         DataConfig(languages=["en", "fr"])
+
+
+def test_a_corpus_is_named_by_its_stem_and_by_folders_with_a_plus():
+    assert names_corpus("news.2019", "news.2019.tsv.gz")
+    assert names_corpus("c++", "c++/z.tsv")
+    assert not names_corpus("news.2020", "news.2019.tsv")
+
+
+def test_a_file_with_a_plus_in_its_name_comes_before_parallel_files(tmp_path: Path):
+    for name in ("a", "b.tsv", "a+b.tsv"):
+        (tmp_path / name).write_text(f"{name}\tx\n")
+    (corpus,) = open_corpora("a+b.tsv", str(tmp_path), DataConfig())
+    assert list(corpus.pairs()) == [("a+b.tsv", "x")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("~nobody-here/x.tsv", "~nobody-here/x.tsv: the home of this user is not known here; give the whole path"),
+        (f"{'x' * 300}.tsv", "x.tsv does not exist: check the path and data.root"),
+    ],
+)
+def test_a_path_that_cannot_be_is_refused_in_one_line(tmp_path: Path, spec: str, message: str):
+    with pytest.raises(UserError, match=re.escape(message)):
+        open_corpora(spec, str(tmp_path), DataConfig())
+
+
+def test_a_corpus_that_vanishes_is_named(tmp_path: Path):
+    (tmp_path / "x.tsv").write_text("a\tb\n")
+    (corpus,) = open_corpora("x.tsv", str(tmp_path), DataConfig())
+    (tmp_path / "x.tsv").unlink()
+    with pytest.raises(UserError, match=r"x.tsv cannot be read: No such file"):
+        _ = corpus.size
+
+
+def test_a_csv_may_have_blank_lines_and_spaces_in_its_header(tmp_path: Path):
+    (tmp_path / "x.csv").write_text("\nen, es\n\nYes.,Sí.\n\n")
+    (corpus,) = open_corpora("x.csv", str(tmp_path), DataConfig())
+    assert list(corpus.pairs()) == [("Yes.", "Sí.")]
+
+
+def test_a_column_that_is_there_twice_is_refused(tmp_path: Path):
+    (tmp_path / "x.csv").write_text("en,es,es\nYes.,Sí.,Si.\n")
+    (corpus,) = open_corpora("x.csv", str(tmp_path), DataConfig())
+    with pytest.raises(UserError, match=r"x.csv:1 has 2 columns called es: rename all but one"):
+        list(corpus.pairs())
+
+
+def test_files_of_pairs_are_not_joined_by_a_plus(tmp_path: Path):
+    for name in ("a.tsv", "b.tsv"):
+        (tmp_path / name).write_text("Yes.\tSí.\n")
+    with pytest.raises(UserError, match=r"a \+ joins two files of parallel lines; list files of pairs as \[.*a.tsv,"):
+        open_corpora("a.tsv+b.tsv", str(tmp_path), DataConfig())
+
+
+def test_the_name_of_the_root_is_no_pattern(tmp_path: Path):
+    (tmp_path / "[x]").mkdir()
+    (tmp_path / "[x]" / "a.tsv").write_text("Yes.\tSí.\n")
+    assert [corpus.name for corpus in open_corpora("*.tsv", str(tmp_path / "[x]"), DataConfig())] == ["a.tsv"]
+
+
+def test_a_message_quotes_no_whole_text(tmp_path: Path):
+    (tmp_path / "x.jsonl").write_text(json.dumps({"translation": "x" * 5000}) + "\n")
+    (corpus,) = open_corpora("x.jsonl", str(tmp_path), DataConfig())
+    with pytest.raises(UserError, match=r"x.jsonl:1 has no translation.en, found 'x{39}: check data.columns"):
+        list(corpus.pairs())

@@ -5,6 +5,7 @@ from pathlib import Path
 import datasets
 import pyarrow as pa
 import pytest
+from preparing import make_pairs
 from pyarrow import parquet
 
 from seq2seq.errors import UserError
@@ -81,7 +82,7 @@ def test_several_processes_clean_a_split(tmp_path: Path, monkeypatch: pytest.Mon
     pairs = [(f"source {one} {other}", f"objetivo {other} {one}") for one in words for other in words]
     folder = make_set(tmp_path / "set", {"en-es": {"train": nested(pairs)}})
     data = DataConfig(hub=f"{folder}:en-es", held_out=10, num_proc=2, cache=str(tmp_path / "cache"))
-    prepared = prepare(data, TokenizerConfig(vocab_size=280))
+    prepared = prepare(data, TokenizerConfig())
     assert prepared.report["files"][0]["read"] == 100
 
 
@@ -111,3 +112,14 @@ def test_no_connection_is_one_line_with_the_way_out(monkeypatch: pytest.MonkeyPa
     ) as e:
         open_hub_split("train", DataConfig(hub="nobody/nothing:en-es"))
     assert "\n" not in str(e.value)
+
+
+def test_each_slice_of_a_split_is_prepared_by_itself(tmp_path: Path):
+    """All slices are of one Arrow file."""
+    hub = make_set(tmp_path / "set", {"default": {"train": nested(make_pairs(400, 1))}})
+
+    def count(split: str) -> int:
+        data = DataConfig(hub=f"{hub}:default", hub_splits={"train": split}, held_out=5, cache=str(tmp_path / "cache"))
+        return prepare(data, TokenizerConfig(type="bpe", vocab_size=300)).report["files"][0]["read"]
+
+    assert [count(split) for split in ("train", "train[:50%]", "train[50%:80%]", "train")] == [400, 200, 120, 400]

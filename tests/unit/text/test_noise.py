@@ -111,3 +111,11 @@ def test_the_same_seed_spoils_the_same_lines():
 def test_a_rate_is_a_share():
     with pytest.raises(UserError, match=r"training.noise.typos=1.5 must be in \[0, 1\]"):
         NoiseConfig(typos=1.5)
+
+
+def test_words_of_the_tokenizer_do_not_change():
+    config = NoiseConfig(case=1.0, typos=1.0)
+    for seed in range(20):
+        (spoilt,) = add_noise(["bt2 it is a blue ball"], config, seed, {"bt2"})
+        assert spoilt.split()[0] == "bt2"
+        assert spoilt != "bt2 it is a blue ball"

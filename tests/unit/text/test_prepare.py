@@ -5,6 +5,7 @@ import lzma
 from pathlib import Path
 
 import pytest
+import sentencepiece
 from preparing import TEST, TRAIN, VALIDATION, make_pairs, run, texts, write
 
 from seq2seq.errors import UserError
@@ -212,3 +213,44 @@ def test_real_mixed_corpora_lose_their_known_defects(
     assert (guide["read"], guide["overlap"]) == (1632, 1)
     assert prepared.tests["newstest2012"][0][0].startswith("Parliament Does Not Support")
     assert len(prepared.validation_pairs) == 3003
+
+
+def test_no_drawn_set_shares_a_side_with_another_held_out_set(root: Path):
+    """Else early stopping would see the test set."""
+    leaked, others = TRAIN[:100], [(src, tgt.upper()) for src, tgt in TRAIN[200:280]]
+    write(root / "leaked.tsv", leaked)
+    write(root / "more.tsv", others)  # other translations of the same sources
+    drawn = run(root, validation=[], test=["leaked.tsv"], held_out=40)
+    assert len(drawn.validation_pairs) == 40
+    assert not set(drawn.validation_pairs) & set(leaked)
+    drawn = run(root, train=["train.tsv", "more.tsv"], validation=[], test=[], held_out=60)
+    sides = [{src for src, _ in pairs} for pairs in (drawn.validation_pairs, drawn.tests["held_out"])]
+    assert [len(pairs) for pairs in (drawn.validation_pairs, drawn.tests["held_out"])] == [60, 60]
+    assert not sides[0] & sides[1]
+    write(root / "most.tsv", TRAIN[100:])
+    with pytest.raises(UserError, match=r"data.held_out=110: only 100 training pairs share no side .* lower it, give"):
+        run(root, train=["train.tsv"], validation=[], test=["most.tsv"], held_out=110)
+
+
+def test_a_test_set_called_like_the_validation_set_replaces_it_nowhere(root: Path):
+    names = ("validation", "the validation set")
+    for i, name in enumerate(names):
+        write(root / f"{name}.tsv", TRAIN[100 * i : 100 * i + 20])
+    write(root / "dev.tsv", TRAIN[250:270])
+    prepared = run(root, validation=["dev.tsv"], test=[f"{name}.tsv" for name in names])
+    assert len(prepared.train) == len(TRAIN) - 60
+    assert len(prepared.report["overlap"]["sets"]) == 3
+
+
+def test_a_pair_whose_side_has_no_token_is_dropped(root: Path, tmp_path: Path):
+    """SentencePiece's own normalisation, which a ready tokenizer may have, leaves nothing of some characters."""
+    model = tmp_path / "own.model"
+    with model.open("wb") as file:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=(side for pair in TRAIN for side in pair), model_writer=file, vocab_size=60,
+            character_coverage=1.0, pad_id=0, unk_id=1, bos_id=2, eos_id=3, minloglevel=2,
+        )  # fmt: skip
+    write(root / "train.tsv", [*TRAIN, ("\ufffd", "hola")])
+    prepared = run(root, TokenizerConfig(model=str(model)))
+    assert prepared.train.lengths.min() > 0
+    assert prepared.report["files"][0]["tokens"] == 1

@@ -14,7 +14,9 @@ from preparing import SMALL, TEST, TRAIN, config, files, run, texts, write
 
 from seq2seq import cache
 from seq2seq.errors import UnfinishedError
+from seq2seq.settings.data import DataConfig
 from seq2seq.text import pipeline, shards
+from seq2seq.text.corpus import open_corpora
 from seq2seq.text.prepare import prepare
 from seq2seq.workers import Processes, Workers, is_stopping
 from tests.thin import thin
@@ -232,3 +234,12 @@ def test_a_process_that_dies_is_one_line_and_nothing_done_is_lost(corpus: Path, 
 
 def test_duplicates_can_be_kept(corpus: Path):
     assert len(texts(run(corpus, drop_duplicates=False))) == len(texts(run(corpus))) + 10
+
+
+def test_cleaning_ends_soon_when_nobody_waits_for_it(corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Else Ctrl-C would wait until the whole corpus is clean."""
+    folder = tmp_path / "cleaned"
+    monkeypatch.setattr(shards, "is_stopping", lambda: len(list(folder.glob("*"))) >= 2)
+    (text,) = open_corpora("train.tsv", str(corpus), DataConfig())
+    shards.clean_stripe(folder / "0", text, DataConfig(), 4000, range(1 << 40))
+    assert len(list(folder.glob("*"))) == 2

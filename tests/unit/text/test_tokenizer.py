@@ -227,7 +227,9 @@ def test_without_user_symbols_there_are_none(tokenizer: Tokenizer):
     assert tokenizer.user_symbols == {}
 
 
-@pytest.mark.parametrize("symbol", ["", "two words", "a,b"])
+@pytest.mark.parametrize("symbol", ["", "two words", "a,b", "▁x", "e\u0301", "<0x41>"])
 def test_a_user_symbol_is_one_word(symbol: str):
-    with pytest.raises(UserError, match=r"a symbol is one word without comma, such as <bt>"):
+    with pytest.raises(
+        UserError, match=r"a symbol is one word in Unicode.s form NFC, without comma or ▁, such as <bt>"
+    ):
         config(user_symbols=[symbol])
