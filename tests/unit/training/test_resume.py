@@ -83,7 +83,7 @@ LEFT_OUT: dict[str, tuple[Callable[[dict[str, Any]], None], set[str]]] = {  # an
     ),
     "moments of the optimizer": (zero_moments, TRAINING),
     "place in the epoch": (lambda values: loader_of(values).update(batches=0), TRAINING),
-    "epoch": (lambda values: loader_of(values).update(place={}), TRAINING),
+    "epoch": (lambda values: loader_of(values).update(epoch=0), TRAINING),
     "best checkpoints": (change("callbacks", "Checkpoints", "scores", to=lambda scores: {}), {"Checkpoints"}),
     "last checkpoints": (change("callbacks", "Checkpoints", "named", to=lambda named: {}), {"Checkpoints"}),
     "pending validation": (
