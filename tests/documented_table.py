@@ -45,7 +45,6 @@ NOT_RUN = {
     "python train.py data=files 'data.train=[mine.tsv]' trainer=gpu": CLUSTER,
     "python train.py data=files 'data.train=[mine.tsv]' trainer=ddp": CLUSTER,
     "python train.py trainer=ddp trainer.devices=4": CLUSTER,
-    "python train.py data=files 'data.train=[mine.tsv]' model=big trainer=fsdp": CLUSTER,
     "seq2seq lab report --runs runs/lab --output docs": LAB,
     "seq2seq lab report --runs runs/lab_tatoeba --output docs": LAB,
     "seq2seq lab report --runs runs/lab_channels --output docs": LAB,

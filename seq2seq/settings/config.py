@@ -45,16 +45,6 @@ class Config:
     logger: LoggerConfig = field(default_factory=LoggerConfig)
 
     def __post_init__(self) -> None:
-        is_fsdp, compiles = self.trainer.strategy == "fsdp", self.trainer.compile
-        require(
-            not is_fsdp or self.training.ema_decay == 0,
-            "trainer.strategy=fsdp keeps no running average of the weights: use trainer.strategy=ddp, or set "
-            "training.ema_decay=0 training.final_weights=last",
-        )
-        require(
-            not is_fsdp or self.training.lora_rank == 0,
-            "trainer.strategy=fsdp trains whole weights: use trainer.strategy=ddp with training.lora_rank",
-        )
         require(
             self.training.lora_rank == 0 or self.model.relevance != "shared",
             "training.lora_rank adapts queries and keys separately, but model.relevance=shared has one projection for "
@@ -67,9 +57,9 @@ class Config:
             "existing=keep finds runs by their names: give name=",
         )
         require(
-            self.model.architecture == "transformer" or not (is_fsdp or compiles),
-            f"model.architecture={self.model.architecture} is a small network that goes step by step: use "
-            "trainer.strategy=ddp and leave out trainer.compile, which are for Transformers",
+            self.model.architecture == "transformer" or not self.trainer.compile,
+            f"model.architecture={self.model.architecture} goes step by step, and trainer.compile is for Transformers: "
+            "leave it out",
         )
         for key in ("name", "series", "experiment_name"):  # names of folders under runs/
             value = getattr(self, key)
@@ -85,9 +75,8 @@ class Config:
             )
             require(0 < self.resume_lr < math.inf, f"resume_lr={self.resume_lr} must be greater than 0")
         require(
-            not compiles or not (is_fsdp or self.training.activation_checkpointing),
-            "trainer.compile=true decides by itself what to recompute and what to gather: leave out "
-            "training.activation_checkpointing, and use trainer.strategy=ddp",
+            not self.trainer.compile or not self.training.activation_checkpointing,
+            "trainer.compile=true decides by itself what to recompute: leave out training.activation_checkpointing",
         )
 
 

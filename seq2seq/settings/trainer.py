@@ -15,7 +15,7 @@ class TrainerConfig:
     accelerator: str = "auto"  # cpu | gpu | auto: a GPU if there is one, else the CPU
     devices: IntOrAuto = 1  # devices on each node; auto: all GPUs, or one per process that torchrun or SLURM started
     num_nodes: int = 1  # machines that train together
-    strategy: str = "auto"  # auto | ddp | fsdp: weights and optimizer state are spread over the devices
+    strategy: str = "auto"  # auto | ddp: every device has the whole model and a share of each batch
     precision: str = "auto"  # auto | 32-true | bf16-mixed; auto: bf16-mixed if the device multiplies bf16 fast
     compile: bool = False  # compile the model with torch.compile; this takes minutes at the start
     # updates of the run; auto: 9 · √(positions of the text · 1024 / positions of an update)
@@ -35,7 +35,7 @@ class TrainerConfig:
             "trainer.",
             self,
             accelerator=("auto", "cpu", "gpu"),
-            strategy=("auto", "ddp", "fsdp"),
+            strategy=("auto", "ddp"),
             precision=("auto", "32-true", "bf16-mixed"),
         )
         names = ("num_nodes", "checkpoint_every", "keep_last", "log_every")

@@ -1,4 +1,4 @@
-"""Other ways to compute the same results in training: recomputed layers, compiled kernels, sharded weights."""
+"""Other ways to compute the same results in training: recomputed layers, compiled kernels."""
 
 import functools
 import warnings
@@ -7,17 +7,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
-from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from seq2seq.errors import UserError
-from seq2seq.model.build import build_without_values
 from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.model.layers import DecoderLayer
 from seq2seq.text.tokenizer import PAD
 
 BACKEND = "inductor"
@@ -67,42 +61,3 @@ def compile_forward(model: EncoderDecoder) -> Callable[[Tensor, Tensor], Tensor]
 def widen(ids: Tensor) -> Tensor:
     """Return token ids, padded on the right to a multiple of WIDTH positions."""
     return F.pad(ids, (0, -ids.shape[1] % WIDTH), value=PAD)
-
-
-def shard(model: EncoderDecoder, mesh: DeviceMesh) -> None:
-    """Shard weights, gradients and optimizer state over devices (FSDP2; Zhao et al. 2023).
-
-    Each layer gathers its weights before it computes and releases them afterwards, forward and backward. The whole
-    model keeps the embedding, which is the output projection too, gathered until the backward pass ends. The decoder
-    layers' keys and values of the encoder's output are computed outside the layers, so these projections gather their
-    weights separately.
-    """
-    layers: list[nn.Module] = [*model.encoder_layers, *model.decoder_layers]
-    for layer in layers:
-        if isinstance(layer, DecoderLayer):
-            fully_shard([layer.cross_attention.k_proj, layer.cross_attention.v_proj], mesh=mesh)
-        fully_shard(layer, mesh=mesh)
-    fully_shard(model, mesh=mesh)
-
-
-def whole(model: EncoderDecoder) -> EncoderDecoder:
-    """Return the model to translate with: model itself, or a copy with all weights on this device if they are sharded.
-
-    All ranks must call this function together.
-    """
-    if not isinstance(model, FSDPModule):
-        return model
-    weights = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
-    copied = build_without_values(model.config, model.vocab_size, model.source_vocab_size)
-    copied.load_state_dict(weights, assign=True)
-    return copied
-
-
-def own_part(tensor: Tensor) -> Tensor:
-    """Return this rank's part of a sharded tensor, or any other tensor itself; in-place changes change the tensor."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
-
-
-def full(tensor: Tensor) -> Tensor:
-    """Return the whole of a sharded tensor, on every rank; return any other tensor unchanged."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

@@ -10,7 +10,6 @@ import lightning as L
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributed.fsdp import FSDPModule
 
 from seq2seq.errors import UserError
 from seq2seq.model.encoder_decoder import EncoderDecoder
@@ -18,7 +17,7 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import PAD
-from seq2seq.training.execution import compile_forward, full, own_part, shard, widen
+from seq2seq.training.execution import compile_forward, widen
 from seq2seq.training.loss import cross_entropy, r_drop_loss
 
 log = logging.getLogger(__name__)
@@ -136,8 +135,7 @@ class TranslationModule(L.LightningModule):
                     f"the checkpoint was written with another {key} ({theirs.get(key)}, now {ours}): "
                     "restore the settings and the training texts of that time, or start a new run"
                 )
-        if "optimizer_states" in checkpoint:  # sharded weights: the optimizer's state is loaded already
-            self._check_optimizer(checkpoint["optimizer_states"], checkpoint["global_step"])
+        self._check_optimizer(checkpoint["optimizer_states"], checkpoint["global_step"])
         if self.config.ema_decay == 0 and "current_model_state" in checkpoint:
             log.warning("training.ema_decay=0: going on from the weights themselves, without their running average")
             checkpoint["state_dict"] = checkpoint["current_model_state"]
@@ -213,11 +211,11 @@ class TranslationModule(L.LightningModule):
         # Removes training_step's constant, Lightning's mean over micro-batches and DDP's mean over ranks.
         per_token = self.config.max_tokens * self.trainer.accumulate_grad_batches * ranks / tokens
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        norm = full(torch.nn.utils.get_total_norm(gradients)) * per_token
+        norm = torch.nn.utils.get_total_norm(gradients) * per_token
         self.grad_norm = norm
         clip = self.config.clip_norm
         scale = per_token * (clip / norm.clamp(min=clip)) if clip else per_token
-        torch._foreach_mul_([own_part(gradient) for gradient in gradients], scale)  # pyright: ignore[reportPrivateImportUsage]
+        torch._foreach_mul_(gradients, scale)  # pyright: ignore[reportPrivateImportUsage]
 
     def require_finite(self) -> None:
         """Check that the last update's gradient is finite, so that no broken update is saved.
@@ -230,16 +228,6 @@ class TranslationModule(L.LightningModule):
                 f"the loss is not a number at update {self.global_step}: training stops, the last checkpoint is good. "
                 "Lower training.learning_rate, raise training.warmup_steps, or use trainer.precision=32-true"
             )
-
-
-class ShardedModule(TranslationModule):
-    """Trains a model whose weights are sharded over the trainer's devices."""
-
-    def configure_model(self) -> None:
-        """Shard the weights over the devices, once."""
-        if not isinstance(self.model, FSDPModule):
-            assert self.device_mesh is not None
-            shard(self.model, self.device_mesh["data_parallel"])
 
 
 def metric_of(measure: str, sets: Sequence[str], number: int) -> str:

@@ -20,7 +20,6 @@ from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.training.checkpoints import ends_update, validates_now
-from seq2seq.training.execution import whole
 from seq2seq.training.module import TranslationModule, metric_of
 from seq2seq.translator import Translator
 
@@ -170,7 +169,7 @@ class TranslationValidation(Callback):
             return
         is_bf16 = pl_module.device.type != "cpu" and str(trainer.precision).startswith("bf16")
         translator = Translator(
-            whole(cast(TranslationModule, pl_module).model),
+            cast(TranslationModule, pl_module).model,
             self.tokenizer,
             search=self.search,
             device=pl_module.device,

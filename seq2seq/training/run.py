@@ -40,7 +40,7 @@ from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.execution import recompute_layers
 from seq2seq.training.finetune import count_trained, make_model, mean_weights, merge_adapters, remove_adapters
 from seq2seq.training.folder import point_latest
-from seq2seq.training.module import ShardedModule, TranslationModule
+from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import rank
 from seq2seq.training.refusals import refuse_spent
 from seq2seq.training.report import changes_table, draw_curves, model_card, scores_table, summary_table, write_json
@@ -95,7 +95,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, named: C
     if not trainer.is_global_zero:
         return best
     interrupted = callback_of(trainer, Budget).stopped_by
-    model = build_model(config.model, *data.tokenizer.sizes)  # the module's model may be sharded
+    model = build_model(config.model, *data.tokenizer.sizes)
     choose_weights(config, folder, trainer, model)
     settings = BundleConfig(
         config.model, config.search, config.data.src_lang, config.data.tgt_lang, trained_length(data)
@@ -166,14 +166,12 @@ def make_module(config: Config, data: PreparedData, *, resumed: bool) -> Transla
     if config.training.activation_checkpointing:
         recompute_layers(model)
     vocabulary = data.tokenizer.digest[:16]
-    kind = ShardedModule if config.trainer.strategy == "fsdp" else TranslationModule
-    is_compiled = config.trainer.compile
-    return kind(
+    return TranslationModule(
         model,
         config.training,
         seed=config.seed,
         vocabulary=vocabulary,
-        is_compiled=is_compiled,
+        is_compiled=config.trainer.compile,
         validation_sets=list(data.validation_sets),
     )
 

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
-from lightning.pytorch.strategies import ModelParallelStrategy, Strategy
 
 from seq2seq.settings.config import Config
-from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.text.dataset import PreparedData
 from seq2seq.training.callbacks import make_callbacks
 from seq2seq.training.checkpoints import DurableIO
@@ -37,7 +35,6 @@ def make_trainer(
         ".*does not have many workers.*",
         ".*treespec, LeafSpec.*",
         ".*number of training batches.*",
-        "FSDP2-wrapped module .* returned a view",
     ):
         warnings.filterwarnings("ignore", message)
     for name in ("lightning.pytorch", "lightning.fabric", "lightning"):
@@ -48,7 +45,7 @@ def make_trainer(
         accelerator=settings.accelerator,
         devices=settings.devices,
         num_nodes=settings.num_nodes,
-        strategy=make_strategy(settings),
+        strategy=settings.strategy,
         precision=settings.precision,  # type: ignore[arg-type]
         max_epochs=-1,  # `Budget` ends training
         accumulate_grad_batches=config.training.accumulate,
@@ -67,14 +64,3 @@ def make_trainer(
     # In each batch Lightning asks all ranks for a SIGTERM and waits for the device; `Budget` asks once an update
     trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]
     return trainer
-
-
-def make_strategy(settings: TrainerConfig) -> Strategy | str:
-    """Return the strategy by which several devices share the work; every strategy writes one file per checkpoint."""
-    if settings.strategy != "fsdp":
-        return settings.strategy
-    return ModelParallelStrategy(
-        data_parallel_size=settings.devices * settings.num_nodes,
-        tensor_parallel_size=1,
-        save_distributed_checkpoint=False,
-    )

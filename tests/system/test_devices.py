@@ -172,14 +172,6 @@ def test_two_tasks_of_slurm_that_accumulate_train_like_one_that_accumulates_more
     require_equal(single, place / "runs" / "slurm")
 
 
-def test_spread_weights_train_like_whole_ones_stopped_and_resumed_too(place: Path, one: Path) -> None:
-    spread = ("trainer=fsdp", "trainer.devices=2", "trainer.accelerator=cpu", "name=spread")
-    finish(start([sys.executable, *program(*spread, "trainer.max_steps=4")], place))
-    changes = ("resume=runs/spread", "trainer.max_steps=6")
-    finish(start([sys.executable, str(REPOSITORY / "train.py"), *changes], place))
-    require_equal(one, place / "runs" / "spread")
-
-
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [("name=one", "runs/one is a run already"), ("resume=runs/one", "runs/one is being trained in by process")],

@@ -30,11 +30,6 @@ def composed(*overrides: str) -> Config:
     return seq2seq.settings.compose.compose(list(overrides))
 
 
-def test_fsdp_refuses_a_running_average_of_the_weights() -> None:
-    with pytest.raises(UserError, match=r"strategy=fsdp keeps no running average.*training.ema_decay=0"):
-        composed("trainer=fsdp")
-
-
 @pytest.mark.parametrize("experiment", [path.stem for path in (CONF / "experiment").glob("*.yaml")])
 def test_every_experiment_documents_its_command_and_has_its_name(experiment: str) -> None:
     header = (CONF / "experiment" / f"{experiment}.yaml").read_text()

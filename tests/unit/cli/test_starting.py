@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 SLOW = {  # packages that take long to import, and parts of PyTorch
     *("datasets", "hydra", "lightning", "matplotlib", "pandas", "pyarrow", "rich", "sacrebleu", "scipy", "sympy"),
-    *("torch._dynamo", "torch._inductor", "torch.distributed.fsdp", "torchmetrics", "transformers"),
+    *("torch._dynamo", "torch._inductor", "torchmetrics", "transformers"),
 }
 PROGRAM = """
 import json, sys
