@@ -9,6 +9,10 @@ class UnfinishedError(UserError):
     """A job was interrupted, and a second try may succeed: finished work is kept, and the same command resumes."""
 
 
+class StoppedError(UserError):
+    """The user or the system ended a run by Ctrl-C or a signal; the message says what the run has saved."""
+
+
 def in_short(told: object) -> str:
     """Return the text of an error or value in one line of at most 200 characters."""
     return " ".join(str(told).split())[:200]

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from seq2seq.cli import jobs
-from seq2seq.errors import UserError
+from seq2seq.errors import StoppedError, UserError
 from seq2seq.settings.compose import (
     MAX_NAME,
     as_folder_name,
@@ -73,8 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             nonlocal is_composed
             is_composed = True
             sys.argv = own  # Lightning starts further processes with these arguments
-            with one_line_errors(is_debug=is_debug):
-                start_logging()
+            start_logging()
+            with one_line_errors(is_debug=is_debug, is_sweep=HydraConfig.get().mode == RunMode.MULTIRUN):
                 return train_one(cfg)
 
         words = rewrite(words)
@@ -189,11 +189,18 @@ def keep_freed_memory() -> None:
 
 
 @contextlib.contextmanager
-def one_line_errors(*, is_debug: bool) -> Iterator[None]:
-    """Print an error in one line and exit with 1; with is_debug, show the traceback."""
+def one_line_errors(*, is_debug: bool, is_sweep: bool = False) -> Iterator[None]:
+    """Print an error in one line and exit with 1; with is_debug, show the traceback.
+
+    In a run of a sweep, log the error and raise it: Hydra goes on with the next run, and raises the error at the end of
+    the sweep. Ctrl-C and signals end the sweep.
+    """
     try:
         yield
     except (UserError, HydraException, OmegaConfBaseException) as error:
+        if is_sweep and not isinstance(error, StoppedError):
+            log.error("error: %s", one_line(error))
+            raise
         if is_debug:
             raise
         sys.exit(f"error: {one_line(error)}")

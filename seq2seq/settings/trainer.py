@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from datetime import timedelta
 
+from seq2seq.errors import UserError
 from seq2seq.settings.checks import IntOrAuto, check_choices, check_ranges, require
 from seq2seq.settings.rules import AUTO
 
@@ -61,7 +62,12 @@ class TrainerConfig:
             f"trainer.max_time={self.max_time} must be days:hours:minutes:seconds, as 00:00:25:00",
         )
         days, hours, minutes, seconds = map(int, parts)
-        return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        try:
+            duration = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        except OverflowError as error:
+            raise UserError(f"trainer.max_time={self.max_time} is too long: leave it out for no limit") from error
+        require(bool(duration), f"trainer.max_time={self.max_time} leaves no time to train: give more, or null")
+        return duration
 
 
 @dataclass(kw_only=True)

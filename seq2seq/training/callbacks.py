@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 _LOST = re.compile(r"[Cc]onnection (closed|reset|refused)|Broken pipe|Socket Timeout|[Tt]imed out|remote process")
 
 
-class StoppedError(Exception):
+class StoppedValidationError(Exception):
     """A signal ended the training during a validation; the last update is saved."""
 
 
@@ -109,10 +109,10 @@ class Budget(Timer):
         """Stop the validation after a signal; a checkpoint from before the validation exists.
 
         Raises:
-            StoppedError: a signal arrived.
+            StoppedValidationError: a signal arrived.
         """
         if self._agree(trainer):
-            raise StoppedError
+            raise StoppedValidationError
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Stop training if a signal arrived during the validation."""

@@ -18,7 +18,7 @@ from seq2seq import __version__
 from seq2seq.bundle import Bundle, load_bundle, save_bundle
 from seq2seq.cache import note_run
 from seq2seq.device import prepare
-from seq2seq.errors import UserError, in_short, is_out_of_memory
+from seq2seq.errors import StoppedError, UserError, in_short, is_out_of_memory
 from seq2seq.evaluation.metrics import Scores, score
 from seq2seq.evaluation.significance import read_seed
 from seq2seq.extras import resume_command
@@ -35,7 +35,7 @@ from seq2seq.text.prepare import corpus_digests
 from seq2seq.text.prepare import prepare as prepare_text
 from seq2seq.training.automatic import settle_numbers
 from seq2seq.training.baseline import compare_with, keep_initial, keep_translations, read_baseline
-from seq2seq.training.callbacks import Budget, Patience, StoppedError
+from seq2seq.training.callbacks import Budget, Patience, StoppedValidationError
 from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.execution import recompute_layers
 from seq2seq.training.finetune import count_trained, make_model, mean_weights, merge_adapters, remove_adapters
@@ -106,7 +106,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, named: C
     save_bundle(folder / "model", bundle, model_card(config, facts, {}, []))  # testing takes long and may be killed
     draw_curves(folder)
     if interrupted:
-        raise UserError(
+        raise StoppedError(
             f"stopped by {interrupted} after update {trainer.global_step}: a usable model is in {folder / 'model'}; "
             f"go on with `{resume_command(folder)}`"
         )
@@ -190,7 +190,7 @@ def fit(
     validation = validation_loaders(config, data, **place)
     try:
         trainer.fit(module, training, validation, ckpt_path=checkpoint, weights_only=True)
-    except StoppedError:
+    except StoppedValidationError:
         return
     except UserError:
         raise

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.cache import stat_files
-from seq2seq.errors import UserError
+from seq2seq.errors import StoppedError, UserError
 from seq2seq.extras import resume_command
 from seq2seq.settings.loading import load_config
 from seq2seq.training.lock import holder_of, is_held, lock_folder, release_folder
@@ -78,14 +78,14 @@ def running(folder: Path) -> Iterator[None]:
     the run.
 
     Raises:
-        UserError: Ctrl-C.
+        StoppedError: Ctrl-C.
     """
     try:
         yield
     except KeyboardInterrupt as error:
         message = interruption(folder)
         _remove_untouched(folder)
-        raise UserError(message) from error
+        raise StoppedError(message) from error
     except UserError:
         _remove_untouched(folder)
         raise

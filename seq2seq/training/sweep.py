@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from seq2seq.errors import UserError
@@ -102,5 +103,5 @@ def _table(ranked: Sequence[SavedRun], overrides: dict[str, list[str]]) -> Table
         values = [(best and best.bleu, 1), (best and best.loss, 3), *((run.tests.get(test), 1) for test in tests)]
         state = "" if run.state == COMPLETE else f" ({run.state})"
         cells = ("" if value is None else f"{value:.{digits}f}" for value, digits in values)
-        table.add_row(run.name + state, " ".join(changed), *cells)
+        table.add_row(run.name + state, escape(" ".join(changed)), *cells)
     return table

@@ -127,6 +127,8 @@ def test_a_typo_or_a_wrong_type_stops_at_composition_and_names_the_key(override:
         (TrainingConfig, {"bleu_sentences": 0}, "monitor=bleu needs training.bleu_sentences above 0"),
         (TrainingConfig, {"final_weights": "best", "keep_best": 0}, "final_weights=best needs training.keep_best"),
         (TrainerConfig, {"max_time": "25 minutes"}, "max_time=25 minutes must be days:hours:minutes:seconds"),
+        (TrainerConfig, {"max_time": "00:00:00:00"}, "max_time=00:00:00:00 leaves no time to train"),
+        (TrainerConfig, {"max_time": f"{10**12}:00:00:00"}, "max_time=1000000000000:00:00:00 is too long"),
         (TrainerConfig, {"precision": "fp8"}, "trainer.precision=fp8 is not known"),
         (TrainerConfig, {"max_steps": 0}, "trainer.max_steps=0 must be at least 1"),
     ],

@@ -170,7 +170,24 @@ def test_a_sweep_ends_with_a_table_and_the_best_run(
     assert "runs/best → s-2" in told
 
 
-def test_a_sweep_that_fails_shows_the_runs_before_the_failure(
+def test_a_run_that_fails_does_not_end_its_sweep(
+    call: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def second_fails(config: Config, folder: Path, checkpoint: Path | None, named: object) -> float:
+        if config.seed == 2:
+            raise UserError("the loss is not a number")
+        (folder / "checkpoints").rmdir()
+        make_run(folder, config, results=6)
+        return 1.0
+
+    monkeypatch.setattr(training, "train", second_fails)
+    assert call("--multirun", "seed=1,2,3,4", "name='s-${seed}'") == "error: the loss is not a number"
+    told = capsys.readouterr().err
+    assert "s-2 (nothing saved)" in told
+    assert [Path(f"runs/s-{seed}/results.json").exists() for seed in (1, 2, 3, 4)] == [True, False, True, True]
+
+
+def test_ctrl_c_ends_a_sweep_and_shows_its_runs(
     call: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def second_fails(config: Config, folder: Path, checkpoint: Path | None, named: object) -> float:

@@ -44,11 +44,11 @@ def test_outside_a_sweep_nothing_is_written(tmp_path: Path, monkeypatch: pytest.
 def test_runs_are_told_with_what_differs_the_best_first(runs: Path) -> None:
     make_swept(runs / "d", "bleu", 20.0, 2.9, "seed=4")
     make_swept(runs / "a", "bleu", 20.0, 3.0, "seed=1")
-    make_swept(runs / "b", "bleu", 25.0, 3.5, "seed=2", "model=small")
+    make_swept(runs / "b", "bleu", 25.0, 3.5, "seed=2", "data.train=[x.tsv]")
     make_swept(runs / "c", "bleu", 30.0, 2.0, "seed=3", results=None)
     assert text(runs) == [
         ["run", "changed", "BLEU ↑", "loss ↓", "everyday BLEU ↑"],
-        ["b", "seed=2 model=small", "25.0", "3.500", "31.2"],
+        ["b", "seed=2 data.train=[x.tsv]", "25.0", "3.500", "31.2"],
         ["d", "seed=4", "20.0", "2.900", "31.2"],
         ["a", "seed=1", "20.0", "3.000", "31.2"],
         ["c (stopped)", "seed=3", "30.0", "2.000", ""],
