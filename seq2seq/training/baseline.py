@@ -8,11 +8,17 @@ from seq2seq.errors import UserError
 from seq2seq.evaluation.analysis import Translated
 from seq2seq.evaluation.significance import Comparison, compare
 from seq2seq.files import read_lines
+from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO
 from seq2seq.training.refusals import TRANSLATIONS, refuse_baseline
 
 log = logging.getLogger(__name__)
 Lines = Mapping[str, Sequence[str]]  # by test set
+
+
+def is_fine_tuning(config: Config) -> bool:
+    """Return whether the run is compared with the model that it began with."""
+    return config.baseline == AUTO and config.init is not None
 
 
 def keep_translations(folder: Path, translations: Lines, tests: Mapping[str, Sequence[tuple[str, str]]]) -> None:

@@ -69,14 +69,14 @@ class TranslationModule(L.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the summed smoothed loss, divided by a constant that `configure_gradient_clipping` removes."""
-        compute = self._r_drop_loss if self.config.r_drop else self._loss
+        compute = self._r_drop_loss if self.config.r_drop else self.loss
         loss, self.last_nll, self.last_tokens = compute(batch, self.config.label_smoothing)
         self._tokens = self.last_tokens if self._tokens is None else self._tokens + self.last_tokens
         return loss / self.config.max_tokens
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Log the unsmoothed loss per target token (nats) of validation set number `dataloader_idx`."""
-        _, nll, tokens = self._loss(batch, 0.0)
+        _, nll, tokens = self.loss(batch, 0.0)
         if dataloader_idx == 0:
             self.log("step", float(self.global_step), add_dataloader_idx=False)  # Lightning logs at this step
         # Lightning averages the weights over the ranks in the weights' own type, which would round integers.
@@ -84,7 +84,8 @@ class TranslationModule(L.LightningModule):
         name = metric_of("loss", self.validation_sets, dataloader_idx)
         self.log(name, nll / tokens, batch_size=weight, sync_dist=True, prog_bar=False, add_dataloader_idx=False)
 
-    def _loss(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+    def loss(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the summed smoothed loss, the summed unsmoothed loss (nats), and the number of target tokens."""
         batch = self._widened(batch)
         hidden = self._hidden_states(batch.src, batch.tgt_in)
         weight, bias = self.model.embedding.weight, self.model.output_bias
@@ -102,7 +103,7 @@ class TranslationModule(L.LightningModule):
         return Batch(*map(widen, batch))
 
     def _r_drop_loss(self, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what `_loss` returns, for R-Drop; one batch holds both passes, as dropout differs between rows."""
+        """Return what `loss` returns, for R-Drop; one batch holds both passes, as dropout differs between rows."""
         batch = self._widened(batch)
         hidden = self._hidden_states(batch.src.repeat(2, 1), batch.tgt_in.repeat(2, 1))
         weight, bias, alpha = self.model.embedding.weight, self.model.output_bias, self.config.r_drop

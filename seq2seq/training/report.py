@@ -207,8 +207,8 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
 def model_card(
     config: Config,
     facts: Mapping[str, Any],
-    scores: Mapping[str, Scores],
-    samples: Sequence[tuple[str, str, str]],
+    scores: Mapping[str, Scores] | None = None,
+    samples: Sequence[tuple[str, str, str]] = (),
     changes: Mapping[str, Comparison] | None = None,
 ) -> str:
     """Return the bundle's README.md: a Hugging Face model card with data, recipe, scores and known failures.
@@ -216,7 +216,7 @@ def model_card(
     facts are the values of `results.json`; samples are (source, reference, translation), the worst translation first;
     changes compare the initial model with the final model, by test set.
     """
-    src, tgt = config.data.src_lang, config.data.tgt_lang
+    src, tgt, scores = config.data.src_lang, config.data.tgt_lang, scores or {}
     rows = "\n".join(
         f"| {name} | {s.num_sentences} | {s.bleu.value:.1f} | {s.chrf.value:.1f} | {s.ter.value:.1f} |"
         for name, s in scores.items()
@@ -224,8 +224,7 @@ def model_card(
     signatures = "\n".join(f"- `{m.signature}`" for s in list(scores.values())[:1] for m in (s.bleu, s.chrf, s.ter))
     failures = "\n".join(f"| {_cell(a)} | {_cell(c)} | {_cell(b)} |" for a, b, c in samples)
     began = f"It began with the weights of `{'/'.join(Path(config.init).parts[-2:])}`." if config.init else ""
-    loss = facts["validation_loss"]
-    ended = f"seed {config.seed}." + ("" if loss is None else f" Validation loss: {loss} nats per token.")
+    ended = f"seed {config.seed}. Validation loss: {facts['validation_loss']} nats per token."
     corpora = ", ".join(f"`{Path(file['name']).name}`" for file in facts["data"]["files"])
     return f"""---
 language: [{src}, {tgt}]

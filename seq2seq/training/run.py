@@ -3,51 +3,41 @@
 import logging
 import os
 import platform
-import time
-from collections.abc import Collection, Mapping
-from dataclasses import asdict
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import lightning as L
 import torch
 from rich.console import Console
-from sacrebleu.metrics.chrf import CHRF
 
-from seq2seq import __version__
-from seq2seq.bundle import Bundle, load_bundle, save_bundle
 from seq2seq.cache import note_run
 from seq2seq.device import prepare
-from seq2seq.errors import StoppedError, UserError, in_short, is_out_of_memory
-from seq2seq.evaluation.metrics import Scores, score
+from seq2seq.errors import UserError, in_short, is_out_of_memory
 from seq2seq.evaluation.significance import read_seed
 from seq2seq.extras import resume_command
-from seq2seq.model.build import build_model
-from seq2seq.model.encoder_decoder import EncoderDecoder
-from seq2seq.settings.bundle import BundleConfig
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import cache_root
-from seq2seq.settings.rules import AUTO
-from seq2seq.text.dataset import PreparedData, trained_length
+from seq2seq.text.dataset import PreparedData
 from seq2seq.text.filters import drop_table
 from seq2seq.text.loading import mixture_table, training_feed, validation_loaders
 from seq2seq.text.prepare import corpus_digests
 from seq2seq.text.prepare import prepare as prepare_text
 from seq2seq.training.automatic import settle_numbers
-from seq2seq.training.baseline import compare_with, keep_initial, keep_translations, read_baseline
+from seq2seq.training.baseline import is_fine_tuning, read_baseline
 from seq2seq.training.callbacks import Budget, Patience, StoppedValidationError
 from seq2seq.training.checkpoints import Checkpoints
+from seq2seq.training.completion import TrainingEnd, complete_run
 from seq2seq.training.execution import recompute_layers
-from seq2seq.training.finetune import count_trained, make_model, mean_weights, merge_adapters, remove_adapters
+from seq2seq.training.finetune import count_trained, make_model
 from seq2seq.training.folder import point_latest
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import rank
 from seq2seq.training.refusals import refuse_spent
-from seq2seq.training.report import changes_table, draw_curves, model_card, scores_table, summary_table, write_json
+from seq2seq.training.report import summary_table
 from seq2seq.training.restore import describe_run
-from seq2seq.training.saved import list_checkpoints, step_of
+from seq2seq.training.saved import step_of
 from seq2seq.training.trainer import make_trainer
-from seq2seq.translator import Translator
 
 log = logging.getLogger(__name__)
 _Kind = TypeVar("_Kind", bound=L.Callback)
@@ -72,8 +62,7 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, named: C
         note_run(Path(config.init), folder)  # an imported model
     references = {name: [tgt for _, tgt in pairs] for name, pairs in data.tests.items()}
     baseline = read_baseline(config.baseline, references)
-    is_tuned = config.baseline == AUTO and config.init is not None and bool(references)
-    if baseline or is_tuned:
+    if baseline or (is_fine_tuning(config) and references):
         read_seed()  # of the comparison, refused before training
     console.print(drop_table(data.report))
     if (table := mixture_table(config, data)) is not None:
@@ -91,66 +80,25 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, named: C
     if rank() == 0:
         point_latest(folder)
     fit(trainer, module, config, data, checkpoint)
-    best = best_value(config, trainer)
-    if not trainer.is_global_zero:
-        return best
-    interrupted = callback_of(trainer, Budget).stopped_by
-    model = build_model(config.model, *data.tokenizer.sizes)
-    choose_weights(config, folder, trainer, model)
-    settings = BundleConfig(
-        config.model, config.search, config.data.src_lang, config.data.tgt_lang, trained_length(data)
+    if trainer.is_global_zero:
+        complete_run(config, folder, data, training_end(trainer, updates_per_epoch, trained), baseline)
+    return best_value(config, trainer)
+
+
+def training_end(trainer: L.Trainer, updates_per_epoch: float, trained_parameters: int) -> TrainingEnd:
+    """Return how training ended."""
+    budget = callback_of(trainer, Budget)
+    return TrainingEnd(
+        updates=trainer.global_step,
+        epochs=trainer.global_step / updates_per_epoch,
+        seconds=budget.time_elapsed(),
+        is_out_of_patience=any(c.is_out for c in trainer.callbacks if isinstance(c, Patience)),  # type: ignore[attr-defined]
+        stopped_by=budget.stopped_by,
+        best=callback_of(trainer, Checkpoints).best(),
+        trained_parameters=trained_parameters,
+        hardware=hardware(trainer),
+        device=trainer.strategy.root_device,
     )
-    bundle = Bundle(model.cpu().eval(), data.tokenizer, settings)
-    facts = gather_facts(config, trainer, data, model) | {"trained_parameters": trained}
-    facts["epochs"] = round(trainer.global_step / updates_per_epoch, 2)
-    save_bundle(folder / "model", bundle, model_card(config, facts, {}, []))  # testing takes long and may be killed
-    draw_curves(folder)
-    if interrupted:
-        raise StoppedError(
-            f"stopped by {interrupted} after update {trainer.global_step}: a usable model is in {folder / 'model'}; "
-            f"go on with `{resume_command(folder)}`"
-        )
-    scores, worst, translations = test(bundle, config, data.tests, trainer.strategy.root_device)
-    keep_translations(folder, translations, data.tests)
-    save_bundle(folder / "model", bundle, model_card(config, facts, scores, worst))
-    facts["scores"] = {name: of_set.to_dict() for name, of_set in scores.items()}
-    write_json(folder / "results.json", facts)
-    if scores:
-        console.print(scores_table(scores))
-    if is_tuned:
-        baseline = translate_before(config, folder, data.tests, trainer.strategy.root_device)
-    if baseline:
-        run = config.init if is_tuned else config.baseline
-        log.info("comparing the test translations with those of %s", run)
-        systems = ("before", "after") if is_tuned else (str(run), str(folder))
-        found = compare_with(baseline, translations, references, systems)
-        facts["baseline"] = {"run": run, "tests": {name: one.to_dict() for name, one in found.items()}}
-        write_json(folder / "results.json", facts)
-        for name, comparison in found.items():
-            console.print(comparison.table(name))
-        if is_tuned and found:
-            console.print(changes_table(found))
-            save_bundle(folder / "model", bundle, model_card(config, facts, scores, worst, found))
-    log.info("model: %s", folder / "model")
-    return best
-
-
-def translate_before(
-    config: Config, folder: Path, tests: Mapping[str, list[tuple[str, str]]], device: torch.device
-) -> dict[str, list[str]]:
-    """Translate every test set with the model of config.init, and keep the translations in the run's folder.
-
-    If the model cannot be loaded any more, log a warning and return no translations: the run itself is complete.
-    """
-    try:
-        initial = load_bundle(Path(str(config.init)))
-    except UserError as error:
-        log.warning("the initial model is not compared: %s", error)
-        return {}
-    log.info("translating the test sets with the initial model, %s (baseline=null leaves this out)", config.init)
-    translations = translate_tests(initial, config, tests, device)
-    keep_initial(folder, translations)
-    return translations
 
 
 def best_value(config: Config, trainer: L.Trainer) -> float | None:
@@ -208,100 +156,9 @@ def fit(
         ) from error
 
 
-def choose_weights(config: Config, folder: Path, trainer: L.Trainer, model: EncoderDecoder) -> None:
-    """Load the final weights into the model: the latest checkpoint, the best, or the mean of the kept best ones.
-
-    `auto` takes the best if training ran out of patience, else the latest. With a running average, every checkpoint's
-    `state_dict` is the average.
-    """
-    paths = list_checkpoints(folder / "checkpoints")[-1:]
-    wanted = config.training.final_weights
-    if wanted == AUTO and is_out_of_patience(trainer):
-        wanted = "best"
-    if wanted in ("best", "average"):
-        kept = [path for path in callback_of(trainer, Checkpoints).best() if path.exists()]
-        if kept:
-            paths = kept[:1] if wanted == "best" else kept
-        else:
-            log.warning("there was no validation yet, so there is no best: taking the last weights")
-    states = [torch.load(path, map_location="cpu", weights_only=True)["state_dict"] for path in paths]
-    states = [{name.removeprefix("model."): weights for name, weights in state.items()} for state in states]
-    remove_adapters(model)
-    model.load_state_dict(mean_weights([merge_adapters(state, config.training) for state in states]))
-
-
 def callback_of(trainer: L.Trainer, kind: type[_Kind]) -> _Kind:
     """Return the trainer's callback of a class."""
     return next(c for c in trainer.callbacks if isinstance(c, kind))  # type: ignore[attr-defined]
-
-
-def is_out_of_patience(trainer: L.Trainer) -> bool:
-    """Return whether early stopping is on and ended the training."""
-    return any(c.is_out for c in trainer.callbacks if isinstance(c, Patience))  # type: ignore[attr-defined]
-
-
-def test(
-    bundle: Bundle, config: Config, tests: Mapping[str, list[tuple[str, str]]], device: torch.device
-) -> tuple[dict[str, Scores], list[tuple[str, str, str]], dict[str, list[str]]]:
-    """Translate and score every test set.
-
-    Return the scores by test set, the twenty worst translations as (source, reference, translation), and all
-    translations by test set.
-    """
-    found = translate_tests(bundle, config, tests, device)
-    scores, samples = {}, []
-    for name, pairs in tests.items():
-        scores[name] = score(found[name], [tgt for _, tgt in pairs])
-        samples += [(src, tgt, hyp) for (src, tgt), hyp in zip(pairs, found[name], strict=True)]
-    chrf = CHRF()
-    samples.sort(key=lambda sample: chrf.sentence_score(sample[2], [sample[1]]).score)
-    return scores, samples[:20], found
-
-
-def translate_tests(
-    bundle: Bundle, config: Config, tests: Mapping[str, list[tuple[str, str]]], device: torch.device
-) -> dict[str, list[str]]:
-    """Translate every test set with the run's search, on the device.
-
-    After training in float32, the search uses float32; else it uses the precision of `translate.py` on the device.
-    """
-    dtype = torch.float32 if config.trainer.precision == "32-true" else None
-    translator = Translator(
-        bundle.model.to(device),
-        bundle.tokenizer,
-        search=config.search,
-        device=device,
-        dtype=dtype,
-        src_lang=config.data.src_lang,
-        tgt_lang=config.data.tgt_lang,
-        trained_length=bundle.config.trained_length,
-    )
-    found = {}
-    for name, pairs in tests.items():
-        log.info("translating test set %s: %s sentences", name, f"{len(pairs):,}")
-        found[name] = translator.translate([src for src, _ in pairs])
-    bundle.model.cpu()
-    return found
-
-
-def gather_facts(config: Config, trainer: L.Trainer, data: PreparedData, model: EncoderDecoder) -> dict[str, Any]:
-    """Return the facts for results.json and the model card, without the scores."""
-    metrics: Mapping[str, Any] = trainer.callback_metrics
-    return {
-        "name": config.name,
-        "version": __version__,
-        "parameters": count(model),
-        "updates": trainer.global_step,
-        "training_seconds": round(callback_of(trainer, Budget).time_elapsed(), 1),
-        "out_of_patience": is_out_of_patience(trainer),
-        "validation_loss": round(float(metrics["val_loss"]), 4) if "val_loss" in metrics else None,
-        "hardware": hardware(trainer),
-        "finished": time.strftime("%Y-%m-%d %H:%M"),
-        "data": data.report,
-        "model": config.model.used(),
-        "training": asdict(config.training),
-        "search": asdict(config.search),
-    }
 
 
 def count(model: torch.nn.Module) -> int:

@@ -11,8 +11,8 @@ from seq2seq.model.state import DecoderState
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.config import Config
 from seq2seq.settings.trainer import TrainerConfig
+from seq2seq.training.completion import translate_tests
 from seq2seq.training.processes import choose_precision
-from seq2seq.training.run import test as run_tests
 
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
@@ -72,5 +72,5 @@ def test_a_run_in_float32_is_tested_in_float32(
 
     monkeypatch.setattr(Transformer, "encode", observed)
     tests = {"test": [("The cat sees.", "El gato ve.")]}
-    run_tests(bundle, Config(trainer=TrainerConfig(precision=precision)), tests, torch.device("cpu"))
+    translate_tests(bundle, Config(trainer=TrainerConfig(precision=precision)), tests, torch.device("cpu"))
     assert found == {dtype}

@@ -134,7 +134,7 @@ def test_tokens_count_once_and_validation_is_plain() -> None:
     plain = learner(0.0)
     module.eval()
     plain.eval()
-    assert_close(module._loss(batch, 0.0), plain._loss(batch, 0.0))
+    assert_close(module.loss(batch, 0.0), plain.loss(batch, 0.0))
 
 
 def test_without_dropout_there_is_nothing_to_draw_together(tmp_path: Path) -> None:

@@ -1,0 +1,246 @@
+"""The stage after training: the weights that are shipped, their loss and test scores, and all that is written of them.
+
+A run that is killed here and resumed repeats the stage.
+"""
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from sacrebleu.metrics.chrf import CHRF
+from torch import Tensor
+
+from seq2seq import __version__
+from seq2seq.bundle import Bundle, load_bundle, save_bundle
+from seq2seq.errors import StoppedError, UserError
+from seq2seq.evaluation.metrics import score
+from seq2seq.evaluation.significance import Comparison
+from seq2seq.extras import resume_command
+from seq2seq.model.build import build_model
+from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.settings.bundle import BundleConfig
+from seq2seq.settings.config import Config
+from seq2seq.settings.rules import AUTO
+from seq2seq.text.corpus import Pair
+from seq2seq.text.dataset import PreparedData, trained_length
+from seq2seq.text.loading import validation_loaders
+from seq2seq.training.baseline import compare_with, is_fine_tuning, keep_initial, keep_translations
+from seq2seq.training.finetune import mean_weights, merge_adapters, remove_adapters
+from seq2seq.training.module import TranslationModule
+from seq2seq.training.report import changes_table, draw_curves, model_card, scores_table, write_json
+from seq2seq.training.restore import DamagedError, read_checkpoint
+from seq2seq.training.saved import list_checkpoints
+from seq2seq.translator import Translator
+
+log = logging.getLogger(__name__)
+_WORST = 20  # translations in the model card
+Tests = Mapping[str, Sequence[Pair]]  # by test set: source and reference
+Translations = dict[str, list[str]]  # by test set
+
+
+@dataclass(frozen=True)
+class TrainingEnd:
+    """How training ended."""
+
+    updates: int
+    epochs: float
+    seconds: float
+    is_out_of_patience: bool
+    stopped_by: str | None  # the name of a signal
+    best: Sequence[Path]  # the kept checkpoints with the best validations, the best first
+    trained_parameters: int
+    hardware: str
+    device: torch.device
+
+
+def complete_run(
+    config: Config, folder: Path, data: PreparedData, training: TrainingEnd, baseline: Translations
+) -> None:
+    """Write the model, test it, and write the scores; `baseline` has another run's translations to compare with.
+
+    Raises:
+        StoppedError: a signal ended the training; the model is written and not tested.
+        UserError: all checkpoints are damaged, or a file cannot be written.
+    """
+    console = Console(stderr=True)
+    model, names = shipped_model(config, folder, data, training)
+    settings = BundleConfig(
+        config.model, config.search, config.data.src_lang, config.data.tgt_lang, trained_length(data)
+    )
+    facts = _facts(config, data, training, model) | {"weights": names}
+    bundle = Bundle(model.cpu(), data.tokenizer, settings)
+    save_bundle(folder / "model", bundle, model_card(config, facts))  # testing takes long and may be killed
+    draw_curves(folder)
+    if training.stopped_by:
+        raise StoppedError(
+            f"stopped by {training.stopped_by} after update {training.updates}: a usable model is in "
+            f"{folder / 'model'}; go on with `{resume_command(folder)}`"
+        )
+    translations = translate_tests(bundle, config, data.tests, training.device)
+    keep_translations(folder, translations, data.tests)
+    scores = {name: score(translations[name], [tgt for _, tgt in pairs]) for name, pairs in data.tests.items()}
+    facts["scores"] = {name: of_set.to_dict() for name, of_set in scores.items()}
+    if scores:
+        console.print(scores_table(scores))
+    comparisons = _compare(config, folder, data.tests, translations, baseline, training.device)
+    if comparisons:
+        plain = {name: comparison.to_dict() for name, comparison in comparisons.items()}
+        facts["baseline"] = {"run": _compared_with(config), "tests": plain}
+        if is_fine_tuning(config):
+            console.print(changes_table(comparisons))
+        else:
+            console.print(*(comparison.table(name) for name, comparison in comparisons.items()))
+    changes = comparisons if is_fine_tuning(config) else {}
+    card = model_card(config, facts, scores, worst(data.tests, translations), changes)
+    save_bundle(folder / "model", bundle, card)
+    write_json(folder / "results.json", facts)
+    log.info("model: %s", folder / "model")
+
+
+def shipped_model(
+    config: Config, folder: Path, data: PreparedData, training: TrainingEnd
+) -> tuple[EncoderDecoder, list[str]]:
+    """Return the model that training.final_weights asks for, and the names of the checkpoints with its weights.
+
+    `auto` takes the best weights if training ran out of patience, else the latest. With a running average, every
+    checkpoint's `state_dict` is the average. A damaged checkpoint is left out, with a warning.
+
+    Raises:
+        UserError: all checkpoints are damaged.
+    """
+    wanted = config.training.final_weights
+    if wanted == AUTO:
+        wanted = "best" if training.is_out_of_patience else "last"
+    best = [path for path in training.best if path.exists()] if wanted in ("best", "average") else []
+    if wanted in ("best", "average") and not best:
+        log.warning("there was no validation yet, so there is no best: taking the last weights")
+    states = dict(_read_states(best)) if wanted == "average" else {}
+    if not states:
+        last = reversed(list_checkpoints(folder / "checkpoints"))
+        states = dict([next(_read_states([*best, *last]), (folder, {}))])
+    if not all(states.values()):
+        raise UserError(f"all checkpoints in {folder / 'checkpoints'} are damaged: restore one from a copy")
+    model = build_model(config.model, *data.tokenizer.sizes)
+    remove_adapters(model)
+    model.load_state_dict(mean_weights([merge_adapters(state, config.training) for state in states.values()]))
+    return model.eval(), [path.name for path in states]
+
+
+def _read_states(paths: Iterable[Path]) -> Iterator[tuple[Path, dict[str, Tensor]]]:
+    """Yield the weights of the checkpoints that are whole; warn of damaged ones."""
+    for path in paths:
+        try:
+            state = read_checkpoint(path, "cpu")["state_dict"]
+        except DamagedError as reason:
+            log.warning("%s is damaged (%s): its weights are left out", path, reason)
+            continue
+        yield path, {name.removeprefix("model."): weights for name, weights in state.items()}
+
+
+def validation_loss(model: EncoderDecoder, config: Config, data: PreparedData, device: torch.device) -> float:
+    """Return the loss per target token (nats) of the model, the mean over the validation sets, as training logs it."""
+    module = TranslationModule(model.to(device), config.training)
+    is_bf16, losses = config.trainer.precision == "bf16-mixed", []
+    with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=is_bf16):
+        for batches in validation_loaders(config, data, rank=0, world_size=1):
+            sums = torch.zeros(2, dtype=torch.float64)
+            for batch in batches:
+                _, nll, tokens = module.loss(module.transfer_batch_to_device(batch, device, 0), 0.0)
+                sums += torch.tensor([float(nll), float(tokens)], dtype=torch.float64)
+            losses.append(float(sums[0] / sums[1]))
+    return sum(losses) / len(losses)
+
+
+def translate_tests(bundle: Bundle, config: Config, tests: Tests, device: torch.device) -> Translations:
+    """Translate every test set with the run's search, on the device.
+
+    After training in float32, the search uses float32; else it uses the precision of `translate.py` on the device.
+    """
+    dtype = torch.float32 if config.trainer.precision == "32-true" else None
+    translator = Translator(
+        bundle.model.to(device),
+        bundle.tokenizer,
+        search=config.search,
+        device=device,
+        dtype=dtype,
+        src_lang=config.data.src_lang,
+        tgt_lang=config.data.tgt_lang,
+        trained_length=bundle.config.trained_length,
+    )
+    translations = {}
+    for name, pairs in tests.items():
+        log.info("translating test set %s: %s sentences", name, f"{len(pairs):,}")
+        translations[name] = translator.translate([src for src, _ in pairs])
+    bundle.model.cpu()
+    return translations
+
+
+def worst(tests: Tests, translations: Translations) -> list[tuple[str, str, str]]:
+    """Return the worst translations by sentence chrF, as (source, reference, translation), the worst first."""
+    chrf = CHRF()
+    samples = [
+        (*pair, line) for name, pairs in tests.items() for pair, line in zip(pairs, translations[name], strict=True)
+    ]
+    return sorted(samples, key=lambda sample: chrf.sentence_score(sample[2], [sample[1]]).score)[:_WORST]
+
+
+def _compared_with(config: Config) -> str | None:
+    return config.init if is_fine_tuning(config) else config.baseline
+
+
+def _compare(
+    config: Config, folder: Path, tests: Tests, translations: Translations, baseline: Translations, device: torch.device
+) -> dict[str, Comparison]:
+    """Compare the translations with those of the initial model or of the baseline; none if there is neither."""
+    if is_fine_tuning(config):
+        baseline = _translate_before(config, folder, tests, device)
+    if not baseline:
+        return {}
+    log.info("comparing the test translations with those of %s", _compared_with(config))
+    systems = ("before", "after") if is_fine_tuning(config) else (str(config.baseline), str(folder))
+    references = {name: [tgt for _, tgt in pairs] for name, pairs in tests.items()}
+    return compare_with(baseline, translations, references, systems)
+
+
+def _translate_before(config: Config, folder: Path, tests: Tests, device: torch.device) -> Translations:
+    """Translate every test set with the model of config.init, and keep the translations in the run's folder.
+
+    If the model cannot be loaded any more, log a warning and return no translations: the run itself is complete.
+    """
+    if not tests:
+        return {}
+    try:
+        initial = load_bundle(Path(str(config.init)))
+    except UserError as error:
+        log.warning("the initial model is not compared: %s", error)
+        return {}
+    log.info("translating the test sets with the initial model, %s (baseline=null leaves this out)", config.init)
+    translations = translate_tests(initial, config, tests, device)
+    keep_initial(folder, translations)
+    return translations
+
+
+def _facts(config: Config, data: PreparedData, training: TrainingEnd, model: EncoderDecoder) -> dict[str, Any]:
+    """Return the facts for results.json and the model card, without the scores."""
+    return {
+        "name": config.name,
+        "version": __version__,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "trained_parameters": training.trained_parameters,
+        "updates": training.updates,
+        "epochs": round(training.epochs, 2),
+        "training_seconds": round(training.seconds, 1),
+        "out_of_patience": training.is_out_of_patience,
+        "validation_loss": round(validation_loss(model, config, data, training.device), 4),
+        "hardware": training.hardware,
+        "finished": time.strftime("%Y-%m-%d %H:%M"),
+        "data": data.report,
+        "model": config.model.used(),
+        "training": asdict(config.training),
+        "search": asdict(config.search),
+    }

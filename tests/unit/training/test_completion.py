@@ -1,0 +1,75 @@
+"""The end of a run: the weights that are shipped, and what is written about them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from resuming import run, small_config
+
+from seq2seq.errors import UserError
+from seq2seq.settings.config import Config
+from seq2seq.text.dataset import PreparedData
+from seq2seq.text.prepare import prepare
+from seq2seq.training.completion import TrainingEnd, shipped_model
+from seq2seq.training.run import train
+from seq2seq.training.saved import read_metrics
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    config = small_config(tmp_path)
+    config.training.ema_decay = 0.0
+    config.training.learning_rate, config.training.schedule = 0.3, "constant"  # the loss soon rises
+    return config
+
+
+def results(config: Config, folder: Path, weights: str, checkpoint: Path | None = None) -> dict[str, Any]:
+    config.training.final_weights = weights
+    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    train(config, folder, checkpoint)
+    return json.loads((folder / "results.json").read_text())
+
+
+def test_the_validation_loss_is_that_of_the_shipped_weights(config: Config, tmp_path: Path) -> None:
+    found = {name: results(config, tmp_path / name, name) for name in ("last", "best", "average")}
+    losses = {int(row["step"]): float(row["val_loss"]) for row in read_metrics(tmp_path / "best") if row["val_loss"]}
+    best = min(losses, key=losses.__getitem__)
+    assert best < max(losses)
+    assert found["last"]["validation_loss"] == pytest.approx(losses[max(losses)], abs=1e-4)
+    assert found["best"]["validation_loss"] == pytest.approx(losses[best], abs=1e-4)
+    assert found["best"]["weights"] == [f"best-step={best:07d}-val_loss={losses[best]:.2f}.ckpt"]
+    assert len(found["average"]["weights"]) == 2
+    assert found["average"]["validation_loss"] not in (found["last"]["validation_loss"], losses[best])
+    assert (
+        f"Validation loss: {found['best']['validation_loss']} nats" in (tmp_path / "best/model/README.md").read_text()
+    )
+    (tmp_path / "best/results.json").unlink()  # killed during the tests
+    again = results(config, tmp_path / "best", "best", sorted((tmp_path / "best/checkpoints").glob("step=*"))[-1])
+    assert again["validation_loss"] == found["best"]["validation_loss"]
+
+
+def shipped(config: Config, data: PreparedData, folder: Path, best: list[Path]) -> list[str]:
+    end = TrainingEnd(11, 1.0, 1.0, False, None, best, 0, "", torch.device("cpu"))
+    return shipped_model(config, folder, data, end)[1]
+
+
+def test_a_damaged_best_checkpoint_is_left_out_with_a_warning(
+    config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config.training.final_weights = "best"
+    data, folder = prepare(config.data, config.tokenizer), tmp_path / "run"
+    run(config, data, folder)
+    best = sorted((folder / "checkpoints").glob("best-*"))[:2]
+    assert shipped(config, data, folder, best) == [best[0].name]
+    for number, (path, instead) in enumerate(zip(best, [best[1].name, "step=0000011.ckpt"], strict=True)):
+        content = path.read_bytes()
+        path.unlink()  # it is a second name of a file
+        path.write_bytes(content[: len(content) // 2])
+        assert shipped(config, data, folder, best) == [instead], number
+    assert f"{best[0]} is damaged" in caplog.text
+    for path in (folder / "checkpoints").glob("step=*.ckpt"):
+        path.write_bytes(b"")
+    with pytest.raises(UserError, match=r"all checkpoints in .* are damaged: restore one from a copy"):
+        shipped(config, data, folder, best)
