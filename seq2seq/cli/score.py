@@ -57,7 +57,9 @@ Trials = Annotated[
     int | None, options.scoring(min=1, max=10**7, help="Trials of approximate randomisation. [dim]default: 10000[/dim]")
 ]
 SrcLang = Annotated[str, options.scoring(help="Source language of --testset.")]
-TgtLang = Annotated[str, options.scoring(help="Target language of --testset.")]
+TgtLang = Annotated[
+    str, options.scoring(help="Target language: of --testset; it decides how BLEU splits lines into words.")
+]
 Sources = Annotated[Path, options.files("--input", help="Sources, one per line.")]
 Translations = Annotated[Path, options.files(help="Translations of the sources, one per line.")]
 PerToken = Annotated[bool, options.files("--per-token", help="Also write every token's score.")]
@@ -119,9 +121,9 @@ def evaluate(
     elif input_ or comet_model or comet_python:
         raise UserError("--input, --comet-model and --comet-python are for --metric comet: add it, or leave them out")
     if len(systems) > 1 or metric or samples or trials:
-        scores = compare(systems, references, metric or METRICS, samples or SAMPLES, trials or TRIALS, comet)
+        scores = compare(systems, references, metric or METRICS, samples or SAMPLES, trials or TRIALS, comet, tgt_lang)
     else:
-        scores = score(systems[0][1], *references)
+        scores = score(systems[0][1], *references, language=tgt_lang)
     jobs.report(scores, as_json, to_stderr=False)
 
 

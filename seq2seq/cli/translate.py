@@ -106,7 +106,7 @@ def translate(
             if lines.references is not None:
                 from seq2seq.evaluation.metrics import score
 
-                jobs.report(score(kept, lines.references), as_json, to_stderr=True)
+                jobs.report(score(kept, lines.references, language=translator.tgt_lang), as_json, to_stderr=True)
 
 
 def converse(job: jobs.Job) -> None:

@@ -144,7 +144,7 @@ def analyse(
         require_same_length(len(one.hypotheses), len(one.sources), against="input")
     texts = [Triple(*three) for one in files for three in zip(one.sources, one.hypotheses, one.references, strict=True)]
     places = [(one.name, number) for one in files for number in range(1, len(one.sources) + 1)]
-    scorer = _Scorer([text.hypothesis for text in texts], [text.reference for text in texts])
+    scorer = _Scorer([text.hypothesis for text in texts], [text.reference for text in texts], tgt_lang)
     grouped = {"length": in_ranges([len(text.source.split()) for text in texts], LENGTHS)}
     if frequencies is not None:
         ranges = in_ranges([_rarest(text.source, frequencies) for text in texts], RARITY)
@@ -199,8 +199,8 @@ def in_ranges(values: Sequence[int | None], starts: Sequence[int]) -> list[tuple
 class _Scorer:
     """sacreBLEU's BLEU and chrF++ of any of the lines; each line is read once."""
 
-    def __init__(self, hypotheses: Sequence[str], references: Sequence[str]) -> None:
-        self._metrics: dict[str, Metric] = {name: METRICS[name][1]() for name in ("bleu", "chrf")}
+    def __init__(self, hypotheses: Sequence[str], references: Sequence[str], language: str) -> None:
+        self._metrics: dict[str, Metric] = {name: METRICS[name][1](language) for name in ("bleu", "chrf")}
         self._read = {
             name: metric._extract_corpus_statistics(hypotheses, [references]) for name, metric in self._metrics.items()
         }

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from importlib.util import find_spec
 
 from rich.table import Table
 from sacrebleu.metrics.base import Metric
@@ -12,10 +12,26 @@ from sacrebleu.metrics.ter import TER
 
 from seq2seq.errors import UserError
 
-METRICS: Mapping[str, tuple[str, Callable[[], Metric]]] = {  # name in JSON → name in tables, and sacreBLEU's metric
-    "bleu": ("BLEU ↑", BLEU),
-    "chrf": ("chrF++ ↑", partial(CHRF, word_order=2)),
-    "ter": ("TER ↓", TER),
+
+def make_bleu(language: str = "") -> BLEU:
+    """Return sacreBLEU's BLEU for targets in a language, such as es or zh-TW.
+
+    Chinese is split into characters, Japanese and Korean into words by MeCab, or into characters where sacreBLEU's
+    extra for the language is not installed. All other languages are split by `13a`, at spaces and punctuation. The
+    signature names the way.
+    """
+    base = language.lower().replace("_", "-").partition("-")[0]
+    if base in _MECAB and find_spec(_MECAB[base]) is None:
+        return BLEU(tokenize="char")
+    return BLEU(trg_lang=base)
+
+
+_MECAB = {"ja": "MeCab", "ko": "mecab_ko"}  # language → the module that splits its words
+METRICS: Mapping[str, tuple[str, Callable[[str], Metric]]] = {
+    # name in JSON → name in tables, and the maker of sacreBLEU's metric for a target language
+    "bleu": ("BLEU ↑", make_bleu),
+    "chrf": ("chrF++ ↑", lambda language: CHRF(word_order=2)),
+    "ter": ("TER ↓", lambda language: TER()),
 }
 
 
@@ -68,8 +84,10 @@ def require_same_length(
         )
 
 
-def score(hypotheses: Sequence[str], *references: Sequence[str]) -> Scores:
+def score(hypotheses: Sequence[str], *references: Sequence[str], language: str = "") -> Scores:
     """Score translations against one or several references: BLEU, chrF++ and TER, on raw (detokenised, cased) text.
+
+    language is the targets', which decides how BLEU splits lines into words (`make_bleu`).
 
     Raises:
         UserError: the numbers of hypotheses and references differ, or there are none.
@@ -78,17 +96,17 @@ def score(hypotheses: Sequence[str], *references: Sequence[str]) -> Scores:
         require_same_length(len(hypotheses), len(one))
     values = []
     for _, make in METRICS.values():
-        metric = make()
+        metric = make(language)
         value = metric.corpus_score(list(hypotheses), [list(one) for one in references]).score
         values.append(Score(value, str(metric.get_signature())))
     return Scores(*values, num_sentences=len(hypotheses))
 
 
-def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """Return BLEU alone, in percent, for validation.
+def bleu(hypotheses: Sequence[str], references: Sequence[str], language: str = "") -> float:
+    """Return BLEU alone, in percent, for validation; language is the targets'.
 
     Raises:
         UserError: the numbers of hypotheses and references differ, or there are none.
     """
     require_same_length(len(hypotheses), len(references))
-    return BLEU().corpus_score(list(hypotheses), [list(references)]).score
+    return make_bleu(language).corpus_score(list(hypotheses), [list(references)]).score

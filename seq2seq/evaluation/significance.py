@@ -89,6 +89,7 @@ def compare(
     samples: int = SAMPLES,
     trials: int = TRIALS,
     comet: Callable[[], Comet] | None = None,
+    language: str = "",
 ) -> Comparison:
     """Score systems and test each against the first one, by paired bootstrap and by approximate randomisation.
 
@@ -103,6 +104,7 @@ def compare(
         samples: number of samples of the bootstrap, which also gives the confidence intervals.
         trials: number of trials of approximate randomisation.
         comet: returns a further metric; called after the texts are checked.
+        language: the targets', which decides how BLEU splits lines into words (`make_bleu`).
 
     Raises:
         UserError: the numbers of lines differ, or there are no lines; SACREBLEU_SEED is no seed; the samples do not
@@ -114,7 +116,7 @@ def compare(
             require_same_length(len(translations), len(one))
     lines: list[tuple[str, Sequence[str]]] = [(name, tuple(translations)) for name, translations in systems]
     texts = tuple(map(tuple, references))
-    made: dict[str, Any] = {name: make() for name, (_, make) in METRICS.items() if name in metrics}
+    made: dict[str, Any] = {name: make(language) for name, (_, make) in METRICS.items() if name in metrics}
     if comet is not None:
         made["comet"] = comet()
     for metric in made.values():

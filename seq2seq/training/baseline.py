@@ -94,7 +94,9 @@ def read_baseline(run: str | None, references: Lines) -> dict[str, list[str]]:
     return found
 
 
-def compare_with(theirs: Lines, ours: Lines, references: Lines, systems: tuple[str, str]) -> dict[str, Comparison]:
+def compare_with(
+    theirs: Lines, ours: Lines, references: Lines, systems: tuple[str, str], language: str = ""
+) -> dict[str, Comparison]:
     """Compare a run's translations (ours) with the baseline's (theirs), by test set; systems are their names.
 
     If a test set cannot be compared, log a warning and leave it out: the run itself is complete.
@@ -102,7 +104,9 @@ def compare_with(theirs: Lines, ours: Lines, references: Lines, systems: tuple[s
     found = {}
     for name, lines in theirs.items():
         try:
-            found[name] = compare(list(zip(systems, (lines, ours[name]), strict=True)), [references[name]])
+            found[name] = compare(
+                list(zip(systems, (lines, ours[name]), strict=True)), [references[name]], language=language
+            )
         except UserError as error:
             log.warning("the test set %s is not compared: %s", name, error)
     return found

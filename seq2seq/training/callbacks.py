@@ -259,6 +259,7 @@ def make_callbacks(
             data.tokenizer,
             training,
             config.search,
+            language=config.data.tgt_lang,
             trained_length=trained_length(data),
         ),
     ]

@@ -83,7 +83,10 @@ def complete_run(
         )
     translations = translate_tests(bundle, config, data.tests, training.device)
     keep_translations(folder, translations, data.tests)
-    scores = {name: score(translations[name], [tgt for _, tgt in pairs]) for name, pairs in data.tests.items()}
+    scores = {
+        name: score(translations[name], [tgt for _, tgt in pairs], language=config.data.tgt_lang)
+        for name, pairs in data.tests.items()
+    }
     facts["scores"] = {name: of_set.to_dict() for name, of_set in scores.items()}
     if scores:
         console.print(scores_table(scores))
@@ -204,7 +207,7 @@ def _compare(
     log.info("comparing the test translations with those of %s", _compared_with(config))
     systems = ("before", "after") if is_fine_tuning(config) else (str(config.baseline), str(folder))
     references = {name: [tgt for _, tgt in pairs] for name, pairs in tests.items()}
-    return compare_with(baseline, translations, references, systems)
+    return compare_with(baseline, translations, references, systems, config.data.tgt_lang)
 
 
 def _translate_before(config: Config, folder: Path, tests: Tests, device: torch.device) -> Translations:

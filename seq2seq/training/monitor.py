@@ -153,9 +153,11 @@ class TranslationValidation(Callback):
         training: TrainingConfig,
         search: SearchConfig,
         *,
+        language: str = "",
         trained_length: int | None = None,
     ) -> None:
-        self.names = list(sets)
+        """Translate samples of the sets with the settings of training and search; language is the targets'."""
+        self.names, self.language = list(sets), language
         self.samples = [_sample(pairs, training.bleu_sentences) for pairs in sets.values()]
         self.tokenizer, self.search, self.shown = tokenizer, search, training.sample_translations
         self.trained_length = trained_length
@@ -165,8 +167,23 @@ class TranslationValidation(Callback):
         losses = self._losses(trainer)
         if len(losses) > 1:
             pl_module.log("val_loss", sum(losses) / len(losses), batch_size=1)
-        if not any(self.samples):
-            return
+        translated = self._translate(trainer, pl_module) if any(self.samples) else []
+        values = [
+            bleu(lines, [tgt for _, tgt in pairs], self.language)
+            for lines, pairs in zip(translated, self.samples, strict=bool(translated))
+        ]
+        for number, value in enumerate(values):
+            pl_module.log(metric_of("bleu", self.names, number), value, batch_size=1, rank_zero_only=False)
+        if len(values) > 1:
+            pl_module.log("val_bleu", sum(values) / len(values), batch_size=1, rank_zero_only=False)
+        if trainer.is_global_zero and not trainer.sanity_checking:
+            self._report(trainer.global_step, losses, values)
+            for pairs, lines in zip(self.samples, translated, strict=bool(translated)):
+                for (source, reference), translation in list(zip(pairs, lines, strict=True))[: self.shown]:
+                    log.info("  %s → %s   (reference: %s)", source, translation, reference)
+
+    def _translate(self, trainer: L.Trainer, pl_module: L.LightningModule) -> list[list[str]]:
+        """Return the translations of each set's sample."""
         is_bf16 = pl_module.device.type != "cpu" and str(trainer.precision).startswith("bf16")
         translator = Translator(
             cast(TranslationModule, pl_module).model,
@@ -176,30 +193,20 @@ class TranslationValidation(Callback):
             dtype=torch.bfloat16 if is_bf16 else torch.float32,  # on the CPU, the compiled search is float32
             trained_length=self.trained_length,
         )
-        translated = [translator.translate([src for src, _ in pairs]) for pairs in self.samples]
-        values = [bleu(lines, [tgt for _, tgt in pairs]) for lines, pairs in zip(translated, self.samples, strict=True)]
-        for number, value in enumerate(values):
-            pl_module.log(metric_of("bleu", self.names, number), value, batch_size=1, rank_zero_only=False)
-        if len(values) > 1:
-            pl_module.log("val_bleu", sum(values) / len(values), batch_size=1, rank_zero_only=False)
-        if trainer.is_global_zero and not trainer.sanity_checking:
-            self._report(trainer.global_step, losses, values)
-            for pairs, lines in zip(self.samples, translated, strict=True):
-                for (source, reference), translation in list(zip(pairs, lines, strict=True))[: self.shown]:
-                    log.info("  %s → %s   (reference: %s)", source, translation, reference)
+        return [translator.translate([src for src, _ in pairs]) for pairs in self.samples]
 
     def _losses(self, trainer: L.Trainer) -> list[float]:
         keys = [metric_of("loss", self.names, number) for number in range(len(self.names))]
         return [float(trainer.callback_metrics.get(key, math.nan)) for key in keys]
 
     def _report(self, update: int, losses: Sequence[float], values: Sequence[float]) -> None:
-        count = len(values)
-        sets = ""
-        if count > 1:
-            each = zip(self.names, losses, values, strict=True)
-            sets = ", the means of " + "; ".join(f"{name} {loss:.3f}, {value:.1f}" for name, loss, value in each)
-        loss, value = sum(losses) / count, sum(values) / count
-        log.info("update %d: validation loss %.3f, BLEU %.1f%s", update, loss, value, sets)
+        """Log the means of losses and BLEU, and those of each set; values are empty without BLEU."""
+        columns = [[f"{loss:.3f}" for loss in losses], [f"{value:.1f}" for value in values]]
+        each = [", ".join(row) for row in zip(*filter(None, columns), strict=True)]
+        sets = ", the means of " + "; ".join(map(" ".join, zip(self.names, each, strict=True)))
+        mean_bleu = f", BLEU {sum(values) / len(values):.1f}" if values else ""
+        mean_loss = sum(losses) / len(losses)
+        log.info("update %d: validation loss %.3f%s%s", update, mean_loss, mean_bleu, sets if len(losses) > 1 else "")
 
 
 def _sample(pairs: Sequence[tuple[str, str]], size: int) -> list[tuple[str, str]]:

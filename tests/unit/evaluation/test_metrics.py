@@ -7,6 +7,7 @@ from rich.console import Console
 
 from seq2seq.errors import UserError
 from seq2seq.evaluation.metrics import bleu, score
+from seq2seq.evaluation.significance import compare
 
 HYPOTHESES = ["La bola es azul.", "El gato negro bebió la leche.", "no sé"]
 REFERENCES = ["La pelota es azul.", "El gato negro bebió la leche.", "No lo sé."]
@@ -26,6 +27,21 @@ def test_signatures_name_the_metric_settings_and_the_version():
     for one, setting in ((scores.bleu, "tok:13a"), (scores.chrf, "nw:2"), (scores.ter, "tok:tercom")):
         assert setting in one.signature
         assert f"version:{sacrebleu.__version__}" in one.signature
+
+
+@pytest.mark.parametrize(
+    ("language", "split"), [("es", "13a"), ("", "13a"), ("zh", "zh"), ("zh_TW", "zh"), ("ja", "char"), ("ko", "char")]
+)
+def test_bleu_splits_lines_as_their_language_needs(language: str, split: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By 13a, a Chinese line is one word, and BLEU is 0."""
+    monkeypatch.setattr("seq2seq.evaluation.metrics.find_spec", lambda name: None)  # without sacreBLEU's extras
+    lines, references = ["我喜欢我的猫"], ["我喜欢我的狗"]
+    scores = score(lines, references, language=language)
+    assert f"tok:{split}|" in scores.bleu.signature
+    assert bleu(lines, references, language) == scores.bleu.value
+    assert (scores.bleu.value > 50) == (split != "13a")
+    compared = compare([("a", lines)], [references], ["bleu"], samples=2, language=language)
+    assert f"tok:{split}|" in compared.metrics["bleu"].signature
 
 
 def test_a_perfect_translation_scores_a_hundred_and_needs_no_edit():

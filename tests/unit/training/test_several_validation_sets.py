@@ -42,7 +42,7 @@ def test_each_set_is_logged_and_the_means_decide(
 ) -> None:
     caplog.set_level("INFO")
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(monitor, "bleu", lambda lines, references: 10.0 * len(references))
+    monkeypatch.setattr(monitor, "bleu", lambda lines, references, language: 10.0 * len(references))
     config.training.bleu_sentences = 4
     folder = tmp_path / "several"
     rows = validations(config, folder, ["own.tsv", "general.tsv"])
@@ -96,9 +96,14 @@ def test_the_loss_of_each_set_is_what_the_set_alone_has(config: Config, tmp_path
         assert not any("/" in column for column in alone[0])  # one set is logged as ever
 
 
-def test_without_bleu_the_mean_loss_decides(config: Config, tmp_path: Path) -> None:
+def test_without_bleu_the_mean_loss_decides_and_is_told(
+    config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     config.training.bleu_sentences = 0
     rows = validations(config, tmp_path / "x", ["own.tsv", "general.tsv"])
+    losses = [float(rows[0][key]) for key in ("val_loss", "val_loss/own", "val_loss/general")]
+    assert "update 4: validation loss {:.3f}, the means of own {:.3f}; general {:.3f}\n".format(*losses) in caplog.text
     assert float(rows[0]["val_loss"]) == pytest.approx(
         (float(rows[0]["val_loss/own"]) + float(rows[0]["val_loss/general"])) / 2, rel=1e-5
     )
