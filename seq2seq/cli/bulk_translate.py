@@ -40,21 +40,28 @@ def bulk_translate(
 
     [bold]seq2seq bulk-translate --model runs/reverse --input 'mono/*.es' --output mono.en[/bold]
 
-    [bold]seq2seq bulk-translate --ray auto --workers 8 --input 'mono/*.es' --output mono.en[/bold]   on a Ray
-    cluster
+    [bold]seq2seq bulk-translate --ray auto --workers 8 --device cpu --input 'mono/*.es' --output mono.en[/bold]
+    on a Ray cluster
 
     The same command resumes a killed job after the last finished shards of some thousand lines. With --ray, model,
-    inputs and output must be in folders that every node sees; with --ray and --device cuda, every worker has a GPU
-    of its own.
+    inputs and output must be in folders that every node sees; --device says what the workers have: with cuda, every
+    worker has a GPU of its own. A job is resumed only by the same version of the program, on the same kind of device.
     """
     if ray is None and workers > 1:
         raise UserError(f"--workers {workers} needs --ray: auto, local, or a cluster's address")
+    if ray is not None and device == "auto":
+        raise UserError(f"--ray {ray} needs --device cpu or --device cuda: this machine does not know the workers'")
+    from seq2seq.device import choose_device, default_dtype
     from seq2seq.distributed import bulk
 
     folders = tuple(folder.resolve() for folder in jobs.choose_models(model))
     jobs.search_settings(folders[0], changes)  # refuses a value out of range before anything begins
     threads = threads if ray is None else threads or 1
-    job = bulk.BulkJob(folders, jobs.fingerprint(folders), changes, device, threads)
+    dtype = None
+    if ray is None:
+        chosen = choose_device(device)
+        device, dtype = str(chosen), default_dtype(chosen)
+    job = bulk.BulkJob(folders, jobs.fingerprint(folders), changes, device, threads, dtype)
     with bulk.claim(output):
         files, finished = bulk.find_files(input_, output, job)
         if finished:

@@ -117,7 +117,7 @@ def train_one(cfg: DictConfig) -> float | None:
     from seq2seq.training.refusals import take_up
     from seq2seq.training.run import train
 
-    choose_devices(config.trainer)
+    choose_devices(config.trainer, is_resumed=config.resume is not None)
     check_processes(config.trainer, is_sweep=own.mode == RunMode.MULTIRUN)
     keep_freed_memory()
     config.trainer.precision = choose_precision(config.trainer)  # saved, so that a resumed run keeps it

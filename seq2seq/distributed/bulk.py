@@ -8,6 +8,7 @@ records each output's digest and the values that the output depends on; .parts/ 
 import glob
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from filelock import FileLock, Timeout
 
+from seq2seq import __version__
 from seq2seq.cache import digest_files, run_step
 from seq2seq.errors import UnfinishedError, UserError
 from seq2seq.files import read_lines
@@ -44,6 +46,13 @@ class BulkJob:
     settings: Mapping[str, int | float | None]  # search settings that replace the model's
     device: str
     threads: int | None  # CPU threads of each translator; None: PyTorch's choice
+    dtype: torch.dtype | None = None  # of matrix products; None: the choice of each worker's device
+
+    def decides(self) -> dict[str, Any]:
+        """Return, as plain values, what decides the translations besides the inputs."""
+        dtype = str(self.dtype or "by device").removeprefix("torch.")
+        kind = self.device.partition(":")[0]
+        return {"model": self.fingerprint, "device": kind, "dtype": dtype, "version": __version__, **self.settings}
 
 
 @dataclass(frozen=True)
@@ -110,6 +119,8 @@ class BulkFile:
             for task in self.tasks():
                 with (task.folder / _LINES).open("rb") as part:
                     shutil.copyfileobj(part, out)
+            out.flush()
+            os.fsync(out.fileno())  # before the shards are removed
         record = {"made_of": self.made_of, "output": digest_files([draft])[0]}
         self.record.write_text(json.dumps(record), encoding="utf-8")
         draft.replace(self.target)  # a finished output has a record and its final name
@@ -158,7 +169,7 @@ def find_files(patterns: Sequence[str], output: Path, job: BulkJob) -> tuple[lis
         if source.suffix in COMPRESSED:
             raise UserError(f"--input {source} is compressed, but its output would not be: decompress it first")
         digest, starts = _survey(source)
-        made_of = {"model": job.fingerprint, "input": digest, **job.settings}
+        made_of = {"input": digest, **job.decides()}
         file = BulkFile(source.resolve(), output.resolve() / name, made_of, starts)
         if file.is_finished():
             shutil.rmtree(file.parts, ignore_errors=True)
@@ -188,7 +199,7 @@ class ShardTranslator:
     def __init__(self, job: BulkJob) -> None:
         if job.threads is not None:
             torch.set_num_threads(job.threads)
-        self._translator = Translator.load(job.models, job.device)
+        self._translator = Translator.load(job.models, job.device, job.dtype)
         self._request = SearchRequest(settings=change_search(self._translator.search, job.settings))
 
     def __call__(self, task: ShardTask) -> int:

@@ -27,7 +27,7 @@ def rank() -> int:
     return rank_zero_only.rank or 0  # pyright: ignore[reportFunctionMemberAccess]
 
 
-def choose_devices(config: TrainerConfig) -> None:
+def choose_devices(config: TrainerConfig, *, is_resumed: bool = False) -> None:
     """Replace trainer.devices=auto by a number: all GPUs, or the number of started processes.
 
     Raises:
@@ -40,9 +40,8 @@ def choose_devices(config: TrainerConfig) -> None:
         started = _started_together()
         config.devices = max(1, started // config.num_nodes if started > 1 else gpus)
     if gpus and config.devices > gpus:
-        raise UserError(
-            f"trainer.devices={config.devices} but this machine has {gpus} GPUs: leave it out to take them all"
-        )
+        advice = f"set trainer.devices={gpus}" if is_resumed else "leave it out to take them all"
+        raise UserError(f"trainer.devices={config.devices} but this machine has {gpus} GPUs: {advice}")
 
 
 def choose_precision(config: TrainerConfig) -> str:

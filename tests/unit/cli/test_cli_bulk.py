@@ -129,3 +129,26 @@ def test_a_full_disk_can_be_gone_on_from(translate, monkeypatch: pytest.MonkeyPa
         patched.setattr(bulk, "run_step", full)
         assert "cannot be written (No space left on device): the same command goes on" in translate()[2]
     assert translate()[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("default_dtype", lambda device: torch.bfloat16), ("__version__", "9.9")],
+    ids=["dtype", "version"],
+)
+def test_shards_of_another_dtype_or_version_are_not_mixed(
+    translate, mono: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: Any
+):
+    assert translate()[0] == 0
+    monkeypatch.setattr(f"seq2seq.{'device' if name == 'default_dtype' else 'distributed.bulk'}.{name}", value)
+    status, _, err = translate()
+    assert status == 1
+    assert "is no translation of this input by this model with these settings: choose another --output" in err
+
+
+def test_workers_on_other_machines_need_a_device(run):
+    status, _, err = run(
+        "bulk-translate", "--ray", "local", "--input", "x", "--output", "out", command=(), application=app
+    )
+    assert status == 1
+    assert "error: --ray local needs --device cpu or --device cuda" in err

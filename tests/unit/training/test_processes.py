@@ -89,6 +89,8 @@ def test_fewer_gpus_than_asked_for_is_one_line(monkeypatch: pytest.MonkeyPatch) 
         UserError, match=r"trainer.devices=4 but this machine has 2 GPUs: leave it out to take them all"
     ):
         choose_devices(TrainerConfig(devices=4))
+    with pytest.raises(UserError, match=r"trainer.devices=4 but this machine has 2 GPUs: set trainer.devices=2"):
+        choose_devices(TrainerConfig(devices=4), is_resumed=True)  # else the saved number would come again
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(UserError, match=r"trainer.accelerator=gpu but there is no CUDA device"):
         choose_devices(TrainerConfig(accelerator="gpu"))
