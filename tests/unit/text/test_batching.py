@@ -195,3 +195,9 @@ def test_batches_read_ahead_by_a_thread_are_the_same_and_errors_come_through() -
     assert next(closed) == 0
     closed.close()
     assert next(endless) <= 6, "the thread reads a few items ahead and ends"
+
+
+def test_a_loader_gives_the_batches_in_another_order_in_every_epoch(pairs: Pairs) -> None:
+    batches, size = iter(loader(pairs)), len(plan(pairs, 5, 0))
+    epochs = [[tuple(batch.src[:, 0].tolist()) for batch in itertools.islice(batches, size)] for _ in range(3)]
+    assert len({tuple(epoch) for epoch in epochs}) == 3

@@ -2,6 +2,7 @@
 
 import pickle
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from seq2seq.errors import UserError
 from seq2seq.text.batching import collate
-from seq2seq.text.dataset import Pairs, id_type, write_pairs
+from seq2seq.text.dataset import Pairs, PreparedData, id_type, trained_length, write_pairs
 from seq2seq.text.tokenizer import EOS, PAD
 
 SRC = [[4, 5, 6], [], [7], [8, 9]]
@@ -102,3 +103,9 @@ def test_files_that_do_not_fit_each_other_are_refused(tmp_path: Path, lengths: l
     np.array(lengths, np.int32).tofile(tmp_path / "tokens.lengths")
     with pytest.raises(UserError, match="is damaged: remove that folder"):
         Pairs.load(tmp_path / "tokens")
+
+
+def test_the_trained_length_leaves_out_one_source_in_a_hundred():
+    lengths = np.stack([np.arange(1, 201), np.ones(200)], axis=1).astype(np.int32)
+    pairs = Pairs(np.zeros(lengths.sum(), np.int32), lengths)
+    assert trained_length(Mock(spec=PreparedData, train=pairs)) == 199

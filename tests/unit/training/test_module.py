@@ -1,6 +1,7 @@
 import warnings
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import lightning as L
 import numpy as np
@@ -113,6 +114,43 @@ def test_the_gradient_norm_is_that_of_the_loss_per_token_and_is_clipped(tmp_path
     assert clipped.grad_norm is not None
     assert_close(clipped.grad_norm, expected)
     assert_close(norms[-1], torch.tensor(0.01), rtol=1e-4, atol=0)
+
+
+def test_a_gradient_below_the_limit_is_not_scaled_up_to_it(tmp_path: Path) -> None:
+    clipped, free = module(clip_norm=100.0), module(clip_norm=0.0)
+    for one in (clipped, free):
+        train(one, [LONG], tmp_path)
+    assert_close(weights(clipped), weights(free), atol=0, rtol=0)
+
+
+def test_every_batch_of_every_rank_and_update_draws_another_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained, seeds = module(), list[int]()
+    monkeypatch.setattr(torch, "manual_seed", seeds.append)
+    for seed in (0, 1):
+        trained.seed = seed
+        for update in (0, 1):
+            for rank in (0, 1):
+                trainer = Mock(world_size=2, global_step=update, global_rank=rank, optimizers=[])
+                trained._trainer = trainer
+                for batch_idx in (0, 1):
+                    trained.on_train_batch_start(SHORT, batch_idx)
+    assert len(set(seeds)) == len(seeds) == 16
+
+
+def test_the_validation_loss_is_a_mean_over_tokens_not_over_batches(tmp_path: Path) -> None:
+    validated = module()
+    with torch.no_grad():
+        sums = [validated.loss(batch, 0.0)[1:] for batch in (SHORT, LONG)]
+    trainer = L.Trainer(
+        accelerator="cpu",
+        logger=False,
+        enable_progress_bar=False,
+        enable_checkpointing=False,
+        default_root_dir=tmp_path,
+    )
+    data: Any = torch.utils.data.DataLoader([SHORT, LONG], batch_size=None)  # type: ignore[arg-type]
+    (found,) = trainer.validate(validated, data, verbose=False)
+    assert found["val_loss"] == pytest.approx(float(sum(nll for nll, _ in sums) / sum(n for _, n in sums)), rel=1e-6)
 
 
 def test_embeddings_norms_and_biases_are_not_decayed() -> None:

@@ -1,6 +1,7 @@
 """When a run saves, validates and logs; which checkpoints stay; and no validation is lost by a kill."""
 
 import csv
+import os
 import shutil
 import signal
 from pathlib import Path
@@ -198,3 +199,14 @@ def test_a_run_that_ended_by_its_time_and_was_killed_in_its_last_validation_make
     assert [event[:2] for event in events] == [("validation", 3)]
     assert trainer.global_step == 3
     assert not torch.load(newest, weights_only=True)["run"]["validation_pending"]
+
+
+def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a power failure could leave an empty file under the name of a checkpoint."""
+    events: list[object] = []
+    replace = Path.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: events.append(os.fstat(handle).st_ino))
+    monkeypatch.setattr(Path, "replace", lambda self, to: (events.append(to), replace(self, to))[1])
+    path = tmp_path / "step=1.ckpt"
+    DurableIO().save_checkpoint({"x": 1}, path)
+    assert events == [path.stat().st_ino, path, tmp_path.stat().st_ino]
