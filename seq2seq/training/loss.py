@@ -111,11 +111,7 @@ def cross_entropy(
 
 
 class _ChunkedRDrop(torch.autograd.Function):
-    """Computes gradients along with the loss, in closed form.
-
-    With p and q the two passes' probabilities and J = KL(p‖q) + KL(q‖p) = Σ (p - q)(log p - log q):
-    ∂J/∂logits of p = p · (log p - log q - KL(p‖q)) + p - q, and likewise with p and q exchanged.
-    """
+    """Computes the gradients of each chunk together with its loss, so that only one chunk's logits are in memory."""
 
     @staticmethod
     def forward(
@@ -129,37 +125,24 @@ class _ChunkedRDrop(torch.autograd.Function):
         alpha: float,
         with_gradients: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        exact = torch.promote_types(hidden.dtype, torch.float32)
-        grad_hidden = torch.empty_like(hidden)
-        grad_weight = torch.zeros(weight.shape, dtype=exact, device=weight.device)
-        weight = weight.to(hidden.dtype)
-        loss, nll, divergence = (hidden.new_zeros((), dtype=exact) for _ in range(3))
+        grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
+        sums = torch.zeros(3, dtype=torch.promote_types(hidden.dtype, torch.float32), device=hidden.device)
+        leaf = weight.detach().requires_grad_()
         size = chunk_of(hidden.device) // 2  # target tokens whose logits of both passes are held at once
         for start in range(0, len(targets), size):
-            rows, wanted = hidden[:, start : start + size], targets[start : start + size, None].expand(2, -1, 1)
-            share = 1 if counts is None else counts[start : start + size, None]  # 1 for a real token, 0 for padding
-            logits = (rows @ weight.T).to(exact)  # (2, rows, v)
-            log_probs = (logits if bias is None else logits.add_(bias)).log_softmax(-1)
-            probs = log_probs.exp()
-            other = log_probs.flip(0).neg_().add_(log_probs)  # log p - log q, log q - log p
-            kl = (probs * other).sum(-1, keepdim=True)  # KL(p‖q), KL(q‖p)
-            of_wanted = (log_probs.gather(-1, wanted) * share).sum()
-            of_all = (log_probs.mean(-1, keepdim=True) * share).sum()
-            nll -= of_wanted / 2
-            divergence += (kl * share).sum() / 2
-            loss -= (1 - smoothing) * of_wanted / 2 + smoothing * of_all / 2
-            if not with_gradients:
-                continue
-            # half of: softmax - smoothed target + α/2 · ∂J/∂logits
-            grad = other.sub_(kl).mul_(probs).add_(probs).sub_(probs.flip(0)).mul_(alpha / 2)
-            grad.add_(probs).sub_(smoothing / weight.shape[0])
-            grad.scatter_add_(-1, wanted, grad.new_full((1, 1, 1), smoothing - 1).expand_as(wanted))
-            grad = grad.mul_(share / 2).to(hidden.dtype)
-            grad_hidden[:, start : start + size] = grad @ weight
-            grad_weight += grad.flatten(0, 1).T @ rows.flatten(0, 1)
+            part = slice(start, start + size)
+            share = 1 if counts is None else counts[part, None]  # 1 for a real token, 0 for padding
+            with torch.set_grad_enabled(with_gradients):
+                rows = hidden[:, part].detach().requires_grad_(with_gradients)
+                losses = _r_drop_of_chunk(rows, leaf, bias, targets[part, None], share, smoothing, alpha)
+            sums += torch.stack(losses).detach()
+            if with_gradients:
+                grad_hidden[:, part], grad = torch.autograd.grad(losses[0], (rows, leaf))
+                grad_weight += grad
         ctx.save_for_backward(grad_hidden, grad_weight)
+        loss, nll, divergence = sums.unbind()
         ctx.mark_non_differentiable(nll, divergence)
-        return loss + alpha / 2 * divergence, nll, divergence
+        return loss, nll, divergence
 
     @staticmethod
     @once_differentiable
@@ -167,6 +150,26 @@ class _ChunkedRDrop(torch.autograd.Function):
         grad_loss = grad_outputs[0]
         grad_hidden, grad_weight = ctx.saved_tensors
         return _scaled(grad_hidden, grad_loss), grad_weight * grad_loss, None, None, None, None, None, None
+
+
+def _r_drop_of_chunk(
+    rows: Float[Tensor, "2 n d"],
+    weight: Float[Tensor, "v d"],
+    bias: Float[Tensor, " v"] | None,
+    wanted: Int[Tensor, "n 1"],
+    share: Float[Tensor, "n 1"] | int,
+    smoothing: float,
+    alpha: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the loss, the plain loss and the divergence of both passes over some target tokens, summed."""
+    logits = (rows @ weight.to(rows.dtype).T).to(torch.promote_types(rows.dtype, torch.float32))
+    log_probs = (logits if bias is None else logits + bias).log_softmax(-1)
+    nll = -(log_probs.gather(-1, wanted.expand(2, -1, 1)) * share).sum() / 2
+    uniform = -(log_probs.mean(-1, keepdim=True) * share).sum() / 2
+    log_p, log_q = log_probs
+    both_ways = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1, keepdim=True)  # KL(p‖q) + KL(q‖p)
+    divergence = (both_ways * share).sum() / 2
+    return (1 - smoothing) * nll + smoothing * uniform + alpha / 2 * divergence, nll, divergence
 
 
 def r_drop_loss(
