@@ -183,7 +183,7 @@ class TranslationValidation(Callback):
                     log.info("  %s → %s   (reference: %s)", source, translation, reference)
 
     def _translate(self, trainer: L.Trainer, pl_module: L.LightningModule) -> list[list[str]]:
-        """Return the translations of each set's sample."""
+        """Return the translations of each set's sample; the ranks share the work."""
         is_bf16 = pl_module.device.type != "cpu" and str(trainer.precision).startswith("bf16")
         translator = Translator(
             cast(TranslationModule, pl_module).model,
@@ -193,7 +193,16 @@ class TranslationValidation(Callback):
             dtype=torch.bfloat16 if is_bf16 else torch.float32,  # on the CPU, the compiled search is float32
             trained_length=self.trained_length,
         )
-        return [translator.translate([src for src, _ in pairs]) for pairs in self.samples]
+        rank, ranks = trainer.global_rank, trainer.world_size
+        own = [translator.translate([src for src, _ in pairs[rank::ranks]]) for pairs in self.samples]
+        if ranks == 1:
+            return own
+        of_ranks: list[list[list[str]]] = [[]] * ranks
+        torch.distributed.all_gather_object(of_ranks, own)
+        return [
+            [of_ranks[i % ranks][number][i // ranks] for i in range(len(self.samples[number]))]
+            for number in range(len(self.samples))
+        ]
 
     def _losses(self, trainer: L.Trainer) -> list[float]:
         keys = [metric_of("loss", self.names, number) for number in range(len(self.names))]
