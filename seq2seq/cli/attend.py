@@ -145,7 +145,7 @@ def attend_over(
     from seq2seq.explain.explanation import explain, explain_subject
     from seq2seq.explain.over import animate, moment, write_over_page
     from seq2seq.training.averaging import checkpoints_by_update, read_weights
-    from seq2seq.training.saved import losses_by_update
+    from seq2seq.training.run_files import losses_by_update
     from seq2seq.translator import Translator
 
     given, run = run, folder.parent

@@ -17,7 +17,7 @@ from seq2seq.extras import train_command
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from seq2seq.training.saved import SavedRun
+    from seq2seq.training.run_files import SavedRun
 
 _NAMES = {"name", "resume"}  # settings that identify a run
 
@@ -51,7 +51,7 @@ def runs(
     """
     if remove and (names or as_json):
         raise typer.BadParameter("--remove only deletes: leave out other names and --json")
-    from seq2seq.training.saved import list_runs
+    from seq2seq.training.run_files import list_runs
 
     found = list_runs(folder)
     if not found:
@@ -93,7 +93,7 @@ def remove_runs(chosen: Sequence["SavedRun"], *, confirmed: bool) -> None:
     Raises:
         UserError: a run is running or cannot be deleted, or nobody can be asked.
     """
-    from seq2seq.training.saved import remove_run, require_idle
+    from seq2seq.training.run_files import remove_run, require_idle
 
     for run in chosen:  # if one must not be deleted, none is
         require_idle(run)

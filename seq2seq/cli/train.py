@@ -35,8 +35,8 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.describe import markdown, show_help
 from seq2seq.settings.loading import load_config, real_folder
 from seq2seq.settings.rules import AUTO
-from seq2seq.training.refusals import refuse_early
-from seq2seq.training.saved import interruption, running
+from seq2seq.training.early_checks import refuse_early
+from seq2seq.training.run_files import interruption, running
 from seq2seq.training.sweep import note_run, sweep_table
 
 log = logging.getLogger(__name__)
@@ -111,11 +111,11 @@ def train_one(cfg: DictConfig) -> float | None:
     if config.baseline not in (None, AUTO):  # runs/latest will be a link to this run
         config.baseline = str(real_folder(Path(config.baseline)))
     refuse_early(config)  # before the slow imports
+    from seq2seq.training.early_checks import take_up
     from seq2seq.training.finetune import start_from_bundle
-    from seq2seq.training.folder import prepare_folder
     from seq2seq.training.processes import check_processes, choose_devices, choose_precision, rank
-    from seq2seq.training.refusals import take_up
     from seq2seq.training.run import train
+    from seq2seq.training.run_folder import prepare_folder
 
     choose_devices(config.trainer, is_resumed=config.resume is not None)
     check_processes(config.trainer, is_sweep=own.mode == RunMode.MULTIRUN)

@@ -17,10 +17,10 @@ from seq2seq.text.batching import Batch, collate
 from seq2seq.text.dataset import Pairs, PreparedData
 from seq2seq.text.loading import batches_an_epoch
 from seq2seq.text.vocabulary import Sizes
-from seq2seq.training.execution import recompute_layers
-from seq2seq.training.folder import write_config
+from seq2seq.training.computation import recompute_layers
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import agree, rank
+from seq2seq.training.run_folder import write_config
 
 ON_CPU = 1024  # positions a batch: memory is no limit on a CPU, and small batches train better in the same time
 SMALLEST, LARGEST = 512, 131_072  # positions a batch on a GPU; larger batches make updates rarer, not faster

@@ -13,9 +13,9 @@ from seq2seq.bundle import Bundle, load_bundle, save_bundle
 from seq2seq.errors import UserError
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.model import ModelConfig
+from seq2seq.training.checkpoint_files import DamagedError, read_checkpoint
 from seq2seq.training.finetune import NO_SIZES, mean_weights, merge_adapters
 from seq2seq.training.report import NETWORKS
-from seq2seq.training.restore import DamagedError, read_checkpoint
 
 _STEP = re.compile(r"step=(\d+)")
 

@@ -10,7 +10,7 @@ from seq2seq.evaluation.significance import Comparison, compare
 from seq2seq.files import read_lines
 from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO
-from seq2seq.training.refusals import TRANSLATIONS, refuse_baseline
+from seq2seq.training.early_checks import TRANSLATIONS, refuse_baseline
 
 log = logging.getLogger(__name__)
 Lines = Mapping[str, Sequence[str]]  # by test set

@@ -22,7 +22,7 @@ from seq2seq.text.dataset import PreparedData, trained_length
 from seq2seq.training.checkpoints import Checkpoints, ends_update
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.monitor import Meter, TranslationValidation
-from seq2seq.training.saved import interruption
+from seq2seq.training.run_files import interruption
 
 log = logging.getLogger(__name__)
 _LOST = re.compile(r"[Cc]onnection (closed|reset|refused)|Broken pipe|Socket Timeout|[Tt]imed out|remote process")

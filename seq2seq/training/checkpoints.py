@@ -20,7 +20,7 @@ from seq2seq.extras import resume_command
 from seq2seq.settings.config import Config
 from seq2seq.text.batching import Batch
 from seq2seq.training.processes import rank
-from seq2seq.training.saved import checkpoint_name, list_checkpoints, step_of
+from seq2seq.training.run_files import checkpoint_name, list_checkpoints, step_of
 
 RECORD = "run"  # the key of our own values in a checkpoint, besides Lightning's keys
 _BEST = re.compile(r"best-step=(\d{7,})-[a-z_]+=-?[0-9a-z.]+\.ckpt")

@@ -30,11 +30,11 @@ from seq2seq.text.corpus import Pair
 from seq2seq.text.dataset import PreparedData, trained_length
 from seq2seq.text.loading import validation_loaders
 from seq2seq.training.baseline import compare_with, is_fine_tuning, keep_initial, keep_translations
+from seq2seq.training.checkpoint_files import DamagedError, read_checkpoint
 from seq2seq.training.finetune import mean_weights, merge_adapters, remove_adapters
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.report import changes_table, draw_curves, model_card, scores_table, write_json
-from seq2seq.training.restore import DamagedError, read_checkpoint
-from seq2seq.training.saved import list_checkpoints
+from seq2seq.training.run_files import list_checkpoints
 from seq2seq.translator import Translator
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 from seq2seq.errors import UserError, in_short
 from seq2seq.settings.config import Config, flatten
 from seq2seq.training.processes import rank
-from seq2seq.training.saved import rewrite
+from seq2seq.training.run_files import rewrite
 
 IDS = "loggers.json"
 log = logging.getLogger(__name__)

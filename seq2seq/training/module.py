@@ -17,7 +17,7 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import PAD
-from seq2seq.training.execution import compile_forward, widen
+from seq2seq.training.computation import compile_forward, widen
 from seq2seq.training.loss import cross_entropy, r_drop_loss
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from torch.distributed import (
 from seq2seq.errors import UserError
 from seq2seq.settings.rules import AUTO
 from seq2seq.settings.trainer import TrainerConfig
-from seq2seq.training.refusals import NO_GPU
+from seq2seq.training.early_checks import NO_GPU
 
 PATIENCE = timedelta(minutes=10)  # to wait for the first process, which may measure its device's memory
 _rounds: dict[str, int] = {}  # how often each key was agreed on: a sweep has several runs in one process

@@ -14,7 +14,7 @@ from seq2seq.evaluation.significance import Comparison
 from seq2seq.settings.config import Config
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.dataset import example as example_pair
-from seq2seq.training.saved import read_metrics
+from seq2seq.training.run_files import read_metrics
 
 NETWORKS = {"transformer": "An encoder–decoder Transformer", "recurrent": "A recurrent encoder–decoder (LSTM)"}
 LICENCE_NOTE = "The weights may be used under the terms of the texts they were trained on."

@@ -26,17 +26,17 @@ from seq2seq.text.prepare import prepare as prepare_text
 from seq2seq.training.automatic import settle_numbers
 from seq2seq.training.baseline import is_fine_tuning, read_baseline
 from seq2seq.training.callbacks import Budget, Patience, StoppedValidationError
+from seq2seq.training.checkpoint_files import describe_run
 from seq2seq.training.checkpoints import Checkpoints
 from seq2seq.training.completion import TrainingEnd, complete_run
-from seq2seq.training.execution import recompute_layers
+from seq2seq.training.computation import recompute_layers
+from seq2seq.training.early_checks import refuse_spent
 from seq2seq.training.finetune import count_trained, make_model
-from seq2seq.training.folder import point_latest
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import rank
-from seq2seq.training.refusals import refuse_spent
 from seq2seq.training.report import summary_table
-from seq2seq.training.restore import describe_run
-from seq2seq.training.saved import step_of
+from seq2seq.training.run_files import step_of
+from seq2seq.training.run_folder import point_latest
 from seq2seq.training.trainer import make_trainer
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from seq2seq.errors import UserError
-from seq2seq.training.saved import COMPLETE, SavedRun, Validation, list_runs, monitor_of, point
+from seq2seq.training.run_files import COMPLETE, SavedRun, Validation, list_runs, monitor_of, point
 
 VARIABLE = "SEQ2SEQ_SWEEP"  # environment variable of a sweep's runs: the sweep's id
 FILE = "sweep.json"

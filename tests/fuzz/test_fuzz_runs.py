@@ -21,11 +21,11 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.prepare import prepare
+from seq2seq.training.checkpoint_files import DamagedError, read_checkpoint
 from seq2seq.training.checkpoints import RECORD
-from seq2seq.training.folder import resume_folder
 from seq2seq.training.lock import release_folder
-from seq2seq.training.restore import DamagedError, read_checkpoint
-from seq2seq.training.saved import list_runs, read_run
+from seq2seq.training.run_files import list_runs, read_run
+from seq2seq.training.run_folder import resume_folder
 from tests.fuzz.mutating import PLACE, SECRET, arbitrary, mutated, mutated_bytes, refusal_of, with_place
 from tests.unit.saved_runs import METRICS, make_run
 from tests.unit.saved_runs import settings as settings_of_run

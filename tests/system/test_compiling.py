@@ -15,7 +15,7 @@ import torch
 from torch.testing import assert_close
 from seq2seq.settings.model import ModelConfig
 from seq2seq.model.transformer import Transformer
-from seq2seq.training import execution
+from seq2seq.training import computation
 
 graphs = []
 
@@ -23,10 +23,10 @@ def backend(graph, inputs):  # what a compiler would be given, run as it is: cod
     graphs.append(graph)
     return graph.forward
 
-execution.BACKEND = backend
+computation.BACKEND = backend
 sizes = {"d_model": 16, "num_heads": 2, "d_ff": 32, "num_encoder_layers": 1, "num_decoder_layers": 1}
 model = Transformer(ModelConfig(**sizes, dropout=0.0), 30).train()
-forward = execution.compile_forward(model)
+forward = computation.compile_forward(model)
 
 def gradients(hidden):
     hidden.square().sum().backward()
@@ -57,10 +57,10 @@ import torch
 from seq2seq.settings.model import ModelConfig
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
-from seq2seq.training import execution
+from seq2seq.training import computation
 
 sizes = {"d_model": 8, "num_heads": 2, "d_ff": 8, "num_encoder_layers": 1, "num_decoder_layers": 1}
-forward = execution.compile_forward(Transformer(ModelConfig(**sizes, dropout=0.0), 30).train())
+forward = computation.compile_forward(Transformer(ModelConfig(**sizes, dropout=0.0), 30).train())
 try:
     forward(torch.randint(4, 30, (3, 5)), torch.randint(4, 30, (3, 7)))
 except UserError as error:

@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from seq2seq.settings.compose import from_hydra, register_schema
-from seq2seq.training.folder import prepare_folder
 from seq2seq.training.run import train
+from seq2seq.training.run_folder import prepare_folder
 from tests.toy import write_corpus
 
 REPOSITORY = Path(__file__).parents[2]

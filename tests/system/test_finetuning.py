@@ -18,8 +18,8 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.training.finetune import start_from_bundle
-from seq2seq.training.folder import prepare_folder
 from seq2seq.training.run import train
+from seq2seq.training.run_folder import prepare_folder
 from tests.toy import PAIRS, write_corpus
 
 pytestmark = [

@@ -66,7 +66,7 @@ def test_what_cannot_begin_is_refused_before_text_is_prepared(
     make_run(Path("runs/half"), updates=(4, 6))
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "peft" else find(name, *more))
-    monkeypatch.setattr("seq2seq.training.refusals.has_gpu_driver", lambda: False)
+    monkeypatch.setattr("seq2seq.training.early_checks.has_gpu_driver", lambda: False)
     assert told in call(*overrides)
     assert not preparing
 
@@ -143,7 +143,7 @@ def test_ctrl_c_before_there_is_a_run_says_that_nothing_was_saved(
     def interrupted(*given: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("seq2seq.training.folder.prepare_folder", interrupted)
+    monkeypatch.setattr("seq2seq.training.run_folder.prepare_folder", interrupted)
     assert "nothing was saved; start again" in call("name=early")
 
 

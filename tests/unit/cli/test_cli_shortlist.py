@@ -15,7 +15,7 @@ from seq2seq.settings.compose import compose
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.prepare import prepare
-from seq2seq.training.folder import write_config
+from seq2seq.training.run_folder import write_config
 from seq2seq.translator import Translator
 from tests.toy import FILES, PAIRS, TINY, write_corpus
 

@@ -14,10 +14,10 @@ from seq2seq.evaluation.significance import Comparison, compare
 from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
 from seq2seq.training.baseline import compare_with, keep_translations, read_baseline, read_translations
+from seq2seq.training.early_checks import refuse_early
 from seq2seq.training.finetune import start_from_bundle
-from seq2seq.training.folder import write_config
-from seq2seq.training.refusals import refuse_early
 from seq2seq.training.run import train
+from seq2seq.training.run_folder import write_config
 
 REFERENCES = {"news": ["El gato.", "", "¿Un perro?"], "talks": ["Una bola."]}
 TESTS = {name: [("A text.", text) for text in texts] for name, texts in REFERENCES.items()}

@@ -14,7 +14,7 @@ from seq2seq.text.dataset import PreparedData
 from seq2seq.text.prepare import prepare
 from seq2seq.training.completion import TrainingEnd, shipped_model
 from seq2seq.training.run import train
-from seq2seq.training.saved import read_metrics
+from seq2seq.training.run_files import read_metrics
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.rules import AUTO
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.training.refusals import Complete, take_up
+from seq2seq.training.early_checks import Complete, take_up
 
 
 @pytest.fixture

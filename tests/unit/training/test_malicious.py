@@ -17,9 +17,9 @@ from seq2seq.settings.config import Config, to_plain
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.model import ModelConfig
+from seq2seq.training.checkpoint_files import DamagedError, newest_checkpoint, read_checkpoint
 from seq2seq.training.checkpoints import RECORD, Checkpoints
-from seq2seq.training.folder import prepare_folder
-from seq2seq.training.restore import DamagedError, newest_checkpoint, read_checkpoint
+from seq2seq.training.run_folder import prepare_folder
 
 
 class Payload:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.training.saved import forget_after, read_metrics
+from seq2seq.training.run_files import forget_after, read_metrics
 
 
 @pytest.mark.parametrize(

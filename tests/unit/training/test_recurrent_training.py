@@ -22,7 +22,7 @@ from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch, collate
 from seq2seq.training import loss
 from seq2seq.training.automatic import Trial
-from seq2seq.training.execution import recompute_layers
+from seq2seq.training.computation import recompute_layers
 from seq2seq.training.finetune import add_adapters, count_trained, freeze, merge_adapters, remove_adapters
 from seq2seq.training.module import TranslationModule
 

@@ -12,8 +12,8 @@ from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.text.dataset import PreparedData
 from seq2seq.training.callbacks import Patience
-from seq2seq.training.restore import read_checkpoint
-from seq2seq.training.saved import list_checkpoints
+from seq2seq.training.checkpoint_files import read_checkpoint
+from seq2seq.training.run_files import list_checkpoints
 from tests.thin import thin
 from tests.unit.training.resuming import UPDATES, end_of, is_same, losses, resume, run
 

@@ -10,7 +10,7 @@ from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig
 from seq2seq.text.prepare import corpus_digests
-from seq2seq.training.restore import describe_run, require_same_run
+from seq2seq.training.checkpoint_files import describe_run, require_same_run
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from seq2seq.text.prepare import prepare
 from seq2seq.training import monitor
 from seq2seq.training.report import draw_curves
 from seq2seq.training.run import train
-from seq2seq.training.saved import best_validation, read_metrics
+from seq2seq.training.run_files import best_validation, read_metrics
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from seq2seq.settings.config import Config
 from seq2seq.text.dataset import PreparedData
 from seq2seq.training.callbacks import Budget
 from seq2seq.training.checkpoints import Checkpoints, DurableIO
-from seq2seq.training.saved import list_checkpoints, step_of
+from seq2seq.training.run_files import list_checkpoints, step_of
 from tests.unit.training.resuming import UPDATES, end_of, is_same, losses, resume, run
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*")

@@ -12,7 +12,7 @@ from seq2seq.extras import missing
 from seq2seq.settings.config import Config, flatten, walk
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.rules import AUTO
-from seq2seq.training.saved import best_validation, list_checkpoints, read_metrics, step_of
+from seq2seq.training.run_files import best_validation, list_checkpoints, read_metrics, step_of
 
 NO_GPU = "trainer.accelerator=gpu but there is no CUDA device: use trainer=cpu or a CUDA PyTorch"
 

@@ -11,12 +11,12 @@ import yaml
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config, to_plain
 from seq2seq.text.prepare import corpus_digests
+from seq2seq.training.checkpoint_files import describe_run, newest_checkpoint, require_same_run
 from seq2seq.training.checkpoints import RECORD
+from seq2seq.training.early_checks import refuse_spent
 from seq2seq.training.lock import lock_folder
 from seq2seq.training.processes import agree
-from seq2seq.training.refusals import refuse_spent
-from seq2seq.training.restore import describe_run, newest_checkpoint, require_same_run
-from seq2seq.training.saved import forget_after, is_untouched, point, step_of
+from seq2seq.training.run_files import forget_after, is_untouched, point, step_of
 
 
 def prepare_folder(config: Config, runs: Path, stem: str = "run") -> tuple[Config, Path, Path | None]:

@@ -15,7 +15,7 @@ from seq2seq.settings.config import Config
 from seq2seq.text.prepare import deciding_settings
 from seq2seq.text.vocabulary import describe_tokenizers
 from seq2seq.training.checkpoints import RECORD
-from seq2seq.training.saved import list_checkpoints
+from seq2seq.training.run_files import list_checkpoints
 
 log = logging.getLogger(__name__)
 _PLAIN = {  # the names in a pickle of tensors, dictionaries, lists and numbers by torch.save

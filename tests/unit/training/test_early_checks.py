@@ -14,8 +14,7 @@ from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.trainer import LoggerConfig, TrainerConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.training import refusals
-from seq2seq.training.refusals import has_gpu_driver, refuse_early
+from seq2seq.training.early_checks import has_gpu_driver, refuse_early
 
 
 def resumed(folder: Path, max_steps: int) -> Config:
@@ -50,10 +49,10 @@ def test_a_logger_needs_its_package(name: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_gpu_needs_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     config = Config(trainer=TrainerConfig(accelerator="gpu"))
-    monkeypatch.setattr(refusals, "has_gpu_driver", lambda: False)
+    monkeypatch.setattr("seq2seq.training.early_checks.has_gpu_driver", lambda: False)
     with pytest.raises(UserError, match=r"trainer.accelerator=gpu but there is no CUDA device: use trainer=cpu"):
         refuse_early(config)
-    monkeypatch.setattr(refusals, "has_gpu_driver", lambda: True)
+    monkeypatch.setattr("seq2seq.training.early_checks.has_gpu_driver", lambda: True)
     refuse_early(config)
 
 
@@ -103,6 +102,6 @@ def test_fewer_updates_than_there_are_are_refused(tmp_path: Path) -> None:
 
 def test_refusing_imports_neither_pytorch_nor_lightning() -> None:
     """They take seconds; so this runs in an interpreter of its own, which has not imported them for other tests."""
-    code = "import sys, seq2seq.cli, seq2seq.training.refusals; print({'torch', 'lightning'} & sys.modules.keys())"
+    code = "import sys, seq2seq.cli, seq2seq.training.early_checks; print({'torch', 'lightning'} & sys.modules.keys())"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout == "set()\n"
