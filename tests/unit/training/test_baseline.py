@@ -57,10 +57,10 @@ def test_only_shared_test_sets_are_compared_and_the_others_named(
 def test_a_test_set_that_cannot_be_compared_is_named_and_the_others_are_compared(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail_on_talks(systems: Any, references: list[list[str]]) -> Comparison:
+    def fail_on_talks(systems: Any, references: list[list[str]], language: str) -> Comparison:
         if references == [REFERENCES["talks"]]:
             raise UserError("too little memory")
-        return compare(systems, references, samples=5, trials=5)
+        return compare(systems, references, samples=5, trials=5, language=language)
 
     monkeypatch.setattr("seq2seq.training.baseline.compare", fail_on_talks)
     assert compare_with(TRANSLATIONS, TRANSLATIONS, REFERENCES, ("before", "after")).keys() == {"news"}
