@@ -19,7 +19,7 @@ from seq2seq.text.loading import batches_an_epoch
 from seq2seq.text.vocabulary import Sizes
 from seq2seq.training.computation import recompute_layers
 from seq2seq.training.module import TranslationModule
-from seq2seq.training.processes import agree, rank
+from seq2seq.training.processes import agree, rank, uses_gpu
 from seq2seq.training.run_folder import write_config
 
 ON_CPU = 1024  # positions a batch: memory is no limit on a CPU, and small batches train better in the same time
@@ -101,7 +101,7 @@ def _choose(config: Config, pairs: Pairs, sizes: Sizes) -> int:
     widths, training = _widths(pairs), config.training
     is_sampled = is_random(training.subword_sampling, training.noise)
     longest = config.data.max_length + 1 if is_sampled else int(widths.max())  # the longest pair that may come
-    if config.trainer.accelerator == "cpu" or not torch.cuda.is_available():
+    if not uses_gpu(config.trainer):
         return max(ON_CPU, longest)
     highest = min(LARGEST, int(widths.sum()) // (UPDATES_AN_EPOCH * _batches_an_update(config)))
     device = torch.device("cuda", 0)

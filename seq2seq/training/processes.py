@@ -1,5 +1,6 @@
 """The devices and processes of a run, and decisions that they share before Lightning connects them."""
 
+import logging
 import os
 from collections.abc import Callable
 from datetime import timedelta
@@ -18,6 +19,7 @@ from seq2seq.settings.rules import AUTO
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.training.early_checks import NO_GPU
 
+log = logging.getLogger(__name__)
 PATIENCE = timedelta(minutes=10)  # to wait for the first process, which may measure its device's memory
 _rounds: dict[str, int] = {}  # how often each key was agreed on: a sweep has several runs in one process
 
@@ -25,6 +27,11 @@ _rounds: dict[str, int] = {}  # how often each key was agreed on: a sweep has se
 def rank() -> int:
     """Return this process's number within the run; process 0 decides and writes."""
     return rank_zero_only.rank or 0  # pyright: ignore[reportFunctionMemberAccess]
+
+
+def uses_gpu(config: TrainerConfig) -> bool:
+    """Return whether training runs on a GPU; `auto` takes one that PyTorch's CUDA or ROCm build can use."""
+    return config.accelerator != "cpu" and torch.cuda.is_available()
 
 
 def choose_devices(config: TrainerConfig, *, is_resumed: bool = False) -> None:
@@ -36,6 +43,8 @@ def choose_devices(config: TrainerConfig, *, is_resumed: bool = False) -> None:
     gpus = 0 if config.accelerator == "cpu" else torch.cuda.device_count()
     if config.accelerator == "gpu" and gpus == 0:
         raise UserError(NO_GPU)
+    if config.accelerator == "auto" and not gpus and torch.backends.mps.is_available():
+        log.info("trainer=auto takes the CPU: training on Apple's GPU is not supported")
     if config.devices == AUTO:
         started = _started_together()
         config.devices = max(1, started // config.num_nodes if started > 1 else gpus)
@@ -53,7 +62,7 @@ def choose_precision(config: TrainerConfig) -> str:
     """
     if config.precision != AUTO:
         return config.precision
-    if config.accelerator != "cpu" and torch.cuda.is_available():
+    if uses_gpu(config):
         has_bf16 = torch.cuda.get_device_capability() >= (8, 0)
     else:
         has_bf16 = config.accelerator == "gpu" or _cpu_has_quick_bf16()  # a missing GPU: `choose_devices`

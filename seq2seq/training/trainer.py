@@ -13,6 +13,7 @@ from seq2seq.text.dataset import PreparedData
 from seq2seq.training.callbacks import make_callbacks
 from seq2seq.training.checkpoints import DurableIO
 from seq2seq.training.loggers import make_loggers
+from seq2seq.training.processes import uses_gpu
 
 
 def make_trainer(
@@ -42,7 +43,7 @@ def make_trainer(
     # the launcher logs here that a process has died, before it kills the others
     logging.getLogger("lightning.fabric.strategies.launchers.subprocess_script").setLevel(logging.INFO)
     trainer = L.Trainer(
-        accelerator=settings.accelerator,
+        accelerator="cuda" if uses_gpu(settings) else "cpu",
         devices=settings.devices,
         num_nodes=settings.num_nodes,
         strategy=settings.strategy,

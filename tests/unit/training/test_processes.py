@@ -7,7 +7,7 @@ from seq2seq.errors import UserError
 from seq2seq.settings.rules import AUTO
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.training import processes
-from seq2seq.training.processes import agree, check_processes, choose_devices
+from seq2seq.training.processes import agree, check_processes, choose_devices, uses_gpu
 
 LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SLURM_NTASKS", "SEQ2SEQ_COLOUR")
 
@@ -81,6 +81,19 @@ def test_as_many_devices_are_taken_as_processes_were_started(monkeypatch: pytest
     config = TrainerConfig(devices=AUTO, num_nodes=2, strategy="ddp")
     choose_devices(config)
     assert config.devices == 3
+
+
+def test_apples_gpu_is_not_taken_and_this_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    config = TrainerConfig()
+    choose_devices(config)
+    assert caplog.messages == ["trainer=auto takes the CPU: training on Apple's GPU is not supported"]
+    assert not uses_gpu(config)
 
 
 def test_fewer_gpus_than_asked_for_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
