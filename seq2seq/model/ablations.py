@@ -2,10 +2,10 @@
 
 import math
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seq2seq.model.attention import MultiHeadAttention
+from seq2seq.model.attention import KeysValues, MultiHeadAttention
 
 
 class AblatedAttention(MultiHeadAttention):
@@ -29,3 +29,26 @@ class AblatedAttention(MultiHeadAttention):
     ) -> Float[Tensor, "n h t c"]:
         """Return the queries of all positions, times a constant factor."""
         return super().queries(x, rotation) * self.factor
+
+
+class NoAttention(MultiHeadAttention):
+    """Attention whose values are all zero, so that it tells nothing of its memory.
+
+    The mask, by which no key may be attended to, is not given to the kernel: kernels differ in what they return for a
+    row without keys.
+    """
+
+    def keys_values(self, x: Float[Tensor, "n s d"], rotation: Float[Tensor, "2 s 1 c"] | None = None) -> KeysValues:
+        """Return the keys, and zero for each value."""
+        keys, values = super().keys_values(x, rotation)
+        return KeysValues(keys, values * 0.0)  # with gradients of zero, which data-parallel training needs
+
+    def forward(
+        self,
+        x: Float[Tensor, "n t d"],
+        memory: KeysValues,
+        mask: Bool[Tensor, "#b 1 #t s"] | None = None,
+        rotation: Float[Tensor, "2 t 1 c"] | None = None,
+    ) -> Float[Tensor, "n t d"]:
+        """Return the projection of zeros, whatever x and the memory are."""
+        return super().forward(x, memory, None, rotation)

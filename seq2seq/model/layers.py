@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from seq2seq.model.ablations import AblatedAttention
+from seq2seq.model.ablations import AblatedAttention, NoAttention
 from seq2seq.model.attention import KeysValues, MultiHeadAttention
 from seq2seq.settings.model import ModelConfig
 
@@ -126,7 +126,7 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.self_attention = make_attention(config)
         self.self_residual = Residual(config)
-        self.cross_attention = make_attention(config)
+        self.cross_attention = make_cross_attention(config)
         self.cross_residual = Residual(config)
         self.feed_forward = make_feed_forward(config)
         self.feed_forward_residual = Residual(config)
@@ -184,6 +184,13 @@ def make_attention(config: ModelConfig) -> MultiHeadAttention:
     if config.relevance == "query_key":
         return MultiHeadAttention(config.d_model, config.num_heads, **sizes)
     return AblatedAttention(config.d_model, config.num_heads, **sizes, relevance=config.relevance)
+
+
+def make_cross_attention(config: ModelConfig) -> MultiHeadAttention:
+    """Return attention to the source, or attention that tells nothing of it."""
+    if config.cross_attention == "source":
+        return make_attention(config)
+    return NoAttention(config.d_model, config.num_heads, dropout=config.attention_dropout, bias=config.bias)
 
 
 def make_feed_forward(config: ModelConfig) -> nn.Module:

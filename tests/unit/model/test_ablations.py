@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -143,6 +144,19 @@ def test_without_cross_attention_no_source_changes_anything_and_all_attention_is
     assert all(gradient.isfinite().all() for gradient in gradients)
     with torch.no_grad():
         assert not model.predict_and_align(src, tgt_in)[1].any()
+
+
+def test_no_kernel_is_asked_for_attention_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels for GPUs differ in what they return for a row without keys."""
+    fused, masks = F.scaled_dot_product_attention, []
+    monkeypatch.setattr(
+        F,
+        "scaled_dot_product_attention",
+        lambda q, k, v, mask, **more: masks.append(mask) or fused(q, k, v, mask, **more),
+    )
+    make(cross_attention="none")(token_ids(N, S), token_ids(N, T))
+    assert len(masks) > 3
+    assert all(mask is None or mask.any(-1).all() for mask in masks)
 
 
 def test_every_other_ablation_still_reads_the_source(model: Transformer) -> None:
