@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from seq2seq.cli import app
-from seq2seq.cli.jobs import ray_workers
+from seq2seq.cli.shared import ray_workers
 from seq2seq.distributed import bulk
 from seq2seq.errors import UnfinishedError, UserError
 from seq2seq.files import count_lines
@@ -111,7 +111,7 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
 def test_the_commands_work_on_a_cluster(workers: "RayWorkers", run, tmp_path: Path, bundle_folder: Path):
     (tmp_path / "mono.en").write_text("The cat sees.\n\nA dog.\n")
     given = ("--model", bundle_folder, "--input", tmp_path / "mono.en", "--output", tmp_path / "out", "--ray", "auto")
-    status, _, err = run("bulk-translate", *given, command=(), application=app)
+    status, _, err = run("bulk-translate", *given, "--device", "cpu", command=(), application=app)
     assert status == 0, err
     assert (tmp_path / "out" / "mono.en").read_text().count("\n") == 3
     text = "".join(f"Sentence {i} of {i % 9}.\tFrase {i} de {i % 9}.\n" for i in range(200))
