@@ -48,10 +48,10 @@ class Processes:
     """Runs tasks in `size` new processes, which also end if this process is killed; if size is 1, in this process."""
 
     def __init__(
-        self, size: int, begin: Callable[[], object] | None = None, *, way_out: str = "lower data.num_proc"
+        self, size: int, begin: Callable[[], object] | None = None, *, advice: str = "lower data.num_proc"
     ) -> None:
         """Set the number of processes, the function that each calls first, and the advice if memory runs out."""
-        self.size, self._begin, self._way_out = size, begin, way_out
+        self.size, self._begin, self._advice = size, begin, advice
 
     def __enter__(self) -> Workers:
         self._pool = _Pool(self.size, self._begin) if self.size > 1 else None
@@ -81,7 +81,7 @@ class Processes:
         except BrokenProcessPool as error:
             raise UnfinishedError(
                 f"one of {self.size} processes died, perhaps for want of memory: the same command goes on from what "
-                f"is done; {self._way_out}"
+                f"is done; {self._advice}"
             ) from error
 
 

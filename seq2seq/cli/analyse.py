@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seq2seq.cli import inputs, jobs, options
+from seq2seq.cli import inputs, options, shared
 from seq2seq.errors import UserError
 from seq2seq.files import find_model, read_lines
 
@@ -110,7 +110,7 @@ def analyse(
     found = write_analysis(output, files, between, texts, translator, worst)
     if is_run:
         print(f"page: {output / PAGE}", file=sys.stderr)
-    jobs.report(found, as_json, to_stderr=False)
+    shared.report(found, as_json, to_stderr=False)
 
 
 def read_files(hypotheses: Sequence[Path], references: Sequence[Path], sources: Sequence[Path]) -> "list[Translated]":

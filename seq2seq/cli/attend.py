@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seq2seq.cli import jobs, options
+from seq2seq.cli import options, shared
 from seq2seq.errors import UserError
 from seq2seq.files import find_model
 
@@ -84,8 +84,8 @@ def attend(
             raise UserError("--over shows a run's checkpoints as they are: leave out --model and what changes a model")
         attend_over(text, output, target, over, device, changes)
         return
-    folders = jobs.choose_models([model] if model else None)
-    settings = jobs.search_settings(folders[0], changes)
+    folders = shared.choose_models([model] if model else None)
+    settings = shared.search_settings(folders[0], changes)
     import torch
 
     from seq2seq.explain.interventions import Interventions, explain_changed
@@ -137,7 +137,7 @@ def attend_over(
     Without a target, the finished model's translation is the target.
     """
     folder = find_model(run, option="--over ")
-    settings = jobs.search_settings(folder, changes)
+    settings = shared.search_settings(folder, changes)
     import torch
 
     from seq2seq.bundle import load_bundle

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from seq2seq.cli import jobs, options
+from seq2seq.cli import options, shared
 from seq2seq.errors import UserError
 
 Inputs = Annotated[list[str], typer.Option("--input", help="Files or a quoted pattern; may be given several times.")]
@@ -54,14 +54,14 @@ def bulk_translate(
     from seq2seq.device import choose_device, default_dtype
     from seq2seq.distributed import bulk
 
-    folders = tuple(folder.resolve() for folder in jobs.choose_models(model))
-    jobs.search_settings(folders[0], changes)  # refuses a value out of range before anything begins
+    folders = tuple(folder.resolve() for folder in shared.choose_models(model))
+    shared.search_settings(folders[0], changes)  # refuses a value out of range before anything begins
     threads = threads if ray is None else threads or 1
     dtype = None
     if ray is None:
         chosen = choose_device(device)
         device, dtype = str(chosen), default_dtype(chosen)
-    job = bulk.BulkJob(folders, jobs.fingerprint(folders), changes, device, threads, dtype)
+    job = bulk.BulkJob(folders, shared.fingerprint(folders), changes, device, threads, dtype)
     with bulk.claim(output):
         files, finished = bulk.find_files(input_, output, job)
         if finished:
@@ -69,7 +69,7 @@ def bulk_translate(
         if not files:
             return
         start, total = time.perf_counter(), 0
-        with jobs.ray_workers(ray) or contextlib.nullcontext() as opened:
+        with shared.ray_workers(ray) or contextlib.nullcontext() as opened:
             for file, count in bulk.bulk_translate(job, files, opened, workers):
                 total += count
                 rate = total / (time.perf_counter() - start)

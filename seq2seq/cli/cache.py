@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 from seq2seq.cache import Entry, list_entries, remove_entry
-from seq2seq.cli import jobs, options
+from seq2seq.cli import options, shared
 from seq2seq.cli.runs import confirm, print_table, size
 from seq2seq.errors import UserError
 from seq2seq.settings.data import cache_root
@@ -54,7 +54,7 @@ def prepare(overrides: options.Overrides = None, ray: options.Ray = None) -> Non
     if config.init is not None:  # the initial model's tokenizer is used
         from seq2seq.training.finetune import start_from_bundle
 
-        config.init = jobs.imported(config.init, config.data.cache)
+        config.init = shared.imported(config.init, config.data.cache)
         config = start_from_bundle(config, overrides or [])
     logger, handler = logging.getLogger("seq2seq.text"), logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
@@ -63,7 +63,7 @@ def prepare(overrides: options.Overrides = None, ray: options.Ray = None) -> Non
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)
     try:
-        prepared = prepare_text(config.data, config.tokenizer, jobs.ray_workers(ray))
+        prepared = prepare_text(config.data, config.tokenizer, shared.ray_workers(ray))
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)

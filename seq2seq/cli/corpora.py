@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from seq2seq.cli import inputs, jobs, options
+from seq2seq.cli import inputs, options, shared
 from seq2seq.errors import UserError
 from seq2seq.files import open_output
 
@@ -110,21 +110,21 @@ def make_corpus(
     """
     from seq2seq.interface import SearchRequest
 
-    folders = jobs.choose_models(models)
+    folders = shared.choose_models(models)
     if output.suffix != ".tsv":
         raise UserError(f"--output {output} is a corpus of two columns: let its name end in .tsv")
-    request = SearchRequest(settings=jobs.search_settings(folders[0], changes))
-    translator = jobs.load(folders, **engine)
+    request = SearchRequest(settings=shared.search_settings(folders[0], changes))
+    translator = shared.load(folders, **engine)
     src, tgt = translator.src_lang, translator.tgt_lang
     lines = inputs.warn_of_language(inputs.read_corpora(specs, src, tgt, languages), src, tgt, hint)
     if resume:
         inputs.require_regular(output, *lines.files)
-    values = {"form": form, "languages": languages, **jobs.decisive(engine), **changes}
-    with open_output(output, jobs.made_of(folders, lines, values), resume=resume) as out:
+    values = {"form": form, "languages": languages, **shared.output_settings(engine), **changes}
+    with open_output(output, shared.made_of(folders, lines, values), resume=resume) as out:
 
-        def render(job: jobs.Job, number: int, source: str, best: "Sequence[Translation]") -> list[str]:
+        def render(job: shared.Job, number: int, source: str, best: "Sequence[Translation]") -> list[str]:
             translation = best[0].text
             return [form.format(source=source, translation=translation) if translation else "\t"]
 
-        jobs.translate(jobs.Job(translator, request), lines, out, workers=workers, shown=True, render=render)
+        shared.translate(shared.Job(translator, request), lines, out, workers=workers, shown=True, render=render)
     print(f"{output}: {src}→{tgt} of {', '.join(specs)}", file=sys.stderr)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from seq2seq.cli import inputs, jobs, options
+from seq2seq.cli import inputs, options, shared
 from seq2seq.files import find_model
 
 app = options.Application(
@@ -63,7 +63,7 @@ def lengths(
     lines = inputs.read(None, input_, reference)
     sources, references = list(lines.sources), lines.references or []
     found, folders = buckets(sources), [find_model(one) for one in model]
-    requests = [SearchRequest(settings=jobs.search_settings(folder, changes)) for folder in folders]
+    requests = [SearchRequest(settings=shared.search_settings(folder, changes)) for folder in folders]
     curves = {}
     for name, folder, request in zip(names_of(folders), folders, requests, strict=True):
         translations = Translator.load(folder, device).stream(sources, request, chunk=None)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from seq2seq.cli import jobs, options
+from seq2seq.cli import options, shared
 from seq2seq.errors import UserError
 from seq2seq.extras import needing
 from seq2seq.files import find_model
@@ -88,7 +88,7 @@ def export(
             f"export huggingface writes float32 weights, so --quantization {quantization} would do nothing: "
             f"leave it out, or use `seq2seq export ctranslate2 --quantization {quantization}`"
         )
-    (folder,) = jobs.choose_models([model] if model else None)
+    (folder,) = shared.choose_models([model] if model else None)
     with needing(format_):
         if format_ == "ctranslate2":
             from seq2seq.exchange.ctranslate2 import export_ctranslate2

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seq2seq.cli import inputs, jobs, options
+from seq2seq.cli import inputs, options, shared
 from seq2seq.errors import UserError
 from seq2seq.files import open_output, read_lines
 
@@ -124,7 +124,7 @@ def evaluate(
         scores = compare(systems, references, metric or METRICS, samples or SAMPLES, trials or TRIALS, comet, tgt_lang)
     else:
         scores = score(systems[0][1], *references, language=tgt_lang)
-    jobs.report(scores, as_json, to_stderr=False)
+    shared.report(scores, as_json, to_stderr=False)
 
 
 def warn_of_slow_ter(files: Iterable[tuple[str, Sequence[str]]]) -> None:
@@ -189,8 +189,8 @@ def score(
 
     sources, targets = list(read_lines(input_)), list(read_lines(translations))
     require_same_length(len(targets), len(sources), against="input")
-    folders = jobs.choose_models(model)
-    jobs.search_settings(folders[0], changes)  # refuses a value out of range before the model is loaded
+    folders = shared.choose_models(model)
+    shared.search_settings(folders[0], changes)  # refuses a value out of range before the model is loaded
     with open_output(output) as out:
         import torch
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seq2seq.cli import jobs, options
+from seq2seq.cli import options, shared
 from seq2seq.extras import needing
 from seq2seq.serve.limits import Limits
 
@@ -75,13 +75,13 @@ def serve(
         from seq2seq.serve.service import Service
     bounds["waiting_chars"] = max(bounds["waiting_chars"], bounds["char_limit"])
     limits = Limits(**bounds)
-    folders = jobs.choose_models(model)
+    folders = shared.choose_models(model)
     taken = listen(host, port)  # before the model is loaded, which is slow
     if threads:
         import torch
 
         torch.set_num_threads(threads)
-    translator = jobs.load(folders, **engine, threads=threads)
+    translator = shared.load(folders, **engine, threads=threads)
     service = Service(
         translator,
         limits,

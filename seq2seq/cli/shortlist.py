@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from seq2seq.cli import jobs, options
+from seq2seq.cli import options, shared
 from seq2seq.drafts import resolve
 from seq2seq.errors import UserError
 from seq2seq.files import open_output, require_writable
@@ -33,7 +33,7 @@ def shortlist(
     subwords themselves, and the frequent subwords. Smaller numbers are faster, but cost more quality. See
     docs/decoding.md.
     """
-    (bundle,) = jobs.choose_models([model] if model else None)
+    (bundle,) = shared.choose_models([model] if model else None)
     run = bundle.resolve().parent
     if not (run / "config.yaml").is_file():
         raise UserError(

@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.logging import RichHandler
 
-from seq2seq.cli import jobs
+from seq2seq.cli import shared
 from seq2seq.errors import StoppedError, UserError
 from seq2seq.settings.compose import (
     MAX_NAME,
@@ -111,7 +111,7 @@ def train_one(cfg: DictConfig) -> float | None:
     if config.baseline not in (None, AUTO):  # runs/latest will be a link to this run
         config.baseline = str(real_folder(Path(config.baseline)))
     refuse_early(config)  # before the slow imports
-    from seq2seq.training.early_checks import take_up
+    from seq2seq.training.early_checks import resume_existing
     from seq2seq.training.finetune import start_from_bundle
     from seq2seq.training.processes import check_processes, choose_devices, choose_precision, rank
     from seq2seq.training.run import train
@@ -122,11 +122,11 @@ def train_one(cfg: DictConfig) -> float | None:
     keep_freed_memory()
     config.trainer.precision = choose_precision(config.trainer)  # saved, so that a resumed run keeps it
     if config.init is not None and config.resume is None:
-        config.init = jobs.imported(config.init, config.data.cache)
+        config.init = shared.imported(config.init, config.data.cache)
         config = start_from_bundle(config, overrides)
         named |= {"model", "tokenizer"}  # init= sets them
     runs = Path("runs") / (config.series or "")
-    if config.existing == "keep" and config.resume is None and (complete := take_up(config, runs)) is not None:
+    if config.existing == "keep" and config.resume is None and (complete := resume_existing(config, runs)) is not None:
         note_run(runs / str(config.name), overrides)
         return complete.best
     config, folder, checkpoint = prepare_folder(config, runs, run_name(str(config.experiment_name), overrides, choices))

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from seq2seq.cli import inputs, jobs, options
+from seq2seq.cli import inputs, options, shared
 from seq2seq.documents.document import is_document, translate_document
 from seq2seq.errors import UserError
 from seq2seq.files import open_output, read_lines
@@ -82,18 +82,18 @@ def translate(
     lines = inputs.Input([], None) if document else inputs.read(texts, input_, reference)
     terms = Glossary.parse(read_lines(glossary), str(glossary)) if glossary else None
     is_scored_as_json = as_json and (reference is not None or testset is not None)  # stderr is one JSON object
-    folders = jobs.choose_models(model, shown=not is_scored_as_json)
+    folders = shared.choose_models(model, shown=not is_scored_as_json)
     from seq2seq.interface import SearchRequest
 
-    settings = jobs.search_settings(folders[0], changes)
+    settings = shared.search_settings(folders[0], changes)
     request = SearchRequest(settings=settings, n_best=n_best, banned=ban or [], glossary=terms)
-    values = {"n_best": n_best, "as_json": as_json, **jobs.decisive(engine), **changes}
+    values = {"n_best": n_best, "as_json": as_json, **shared.output_settings(engine), **changes}
     values |= {"prefix": prefix, "phrase": phrase, "ban": ban, "glossary_digest": terms.digest if terms else None}
-    made_of = jobs.made_of(folders, lines, values)
+    made_of = shared.made_of(folders, lines, values)
     with open_output(None if document else output, made_of, resume=resume) as out:
-        translator = jobs.load(folders, **engine)  # slow: only after the checks of the input
+        translator = shared.load(folders, **engine)  # slow: only after the checks of the input
         request = dataclasses.replace(request, align=as_json and translator.can_align)
-        job = jobs.Job(translator, request, prefix, phrase or [], as_json)
+        job = shared.Job(translator, request, prefix, phrase or [], as_json)
         if interactive:
             converse(job)
         elif document is not None and output is not None:
@@ -102,14 +102,14 @@ def translate(
             if testset is not None:
                 lines = inputs.read_testset(testset, translator.src_lang, translator.tgt_lang)
             shown = not texts and (output is not None or not sys.stdout.isatty())
-            kept = jobs.translate(job, lines, out, workers=workers, shown=shown)
+            kept = shared.translate(job, lines, out, workers=workers, shown=shown)
             if lines.references is not None:
                 from seq2seq.evaluation.metrics import score
 
-                jobs.report(score(kept, lines.references, language=translator.tgt_lang), as_json, to_stderr=True)
+                shared.report(score(kept, lines.references, language=translator.tgt_lang), as_json, to_stderr=True)
 
 
-def converse(job: jobs.Job) -> None:
+def converse(job: shared.Job) -> None:
     """Ask for sentences and answer with translations, until the end of the input."""
     for number in itertools.count(1):
         try:
@@ -118,13 +118,13 @@ def converse(job: jobs.Job) -> None:
             return
         try:
             (best,) = job.translator.stream(job.texts([source]), job.request, first_line=number)
-            for line in jobs.show(job, number, source, best):
+            for line in shared.show(job, number, source, best):
                 print(line, flush=True)
         except UserError as error:
             print(f"error: {error}", file=sys.stderr)
 
 
-def translate_file(job: jobs.Job, source: Path, target: Path) -> None:
+def translate_file(job: shared.Job, source: Path, target: Path) -> None:
     """Translate a document into one of the same format."""
 
     def words(texts: Sequence[str], align: bool) -> list[tuple[str, list[tuple[int, int]] | None]]:

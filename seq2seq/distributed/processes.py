@@ -12,7 +12,7 @@ from seq2seq.interface import SearchRequest, Text, Translation
 from seq2seq.translator import CHUNK_LINES, Translator
 from seq2seq.workers import Processes, is_stopping
 
-_WAY_OUT = "lower --workers"
+_ADVICE = "lower --workers"
 
 
 def stream(
@@ -29,7 +29,7 @@ def stream(
     if translator.device.type != "cpu" or not hasattr(translator.engine, "model"):
         raise UserError(f"--workers {workers} is for the pytorch engine on the CPU: leave it out")
     threads = max(1, torch.get_num_threads() // workers)
-    with Processes(workers, partial(_begin, translator, request, threads), way_out=_WAY_OUT) as opened:
+    with Processes(workers, partial(_begin, translator, request, threads), advice=_ADVICE) as opened:
         for translated in opened.map(_translate, _chunks(iter(texts), first_line)):
             yield from translated
 

@@ -121,8 +121,8 @@ def encode_sentence(tokenizer: Tokenizer, text: str, name: str) -> list[int]:
     return ids
 
 
-def _require_short(length: int, name: str, way_out: str = "shorten it") -> None:
+def _require_short(length: int, name: str, advice: str = "shorten it") -> None:
     if length >= MAX_PIECES:
         raise UserError(
-            f"the {name} has {length} pieces, and attention is shown for at most {MAX_PIECES - 1}: {way_out}"
+            f"the {name} has {length} pieces, and attention is shown for at most {MAX_PIECES - 1}: {advice}"
         )

@@ -124,7 +124,7 @@ class Complete:
     best: float | None
 
 
-def take_up(config: Config, runs: Path) -> Complete | None:
+def resume_existing(config: Config, runs: Path) -> Complete | None:
     """Return the run of config's name if it is complete; if it was interrupted, change config to resume it.
 
     A sweep that is started again thus keeps its complete runs.

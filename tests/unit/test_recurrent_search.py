@@ -12,7 +12,7 @@ import torch
 from torch.testing import assert_close
 
 from seq2seq.bundle import Bundle, BundleConfig, load_bundle, save_bundle
-from seq2seq.cli.jobs import Job
+from seq2seq.cli.shared import Job
 from seq2seq.cli.translate import translate_file
 from seq2seq.engine import Engine
 from seq2seq.errors import UserError

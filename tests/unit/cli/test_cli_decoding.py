@@ -132,7 +132,7 @@ def test_ctranslate2_computes_with_int8_weights_as_the_readme_says(run, monkeypa
     def load(folders, *, device, engine, quantization, compile):
         raise UserError(f"{engine} with {quantization}")
 
-    monkeypatch.setattr("seq2seq.cli.jobs.load", load)
+    monkeypatch.setattr("seq2seq.cli.shared.load", load)
     assert run("--engine", "ctranslate2", LINES[0])[2] == "error: ctranslate2 with int8\n"
     assert "`--engine ctranslate2` computes with int8 weights" in (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -19,7 +19,7 @@ def test_an_interrupted_file_goes_on_as_if_nothing_had_happened(run, tmp_path, m
     source, whole, broken = tmp_path / "in.en", tmp_path / "whole.es", tmp_path / "broken.es"
     source.write_text("\n".join(f"The cat {number}." for number in range(20)))
     assert run("--input", source, "--output", whole, "--n-best", "2")[0] == 0
-    monkeypatch.setattr("seq2seq.cli.jobs.show", breaking_at(11))
+    monkeypatch.setattr("seq2seq.cli.shared.show", breaking_at(11))
     assert run("--input", source, "--output", broken, "--n-best", "2")[0] == 130
     assert not broken.exists()
     monkeypatch.undo()
@@ -44,7 +44,7 @@ def test_a_changed_input_or_glossary_is_not_resumed(run, tmp_path, monkeypatch):
     terms.write_text("# old\nsee\tve\n")
     options = ("--input", source, "--glossary", terms, "--output", broken)
     with monkeypatch.context() as patched:
-        patched.setattr("seq2seq.cli.jobs.show", breaking_at(11))
+        patched.setattr("seq2seq.cli.shared.show", breaking_at(11))
         assert run(*options)[0] == 130
     begun = (tmp_path / "broken.es.partial").read_bytes()
     for file, name in ((source, "input"), (terms, "glossary")):
@@ -78,7 +78,7 @@ def test_what_cannot_be_read_or_written_again_is_not_resumed(run, tmp_path):
 
 
 def breaking_at(line):
-    from seq2seq.cli.jobs import show
+    from seq2seq.cli.shared import show
 
     def show_or_break(job, number, source, best):
         if number == line:

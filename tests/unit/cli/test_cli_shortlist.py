@@ -88,7 +88,7 @@ def test_another_shortlist_is_not_resumed(run: Any, toy_run: Path, tmp_path: Pat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("seq2seq.cli.jobs.show", fail)
+        patched.setattr("seq2seq.cli.shared.show", fail)
         assert run("--shortlist", path, command=command, application=app)[0] == 130
     for arguments in ((), ("--shortlist", learn(run, toy_run, "--best", "2")[0])):
         status, _, err = run("--resume", *arguments, command=command, application=app)

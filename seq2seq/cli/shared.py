@@ -123,7 +123,7 @@ def load(
     return load_export(folder, device, threads)
 
 
-def decisive(engine: Mapping[str, Any]) -> dict[str, Any]:
+def output_settings(engine: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of `options.Engine` that outputs depend on; for a shortlist, its digest.
 
     Raises:
