@@ -61,9 +61,7 @@ def test_a_payload_really_runs_where_pickles_are_trusted(trace: Path) -> None:
 
 def test_a_checkpoint_with_a_pickled_payload_is_refused_unrun(tmp_path: Path, trace: Path) -> None:
     torch.save({**honest(), "extra": Payload(trace)}, tmp_path / "step=0000007.ckpt")
-    with pytest.raises(
-        UserError, match=r"holds more than plain values \(.*(posix|os|nt)\.mkdir.*was not loaded"
-    ) as caught:
+    with pytest.raises(UserError, match=r"asks for (posix|os|nt)\.mkdir: .*was not loaded") as caught:
         read_checkpoint(tmp_path / "step=0000007.ckpt")
     assert_one_line(caught.value)
     assert not trace.exists()
@@ -83,20 +81,20 @@ def test_a_payload_inside_a_genuine_archive_is_refused_unrun(tmp_path: Path, tra
     torch.save(honest(), tmp_path / "honest.ckpt")
     data = pickle.dumps(Payload(trace), protocol=protocol)
     repack(tmp_path / "honest.ckpt", tmp_path / "forged.ckpt", {"data.pkl": data})
-    with pytest.raises(UserError, match="holds more than plain values") as caught:
+    with pytest.raises(UserError, match="asks for") as caught:
         read_checkpoint(tmp_path / "forged.ckpt")
     assert_one_line(caught.value)
     assert not trace.exists()
 
 
 def test_a_pickle_that_asks_for_memory_is_refused(tmp_path: Path) -> None:
-    """`bytearray(10**15)`, which PyTorch tries to make even with weights_only=True."""
+    """`bytearray(10**15)`, which weights_only=True alone would allow."""
     torch.save(honest(), tmp_path / "honest.ckpt")
     file = io.BytesIO()
     file.write(b"\x80\x02cbuiltins\nbytearray\n\x8a\x07" + (10**15).to_bytes(7, "little") + b"\x85R.")
     assert "bytearray" in str(list(pickletools.genops(file.getvalue())))
     repack(tmp_path / "honest.ckpt", tmp_path / "forged.ckpt", {"data.pkl": file.getvalue()})
-    with pytest.raises(UserError, match=r"holds more than plain values .*: it is forged"):
+    with pytest.raises(UserError, match=r"asks for builtins\.bytearray"):
         read_checkpoint(tmp_path / "forged.ckpt")
 
 
@@ -266,6 +264,6 @@ def test_a_damaged_only_checkpoint_is_named_and_left(tmp_path: Path) -> None:
 def test_a_forged_newest_checkpoint_stops_the_resume_instead_of_being_passed_over(tmp_path: Path, trace: Path) -> None:
     folder = run_folder(tmp_path)
     torch.save({**honest(), "extra": Payload(trace)}, folder / "checkpoints/step=0000007.ckpt")
-    with pytest.raises(UserError, match="it is forged and was not loaded"):
+    with pytest.raises(UserError, match="this one is forged"):
         newest_checkpoint(folder)
     assert not trace.exists()
