@@ -87,7 +87,7 @@ Translating = Annotated[
     Path | None,
     typer.Option("--model", help="With --measure: bundle that translates. [dim]default: not measured[/dim]"),
 ]
-Measure = Annotated[bool, typer.Option("--measure", help="Measure the slopes here, in some twenty minutes.")]
+Measure = Annotated[bool, typer.Option("--measure", help="Measure the slopes here, in some fifteen minutes.")]
 
 BUNDLED_TEXT = [Path(f"data/bundled/{name}.train.tsv") for name in ("grammar", "everyday")]
 ONE_AND_TWO = [1, 2]

@@ -182,20 +182,22 @@ def _entries(root: Path) -> Iterator[Entry]:
                 else next((kind for name, kind in _KINDS if name in names), "CTranslate2 export")
             )
             files = stat_files(folder)
-            with suppress(FileNotFoundError):  # another process has finished or removed it
-                used = max(folder.stat().st_mtime, *(s.st_mtime for s in files if is_draft), 0.0)
-                runs = [Path(line) for line in _lines(_users(folder)) if (Path(line) / "config.yaml").is_file()]
-                yield Entry(folder, kind, sum(s.st_size for s in files), used, runs)
+            try:
+                used = max([folder.stat().st_mtime, *(s.st_mtime for s in files if is_draft)])
+            except FileNotFoundError:  # another process has finished or removed it
+                continue
+            runs = [Path(line) for line in _lines(_users(folder)) if (Path(line) / "config.yaml").is_file()]
+            yield Entry(folder, kind, sum(s.st_size for s in files), used, runs)
 
 
 def stat_files(folder: Path) -> list[os.stat_result]:
     """Return the status of every file in a folder and its folders; a file may be removed at any time."""
-    found = []
+    statuses = []
     for parent, _, names in os.walk(folder):
         for name in names:
             with suppress(FileNotFoundError):
-                found.append((Path(parent) / name).lstat())
-    return found
+                statuses.append((Path(parent) / name).lstat())
+    return statuses
 
 
 def remove_entry(entry: Entry) -> bool:

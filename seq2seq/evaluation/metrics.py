@@ -12,6 +12,8 @@ from sacrebleu.metrics.ter import TER
 
 from seq2seq.errors import UserError
 
+_MECAB = {"ja": "MeCab", "ko": "mecab_ko"}  # language → the module that splits its words
+
 
 def make_bleu(language: str = "") -> BLEU:
     """Return sacreBLEU's BLEU for targets in a language, such as es or zh-TW.
@@ -26,7 +28,6 @@ def make_bleu(language: str = "") -> BLEU:
     return BLEU(trg_lang=base)
 
 
-_MECAB = {"ja": "MeCab", "ko": "mecab_ko"}  # language → the module that splits its words
 METRICS: Mapping[str, tuple[str, Callable[[str], Metric]]] = {
     # name in JSON → name in tables, and the maker of sacreBLEU's metric for a target language
     "bleu": ("BLEU ↑", make_bleu),

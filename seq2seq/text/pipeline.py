@@ -142,8 +142,8 @@ class Pipeline:
             of_corpus = [shard for shard in shards if shard.corpus == number]
             name = self.splits.train[number].name
             advice = f"leave {name} out of data.held_out_from"
-            others += chain.from_iterable(drawn.values())
-            drawn |= self._draw(f"{number:05}", of_corpus, sets, others, f" of {name}", advice)
+            taken = [*others, *chain.from_iterable(drawn.values())]
+            drawn |= self._draw(f"{number:05}", of_corpus, sets, taken, f" of {name}", advice)
         return drawn
 
     def _draw(

@@ -104,7 +104,7 @@ def clean_stripe(folder: Path, corpus: Corpus, data: DataConfig, size: int, mine
     """
     cleaner, shards = Cleaner(data), 0
     for records in _cut(corpus, size):
-        if is_stopping():
+        if is_stopping():  # nobody waits for the result
             break
         if shards in mine:
             run_step(_shard_folder(folder, shards), partial(_clean, records, cleaner))

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def complete_run(
     """Write the model, test it, and write the scores; `baseline` has another run's translations to compare with.
 
     Raises:
-        StoppedError: a signal ended the training; the model is written and not tested.
+        StoppedError: a signal ended the training, which leaves little time; the model is written and not measured.
         UserError: all checkpoints are damaged, or a file cannot be written.
     """
     console = Console(stderr=True)
@@ -73,6 +74,8 @@ def complete_run(
         config.model, config.search, config.data.src_lang, config.data.tgt_lang, trained_length(data)
     )
     facts = _facts(config, data, training, model) | {"weights": names}
+    if not training.stopped_by:
+        facts["validation_loss"] = round(validation_loss(model, config, data, training.device), 4)
     bundle = Bundle(model.cpu(), data.tokenizer, settings)
     save_bundle(folder / "model", bundle, model_card(config, facts))  # testing takes long and may be killed
     draw_curves(folder)
@@ -125,8 +128,8 @@ def shipped_model(
     states = dict(_read_states(best)) if wanted == "average" else {}
     if not states:
         last = reversed(list_checkpoints(folder / "checkpoints"))
-        states = dict([next(_read_states([*best, *last]), (folder, {}))])
-    if not all(states.values()):
+        states = dict(islice(_read_states([*best, *last]), 1))
+    if not states:
         raise UserError(f"all checkpoints in {folder / 'checkpoints'} are damaged: restore one from a copy")
     model = build_model(config.model, *data.tokenizer.sizes)
     remove_adapters(model)
@@ -229,7 +232,7 @@ def _translate_before(config: Config, folder: Path, tests: Tests, device: torch.
 
 
 def _facts(config: Config, data: PreparedData, training: TrainingEnd, model: EncoderDecoder) -> dict[str, Any]:
-    """Return the facts for results.json and the model card, without the scores."""
+    """Return the facts for results.json and the model card that need no measurement."""
     return {
         "name": config.name,
         "version": __version__,
@@ -239,7 +242,6 @@ def _facts(config: Config, data: PreparedData, training: TrainingEnd, model: Enc
         "epochs": round(training.epochs, 2),
         "training_seconds": round(training.seconds, 1),
         "out_of_patience": training.is_out_of_patience,
-        "validation_loss": round(validation_loss(model, config, data, training.device), 4),
         "hardware": training.hardware,
         "finished": time.strftime("%Y-%m-%d %H:%M"),
         "data": data.report,

@@ -224,7 +224,8 @@ def model_card(
     signatures = "\n".join(f"- `{m.signature}`" for s in list(scores.values())[:1] for m in (s.bleu, s.chrf, s.ter))
     failures = "\n".join(f"| {_cell(a)} | {_cell(c)} | {_cell(b)} |" for a, b, c in samples)
     began = f"It began with the weights of `{'/'.join(Path(config.init).parts[-2:])}`." if config.init else ""
-    ended = f"seed {config.seed}. Validation loss: {facts['validation_loss']} nats per token."
+    loss = facts.get("validation_loss")  # not measured if a signal ended the training
+    ended = f"seed {config.seed}." + ("" if loss is None else f" Validation loss: {loss} nats per token.")
     corpora = ", ".join(f"`{Path(file['name']).name}`" for file in facts["data"]["files"])
     return f"""---
 language: [{src}, {tgt}]

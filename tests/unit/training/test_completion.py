@@ -8,11 +8,12 @@ import pytest
 import torch
 from resuming import run, small_config
 
-from seq2seq.errors import UserError
+from seq2seq.errors import StoppedError, UserError
 from seq2seq.settings.config import Config
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.prepare import prepare
-from seq2seq.training.completion import TrainingEnd, shipped_model
+from seq2seq.training import completion
+from seq2seq.training.completion import TrainingEnd, complete_run, shipped_model
 from seq2seq.training.run import train
 from seq2seq.training.run_files import read_metrics
 
@@ -48,6 +49,20 @@ def test_the_validation_loss_is_that_of_the_shipped_weights(config: Config, tmp_
     (tmp_path / "best/results.json").unlink()  # killed during the tests
     again = results(config, tmp_path / "best", "best", sorted((tmp_path / "best/checkpoints").glob("step=*"))[-1])
     assert again["validation_loss"] == found["best"]["validation_loss"]
+
+
+def test_after_a_signal_the_model_is_written_without_a_measurement(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster gives little time between its signal and the end."""
+    data, folder = prepare(config.data, config.tokenizer), tmp_path / "run"
+    run(config, data, folder)
+    monkeypatch.setattr(completion, "validation_loss", lambda *_: pytest.fail("it takes time"))
+    end = TrainingEnd(11, 1.0, 1.0, False, "SIGTERM", [], 0, "a machine", torch.device("cpu"))
+    with pytest.raises(StoppedError, match=r"stopped by SIGTERM after update 11: a usable model is in .*run/model"):
+        complete_run(config, folder, data, end, {})
+    assert "on a machine, seed 1.\n" in (folder / "model" / "README.md").read_text()
+    assert not (folder / "results.json").exists()
 
 
 def shipped(config: Config, data: PreparedData, folder: Path, best: list[Path]) -> list[str]:
