@@ -11,6 +11,7 @@ AUTO: Any = "auto"  # the value of a setting that a rule decides
 VOCABULARIES = ((10_000, 2_000), (50_000, 4_000), (300_000, 8_000), (2_000_000, 16_000))  # pairs below → subwords
 LARGEST_VOCABULARY = 32_000
 SMALL_TEXT = 50_000  # pairs
+WARMUP, LONGEST_WARMUP = 0.1, 4000  # share of a run; updates, those of Vaswani et al. 2017
 _VALIDATIONS = 25  # in a run that does not stop early
 _BETWEEN = (100, 5000)  # updates between validations, at least and at most
 
@@ -45,8 +46,8 @@ def max_steps(positions: int, batch: int) -> int:
 
 
 def warmup_steps(updates: int) -> int:
-    """Return the updates of linear rise: a tenth of the run, at most the 4,000 of Vaswani et al. 2017."""
-    return min(4000, max(1, updates // 10))
+    """Return the updates of linear rise in a run without a time limit: a tenth of the run, at most 4,000."""
+    return min(LONGEST_WARMUP, max(1, int(updates * WARMUP)))
 
 
 def validate_every(updates: int) -> int:

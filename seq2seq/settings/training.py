@@ -49,7 +49,7 @@ class TrainingConfig:
     max_tokens: IntOrAuto = AUTO
     learning_rate: NumberOrAuto = AUTO  # peak learning rate; auto: 1e-3 · √(256 / model.d_model)
     schedule: str = "linear"  # inverse_sqrt | cosine | linear | constant, after the warm-up
-    warmup_steps: IntOrAuto = AUTO  # updates of linear warm-up; auto: a tenth of the run, at most 4,000
+    warmup_steps: IntOrAuto = AUTO  # updates of linear warm-up; auto: a tenth of the run or of its time, at most 4,000
     final_rate: float = 0.0  # last learning rate of cosine and linear, as a share of the peak
     betas: list[float] = field(default_factory=lambda: [0.9, 0.98])  # AdamW: β₁ and β₂
     eps: float = 1e-9  # AdamW: ε of the denominator

@@ -43,7 +43,8 @@ def settle_numbers(config: Config, folder: Path, data: PreparedData) -> tuple[fr
     Return the keys that were `auto`, and the approximate number of updates an epoch.
 
     data.held_out and tokenizer.vocab_size stay `auto`: the prepared text holds their numbers, and its key in the cache
-    includes `auto`. training.final_weights is decided at the end of training.
+    includes `auto`. training.warmup_steps stays `auto` in a run with a time limit, whose updates nobody knows.
+    training.final_weights is decided at the end of training.
 
     Raises:
         UserError: no batch fits into the device's memory.
@@ -57,7 +58,7 @@ def settle_numbers(config: Config, folder: Path, data: PreparedData) -> tuple[fr
     resolve_max_tokens(config, data.train, data.tokenizer.sizes)
     epoch = batches_an_epoch(config, data) / _batches_an_update(config)
     trainer.max_steps = _max_steps(config, data, epoch)
-    if training.warmup_steps == rules.AUTO:
+    if training.warmup_steps == rules.AUTO and trainer.max_time is None:
         training.warmup_steps = rules.warmup_steps(trainer.max_steps)
     if trainer.validate_every == rules.AUTO:
         trainer.validate_every = rules.validate_every(trainer.max_steps)

@@ -14,6 +14,7 @@ from torch import Tensor
 from seq2seq.errors import UserError
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.rules import AUTO, LONGEST_WARMUP, WARMUP
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import PAD
@@ -239,23 +240,27 @@ def metric_of(measure: str, sets: Sequence[str], number: int) -> str:
 def learning_rate(config: TrainingConfig, step: int, progress: float) -> float:
     """Return the learning rate for update number `step` (from 0), without state, so that nothing has to be restored.
 
-    The rate rises linearly over warmup_steps updates to its peak. Then it stays constant or falls: with 1/√step
-    (Vaswani et al. 2017, §5.3), or along half a cosine (Loshchilov & Hutter 2017, eq. 5) or a line to
-    final_rate · peak at progress 1. progress is the spent share of the run's updates or of its time, whichever is
-    larger.
+    The rate rises linearly to its peak over warmup_steps updates, or, if they are `auto`, over a tenth of the run, at
+    most 4,000 updates. Then it stays constant or falls: with 1/√step (Vaswani et al. 2017, §5.3), or along half a
+    cosine (Loshchilov & Hutter 2017, eq. 5) or a line to final_rate · peak at progress 1. progress is the spent share
+    of the run's updates or of its time, whichever is larger.
     """
-    if step < config.warmup_steps:
-        return config.learning_rate * (step + 1) / config.warmup_steps
-    return config.learning_rate * _decay(config, step, min(1.0, progress))
+    if config.warmup_steps == AUTO:
+        risen = max(progress / WARMUP, (step + 1) / LONGEST_WARMUP)
+    else:
+        risen = (step + 1) / max(config.warmup_steps, 1)
+    return config.learning_rate * (risen if risen <= 1 else _decay(config, step, min(1.0, progress)))
 
 
 def _decay(config: TrainingConfig, step: int, progress: float) -> float:
     """Return the learning rate after the warm-up, as a share of its peak."""
-    if config.schedule == "inverse_sqrt":
-        return math.sqrt(max(config.warmup_steps, 1) / (step + 1))
     if config.schedule == "constant":
         return 1.0
-    warmup = progress * config.warmup_steps / max(step, 1)  # its share of the budget, if all updates take equally long
+    is_auto = config.warmup_steps == AUTO
+    steps = min(WARMUP / progress * step, LONGEST_WARMUP) if is_auto else config.warmup_steps
+    if config.schedule == "inverse_sqrt":
+        return math.sqrt(max(steps, 1) / (step + 1))
+    warmup = progress * steps / max(step, 1)  # its share of the budget, if all updates take equally long
     fallen = (progress - warmup) / (1 - warmup) if warmup < 1 else 1.0
     fall = (1 - math.cos(math.pi * fallen)) / 2 if config.schedule == "cosine" else fallen
     return 1 - (1 - config.final_rate) * fall

@@ -12,6 +12,7 @@ from seq2seq.bundle import example
 from seq2seq.evaluation.metrics import Scores
 from seq2seq.evaluation.significance import Comparison
 from seq2seq.settings.config import Config
+from seq2seq.settings.rules import AUTO
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.dataset import example as example_pair
 from seq2seq.training.run_files import read_metrics
@@ -38,7 +39,9 @@ def summary_table(
     defaults decide the rest.
     """
     training = config.training
-    rate = f"{training.learning_rate:g} after {training.warmup_steps:,} updates of warm-up, then {training.schedule}"
+    steps = training.warmup_steps
+    warmup = "a warm-up of a tenth of the run" if steps == AUTO else f"{steps:,} updates of warm-up"
+    rate = f"{training.learning_rate:g} after {warmup}, then {training.schedule}"
     validation = f"every {config.trainer.validate_every:,} updates, by {training.monitor}{_sets(data)}"
     table = Table("", "this run", "decided by", title="Before the first update", title_justify="left")
     for name, text, keys in (

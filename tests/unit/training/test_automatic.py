@@ -68,6 +68,12 @@ def test_what_is_named_stays(tmp_path: Path) -> None:
     assert "trainer.max_steps" not in ruled
 
 
+def test_with_a_time_limit_the_warm_up_waits_for_the_time(tmp_path: Path) -> None:
+    config, ruled, epoch = settled(tmp_path, max_time="00:00:05:00")
+    assert config.training.warmup_steps == load_config(str(tmp_path), []).training.warmup_steps == "auto"
+    assert "0.001 after a warm-up of a tenth of the run, then linear" in shown(config, epoch, ((), ruled))
+
+
 def test_epochs_are_counted_in_updates_and_whatever_ends_first_counts(tmp_path: Path) -> None:
     assert settled(tmp_path, max_epochs=3)[0].trainer.max_steps == 3 * 201
     assert settled(tmp_path, max_epochs=3, max_steps=100)[0].trainer.max_steps == 100

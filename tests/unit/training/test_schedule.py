@@ -44,5 +44,22 @@ def test_cosine_and_line_fall_from_the_warm_ups_end_to_the_final_rate_at_the_bud
         assert learning_rate(falling, 500, 1.3) == pytest.approx(0.2)
 
 
+def test_an_automatic_warm_up_is_a_tenth_of_the_time_of_a_run_that_time_ends() -> None:
+    for schedule, half in (("linear", 2 * 0.5 / 0.9), ("cosine", 1 + math.cos(math.pi * 0.4 / 0.9)), ("constant", 2.0)):
+        timed = config(schedule=schedule, warmup_steps="auto")
+        rates = [learning_rate(timed, step, step / 1500) for step in range(1500)]  # the time is over after 1,500
+        assert [rates[75], rates[150], rates[750]] == pytest.approx([1.0, 2.0, half])
+        assert max(rates) == pytest.approx(2.0)
+    root = config(schedule="inverse_sqrt", warmup_steps="auto")
+    assert learning_rate(root, 599, 600 / 1500) == pytest.approx(1.0, rel=2e-3)
+    assert learning_rate(config(warmup_steps="auto"), 0, 0.0) > 0
+
+
+def test_an_automatic_warm_up_has_at_most_4000_updates() -> None:
+    long = config(schedule="constant", warmup_steps="auto")
+    assert learning_rate(long, 1999, 2000 / 10**6) == pytest.approx(1.0)
+    assert learning_rate(long, 3999, 4000 / 10**6) == pytest.approx(2.0)
+
+
 def test_without_warm_up_the_first_update_has_the_peak_rate() -> None:
     assert learning_rate(config(warmup_steps=0), 0, 0.0) == pytest.approx(2.0)
