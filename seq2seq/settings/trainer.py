@@ -14,9 +14,10 @@ class TrainerConfig:
     """Where and how long training runs."""
 
     accelerator: str = "auto"  # cpu | gpu | auto: a GPU if there is one, else the CPU
-    devices: IntOrAuto = 1  # devices on each node; auto: all GPUs, or one per process that torchrun or SLURM started
+    # devices on each node, each with the whole model and a share of each batch (DistributedDataParallel);
+    # auto: all GPUs, or one per process that torchrun or SLURM started
+    devices: IntOrAuto = 1
     num_nodes: int = 1  # machines that train together
-    strategy: str = "auto"  # auto | ddp: every device has the whole model and a share of each batch
     precision: str = "auto"  # auto | 32-true | bf16-mixed; auto: bf16-mixed if the device multiplies bf16 fast
     compile: bool = False  # compile the model with torch.compile; this takes minutes at the start
     # updates of the run; auto: 9 · √(positions of the text · 1024 / positions of an update)
@@ -36,7 +37,6 @@ class TrainerConfig:
             "trainer.",
             self,
             accelerator=("auto", "cpu", "gpu"),
-            strategy=("auto", "ddp"),
             precision=("auto", "32-true", "bf16-mixed"),
         )
         names = ("num_nodes", "checkpoint_every", "keep_last", "log_every")

@@ -47,15 +47,6 @@ class Budget(Timer):
         self.received = 0  # the signal that this process has received; 0: none
         self.stopped_by: str | None = None  # the name of a signal that any process has received
         self.seconds = 0.0  # of training and validation when the ranks last exchanged them, the same on all ranks
-        self._hosts: Any = None  # the process group for exchanges between updates; None: the default group
-
-    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Connect one node's processes by gloo, so that no exchange waits for a GPU.
-
-        Several nodes exchange in the default group, because they may share only the network of the GPUs.
-        """
-        if trainer.world_size > 1 and trainer.num_nodes == 1:
-            self._hosts = torch.distributed.new_group(backend="gloo")
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Start the clock and handle signals, before any wait for other processes; stop if the budget is spent."""
@@ -123,9 +114,8 @@ class Budget(Timer):
         """Set `seconds` to the ranks' maximum, and `stopped_by`; return whether any rank has received a signal."""
         self.seconds, number = self.time_elapsed(), self.received
         if trainer.world_size > 1:
-            device = "cpu" if self._hosts else trainer.strategy.root_device
-            told = torch.tensor([self.seconds, number], dtype=torch.float64, device=device)
-            torch.distributed.all_reduce(told, torch.distributed.ReduceOp.MAX, group=self._hosts)
+            told = torch.tensor([self.seconds, number], dtype=torch.float64)  # on the host: nothing waits for a GPU
+            torch.distributed.all_reduce(told, torch.distributed.ReduceOp.MAX)
             self.seconds, number = told.tolist()
         self.stopped_by = signal.Signals(int(number)).name if number else None
         return bool(number)

@@ -1,5 +1,6 @@
 """The devices and processes of a run, and decisions that they share before Lightning connects them."""
 
+import atexit
 import logging
 import os
 from collections.abc import Callable
@@ -8,11 +9,8 @@ from datetime import timedelta
 import torch
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities import rank_zero_only
-from torch.distributed import (
-    DistError,
-    TCPStore,  # pyright: ignore[reportPrivateImportUsage]
-)
 
 from seq2seq.errors import UserError
 from seq2seq.settings.rules import AUTO
@@ -20,8 +18,7 @@ from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.training.early_checks import NO_GPU
 
 log = logging.getLogger(__name__)
-PATIENCE = timedelta(minutes=10)  # to wait for the first process, which may measure its device's memory
-_rounds: dict[str, int] = {}  # how often each key was agreed on: a sweep has several runs in one process
+PATIENCE = timedelta(minutes=10)  # to wait for another process; the first may measure its device's memory
 
 
 def rank() -> int:
@@ -101,7 +98,7 @@ def agree(key: str, decide: Callable[[], str]) -> str:
     """Return the first process's decision in every process.
 
     Processes that Lightning starts read the decision from their environment. Processes that torchrun or SLURM started
-    get it from the address where they connect for training.
+    form the group in which they will train, and the first one broadcasts the decision.
 
     Raises:
         UserError: the first process could not decide, or cannot be reached.
@@ -114,35 +111,44 @@ def agree(key: str, decide: Callable[[], str]) -> str:
         elif variable not in os.environ:
             raise UserError("this process does not know the first one: start several nodes by torchrun or SLURM")
         return os.environ[variable]
-    value, failure = "", None
+    decided, failure = [""], None
+    if rank() == 0:
+        try:
+            decided = [decide()]
+        except Exception as error:
+            failure = error
     try:
-        store, name = _store(ranks), _unused(key)
-        if rank() == 0:
-            try:
-                value = decide()
-            except Exception as error:
-                failure = error
-            store.set(name, value)
-        value = store.get(name).decode()
-        if store.add(f"{name}/heard", 1) == ranks:
-            store.set(f"{name}/done", "")
-        store.wait([f"{name}/done"])  # the store ends with the first process, so wait until all have read the value
-    except DistError as error:
+        if not torch.distributed.is_initialized():
+            torch.distributed.init_process_group(_backend(), rank=rank(), world_size=ranks, timeout=PATIENCE)
+        torch.distributed.broadcast_object_list(decided, device=torch.device("cpu"))
+    except RuntimeError as error:
         raise UserError(
             f"the {ranks} processes did not find each other at {os.environ['MASTER_ADDR']}, port "
             f"{os.environ['MASTER_PORT']}, in {PATIENCE}: are all of them running?"
-        ) from error
+        ) from (failure or error)
     if failure:
         raise failure
-    if not value:
+    if not decided[0]:
         raise UserError("the first process could not begin; its own error says why")
-    return value
+    return decided[0]
 
 
-def _unused(key: str) -> str:
-    """Return a name that no other run of these processes has used."""
-    _rounds[key] = _rounds.get(key, 0) + 1
-    return f"seq2seq/{key}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}/{_rounds[key]}"
+def make_strategy(config: TrainerConfig) -> DDPStrategy | str:
+    """Return how Lightning distributes training: data-parallel over all devices, or nothing for a single device."""
+    if config.devices * config.num_nodes == 1:
+        return "auto"
+    atexit.register(_disconnect)
+    return DDPStrategy(process_group_backend=_backend(), timeout=PATIENCE)  # a group that exists is used
+
+
+def _backend() -> str:
+    """Return how processes exchange values: those of the host never wait for a GPU."""
+    return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+
+
+def _disconnect() -> None:
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def _started_together() -> int:
@@ -154,16 +160,3 @@ def _started_together() -> int:
     if {"RANK", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
         return int(os.environ.get("WORLD_SIZE", "1"))
     return 1
-
-
-def _store(ranks: int) -> TCPStore:
-    """Return a store that all processes read and write: torchrun's own, or one that the first process opens."""
-    is_open = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True)
-    return TCPStore(
-        os.environ["MASTER_ADDR"],
-        int(os.environ["MASTER_PORT"]),
-        None if is_open else ranks,
-        is_master=rank() == 0 and not is_open,
-        timeout=PATIENCE,
-        wait_for_workers=not is_open,
-    )

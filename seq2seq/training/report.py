@@ -21,7 +21,7 @@ NETWORKS = {"transformer": "An encoder–decoder Transformer", "recurrent": "A r
 LICENCE_NOTE = "The weights may be used under the terms of the texts they were trained on."
 
 _TEXT = ("data.train", "data.hub", "data.root", "data.src_lang", "data.tgt_lang", "data.languages")
-_DEVICE = ("trainer.accelerator", "trainer.devices", "trainer.strategy", "trainer.precision")
+_DEVICE = ("trainer.accelerator", "trainer.devices", "trainer.precision")
 _END = ("trainer.max_steps", "trainer.max_epochs", "trainer.max_time", "training.patience")
 
 
@@ -106,7 +106,7 @@ def _model(config: Config, parameters: tuple[int, int]) -> str:
 
 def _device(config: Config, hardware: str) -> str:
     number = config.trainer.devices * config.trainer.num_nodes
-    spread = f", {number} processes ({config.trainer.strategy})" if number > 1 else ""
+    spread = f", {number} processes" if number > 1 else ""
     return f"{hardware}, {config.trainer.precision}{spread}"
 
 

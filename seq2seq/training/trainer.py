@@ -13,7 +13,7 @@ from seq2seq.text.dataset import PreparedData
 from seq2seq.training.callbacks import make_callbacks
 from seq2seq.training.checkpoints import DurableIO
 from seq2seq.training.loggers import make_loggers
-from seq2seq.training.processes import uses_gpu
+from seq2seq.training.processes import make_strategy, uses_gpu
 
 
 def make_trainer(
@@ -46,7 +46,7 @@ def make_trainer(
         accelerator="cuda" if uses_gpu(settings) else "cpu",
         devices=settings.devices,
         num_nodes=settings.num_nodes,
-        strategy=settings.strategy,
+        strategy=make_strategy(settings),
         precision=settings.precision,  # type: ignore[arg-type]
         max_epochs=-1,  # `Budget` ends training
         accumulate_grad_batches=config.training.accumulate,

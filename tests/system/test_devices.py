@@ -50,7 +50,7 @@ SETTINGS = (
     "trainer.validate_every=3",
     "trainer.log_every=1",
 )
-TWO = ("trainer.devices=2", "trainer.strategy=ddp")
+TWO = ("trainer.devices=2",)
 
 pytestmark = pytest.mark.cluster
 

@@ -136,7 +136,7 @@ def test_when_one_of_two_processes_loses_its_reader_both_end_within_a_minute(
     told = "the process that reads the training text ended, perhaps for want of memory"
     assert [told in line for line in result.errors].count(True) == 1, result.output
     assert "Traceback" not in result.output
-    alone = ("trainer.devices=1", "trainer.strategy=auto", "training.accumulate=2")
+    alone = ("trainer.devices=1", "training.accumulate=2")
     (newest,) = checkpoints(place / "runs/run")
     resumed = launcher.train("resume=runs/run", *alone, f"trainer.max_steps={int(newest[5:12]) + 3}", cwd=place)
     assert resumed.status == 0, resumed.output

@@ -41,8 +41,8 @@ def test_killed_twice_and_resumed_equals_straight(launcher: Launcher, place: Pat
 def test_another_number_of_processes_goes_on_with_the_same_updates(launcher: Launcher, place: Path) -> None:
     """One process, two, and one again; an update is always made of two batches."""
     sets = (*BASE, "trainer.precision=32-true", "trainer.max_steps=11", "training.accumulate=2")
-    pair = ("training.accumulate=1", "trainer.devices=2", "trainer.strategy=ddp", "trainer.accelerator=cpu")
-    alone = ("training.accumulate=2", "trainer.devices=1", "trainer.strategy=auto")
+    pair = ("training.accumulate=1", "trainer.devices=2", "trainer.accelerator=cpu")
+    alone = ("training.accumulate=2", "trainer.devices=1")
     assert launcher.train(*sets, "name=straight", cwd=place).status == 0
     assert launcher.train(*sets, "name=shared", cwd=place, until="update 5 ").status == -signal.SIGKILL
     stopped = launcher.train("resume=runs/shared", *pair, cwd=place, until="update 7 ", send=signal.SIGTERM)
@@ -81,7 +81,7 @@ M.on_train_batch_start = tell
 
 def test_two_processes_exchange_twice_an_update(launcher: Launcher, place: Path) -> None:
     """The number of target tokens, and one tensor for all that ends an update or saves it; gradients are DDP's own."""
-    sets = (*BASE, "trainer.devices=2", "trainer.strategy=ddp", "trainer.accelerator=cpu", "training.accumulate=2")
+    sets = (*BASE, "trainer.devices=2", "trainer.accelerator=cpu", "training.accumulate=2")
     sets += ("trainer.checkpoint_every=1000", "trainer.log_every=1000")
     asked = ("trainer.max_time=00:01:00:00", "trainer.checkpoint_minutes=60")
     result = launcher.train(*sets, *asked, "name=run", "trainer.max_steps=7", cwd=place, BEFORE=COUNT_EXCHANGES)

@@ -59,11 +59,11 @@ def test_processes_that_lightning_starts_inherit_what_the_first_decided(monkeypa
 @pytest.mark.parametrize(
     ("gpus", "settings", "devices"),
     [
-        (4, {"devices": "auto", "strategy": "ddp"}, 4),
-        (0, {"devices": "auto", "strategy": "ddp"}, 1),
+        (4, {"devices": "auto"}, 4),
+        (0, {"devices": "auto"}, 1),
         (4, {"devices": "auto", "accelerator": "cpu"}, 1),
         (4, {"devices": 2}, 2),
-        (0, {"devices": 2, "strategy": "ddp"}, 2),  # processes of a CPU
+        (0, {"devices": 2}, 2),  # processes of a CPU
     ],
 )
 def test_all_devices_are_taken_unless_a_number_is_named(
@@ -78,7 +78,7 @@ def test_all_devices_are_taken_unless_a_number_is_named(
 def test_as_many_devices_are_taken_as_processes_were_started(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"RANK": "0", "WORLD_SIZE": "6", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)
-    config = TrainerConfig(devices=AUTO, num_nodes=2, strategy="ddp")
+    config = TrainerConfig(devices=AUTO, num_nodes=2)
     choose_devices(config)
     assert config.devices == 3
 
