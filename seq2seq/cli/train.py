@@ -36,7 +36,7 @@ from seq2seq.settings.describe import markdown, show_help
 from seq2seq.settings.loading import load_config, real_folder
 from seq2seq.settings.rules import AUTO
 from seq2seq.training.early_checks import refuse_early
-from seq2seq.training.run_files import interruption, running
+from seq2seq.training.run_files import best_value, interruption, running
 from seq2seq.training.sweep import note_run, sweep_table
 
 log = logging.getLogger(__name__)
@@ -106,29 +106,29 @@ def train_one(cfg: DictConfig) -> float | None:
     own = HydraConfig.get()
     choices = own.runtime.choices
     overrides = [override for override in own.overrides.task if not override.startswith("resume=")]
-    config = settle(cfg, choices) if cfg.resume is None else load_config(cfg.resume, overrides)
+    config = settle(cfg, choices) if cfg.resume in (None, AUTO) else load_config(cfg.resume, overrides)
     named = frozenset(override.key_or_group.replace("/", ".") for override in parse(overrides))
     if config.baseline not in (None, AUTO):  # runs/latest will be a link to this run
         config.baseline = str(real_folder(Path(config.baseline)))
     refuse_early(config)  # before the slow imports
-    from seq2seq.training.early_checks import resume_existing
+    from seq2seq.training.early_checks import find_existing
     from seq2seq.training.finetune import start_from_bundle
     from seq2seq.training.processes import check_processes, choose_devices, choose_precision, rank
     from seq2seq.training.run import train
     from seq2seq.training.run_folder import prepare_folder
 
-    choose_devices(config.trainer, is_resumed=config.resume is not None)
+    choose_devices(config.trainer, is_resumed=config.resume not in (None, AUTO))
     check_processes(config.trainer, is_sweep=own.mode == RunMode.MULTIRUN)
     keep_freed_memory()
     config.trainer.precision = choose_precision(config.trainer)  # saved, so that a resumed run keeps it
-    if config.init is not None and config.resume is None:
+    if config.init is not None and config.resume in (None, AUTO):
         config.init = shared.imported(config.init, config.data.cache)
         config = start_from_bundle(config, overrides)
         named |= {"model", "tokenizer"}  # init= sets them
     runs = Path("runs") / (config.series or "")
-    if config.existing == "keep" and config.resume is None and (complete := resume_existing(config, runs)) is not None:
+    if config.resume == AUTO and find_existing(config, runs):
         note_run(runs / str(config.name), overrides)
-        return complete.best
+        return best_value(runs / str(config.name), config.training.monitor)
     config, folder, checkpoint = prepare_folder(config, runs, run_name(str(config.experiment_name), overrides, choices))
     if rank() == 0:
         note_run(folder, overrides)

@@ -25,6 +25,7 @@ from seq2seq.errors import UserError, in_short
 from seq2seq.extras import train_command
 from seq2seq.settings.bundle import first_line
 from seq2seq.settings.config import Config, flatten
+from seq2seq.settings.rules import AUTO
 
 _MAX_SUGGESTIONS = 3
 MAX_NAME = 100  # characters of a run's derived name
@@ -76,7 +77,7 @@ def settle(cfg: DictConfig, choices: Mapping[str, Any]) -> Config:
     try:
         if cfg.experiment_name is None:
             cfg.experiment_name = _experiment_name(cfg, choices)
-        if cfg.existing == "keep" and cfg.name is None:
+        if cfg.resume == AUTO and cfg.name is None:
             cfg.name = "${experiment_name}-${seed}"
     except OmegaConfBaseException as error:
         raise UserError(first_line(error)) from error

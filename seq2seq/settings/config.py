@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from seq2seq.settings.checks import check_choices, check_ranges, require
+from seq2seq.settings.checks import check_ranges, require
 from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.rules import AUTO
@@ -20,13 +20,14 @@ from seq2seq.settings.training import TrainingConfig
 class Config:
     """A whole run."""
 
-    # folder under runs/; null: the experiment or the text, the chosen settings and the time; with existing=keep, the
+    # folder under runs/; null: the experiment or the text, the chosen settings and the time; with resume=auto, the
     # experiment and the seed
     name: str | None = None
     series: str | None = None  # folder in runs/ for runs that belong together: runs/SERIES/NAME; null: none
-    existing: str = "refuse"  # if the run exists: refuse | keep: skip a complete run, resume an incomplete one
     seed: int = 1  # random seed of initial weights, data order and dropout
-    resume: str | None = None  # folder of a run to continue exactly where it stopped; null: a new run
+    # folder of a run to continue exactly where it stopped; auto: the run of this name if it exists, but a complete one
+    # is left as it is; null: a new run
+    resume: str | None = None
     # the first weights, sizes and vocabulary: a run or bundle folder, or a Marian model in Hugging Face's layout (a
     # folder, or a name on its hub, such as Helsinki-NLP/opus-mt-en-es); null: random weights
     init: str | None = None
@@ -51,11 +52,7 @@ class Config:
             "both: leave one out",
         )
         check_ranges("", self, seed=(0, 2**32 - 1))  # NumPy's limits
-        check_choices("", self, existing=("refuse", "keep"))
-        require(
-            self.existing == "refuse" or self.name is not None,
-            "existing=keep finds runs by their names: give name=",
-        )
+        require(self.resume != AUTO or self.name is not None, "resume=auto finds a run by its name: give name=")
         require(
             self.model.architecture == "transformer" or not self.trainer.compile,
             f"model.architecture={self.model.architecture} goes step by step, and trainer.compile is for Transformers: "

@@ -125,10 +125,6 @@ class Checkpoints(Checkpoint):
         names = sorted(self._scores, key=lambda name: (-self._sign * self._scores[name], name))
         return [self.folder / name for name in names]
 
-    def best_value(self) -> float | None:
-        """Return the monitored value of the best checkpoint; None if there is no best checkpoint."""
-        return self._scores[self.best()[0].name] if self._scores else None
-
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Start to count minutes; run the validation that was due when the run was interrupted."""
         self._last_save = self._clock()

@@ -4,7 +4,6 @@ import ctypes
 import importlib.util
 import json
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq.errors import UserError
@@ -12,7 +11,7 @@ from seq2seq.extras import missing
 from seq2seq.settings.config import Config, flatten, walk
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.rules import AUTO
-from seq2seq.training.run_files import best_validation, list_checkpoints, read_metrics, step_of
+from seq2seq.training.run_files import list_checkpoints, step_of
 
 NO_GPU = "trainer.accelerator=gpu but there is no CUDA device: use trainer=cpu or a CUDA PyTorch"
 
@@ -21,7 +20,6 @@ TRANSLATIONS = "translations"  # a run's folder with its translations of the tes
 _MAY_DIFFER = {
     "analyse",
     "baseline",
-    "existing",
     "resume",
     "data.root",
     "trainer.progress_bar",
@@ -49,7 +47,7 @@ def refuse_early(config: Config) -> None:
         raise UserError(NO_GPU)
     if config.baseline not in (None, AUTO):
         refuse_baseline(config.baseline)
-    if config.resume is not None and (paths := list_checkpoints(Path(config.resume) / "checkpoints")):
+    if config.resume not in (None, AUTO) and (paths := list_checkpoints(Path(config.resume) / "checkpoints")):
         refuse_spent(config, Path(config.resume), step_of(paths[-1]))
 
 
@@ -117,15 +115,8 @@ def _is_spent(config: Config, results: Path, step: int) -> bool:
     return is_last or is_over or out_of_patience
 
 
-@dataclass(frozen=True)
-class Complete:
-    """A complete run; best is the validation value by which a sweep compares runs."""
-
-    best: float | None
-
-
-def resume_existing(config: Config, runs: Path) -> Complete | None:
-    """Return the run of config's name if it is complete; if it was interrupted, change config to resume it.
+def find_existing(config: Config, runs: Path) -> bool:
+    """Return whether the run of config's name is complete; else replace config.resume=auto by what there is to resume.
 
     A sweep that is started again thus keeps its complete runs.
 
@@ -138,19 +129,19 @@ def resume_existing(config: Config, runs: Path) -> Complete | None:
     if not is_complete and not list_checkpoints(folder / "checkpoints"):
         if (folder / "metrics.csv").exists():
             raise UserError(f"{folder} ended before its first checkpoint: delete it, or choose another name=")
-        return None
+        config.resume = None
+        return False
     _require_same(config, folder)
     if is_complete:
         log.info("%s is complete: kept, not run again", folder)
-        best = best_validation(read_metrics(folder), config.training.monitor)
-        return Complete(best and (best.bleu if config.training.monitor == "bleu" else best.loss))
+        return True
     saved = flatten(load_config(str(folder), []))
     for setting in walk(config):
         if setting.value == AUTO:
             setattr(setting.section, setting.key.rpartition(".")[2], saved[setting.key])
     config.resume = str(folder)
     log.info("%s was interrupted: resuming it", folder)
-    return None
+    return False
 
 
 def _require_same(config: Config, folder: Path) -> None:

@@ -35,7 +35,7 @@ from seq2seq.training.finetune import count_trained, make_model
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import rank
 from seq2seq.training.report import summary_table
-from seq2seq.training.run_files import step_of
+from seq2seq.training.run_files import best_value, step_of
 from seq2seq.training.run_folder import point_latest
 from seq2seq.training.trainer import make_trainer
 
@@ -80,9 +80,11 @@ def train(config: Config, folder: Path, checkpoint: Path | None = None, named: C
     if rank() == 0:
         point_latest(folder)
     fit(trainer, module, config, data, checkpoint)
+    best = best_value(folder, config.training.monitor) if trainer.is_global_zero else None
+    best = trainer.strategy.broadcast(best)  # a search continues alike in all processes
     if trainer.is_global_zero:
         complete_run(config, folder, data, training_end(trainer, updates_per_epoch, trained), baseline)
-    return best_value(config, trainer)
+    return best
 
 
 def training_end(trainer: L.Trainer, updates_per_epoch: float, trained_parameters: int) -> TrainingEnd:
@@ -99,13 +101,6 @@ def training_end(trainer: L.Trainer, updates_per_epoch: float, trained_parameter
         hardware=hardware(trainer),
         device=trainer.strategy.root_device,
     )
-
-
-def best_value(config: Config, trainer: L.Trainer) -> float | None:
-    """Return the best validation's BLEU or loss; the last validation's if no best checkpoint is kept."""
-    kept = callback_of(trainer, Checkpoints).best_value()
-    value = trainer.callback_metrics.get(f"val_{config.training.monitor}") if kept is None else kept
-    return None if value is None else float(value)
 
 
 def make_module(config: Config, data: PreparedData, *, resumed: bool) -> TranslationModule:

@@ -179,6 +179,12 @@ def best_validation(rows: Sequence[Mapping[str, str]], monitor: str) -> Validati
     return Validation(int(best["step"]), loss, bleu)
 
 
+def best_value(folder: Path, monitor: str) -> float | None:
+    """Return the value, BLEU or loss by monitor, of a run's best validation; None if nothing was validated."""
+    best = best_validation(read_metrics(folder), monitor)
+    return best and (best.bleu if monitor == "bleu" else best.loss)
+
+
 def list_runs(runs: Path) -> list[SavedRun]:
     """Return all runs of a folder and of its series, the last changed first."""
     found = [read_run(folder, str(folder.relative_to(runs))) for folder in _run_folders(runs)]

@@ -14,12 +14,13 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.rules import AUTO
 from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import TrainingConfig
-from seq2seq.training.early_checks import Complete, resume_existing
+from seq2seq.training.early_checks import find_existing
+from seq2seq.training.run_files import best_value
 
 
 @pytest.fixture
 def config() -> Config:
-    return Config(name="baseline-1", series="lab", existing="keep", model=ModelConfig(d_model=64, num_heads=4))
+    return Config(name="baseline-1", series="lab", resume="auto", model=ModelConfig(d_model=64, num_heads=4))
 
 
 def make_run(config: Config, runs: Path, *, results: bool, checkpoint: bool = True) -> Path:
@@ -35,23 +36,21 @@ def make_run(config: Config, runs: Path, *, results: bool, checkpoint: bool = Tr
 
 
 def test_a_name_that_is_no_run_yet_is_run(config: Config, tmp_path: Path) -> None:
-    assert resume_existing(config, tmp_path) is None
+    assert not find_existing(config, tmp_path)
     assert config.resume is None
 
 
 def test_a_complete_run_is_kept_and_says_so(config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = make_run(config, tmp_path, results=True)
     with caplog.at_level(logging.INFO):
-        assert resume_existing(config, tmp_path) == Complete(20.25)
+        assert find_existing(config, tmp_path)
     assert caplog.messages == [f"{folder} is complete: kept, not run again"]
-    by_loss = replace(config, training=TrainingConfig(monitor="loss"))
-    (folder / "config.yaml").write_text(yaml.safe_dump(to_plain(by_loss)))
-    assert resume_existing(by_loss, tmp_path) == Complete(3.0)
+    assert [best_value(folder, monitor) for monitor in ("bleu", "loss")] == [20.25, 3.0]
 
 
 def test_a_run_that_was_broken_off_is_gone_on_with(config: Config, tmp_path: Path) -> None:
     folder = make_run(config, tmp_path, results=False)
-    assert resume_existing(config, tmp_path) is None
+    assert not find_existing(config, tmp_path)
     assert config.resume == str(folder)
 
 
@@ -59,7 +58,7 @@ def test_the_rules_numbers_of_such_a_run_are_kept(config: Config, tmp_path: Path
     then = replace(config, training=TrainingConfig(max_tokens=777), model=replace(config.model, dropout=0.3))
     make_run(then, tmp_path, results=False)
     config.training.max_tokens = config.model.dropout = AUTO
-    assert resume_existing(config, tmp_path) is None
+    assert not find_existing(config, tmp_path)
     assert (config.training.max_tokens, config.model.dropout) == (777, 0.3)
     assert config.training.learning_rate == AUTO  # that one still says so, too
 
@@ -67,7 +66,7 @@ def test_the_rules_numbers_of_such_a_run_are_kept(config: Config, tmp_path: Path
 def test_a_run_without_a_checkpoint_says_what_to_do(config: Config, tmp_path: Path) -> None:
     make_run(config, tmp_path, results=False, checkpoint=False)
     with pytest.raises(UserError, match=r"baseline-1 ended before its first checkpoint: delete it"):
-        resume_existing(config, tmp_path)
+        find_existing(config, tmp_path)
 
 
 @pytest.mark.parametrize("results", [True, False])
@@ -77,15 +76,13 @@ def test_a_run_with_other_settings_is_neither_kept_nor_gone_on_with(
     make_run(config, tmp_path, results=results)
     other = replace(config, model=ModelConfig(d_model=64, num_heads=8))
     with pytest.raises(UserError, match=r"baseline-1 is a run with model.num_heads=4, not 8: choose another name="):
-        resume_existing(other, tmp_path)
+        find_existing(other, tmp_path)
     elsewhere = replace(config, data=DataConfig(root="elsewhere"), trainer=TrainerConfig(progress_bar=False))
-    assert (resume_existing(elsewhere, tmp_path) is not None) == results
+    assert find_existing(elsewhere, tmp_path) == results
 
 
 def test_runs_are_kept_by_name_only() -> None:
-    with pytest.raises(UserError, match=r"existing=keep finds runs by their names: give name="):
-        Config(existing="keep")
-    with pytest.raises(UserError, match=r"existing=overwrite is not known: choose one of refuse, keep"):
-        Config(existing="overwrite")
+    with pytest.raises(UserError, match=r"resume=auto finds a run by its name: give name="):
+        Config(resume="auto")
     with pytest.raises(UserError, match=r"series='\.\./x' cannot be a folder's name"):
         Config(series="../x")
