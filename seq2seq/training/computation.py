@@ -34,19 +34,25 @@ def _forward(forward: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
 
 
 def compile_forward(model: EncoderDecoder) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the model's forward pass as compiled kernels (torch.compile), compiled once for batches of all sizes.
+    """Return the model's forward pass, `compiled`; validation, search and checkpoints use the model as it is."""
+    warnings.filterwarnings("ignore", "Dynamo detected a call to a `functools.lru_cache`")  # positions are cached
+    compute = compiled(model.forward)
+    return lambda src, tgt_in: compute(widen(src), widen(tgt_in))[:, : tgt_in.shape[1]]
 
-    The model itself does not change: validation, search and checkpoints use it. The returned function raises a
-    UserError if kernels cannot be compiled, for example without a C++ compiler.
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function as compiled kernels (torch.compile), compiled once for tensors of all sizes.
+
+    The returned function raises a UserError if kernels cannot be compiled, for example without a C++ compiler.
     """
     from torch._dynamo.exc import BackendCompilerFailed  # imported here: it imports the compiler, which few runs use
 
-    warnings.filterwarnings("ignore", "Dynamo detected a call to a `functools.lru_cache`")  # positions are cached
-    compute = torch.compile(model.forward, backend=BACKEND, dynamic=True)
+    compute = torch.compile(function, backend=BACKEND, dynamic=True)
 
-    def forward(src: Tensor, tgt_in: Tensor) -> Tensor:
+    @functools.wraps(function)
+    def call(*arguments: Any) -> Any:
         try:
-            return compute(widen(src), widen(tgt_in))[:, : tgt_in.shape[1]]
+            return compute(*arguments)
         except BackendCompilerFailed as error:
             lines = [line.strip() for line in str(error.inner_exception).splitlines() if line.strip()]
             reason = next((line for line in lines if "error:" in line), lines[0] if lines else str(error))
@@ -55,7 +61,7 @@ def compile_forward(model: EncoderDecoder) -> Callable[[Tensor, Tensor], Tensor]
                 "such as g++; install one, or leave trainer.compile out"
             ) from error
 
-    return forward
+    return call
 
 
 def widen(ids: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Label-smoothed cross-entropy and R-Drop from hidden states, without holding all logits of a batch at once."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,6 +23,34 @@ def _scaled(x: Tensor, factor: Tensor) -> Tensor:
     return x.mul(factor) if x.dtype == factor.dtype else x.float().mul_(factor).to(x.dtype)
 
 
+def loss_of_chunk(
+    rows: Float[Tensor, "n d"],
+    weight: Float[Tensor, "v d"],
+    mean_weight: Float[Tensor, " d"],
+    bias: Float[Tensor, " v"] | None,
+    wanted: Int[Tensor, "n 1"],
+    share: Float[Tensor, "n 1"] | int,
+    smoothing: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the plain loss and the loss against an even distribution, both summed, and the gradient of the logits.
+
+    A product with mean_weight is the mean of a row's logits. share is 1 for a real token and 0 for padding. Every step
+    but the products goes through all logits, as often as it is written here; compiled, they are few kernels.
+    """
+    logits = (rows @ weight.T).float()
+    logits = logits if bias is None else logits.add_(bias)
+    highest = logits.amax(-1, keepdim=True)
+    wanted_logits = logits.gather(1, wanted) - highest
+    total = (exponentials := logits.sub_(highest).exp_()).sum(-1, keepdim=True)
+    nll = ((total.log() - wanted_logits) * share).sum()
+    mean_logits = (rows @ mean_weight).float()[:, None] + (0.0 if bias is None else bias.mean())
+    uniform = ((total.log() + highest - mean_logits) * share).sum()
+    # d loss / d logits = softmax - smoothed target
+    grad = exponentials.mul_(share / total).sub_(share * (smoothing / weight.shape[0]))
+    grad = grad.scatter_add_(1, wanted, torch.full_like(total, smoothing - 1) * share)
+    return nll, uniform, grad.to(rows.dtype)
+
+
 class _ChunkedCrossEntropy(torch.autograd.Function):
     """Computes the gradients together with the loss, while a chunk's logits are in memory."""
 
@@ -35,31 +64,22 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         counts: Tensor | None,
         smoothing: float,
         with_gradients: bool,
+        compute: Callable[..., tuple[Tensor, Tensor, Tensor]],
     ) -> tuple[Tensor, Tensor]:
         grad_hidden = torch.empty_like(hidden)
         grad_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
         weight = weight.to(hidden.dtype)
-        mean_weight = weight.float().mean(0).to(hidden.dtype)  # its product with a row is the mean of the row's logits
-        mean_bias = 0.0 if bias is None else bias.mean()
+        mean_weight = weight.float().mean(0).to(hidden.dtype)
         nll, uniform = (hidden.new_zeros((), dtype=torch.float32) for _ in range(2))
         size = chunk_of(hidden.device)
         for start in range(0, hidden.shape[0], size):
             rows, wanted = hidden[start : start + size], targets[start : start + size, None]
-            share = 1 if counts is None else counts[start : start + size, None]  # 1 for a real token, 0 for padding
-            logits = (rows @ weight.T).float()
-            logits = logits if bias is None else logits.add_(bias)
-            highest = logits.amax(-1, keepdim=True)
-            wanted_logits = logits.gather(1, wanted) - highest
-            total = (exponentials := logits.sub_(highest).exp_()).sum(-1, keepdim=True)
-            nll += ((total.log() - wanted_logits) * share).sum()
-            mean_logits = (rows @ mean_weight).float()[:, None] + mean_bias
-            uniform += ((total.log() + highest) * share).sum() - (mean_logits * share).sum()
+            share = 1 if counts is None else counts[start : start + size, None]
+            of_chunk, against_even, grad = compute(rows, weight, mean_weight, bias, wanted, share, smoothing)
+            nll += of_chunk
+            uniform += against_even
             if not with_gradients:
                 continue
-            # d loss / d logits = softmax - smoothed target
-            grad = exponentials.mul_(1 / total).sub_(smoothing / weight.shape[0])
-            grad = grad.scatter_add_(1, wanted, grad.new_full((1, 1), smoothing - 1).expand_as(wanted))
-            grad = (grad if counts is None else grad.mul_(share)).to(hidden.dtype)
             torch.matmul(grad, weight, out=grad_hidden[start : start + size])
             grad_weight += grad.T @ rows
         loss = (1 - smoothing) * nll + smoothing * uniform
@@ -72,7 +92,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] (decorated)
         grad_loss = grad_outputs[0]
         grad_hidden, grad_weight = ctx.saved_tensors
-        return _scaled(grad_hidden, grad_loss), grad_weight * grad_loss, None, None, None, None, None
+        return _scaled(grad_hidden, grad_loss), grad_weight * grad_loss, None, None, None, None, None, None
 
 
 def _real_rows(hidden: Tensor, targets: Tensor, pad: int) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -95,6 +115,7 @@ def cross_entropy(
     pad: int,
     smoothing: float = 0.0,
     bias: Float[Tensor, " v"] | None = None,
+    compute: Callable[..., tuple[Tensor, Tensor, Tensor]] = loss_of_chunk,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the sums of the smoothed loss and of the plain loss over all real target tokens, and the number of tokens.
 
@@ -102,11 +123,13 @@ def cross_entropy(
     (Szegedy et al. 2016, §7). Both sums are in nats; gradients flow through the first. Padding adds nothing to the
     sums; on the CPU it is left out before the projection onto the vocabulary. Logits exist for some rows at a time.
     Products are computed in the hidden states' precision (or autocast's), and the softmax in float32. The logits' bias
-    is not trained.
+    is not trained. compute is `loss_of_chunk`, or the same compiled.
     """
     rows, wanted, counts = _real_rows(hidden, targets, pad)
     with torch.autocast(hidden.device.type, enabled=False):
-        loss, nll = _ChunkedCrossEntropy.apply(rows, weight, bias, wanted, counts, smoothing, torch.is_grad_enabled())
+        loss, nll = _ChunkedCrossEntropy.apply(
+            rows, weight, bias, wanted, counts, smoothing, torch.is_grad_enabled(), compute
+        )
     return loss, nll, (targets != pad).sum()
 
 

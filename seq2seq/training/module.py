@@ -18,8 +18,8 @@ from seq2seq.settings.rules import AUTO, LONGEST_WARMUP, WARMUP
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import PAD
-from seq2seq.training.computation import compile_forward, widen
-from seq2seq.training.loss import cross_entropy, r_drop_loss
+from seq2seq.training.computation import compile_forward, compiled, widen
+from seq2seq.training.loss import cross_entropy, loss_of_chunk, r_drop_loss
 
 log = logging.getLogger(__name__)
 KEEPS_WIDTHS = ("cpu",)  # on other devices the attention kernels prefer widths that are multiples of 8
@@ -46,7 +46,7 @@ class TranslationModule(L.LightningModule):
         """Train model; seed decides dropout, vocabulary is the tokenizer's hash, equal in all checkpoints of a run.
 
         With several validation_sets, each set's loss is logged under its name; `TranslationValidation` logs the mean.
-        With is_compiled, the forward passes of training run as compiled kernels.
+        With is_compiled, the forward passes of training and the loss run as compiled kernels.
 
         Raises:
             UserError: R-Drop is on and there is no dropout.
@@ -62,6 +62,7 @@ class TranslationModule(L.LightningModule):
         self.config = config
         self.validation_sets = list(validation_sets)
         self._compiled = compile_forward(model) if is_compiled else None
+        self._loss_of_chunk = compiled(loss_of_chunk) if is_compiled else loss_of_chunk
         self.progress = 0.0  # share of the run's budget spent; set by the Budget callback
         self._tokens: Tensor | None = None  # target tokens since the last update, on this rank
         self.last_nll: Tensor | None = None  # of the last micro-batch: nats, summed
@@ -90,7 +91,8 @@ class TranslationModule(L.LightningModule):
         batch = self._widened(batch)
         hidden = self._hidden_states(batch.src, batch.tgt_in)
         weight, bias = self.model.embedding.weight, self.model.output_bias
-        return cross_entropy(hidden, weight, batch.tgt_out, pad=PAD, smoothing=smoothing, bias=bias)
+        compute = self._loss_of_chunk
+        return cross_entropy(hidden, weight, batch.tgt_out, pad=PAD, smoothing=smoothing, bias=bias, compute=compute)
 
     def _hidden_states(self, src: Tensor, tgt_in: Tensor) -> Tensor:
         if self._compiled is None or not self.training:
