@@ -1,6 +1,7 @@
 """The device on which PyTorch computes, and transfers of values to and from it; knows nothing else."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,18 @@ def prepare(device: torch.device) -> None:
     """Switch off cuDNN's attention if device is a GPU: cuDNN builds a graph for every new shape."""
     if device.type == "cuda":
         torch.backends.cuda.enable_cudnn_sdp(False)
+
+
+@contextlib.contextmanager
+def tf32_products(device: torch.device) -> Iterator[None]:
+    """Within this context, let a GPU multiply float32 matrices in TF32: several times faster, 10 bits of mantissa."""
+    before = torch.get_float32_matmul_precision()
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def tensor_on(

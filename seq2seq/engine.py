@@ -24,6 +24,8 @@ from seq2seq.search.next_tokens import best_next
 from seq2seq.search.rules import make_rules
 from seq2seq.search.shortlist import Shortlist
 from seq2seq.search.subset import Subset
+from seq2seq.settings import rules
+from seq2seq.settings.checks import IntOrAuto
 from seq2seq.settings.search import SearchConfig, require_one_kind, require_steps
 from seq2seq.text.tokenizer import BOS, EOS, PAD, UNPRODUCIBLE_IDS
 
@@ -144,7 +146,12 @@ class Engine:
         return hypotheses
 
     def score(
-        self, sources: Sequence[list[int]], targets: Sequence[list[int]], batch_tokens: int, *, align: bool = False
+        self,
+        sources: Sequence[list[int]],
+        targets: Sequence[list[int]],
+        batch_tokens: IntOrAuto,
+        *,
+        align: bool = False,
     ) -> Iterator[list[tuple[int, TokenScores]]]:
         """Score given translations with the model; yields (index, scores) by batch.
 
@@ -168,17 +175,19 @@ class Engine:
         self,
         work: str,
         lengths: Sequence[int],
-        batch_tokens: int,
+        batch_tokens: IntOrAuto,
         compute: Callable[[list[int]], list[R]],
         *,
         rows: int = 1,
     ) -> Iterator[list[tuple[int, R]]]:
         """Compute the results of all texts in batches, longest first; yields (index, result) by batch.
 
-        A batch has at most batch_tokens tokens, padding and all rows of a text included, or it has one text. work is
-        "search" or "score"; rows is the number of rows per text.
+        A batch has at most batch_tokens tokens (a number or `auto`), padding and all rows of a text included, or it has
+        one text. work is "search" or "score"; rows is the number of rows per text.
         """
         waiting = sorted(range(len(lengths)), key=lambda index: lengths[index], reverse=True)
+        if batch_tokens == rules.AUTO:
+            batch_tokens = rules.batch_tokens(self.device.type)
         while waiting:
             longest = lengths[waiting[0]]
             tokens = int(min(batch_tokens, self._limits.get(work, batch_tokens)))

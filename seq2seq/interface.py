@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from seq2seq.errors import UserError
-from seq2seq.settings.checks import require_at_least
+from seq2seq.settings.checks import IntOrAuto, require_at_least
 from seq2seq.settings.search import SearchConfig, require_one_kind
 
 Phrases = Sequence[Sequence[int]]
@@ -115,7 +115,12 @@ class ScoringEngine(SearchEngine, Protocol):
         ...
 
     def score(
-        self, sources: Sequence[list[int]], targets: Sequence[list[int]], batch_tokens: int, *, align: bool = False
+        self,
+        sources: Sequence[list[int]],
+        targets: Sequence[list[int]],
+        batch_tokens: IntOrAuto,
+        *,
+        align: bool = False,
     ) -> Iterator[list[tuple[int, TokenScores]]]:
         """Score given translations; yields (index, scores) by batch; see `Engine.score`."""
         ...

@@ -23,6 +23,7 @@ from seq2seq.interface import (
     require_iterable,
     require_strings,
 )
+from seq2seq.settings.checks import IntOrAuto
 from seq2seq.settings.search import SearchConfig, change_search
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translation import (
@@ -329,7 +330,7 @@ class Translator:
         self,
         segments: Sequence[Sequence[Segment]],
         hypotheses: Sequence[Sequence[list[int]]],
-        batch_tokens: int,
+        batch_tokens: IntOrAuto,
         *,
         has_attention: bool,
     ) -> list[list[TokenScores]]:
@@ -344,7 +345,7 @@ class Translator:
         return [[scores[next(numbers)] for _ in of_text] for of_text in segments]
 
     def _aligned(
-        self, texts: Sequence[Text], segments: list[Segment], best: list[list[Translation]], batch_tokens: int
+        self, texts: Sequence[Text], segments: list[Segment], best: list[list[Translation]], batch_tokens: IntOrAuto
     ) -> list[list[Translation]]:
         """Add an alignment to every translation of every text, from the attention to its own hypotheses' subwords."""
         of_text = _by_text(segments, len(texts))

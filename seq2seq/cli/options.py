@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from seq2seq.interface import Compile
+from seq2seq.settings.checks import IntOrAuto
 from seq2seq.settings.describe import field_comments
 from seq2seq.settings.search import SearchConfig
 
@@ -178,6 +179,7 @@ def options_of(
     for panel, names in panels.items():
         for name in names:
             kind, comment = (more or {}).get(name) or (fields[name].type, comments[name])
+            kind = int if kind == IntOrAuto else kind  # left out, it is `auto`
             flags = [f"--{name}/--no-{name}".replace("_", "-")] if kind is bool else []
             by_default = "" if has_defaults else " [dim]default: the model's[/dim]"
             first = comment[0].upper() if comment[0].isascii() else comment[0]

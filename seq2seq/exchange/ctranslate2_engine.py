@@ -15,6 +15,7 @@ from seq2seq.cache import cached_folder, digest_files
 from seq2seq.errors import UserError, is_out_of_memory
 from seq2seq.extras import needing
 from seq2seq.interface import Hypothesis, Phrases, Source, length_limits
+from seq2seq.settings import rules
 from seq2seq.settings.bundle import CONFIG, SETTINGS, WEIGHTS, is_export, read_config
 from seq2seq.settings.data import cache_root
 from seq2seq.settings.search import SearchConfig
@@ -133,10 +134,12 @@ class CTranslate2Engine:
         if settings.early_stopping and settings.beam > 1 and not self._has_warned:
             log.warning("CTranslate2 ends a beam search by a rule of its own: early_stopping=True changes nothing")
             self._has_warned = True
+        tokens = settings.batch_tokens
+        tokens = rules.batch_tokens(self._translator.device) if tokens == rules.AUTO else tokens
         waiting = sorted(range(len(sources)), key=lambda index: len(sources[index].ids), reverse=True)
         while waiting:
             cost = (len(sources[waiting[0]].ids) + 1) * settings.beam
-            batch = waiting[: max(1, settings.batch_tokens // cost)]
+            batch = waiting[: max(1, tokens // cost)]
             if on_step is not None:
                 on_step()
             try:

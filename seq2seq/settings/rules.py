@@ -56,6 +56,11 @@ def validate_every(updates: int) -> int:
     return min(updates, most, max(fewest, updates // _VALIDATIONS))
 
 
+def batch_tokens(device: str) -> int:
+    """Return the tokens of a search's batch, on a device of kind cpu or cuda: a GPU computes 4,096 in no less time."""
+    return 32_768 if device == "cuda" else 4096
+
+
 def _rounded(value: float) -> float:
     """Round to two significant digits: more would claim a precision that no measurement has."""
     return float(f"{value:.1e}")

@@ -9,7 +9,8 @@ from numbers import Integral, Real
 from typing import Any
 
 from seq2seq.errors import UserError
-from seq2seq.settings.checks import check_ranges, require, require_at_least
+from seq2seq.settings.checks import IntOrAuto, check_ranges, require, require_at_least
+from seq2seq.settings.rules import AUTO
 
 
 @dataclass(kw_only=True)
@@ -35,7 +36,8 @@ class SearchConfig:
     top_p: float = 1.0  # nucleus: draw from the likeliest tokens whose probabilities sum to top_p
     seed: int = 1  # random seed of the draws
     mbr: int = 0  # hypotheses for minimum Bayes risk decoding (by chrF); 0 = off
-    batch_tokens: int = 4096  # most beam × source tokens of a batch, padding included
+    # most beam × source tokens of a batch, padding included; auto: 4,096 on a CPU, 32,768 on a GPU
+    batch_tokens: IntOrAuto = AUTO
 
     def __post_init__(self) -> None:
         names = ("length_penalty", "no_repeat_ngram", "diversity", "top_k", "seed")
@@ -63,6 +65,7 @@ class SearchConfig:
 
 
 _EXPECTED = {int: (Integral, "a whole number"), float: (Real, "a number"), bool: (bool, "True or False")}
+_EXPECTED |= {IntOrAuto: _EXPECTED[int]}
 
 
 def change_search(search: SearchConfig, changes: Mapping[str, object]) -> SearchConfig:

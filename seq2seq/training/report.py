@@ -15,6 +15,7 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.dataset import example as example_pair
+from seq2seq.training.processes import uses_gpu
 from seq2seq.training.run_files import read_metrics
 
 NETWORKS = {"transformer": "An encoder–decoder Transformer", "recurrent": "A recurrent encoder–decoder (LSTM)"}
@@ -107,7 +108,8 @@ def _model(config: Config, parameters: tuple[int, int]) -> str:
 def _device(config: Config, hardware: str) -> str:
     number = config.trainer.devices * config.trainer.num_nodes
     spread = f", {number} processes" if number > 1 else ""
-    return f"{hardware}, {config.trainer.precision}{spread}"
+    is_tf32 = uses_gpu(config.trainer) and config.trainer.precision == "32-true"
+    return f"{hardware}, {config.trainer.precision}{' with products in TF32' if is_tf32 else ''}{spread}"
 
 
 def _batch(config: Config, updates_per_epoch: float) -> str:

@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 
 from seq2seq.cache import note_run
-from seq2seq.device import prepare
+from seq2seq.device import prepare, tf32_products
 from seq2seq.errors import UserError, in_short, is_out_of_memory
 from seq2seq.evaluation.significance import read_seed
 from seq2seq.extras import resume_command
@@ -132,7 +132,8 @@ def fit(
     training = training_feed(config, data, **place, pin=pin)
     validation = validation_loaders(config, data, **place)
     try:
-        trainer.fit(module, training, validation, ckpt_path=checkpoint, weights_only=True)
+        with tf32_products(trainer.strategy.root_device):
+            trainer.fit(module, training, validation, ckpt_path=checkpoint, weights_only=True)
     except StoppedValidationError:
         return
     except UserError:

@@ -46,7 +46,7 @@ def test_every_ablation_states_its_claim_and_changes_one_setting(experiment: str
     assert f"python train.py --multirun experiment=lab/{experiment}" in header
     plain, base = (to_plain(composed(f"experiment=lab/{name}", "seed=2")) for name in (experiment, "baseline"))
     assert plain["experiment_name"] == experiment
-    assert (plain["series"], plain["name"], plain["existing"]) == ("lab", f"{experiment}-2", "keep")
+    assert (plain["series"], plain["name"], plain["resume"]) == ("lab", f"{experiment}-2", "auto")
     if experiment == "baseline":
         return
     assert "# Claim: " in header

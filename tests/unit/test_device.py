@@ -4,7 +4,7 @@ import lightning as L
 import pytest
 import torch
 
-from seq2seq.device import prepare, tensor_on
+from seq2seq.device import prepare, tensor_on, tf32_products
 from seq2seq.engine import Engine
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
@@ -20,6 +20,13 @@ def test_a_gpu_never_takes_cudnns_attention(device: str, switched: list[bool], m
     model = Transformer(ModelConfig(d_model=8, num_heads=2, d_ff=8), 8)
     Engine(model, torch.device(device), torch.float32)
     assert asked == switched * 2
+
+
+@pytest.mark.parametrize(("device", "precision"), [("cuda", "high"), ("cpu", "highest")])
+def test_training_on_a_gpu_multiplies_float32_in_tf32_and_nothing_else_does(device: str, precision: str) -> None:
+    with tf32_products(torch.device(device)):
+        assert torch.get_float32_matmul_precision() == precision
+    assert torch.get_float32_matmul_precision() == "highest"
 
 
 def test_numbers_come_to_the_device_as_they_are() -> None:
