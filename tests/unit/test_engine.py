@@ -56,7 +56,7 @@ def test_a_batch_holds_at_most_batch_tokens_with_padding_times_beam(echo):
 @pytest.mark.parametrize(("device", "most"), [("cpu", 4096), ("cuda", 32_768)])
 def test_an_automatic_batch_is_larger_on_a_gpu(tokenizer, device: str, most: int) -> None:
     translator = Translator(EchoModel(tokenizer.vocab_size), Tokenizers.joint(tokenizer))
-    engine = translator.engine
+    engine: Any = translator.engine
     engine.device = torch.device(device)
     batches = list(engine._batches("search", [8] * 20_000, translator.search.batch_tokens, lambda batch: batch, rows=5))
     assert len(batches[0]) == most // (5 * 8)
