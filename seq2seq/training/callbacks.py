@@ -218,7 +218,7 @@ class RunningAverage(WeightAveraging):
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *args: Any, **kwargs: Any) -> None:
         """Move the average towards the new weights, without waiting for the device."""
-        average = self._average_model
+        average = self._average_model  # Lightning's public hooks update it with a wait for the device
         if average is None or trainer.global_step <= self._latest_update_step:
             return
         number = int(average.n_averaged)

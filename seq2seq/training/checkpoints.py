@@ -129,7 +129,7 @@ class Checkpoints(Checkpoint):
         """Start to count minutes; run the validation that was due when the run was interrupted."""
         self._last_save = self._clock()
         if self._pending:
-            loop = trainer.fit_loop.epoch_loop.val_loop
+            loop = trainer.fit_loop.epoch_loop.val_loop  # `Trainer.validate` would end the fit that has begun
             loop.restarting = False
             trainer.validating = True
             loop.run()

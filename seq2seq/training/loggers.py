@@ -52,7 +52,7 @@ class Wandb(WandbLogger):
     def finalize(self, status: str) -> None:
         """Close the logged run."""
         super().finalize(status)
-        if self._experiment is not None:
+        if self._experiment is not None:  # the public `experiment` would start a logged run
             self._experiment.finish(exit_code=int(status != "success"))
 
 
@@ -174,5 +174,5 @@ class Table(ExperimentWriter):
 def continued_table(folder: Path) -> CSVLogger:
     """Return a logger that continues or starts the folder's metrics.csv."""
     logger = CSVLogger(folder, name="", version="", flush_logs_every_n_steps=1)
-    logger._experiment = Table(logger.log_dir)
+    logger._experiment = Table(logger.log_dir)  # CSVLogger takes no other writer
     return logger

@@ -139,7 +139,8 @@ def fit(
     except UserError:
         raise
     except Exception as error:
-        if trainer._checkpoint_connector._loaded_checkpoint and not is_out_of_memory(error):  # not yet restored
+        is_restoring = bool(trainer._checkpoint_connector._loaded_checkpoint)  # Lightning has no public sign of it
+        if is_restoring and not is_out_of_memory(error):
             raise UserError(
                 f"{checkpoint} cannot be resumed from ({type(error).__name__}: {in_short(error)}): it is forged, or "
                 "of another version; restore it from a copy, or move it away to resume from the one before"
