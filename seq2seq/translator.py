@@ -275,6 +275,10 @@ class Translator:
         """Whether translations can have an alignment: PyTorch computes a model that attends to the source."""
         return isinstance(self.engine, ScoringEngine) and self.engine.can_align
 
+    def count_subwords(self, texts: Sequence[str]) -> list[int]:
+        """Return the number of subwords of each text; a search takes time by them, not by characters."""
+        return [len(ids) for ids in self.tokenizer.source.encode(texts)]
+
     def score(
         self, sources: Iterable[str], translations: Iterable[str], *, align: bool = False, **changes: int | float | None
     ) -> list[ScoredTranslation]:

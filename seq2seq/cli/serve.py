@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seq2seq.cli import options, shared
+from seq2seq.errors import UserError
 from seq2seq.extras import needing
 from seq2seq.serve.limits import Limits
 
@@ -73,6 +74,8 @@ def serve(
         from seq2seq.serve.app import create_app
         from seq2seq.serve.server import listen, run, url_of
         from seq2seq.serve.service import Service
+    if api_key == "":
+        raise UserError("--api-key is empty: give a key, or leave it out to let anybody translate")
     bounds["waiting_chars"] = max(bounds["waiting_chars"], bounds["char_limit"])
     limits = Limits(**bounds)
     folders = shared.choose_models(model)
@@ -138,7 +141,6 @@ def detector() -> "Detect | None":
 
 def explainer(translator: "Translator") -> "Explain":
     """Return the function that explains a sentence: `Explanation.to_plain`, walks through one layer and head, beams."""
-    from seq2seq.errors import UserError
     from seq2seq.explain.interventions import Interventions, explain_changed
     from seq2seq.explain.steps import take_walk, watch_beams
     from seq2seq.serve.messages import ExplainRequest

@@ -14,7 +14,7 @@ _INLINE = re.compile(
 _UNTRANSLATED = re.compile("code|kbd|math|pre|samp|script|style|svg|template|textarea|tt|var")
 _ENTITY = "wbr"  # entities of spaces and invisible characters are treated as this tag
 _RAW = {tag: re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE) for tag in ("script", "style")}
-_CHARSET = re.compile(r"<meta\b[^<>]*\bcharset\s*=\s*[\"']?\s*([\w-]+)", re.IGNORECASE)
+_CHARSET = re.compile(r"<meta\b[^<>]*\bcharset\s*+=\s*+[\"']?+\s*+([\w-]+)", re.IGNORECASE)
 # Every alternative either fails at once or consumes all that it has read, so that reading takes linear time.
 _MARKUP = re.compile(
     r"""<!--(?:-?>|.*?(?:--!?>|\Z))
@@ -30,13 +30,13 @@ _MARKUP = re.compile(
 Token = tuple[str, str, int, int]  # kind (text, start, end, empty, object, other), tag, where it begins and ends
 
 
-def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
+def read(text: str, src_lang: str, tgt_lang: str, *, is_file: bool = True) -> Document[str]:
     """Read an HTML document; its translation also changes the language of `<html lang>`.
 
     Raises:
-        UserError: the document declares another encoding than UTF-8.
+        UserError: the document of a file declares another encoding than UTF-8.
     """
-    charset = _CHARSET.search(text)
+    charset = _CHARSET.search(text) if is_file else None
     if charset and charset[1].lower().replace("-", "") != "utf8":
         raise UserError(f"it declares charset={charset[1]}, expected utf-8: convert it and its <meta charset>")
     found = [_read(text, tokens) for tokens in _find_segments(text)]

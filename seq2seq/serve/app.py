@@ -20,6 +20,7 @@ from seq2seq.errors import UserError
 from seq2seq.serve.batching import OverloadedError, RefusedError
 from seq2seq.serve.front import CLIENT_GONE, Front
 from seq2seq.serve.messages import (
+    AnyRequest,
     Detection,
     DetectRequest,
     ExplainAnswer,
@@ -134,8 +135,7 @@ def _add_work(app: FastAPI, service: Service) -> None:
     )
     async def translate(request: Request) -> dict[str, Any]:
         deadline = service.deadline()
-        wanted = await read_request(request, TranslateRequest, limits)
-        _check_key(wanted.api_key, request, service)
+        wanted = await _read_allowed(request, TranslateRequest, service)
         _check(wanted, service)
         answer = await service.in_time(request, deadline, _translate(wanted, service))
         return {key: value[0] for key, value in answer.items()} if isinstance(wanted.q, str) else answer
@@ -143,8 +143,7 @@ def _add_work(app: FastAPI, service: Service) -> None:
     @app.post("/detect", openapi_extra=body_of(DetectRequest), responses=errors(*_WORK_ERRORS, 501))
     async def detect(request: Request) -> list[Detection]:
         deadline = service.deadline()
-        wanted = await read_request(request, DetectRequest, limits)
-        _check_key(wanted.api_key, request, service)
+        wanted = await _read_allowed(request, DetectRequest, service)
         if service.detect is None:
             raise HTTPException(501, "this server cannot detect languages: the extra langid is not installed there")
         _check_length(wanted.q, limits.char_limit)
@@ -158,8 +157,7 @@ def _add_work(app: FastAPI, service: Service) -> None:
     )
     async def explain(request: Request) -> Response:
         deadline = service.deadline()
-        wanted = await read_request(request, ExplainRequest, limits)
-        _check_key(wanted.api_key, request, service)
+        wanted = await _read_allowed(request, ExplainRequest, service)
         if service.explain is None:
             raise HTTPException(501, "this server's engine cannot explain: serve with --engine pytorch")
         for text in (wanted.source, wanted.target or ""):
@@ -188,12 +186,30 @@ class _Explanation(Response):
             self._service.end_explanation()
 
 
-def _check_key(key: str | None, request: Request, service: Service) -> None:
-    """Refuse a request without the API key, which is in the field api_key or in the header Authorization: Bearer."""
+async def _read_allowed(request: Request, shape: type[AnyRequest], service: Service) -> AnyRequest:
+    """Read a request with the API key, which is in the header Authorization: Bearer or in the field api_key."""
+    token = _bearer(request)
+    if token:  # before the body costs anything
+        _check_key(token, service)
+    wanted = await read_request(request, shape, service.limits)
+    if not token:
+        _check_key(wanted.api_key, service)
+    return wanted
+
+
+def _bearer(request: Request) -> str:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _check_key(key: str | None, service: Service) -> None:
+    """Refuse a request without the API key.
+
+    Raises:
+        HTTPException: the key is missing or wrong.
+    """
     if service.api_key is None:
         return
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    key = key or (token.strip() if scheme.lower() == "bearer" else "")
     if not key:
         raise HTTPException(400, "an API key is needed: ask whoever runs this server")
     digests = (hashlib.sha256(one.encode(errors="replace")).digest() for one in (key, service.api_key))
@@ -283,7 +299,7 @@ def _add_facts(app: FastAPI, service: Service) -> None:
 
     @app.get("/metrics", response_class=Response, responses=errors(400, 403, 500, text="text/plain"))
     async def metrics(request: Request) -> Response:
-        _check_key(None, request, service)
+        _check_key(_bearer(request), service)
         return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     @app.get("/", response_class=Response, responses=errors(*_FACT_ERRORS, text="text/html"))

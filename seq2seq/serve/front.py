@@ -80,12 +80,15 @@ class Front:
             self._metrics.seconds.labels(path).observe(time.perf_counter() - start)
 
     def _refusal(self, scope: Scope, is_open: bool) -> JSONResponse | None:
-        """Return the refusal of a request while the server stops, to an unknown host, or from another origin's page."""
+        """Return the refusal: the server stops or is full, its host is unknown, or another origin's page asks."""
         headers = Headers(scope=scope)
         if self._service.is_closing and not is_open:
             self._metrics.rejected.labels("stopping").inc()
             closing = {"Retry-After": "5", "Connection": "close"}
             return JSONResponse({"error": "the server is being stopped"}, 503, closing)
+        if self._service.inside >= self._service.limits.connections and not is_open:
+            self._metrics.rejected.labels("full").inc()
+            return JSONResponse({"error": "too many requests at once"}, 503, {"Retry-After": "1"})
         host = headers.get("host")
         if host is not None and not self._is_known(name := _name_of(host)):
             self._metrics.rejected.labels("host").inc()

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 
 from fastapi import HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from python_multipart.multipart import parse_options_header
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
 
@@ -29,17 +30,24 @@ _MEANINGS = {
     503: "The server could not answer in time, or is being stopped.",
 }
 Part = Literal["encoder", "decoder", "cross"]
-AnyRequest = TypeVar("AnyRequest", bound=BaseModel)
 
 
-class DetectRequest(BaseModel):
-    """A request for the language of a text."""
+class KeyedRequest(BaseModel):
+    """A request for work; the key may also be in the header Authorization."""
 
-    q: str = Field(min_length=1, description="Text")
     api_key: str | None = None
 
 
-class TranslateRequest(BaseModel):
+AnyRequest = TypeVar("AnyRequest", bound=KeyedRequest)
+
+
+class DetectRequest(KeyedRequest):
+    """A request for the language of a text."""
+
+    q: str = Field(min_length=1, description="Text")
+
+
+class TranslateRequest(KeyedRequest):
     """A request for translations, with LibreTranslate's fields."""
 
     q: str | list[str] = Field(description="Text or texts to translate")
@@ -48,7 +56,6 @@ class TranslateRequest(BaseModel):
     format: Literal["text", "html"] = "text"
     alternatives: int = Field(default=0, ge=0, description="Further translations wanted")
     sentences: bool = Field(default=False, description="Whether to return the sentences of the text, too (not of HTML)")
-    api_key: str | None = None
 
     @property
     def texts(self) -> list[str]:
@@ -59,7 +66,7 @@ class TranslateRequest(BaseModel):
 Name = Annotated[str, StringConstraints(max_length=40)]  # see `seq2seq.explain.interventions`: encoder.2.head.3
 
 
-class ExplainRequest(BaseModel):
+class ExplainRequest(KeyedRequest):
     """A request for the model's attention while it translates a sentence."""
 
     source: str = Field(min_length=1, description="A sentence")
@@ -69,7 +76,6 @@ class ExplainRequest(BaseModel):
     without: list[Name] = Field(default=[], max_length=200, description="Parts of the model that are switched off")
     average: list[Name] = Field(default=[], max_length=200, description="Heads that take the same of all they may see")
     temperature: float = Field(default=1.0, ge=0.001, le=1000, description="Divisor of all scores besides √c")
-    api_key: str | None = None
 
 
 class _Answer(BaseModel):
@@ -181,9 +187,12 @@ async def read_request(request: Request, shape: type[AnyRequest], limits: Limits
     """Read a request from its body within the limits of size and time, and check its fields.
 
     Raises:
-        HTTPException: the body is too large, too slow or malformed.
+        HTTPException: the body is too large, too slow, in another encoding than UTF-8, or malformed.
         ClientDisconnect: the client has disconnected.
     """
+    _, parameters = parse_options_header(request.headers.get("content-type"))
+    if parameters.get(b"charset", b"utf-8").lower() not in (b"utf-8", b"utf8"):  # some of Python's codecs are slow
+        raise HTTPException(415, "Invalid request: send it in UTF-8", {"Connection": "close"})
     try:
         async with asyncio.timeout(limits.timeout):
             body = await _read_body(request, limits.body_limit)

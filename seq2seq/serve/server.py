@@ -1,6 +1,8 @@
 """Run the application on a socket until a signal ends it, without knowledge of routes or models."""
 
 import asyncio
+import logging
+import resource
 import signal
 import socket
 import time
@@ -17,6 +19,10 @@ from seq2seq.serve.service import Service
 _SILENCE = 30  # seconds that a connection may be idle between requests, or take to send a request's headers
 _UNREAD = 10  # seconds in which a client must receive a chunk of its answer
 _CLOSING = 5  # seconds for connections to close after the last answer
+_SPARE = 64  # connections besides `Limits.connections`, so that /health is answered when all of these are at work
+_AT_ONCE = 64  # connections accepted before the event loop closes others
+_QUEUE = 1024  # connections that wait in the kernel to be accepted
+_LOGGERS = ("asyncio", "uvicorn.error")  # they log what clients cause
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -52,7 +58,8 @@ class Connection(H11Protocol):
 
     uvicorn has no such timeouts: it waits forever for the headers of a connection's first request, for the rest of any
     headers, and for a client that does not read. A few hundred such connections would lock out all other clients. h11
-    bounds the size of the headers; httptools does not.
+    bounds the size of the headers; httptools does not. A connection above `limit_concurrency` closes the one that has
+    been silent longest; uvicorn would answer every request with 503 instead, whatever its path.
 
     Attributes:
         write_timeout: seconds in which a client must receive what was written; the server writes in small chunks.
@@ -64,9 +71,21 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timer of the first request's headers."""
+        most, self.limit_concurrency = self.limit_concurrency, None  # uvicorn's own rule
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=0)  # so that every waiting byte calls `pause_writing`
+        if most is not None and len(self.connections) > most:
+            self._make_room(most + _SPARE)
         self._watch()
+
+    def _make_room(self, most: int) -> None:
+        """Drop the connection that has been silent longest; if all are at work, this one beyond the number `most`."""
+        others = [one for one in self.connections if isinstance(one, Connection)]
+        silent = [(one._silence.when(), one.transport) for one in others if one._silence is not None]
+        if silent:
+            min(silent, key=lambda pair: pair[0])[1].abort()
+        elif len(self.connections) > most:
+            self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Start the timer when a request's headers begin to arrive; stop it when they are complete."""
@@ -125,6 +144,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections, and call `on_start`."""
         await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(_QUEUE)  # asyncio also takes the queue's length for the number to accept at once
         self._on_start()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -158,13 +179,44 @@ def run(app: FastAPI, taken: socket.socket, on_start: Callable[[], object]) -> N
         ws="none",
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=service.limits.connections,
+        limit_concurrency=_most_connections(service.limits.connections),
+        backlog=_AT_ONCE,
         timeout_keep_alive=_SILENCE,
         timeout_graceful_shutdown=_CLOSING,
     )
     previous = signal.getsignal(signal.SIGTERM)
+    sparing = OnceASecond()
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(sparing)
     try:
         Server(config, service, on_start).run(sockets=[taken])
     finally:
         signal.signal(signal.SIGTERM, previous)
+        for name in _LOGGERS:
+            logging.getLogger(name).removeFilter(sparing)
         taken.close()
+
+
+def _most_connections(wanted: int) -> int:
+    """Return how many connections may be open: at most half of the files that this process may have open."""
+    files, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files < 2 * wanted:
+        files = 2 * wanted if hard == resource.RLIM_INFINITY else min(2 * wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    return max(1, min(wanted, files // 2))
+
+
+class OnceASecond(logging.Filter):
+    """Drops a message that was logged less than a second ago: clients can cause thousands of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether to log the record."""
+        now, message = time.monotonic(), str(record.msg)[:100]
+        is_due = now - self._last.get(message, -1.0) >= 1
+        if is_due:
+            self._last[message] = now
+        return is_due

@@ -90,7 +90,7 @@ class Service:
         )
         self._batchers = both = self.batcher, self.long_batcher
         languages = translator.src_lang, translator.tgt_lang
-        self.texts = TextTranslator(*both, self.markup_worker, languages, limits)
+        self.texts = TextTranslator(*both, translator.count_subwords, self.markup_worker, languages, limits)
         self._one_explanation = asyncio.Lock()  # one at a time, so that long sentences get their turns
         for name, text, value in (
             ("waiting_sentences", "Sentences in the queues.", lambda: sum(one.waiting_sentences for one in both)),

@@ -14,7 +14,7 @@ from seq2seq.serve.limits import Limits
 from seq2seq.serve.worker import Worker
 from seq2seq.translator import Translator
 
-_USUAL = 200  # characters; a longer sentence is for the long batcher
+_LONG = 64  # subwords; a sentence with more is for the long batcher
 _RESERVED = str.maketrans({"\0": " ", OBJECT: " "})  # characters that stand for markup inside `documents`
 
 Found = dict[tuple[str, bool], Ranked]  # translations by sentence and by whether they have alignments
@@ -50,6 +50,7 @@ class TextTranslator:
     Attributes:
         batcher: translates sentences of usual length.
         long_batcher: translates longer sentences separately, since a batch takes as long as its longest sentence.
+        count_subwords: returns the length of each sentence; a few characters can be many subwords.
         worker: the thread that reads and places markup; not the model's thread.
         languages: codes of the source and the target language.
         limits: of the number of sentences of a request, and of the markup in each sentence.
@@ -57,6 +58,7 @@ class TextTranslator:
 
     batcher: Batcher
     long_batcher: Batcher
+    count_subwords: Callable[[Sequence[str]], list[int]]
     worker: Worker
     languages: tuple[str, str]
     limits: Limits
@@ -111,8 +113,9 @@ class TextTranslator:
 
     async def _translate_sentences(self, sentences: list[str], wanted: Wanted) -> dict[str, Ranked]:
         """Return the translations of different sentences; if one batcher fails, cancel the work of the other one."""
-        usual = [one for one in sentences if len(one) <= _USUAL]
-        long = [one for one in sentences if len(one) > _USUAL]
+        sizes = await asyncio.to_thread(self.count_subwords, sentences)  # in another thread: a text may take 40 ms
+        usual = [one for one, size in zip(sentences, sizes, strict=True) if size <= _LONG]
+        long = [one for one, size in zip(sentences, sizes, strict=True) if size > _LONG]
         parts = ((self.batcher, usual), (self.long_batcher, long))
         work = [asyncio.ensure_future(batcher.submit(part, wanted)) for batcher, part in parts if part]
         try:
@@ -124,7 +127,7 @@ class TextTranslator:
 
     def _read(self, texts: list[str], is_html: bool) -> list[Document[str]]:
         """Return texts as documents; refuse texts whose markup would take too long to place."""
-        documents = [html.read(text, *self.languages) if is_html else _plain(text) for text in texts]
+        documents = [html.read(text, *self.languages, is_file=False) if is_html else _plain(text) for text in texts]
         segments = [segment for document in documents for segment in document.segments]
         sentences = dict.fromkeys(part for segment in segments for part in cut_marked(segment)[::2])
         marks = [len(sentence.marks) + len(KEPT.findall(sentence.text)) for sentence in sentences]

@@ -28,6 +28,9 @@ export async function post(path, values, signal) {
   throw new Refused(told, seconds, response.status);
 }
 
+/** The number of characters as the server counts them: an emoji is one, though JavaScript's length counts it as two. */
+export const charactersOf = (text) => [...text].length;
+
 /**
  * Makes a function that works on the newest input: an older answer that comes late is dropped, a refused question is
  * asked again after the time that the server named.

@@ -1,6 +1,6 @@
 // Shows, below a translation, what the model attends to while it makes it, and how. Fetches it when needed.
 
-import { newest, post } from "./asking.js";
+import { charactersOf, newest, post } from "./asking.js";
 import { picker } from "../viewer/dom.js";
 import { showAttention } from "../viewer/attention.js";
 import { showSteps } from "../viewer/steps.js";
@@ -24,7 +24,7 @@ export function makeExplainer(settings, getKey) {
   );
   function ask(pause) {
     const sentence = view.sentences[view.index];
-    const isTooLong = sentence !== undefined && sentence.length > limit;
+    const isTooLong = sentence !== undefined && charactersOf(sentence) > limit;
     at("look").hidden = sentence === undefined;
     at("hint").hidden = sentence !== undefined;
     at("how").hidden = sentence === undefined || isTooLong;

@@ -1,6 +1,6 @@
 // Translates what is typed. Text of users and of the server goes in as text, never as HTML.
 
-import { newest, post } from "./asking.js";
+import { charactersOf, newest, post } from "./asking.js";
 
 const EXAMPLES = ["The ball is blue.", "The black cat drank the milk."]; // for English models
 const TOLD = 1500; // milliseconds for which the button says that it copied
@@ -85,8 +85,9 @@ function explain() {
 function typed() {
   const text = source.value;
   const { charLimit, frontendTimeout } = view.settings;
-  const excess = text.length > charLimit;
-  at("count").textContent = text && `${text.length.toLocaleString("en")} / ${charLimit.toLocaleString("en")}`;
+  const count = charactersOf(text);
+  const excess = count > charLimit;
+  at("count").textContent = text && `${count.toLocaleString("en")} / ${charLimit.toLocaleString("en")}`;
   at("count").toggleAttribute("data-excess", excess);
   source.setAttribute("aria-invalid", String(excess));
   at("examples").hidden = text !== "" || view.settings.language.source.code !== "en";

@@ -30,6 +30,9 @@ class FakeTranslator(Translator):
     def can_align(self) -> bool:
         return self.aligns
 
+    def count_subwords(self, texts: Iterable[Any]) -> list[int]:
+        return [len(text.encode()) // 3 for text in texts]
+
     def translate_nbest(
         self,
         texts: Iterable[Any],

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx
@@ -111,12 +111,24 @@ def test_what_cannot_be_done_is_told_in_words(ask: Ask, sent: Any, told: str):
             400,
         ),
         ("text/plain", b"q=a", 415),
+        ("multipart/form-data; boundary=x; charset=punycode", b"--x", 415),
+        ("application/json; charset=utf-16", b"{}", 415),
+        ("application/json; charset=UTF-8", b"{}", 400),
         ("", b"", 415),
     ],
 )
 def test_a_malformed_body_is_refused(ask: Ask, kind: str, body: bytes, status: int):
     answer = post(ask, content=body, headers={"Content-Type": kind})
     assert (answer.status_code, list(answer.json())) == (status, ["error"])
+
+
+def test_a_wrong_key_in_the_header_is_refused_before_the_body_is_read(ask: Ask):
+    async def body() -> AsyncIterator[bytes]:
+        pytest.fail("the body was read")
+        yield b""
+
+    answer = post(ask, content=body(), headers={"Authorization": "Bearer wrong"}, api_key="s3crét")
+    assert answer.status_code == 403
 
 
 def test_requests_need_the_key_where_there_is_one(ask: Ask):

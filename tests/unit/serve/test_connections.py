@@ -1,11 +1,15 @@
 import asyncio
+import logging
+import resource
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
+from seq2seq.serve import server
 from seq2seq.serve.server import Connection
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
@@ -20,9 +24,10 @@ def connected() -> Callable[..., Any]:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"ok"})
 
-    def run(scenario: Callable[..., Awaitable[Any]]) -> Any:
+    def run(scenario: Callable[..., Awaitable[Any]], most: int | None = None) -> Any:
         async def all_of_it() -> Any:
-            config = uvicorn.Config(app, http=Connection, lifespan="off", log_config=None, timeout_keep_alive=0.3)  # type: ignore[arg-type]
+            options: Any = {"timeout_keep_alive": 0.3, "limit_concurrency": most}
+            config = uvicorn.Config(app, http=Connection, lifespan="off", log_config=None, **options)
             config.load()
             state = ServerState()
             loop = asyncio.get_running_loop()
@@ -74,3 +79,62 @@ def test_who_asks_is_answered_however_long_it_takes_and_may_ask_again(connected:
     assert first.startswith(b"HTTP/1.1 200")
     assert second.startswith(b"HTTP/1.1 200")
     assert rest == b""
+
+
+def test_beyond_the_limit_the_longest_silent_connection_is_closed_and_none_at_work(connected: Any):
+    async def scenario(reader: Any, writer: Any) -> Any:
+        address = writer.get_extra_info("peername")
+        working_reader, working = await asyncio.open_connection(*address)
+        working.write(REQUEST)
+        await asyncio.sleep(0.1)
+        late_reader, late = await asyncio.open_connection(*address)
+        with suppress(ConnectionError):
+            assert await reader.read() == b""  # the silent one
+        late.write(REQUEST)
+        answers = [await one.readuntil(b"ok") for one in (working_reader, late_reader)]
+        working.close()
+        late.close()
+        return answers
+
+    answers = connected(scenario, most=2)
+    assert all(answer.startswith(b"HTTP/1.1 200") for answer in answers)
+
+
+def test_when_all_connections_are_at_work_some_more_are_answered(connected: Any):
+    async def scenario(reader: Any, writer: Any) -> bytes:
+        writer.write(REQUEST)
+        await asyncio.sleep(0.1)
+        other_reader, other = await asyncio.open_connection(*writer.get_extra_info("peername"))
+        other.write(REQUEST)
+        answer = await other_reader.readuntil(b"ok")
+        other.close()
+        return answer + await reader.readuntil(b"ok")
+
+    assert connected(scenario, most=1).count(b"HTTP/1.1 200") == 2
+
+
+@pytest.mark.parametrize(
+    ("wanted", "files", "most"), [(500, (1024, 4096), 500), (500, (256, 1024), 500), (500, (64, 300), 150)]
+)
+def test_connections_take_at_most_half_of_the_files_that_may_be_open(
+    monkeypatch: pytest.MonkeyPatch, wanted: int, files: tuple[int, int], most: int
+):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: files)
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
+    assert server._most_connections(wanted) == most
+
+
+def test_what_clients_cause_is_logged_once_a_second(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
+    now = 100.0
+    monkeypatch.setattr(server.time, "monotonic", lambda: now)
+    log = logging.getLogger("uvicorn.error")
+    sparing = server.OnceASecond()
+    log.addFilter(sparing)
+    try:
+        for _ in range(30):
+            log.warning("Invalid HTTP request received.")
+            now += 0.1
+        log.warning("another")
+    finally:
+        log.removeFilter(sparing)
+    assert caplog.messages == ["Invalid HTTP request received."] * 3 + ["another"]

@@ -22,7 +22,9 @@ def translate(
         batcher.start()
         long_batcher.start()
         try:
-            whole = TextTranslator(batcher, long_batcher, markup_worker, ("en", "es"), bounds)
+            whole = TextTranslator(
+                batcher, long_batcher, translator.count_subwords, markup_worker, ("en", "es"), bounds
+            )
             return await asyncio.wait_for(whole.translate(texts, n_best, is_html=is_html), 20)
         finally:
             await asyncio.gather(batcher.stop(), long_batcher.stop())
