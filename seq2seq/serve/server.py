@@ -81,9 +81,11 @@ class Connection(H11Protocol):
     def _make_room(self, most: int) -> None:
         """Drop the connection that has been silent longest; if all are at work, this one beyond the number `most`."""
         others = [one for one in self.connections if isinstance(one, Connection)]
-        silent = [(one._silence.when(), one.transport) for one in others if one._silence is not None]
+        silent = [(one._silence.when(), id(one), one) for one in others if one._silence is not None]
         if silent:
-            min(silent, key=lambda pair: pair[0])[1].abort()
+            *_, oldest = min(silent)
+            oldest._stop()  # so that the next connection drops another one; this one is closed in the loop's next turn
+            oldest.transport.abort()
         elif len(self.connections) > most:
             self.transport.abort()
 

@@ -138,3 +138,17 @@ def test_what_clients_cause_is_logged_once_a_second(caplog: pytest.LogCaptureFix
     finally:
         log.removeFilter(sparing)
     assert caplog.messages == ["Invalid HTTP request received."] * 3 + ["another"]
+
+
+def test_connections_that_come_together_each_close_another_one(connected: Any):
+    async def scenario(reader: Any, writer: Any) -> int:
+        address = writer.get_extra_info("peername")
+        opened = [(reader, writer), *await asyncio.gather(*(asyncio.open_connection(*address) for _ in range(3)))]
+        ends = [asyncio.create_task(one.read()) for one, _ in opened]
+        done, _ = await asyncio.wait(ends, timeout=0.2)  # before the silence is too long
+        for _, one in opened[1:]:
+            one.close()
+        await asyncio.wait(ends)
+        return len(done)
+
+    assert connected(scenario, most=2) == 2
