@@ -22,7 +22,7 @@ def padding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.usefixtures("padding")
-@pytest.mark.parametrize("bias", [None, torch.linspace(-1, 1, V)])
+@pytest.mark.parametrize("bias", [None, torch.linspace(-1, 2, V)])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_loss_and_gradients_equal_pytorchs_over_real_tokens(
     chunk: int, smoothing: float, bias: torch.Tensor | None
