@@ -14,7 +14,7 @@ from seq2seq.settings.config import Config, to_plain
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
-from seq2seq.training.averaging import average_bundles, average_checkpoints
+from seq2seq.training.averaging import average_bundles, average_checkpoints, checkpoints_by_update
 from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.finetune import add_adapters
 from seq2seq.training.module import TranslationModule
@@ -104,6 +104,14 @@ def test_the_last_checkpoints_of_a_run_are_merged_and_averaged(run: Path, tmp_pa
     mean = load_bundle(tmp_path / "mean").model.state_dict()
     assert_close(mean[f"{layer}.weight"], (merged[0] + merged[1]) / 2)
     assert "step=0000006.ckpt" in (tmp_path / "mean/README.md").read_text()
+
+
+def test_damaged_and_equal_checkpoints_are_no_part_of_a_mean(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    for name in ("best-step=0000002-val_bleu=1.00", "step=0000002", "step=0000004", "damaged-step=0000006"):
+        (folder / f"{name}.ckpt").touch()
+    assert checkpoints_by_update(tmp_path) == {2: folder / "step=0000002.ckpt", 4: folder / "step=0000004.ckpt"}
 
 
 def test_checkpoints_that_cannot_be_averaged_are_named(run: Path, tmp_path: Path) -> None:
