@@ -6,12 +6,14 @@ import shutil
 import signal
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import lightning as L
 import pytest
 import torch
 
 from seq2seq.settings.config import Config
+from seq2seq.text.batching import Batch
 from seq2seq.text.dataset import PreparedData
 from seq2seq.training.callbacks import Budget
 from seq2seq.training.checkpoints import Checkpoints, DurableIO
@@ -80,6 +82,22 @@ def test_checkpoints_by_the_clock(
     monkeypatch.setattr(config.trainer, "checkpoint_minutes", 1e-9)
     run(config, data, tmp_path / "always")
     assert len(list_checkpoints(tmp_path / "always/checkpoints")) == UPDATES
+
+
+def test_minutes_are_counted_from_the_last_save(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key, value in (("checkpoint_every", 1000), ("validate_every", 1000), ("checkpoint_minutes", 1)):
+        monkeypatch.setattr(config.trainer, key, value)
+    now, saved = 0, list[int]()
+    checkpoints = Checkpoints(tmp_path, config, {}, lambda: float(now))
+    trainer = MagicMock(spec=L.Trainer, accumulate_grad_batches=1, should_stop=False, is_global_zero=False)
+    trainer.save_checkpoint.side_effect = lambda *_, **__: saved.append(now)
+    module, batch = MagicMock(spec=L.LightningModule), Batch(*torch.zeros(3, 1, 1, dtype=torch.long))
+    for update in range(1, 8):
+        now, trainer.global_step = 25 * update, update  # an update takes 25 seconds
+        checkpoints.on_train_batch_end(trainer, module, None, batch, update - 1)
+    assert saved == [75, 150]
 
 
 def test_fewer_best_checkpoints_or_those_by_another_measure_can_be_asked_for(
