@@ -8,7 +8,8 @@ import pytest
 from seq2seq import cache
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
-from seq2seq.settings.data import DataConfig
+from seq2seq.settings.data import DataConfig, TokenizerConfig
+from seq2seq.settings.training import NoiseConfig, SubwordSamplingConfig, TrainingConfig
 from seq2seq.text.prepare import corpus_digests
 from seq2seq.training.checkpoint_files import describe_run, require_same_run
 
@@ -61,6 +62,23 @@ def test_texts_in_another_order_or_number_are_refused(root: Path) -> None:
         require_same_run(Path("r"), then, describe(root, "b.tsv", "a.tsv"))
     with pytest.raises(UserError, match=r"data.train: b.tsv, again is new since"):
         require_same_run(Path("r"), then, describe(root, "a.tsv", "b.tsv", "b.tsv"))
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"),
+    [
+        ("seed", {"seed": 7}),
+        ("training.max_tokens", {"training": TrainingConfig(max_tokens=512)}),
+        ("training.subword_sampling", {"training": TrainingConfig(subword_sampling=SubwordSamplingConfig(alpha=0.2))}),
+        ("training.noise", {"training": TrainingConfig(noise=NoiseConfig(typos=0.1))}),
+        ("data.max_length", {"data": DataConfig(max_length=99)}),
+        ("tokenizer.vocab_size", {"tokenizer": TokenizerConfig(vocab_size=777)}),
+    ],
+)
+def test_a_setting_that_would_make_other_batches_is_refused(key: str, changes: dict[str, Any]) -> None:
+    then, now = describe_run(Config(), {}), describe_run(Config(**changes), {})
+    with pytest.raises(UserError, match=rf"resume=r: {key}=.* would make other batches than {key}="):
+        require_same_run(Path("r"), then, now)
 
 
 def test_no_text_is_hashed_twice_in_a_process_unless_it_changed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
