@@ -77,6 +77,13 @@ def test_frozen_parts_stay_to_the_last_bit_and_all_others_change(names: list[str
         assert torch.equal(weights, before[name]) == name.startswith(tuple(frozen)), name
 
 
+def test_a_frozen_layer_is_not_the_layer_whose_number_begins_alike() -> None:
+    model = transformer(num_decoder_layers=11)
+    freeze(model, ["decoder.1"])
+    trained = {name.split(".")[1] for name, p in model.named_parameters() if p.requires_grad and "decoder_l" in name}
+    assert trained == {"0", *map(str, range(2, 11))}
+
+
 def test_a_source_embedding_of_its_own_belongs_to_the_embedding_and_not_to_the_encoder() -> None:
     for name, frozen in (("encoder", False), ("embedding", True)):
         model = Transformer(ModelConfig(**SIZES), V, 17)  # type: ignore[arg-type]
