@@ -2,6 +2,7 @@
 
 import itertools
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -130,6 +131,15 @@ def test_a_file_comes_back_as_it_was(tmp_path: Path, toy_pairs: Pairs, toy_token
     assert learn_shortlist(toy_pairs, Tokenizers.joint(toy_tokenizer), best=4, frequent=5).digest != found.digest
     with pytest.raises(UserError, match="cannot be written: No such file"):
         found.save(tmp_path / "missing" / "file")
+
+
+def test_a_shortlist_that_allows_other_ids_has_another_digest() -> None:
+    """A half-written output of `seq2seq translate` is not continued with another shortlist."""
+    first = shortlist({5: [70]}, [0, 10])
+    others = [shortlist({5: [71]}, [0, 10]), shortlist({6: [70]}, [0, 10]), shortlist({5: [70]}, [0, 11])]
+    others.append(replace(first, by_frequency=first.by_frequency[::-1].copy()))
+    assert len({listed.digest for listed in (first, *others)}) == 5
+    assert shortlist({5: [70]}, [0, 10]).digest == first.digest
 
 
 def test_another_models_shortlist_is_refused(tokenizer: Tokenizer) -> None:
