@@ -85,6 +85,14 @@ def test_no_pair_comes_again_before_all_others_of_its_corpus_came():
     assert sum(seen.values()) == 500
 
 
+def test_every_pass_over_a_corpus_has_an_order_of_its_own():
+    mixture = mix([90, 30], {"*": 1})  # an epoch draws 60 of the second corpus: two passes
+    drawn = [index for epoch in range(2) for index in mixture.draw(epoch) if index >= 90]
+    passes = [tuple(drawn[start : start + 30]) for start in range(0, 120, 30)]
+    assert all(sorted(one) == list(range(90, 120)) for one in passes)
+    assert len(set(passes)) == 4
+
+
 def test_uneven_shares_never_drift():
     mixture = mix([50, 31, 20], {"a": 1, "b": 1.37, "c": 0.21})
     totals = np.sum([mixture.counts(epoch) for epoch in range(40)], axis=0)
