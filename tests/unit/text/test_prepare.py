@@ -11,6 +11,7 @@ from preparing import TEST, TRAIN, VALIDATION, make_pairs, run, texts, write
 from seq2seq.errors import UserError
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.text.dataset import example
+from seq2seq.text.filters import digest_pair
 from seq2seq.text.tokenizer import SPECIAL_IDS
 
 
@@ -142,6 +143,14 @@ def test_what_is_held_out_does_not_depend_on_the_order_of_files_or_on_repeats(ro
         assert second.validation_pairs == first.validation_pairs
         assert second.tests == first.tests
         assert not {*second.validation_pairs, *second.tests["held_out"]} & {*texts(second)}
+
+
+def test_drawn_pairs_have_the_outermost_digests_of_those_that_no_other_set_takes(root: Path):
+    ranked = sorted(TRAIN, key=lambda pair: digest_pair(*pair))
+    write(root / "validation.tsv", ranked[-30:])
+    assert run(root, test=[], held_out=20).tests["held_out"] == ranked[-50:-30]
+    write(root / "test.tsv", ranked[:30])
+    assert run(root, validation=[], held_out=20).validation_pairs == ranked[30:50]
 
 
 def test_more_text_changes_the_held_out_sets_as_little_as_possible(root: Path):
