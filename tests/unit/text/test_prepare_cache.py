@@ -1,5 +1,6 @@
 """Prepared text is taken from the cache while nothing has changed; text that cannot be prepared is told in one line."""
 
+import gzip
 import hashlib
 import time
 from collections.abc import Callable
@@ -48,6 +49,14 @@ def test_the_cache_follows_contents_and_not_places_or_times(root: Path, count_tr
     path = (moved / "train.tsv").rename(root.parent / "elsewhere" / "renamed.tsv")
     run(moved, train=[str(path)])  # not in data.root
     assert count_trainings() == 1
+
+
+def test_a_file_that_is_read_in_another_way_is_prepared_anew(root: Path):
+    (root / "train.tsv.gz").write_bytes(gzip.compress((root / "train.tsv").read_bytes()))
+    assert texts(run(root, train=["train.tsv.gz"])) == TRAIN
+    (root / "train.tsv.gz").rename(root / "train.csv.gz")
+    with pytest.raises(UserError, match=r"train.csv.gz:1 has no column en"):
+        run(root, train=["train.csv.gz"])
 
 
 def test_a_corpus_has_its_present_name_in_tables_weights_and_held_out_from(
