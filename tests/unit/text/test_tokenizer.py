@@ -5,6 +5,7 @@ import pickle
 import random
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from seq2seq.errors import UserError
 from seq2seq.settings.data import TokenizerConfig
+from seq2seq.text import tokenizer as tokenizer_module
 from seq2seq.text.normalise import normalise
 from seq2seq.text.tokenizer import (
     BOS,
@@ -142,6 +144,14 @@ def test_a_sample_is_drawn_evenly_from_beginning_and_end():
     assert len(set(drawn)) == len(drawn) == 2_000
     assert [sum(i // 2_500 == quarter for i in drawn) for quarter in range(4)] == pytest.approx([500] * 4, abs=75)
     assert _sample(["a", "b"], 2) == ["a", "b"]
+
+
+def test_every_text_is_drawn_equally_often_also_the_first_and_the_last(monkeypatch: pytest.MonkeyPatch):
+    drawn: Counter[str] = Counter()
+    for seed in range(600):
+        monkeypatch.setattr(tokenizer_module, "_SEED", seed)
+        drawn.update(_sample(["a", "b", "c"], 1))
+    assert [drawn[text] for text in "abc"] == pytest.approx([200] * 3, abs=50)
 
 
 def test_without_byte_fallback_an_unseen_character_is_unknown():
