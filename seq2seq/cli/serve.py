@@ -85,6 +85,7 @@ def serve(
 
         torch.set_num_threads(threads)
     translator = shared.load(folders, **engine, threads=threads)
+    limits.require_search(translator.search)
     service = Service(
         translator,
         limits,

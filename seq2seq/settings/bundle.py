@@ -127,8 +127,10 @@ def config_from_plain(schema: type[C], values: Mapping[str, Any]) -> C:
     """Return a bundle's settings of the model or of the search from their plain values.
 
     Raises:
-        UserError: a key is unknown or a value has the wrong type or range.
+        UserError: a key is unknown, or a value has the wrong type or range or refers to something else.
     """
+    if "${" in json.dumps(values):  # OmegaConf would put the environment's values in
+        raise UserError("a setting has ${, but settings are plain values")
     try:
         merged = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.create(dict(values)))
         settings = OmegaConf.to_object(merged)

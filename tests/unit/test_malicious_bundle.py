@@ -88,6 +88,13 @@ def test_absurd_and_executable_settings_are_refused(forged: Path, keys: tuple[st
     refuse(forged, "config.json is damaged")
 
 
+@pytest.mark.parametrize("keys", [("model", "positions"), ("model", "norm"), ("search", "beam")])
+def test_a_bundle_reads_no_environment(forged: Path, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...]) -> None:
+    monkeypatch.setenv("SECRET", "sinusoidal")
+    edit(forged, *keys, value="${oc.env:SECRET}")
+    refuse(forged, r"config.json is damaged: a setting has \$\{, but settings are plain values")
+
+
 @pytest.mark.parametrize(
     "text", ["[" * 100_000, '{"a":' * 100_000, "9" * 10_000, "\ud800".encode("utf-16", "surrogatepass")]
 )

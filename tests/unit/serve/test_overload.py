@@ -1,16 +1,19 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from serving import FakeTranslator, question, served, until
 
 from seq2seq.documents import html
+from seq2seq.errors import UserError
 from seq2seq.interface import Translation
 from seq2seq.serve.app import create_app
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.service import Service
+from seq2seq.settings.search import SearchConfig
 
 Ask = Callable[..., Any]
 JSON = {"Content-Type": "application/json"}
@@ -280,3 +283,13 @@ def test_a_closed_gate_lets_nobody_in_and_says_so(translator: FakeTranslator):
     assert late.headers["retry-after"] == "5"
     assert facts == [200, 503, 200]
     assert answered.json() == {"translatedText": "ONE"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "most"),
+    [("beam", 1000, 32), ("mbr", 100, 32), ("min_length", 100_000, 1000), ("max_length_ratio", 1000.0, 10.0)],
+)
+def test_a_model_whose_own_search_takes_too_long_is_not_served(name: str, value: float, most: float):
+    Limits().require_search(SearchConfig())
+    with pytest.raises(UserError, match=rf"search.{name}={value} is too much for a server, at most {most}: lower it"):
+        Limits().require_search(replace(SearchConfig(), **{name: value}))
