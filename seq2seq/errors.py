@@ -14,8 +14,12 @@ class StoppedError(UserError):
 
 
 def in_short(told: object) -> str:
-    """Return the text of an error or value in one line of at most 200 characters."""
-    return " ".join(str(told).split())[:200]
+    """Return the text of an error or value in one line of at most 200 characters; of an error without text, its class.
+
+    Characters that a terminal would obey, such as escape sequences, become question marks.
+    """
+    text = str(told) or type(told).__name__
+    return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))[:200]
 
 
 _NO_MEMORY = (  # PyTorch's allocators; cuBLAS and cuDNN, which have no exception of their own

@@ -149,7 +149,8 @@ def _model_config(folder: Path, values: Mapping[str, Any], theirs: MarianConfig)
             raise UserError(f"{folder / CONFIG} has {message}: both sides have one model.{ours} here")
     if theirs.activation_function not in _ACTIVATIONS:
         known = ", ".join(_ACTIVATIONS)
-        raise UserError(f"{folder / CONFIG} has activation_function={theirs.activation_function}: known are {known}")
+        function = in_short(theirs.activation_function)
+        raise UserError(f"{folder / CONFIG} has activation_function={function}: known are {known}")
     try:
         return ModelConfig(
             d_model=theirs.d_model,

@@ -1,6 +1,5 @@
 """Read and check the weights of a Marian model in Hugging Face's layout, without executing any code in the files."""
 
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,12 +11,14 @@ from torch import Tensor
 from seq2seq.errors import UserError, in_short
 from seq2seq.exchange.huggingface import channel_order, pairings, reordered
 from seq2seq.model.positions import sinusoidal
+from seq2seq.pickled_weights import DamagedError, read_pickled
 from seq2seq.settings.bundle import CONFIG
 from seq2seq.settings.model import ModelConfig
 from seq2seq.text.vocabulary import Tokenizers
 
 WEIGHTS, PICKLED = "model.safetensors", "pytorch_model.bin"
 BIAS = "final_logits_bias"
+_FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 _MOST_POSITIONS = 100_000  # most rows of a table of positions
 _TIED = (
     "model.shared.weight",
@@ -42,12 +43,10 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         )
         raise UserError(f"{folder}: {message} ({WEIGHTS} or {PICKLED})")
     try:
-        weights = load_file(path) if path.name == WEIGHTS else torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        if "global" in str(error).lower():  # a function or class, which a pickle would call
-            raise UserError(f"{path} holds more than weights: it is not read, since that would run its code") from error
-        raise UserError(f"{path} is damaged ({in_short(error)}): copy it again") from error
-    except (SafetensorError, OSError, RuntimeError, EOFError, ValueError, LookupError, AssertionError) as error:
+        weights = load_file(path) if path.name == WEIGHTS else read_pickled(path, "cpu")
+    except (DamagedError, SafetensorError, OSError, RuntimeError, ValueError, LookupError) as error:
+        if isinstance(error, UserError):
+            raise
         raise UserError(f"{path} is damaged ({in_short(error)}): copy it again") from error
     if not isinstance(weights, dict) or not all(_is_weight(*item, path.stat().st_size) for item in weights.items()):
         raise UserError(f"{path} holds no weights by name: give the model's own, as save_pretrained leaves it")
@@ -61,7 +60,7 @@ def _is_weight(name: object, weight: object, most_bytes: int) -> bool:
     """Return whether the item is a name and a plain tensor of real numbers that is no larger than the file."""
     if not (isinstance(name, str) and isinstance(weight, Tensor)):
         return False
-    is_plain = weight.layout == torch.strided and weight.device.type == "cpu" and weight.is_floating_point()
+    is_plain = weight.layout == torch.strided and weight.device.type == "cpu" and weight.dtype in _FLOATS
     return is_plain and weight.nelement() * weight.element_size() <= most_bytes
 
 

@@ -87,7 +87,7 @@ def _run(command: list[str]) -> bytes:
     except OSError as error:
         raise UserError(f"{command[0]} cannot be run ({error.strerror}): use --compile off") from error
     if done.returncode:
-        told = in_short(done.stderr.decode(errors="replace")) or f"status {done.returncode}"
+        told = in_short(done.stderr.decode(errors="replace").strip() or f"status {done.returncode}")
         raise UserError(f"{command[0]} cannot compile {_SOURCE}: {told}: use --compile off")
     return done.stdout
 

@@ -11,9 +11,10 @@ from torch import Tensor
 from seq2seq import __version__
 from seq2seq.bundle import Bundle, load_bundle, save_bundle
 from seq2seq.errors import UserError
+from seq2seq.pickled_weights import DamagedError
 from seq2seq.settings.loading import load_config
 from seq2seq.settings.model import ModelConfig
-from seq2seq.training.checkpoint_files import DamagedError, read_checkpoint
+from seq2seq.training.checkpoint_files import read_checkpoint
 from seq2seq.training.finetune import NO_SIZES, mean_weights, merge_adapters
 from seq2seq.training.report import NETWORKS
 

@@ -1,16 +1,13 @@
 """Find the checkpoint that a run resumes from, and check the file and the run; no code in the file is executed."""
 
 import logging
-import pickletools
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from seq2seq.errors import UserError, in_short
+from seq2seq.errors import UserError
+from seq2seq.pickled_weights import DamagedError, read_pickled
 from seq2seq.settings.config import Config
 from seq2seq.text.prepare import deciding_settings
 from seq2seq.text.vocabulary import describe_tokenizers
@@ -18,20 +15,6 @@ from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.run_files import list_checkpoints
 
 log = logging.getLogger(__name__)
-_PLAIN = {  # the names in a pickle of tensors, dictionaries, lists and numbers by torch.save
-    "collections.OrderedDict",
-    "torch._utils._rebuild_tensor_v2",
-    "torch._utils._rebuild_parameter",
-    *(
-        f"torch.{kind}Storage"
-        for kind in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Byte", "Bool")
-    ),
-}
-_MAX_VALUES, _MAX_DEPTH = 10**6, 50  # a checkpoint has about a hundred values a layer, at depth 6
-
-
-class DamagedError(Exception):
-    """A checkpoint's bytes differ from the bytes that were written; the message says how."""
 
 
 def newest_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]]:
@@ -81,63 +64,10 @@ def read_checkpoint(path: Path, device: str = "meta") -> dict[str, Any]:
         DamagedError: the file is truncated, or its bytes differ from those that were written.
         UserError: the file holds more than plain values.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            _check_archive(archive, path)
-        values = torch.load(path, map_location=device, weights_only=True)
-    except UserError:
-        raise
-    except Exception as error:  # a broken pickle may raise anything
-        raise DamagedError(in_short(error) or type(error).__name__) from error
+    values = read_pickled(path, device)
     if not isinstance(values, dict) or RECORD not in values:
         raise UserError(f"{path} is no checkpoint of this program: start a new run")
-    _check_values(values, path)
     return values
-
-
-def _check_archive(archive: zipfile.ZipFile, path: Path) -> None:
-    """Check each record's checksum, and look for code in the pickled record without running it."""
-    size = path.stat().st_size
-    for entry in archive.infolist():
-        if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > size:
-            raise UserError(f"{path} holds {in_short(entry.filename)} of {entry.file_size} bytes, packed: it is forged")
-    broken = archive.testzip()
-    if broken is not None:
-        raise DamagedError(f"wrong checksum of {in_short(broken)}")
-    for entry in archive.infolist():
-        if entry.filename.endswith(".pkl"):
-            for name in _named_code(archive.read(entry)):
-                if name not in _PLAIN:
-                    raise UserError(
-                        f"{path} asks for {in_short(name)}: a checkpoint holds plain values only, this one is forged "
-                        "and was not loaded"
-                    )
-
-
-def _check_values(values: dict[str, Any], path: Path) -> None:
-    """Refuse values that are small in the file and huge in memory: repeated tensors, lists of the same lists."""
-    size, count, waiting = path.stat().st_size, 0, [(values, 0)]
-    while waiting:
-        value, depth = waiting.pop()
-        count += 1
-        if count > _MAX_VALUES or depth > _MAX_DEPTH:
-            raise UserError(f"{path} holds more values, or deeper ones, than a checkpoint can: it is forged")
-        if isinstance(value, torch.Tensor) and value.numel() * value.element_size() > size:
-            raise UserError(f"{path} holds a tensor of {value.numel():,} numbers, more than fit into it: it is forged")
-        if isinstance(value, dict | list | tuple | set):
-            waiting += [(one, depth + 1) for one in (value.values() if isinstance(value, dict) else value)]
-
-
-def _named_code(data: bytes) -> Iterator[str]:
-    """Yield the names of the functions and classes that a pickle would load."""
-    try:
-        for opcode, argument, _ in pickletools.genops(data):
-            if opcode.name in ("GLOBAL", "INST"):
-                yield str(argument).replace(" ", ".")
-            elif opcode.name in ("STACK_GLOBAL", "EXT1", "EXT2", "EXT4"):
-                yield f"code by {opcode.name}"
-    except Exception as error:
-        raise DamagedError(f"its pickle cannot be read: {in_short(error)}") from error
 
 
 def describe_run(config: Config, corpora: Mapping[str, str]) -> dict[str, Any]:

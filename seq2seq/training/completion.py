@@ -24,6 +24,7 @@ from seq2seq.evaluation.significance import Comparison
 from seq2seq.extras import resume_command
 from seq2seq.model.build import build_model
 from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.pickled_weights import DamagedError
 from seq2seq.settings.bundle import BundleConfig
 from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO
@@ -31,7 +32,7 @@ from seq2seq.text.corpus import Pair
 from seq2seq.text.dataset import PreparedData, trained_length
 from seq2seq.text.loading import validation_loaders
 from seq2seq.training.baseline import compare_with, is_fine_tuning, keep_initial, keep_translations
-from seq2seq.training.checkpoint_files import DamagedError, read_checkpoint
+from seq2seq.training.checkpoint_files import read_checkpoint
 from seq2seq.training.finetune import mean_weights, merge_adapters, remove_adapters
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.report import changes_table, draw_curves, model_card, scores_table, write_json

@@ -17,11 +17,12 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from seq2seq.pickled_weights import DamagedError
 from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.prepare import prepare
-from seq2seq.training.checkpoint_files import DamagedError, read_checkpoint
+from seq2seq.training.checkpoint_files import read_checkpoint
 from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.lock import release_folder
 from seq2seq.training.run_files import list_runs, read_run

@@ -339,7 +339,12 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "cut weights": (cut("model.safetensors", 5000), r"model.safetensors is damaged \(.*\): copy it again"),
     "cut pickled weights": (pickled(b"PK\x03\x04 and no more"), r"pytorch_model.bin is damaged \(.*\): copy it again"),
-    "code": (pickled(saved({"a": Evil()})), "holds more than weights: it is not read, since that would run its"),
+    "code": (pickled(saved({"a": Evil()})), r"pytorch_model.bin asks for .*: weights are plain values, this one"),
+    "a call in a bare pickle": (pickled(b"\x80\x02ccollections\nOrderedDict\nK\x05\x85R."), "is damaged "),
+    "a huge array in 39 bytes": (
+        pickled(b"\x80\x05\x96" + (3 * 10**9).to_bytes(8, "little") + b"x" * 27), r"is damaged \(its pickle cannot"
+    ),
+    "a broken download": (pickled(saved({"a": torch.ones(9)})[:-300]), r"pytorch_model.bin is damaged \(.+\): copy"),
     "a list": (pickled(saved([1])), "pytorch_model.bin holds no weights by name"),
     "a vocabulary of another size": (
         weights(lambda state: state.update({"model.shared.weight": state["model.shared.weight"][:-5].clone()})),
@@ -383,7 +388,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "more numbers than the file holds": (
         pickled(saved({"model.shared.weight": torch.ones(1, 32).expand(10**9, 32)})),
-        "pytorch_model.bin holds no weights by name",
+        "pytorch_model.bin holds a tensor of 32,000,000,000 numbers, more than fit into it",
     ),
     "no pickle": (pickled(b"version https://git-lfs.github.com/spec/v1"), "pytorch_model.bin is damaged"),
     "layers without end": (
