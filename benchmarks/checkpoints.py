@@ -24,17 +24,19 @@ SIZES: dict[str, dict[str, Any]] = {  # the sizes of Helsinki-NLP's models on th
 _ENDING = 0.05  # share of positions where the end mark gets the highest logit
 
 
-def write_checkpoint(folder: Path, size: str, *, pieces: int = 0, is_separate: bool = False, **changes: Any) -> None:
+def write_checkpoint(
+    folder: Path, size: str, *, vocab_size: int = 0, is_separate: bool = False, **changes: Any
+) -> None:
     """Write a model and its vocabulary in the layout of transformers' `save_pretrained`.
 
     Args:
         folder: the folder to write to; it must exist.
         size: one of SIZES.
-        pieces: size of the vocabulary, filled with made-up subwords; 0: the size of the bundled corpus's vocabulary.
+        vocab_size: size of the vocabulary, filled with made-up subwords; 0: that of the bundled corpus's vocabulary.
         is_separate: whether each side has its own vocabulary and embedding.
         changes: other settings of MarianConfig.
     """
-    sizes = write_vocabulary(folder, pieces=pieces, is_separate=is_separate)
+    sizes = write_vocabulary(folder, vocab_size=vocab_size, is_separate=is_separate)
     marian = random_marian(size, sizes, is_separate=is_separate, **changes)
     marian.save_pretrained(folder)
 
@@ -95,7 +97,7 @@ def learned() -> tuple[bytes, bytes]:
 
 
 def write_vocabulary(
-    folder: Path, *, pieces: int = 0, is_separate: bool = False, codes: Sequence[str] = ()
+    folder: Path, *, vocab_size: int = 0, is_separate: bool = False, codes: Sequence[str] = ()
 ) -> list[int]:
     """Write the files of a MarianTokenizer, and return the sizes of its vocabularies.
 
@@ -105,7 +107,7 @@ def write_vocabulary(
     models = learned()
     for name, model in zip(("source", "target"), models, strict=True):
         (folder / f"{name}.spm").write_bytes(model)
-    sides = [_pieces(model) for model in models]
+    sides = [_subwords(model) for model in models]
     lists = sides if is_separate else [list(dict.fromkeys([*sides[0], *sides[1]]))]
     settings: dict[str, Any] = {
         "tokenizer_class": "MarianTokenizer", "source_lang": "en", "target_lang": "es", "separate_vocabs": is_separate,
@@ -114,9 +116,9 @@ def write_vocabulary(
     sizes = []
     for name, known in zip(("vocab.json", "target_vocab.json"), lists, strict=False):
         ordered = ["</s>", "<unk>", *(one for one in known if one not in ("</s>", "<unk>")), *codes]
-        ordered += [f"piece{number}" for number in range(len(ordered), pieces - 1)]
+        ordered += [f"subword{number}" for number in range(len(ordered), vocab_size - 1)]
         ordered.append("<pad>")
-        (folder / name).write_text(json.dumps({piece: i for i, piece in enumerate(ordered)}), encoding="utf-8")
+        (folder / name).write_text(json.dumps({subword: i for i, subword in enumerate(ordered)}), encoding="utf-8")
         sizes.append(len(ordered))
     (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
     pad = sizes[-1] - 1
@@ -125,9 +127,8 @@ def write_vocabulary(
     return sizes
 
 
-def _pieces(model: bytes) -> list[str]:
-    processor = sentencepiece.SentencePieceProcessor()
-    processor.LoadFromSerializedProto(model)
+def _subwords(model: bytes) -> list[str]:
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     return processor.id_to_piece(list(range(processor.get_piece_size())))
 
 

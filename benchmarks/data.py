@@ -1,13 +1,13 @@
 """Sentence pairs for all contestants: prepared from a folder as for training, made-up text, or random ids."""
 
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig, TokenizerConfig
-from seq2seq.text.batching import Batch, BatchLoader, count_batches
+from seq2seq.text.batching import Batch, BatchLoader
 from seq2seq.text.corpus import read_pairs
 from seq2seq.text.dataset import Pairs, PreparedData, id_type
 from seq2seq.text.epochs import PreparedEpochs
@@ -16,7 +16,7 @@ from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 
 BUNDLED = Path(__file__).parents[1] / "data/bundled"
-_WORDS = 3_000  # made-up words of each language
+_WORDS = 3_000  # made-up words
 _WRITTEN = 100_000  # pairs per write
 _FILES = 4
 
@@ -40,18 +40,22 @@ def read_folder(folder: Path, vocab_size: int) -> PreparedData:
     return prepare(data, TokenizerConfig(vocab_size=vocab_size))
 
 
-def read_everyday() -> list[tuple[str, str]]:
-    """Read the bundled test sentences that were written by hand."""
-    return list(read_pairs("everyday.test.tsv", str(BUNDLED), DataConfig()))
-
-
-def read_test(folder: Path) -> list[tuple[str, str]]:
-    """Read test.tsv without cleaning.
+def read_test(folder: Path | None) -> list[tuple[str, str]]:
+    """Read test.tsv of a folder without cleaning; None: the bundled test sentences that were written by hand.
 
     Raises:
-        UserError: the file is missing or malformed.
+        UserError: the file is missing or malformed, or has no pair.
     """
-    return list(read_pairs("test.tsv", str(folder), DataConfig()))
+    name, root = ("test.tsv", folder) if folder else ("everyday.test.tsv", BUNDLED)
+    pairs = list(read_pairs(name, str(root), DataConfig()))
+    if not pairs:
+        raise UserError(f"{root} has no sentence to translate: give --data with a test.tsv that has some")
+    return pairs
+
+
+def read_or_draw(folder: Path | None, vocab_size: int, count: int, seed: int) -> Pairs:
+    """Return the training pairs of a folder; None: `count` pairs of random ids."""
+    return read_folder(folder, vocab_size).train if folder else drawn_pairs(count, vocab_size, seed)
 
 
 def epochs_of(pairs: Pairs, max_tokens: int, seed: int = 0) -> BatchLoader:
@@ -59,41 +63,36 @@ def epochs_of(pairs: Pairs, max_tokens: int, seed: int = 0) -> BatchLoader:
     return BatchLoader(PreparedEpochs(pairs, seed), max_tokens=max_tokens)
 
 
-def draw_batches(pairs: Pairs, count: int, max_tokens: int, seed: int) -> list[Batch]:
-    """Return the first `count` batches of an epoch, in order.
-
-    Raises:
-        UserError: the data has fewer batches.
-    """
-    found = count_batches(pairs, max_tokens)
-    if found < count:
-        raise UserError(f"{count} batches are wanted, the data has {found} of {max_tokens} tokens: ask for fewer")
-    return list(islice(epochs_of(pairs, max_tokens, seed), count))
-
-
 def to_device(batch: Batch, device: str) -> Batch:
     """Return a batch on the device."""
     return Batch(*(side.to(device) for side in batch))
 
 
-def one_of(tokenizer: Tokenizers) -> Tokenizer:
-    """Return the one tokenizer of both sides.
+def joint(tokenizer: Tokenizers) -> Tokenizer:
+    """Return the tokenizer of both sides.
 
     Raises:
         UserError: each side has its own tokenizer, which the benchmarks do not support.
     """
     if not tokenizer.is_joint:
-        raise UserError("this model has a tokenizer for each side: the races are for models with one for both")
+        raise UserError("this model has a tokenizer for each side: give --model with one tokenizer for both sides")
     return tokenizer.source
 
 
 def write_corpus(folder: Path, pairs: int) -> None:
     """Write made-up sentences of everyday length: several training files, and one for validation.
 
-    The words repeat every _WRITTEN pairs, but with other numbers at the end, so that no two pairs are equal.
+    The frequencies of words follow Zipf's law. The words repeat every _WRITTEN pairs, but with other numbers at the
+    end, so that no two pairs are equal.
     """
-    pattern, first = _make_sentences(), 0
-    each = -(-pairs // _FILES)
+    rng = np.random.default_rng(1)
+    letters = list("abcdefghijklmnñopqrstuvwxyzáéíóú")
+    words = ["".join(rng.choice(letters, size)) for size in rng.integers(1, 10, _WORDS)]
+    chances = 1 / np.arange(10, _WORDS + 10)
+    lengths = np.clip(rng.gamma(4.0, 2.0, _WRITTEN), 2, 40).astype(int)
+    drawn = iter(rng.choice(words, 2 * int(lengths.sum()), p=chances / chances.sum()).tolist())
+    pattern = ["\t".join(" ".join(islice(drawn, size)) + " %d." for _ in range(2)) + "\n" for size in lengths.tolist()]
+    each, first = -(-pairs // _FILES), 0
     sizes = {f"train{number}": min(each, pairs - number * each) for number in range(_FILES)}
     for name, size in {"validation": 500, **sizes}.items():
         with (folder / f"{name}.tsv").open("w", encoding="utf-8") as file:
@@ -102,19 +101,3 @@ def write_corpus(folder: Path, pairs: int) -> None:
                 numbers = np.repeat(np.arange(first + start, first + start + count), 2).tolist()
                 file.write("".join(pattern[:count]) % tuple(numbers))
         first += size
-
-
-def _make_sentences() -> list[str]:
-    """Return lines with two placeholders for a number; the frequencies of words follow Zipf's law."""
-    rng = np.random.default_rng(1)
-    letters = np.array(list("abcdefghijklmnñopqrstuvwxyzáéíóú"))
-    words = [["".join(rng.choice(letters, rng.integers(1, 10))) for _ in range(_WORDS)] for _ in range(2)]
-    chances = 1 / np.arange(10, _WORDS + 10)
-    lengths = np.clip(rng.gamma(4.0, 2.0, _WRITTEN), 2, 40).astype(int)
-    drawn = [rng.choice(_WORDS, int(lengths.sum()), p=chances / chances.sum()) for _ in range(2)]
-    ends = [0, *np.cumsum(lengths).tolist()]
-    texts = (
-        [" ".join(map(of_side.__getitem__, chosen[begin:end])) for begin, end in pairwise(ends)]
-        for of_side, chosen in zip(words, drawn, strict=True)
-    )
-    return [f"{src} %d.\t{tgt} %d.\n" for src, tgt in zip(*texts, strict=True)]

@@ -1,21 +1,22 @@
 """The contestant `MarianMTModel`, trained and used as Hugging Face's users do."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from transformers import MarianMTModel
 
-from benchmarks.agreement import Scored
+from seq2seq.extras import needing
 from seq2seq.text.batching import Batch, pad
 from seq2seq.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
+with needing("huggingface"):
+    from transformers import MarianMTModel
+
 # Exact search without special tokens, as in this project; transformers' default search stops by a heuristic.
 EXACT: dict[str, Any] = {"early_stopping": "never", "suppress_tokens": [PAD, UNK, BOS]}
-SCORED: dict[str, Any] = {"return_dict_in_generate": True, "output_scores": True}
 
 
 def make_optimizer(model: torch.nn.Module, learning_rate: float) -> torch.optim.Optimizer:
@@ -50,37 +51,20 @@ def update(
 
 
 def translate(
-    model: MarianMTModel,
-    tokenizer: Tokenizer,
-    texts: Sequence[str],
-    *,
-    beam: int,
-    max_length: int,
-    options: dict[str, Any] | None = None,
+    model: MarianMTModel, tokenizer: Tokenizer, texts: Sequence[str], *, beam: int, max_length: int, **options: Any
 ) -> list[str]:
-    """Return the translations of one batch by beam search with length penalty 1.
-
-    max_length is the most tokens without EOS; options are further options of `generate`.
-    """
-    rows: Tensor = generate(model, tokenizer.encode(texts), beam=beam, max_length=max_length, options=options or {})
-    return tokenizer.decode([list(_ids(row)) for row in rows.tolist()])
-
-
-def translate_scored(
-    model: MarianMTModel, tokenizer: Tokenizer, texts: Sequence[str], *, beam: int, max_length: int
-) -> list[Scored]:
-    """Return the translations of one batch by exact beam search, with their scores."""
-    sources = tokenizer.encode(texts)
-    found = generate(model, sources, beam=beam, max_length=max_length, options=EXACT | SCORED)
-    rows, scores = found.sequences.tolist(), found.sequences_scores.tolist()
-    translations = tokenizer.decode([list(_ids(row)) for row in rows])
-    return [Scored(text, score, EOS in row) for row, text, score in zip(rows, translations, scores, strict=True)]
+    """Return the translations of one batch, searched as `generate` does."""
+    rows = generate(model, tokenizer.encode(texts), beam=beam, max_length=max_length, **options).tolist()
+    return tokenizer.decode([without_special(row, max_length) for row in rows])
 
 
 def generate(
-    model: MarianMTModel, sources: Sequence[Sequence[int]], *, beam: int, max_length: int, options: dict[str, Any]
+    model: MarianMTModel, sources: Sequence[Sequence[int]], *, beam: int, max_length: int, **options: Any
 ) -> Any:
-    """Return the result of `generate` for one batch of source ids without EOS; its type depends on the options."""
+    """Return the result of transformers' beam search with length penalty 1 for one batch of source ids without EOS.
+
+    max_length is the most tokens without EOS. Further options are those of transformers' `generate`.
+    """
     src = pad([np.asarray(ids, dtype=np.int64) for ids in sources], None, EOS).to(model.device)
     return cast(Any, model).generate(  # the types of transformers' mixin do not fit its models
         input_ids=src,
@@ -93,9 +77,7 @@ def generate(
     )
 
 
-def _ids(row: Sequence[int]) -> Iterator[int]:
-    """Yield the tokens between BOS and EOS of a generated row."""
-    for token in row[1:]:
-        if token == EOS:
-            return
-        yield token
+def without_special(row: list[int], limit: int) -> list[int]:
+    """Return the tokens between BOS and EOS; without EOS, cut at the limit, which transformers exceeds by one token."""
+    row = row[1:]
+    return row[: row.index(EOS)] if EOS in row else row[:limit]

@@ -1,48 +1,66 @@
 """The contestant of this project: the updates of `train.py`, without Lightning's loop."""
 
 from dataclasses import dataclass
-from typing import cast
+from types import SimpleNamespace
+from typing import Literal, cast
 
 import lightning as L
 import torch
 from torch import Tensor
 
+from benchmarks.command import Options
 from seq2seq.model.encoder_decoder import EncoderDecoder
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.training.module import TranslationModule
+from seq2seq.training.processes import choose_precision
+
+SIZES = {  # d_model, heads, d_ff, layers on each side: as in conf/model
+    "tiny": (128, 4, 512, 3),
+    "small": (256, 4, 1024, 3),
+    "base": (512, 8, 2048, 6),
+    "big": (1024, 16, 4096, 6),
+}
+Size = Literal["tiny", "small", "base", "big"]
+SEED = 1
 
 
-@dataclass(frozen=True)
-class OneDevice:
-    """The attributes of a trainer that `TranslationModule` uses in an update."""
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions(Options):
+    """The options of commands that train."""
 
-    world_size: int = 1
-    accumulate_grad_batches: int = 1
+    size: Size = "small"  # size of the network, as model=SIZE of train.py
+    vocab_size: int = 8000  # subwords of the vocabulary that both languages share
+    max_tokens: int = 2048  # most positions of a batch on either side, padding included
+    # precision of matrix products, as trainer.precision: auto is bf16-mixed where the device is fast in bf16
+    precision: Literal["auto", "32-true", "bf16-mixed"] = "auto"
+
+
+def model_config(size: Size) -> ModelConfig:
+    """Return the settings of all contestants' network: post-norm, ReLU, sinusoidal positions, dropout 0.1."""
+    d_model, heads, d_ff, layers = SIZES[size]
+    return ModelConfig(
+        d_model=d_model, num_heads=heads, d_ff=d_ff, num_encoder_layers=layers, num_decoder_layers=layers, dropout=0.1
+    )
+
+
+def precision_on(device: torch.device, wanted: str) -> str:
+    """Return the precision of training on the device: bf16-mixed or 32-true."""
+    return choose_precision(TrainerConfig(accelerator="cpu" if device.type == "cpu" else "gpu", precision=wanted))
 
 
 class Updates:
     """Trains a model batch by batch, in the order of Lightning's own loop."""
 
-    def __init__(
-        self,
-        model: EncoderDecoder,
-        config: TrainingConfig,
-        precision: str = "bf16-mixed",
-        *,
-        is_compiled: bool = False,
-    ) -> None:
+    def __init__(self, model: EncoderDecoder, config: TrainingConfig, precision: str = "bf16-mixed") -> None:
         self.is_mixed = precision == "bf16-mixed"
-        self.module = TranslationModule(model.train(), config, is_compiled=is_compiled)
-        self.module.trainer = cast(L.Trainer, OneDevice())
+        self.module = TranslationModule(model.train(), config)
+        self.module.trainer = cast(L.Trainer, SimpleNamespace(world_size=1, accumulate_grad_batches=1))
         optimizer = self.module.configure_optimizers()
         assert isinstance(optimizer, torch.optim.Optimizer)
         self.optimizer = optimizer
-
-    def set_rate(self, rate: float) -> None:
-        """Set the learning rate of the next updates."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
 
     def update(self, batch: Batch) -> Tensor:
         """Train on one batch; return the summed smoothed loss divided by the module's constant."""

@@ -1,16 +1,17 @@
-"""Measure the time of each part of an update, and of its matrix products alone on the same machine."""
+"""Time of each part of an update, and of the update's matrix products alone, in turns."""
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import torch
+from torch import Tensor
 
-from benchmarks.data import to_device
-from benchmarks.ours import Updates
-from benchmarks.race import Spread
-from benchmarks.tables import Table
+from benchmarks.command import Results, Table
+from benchmarks.data import epochs_of, read_or_draw, to_device
+from benchmarks.ours import SEED, TrainingOptions, Updates, model_config, precision_on
+from benchmarks.race import Spread, timed
 from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
@@ -18,25 +19,26 @@ from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import PAD
 from seq2seq.training.loss import chunk_of, cross_entropy
 
-PARTS = ("loader", "forward", "loss", "backward", "clipping", "optimizer")
+LOADER, LOSS = "loader: batch made and moved", "loss, with its gradients"
+PARTS = (LOADER, "forward", LOSS, "backward", "clipping", "optimizer")
 SQUARE = {"cpu": 2048, "cuda": 8192}  # side of the square product that measures the machine's speed
-TOLD = {"loader": "loader: batch made and moved", "loss": "loss, with its gradients"}
+Round = dict[str, float]  # measurements by name: seconds, numbers of FLOPs and tokens, FLOP/s of a square product
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """The size of the measurement."""
+class Plan(TrainingOptions):
+    """The options of `profile`."""
 
-    rounds: int = 5
-    batches: int = 6  # updates per round
-    max_tokens: int = 2048  # most source or target positions of a batch, padding included
-    precision: str = "bf16-mixed"  # or 32-true
-    seed: int = 1
+    # folder with train.tsv, validation.tsv and test.tsv; without it, random ids in sentences of everyday lengths
+    data: Path | None = None
+    rounds: int = 5  # times that everything is measured; the table shows the median and the range
+    batches: int = 6  # updates of a round
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """The precision of matrix products."""
-        return torch.bfloat16 if self.precision == "bf16-mixed" else torch.float32
+
+def run(plan: Plan, device: torch.device) -> Results:
+    """Measure the parts of updates, and in turns the same products alone."""
+    rounds = measure(plan, device)
+    return {"rounds": rounds}, [table(rounds, plan, precision_on(device, plan.precision), SQUARE[device.type])]
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,11 @@ class Product:
     k: int
     n: int
     times: int = 1
-    backward: bool = True  # also compute two products of the same size: the gradients of input and weight
 
     @property
     def flops(self) -> int:
-        """Number of multiplications and additions, those of the backward pass included."""
-        return 2 * self.m * self.k * self.n * self.times * (3 if self.backward else 1)
+        """Number of multiplications and additions; the gradients of input and weight are two more such products."""
+        return 3 * 2 * self.m * self.k * self.n * self.times
 
 
 def products(config: ModelConfig, vocab_size: int, batch: Batch) -> list[Product]:
@@ -77,57 +78,39 @@ def products(config: ModelConfig, vocab_size: int, batch: Batch) -> list[Product
     return found
 
 
-def run(
-    loader: Iterable[Batch], vocab_size: int, config: ModelConfig, plan: Plan, device: torch.device
-) -> dict[str, Any]:
-    """Measure the parts of updates, and in turns the same products alone; return JSON values.
-
-    loader must provide at least rounds · batches + 1 batches.
-    """
-    torch.manual_seed(plan.seed)
+def measure(plan: Plan, device: torch.device) -> list[Round]:
+    """Return the measurements of each round."""
+    torch.manual_seed(SEED)
+    count = 40 * (plan.rounds * plan.batches + 1) * plan.max_tokens // 100  # random pairs are about ten tokens long
+    drawn = iter(epochs_of(read_or_draw(plan.data, plan.vocab_size, count, SEED), plan.max_tokens, SEED))
+    config, precision = model_config(plan.size), precision_on(device, plan.precision)
+    dtype = torch.bfloat16 if precision == "bf16-mixed" else torch.float32
     settings = TrainingConfig(max_tokens=plan.max_tokens, learning_rate=1e-4)
-    updates = Updates(build_model(config, vocab_size).to(device), settings, plan.precision)
-    drawn = iter(loader)
+    updates = Updates(build_model(config, plan.vocab_size).to(device), settings, precision)
     warm_up = to_device(next(drawn), str(device))
     for _ in range(2):
         updates.update(warm_up)
-    time_products(products(config, vocab_size, warm_up), plan.dtype, device)
-    square_rate(plan.dtype, device)
-    parts: dict[str, list[float]] = {part: [] for part in PARTS}
-    wholes: list[float] = []
-    alone: list[float] = []
-    peaks: list[float] = []
-    flops: list[int] = []
-    tokens: list[int] = []
+    time_products(products(config, plan.vocab_size, warm_up), dtype, device)
+    square_rate(dtype, device)
+    rounds: list[Round] = []
     for _ in range(plan.rounds):
-        apart: dict[str, float] = {part: 0.0 for part in PARTS}
-        batches = []
+        found: Round = dict.fromkeys(PARTS, 0.0)
+        batches: list[Batch] = []
         for _ in range(plan.batches):
             batch, seconds = timed(lambda: to_device(next(drawn), str(device)), device)
             batches.append(batch)
-            apart["loader"] += seconds
+            found[LOADER] += seconds
             for part, seconds in update_in_parts(updates, batch, device):
-                apart[part] += seconds
-        for part, seconds in apart.items():
-            parts[part].append(seconds)
-        wholes.append(timed(lambda b=batches: [updates.update(batch) for batch in b], device)[1])
-        needed = [products(config, vocab_size, batch) for batch in batches]
-        alone.append(sum(time_products(of_batch, plan.dtype, device) for of_batch in needed))
-        peaks.append(square_rate(plan.dtype, device))
-        flops.append(sum(product.flops for of_batch in needed for product in of_batch))
-        tokens.append(sum(int((batch.tgt_out != PAD).sum()) for batch in batches))
-    return {
-        "plan": asdict(plan),
-        "model": asdict(config),
-        "vocab_size": vocab_size,
-        "seconds": parts,
-        "whole_seconds": wholes,
-        "products_seconds": alone,
-        "flops": flops,
-        "tokens": tokens,
-        "square_rates": peaks,
-        "tables": [asdict(table(parts, wholes, alone, flops, tokens, peaks, SQUARE[device.type], plan))],
-    }
+                found[part] += seconds
+        found["all parts"] = sum(found.values())
+        found["whole"] = timed(lambda b=batches: [updates.update(batch) for batch in b], device)[1]
+        needed = [product for batch in batches for product in products(config, plan.vocab_size, batch)]
+        found["products"] = time_products(needed, dtype, device)
+        found["square rate"] = square_rate(dtype, device)
+        found["flops"] = sum(product.flops for product in needed)
+        found["tokens"] = sum(int((batch.tgt_out != PAD).sum()) for batch in batches)
+        rounds.append(found)
+    return rounds
 
 
 def update_in_parts(updates: Updates, batch: Batch, device: torch.device) -> Iterator[tuple[str, float]]:
@@ -141,7 +124,7 @@ def update_in_parts(updates: Updates, batch: Batch, device: torch.device) -> Ite
         (loss, _, count), seconds = timed(
             lambda: cross_entropy(hidden, weight, batch.tgt_out, pad=PAD, smoothing=smoothing), device
         )
-        yield "loss", seconds
+        yield LOSS, seconds
     yield "backward", timed((loss / module.config.max_tokens).backward, device)[1]
     module._tokens = count
     yield "clipping", timed(lambda: module.configure_gradient_clipping(optimizer), device)[1]
@@ -150,75 +133,52 @@ def update_in_parts(updates: Updates, batch: Batch, device: torch.device) -> Ite
 
 def time_products(wanted: Sequence[Product], dtype: torch.dtype, device: torch.device) -> float:
     """Return the seconds of the products and of the products of their backward passes, without other work."""
+
+    def multiply(x: Tensor, weight: Tensor, y: Tensor, times: int) -> None:
+        for _ in range(times):
+            torch.mm(x, weight.T)
+            torch.mm(y, weight)
+            torch.mm(y.T, x)
+
     total = 0.0
-    for product in wanted:
-        x = torch.randn(product.m, product.k, device=device, dtype=dtype)
-        weight = torch.randn(product.n, product.k, device=device, dtype=dtype)
-        y = torch.randn(product.m, product.n, device=device, dtype=dtype)
-
-        def once(x: torch.Tensor = x, weight: torch.Tensor = weight, y: torch.Tensor = y, p: Product = product) -> None:
-            for _ in range(p.times):
-                torch.mm(x, weight.T)
-                if p.backward:
-                    torch.mm(y, weight)
-                    torch.mm(y.T, x)
-
-        total += timed(once, device)[1]
+    for one in wanted:
+        shapes = ((one.m, one.k), (one.n, one.k), (one.m, one.n))
+        x, weight, y = (torch.randn(shape, device=device, dtype=dtype) for shape in shapes)
+        total += timed(partial(multiply, x, weight, y, one.times), device)[1]
     return total
 
 
 def square_rate(dtype: torch.dtype, device: torch.device) -> float:
-    """Return GFLOP/s of one large square product, as an estimate of the machine's highest speed."""
+    """Return the FLOP/s of one large square product, as an estimate of the machine's highest speed."""
     side = SQUARE[device.type]
     x = torch.randn(side, side, device=device, dtype=dtype)
     repeats = 20 if device.type == "cuda" else 1
-    return 2 * side**3 * repeats / timed(lambda: [x @ x for _ in range(repeats)], device)[1] / 1e9
+    return 2 * side**3 * repeats / timed(lambda: [x @ x for _ in range(repeats)], device)[1]
 
 
-def timed(work: Callable[[], Any], device: torch.device) -> tuple[Any, float]:
-    """Return the result of `work` and its seconds, until the device has finished."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    start = time.perf_counter()
-    result = work()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return result, time.perf_counter() - start
-
-
-def table(
-    parts: dict[str, list[float]],
-    wholes: list[float],
-    alone: list[float],
-    flops: list[int],
-    tokens: list[int],
-    peaks: list[float],
-    side: int,
-    plan: Plan,
-) -> Table:
+def table(rounds: Sequence[Round], plan: Plan, precision: str, side: int) -> Table:
     """Return a table with one row per part, then the time and rate of the products."""
-    sums = [sum(values) for values in zip(*parts.values(), strict=True)]
-    rows = []
-    for part, values in parts.items():
-        share = Spread.of([value / whole for value, whole in zip(values, sums, strict=True)])
-        rows.append([TOLD.get(part, part), f"{_milliseconds(values, plan):.2f}", _percent(share)])
-    rows.append(["all parts", f"{_milliseconds(sums, plan):.2f}", "100"])
-    rows.append(["the update in one piece, without the loader", f"{_milliseconds(wholes, plan):.2f}", ""])
-    of_whole = Spread.of([needed / whole for needed, whole in zip(alone, wholes, strict=True)])
-    rows.append(["its matrix products alone", f"{_milliseconds(alone, plan):.2f}", f"{_percent(of_whole)} of it"])
-    for told, seconds in (("their rate alone", alone), ("their rate within updates (model FLOP utilisation)", wholes)):
-        rates = [count / of_round / 1e9 for count, of_round in zip(flops, seconds, strict=True)]
-        share = Spread.of([rate / peak for rate, peak in zip(rates, peaks, strict=True)])
-        rows.append([f"{told}, GFLOP/s", Spread.of(rates).show(0), f"{_percent(share)} of a square one's"])
-    rows.append([f"one product of {side} × {side}, GFLOP/s", Spread.of(peaks).show(0), ""])
-    speed = Spread.of([count / seconds for count, seconds in zip(tokens, wholes, strict=True)])
-    rows.append(["target tokens/s", speed.show(0), ""])
-    return Table("Where an update's time goes", [f"part of an update, {plan.precision}", "ms", "% (range)"], rows)
 
+    def values(name: str) -> list[float]:
+        return [found[name] for found in rounds]
 
-def _milliseconds(seconds: Sequence[float], plan: Plan) -> float:
-    return Spread.of(seconds).median / plan.batches * 1e3
+    def milliseconds(name: str) -> str:
+        return f"{Spread.of(values(name)).median / plan.batches * 1e3:.2f}"
 
+    def percent(part: Sequence[float], whole: Sequence[float]) -> str:
+        return Spread.of_ratios([100 * value for value in part], whole).show(1)
 
-def _percent(spread: Spread) -> str:
-    return Spread(*(100 * value for value in (spread.median, spread.lowest, spread.highest))).show(1)
+    rows = [[part, milliseconds(part), percent(values(part), values("all parts"))] for part in PARTS]
+    rows.append(["all parts", milliseconds("all parts"), "100"])
+    rows.append(["the update in one piece, without the loader", milliseconds("whole"), ""])
+    share = percent(values("products"), values("whole"))
+    rows.append(["its matrix products alone", milliseconds("products"), f"{share} of it"])
+    for told, name in (("alone", "products"), ("within updates (model FLOP utilisation)", "whole")):
+        rates = [found["flops"] / found[name] for found in rounds]
+        share = percent(rates, values("square rate"))
+        shown = Spread.of([rate / 1e9 for rate in rates]).show(0)
+        rows.append([f"their rate {told}, GFLOP/s", shown, f"{share} of a square one's"])
+    square = Spread.of([rate / 1e9 for rate in values("square rate")])
+    rows.append([f"one product of {side} × {side}, GFLOP/s", square.show(0), ""])
+    rows.append(["target tokens/s", Spread.of_ratios(values("tokens"), values("whole")).show(0), ""])
+    return Table("Where an update's time goes", [f"part of an update, {precision}", "ms", "% (range)"], rows)

@@ -3,12 +3,13 @@
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
 
 Block = TypeVar("Block")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,11 @@ class Spread:
         """Return the median and the range of one value per round."""
         return cls(statistics.median(values), min(values), max(values))
 
+    @classmethod
+    def of_ratios(cls, numerators: Sequence[float], denominators: Sequence[float]) -> "Spread":
+        """Return the median and the range of the ratios of each round."""
+        return cls.of([a / b for a, b in zip(numerators, denominators, strict=True)])
+
     def show(self, digits: int) -> str:
         """Return the median and the range as text for a table."""
         low, middle, high = (f"{value:,.{digits}f}" for value in (self.lowest, self.median, self.highest))
@@ -32,10 +38,11 @@ class Spread:
 
 @dataclass(frozen=True)
 class Race:
-    """Results of a race: for each contestant, the seconds for all blocks, one number per round."""
+    """Results of a race, by contestant."""
 
-    seconds: dict[str, list[float]]
+    seconds: dict[str, list[float]]  # seconds for all blocks, one number per round
     work: float  # number of units, such as tokens or sentences, in all blocks
+    outputs: dict[str, list[Any]]  # what the contestant returned for each block in the last round
 
     def rate(self, name: str) -> Spread:
         """Return the units per second of a contestant."""
@@ -43,19 +50,7 @@ class Race:
 
     def ratio(self, faster: str, slower: str) -> Spread:
         """Return how many times faster one contestant is than another, by round."""
-        pairs = zip(self.seconds[faster], self.seconds[slower], strict=True)
-        return Spread.of([theirs / ours for ours, theirs in pairs])
-
-    def to_dict(self, opponents: Mapping[str, str]) -> dict[str, Any]:
-        """Return JSON values; opponents names, for each rival, the contestant of ours to compare."""
-        return {
-            "work": self.work,
-            "seconds": self.seconds,
-            "rates": {name: asdict(self.rate(name)) for name in self.seconds},
-            "ratios": {
-                rival: asdict(self.ratio(ours, rival)) for rival, ours in opponents.items() if rival in self.seconds
-            },
-        }
+        return Spread.of_ratios(self.seconds[slower], self.seconds[faster])
 
 
 def race(
@@ -75,25 +70,26 @@ def race(
     for name in names:
         contestants[name](blocks[0])
     seconds = {name: [0.0] * rounds for name in names}
+    outputs: dict[str, list[Any]] = {name: [None] * len(blocks) for name in names}
     turn = 0
     for number in range(rounds):
-        for block in blocks:
+        for index, block in enumerate(blocks):
             for name in names[turn % len(names) :] + names[: turn % len(names)]:
-                seconds[name][number] += timed(contestants[name], block, device)
+                outputs[name][index], taken = timed(lambda n=name, b=block: contestants[n](b), device)
+                seconds[name][number] += taken
             turn += 1
-    return Race(seconds, work)
+    return Race(seconds, work, outputs)
 
 
-def timed(run: Callable[[Block], object], block: Block, device: torch.device) -> float:
-    """Return the seconds of one call, until the device has finished."""
-    wait(device)
+def timed(work: Callable[[], Result], device: torch.device) -> tuple[Result, float]:
+    """Return the result of `work` and its seconds, until the device has finished."""
+    _wait(device)
     start = time.perf_counter()
-    run(block)
-    wait(device)
-    return time.perf_counter() - start
+    result = work()
+    _wait(device)
+    return result, time.perf_counter() - start
 
 
-def wait(device: torch.device) -> None:
-    """Wait until a GPU has finished."""
+def _wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)

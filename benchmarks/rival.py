@@ -1,185 +1,131 @@
-"""The rival in quality: a plain Hugging Face training loop, scored after the same time on the same text."""
+"""Quality of Hugging Face's model after some minutes of a plain training loop, on the same text and batches.
+
+The folder of --output receives rival.json (options, validation loss, scores), translations.txt, and the model as a
+bundle, for `decoding --model`.
+"""
 
 import logging
-import math
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from rich.console import Console
 from rich.progress import track
-from transformers import MarianMTModel
 
-from benchmarks.data import epochs_of, one_of, read_folder, to_device
-from benchmarks.huggingface import make_optimizer, mean_loss, translate, update
-from benchmarks.machine import describe_machine, write_json
+from benchmarks.command import Results, Table
+from benchmarks.data import epochs_of, joint, read_folder, to_device
+from benchmarks.huggingface import MarianMTModel, make_optimizer, mean_loss, translate, update
+from benchmarks.ours import TrainingOptions, model_config, precision_on
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
-from seq2seq.evaluation.metrics import Scores, score
+from seq2seq.errors import UserError
+from seq2seq.evaluation.metrics import METRICS, score
 from seq2seq.exchange.huggingface import from_marian, marian_config
-from seq2seq.settings.checks import require_choice
-from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.batching import Batch, FixedBatches, count_batches, plan_batches
+from seq2seq.text.batching import FixedBatches, plan_batches
 from seq2seq.text.dataset import PreparedData
-from seq2seq.text.tokenizer import PAD
+from seq2seq.text.tokenizer import PAD, Tokenizer
 
 log = logging.getLogger(__name__)
-BATCH = 32  # sentences per batch of translation
+BATCH = 32  # sentences of a batch of translation
 BEAM = 5
 CARD = "Trained by `python -m benchmarks rival`, Hugging Face's loop, to be compared with; rival.json tells how.\n"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """Settings of the rival's training; each is an option of the command with the same name."""
+class Plan(TrainingOptions):
+    """The options of `rival`."""
 
-    minutes: float = 25.0  # of updates and batch loading; validation, saving and translating take more time
-    max_tokens: int = 2048  # most source or target positions of a batch, padding included
-    learning_rate: float = 1e-3  # peak of the schedule
-    warmup: int = 300  # updates of linear warm-up
-    schedule: str = "linear"  # linear: to zero at the end of the time | inverse_sqrt
-    attention: str = "auto"  # transformers' kernel: eager | sdpa | auto (the faster one: eager on the CPU, else sdpa)
-    precision: str = "bf16-mixed"  # or 32-true
-    vocab_size: int = 8000
-    validate_every: float = 2.0  # minutes of training between validations
-    sentences: int = 2000  # of test.tsv, from its beginning; 0 = all
-    seed: int = 1
-
-    def __post_init__(self) -> None:
-        require_choice("--schedule", self.schedule, ("linear", "inverse_sqrt"))
-        require_choice("--attention", self.attention, ("auto", "sdpa", "eager"))
-
-    def rate(self, step: int, progress: float) -> float:
-        """Return the learning rate of update number `step` (from 0), after the share `progress` of the time."""
-        warmup = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
-        if self.schedule == "linear":
-            return self.learning_rate * warmup * (1 - min(1.0, progress))
-        return self.learning_rate * warmup * math.sqrt(max(self.warmup, 1) / max(step + 1, self.warmup, 1))
+    data: Path  # folder with train.tsv, validation.tsv and test.tsv
+    output: Path | None = None  # folder to write, required: rival.json, translations.txt and the model
+    minutes: float = 25.0  # time of training; validation and translation take more time
+    learning_rate: float = 1e-3  # peak of the learning rate, which then falls to zero at the end of the time
+    warmup: int = 300  # updates in which the learning rate rises to its peak; 0: it begins at the peak
+    attention: Literal["auto", "sdpa", "eager"] = "auto"  # transformers' kernel; auto: the faster one, on CPUs eager
+    sentences: int = 2000  # sentences of test.tsv to translate and score, from its beginning; 0: all
+    seed: int = 1  # random numbers of weights, batches and dropout
 
 
-def run(folder: Path, recipe: Recipe, model_config: ModelConfig, device: torch.device, output: Path) -> dict[str, Any]:
-    """Train for the recipe's minutes, translate the test set with beam 5, and write scores and model into output.
+def run(plan: Plan, device: torch.device) -> Results:
+    """Train for some minutes, translate the test set with beam 5, and score the translations.
 
     Raises:
         UserError: the data cannot be read, or the output folder cannot be written.
     """
-    if recipe.attention == "auto":
-        recipe = replace(recipe, attention="eager" if device.type == "cpu" else "sdpa")
-    machine = describe_machine(device)
-    data = read_folder(folder, recipe.vocab_size)
-    results: dict[str, Any] = {"machine": machine, "recipe": asdict(recipe), "model": asdict(model_config)}
-    write_json(output / "rival.json", results)  # fails before the training if the folder cannot be written
-    torch.manual_seed(recipe.seed)
-    tokenizer = one_of(data.tokenizer)
-    config = marian_config(model_config, tokenizer.vocab_size, recipe.attention)
-    model = MarianMTModel(config).train()
+    if plan.output is None:
+        raise UserError("give --output FOLDER, which receives the model and its scores")
+    try:
+        plan.output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write --output {plan.output}: {error.strerror or error}") from error
+    data = read_folder(plan.data, plan.vocab_size)
+    torch.manual_seed(plan.seed)
+    tokenizer, settings = joint(data.tokenizer), model_config(plan.size)
+    kernel = plan.attention if plan.attention != "auto" else "eager" if device.type == "cpu" else "sdpa"
+    model = MarianMTModel(marian_config(settings, tokenizer.vocab_size, kernel)).train()
     model.to(device)  # type: ignore[arg-type]  (transformers' decorator hides self)
-    results["parameters"] = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-    results |= Training(model, data, recipe).run()
-    bundle = Bundle(
-        from_marian(model, model_config), data.tokenizer, BundleConfig(model_config, SearchConfig(beam=BEAM))
-    )
-    save_bundle(output / "model", bundle, CARD)  # for `decoding --model`; kept if translating is interrupted
-    write_json(output / "rival.json", results)
-    pairs = next(iter(data.tests.values()))[: recipe.sentences or None]
-    scores, translations = evaluate(model, data, pairs)
-    (output / "translations.txt").write_text("\n".join(translations) + "\n", encoding="utf-8")
-    results["scores"] = scores.to_dict()
-    write_json(output / "rival.json", results)
-    Console().print(scores.table())
-    return results
+    values = {"attention": kernel, **train(model, data, plan, device)}
+    bundle = Bundle(from_marian(model, settings), data.tokenizer, BundleConfig(settings, SearchConfig(beam=BEAM)))
+    save_bundle(plan.output / "model", bundle, CARD)
+    pairs = next(iter(data.tests.values()))[: plan.sentences or None]
+    translations = translate_all(model, tokenizer, [source for source, _ in pairs])
+    (plan.output / "translations.txt").write_text("\n".join(translations) + "\n", encoding="utf-8")
+    scores = score(translations, [target for _, target in pairs])
+    rows = [[name, f"{getattr(scores, key).value:.1f}"] for key, (name, _) in METRICS.items()]
+    table = Table(f"{len(pairs):,} sentences", ["metric", "score"], rows)
+    return {**values, "scores": scores.to_dict()}, [table]
 
 
-class Training:
-    """The training loop; it stops at the end of its time or at Ctrl-C. Validation does not count as time."""
-
-    def __init__(self, model: MarianMTModel, data: PreparedData, recipe: Recipe) -> None:
-        self.model, self.recipe = model, recipe
-        self.optimizer = make_optimizer(model, recipe.learning_rate)
-        self.loader = epochs_of(data.train, recipe.max_tokens, recipe.seed)
-        self.batches_an_epoch = count_batches(data.train, recipe.max_tokens)
-        plan = plan_batches(data.validation, np.arange(len(data.validation)), 2048)
-        self.validation = list(FixedBatches(data.validation, plan))
-        self.updates, self.tokens, self.seconds = 0, 0, 0.0
-        self.history: list[dict[str, float]] = []
-
-    def run(self) -> dict[str, Any]:
-        """Train, and return the results as JSON values."""
-        interrupted = False
-        try:
-            self._train(self.recipe.minutes * 60)
-        except KeyboardInterrupt:
-            interrupted = True
-            log.warning("interrupted after %d updates: going on to the test", self.updates)
-        if not self.history or self.history[-1]["updates"] != self.updates:
-            self._validate()
-        return {
-            "interrupted": interrupted,
-            "updates": self.updates,
-            "training_seconds": round(self.seconds, 1),
-            "target_tokens_per_second": round(self.tokens / max(self.seconds, 1e-9)),
-            "epochs": round(self.updates / self.batches_an_epoch, 2),
-            "validation_loss": self.history[-1]["validation_loss"],
-            "history": self.history,
-        }
-
-    def _train(self, budget: float) -> None:
-        validated, total, tokens = 0.0, 0.0, 0
-        start = time.perf_counter()
-        for batch in self._batches():
-            if self.seconds >= budget:
-                break
-            for group in self.optimizer.param_groups:
-                group["lr"] = self.recipe.rate(self.updates, self.seconds / budget)
-            count = int((batch.tgt_out != PAD).sum())
-            total += update(self.model, self.optimizer, batch, self.recipe.precision).item() * count
-            tokens, self.tokens, self.updates = tokens + count, self.tokens + count, self.updates + 1
-            now = time.perf_counter()
-            self.seconds, start = self.seconds + now - start, now
-            if self.seconds - validated >= self.recipe.validate_every * 60:
-                log.info("training loss %.3f, %.0f target tokens/s", total / tokens, self.tokens / self.seconds)
-                self._validate()
-                validated, total, tokens, start = self.seconds, 0.0, 0, time.perf_counter()
-
-    def _batches(self) -> Iterator[Batch]:
-        device = str(self.model.device)
-        for batch in self.loader:
-            yield to_device(batch, device)
-
-    @torch.no_grad()
-    def _validate(self) -> None:
-        self.model.eval()
-        total, tokens, device = 0.0, 0, self.model.device
-        for batch in self.validation:
-            count = int((batch.tgt_out != PAD).sum())
-            with torch.autocast(device.type, torch.bfloat16, enabled=self.recipe.precision == "bf16-mixed"):
-                total += mean_loss(self.model, to_device(batch, str(device)), smoothing=0.0).item() * count
-            tokens += count
-        self.model.train()
-        told = {"seconds": round(self.seconds, 1), "updates": self.updates, "validation_loss": round(total / tokens, 4)}
-        self.history.append(told)
-        log.info("%(seconds).0f s, update %(updates)d: validation loss %(validation_loss).4f", told)
+def train(model: MarianMTModel, data: PreparedData, plan: Plan, device: torch.device) -> dict[str, Any]:
+    """Train for the plan's minutes, and return the results as JSON values."""
+    precision, optimizer = precision_on(device, plan.precision), make_optimizer(model, plan.learning_rate)
+    updates, tokens, seconds, budget = 0, 0, 0.0, plan.minutes * 60
+    start = time.perf_counter()
+    for batch in epochs_of(data.train, plan.max_tokens, plan.seed):
+        if seconds >= budget:
+            break
+        rise, fall = min(1.0, (updates + 1) / max(1, plan.warmup)), 1 - seconds / budget
+        for group in optimizer.param_groups:
+            group["lr"] = plan.learning_rate * rise * fall
+        loss = update(model, optimizer, to_device(batch, str(device)), precision).item()  # waits for the device
+        seconds = time.perf_counter() - start
+        updates, tokens = updates + 1, tokens + int((batch.tgt_out != PAD).sum())
+        if updates % 100 == 0:
+            log.info("%.0f s, update %d: training loss %.3f", seconds, updates, loss)
+    return {
+        "updates": updates,
+        "seconds": seconds,
+        "target_tokens_per_second": round(tokens / max(seconds, 1e-9)),
+        "validation_loss": validation_loss(model, data, precision),
+    }
 
 
-def evaluate(model: MarianMTModel, data: PreparedData, pairs: Sequence[tuple[str, str]]) -> tuple[Scores, list[str]]:
-    """Return scores and translations: BLEU, chrF++ and TER with their signatures.
-
-    The translation is in float32 with beam 5, in batches of 32, longest sentences first.
-    """
+@torch.no_grad()
+def validation_loss(model: MarianMTModel, data: PreparedData, precision: str) -> float:
+    """Return the loss per target token of the validation set (nats), without label smoothing."""
     model.eval()
-    sources = [src for src, _ in pairs]
-    tokenizer = one_of(data.tokenizer)
+    total, tokens, device = 0.0, 0, model.device
+    for batch in FixedBatches(data.validation, plan_batches(data.validation, np.arange(len(data.validation)), 2048)):
+        count = int((batch.tgt_out != PAD).sum())
+        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16-mixed"):
+            total += mean_loss(model, to_device(batch, str(device)), smoothing=0.0).item() * count
+        tokens += count
+    model.train()
+    return round(total / tokens, 4)
+
+
+def translate_all(model: MarianMTModel, tokenizer: Tokenizer, sources: Sequence[str]) -> list[str]:
+    """Return the translations in float32 with beam 5, in batches of 32, longest sentences first."""
+    model.eval()
     lengths = [len(ids) for ids in tokenizer.encode(sources)]
-    order = sorted(range(len(pairs)), key=lambda index: lengths[index], reverse=True)
-    translations = [""] * len(pairs)
+    order = sorted(range(len(sources)), key=lambda index: lengths[index], reverse=True)
+    translations = [""] * len(sources)
     for start in track(range(0, len(order), BATCH), description="translating"):
         batch = order[start : start + BATCH]
         limit = 2 * lengths[batch[0]] + 20
         found = translate(model, tokenizer, [sources[index] for index in batch], beam=BEAM, max_length=limit)
         for index, text in zip(batch, found, strict=True):
             translations[index] = text
-    return score(translations, [tgt for _, tgt in pairs]), translations
+    return translations

@@ -4,21 +4,15 @@ import os
 import re
 import signal
 import subprocess
-import sys
-import threading
+import tempfile
+import time
 from pathlib import Path
-from types import TracebackType
 
-REPOSITORY = Path(__file__).parents[1]
+from benchmarks.processes import REPOSITORY, SEQ2SEQ
 
 
 class ServerProcess:
-    """A running server that ends with its `with` block.
-
-    Attributes:
-        url: the server's address.
-        errors: lines of the server's standard error so far.
-    """
+    """A running server at the address `url`, which ends with its `with` block."""
 
     def __init__(self, model: Path, *options: str, **environment: str) -> None:
         """Start the server on a free port, with options of the command and variables of its environment.
@@ -26,49 +20,35 @@ class ServerProcess:
         Raises:
             RuntimeError: the server does not start.
         """
-        program = "import sys; from seq2seq.cli import main; main()"
-        command = [sys.executable, "-c", program, "serve", "--model", str(model.resolve()), "--port", "0"]
-        self.process = subprocess.Popen(
-            [*command, *options],
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=REPOSITORY,
-            env={**os.environ, **environment},
-        )
-        self.errors: list[str] = []
-        self.url = ""
-        self._is_up = threading.Event()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-        if not self._is_up.wait(300) or not self.url:
-            self.__exit__(None, None, None)
-            raise RuntimeError(f"no server came up: {self.errors}")
+        self._log = tempfile.NamedTemporaryFile()  # noqa: SIM115  (closed at the end of the `with` block)
+        command = [*SEQ2SEQ, "serve", "--model", str(model.resolve()), "--port", "0", *options]
+        self.process = subprocess.Popen(command, stderr=self._log, cwd=REPOSITORY, env={**os.environ, **environment})
+        end = time.monotonic() + 300
+        while not (found := re.search(r" at (http://\S+)", "\n".join(self.errors))):
+            if self.process.poll() is not None or time.monotonic() > end:
+                self.__exit__()
+                raise RuntimeError(f"no server came up: {self.errors}")
+            time.sleep(0.05)
+        self.url = found[1]
 
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.errors.append(line.rstrip())
-            if found := re.search(r" at (http://\S+)", line):
-                self.url = found[1]
-                self._is_up.set()
-        self._is_up.set()
+    @property
+    def errors(self) -> list[str]:
+        """Lines of the server's standard error so far."""
+        if not self._log.closed:
+            self._lines = Path(self._log.name).read_text(encoding="utf-8").splitlines()
+        return self._lines
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send a signal to the server, wait for its end, and return its exit status."""
         self.process.send_signal(number)
-        status = self.process.wait(120)
-        self._reader.join(10)
-        return status
+        return self.process.wait(120)
 
     def __enter__(self) -> "ServerProcess":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        self._reader.join(10)
-        assert self.process.stderr is not None
-        self.process.stderr.close()
+        self._lines = self.errors
+        self._log.close()

@@ -1,180 +1,175 @@
-"""Count transfers for which the host would wait for a GPU, without a GPU.
+"""Waits of the host for a GPU in an update and in a step of a search, counted without a GPU."""
 
-On PyTorch's `meta` device, tensors have shapes but no values, and code follows the same paths as on a GPU. A
-`TorchFunctionMode` sees every request for a value (`item`, `tolist`, `bool`, a boolean index, …) and every copy to the
-device. On a GPU, a request for a value waits until the GPU has finished all its work. The mode answers requests with a
-number instead of the value.
-"""
-
-import sys
+import logging
+import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
-from unittest import mock
 
+import lightning as L
+import numpy as np
 import torch
-from torch import Tensor
-from torch.optim import Optimizer
-from torch.overrides import TorchFunctionMode
+from lightning.pytorch.accelerators.cpu import CPUAccelerator
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.strategies import SingleDeviceStrategy
 
-META = torch.device("meta")
-NUMBER = 5  # replaces every whole number: all hypotheses of a beam are live, and a token is never EOS
-_READS: frozenset[Any] = frozenset(
-    {
-        Tensor.item,
-        Tensor.tolist,
-        Tensor.__bool__,
-        Tensor.__int__,
-        Tensor.__float__,
-        Tensor.__index__,
-        Tensor.cpu,
-        Tensor.numpy,
-        Tensor.nonzero,
-        Tensor.masked_select,
-        Tensor.unique,
-        Tensor.equal,
-        torch.nonzero,
-        torch.masked_select,
-        torch.unique,
-        torch.equal,
+from benchmarks.command import Options, Results, Table
+from benchmarks.meta_device import META, Counts, Transfer, Transfers, as_on_a_gpu
+from seq2seq.engine import Engine
+from seq2seq.interface import Source
+from seq2seq.model.build import build_model
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
+from seq2seq.settings.training import TrainingConfig
+from seq2seq.text.batching import collate
+from seq2seq.training.callbacks import Budget, FiniteGuard, RunningAverage
+from seq2seq.training.module import TranslationModule
+from seq2seq.training.monitor import Meter
+
+VOCAB_SIZE = 64
+TRANSFORMER = ModelConfig(d_model=32, num_heads=4, d_ff=64)
+MODELS = {
+    "transformer": TRANSFORMER,
+    "modern": replace(TRANSFORMER, norm_position="pre", norm="rmsnorm", activation="swiglu", positions="rotary"),
+    "lstm": ModelConfig(architecture="recurrent", d_model=32, num_encoder_layers=1, num_decoder_layers=1),
+}
+TRAINING: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "R-Drop": {"r_drop": 5.0},
+    "running average": {"ema_decay": 0.9},
+    "two batches an update": {"accumulate": 2},
+    "no clipping": {"clip_norm": 0.0},
+}
+SEARCHES: dict[str, dict[str, Any]] = {
+    "beam": {},
+    "beam, early stopping": {"early_stopping": True},
+    "greedy": {"beam": 1},
+    "sampling": {"sampling": True},
+    "diverse": {"beam": 4, "groups": 2},
+    "rules": {"no_repeat_ngram": 2, "repetition_penalty": 1.2, "min_length": 2},
+    "greedy with rules": {"beam": 1, "no_repeat_ngram": 2, "repetition_penalty": 1.2, "min_length": 2},
+    "sampling with rules": {"sampling": True, "no_repeat_ngram": 2, "min_length": 2},
+    "prefix": {},
+    "phrases": {},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(Options):
+    """The options of `transfers`: only the common ones; --device changes nothing."""
+
+
+def run(plan: Plan, device: torch.device) -> Results:
+    """Rehearse every kind of update and search with every model; count transfers, and list their lines of code."""
+    logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", category=UserWarning, module="lightning")
+    found: dict[str, list[Counts]] = {}
+    for kind, changes in TRAINING.items():
+        with TemporaryDirectory() as folder:
+            counts = [train(model, training_config(changes), Path(folder)) for model in MODELS.values()]
+        found[f"update: {kind}"] = counts
+    for kind, changes in SEARCHES.items():
+        counts = [search(model, SearchConfig(**changes), sources(kind)) for model in MODELS.values()]
+        found[f"step of a search: {kind}"] = counts
+    rows = [
+        [kind, *(f"{one.most(waits=True)} + {one.most(waits=False)}" for one in counts)]
+        for kind, counts in found.items()
+    ]
+    lines = {
+        kind: sorted({f"{seen.what} at {seen.line}" for one in counts for step in one.steps for seen in step})
+        for kind, counts in found.items()
     }
-)
-_MAKES: frozenset[Any] = frozenset({torch.tensor, torch.as_tensor, Tensor.new_tensor})
-_INDEXES: frozenset[Any] = frozenset({Tensor.__getitem__, Tensor.__setitem__})
+    title = "At most so often the host waits for the device + copies to it without waiting"
+    return {"lines": lines}, [Table(title, ["", *MODELS], rows)]
 
 
-@dataclass(frozen=True, order=True)
-class Transfer:
-    """One kind of transfer between host and device."""
-
-    what: str  # the function that makes the transfer
-    line: str  # the line of code that calls the function
-    waits: bool  # whether the host waits for the device
+def training_config(changes: dict[str, Any]) -> TrainingConfig:
+    """Return the settings of a rehearsed training."""
+    return TrainingConfig(**{"max_tokens": 64, "learning_rate": 1e-3, "warmup_steps": 2, **changes})
 
 
-@dataclass
-class Counts:
-    """Transfers of each update or of each step of a search, and those before the first and after the last one."""
-
-    steps: list[Counter[Transfer]] = field(default_factory=list)
-    around: Counter[Transfer] = field(default_factory=Counter)
-
-    def most(self, *, waits: bool) -> int:
-        """Return the largest number of transfers in a step, counting only those that wait, or only the others."""
-        return max(sum(count for one, count in step.items() if one.waits == waits) for step in self.steps)
+def sources(kind: str) -> list[Source]:
+    """Return two source sentences for a search of `SEARCHES`."""
+    wanted: dict[str, Any] = {"prefix": {"prefix": [7]}, "phrases": {"phrases": [[7, 8, 9, 10, 11, 12]]}}.get(kind, {})
+    return [Source([7, 8, 9], **wanted), Source([7, 8, 9, 10], **wanted)]
 
 
-class Transfers(TorchFunctionMode):
-    """Counts transfers between the host and a device while the mode is active; on `meta`, it replaces values."""
+class _Meta(CPUAccelerator):
+    """The device `meta` as an accelerator of Lightning."""
 
-    def __init__(self, device: torch.device = META) -> None:
-        super().__init__()
-        self.device = device
-        self.seen: Counter[Transfer] = Counter()
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func in _READS and args[0].device == self.device:
-            self._count(func.__name__)
-            if self.device == META:
-                return _stand_in(func, args[0])
-        elif func in _MAKES and self._is_made_there(func, args, kwargs):
-            self._count(func.__name__)
-        elif func is Tensor.to and (target := _target(args[1:], kwargs)) not in (None, args[0].device):
-            self._count("to", waits=target.type == "cpu" or not kwargs.get("non_blocking"))
-            if target.type == "cpu":
-                return torch.zeros(args[0].shape, dtype=args[0].dtype)
-        elif func in _INDEXES and args[0].device == self.device and any(map(_is_data, _indexes(args[1]))):
-            self._count("index")
-            if self.device == META and func is Tensor.__getitem__:
-                index = args[1]
-                if isinstance(index, tuple):  # (..., mask, :)
-                    return args[0].flatten(-1 - index[1].ndim, -2)
-                return args[0].flatten(0, index.ndim - 1)  # as if the mask were all True
-        return func(*args, **kwargs)
-
-    def _is_made_there(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-        default = args[0].device if func is Tensor.new_tensor else "cpu"
-        return torch.device(kwargs.get("device") or default) == self.device
-
-    def _count(self, what: str, *, waits: bool = True) -> None:
-        self.seen[Transfer(what, _line(), waits)] += 1
+    def setup_device(self, device: torch.device) -> None: ...  # the CPU's accelerator refuses other devices
 
 
-def _target(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Return the device in the arguments of `Tensor.to`, if any."""
-    given = [one for one in (*args, kwargs.get("device")) if isinstance(one, (str, torch.device))]
-    return torch.device(given[0]) if given else None
+class _Updates(Callback):
+    """Assigns the counted transfers to batches."""
+
+    def __init__(self, transfers: Transfers) -> None:
+        self.transfers, self.counts = transfers, Counts()
+
+    def on_train_batch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
+        self.counts.around += self.transfers.seen
+        self.transfers.seen.clear()
+
+    def on_train_batch_end(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
+        if trainer.global_step < trainer.max_steps:  # after the last update, Lightning writes the log
+            self.counts.steps.append(self.transfers.seen.copy())
+            self.transfers.seen.clear()
 
 
-def _indexes(index: Any) -> Sequence[Any]:
-    return cast(Sequence[Any], index) if isinstance(index, tuple) else (index,)
+def train(model: ModelConfig, training: TrainingConfig, folder: Path, updates: int = 4) -> Counts:
+    """Return the transfers of a rehearsed training with `updates` updates and one validation.
 
-
-def _is_data(index: Any) -> bool:
-    """Return whether an index is a mask or a list, which the host must read or make."""
-    return isinstance(index, list) or (isinstance(index, Tensor) and index.dtype == torch.bool)
-
-
-def _stand_in(func: Any, x: Tensor) -> Any:
-    """Return a replacement for requested values.
-
-    Raises:
-        RuntimeError: the shape of the answer depends on the values.
+    The training has the callbacks of a run that writes no files. A step is a batch. Moving the batch itself to the
+    device does not count.
     """
-    whole = not x.dtype.is_floating_point
-    if func is Tensor.tolist:
-        return torch.full(x.shape, NUMBER if whole else 1.0, dtype=x.dtype, device="cpu").numpy().tolist()
-    if func is Tensor.cpu:
-        return torch.zeros(x.shape, dtype=x.dtype)
-    answers: dict[Any, Any] = {
-        Tensor.__bool__: True,
-        Tensor.__float__: 1.0,
-        Tensor.__int__: NUMBER,
-        Tensor.__index__: NUMBER,
-        Tensor.item: NUMBER if whole else 1.0,
-    }
-    if func not in answers:
-        raise RuntimeError(f"{func.__name__} at {_line()} needs values")
-    return answers[func]
+    rng = np.random.default_rng(0)
+    batches = [
+        collate([(rng.integers(4, VOCAB_SIZE, src), rng.integers(4, VOCAB_SIZE, tgt)) for src, tgt in ((5, 6), (4, 3))])
+        for _ in range(updates * training.accumulate)
+    ]
+    budget = Budget(updates, None)
+    with as_on_a_gpu() as transfers:
+        module = TranslationModule(build_model(model, VOCAB_SIZE), training)
+        watch = _Updates(transfers)
+        callbacks = [budget, FiniteGuard(1000), Meter(1000, 1000, budget, show_bar=False)]
+        callbacks += [RunningAverage(training.ema_decay)] if training.ema_decay else []
+        trainer = L.Trainer(
+            strategy=SingleDeviceStrategy(META, accelerator=_Meta()),
+            max_steps=updates,
+            accumulate_grad_batches=training.accumulate,
+            callbacks=[*callbacks, watch],
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            default_root_dir=folder,
+        )
+        loader: Any = torch.utils.data.DataLoader(cast(Any, batches), batch_size=None)
+        trainer.fit(module, loader, loader)
+    watch.counts.around += transfers.seen
+    return watch.counts
 
 
-def _line() -> str:
-    """Return the innermost running line of the project, or else of Lightning or PyTorch's optimizers."""
-    frame, found = sys._getframe(1), ""
-    while frame:
-        path = Path(frame.f_code.co_filename)
-        for package in ("seq2seq", "lightning", "torch/optim"):
-            if f"/{package}/" in path.as_posix() and (not found or package == "seq2seq"):
-                found = f"{package}/{path.as_posix().rpartition(f'/{package}/')[2]}:{frame.f_lineno}"
-                if package == "seq2seq":
-                    return found
-        frame = cast(Any, frame.f_back)
-    return found or "elsewhere"
+class _EnoughError(Exception):
+    """Raised when the search has made the given number of steps."""
 
 
-@contextmanager
-def as_on_a_gpu() -> Iterator[Transfers]:
-    """Yield a counter of transfers; inside the block, `meta` has the fused optimizer and no autocast."""
-    enabled, autocast = torch.is_autocast_enabled, torch.autocast
+def search(model: ModelConfig, settings: SearchConfig, sources: Sequence[Source], steps: int = 5) -> Counts:
+    """Return the transfers of the first steps of a rehearsed search."""
+    seen: list[Counter[Transfer]] = []  # transfers before the first step, in the first step, …
+    with as_on_a_gpu() as transfers:
+        engine = Engine(build_model(model, VOCAB_SIZE).to(META), META, torch.float32)
 
-    def is_enabled(device: str = "cpu") -> bool:
-        return device != "meta" and enabled(device)
+        def count() -> None:
+            seen.append(transfers.seen.copy())
+            transfers.seen.clear()
+            if len(seen) > steps:
+                raise _EnoughError
 
-    def cast_for(device: str, *args: Any, **kwargs: Any) -> Any:
-        return autocast("cpu", enabled=False) if device == "meta" else autocast(device, *args, **kwargs)
-
-    with (
-        mock.patch.object(torch, "is_autocast_enabled", is_enabled),
-        mock.patch.object(torch, "autocast", cast_for),
-        mock.patch.object(
-            sys.modules[Optimizer.__module__], "_get_fused_kernels_supported_devices", return_value=["meta"]
-        ),
-        Transfers() as transfers,
-    ):
-        yield transfers
+        with suppress(_EnoughError):
+            list(engine.search(sources, settings, 1, on_step=count))
+    return Counts(seen[1:], seen[0])

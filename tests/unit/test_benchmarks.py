@@ -1,4 +1,6 @@
 import dataclasses
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +10,6 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 from seq2seq.engine import Engine
-from seq2seq.errors import UserError
 from seq2seq.interface import Source
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
@@ -17,17 +18,18 @@ from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import EOS, PAD
 from seq2seq.training.loss import cross_entropy
+from seq2seq.translator import Translator
 
-pytest.importorskip("transformers", reason="the extra `bench` is not installed")
+pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 
-from benchmarks import huggingface, profile
-from benchmarks.agreement import Scored, agreement
-from benchmarks.data import draw_batches, drawn_pairs, epochs_of
+from benchmarks import attention, huggingface, profile
+from benchmarks.data import drawn_pairs, epochs_of
 from benchmarks.ours import Updates
-from benchmarks.race import race
+from benchmarks.race import Race, Spread, race
 from seq2seq.exchange.huggingface import to_marian
 
 VOCAB = 30
+BUNDLE = Path(__file__).parents[1] / "golden" / "bundle"
 CONFIG = ModelConfig(d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num_decoder_layers=2, dropout=0.1)
 
 
@@ -43,7 +45,7 @@ def model() -> Transformer:
 
 @pytest.fixture
 def batch() -> Batch:
-    return draw_batches(drawn_pairs(20, VOCAB, seed=1), count=1, max_tokens=120, seed=4)[0]
+    return next(iter(epochs_of(drawn_pairs(20, VOCAB, seed=1), max_tokens=120, seed=4)))
 
 
 def test_both_losses_of_the_same_weights_are_equal(model: Transformer, batch: Batch):
@@ -67,8 +69,8 @@ def test_both_exact_beam_searches_find_the_same_translations_at_the_same_scores(
         [Source(ids) for ids in sources], settings, n_best=1
     ):
         ours |= {index: hypotheses[0] for index, hypotheses in found}
-    options = huggingface.EXACT | huggingface.SCORED
-    found = huggingface.generate(to_marian(model), sources, beam=4, max_length=limit, options=options)
+    options = huggingface.EXACT | {"return_dict_in_generate": True, "output_scores": True}
+    found = huggingface.generate(to_marian(model), sources, beam=4, max_length=limit, **options)
     ended = [index for index, row in enumerate(found.sequences.tolist()) if EOS in row]
     assert len(ended) >= 4
     for index in ended:
@@ -99,36 +101,46 @@ def test_drawn_pairs_are_the_same_each_time():
 
 def test_in_a_race_everyone_does_every_block_in_turns():
     done: list[str] = []
-    runs = {name: lambda block, n=name: done.append(f"{n}{block}") for name in "ab"}
+
+    def run(name: str, block: int) -> str:
+        done.append(f"{name}{block}")
+        return f"{name}{block} of {len(done)}"
+
+    runs = {name: partial(run, name) for name in "ab"}
     result = race(runs, [1, 2], work=10, rounds=2, device=torch.device("cpu"))
     warm_up, raced = done[:2], done[2:]
     assert warm_up == ["a1", "b1"]
     assert raced == ["a1", "b1", "b2", "a2", "a1", "b1", "b2", "a2"]
+    assert result.outputs == {"a": ["a1 of 7", "a2 of 10"], "b": ["b1 of 8", "b2 of 9"]}
     assert result.ratio("a", "a").median == 1
     assert result.rate("a").median == pytest.approx(np.median([10 / seconds for seconds in result.seconds["a"]]))
 
 
 def test_a_ratio_is_of_the_same_round():
-    from benchmarks.race import Race, Spread
-
-    assert Race({"ours": [1.0, 2.0, 4.0], "theirs": [3.0, 4.0, 8.0]}, 8).ratio("ours", "theirs") == Spread(2, 2, 3)
-
-
-def test_two_scores_of_one_translation_are_refused():
-    same = (Scored("uno", -0.5, True), Scored("uno", -0.5, True))
-    other = (Scored("dos", -0.5, True), Scored("dos", -0.6, True))
-    assert agreement([same])["identical"] == 1
-    with pytest.raises(UserError, match="scores of the same translations differ"):
-        agreement([same, other])
+    result = Race({"ours": [1.0, 2.0, 4.0], "theirs": [3.0, 4.0, 8.0]}, 8, {})
+    assert result.ratio("ours", "theirs") == Spread(2, 2, 3)
 
 
-def test_translations_cut_off_at_the_limit_are_counted_apart():
-    cut_off = (Scored("uno dos", -0.9, True), Scored("uno dos", -0.5, False))
-    different = (Scored("uno", -0.5, True), Scored("una", -0.7, True))
-    found = agreement([cut_off, different])
-    assert (found["cut_off_at_the_limit"], found["identical"], found["different_ours_better"]) == (1, 0, 1)
-    with pytest.raises(UserError, match="none of 1 translations ended"):
-        agreement([cut_off])
+def test_both_forms_of_attention_compute_the_same():
+    for length in (1, 50):
+        queries, keys, values = torch.randn(3, 2, 4, length, 8)
+        mask = torch.ones(2, 1, 1, length, dtype=torch.bool)
+        mask[1, ..., 1:] = False
+        fused, separate = (form(queries, keys, values, mask) for form in attention.FORMS.values())
+        assert_close(separate, fused)
+
+
+def test_a_difference_has_the_scores_of_both_translations():
+    pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
+    from benchmarks.equality import differences
+
+    translator = Translator.load(BUNDLE, "cpu")
+    source, good, bad = "The cat sees the milk.", "El gato ve la leche.", "El gato ve una bola."
+    assert differences(translator, [source], [good], [good]) == []
+    (found,) = differences(translator, [source, source], [good, good], [good, bad])
+    assert (found.source, found.ours, found.theirs) == (source, good, bad)
+    assert found.our_score == pytest.approx(translator.score([source], [good], length_penalty=1.0)[0].normalised_score)
+    assert found.their_score < found.our_score < 0
 
 
 @pytest.mark.parametrize("style", [{}, {"activation": "swiglu", "norm_position": "pre", "bias": False}])
@@ -148,16 +160,13 @@ def test_a_profiles_products_are_those_that_an_update_makes(batch: Batch, style:
 
 def test_a_profile_tells_every_part_and_what_the_products_need(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(profile.SQUARE, "cpu", 128)
-    found = profile.run(
-        epochs_of(drawn_pairs(200, VOCAB, seed=1), max_tokens=120),
-        VOCAB,
-        CONFIG,
-        profile.Plan(rounds=2, batches=2, max_tokens=120, precision="32-true"),
-        torch.device("cpu"),
-    )
-    assert set(found["seconds"]) == {"loader", "forward", "loss", "backward", "clipping", "optimizer"}
-    assert all(len(seconds) == 2 and min(seconds) > 0 for seconds in found["seconds"].values())
-    assert min(found["products_seconds"]) > 0
-    told = "\n".join(row[0] for row in found["tables"][0]["rows"])
+    monkeypatch.setattr(profile, "model_config", lambda size: CONFIG)
+    plan = profile.Plan(rounds=2, batches=2, max_tokens=120, vocab_size=VOCAB, precision="32-true")
+    found, (table,) = profile.run(plan, torch.device("cpu"))
+    assert len(found["rounds"]) == 2
+    for measured in found["rounds"]:
+        assert measured["all parts"] == pytest.approx(sum(measured[part] for part in profile.PARTS))
+        assert all(seconds > 0 for seconds in measured.values())
+    told = "\n".join(row[0] for row in table.rows)
     assert "backward" in told
     assert "its matrix products alone" in told

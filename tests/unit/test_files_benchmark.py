@@ -1,3 +1,5 @@
+"""Programs in processes of their own, their memory, and the measurement of long files."""
+
 import os
 import subprocess
 import sys
@@ -5,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import files
+from benchmarks import files, processes
 from seq2seq.errors import UserError
 
 pytestmark = pytest.mark.skipif(
@@ -21,20 +23,22 @@ with open("out.partial", "w", buffering=1) as file:
         time.sleep(0.01)
 os.rename("out.partial", "out")
 """
-
-
-def _start(folder: Path) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen([sys.executable, "-c", _WRITER], cwd=folder, start_new_session=True)
+_CHILD = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'x = bytearray(300_000_000); print(len(x))'])"
 
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(files, "_INTERVAL", 0.01)
+    monkeypatch.setattr(processes, "INTERVAL", 0.01)
+
+
+def write(folder: Path, measured: files.Measured, until: float) -> processes.Finished:
+    watch = files.watching(folder / "out", 100, measured, until)
+    return processes.run([sys.executable, "-c", _WRITER], folder=folder, watch=watch)
 
 
 def test_a_command_is_killed_once_its_part_is_written_and_its_memory_is_told(tmp_path: Path):
     measured = files.Measured()
-    assert files._watch(_start(tmp_path), tmp_path / "out", files.Plan(lines=100), measured, 0.5)
+    assert write(tmp_path, measured, 0.5).is_stopped
     assert not (tmp_path / "out").exists()
     assert 50 <= len((tmp_path / "out.partial").read_text().splitlines()) < 100
     first, second, *rest = measured.highest
@@ -44,17 +48,42 @@ def test_a_command_is_killed_once_its_part_is_written_and_its_memory_is_told(tmp
 
 
 def test_a_command_that_may_end_is_not_killed(tmp_path: Path):
-    process = _start(tmp_path)
-    assert not files._watch(process, tmp_path / "out", files.Plan(lines=100), files.Measured(), 2.0)
-    assert process.returncode == 0
+    finished = write(tmp_path, files.Measured(), 2.0)
+    assert not finished.is_stopped
+    assert finished.seconds > 1
     assert len((tmp_path / "out").read_text().splitlines()) == 100
+
+
+def test_the_peak_of_a_program_is_that_of_its_largest_process():
+    finished = processes.run([sys.executable, "-c", _CHILD])
+    assert 3e8 < finished.peak < 6e8
+
+
+def test_a_failing_program_is_told_by_its_own_words():
+    with pytest.raises(UserError, match=r"failed: ValueError: nothing$"):
+        processes.run([sys.executable, "-c", "raise ValueError('nothing')"])
+    with pytest.raises(UserError, match=r"failed: it was killed: too little memory$"):
+        processes.run(["sh", "-c", "kill -9 $$"])
+
+
+def test_a_program_does_not_outlive_a_watch_that_fails():
+    seen: list[int] = []
+
+    def watch(process: int) -> bool:
+        seen.append(process)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        processes.run(["sleep", "60"], watch=watch)
+    with pytest.raises(ProcessLookupError):
+        os.kill(seen[0], 0)
 
 
 def test_lines_are_drawn_from_first_columns_and_the_same_each_time(tmp_path: Path):
     text = tmp_path / "pairs.tsv"
     text.write_text("one\tuno\ntwo\tdos\n", encoding="utf-8")
     for name in ("a", "b"):
-        files.write_text(tmp_path / name, [text], 50, seed=1)
+        files.write_text(tmp_path / name, [text], 50)
     lines = (tmp_path / "a").read_text().splitlines()
     assert len(lines) == 50
     assert set(lines) == {"one", "two"}
@@ -65,11 +94,17 @@ def test_a_failing_translation_is_told_by_its_own_words(tmp_path: Path):
     source = tmp_path / "in"
     source.write_text("one\n", encoding="utf-8")
     with pytest.raises(UserError, match="is no folder: give runs"):
-        files.translate(source, tmp_path / "out", tmp_path / "nothing", files.Plan(lines=1), 1, 0, threads=1)
+        files.translate(source, files.Plan(model=tmp_path / "nothing", lines=1), 1)
 
 
 def test_memory_is_that_of_a_whole_session():
     with subprocess.Popen(["sleep", "5"], start_new_session=True) as process:
         assert os.getsid(process.pid) == process.pid
-        assert 0 < files._memory(process.pid) < files._memory(os.getsid(0))
+        assert 0 < processes.memory_of(process.pid) < processes.memory_of(os.getsid(0))
+        process.kill()
+
+
+def test_memory_of_a_process_that_began_no_session_is_its_own():
+    with subprocess.Popen(["sleep", "5"]) as process:
+        assert 0 < processes.memory_of(process.pid) < 10 < processes.memory_of(os.getpid())
         process.kill()

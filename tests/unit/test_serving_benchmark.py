@@ -1,13 +1,10 @@
 import asyncio
-import os
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
-import pytest
-
-from benchmarks import hostile, serving
+from benchmarks import serving
 from seq2seq.documents.keeping import cut_sentences
 from seq2seq.serve.limits import Limits
 
@@ -69,28 +66,18 @@ def test_answers_are_timed_and_refusals_are_errors():
 
 
 def test_numbers_are_summed_up():
-    tally = serving.Tally([0.01 * i for i in range(1, 101)], ["x"], [100.0, 110.0, 120.0, 130.0, 125.0, 121.0])
+    tally = serving.Tally([0.01 * i for i in range(1, 101)], ["x"], [1.0, 5.0, 2.0, 9.0, 3.04])
     found = serving.summarise(tally, 50.0)
     assert (found["answers"], found["errors"], found["sentences_per_second"]) == (100, 1, 2.0)
-    assert (found["p50_ms"], found["p95_ms"]) == (510, 960)
-    assert found["memory_mb"] == {"first_third": 105.0, "last_third": 123.0, "most": 130.0}
+    assert (found["p50_ms"], found["p95_ms"]) == (505, 950)
+    assert found["memory_mb"] == [1.0, 2.0, 3.0]  # at the start, in the middle and at the end
     assert serving.summarise(serving.Tally(), 5.0)["p95_ms"] == 0
-
-
-def test_memory_is_that_of_the_process():
-    assert 10 < serving.resident_megabytes(os.getpid()) < 100_000
-    with pytest.raises(ValueError, match="/proc"):
-        serving.resident_megabytes(2**30)
-
-
-def test_memory_is_told_at_the_start_in_the_middle_and_at_the_end():
-    assert hostile.memory_over_time([1.0, 5.0, 2.0, 9.0, 3.04]) == {"start": 1.0, "middle": 2.0, "end": 3.0}
-    assert hostile.memory_over_time([]) == {"start": 0.0, "middle": 0.0, "end": 0.0}
+    assert serving.summarise(serving.Tally(), 5.0)["memory_mb"] == [0.0, 0.0, 0.0]
 
 
 def test_one_costly_document_is_refused_and_the_other_is_as_costly_as_may_be():
     limits = Limits()
-    refused, accepted = hostile.hostile_documents()
+    refused, accepted = serving.hostile_documents()
     for document in (refused, accepted):
         assert len(document) == limits.char_limit
     assert refused.count("<b>") == 1250 > limits.tag_limit
@@ -107,9 +94,9 @@ def test_a_client_that_never_reads_begins_anew_when_it_is_disconnected():
             writer.write(b"x" * 100)
             await writer.drain()
 
-        met = hostile.Hostility()
+        met = serving.Tally()
         async with asyncio.timeout(20), serving_at(drop) as url:
-            client = asyncio.create_task(hostile.never_read(url, met))
+            client = asyncio.create_task(serving.never_read(url, met))
             while met.disconnected < 2:
                 await asyncio.sleep(0.01)
             client.cancel()

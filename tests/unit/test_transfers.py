@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import rehearsal
-from benchmarks.rehearsal import MODELS, SEARCHES, TRAINING
-from benchmarks.transfers import Transfer, as_on_a_gpu
+from benchmarks import transfers
+from benchmarks.meta_device import Transfer, as_on_a_gpu
+from benchmarks.transfers import MODELS, SEARCHES, TRAINING
 from seq2seq.settings.search import SearchConfig
 from seq2seq.training import loss
 
@@ -40,13 +40,13 @@ def _quiet() -> None:
 @pytest.mark.parametrize("kind", TRAINING)
 @ALL_MODELS
 def test_an_update_waits_for_nothing_and_copies_nothing(model: str, kind: str, tmp_path: Path) -> None:
-    counts = rehearsal.train(MODELS[model], rehearsal.training_config(TRAINING[kind]), tmp_path)
+    counts = transfers.train(MODELS[model], transfers.training_config(TRAINING[kind]), tmp_path)
     assert len(counts.steps) >= 3
     assert [dict(step) for step in counts.steps] == [{}] * len(counts.steps)
 
 
 def test_a_validation_waits_for_its_loss_alone(tmp_path: Path) -> None:
-    counts = rehearsal.train(MODELS["transformer"], rehearsal.training_config({}), tmp_path)
+    counts = transfers.train(MODELS["transformer"], transfers.training_config({}), tmp_path)
     lines = {one.line.partition(":")[0] for one in counts.around if one.waits and one.line.startswith("seq2seq/")}
     assert lines == {"seq2seq/training/module.py", "seq2seq/training/monitor.py"}
 
@@ -54,7 +54,7 @@ def test_a_validation_waits_for_its_loss_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", SEARCHES)
 @ALL_MODELS
 def test_a_step_of_a_search_waits_once(model: str, kind: str) -> None:
-    counts = rehearsal.search(MODELS[model], SearchConfig(**SEARCHES[kind]), rehearsal.sources(kind))
+    counts = transfers.search(MODELS[model], SearchConfig(**SEARCHES[kind]), transfers.sources(kind))
     assert len(counts.steps) == 5
     assert counts.most(waits=True) == 1
     assert counts.most(waits=False) <= COPIES[kind]
@@ -62,7 +62,7 @@ def test_a_step_of_a_search_waits_once(model: str, kind: str) -> None:
 
 def test_the_check_notices_what_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loss, "LEAVES_OUT_PADDING", ("meta",))  # as on the CPU
-    counts = rehearsal.train(MODELS["transformer"], rehearsal.training_config({}), tmp_path)
+    counts = transfers.train(MODELS["transformer"], transfers.training_config({}), tmp_path)
     assert {one.what for one in counts.steps[0]} == {"index"}
     assert counts.most(waits=True) == 2
 
