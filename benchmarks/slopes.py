@@ -45,8 +45,8 @@ class Slopes:
     text: float = 123.0  # bytes per pair, as TSV
     prepared: float = 118.0  # bytes per pair, prepared
     work: float = 380.0  # bytes per pair on the disk during preparation, the result included
-    memory: float = 535e6  # bytes of the largest process of preparation
-    memory_a_pair: float = 17.0  # further bytes per pair
+    memory: float = 206e6  # bytes of the largest process of preparation
+    memory_a_pair: float = 18.0  # further bytes per pair
     reached: float = 0.111e12  # FLOP/s per device in training, as `profile` measures them
     translated: float = 431.0  # lines per second per device, as `files` measures them
 
