@@ -18,7 +18,7 @@ def in_short(told: object) -> str:
 
     Characters that a terminal would obey, such as escape sequences, become question marks.
     """
-    text = str(told) or type(told).__name__
+    text = str(told) or (type(told).__name__ if isinstance(told, BaseException) else "")
     return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))[:200]
 
 

@@ -54,7 +54,7 @@ def commands() -> list[Command]:
 
 def settings_of(command: Command) -> list[str]:
     """Return the overrides of a training command; of a sweep, the overrides of its first run."""
-    given = [word for word in command.words if "=" in word]
+    given = [word for word in command.words if "=" in word and not word.startswith("-")]
     if "--multirun" not in command.words:
         return given
     return [re.sub(r"^([\w./@]+)=([^,\[\]{}()]+),.*$", r"\1=\2", override) for override in given]

@@ -10,6 +10,7 @@ SERVER = "tests/system/test_serving.py runs it and compares the answer"
 NETWORK = "downloads a corpus"
 HUB = "downloads a model; tests/unit/exchange/test_huggingface_import.py has one of that layout"
 IMPORTED = "needs an imported model; tests/system/test_imported.py does it all with a small one"
+SWEEP = "trains for ten minutes, once for each row of a table"
 CLUSTER = "needs a cluster or GPUs; tests/unit/distributed runs it on a small one"
 LOGGED = "tests/system/test_logging.py runs both loggers and resumes"
 COMET = "downloads packages and a model; tests/unit/cli/test_evaluate_command.py has a small module in COMET's place"
@@ -45,6 +46,8 @@ NOT_RUN = {
     "python train.py data=files 'data.train=[mine.tsv]' trainer=gpu": CLUSTER,
     "python train.py data=files 'data.train=[mine.tsv]' trainer=ddp": CLUSTER,
     "python train.py trainer=ddp trainer.devices=4": CLUSTER,
+    "python train.py data=tatoeba_files data.root=FOLDER model=tiny tokenizer.vocab_size=4000 "
+    "training.max_tokens=8192 trainer.max_steps=300 training.learning_rate=2.8e-3": SWEEP,
     "seq2seq lab report --runs runs/lab --output docs": LAB,
     "seq2seq lab report --runs runs/lab_tatoeba --output docs": LAB,
     "seq2seq lab report --runs runs/lab_channels --output docs": LAB,

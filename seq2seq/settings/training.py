@@ -47,7 +47,8 @@ class TrainingConfig:
 
     # positions of a batch on either side, padding included, on each device; auto: 1,024 on a CPU, all that fit on a GPU
     max_tokens: IntOrAuto = AUTO
-    learning_rate: NumberOrAuto = AUTO  # peak learning rate; auto: 1e-3 · √(256 / model.d_model)
+    # peak learning rate; auto: 1e-3 · √(256 / model.d_model), more above 25,000 positions an update
+    learning_rate: NumberOrAuto = AUTO
     schedule: str = "linear"  # inverse_sqrt | cosine | linear | constant, after the warm-up
     warmup_steps: IntOrAuto = AUTO  # updates of linear warm-up; auto: a tenth of the run or of its time, at most 4,000
     final_rate: float = 0.0  # last learning rate of cosine and linear, as a share of the peak

@@ -53,9 +53,10 @@ def settle_numbers(config: Config, folder: Path, data: PreparedData) -> tuple[fr
     ruled = frozenset(key for key, value in flatten(config).items() if value == rules.AUTO and key in _NUMBERS)
     if config.model.dropout == rules.AUTO:
         config.model.dropout = rules.dropout(len(data.train))
-    if training.learning_rate == rules.AUTO:
-        training.learning_rate = rules.learning_rate(config.model.d_model)
     resolve_max_tokens(config, data.train, data.tokenizer.sizes)
+    if training.learning_rate == rules.AUTO:
+        batch = training.max_tokens * _batches_an_update(config)
+        training.learning_rate = rules.learning_rate(config.model.d_model, batch)
     epoch = batches_an_epoch(config, data) / _batches_an_update(config)
     trainer.max_steps = _max_steps(config, data, epoch)
     if training.warmup_steps == rules.AUTO and trainer.max_time is None:

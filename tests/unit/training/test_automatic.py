@@ -62,6 +62,11 @@ def test_the_numbers_are_in_the_runs_config_for_resuming(tmp_path: Path) -> None
     assert yaml.safe_load((tmp_path / "config.yaml").read_text())["tokenizer"]["vocab_size"] == "auto"
 
 
+def test_the_rate_follows_the_positions_of_an_update(tmp_path: Path) -> None:
+    config, *_ = settled(tmp_path, devices=4, num_nodes=100)
+    assert config.training.learning_rate == 2e-3
+
+
 def test_what_is_named_stays(tmp_path: Path) -> None:
     config, ruled, _ = settled(tmp_path, max_steps=77, validate_every=7)
     assert (config.trainer.max_steps, config.trainer.validate_every, config.training.warmup_steps) == (77, 7, 7)
@@ -93,7 +98,8 @@ def test_dropout_falls_with_the_text() -> None:
 
 
 def test_rates_fall_with_the_width_and_runs_grow_with_the_text() -> None:
-    assert [rules.learning_rate(width) for width in (128, 256, 512, 1024)] == [1.4e-3, 1e-3, 7.1e-4, 5e-4]
+    assert [rules.learning_rate(width, 1024) for width in (128, 256, 512, 1024)] == [1.4e-3, 1e-3, 7.1e-4, 5e-4]
+    assert [rules.learning_rate(256, batch) for batch in (512, 25_000, 400_000)] == [1e-3, 1e-3, 2e-3]
     assert [rules.max_steps(positions, 1024) for positions in (10, 200_000, 1_200_000, 14_000_000)] == [
         *(200, 4000, 9900, 33_700)
     ]
