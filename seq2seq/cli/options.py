@@ -48,6 +48,10 @@ OneModel = Annotated[Path | None, typer.Option("--model", help=f"Run or bundle f
 Input = Annotated[
     Path | None, files("--input", help="File to translate, one text per line; or .srt .po .xliff .tmx .html .md.")
 ]
+Format = Annotated[
+    Literal["auto", "lines"],
+    files("--format", help="auto: what the ending of --input says; lines: one text per line, whatever the ending."),
+]
 Output = Annotated[Path | None, files(help="File to write, complete or not at all. [dim]default: stdout[/dim]")]
 Resume = Annotated[bool, files("--resume", help="Resume an interrupted --output.")]
 Workers = Annotated[int, files(min=1, help="Processes that translate a file or stdin on the CPU.")]

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from seq2seq.cli import inputs, options, shared
-from seq2seq.documents.document import is_document, translate_document
+from seq2seq.documents.document import is_document, require_plain, translate_document
 from seq2seq.errors import UserError
 from seq2seq.files import open_output, read_lines
 from seq2seq.glossary import Glossary
@@ -23,6 +23,7 @@ def translate(
     model: options.Models = None,
     input_: options.Input = None,
     output: options.Output = None,
+    format_: options.Format = "auto",
     resume: options.Resume = False,
     workers: options.Workers = 1,
     interactive: options.Interactive = False,
@@ -72,7 +73,9 @@ def translate(
         if input_ is None or output is None:
             raise typer.BadParameter("--resume goes on with a file: give --input and --output")
         inputs.require_regular(input_, output)
-    document = input_ if input_ is not None and is_document(input_) else None
+    document = input_ if input_ is not None and format_ == "auto" and is_document(input_) else None
+    if input_ is not None and document is None and format_ == "auto":
+        require_plain(input_)
     if document is not None and (output is None or reference or resume):
         raise typer.BadParameter(f"{input_} is a document: give --output, and neither --reference nor --resume")
     if workers > 1 and (texts or interactive or document is not None):

@@ -1,6 +1,7 @@
 """Translates a document file into a file of the same format, by the ending of its name. Independent of the model."""
 
 import importlib
+import re
 from pathlib import Path
 
 from seq2seq.documents.keeping import Translate, translate_marked
@@ -20,12 +21,29 @@ _READERS = {  # ending → module and function, which reads text, or bytes in th
     ".xlf": ("xml", "read_xliff"),
     ".tmx": ("xml", "read_tmx"),
 }
+_OTHERS = re.compile(  # endings of files with markup, which a translation line by line would damage
+    r"\.(?:vtt|ass|ssa|jsonl?|csv|tsv|xml|ya?ml|toml|ini|properties|strings|resx|ts|tex|rst|adoc|rtf|pdf|docx?|odt|epub|"
+    r"pptx?|xlsx?|zip|parquet)"
+)
 _BOM = b"\xef\xbb\xbf"
 
 
 def is_document(path: Path) -> bool:
     """Return whether a file, by its ending, is translated as a document instead of line by line."""
     return path.suffix.lower() in _READERS
+
+
+def require_plain(path: Path) -> None:
+    """Refuse to translate line by line a file that has markup by its ending.
+
+    Raises:
+        UserError: the ending is that of a format which is not read.
+    """
+    if _OTHERS.fullmatch(path.suffix.lower()):
+        raise UserError(
+            f"{path}: {path.suffix} files are not translated, only lines and {' '.join(_READERS)}: convert it, or let "
+            "--format lines translate every line with all its markup"
+        )
 
 
 def translate_document(path_in: Path, path_out: Path, translate: Translate, src_lang: str, tgt_lang: str) -> int:
@@ -50,6 +68,8 @@ def translate_document(path_in: Path, path_out: Path, translate: Translate, src_
     if not is_document(path_in) or ending != path_out.suffix.lower():
         known = ", ".join(_READERS)
         raise UserError(f"{path_in} cannot become {path_out}: give two names with the same ending, one of {known}")
+    if path_in.exists() and not path_in.is_file():
+        raise UserError(f"{path_in} is no regular file: a document is read as a whole")
     try:
         data = path_in.read_bytes()
     except OSError as error:

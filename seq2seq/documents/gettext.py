@@ -8,6 +8,9 @@ import polib
 from seq2seq.documents.marked import Document, Marked
 from seq2seq.errors import UserError
 
+_SPLITTING = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # polib would end lines at them, gettext does not
+_PRIVATE = "".join(chr(0x10FF00 + number) for number in range(len(_SPLITTING)))
+_HIDDEN, _SHOWN = str.maketrans(_SPLITTING, _PRIVATE), str.maketrans(_PRIVATE, _SPLITTING)
 _FAR = 50  # lines of the original that are searched for a line of the translated catalogue
 
 
@@ -22,7 +25,7 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
     """
     try:
         # With a line end, since polib would open a text that is the path of a file.
-        catalogue = polib.pofile(text.replace("\r\n", "\n") + "\n")
+        catalogue = polib.pofile(text.replace("\r\n", "\n").translate(_HIDDEN) + "\n")
     except (OSError, ValueError) as error:
         raise UserError(f"it is no PO catalogue: {error}") from error
     charset = re.search(
@@ -36,7 +39,7 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
     def write(translations: Sequence[Marked]) -> str:
         found = iter(translations)
         for entry in entries:
-            forms = [next(found).text for _ in _sources(entry)]
+            forms = [next(found).text.translate(_HIDDEN) for _ in _sources(entry)]
             if entry.msgid_plural:
                 entry.msgstr_plural = {form: forms[0] if form == 0 and count > 1 else forms[1] for form in range(count)}
             else:
@@ -44,14 +47,16 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
             entry.flags = [flag for flag in entry.flags if flag != "fuzzy"]
             entry.previous_msgctxt = entry.previous_msgid = entry.previous_msgid_plural = None
         catalogue.metadata["Language"] = tgt_lang
-        return _with_line_ends(f"{catalogue}", text)
+        return _with_line_ends(f"{catalogue}".translate(_SHOWN), text)
 
-    return Document([Marked(source) for entry in entries for source in _sources(entry)], write)
+    sources = [source.translate(_SHOWN) for entry in entries for source in _sources(entry)]
+    return Document([Marked(source) for source in sources], write)
 
 
 def _with_line_ends(translated: str, text: str) -> str:
     """Return the translated text with the line ends of `text`; a new line gets the line end of the line before."""
-    ends = re.findall(r"([^\n]*?)(\r?\n)", text)
+    lines = text.split("\n")[:-1]
+    ends = [(line.removesuffix("\r"), "\r\n" if line.endswith("\r") else "\n") for line in lines]
     parts, at, end = [], 0, ends[0][1] if ends else "\n"
     for line in translated.split("\n")[:-1]:
         for number in range(at, min(at + _FAR, len(ends))):

@@ -23,7 +23,7 @@ _GAP = r"""(?P<gap>
     (?:(?<=[.?!…]) | (?<=[.?!…]["”’»)])) \s+ (?=["“«(\[¿¡]?[^\W\d_a-zà-ÿ])
     )"""
 _TOKEN = re.compile(f"{KEPT.pattern}|{_GAP}", re.VERBOSE)
-_TAG = re.compile(r"<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*)[^<>]*?(?P<empty>/?)>|<!--[\s\S]*")
+_TAG = re.compile(r"<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)[^<>]*?(?P<empty>/?)>|<!--[\s\S]*")
 _CHANGED = "not translated, since its translation %r has other placeholders: %r"
 _ICU = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
 

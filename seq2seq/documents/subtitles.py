@@ -7,7 +7,7 @@ from seq2seq.documents.marked import Document, Kind, Marked, Segment
 from seq2seq.errors import UserError
 
 _TIME = r"\d+:\d\d:\d\d[,.]\d{1,3}"
-_CUE = re.compile(rf"^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}.*\n((?:.*\S.*\n?)*)", re.MULTILINE)
+_TIMES = re.compile(rf"^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}.*$", re.MULTILINE)  # a cue's second line
 _LINE = re.compile(r"[^\r\n]*\r?\n?")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>|\{\\[^{}]*\}")
 _DASH = re.compile(r"(?:<[^<>]*>|\{[^{}]*\}|\s)*[-–—]\s*")  # before a speaker's words, with the tags before it
@@ -16,17 +16,21 @@ _DASH = re.compile(r"(?:<[^<>]*>|\{[^{}]*\}|\s)*[-–—]\s*")  # before a speak
 def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
     """Read every subtitle as one text; if its lines begin with dashes, read the words of each speaker as one text.
 
+    A blank line within a subtitle separates texts.
+
     Raises:
         UserError: there is no subtitle, or a time does not have SubRip's form.
     """
-    cues = list(_CUE.finditer(text))
-    if not cues:
+    times = list(_TIMES.finditer(text))
+    if not times:
         raise UserError("it has no subtitle: expected blocks of a number, times and text")
-    unread = _CUE.sub(lambda cue: "\n" + cue[1], text)
-    if "-->" in unread:
-        line = unread.count("\n", 0, unread.index("-->")) + 1
-        raise UserError(f"line {line} is not as expected: an empty line, a number, then 00:00:01,000 --> 00:00:02,500")
-    groups = [group for cue in cues for group in _cut_speakers(cue.start(1), cue[1])]
+    for number, line in enumerate(text.split("\n"), start=1):
+        if "-->" in line and not _TIMES.fullmatch(line):
+            message = f"line {number} is not as expected: an empty line, a number, then 00:00:01,000 --> 00:00:02,500"
+            raise UserError(message)
+    starts = [min(cue.end() + 1, len(text)) for cue in times]
+    ends = [*(_number_before(text, cue.start()) for cue in times[1:]), len(text)]
+    groups = [group for start, end in zip(starts, ends, strict=True) for group in _cut_speakers(start, text[start:end])]
     segments = [_read(text, *group) for group in groups]
 
     def write(translations: Sequence[Marked]) -> str:
@@ -40,20 +44,29 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
     return Document([segment.marked for segment in segments], write)
 
 
+def _number_before(text: str, times: int) -> int:
+    """Return where the line with a cue's number begins; without such a line, where the line with its times begins."""
+    start = text.rfind("\n", 0, max(0, times - 1)) + 1
+    return start if text[start:times].strip().isdigit() else times
+
+
 def _cut_speakers(start: int, body: str) -> list[tuple[int, int]]:
     """Return where each speaker's words begin, after the dash, and end; a line without a dash continues the words."""
     groups: list[tuple[int, int]] = []
+    is_apart = True
     for line in _LINE.finditer(body):
         words = line[0].strip()
         if not words:
+            is_apart = True
             continue
         end = start + line.start() + len(line[0].rstrip())
         dash = _DASH.match(line[0])
-        if dash or not groups:
+        if dash or is_apart:
             begin = dash.end() if dash else len(line[0]) - len(line[0].lstrip())
             groups.append((start + line.start() + begin, end))
         else:
             groups[-1] = groups[-1][0], end
+        is_apart = False
     return [(begin, max(begin, end)) for begin, end in groups]
 
 
@@ -86,9 +99,12 @@ def _wrap(text: str, line_ends: list[str]) -> str:
 
 
 def _fill_lines(words: list[str], width: int) -> list[str]:
-    lines = [""]
+    lines: list[list[str]] = [[]]
+    length = 0  # of the last line
     for word in words:
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
-            lines.append("")
-        lines[-1] += f" {word}" if lines[-1] else word
-    return lines
+        if lines[-1] and length + 1 + len(word) > width:
+            lines.append([])
+            length = 0
+        length += len(word) + bool(lines[-1])
+        lines[-1].append(word)
+    return [" ".join(line) for line in lines]

@@ -17,6 +17,9 @@ _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _WRAPPING = ("g", "mrk", "pc", "hi")  # inline elements that hold text; all others hold code
 _OPENING, _CLOSING = ("bpt", "bx", "sc"), ("ept", "ex", "ec")  # pairs of code that begin and end a span
 _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # by XML 1.0 (§2.2), even escaped
+_PROLOGUE = re.compile(  # what may come before the outermost element
+    r"\ufeff?(?:\s|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>)*", re.DOTALL
+)
 _OPEN_STATES = ("new", "initial", "needs-translation")  # of a target that is not translated yet
 
 Markup = tuple[etree._Element, bool]  # an element, and whether its content begins here
@@ -53,6 +56,13 @@ def _parse(data: bytes, root_name: str) -> etree._Element:
     return root
 
 
+def _outermost(root: etree._Element, *names: str) -> list[etree._Element]:
+    """Return the units of these names that lie in no other: a copied source must not bring new ones."""
+    units = list(root.iter(*names))
+    known = set(units)
+    return [unit for unit in units if known.isdisjoint(unit.iterancestors())]
+
+
 def _document(data: bytes, root: etree._Element, new_targets: Iterator[etree._Element]) -> Document[bytes]:
     targets = list(new_targets)
     segments = [_read(target) for target in targets]
@@ -62,11 +72,36 @@ def _document(data: bytes, root: etree._Element, new_targets: Iterator[etree._El
         if num_forbidden:
             told = "%d control characters were left out of translations: XML has no way to write them"
             log.warning(told, num_forbidden)
-        document = root.getroottree()
-        declared = data.lstrip(b"\xef\xbb\xbf").startswith(b"<?xml")
-        return etree.tostring(document, encoding=document.docinfo.encoding or "UTF-8", xml_declaration=declared)
+        try:
+            written = _with_surroundings(data, root)
+            is_whole = _names(_parse(written, _name(root))) == _names(root)
+        except (UserError, LookupError, UnicodeError, ValueError):
+            is_whole, written = False, b""
+        if not is_whole:
+            raise UserError("it cannot be written so that it is read back the same: convert it to UTF-8")
+        return written
 
     return Document([segment.marked for segment in segments], write)
+
+
+def _with_surroundings(data: bytes, root: etree._Element) -> bytes:
+    """Return the element as bytes, with what comes before and after it in the document, its encoding and line ends."""
+    encoding = root.getroottree().docinfo.encoding or "UTF-8"
+    text = data.decode(encoding)
+    before = _PROLOGUE.match(text)
+    name = f"{root.prefix}:{_name(root)}" if root.prefix else _name(root)
+    last = text.rfind(f"</{name}")
+    if before is None or last < 0:  # an element without content
+        return data
+    end = text.index(">", last) + 1
+    inner = etree.tostring(root, encoding="unicode", with_tail=False)
+    if "\r\n" in text and not re.search(r"(?<!\r)\n", text):
+        inner = inner.replace("\n", "\r\n")
+    return f"{before[0]}{inner}{text[end:]}".encode(encoding, "xmlcharrefreplace")
+
+
+def _names(root: etree._Element) -> list[object]:
+    return [element.tag for element in root.iter()]
 
 
 def _new_xliff_targets(root: etree._Element, src_lang: str, tgt_lang: str) -> Iterator[etree._Element]:
@@ -78,7 +113,7 @@ def _new_xliff_targets(root: etree._Element, src_lang: str, tgt_lang: str) -> It
             if not _is_language(holder.get(name, language), language):
                 raise UserError(f"it has {name}={holder.get(name)}, but the model translates {src_lang} to {tgt_lang}")
         holder.set(names[1], holder.get(names[1], tgt_lang))
-    for unit in root.iter("{*}trans-unit", "{*}segment"):
+    for unit in _outermost(root, "{*}trans-unit", "{*}segment"):
         source, target = unit.find("{*}source"), unit.find("{*}target")
         state = unit.get("state") if is_version_2 or target is None else target.get("state")
         if source is None or _is_untranslated(unit) or (_has_text(target) and state not in _OPEN_STATES):
@@ -97,7 +132,7 @@ def _new_xliff_targets(root: etree._Element, src_lang: str, tgt_lang: str) -> It
 
 def _new_tmx_targets(root: etree._Element, src_lang: str, tgt_lang: str) -> Iterator[etree._Element]:
     """Add a copy of the source to every unit that lacks the target language, and yield the copies."""
-    for unit in root.iter("tu"):
+    for unit in _outermost(root, "tu"):
         variants = [(variant.get(_LANG) or variant.get("lang") or "", variant) for variant in unit.iterfind("tuv")]
         source = next((variant for language, variant in variants if _is_language(language, src_lang)), None)
         target = next((variant for language, variant in variants if _is_language(language, tgt_lang)), None)

@@ -14,7 +14,7 @@ from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 
 _ROWS_OF_KEYS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
-_FINAL_MARK = re.compile(r"\s*(?:[.?!…]+|[。？！]+)(?=[\"'”’»)\]]*$)")
+_FINAL_MARK = re.compile(r"(?<!\s)\s*+(?:(?<![.?!…])[.?!…]++|(?<![。？！])[。？！]++)(?=[\"'”’»)\]]*$)")
 _WORDS_A_TYPO = 10  # a sentence with typing errors has one error, and one more per this many words
 _PART = 2000  # texts split into subwords at a time, so that other threads do not wait long
 

@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -177,6 +178,18 @@ def test_what_a_user_did_wrong_is_told_in_one_line(run, source, tmp_path, monkey
     assert "n_best=9 needs a beam" in one_line_error(run("--n-best", "9", "hola"))
     assert "no test set 'wmt99' for en-es: choose one of" in one_line_error(run("--testset", "wmt99"))
     assert "sentence 1 is not UTF-8" in one_line_error(run("ni\udcf1o"))
+
+
+def test_a_file_of_a_format_that_is_not_read_is_refused_by_name(run, source, expected, tmp_path):
+    subtitles = tmp_path / "in.vtt"
+    shutil.copy(source, subtitles)
+    error = one_line_error(run("--input", subtitles))
+    assert "in.vtt: .vtt files are not translated, only lines and .srt .po" in error
+    assert run("--input", subtitles, "--format", "lines") == run("--input", source)
+    pipe = tmp_path / "pipe.md"
+    os.mkfifo(pipe)
+    error = one_line_error(run("--input", pipe, "--output", tmp_path / "out.md"))
+    assert "pipe.md is no regular file: a document is read as a whole" in error
 
 
 def test_a_missing_gpu_is_told_in_one_line(run, monkeypatch):

@@ -82,3 +82,14 @@ def test_a_text_that_is_a_path_is_not_opened(run: Run, tmp_path: Path) -> None:
 def test_a_catalogue_that_cannot_be_read_is_refused(run: Run, text: str, message: str):
     with pytest.raises(ValueError, match=rf"in.po: {message}"):
         run(".po", text)
+
+
+@pytest.mark.parametrize("character", ["\u2028", "\x85", "\f", "\v", "\x1c"])
+def test_characters_that_end_lines_elsewhere_are_text(run: Run, character: str):
+    text = HEADER + f'\nmsgid "one{character}two"\nmsgstr ""\n'
+    assert run(".po", text, list).endswith(f'msgid "one{character}two"\nmsgstr "one{character}two"\n')
+
+
+def test_a_long_last_line_is_read_in_linear_time(run: Run):
+    text = HEADER + f'\nmsgid "one"\nmsgstr "{"x" * 300_000}"'
+    assert "x" * 300_000 in run(".po", text)

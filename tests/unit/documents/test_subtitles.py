@@ -74,9 +74,31 @@ def test_windows_line_ends_and_a_byte_order_mark_stay(run: Run):
     [
         ("", "it has no subtitle"),
         ("1\n00:00:01,000 --> 00:00:02,000\na\n\n2\n0:1 --> 0:2\nb\n", "line 6 is not as expected"),
-        ("1\n00:00:01,000 --> 00:00:02,000\na\n2\n00:00:01,000 --> 00:00:02,000\nb\n", "line 5 is not as expected"),
+        ("1\n00:00:01,000 --> 00:00:02,000\na --> b\n", "line 3 is not as expected"),
     ],
 )
 def test_a_file_of_another_form_is_refused(run: Run, text: str, message: str):
     with pytest.raises(ValueError, match=rf"in.srt: {message}"):
         run(".srt", text)
+
+
+def test_text_behind_a_blank_line_in_a_subtitle_is_translated_too(run: Run):
+    text = "1\n00:00:01,000 --> 00:00:02,000\none\n\ntwo\nthree\n\n2\n00:00:03,000 --> 00:00:04,000\nfour\n"
+    given_texts: list[str] = []
+
+    def collect(texts: list[str]) -> list[str]:
+        given_texts.extend(texts)
+        return texts
+
+    assert run(".srt", text, collect) == text
+    assert given_texts[:3] == ["one", "two three", "four"]
+
+
+def test_a_subtitle_may_follow_without_a_blank_line(run: Run):
+    text = "1\n00:00:01,000 --> 00:00:02,000\none\n2\n00:00:03,000 --> 00:00:04,000\ntwo\n"
+    assert run(".srt", text) == text.replace("one", "ONE").replace("two", "TWO")
+
+
+def test_a_very_long_line_is_read_in_linear_time(run: Run):
+    text = "1\n00:00:01,000 --> 00:00:02,000\n" + "word " * 60_000 + "\n"
+    assert run(".srt", text, list).split() == text.split()

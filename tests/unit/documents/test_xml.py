@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # has no stubs
 
+from seq2seq.documents.document import translate_document
+
 Run = Callable[..., str]
 
 XLIFF = """<?xml version='1.0' encoding='UTF-8'?>
@@ -130,3 +132,47 @@ def test_what_xml_cannot_hold_is_left_out_of_translations(run: Run, name: str, c
     found = run(name, texts[name], lambda texts: ["\0u\x08n\x1bo \ud800d\uffffos" for _ in texts])
     assert re.sub("<[^>]*>", " ", found.replace("one", "").replace("two", "")).split() == ["uno", "dos"]
     assert caplog.messages == ["5 control characters were left out of translations: XML has no way to write them"]
+
+
+TMX = '<tmx version="1.4">{0}<body><tu><tuv xml:lang="en"><seg>ñ one</seg></tuv>{1}</tu></body>{0}</tmx>'
+NEW = '<tuv xml:lang="es"><seg>Ñ ONE</seg></tuv>'
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "encoding"),
+    [
+        ("\ufeff<?xml version='1.0' standalone=\"yes\"?>\r\n<!-- a -->\r\n\r\n", "\r\n<!-- end -->\r\n", "utf-8"),
+        ("", "\r\n\r\n", "utf-8"),
+        ('<?xml version="1.0" encoding="utf-16"?>\r\n', "\r\n", "utf-16"),
+        ('<?xml version="1.0" encoding="ISO-8859-1"?>\r\n', "", "latin-1"),
+    ],
+)
+def test_what_surrounds_the_outermost_element_stays(tmp_path: Path, before: str, after: str, encoding: str):
+    path = tmp_path / "in.tmx"
+    path.write_bytes((before + TMX.format("\r\n", "") + after).encode(encoding))
+    translate_document(path, path, lambda texts, _: [(text.upper(), None) for text in texts], "en", "es")
+    assert path.read_bytes() == (before + TMX.format("\r\n", NEW) + after).encode(encoding)
+
+
+@pytest.mark.parametrize(
+    ("name", "nested"),
+    [
+        (".tmx", '<tmx><body>{}</body></tmx>|<tu><tuv xml:lang="en"><seg>a{}</seg></tuv></tu>'),
+        (".xlf", "<xliff><file>{}</file></xliff>|<trans-unit><source>a{}</source></trans-unit>"),
+    ],
+)
+def test_units_within_units_are_not_multiplied(run: Run, name: str, nested: str):
+    whole, unit = nested.split("|")
+    text = ""
+    for _ in range(17):
+        text = unit.format(text)
+    assert len(run(name, whole.format(text), list)) < 5000
+
+
+def test_a_document_that_could_not_be_read_back_is_not_overwritten(tmp_path: Path):
+    path = tmp_path / "in.tmx"
+    data = (TMX.format("", "") + "<!-- </tmx> -->").encode()
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=r"in.tmx: it cannot be written so that it is read back the same"):
+        translate_document(path, path, lambda texts, _: [(text, None) for text in texts], "en", "es")
+    assert path.read_bytes() == data
