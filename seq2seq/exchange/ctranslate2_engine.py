@@ -4,6 +4,7 @@ This module imports PyTorch only to make an export or to use a GPU. Without PyTo
 of the time.
 """
 
+import json
 import logging
 import math
 import os
@@ -12,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.cache import cached_folder, digest_files
-from seq2seq.errors import UserError, is_out_of_memory
+from seq2seq.errors import UserError, in_short, is_out_of_memory
 from seq2seq.extras import needing
 from seq2seq.interface import Hypothesis, Phrases, Source, length_limits
 from seq2seq.settings import rules
-from seq2seq.settings.bundle import CONFIG, SETTINGS, WEIGHTS, is_export, read_config
+from seq2seq.settings.bundle import CONFIG, SETTINGS, WEIGHTS, is_export, read_bounded, read_config
 from seq2seq.settings.data import cache_root
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import EOS
@@ -28,6 +29,7 @@ with needing("ctranslate2"):
 
 MAX_POSITIONS = 2048  # tokens per side, EOS included: the rows of the table of positions
 
+_MAX_VOCABULARY = 100_000_000  # bytes
 log = logging.getLogger(__name__)
 UNSUPPORTED = ("repetition_penalty", "groups", "sampling")  # absent, or with another formula
 
@@ -104,6 +106,7 @@ class CTranslate2Engine:
         sides = (tokenizer.source, tokenizer.target)
         self._source, self._target = (side.tokens(range(side.vocab_size)) for side in sides)
         self._ids = {subword: token for token, subword in enumerate(self._target)}
+        _require_vocabulary(folder, self._source, self._target)
         self._unproducible = tokenizer.unproducible
         self._has_warned = False
         try:
@@ -244,6 +247,24 @@ def _cores() -> int:
         return len({Path(siblings.format(cpu)).read_text() for cpu in os.sched_getaffinity(0)})
     except (AttributeError, OSError):  # not on Linux
         return os.cpu_count() or 1
+
+
+def _require_vocabulary(folder: Path, source: list[str], target: list[str]) -> None:
+    """Refuse an export with the vocabulary of another model, whose translations would be other words.
+
+    Raises:
+        UserError: a vocabulary is missing, damaged, or not the tokenizer's.
+    """
+    for name, subwords in (("shared", target), ("source", source), ("target", target)):
+        path = folder / f"{name}_vocabulary.json"
+        if not path.exists():
+            continue
+        try:
+            found = json.loads(read_bounded(path, _MAX_VOCABULARY))
+        except (OSError, ValueError, RecursionError) as error:
+            raise UserError(f"{path} is damaged ({in_short(error)}): export the model again") from error
+        if found != subwords:
+            raise UserError(f"{path} is not the vocabulary of this model's tokenizer: export the model again")
 
 
 def _require_supported(sources: Sequence[Source], settings: SearchConfig) -> None:

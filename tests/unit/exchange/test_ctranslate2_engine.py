@@ -207,6 +207,21 @@ def test_a_damaged_export_is_refused(bundle_folder, tmp_path, content):
         load_export(tmp_path / "export", "cpu")
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text.replace('"<pad>"', '"pad"'), "is not the vocabulary of this model's tokenizer: export the"),
+        (lambda text: text[:-9], r"vocabulary.json is damaged \(.+\): export the model again"),
+    ],
+)
+def test_an_export_with_another_vocabulary_is_refused(bundle_folder, tmp_path, change, message):
+    export_ctranslate2(bundle_folder, tmp_path / "export")
+    path = tmp_path / "export" / "shared_vocabulary.json"
+    path.write_text(change(path.read_text()))
+    with pytest.raises(UserError, match=message):
+        load_export(tmp_path / "export", "cpu")
+
+
 def test_damaged_weights_are_told(random_model, save_model, tokenizer, sources, tmp_path):
     model = random_model(tokenizer.vocab_size)
     torch.nn.init.constant_(model.decoder_layers[1].feed_forward_residual.norm.bias, float("nan"))
