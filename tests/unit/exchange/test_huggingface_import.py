@@ -340,6 +340,14 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut weights": (cut("model.safetensors", 5000), r"model.safetensors is damaged \(.*\): copy it again"),
     "cut pickled weights": (pickled(b"PK\x03\x04 and no more"), r"pytorch_model.bin is damaged \(.*\): copy it again"),
     "code": (pickled(saved({"a": Evil()})), r"pytorch_model.bin asks for .*: weights are plain values, this one"),
+    "an activation that a terminal would obey": (
+        replace(CONFIG, lambda one: one.update(activation_function="\x1b[31m" + "x" * 300_000)),
+        r"activation_function=\?\[31mx{100,196}: known are relu",
+    ),
+    "weights of 8 bits": (
+        lambda folder: save_file({"a": torch.ones(8).to(torch.float8_e4m3fn)}, folder / "model.safetensors"),
+        "model.safetensors holds no weights by name",
+    ),
     "a call in a bare pickle": (pickled(b"\x80\x02ccollections\nOrderedDict\nK\x05\x85R."), "is damaged "),
     "a huge array in 39 bytes": (
         pickled(b"\x80\x05\x96" + (3 * 10**9).to_bytes(8, "little") + b"x" * 27), r"is damaged \(its pickle cannot"
