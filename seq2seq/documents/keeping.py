@@ -5,7 +5,7 @@ import itertools
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from seq2seq.documents.marked import BREAKS, KEPT, OBJECT, VOID, Kind, Mark, Marked, Segment, join, with_space
@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 
 Translated = tuple[str, Alignment | None]  # a translation and the alignment of words, which are split at spaces
 Translate = Callable[[Sequence[str], bool], Sequence[Translated]]  # the flag: whether alignments are used
+Asked = tuple[list[str], bool]  # the arguments of a `Translate`
+Work = Generator[Asked, Sequence[Translated], list[Marked]]
 
 _GAP = r"""(?P<gap>
     (?<![^\S\n])[^\S\n]*\n\s*                                       # line ends, and space between sentences
@@ -34,7 +36,27 @@ def translate_texts(texts: Sequence[str], translate: Translate) -> list[str]:
 
 
 def translate_marked(texts: Sequence[Marked], translate: Translate) -> list[Marked]:
-    """Translate texts sentence by sentence; keep all matches of KEPT, in order, and white space at the ends of a text.
+    """Translate texts as `translating` does, with a function that translates sentences."""
+    work = translating(texts)
+    asked, done = advance(work, None)
+    while asked is not None:
+        asked, done = advance(work, translate(*asked))
+    assert done is not None
+    return done
+
+
+def advance(work: Work, answer: Sequence[Translated] | None) -> tuple[Asked | None, list[Marked] | None]:
+    """Give the answer to the last question, None at first; return the next question, or the end's translations."""
+    try:
+        return (next(work) if answer is None else work.send(answer)), None
+    except StopIteration as end:
+        return None, end.value
+
+
+def translating(texts: Sequence[Marked]) -> Work:
+    """Translate texts sentence by sentence: yield sentences, receive their translations, return the texts'.
+
+    Keep all matches of KEPT, in order, and white space at the ends of a text.
 
     A sentence is first translated as it is. If the translation changes a kept string, the sentence is translated with
     numbers in place of its kept strings, since models copy numbers. If this fails, too, only the pieces between the
@@ -50,9 +72,7 @@ def translate_marked(texts: Sequence[Marked], translate: Translate) -> list[Mark
     lifted = [Lifted(text) for text in texts]
     cut = [cut_marked(one.marked) for one in lifted]
     align = any(one.marked.marks for one in lifted)
-    done = _translate_keeping(
-        [sentence for parts in cut for sentence in parts[::2]], lambda texts: translate(texts, align)
-    )
+    done = yield from _translate_keeping([sentence for parts in cut for sentence in parts[::2]], align)
     joined = [join(part if i % 2 else done[part] for i, part in enumerate(parts)) for parts in cut]
     written = [one.put_back(translated) for one, translated in zip(lifted, joined, strict=True)]
     return [_or_source(text, translation) for text, translation in zip(texts, written, strict=True)]
@@ -74,26 +94,26 @@ def _cut(text: Marked, spans: Iterable[tuple[int, int]]) -> list[Marked]:
 
 
 def _translate_keeping(
-    sentences: Iterable[Marked], translate: Callable[[Sequence[str]], Sequence[Translated]]
-) -> dict[Marked, Marked]:
+    sentences: Iterable[Marked], align: bool
+) -> Generator[Asked, Sequence[Translated], dict[Marked, Marked]]:
     """Return each sentence's translation, which has the same kept strings as the sentence."""
     done: dict[Marked, Marked] = {}
     sentences = list(dict.fromkeys(sentences))
-    found = _translate_words([one.text for one in sentences if OBJECT not in one.text], translate)
+    found = yield from _translate_words([one.text for one in sentences if OBJECT not in one.text], align)
     for sentence in sentences:
         if sentence.text in found:
             translation, alignment = found[sentence.text]
             done[sentence] = place(sentence, translation, _between_kept(sentence.text, translation, alignment))
     failed = [one for one in sentences if not _is_kept(one, done.get(one))]
     masks = {one.text: _mask(one.text) for one in failed}
-    found = _translate_words([masked for masked, _ in masks.values()], translate)
+    found = yield from _translate_words([masked for masked, _ in masks.values()], align)
     for sentence in failed:
         masked, kept = masks[sentence.text]
         translation, alignment = found[masked]
         done[sentence] = place(sentence, _unmask(translation, kept), alignment)
     failed = [one for one in failed if not _is_kept(one, done[one])]
     pieces = {one: _cut(one, (match.span() for match in KEPT.finditer(one.text))) for one in failed}
-    found = _translate_words([piece.text for parts in pieces.values() for piece in parts[::2]], translate)
+    found = yield from _translate_words([piece.text for parts in pieces.values() for piece in parts[::2]], align)
     for sentence, parts in pieces.items():
         joined = join(part if i % 2 else place(part, *found[part.text]) for i, part in enumerate(parts))
         done[sentence] = joined if _is_kept(sentence, joined) else sentence
@@ -151,12 +171,12 @@ def _unmask(translation: str, kept: dict[str, str]) -> str:
 
 
 def _translate_words(
-    texts: Iterable[str], translate: Callable[[Sequence[str]], Sequence[Translated]]
-) -> dict[str, Translated]:
+    texts: Iterable[str], align: bool
+) -> Generator[Asked, Sequence[Translated], dict[str, Translated]]:
     """Translate every distinct text that has words besides kept strings; do not change the other texts."""
     done: dict[str, Translated] = {text: (text, None) for text in texts}
     worded = [text for text in done if re.search(r"[^\W\d_]", KEPT.sub("", text))]
-    found = translate([text.strip() for text in worded]) if worded else []
+    found = (yield [text.strip() for text in worded], align) if worded else []
     for text, (translation, alignment) in zip(worded, found, strict=True):
         done[text] = _with_space_of(text, translation), alignment
     return done

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from seq2seq.documents import html
-from seq2seq.documents.keeping import KEPT, Translate, Translated, cut_marked, cut_sentences, translate_marked
+from seq2seq.documents.keeping import KEPT, Translated, advance, cut_marked, cut_sentences, translating
 from seq2seq.documents.marked import OBJECT, Document, Marked
 from seq2seq.errors import UserError
 from seq2seq.serve.batching import Batcher, Ranked, Wanted
@@ -18,14 +18,6 @@ _LONG = 64  # subwords; a sentence with more is for the long batcher
 _RESERVED = str.maketrans({"\0": " ", OBJECT: " "})  # characters that stand for markup inside `documents`
 
 Found = dict[tuple[str, bool], Ranked]  # translations by sentence and by whether they have alignments
-
-
-class _MissingError(Exception):
-    """Sentences have no translation yet."""
-
-    def __init__(self, sentences: list[str], align: bool) -> None:
-        super().__init__(f"{len(sentences)} sentences have no translation yet")
-        self.sentences, self.align = sentences, align
 
 
 def compute_with(translator: Translator) -> Callable[[Wanted, list[str], Callable[[], None]], list[Ranked]]:
@@ -93,23 +85,27 @@ class TextTranslator:
         return [["".join(translated(part, rank) for part in parts) for parts in cut] for rank in range(n_best)]
 
     async def _translate_marked(self, texts: list[str], n_best: int, is_html: bool) -> list[list[str]]:
-        """Return translations that keep markup and placeholders, which the worker reads and places.
-
-        `translate_marked` cannot wait for a batch. If it asks for sentences without a translation, they are translated,
-        and `translate_marked` starts again.
-        """
+        """Return translations that keep markup and placeholders, which the worker reads and places."""
         documents = await self.worker.run(self._read, texts, is_html)
         segments = [segment for document in documents for segment in document.segments]
         found: Found = {}
-        by_rank: list[list[str]] = []
-        while len(by_rank) < n_best:
-            try:
-                done = await self.worker.run(translate_marked, segments, _look_up(found, len(by_rank)))
-                by_rank.append(await self.worker.run(_write, documents, done))
-            except _MissingError as missing:
-                ranked = await self._translate_sentences(missing.sentences, Wanted(n_best, missing.align))
-                found |= {(one, missing.align): best for one, best in ranked.items()}
-        return by_rank
+        return [await self._translate_rank(documents, segments, rank, n_best, found) for rank in range(n_best)]
+
+    async def _translate_rank(
+        self, documents: list[Document[str]], segments: list[Marked], rank: int, n_best: int, found: Found
+    ) -> list[str]:
+        """Return the documents with the translations of this rank; `found` has, and gets, those of all ranks."""
+        work = translating(segments)
+        asked, done = await self.worker.run(advance, work, None)
+        while asked is not None:
+            sentences, align = asked
+            if missing := [one for one in dict.fromkeys(sentences) if (one, align) not in found]:
+                ranked = await self._translate_sentences(missing, Wanted(n_best, align))
+                found |= {(one, align): best for one, best in ranked.items()}
+            answer = [_ranked(found[one, align], rank) for one in sentences]
+            asked, done = await self.worker.run(advance, work, answer)
+        assert done is not None
+        return await self.worker.run(_write, documents, done)
 
     async def _translate_sentences(self, sentences: list[str], wanted: Wanted) -> dict[str, Ranked]:
         """Return the translations of different sentences; if one batcher fails, cancel the work of the other one."""
@@ -157,17 +153,6 @@ def _plain(text: str) -> Document[str]:
 def _write(documents: list[Document[str]], translated: list[Marked]) -> list[str]:
     done = iter(translated)
     return [one.write(list(itertools.islice(done, len(one.segments)))) for one in documents]
-
-
-def _look_up(found: Found, rank: int) -> Translate:
-    """Return a function that returns sentences' translations of this rank, or raises `_MissingError`."""
-
-    def look_up(sentences: Sequence[str], align: bool) -> list[Translated]:
-        if missing := [one for one in dict.fromkeys(sentences) if (one, align) not in found]:
-            raise _MissingError(missing, align)
-        return [_ranked(found[one, align], rank) for one in sentences]
-
-    return look_up
 
 
 def _ranked(best: Ranked, rank: int) -> Translated:
