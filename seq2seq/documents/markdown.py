@@ -5,11 +5,14 @@ Code, HTML, images, front matter, link targets and link definitions do not chang
 
 import logging
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from markdown_it import MarkdownIt
+from markdown_it.helpers import parseLinkLabel
+from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
 from seq2seq.documents.marked import BREAKS, KEPT, VOID, Document, Kind, Marked, Segment, with_space
@@ -19,30 +22,71 @@ log = logging.getLogger(__name__)
 
 _LINE_END = r"(?:\r\n?|\n)"
 _FRONT_MATTER = re.compile(rf"\A(---|\+\+\+){_LINE_END}.*?{_LINE_END}\1(?:{_LINE_END}|\Z)", re.DOTALL)
-_TARGET = r"\((?:[^()\\\n]|\\.|\([^()\n]*\))*\)"
-_MARKUP = re.compile(
-    rf"""
-    (?<!`)(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`)             # code
-  | <(?:https?://|mailto:)[^<>\s]*> | !\[[^\]]*\](?:{_TARGET}|\[[^\]]*\])?  # addresses, images
-  | (?P<around>
-        (?P<html></?[A-Za-z][^<>]*> | <!--.*?-->)
-      | (?P<link>\[)(?=[^\[\]]*\](?:{_TARGET}|\[[^\]]+\]))       # where a link begins
-      | \](?:{_TARGET}|\[[^\]]+\])                              # and where it ends
-      | (?P<emphasis>(?<!\s)\*+ | \*+(?!\s) | ~~ | (?<!\w)_+ | _+(?!\w))
-    )
-  | \[[^\]]*\](?:\[\])?                                         # a link by its text alone, the box of a task
-  | \\[^\w\s]                                                  # escapes
-    """,
-    re.VERBOSE | re.DOTALL,
-)
 _SPECIAL = re.compile(r"[\\`*\[\]<|]|~~|(?<!\w)_|_(?!\w)")  # to escape in a translation if the source lacks it
 _BLOCK_START = re.compile(r"([-+=#>]|\d+[.)])(?=\s|[-=#]|$)")  # begins a list, a heading or a quotation
 _BREAK = re.compile(rf"\s*<(?:{'|'.join(BREAKS)})\b[^<>]*>\s*", re.IGNORECASE)
 _TASK = re.compile(r"\[[ xX]\]\s+")  # the box before a task
-_PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+_BAR = re.compile(r"(?<!\\)\|")
+_PLACE = "place"  # key of a token's `meta`: where it begins and ends, as positions in the text of its block
 _OPAQUE = ("fence", "code_block", "html_block", "code_inline", "html_inline", "image")
+_TEXT = ("text", "softbreak", "hardbreak")
+_OBJECTS = ("code_inline", "text_special")  # are read like words
 
 Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Line:
+    """The text of a block up to a hard break."""
+
+    content: str  # the text of the whole block as markdown-it reads it, without quotation marks and indentation
+    begin: int  # where the line begins in content
+    end: int  # where it ends
+    tokens: list[Token]  # of its markup
+    span: Span  # where it is in the document
+    is_cell: bool  # of a table, where the document has `\\|` for `|`
+
+
+def _placed(rule: Callable[[StateInline, bool], bool]) -> Callable[[StateInline, bool], bool]:
+    """Let a rule of markdown-it record where its tokens are; text that stays text gets no reliable place."""
+
+    def run(state: StateInline, silent: bool) -> bool:
+        start, made = state.pos, len(state.tokens)
+        if not rule(state, silent):
+            return False
+        if not silent:
+            tokens = [token for token in state.tokens[made:] if _PLACE not in token.meta]
+            end = state.pos
+            for token in reversed(tokens):
+                if token.type == "text":  # marks of emphasis so far, one after the other
+                    token.meta[_PLACE] = end - len(token.content), end
+                    end -= len(token.content)
+                elif token.type == "link_open" and token.markup != "autolink":
+                    token.meta[_PLACE] = start, start + 1
+                elif token.type == "link_close" and token.markup != "autolink":
+                    token.meta[_PLACE] = _label_end(state, start), state.pos
+                else:
+                    token.meta[_PLACE] = start, state.pos
+        return True
+
+    return run
+
+
+def _label_end(state: StateInline, start: int) -> int:
+    position = state.pos
+    end = parseLinkLabel(state, start)
+    state.pos = position
+    return end
+
+
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    for rule in parser.inline.ruler.__rules__:
+        parser.inline.ruler.at(rule.name, _placed(rule.fn))
+    return parser
+
+
+_PARSER = _parser()
 
 
 def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
@@ -54,19 +98,21 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
         UserError: the place of a text cannot be found; or, when writing, the document would have other markup.
     """
     front, tokens, environment = _parse(text)
-    spans = [_behind_box(text, *span) for span in _find_texts(text, front, tokens)]
-    found = [_read(text, *span) for span in spans]
+    lines = list(_find_texts(text, front, tokens))
+    found = [_read(line) for line in lines]
 
     def write(translations: Sequence[Marked]) -> str:
         parts, end = [], 0
-        for (start, next_end), segment, translated in zip(spans, found, translations, strict=True):
+        for line, segment, translated in zip(lines, found, translations, strict=True):
             filled = segment.fill(translated)
             written = "".join(_escape(part, segment.marked.text) + (markup or "") for part, markup in filled)
-            source = text[start:next_end]
+            source = line.content[line.begin : line.end]
+            start, next_end = line.span
             if _inline_skeleton(written, environment) != _inline_skeleton(source, environment):
                 log.warning("not translated, since its translation %r has other markup: %r", written, source)
-                written = source
-            parts += [text[end:start], written]
+                parts += [text[end:next_end]]
+            else:
+                parts += [text[end:start], _BAR.sub(r"\|", written) if line.is_cell else written]
             end = next_end
         whole = "".join([*parts, text[end:]])
         if _skeleton(_parse(whole)[1]) != _skeleton(tokens):
@@ -84,8 +130,8 @@ def _parse(text: str) -> tuple[int, list[Token], dict[str, Any]]:
     return start, _PARSER.parse(text[start:], environment), environment
 
 
-def _find_texts(text: str, end: int, tokens: list[Token]) -> Iterator[Span]:
-    """Yield the span of each text of the blocks, up to the next hard line break; tokens are of the text after `end`."""
+def _find_texts(text: str, end: int, tokens: list[Token]) -> Iterator[Line]:
+    """Yield the texts of the blocks, up to each hard line break; tokens are of the text after `end`."""
     offsets = [end, *(match.end() for match in re.compile(_LINE_END).finditer(text, end)), len(text)]
     for before, token in zip([None, *tokens], tokens, strict=False):
         if token.type == "tr_open" and token.map:
@@ -94,26 +140,45 @@ def _find_texts(text: str, end: int, tokens: list[Token]) -> Iterator[Span]:
             cell = token.content.replace("|", r"\|")
             start = _found(text.find(cell, end), cell)
             end = start + len(cell)
-            yield start, end
+            yield Line(token.content, 0, len(token.content), list(_markup_of(token)), (start, end), is_cell=True)
         elif token.type == "inline" and token.map:
-            yield from _find_lines(text, token.content.split("\n"), offsets[token.map[0] :])
+            yield from _find_lines(text, token, offsets)
 
 
-def _find_lines(text: str, lines: list[str], offsets: list[int]) -> Iterator[Span]:
-    """Find each line at the end of its line in the document; yield the spans of lines, joined up to a hard break."""
-    begin = None
-    for number, line in enumerate(lines):
-        content = line.strip()
-        start = _found(text.rfind(content, offsets[number], offsets[number + 1]), content)
-        begin = start if begin is None else begin
-        if line.endswith(("  ", "\\")) or number == len(lines) - 1:
-            yield begin, start + len(content) - (line.endswith("\\") and number < len(lines) - 1)
+def _find_lines(text: str, block: Token, offsets: list[int]) -> Iterator[Line]:
+    """Find each line at the end of its line in the document; yield them joined up to a hard break."""
+    assert block.map is not None
+    lines, at, begin, start = block.content.split("\n"), 0, None, 0
+    waiting = _markup_of(block)
+    for number, line in enumerate(lines, block.map[0]):
+        is_last = number == block.map[0] + len(lines) - 1
+        words = line.strip()
+        position = _found(text.rfind(words, offsets[number], offsets[number + 1]), words)
+        first = at + len(line) - len(line.lstrip()) if words else at
+        if begin is None:
+            box = _TASK.match(words)
+            skipped = box.end() if box else 0
+            begin, start = first + skipped, position + skipped
+        if line.endswith(("  ", "\\")) or is_last:
+            length = len(words) - (line.endswith("\\") and not is_last)
+            inside = _take(waiting, begin, first + length)
+            yield Line(block.content, begin, first + length, inside, (start, position + length), is_cell=False)
             begin = None
+        at += len(line) + 1
 
 
-def _behind_box(text: str, start: int, end: int) -> Span:
-    box = _TASK.match(text, start, end)
-    return box.end() if box else start, end
+def _markup_of(block: Token) -> deque[Token]:
+    return deque(one for one in block.children or [] if one.type not in _TEXT and one.info != "entity")
+
+
+def _take(waiting: deque[Token], begin: int, end: int) -> list[Token]:
+    """Take the tokens up to a place; return those from `begin` on."""
+    taken = []
+    while waiting and waiting[0].meta[_PLACE][1] <= end:
+        token = waiting.popleft()
+        if token.meta[_PLACE][0] >= begin:
+            taken.append(token)
+    return taken
 
 
 def _found(position: int, content: str) -> int:
@@ -122,56 +187,81 @@ def _found(position: int, content: str) -> int:
     return position
 
 
-def _read(text: str, start: int, end: int) -> Segment[str]:
-    """Read a text and its markup as one line, without the quotation marks `>` of its further lines.
+def _read(line: Line) -> Segment[str]:
+    """Read a text and its markup as one line.
 
-    Markup that encloses nothing includes any blanks around it, and is then read as a space.
+    Markup that encloses nothing includes any white space around it, and is then read as a space.
     """
     segment: Segment[str] = Segment()
-    opened: Counter[str] = Counter()  # emphasis, by its character
-    for match in _MARKUP.finditer(text, start, end):
-        begin, finish = match.span()
-        kind = _find_kind(match, opened)
+    text, at = line.content, line.begin
+    for token, begin, finish in _markup(line):
+        if begin < at:  # within an object
+            continue
+        kind = _find_kind(token, text[begin:finish])
         if kind is Kind.POINT:
-            begin, finish = with_space(text, begin, finish, start, end)
-        segment.add_text(_as_line(text[start:begin]))
-        markup = text[begin:finish]
+            begin, finish = with_space(text, begin, finish, at, line.end, str.isspace)
+        segment.add_text(_in_one_line(text[at:begin]))
+        markup = _in_one_line(text[begin:finish])
         if kind is None:
             segment.add_object(markup)
-        elif (kind is Kind.POINT and markup != match[0]) or _BREAK.fullmatch(markup):
+        elif kind is Kind.POINT and (markup != markup.strip() or _BREAK.fullmatch(markup)):
             segment.add_break(markup)
         else:
             segment.add_mark(kind, markup)
-        start = finish
-    segment.add_text(_as_line(text[start:end]))
+        at = finish
+    segment.add_text(_in_one_line(text[at : line.end]))
     return segment
 
 
-def _find_kind(match: re.Match[str], opened: Counter[str]) -> Kind | None:
-    """Return the kind of markup, or None if it is read like a word; `opened` counts the open emphasis."""
-    markup, text = match[0], match.string
-    if match["html"]:
+def _markup(line: Line) -> Iterator[tuple[Token, int, int]]:
+    """Yield the tokens of markup, and where each begins and ends.
+
+    A link by its text alone, and a link of images, is one token.
+    """
+    whole = _whole_links(line)
+    for token in line.tokens:
+        place: Span = token.meta[_PLACE]
+        begin, end = place
+        if token.type in ("strong_open", "strong_close"):  # recorded at the inner one of its two characters
+            begin, end = (end - 2, end) if token.nesting == 1 else (begin, begin + 2)
+        yield token, begin, whole.get(id(token), end)
+
+
+def _whole_links(line: Line) -> dict[int, int]:
+    """Return where links by their text alone, and links that hold nothing but images, end, by their opening tokens."""
+    ends: dict[int, int] = {}
+    opened: list[tuple[Token, int]] = []  # links, and the number of texts before them
+    at, texts = line.begin, 0
+    for token in line.tokens:
+        begin, end = token.meta[_PLACE]
+        texts += token.type not in ("image", "link_open", "link_close") or bool(line.content[at:begin].strip())
+        at = max(at, end)
+        if token.type == "link_open":
+            opened.append((token, texts))
+        elif token.type == "link_close" and opened:
+            opening, before = opened.pop()
+            if texts == before or line.content[begin:end] in ("]", "][]"):
+                ends[id(opening)] = end
+    return ends
+
+
+def _find_kind(token: Token, markup: str) -> Kind | None:
+    """Return the kind of markup, or None if it is read like a word."""
+    if token.type == "image" or markup.startswith("[!["):  # an image, or a link that holds nothing else
+        return Kind.POINT
+    if token.type == "html_inline":
         name = re.match("</?([A-Za-z][A-Za-z0-9]*)", markup)
         if name is None or markup.endswith("/>") or VOID.fullmatch(name[1].lower()):
             return Kind.POINT
         return Kind.CLOSE if markup.startswith("</") else Kind.OPEN
-    if match["emphasis"]:
-        ends_word = match.start() > 0 and not text[match.start() - 1].isspace()
-        begins_word = match.end() < len(text) and not text[match.end()].isspace()
-        if (ends_word and opened[markup[0]]) or not begins_word:
-            opened[markup[0]] -= 1
-            return Kind.CLOSE
-        opened[markup[0]] += 1
-        return Kind.OPEN
-    if match["link"]:
-        return Kind.OPEN
-    if match["around"]:
-        return Kind.CLOSE
-    return Kind.POINT if markup.startswith("![") else None
+    is_link = token.type == "link_open" and (token.markup == "autolink" or markup != "[")
+    if token.type in _OBJECTS or is_link:
+        return None
+    return Kind.OPEN if token.nesting == 1 else Kind.CLOSE
 
 
-def _as_line(text: str) -> str:
-    return re.sub(r"\s*[\r\n][\s>]*", " ", text)
+def _in_one_line(text: str) -> str:
+    return re.sub(r"\s*\n\s*", " ", text)
 
 
 def _escape(text: str, source: str) -> str:

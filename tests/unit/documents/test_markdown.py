@@ -96,3 +96,44 @@ def test_a_text_whose_markup_would_change_stays(run: Run, caplog: pytest.LogCapt
     found = run(".md", "*One* **two**\n\nthree\n", lambda texts: ["uno" for _ in texts])
     assert found == "*One* **two**\n\nuno\n"
     assert "not translated, since its translation '****uno**' has other markup: '*One* **two**'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "read"),
+    [
+        (
+            "The cat sees ![the dog](i.png)\nthe ball.",
+            "THE CAT SEES ![the dog](i.png) THE BALL.",
+            "The cat sees the ball.",
+        ),
+        ("one <br>\ntwo", "ONE <br> TWO", "one two"),
+        ("one <!-- c -->\n  two", "ONE <!-- c --> TWO", "one two"),
+        ("[![build](b.svg)](ci) the status", "[![build](b.svg)](ci) THE STATUS", "the status"),
+        ("> a [link\n> text](u) b", "> A [LINK TEXT](u) B", "a link text b"),
+        ("***both*** **a *b* c** __e__", "***BOTH*** **A *B* C** __E__", "both a b c e"),
+        ("a ~~b~~ ![x [y](z)](i) c", "A ~~B~~ ![x [y](z)](i) C", "a b c"),
+    ],
+)
+def test_words_and_markup_keep_their_places(run: Run, text: str, expected: str, read: str):
+    given: list[str] = []
+
+    def shout(texts: list[str]) -> list[str]:
+        given.extend(texts)
+        return [one.upper() for one in texts]
+
+    assert run(".md", f"{text}\n", shout) == f"{expected}\n"
+    assert given == [read]
+
+
+LONG = {
+    "underscores": "a" + "_" * 20_000 + "b",
+    "paragraphs": "one two\n\n" * 2000,
+    "links": "[a](b) " * 1000,
+    "badges": "[![x](y)](z) " * 1000,
+    "cells": "|a|\n|-|\n" + "|x|\n" * 2000,
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_documents_are_read_in_linear_time(run: Run, name: str):
+    assert run(".md", f"{LONG[name]}\n", list).split() == LONG[name].split()
