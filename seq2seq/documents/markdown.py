@@ -44,7 +44,7 @@ class Line:
     end: int  # where it ends
     tokens: list[Token]  # of its markup
     span: Span  # where it is in the document
-    is_cell: bool  # of a table, where the document has `\\|` for `|`
+    is_cell: bool  # of a table, where the document has `\|` for `|`
 
 
 def _placed(rule: Callable[[StateInline, bool], bool]) -> Callable[[StateInline, bool], bool]:
@@ -81,7 +81,7 @@ def _label_end(state: StateInline, start: int) -> int:
 
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-    for rule in parser.inline.ruler.__rules__:
+    for rule in parser.inline.ruler.__rules__:  # the public names come without their functions
         parser.inline.ruler.at(rule.name, _placed(rule.fn))
     return parser
 

@@ -253,7 +253,7 @@ def _require_vocabulary(folder: Path, source: list[str], target: list[str]) -> N
     """Refuse an export with the vocabulary of another model, whose translations would be other words.
 
     Raises:
-        UserError: a vocabulary is missing, damaged, or not the tokenizer's.
+        UserError: a vocabulary is damaged, or not the tokenizer's.
     """
     for name, subwords in (("shared", target), ("source", source), ("target", target)):
         path = folder / f"{name}_vocabulary.json"

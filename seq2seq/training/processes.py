@@ -122,10 +122,10 @@ def agree(key: str, decide: Callable[[], str]) -> str:
             torch.distributed.init_process_group(_backend(), rank=rank(), world_size=ranks, timeout=PATIENCE)
         torch.distributed.broadcast_object_list(decided, device=torch.device("cpu"))
     except RuntimeError as error:
-        raise UserError(
+        raise failure or UserError(
             f"the {ranks} processes did not find each other at {os.environ['MASTER_ADDR']}, port "
             f"{os.environ['MASTER_PORT']}, in {PATIENCE}: are all of them running?"
-        ) from (failure or error)
+        ) from error
     if failure:
         raise failure
     if not decided[0]:

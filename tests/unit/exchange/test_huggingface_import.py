@@ -243,6 +243,8 @@ def test_pickled_weights_and_half_precision_are_read(opus: Path):
     torch.save(state, opus / "pytorch_model.bin")
     (opus / "model.safetensors").unlink()
     assert_close(read_huggingface(opus).model.state_dict(), expected, atol=0, rtol=0)
+    torch.save(state, opus / "pytorch_model.bin", _use_new_zipfile_serialization=False)  # as before PyTorch 1.6
+    assert_close(read_huggingface(opus).model.state_dict(), expected, atol=0, rtol=0)
     torch.save({name: one.half() for name, one in state.items()}, opus / "pytorch_model.bin")
     found = read_huggingface(opus).model.state_dict()
     assert all(one.dtype == torch.float32 for one in found.values())
