@@ -33,7 +33,7 @@ _NEVER_LAST = _words("""
     av avda p.ej v.gr admón
 """)
 _BEFORE_NUMBERS = _words("""
-    No Nos N° p pp vol vols ch chs chap fig figs sec sect art arts eq eqs ext tel
+    No Nos N° p pp v vol vols ch chs chap fig figs sec sect art arts eq eqs ext tel
     Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec
     núm núms nro n° nº pág págs párr párrs cap caps s ss t aprox secc apdo apto tfno
     ene feb abr Ago dic
@@ -75,7 +75,7 @@ def split_text(text: str, limit: int, lengths: Lengths) -> list[str]:
         limit: largest number of tokens of a segment; at least the number of tokens that one character can have.
         lengths: counts the tokens of each string.
     """
-    segments = _cut(text, _sentence_ends(text))
+    segments = _cut(text, sentence_ends(text))
     for pattern in (_CLAUSE_END, _WHITE_SPACE):
         counts = lengths(segments)
         shorter = [
@@ -104,7 +104,11 @@ def number_words(text: str, segments: Sequence[str]) -> list[int]:
     return numbers
 
 
-def _sentence_ends(text: str) -> list[int]:
+def sentence_ends(text: str) -> list[int]:
+    """Return where each sentence ends, after the white space that follows it; the rules are those of `split_text`.
+
+    The end of the text is among them only if white space is there.
+    """
     marks = list(_SENTENCE_MARK.finditer(text))
     first_letters = [mark["next"][:1] for mark in marks if not _ends_speech(mark)]
     uses_capitals = sum(map(str.isupper, first_letters)) >= sum(map(str.islower, first_letters))

@@ -5,12 +5,13 @@ import itertools
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from seq2seq.documents.marked import BREAKS, KEPT, OBJECT, VOID, Kind, Mark, Marked, Segment, join, with_space
 from seq2seq.documents.placing import Alignment, find_words, place
 from seq2seq.errors import UserError
+from seq2seq.segments import sentence_ends
 
 log = logging.getLogger(__name__)
 
@@ -19,12 +20,7 @@ Translate = Callable[[Sequence[str], bool], Sequence[Translated]]  # the flag: w
 Asked = tuple[list[str], bool]  # the arguments of a `Translate`
 Work = Generator[Asked, Sequence[Translated], list[Marked]]
 
-_GAP = r"""(?P<gap>
-    (?<![^\S\n])[^\S\n]*\n\s*                                       # line ends, and space between sentences
-  | (?<!\b[A-Z]\.)(?<!\b(?:Mr|Ms|Dr|St|Sr|Jr)\.)(?<!\bMrs\.)(?<!\bProf\.)
-    (?:(?<=[.?!…]) | (?<=[.?!…]["”’»)])) \s+ (?=["“«(\[¿¡]?[^\W\d_a-zà-ÿ])
-    )"""
-_TOKEN = re.compile(f"{KEPT.pattern}|{_GAP}", re.VERBOSE)
+_LINE_ENDS = re.compile(r"(?<![^\S\n])[^\S\n]*\n\s*")  # with the white space around them
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)[^<>]*?(?P<empty>/?)>|<!--[\s\S]*")
 _CHANGED = "not translated, since its translation %r has other placeholders: %r"
 _ICU = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
@@ -85,7 +81,23 @@ def cut_sentences(text: str) -> list[str]:
 
 def cut_marked(text: Marked) -> list[Marked]:
     """Cut a text with marks as `cut_sentences` does."""
-    return _cut(text, (match.span() for match in _TOKEN.finditer(text.text) if match["gap"]))
+    return _cut(text, _gaps(text.text))
+
+
+def _gaps(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where the white space after each sentence and each line begins and ends, outside of kept strings."""
+    hidden = KEPT.sub(lambda kept: OBJECT * len(kept[0]), text)
+    start = 0
+    for line_end in [*_LINE_ENDS.finditer(hidden), None]:
+        line = hidden[start : len(hidden) if line_end is None else line_end.start()]
+        last = 0
+        for end in sentence_ends(line):
+            if end < len(line):
+                yield start + last + len(line[last:end].rstrip()), start + end
+                last = end
+        if line_end is not None:
+            yield line_end.span()
+            start = line_end.end()
 
 
 def _cut(text: Marked, spans: Iterable[tuple[int, int]]) -> list[Marked]:

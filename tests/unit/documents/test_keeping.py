@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from seq2seq.documents.keeping import cut_sentences, translate_marked, translate_texts
 from seq2seq.documents.marked import KEPT, OBJECT, Kind, Mark, Marked
 from seq2seq.errors import UserError
+from seq2seq.segments import split_text
 
 
 def through(model: Callable[[str], str]) -> Callable[[Sequence[str], bool], list[tuple[str, None]]]:
@@ -67,6 +68,21 @@ def test_sentences_are_translated_one_by_one_and_the_space_between_them_stays():
     text = "  One. Two?  “Three!” Mr. Four v. 1.5, e.g. five\n\n six {a. B} \n"
     assert translate_texts([text], collect) == ["  ONE. TWO?  “THREE!” MR. FOUR V. 1.5, E.G. FIVE\n\n SIX {a. B} \n"]
     assert given_texts[:4] == ["One.", "Two?", "“Three!”", "Mr. Four v. 1.5, e.g. five"]
+
+
+def test_sentences_end_where_a_long_text_would_be_cut():
+    text = (
+        "Mr. Brown reads J. R. R. Tolkien, e.g. at 10 a.m. Monday. 3 dogs wait. He left (“Why?” she asked). See fig. 2."
+    )
+    sentences = cut_sentences(text)[::2]
+    assert sentences == split_text(text, 1, lambda texts: [1] * len(texts))
+    assert sentences[1:3] == ["Monday.", "3 dogs wait."]
+
+
+def test_no_sentence_ends_within_a_kept_string():
+    text = "Run `a. B`, see https://a.org/x. Then {b. C}.\nNew line. 好。好"
+    parts = ["Run `a. B`, see https://a.org/x.", " ", "Then {b. C}.", "\n", "New line.", " ", "好。", "", "好"]
+    assert cut_sentences(text) == parts
 
 
 def test_equal_sentences_are_translated_once_and_texts_without_words_never():
