@@ -195,6 +195,8 @@ def one_line(error: Exception) -> str:
     if isinstance(error, OverrideParseException):
         reason = message.splitlines()[0]
         return f"{in_short(error.override)}: {reason} (quote a value with special characters: key=\"'…'\")"
+    if isinstance(error, OSError) and error.filename:  # an option whose name no file can have
+        return f"{in_short(Path(str(error.filename)).stem)}: {error.strerror}"
     if "must be a string or a list. Got NoneType" in message:
         return "a group cannot be null: to choose none of its options, write ~GROUP"
     if number := re.search(r"Error merging override (\S+)[^']*'(-?\d+)\.0' of type 'float'", f"{message} {cause}"):

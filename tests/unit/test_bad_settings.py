@@ -45,6 +45,7 @@ def end_of_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process_sta
         (("model.d_modell=3",), "d_modell"),
         (("training.learning_rate=fast",), "training.learning_rate=fast"),
         (("seed=" + "9" * 5000,), "4300 digits"),
+        (("model=" + "x" * 5000,), "xxx: File name too long"),
         (("name=finished",), "is a run already: choose another name="),
         (("resume=runs/none",), "resume=runs/none: there is no run"),
         (("trainer.accelerator=gpu",), "trainer.accelerator=gpu"),
@@ -60,6 +61,7 @@ def test_bad_settings_get_one_line(
     assert told.startswith("error: ")
     assert message in told
     assert "\n" not in told
+    assert len(told) < 2000
 
 
 @pytest.mark.parametrize(
