@@ -28,7 +28,7 @@ _ICU = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
 
 def translate_texts(texts: Sequence[str], translate: Translate) -> list[str]:
     """Translate texts without marks; see `translate_marked`."""
-    return [one.text for one in translate_marked([Marked(text) for text in texts], translate)]
+    return [translated.text for translated in translate_marked([Marked(text) for text in texts], translate)]
 
 
 def translate_marked(texts: Sequence[Marked], translate: Translate) -> list[Marked]:
@@ -55,7 +55,7 @@ def translating(texts: Sequence[Marked]) -> Work:
     Keep all matches of KEPT, in order, and white space at the ends of a text.
 
     A sentence is first translated as it is. If the translation changes a kept string, the sentence is translated with
-    numbers in place of its kept strings, since models copy numbers. If this fails, too, only the pieces between the
+    numbers in place of its kept strings, since models copy numbers. If this fails, too, only the parts between the
     kept strings are translated. Marks, and pairs of tags in a text, are removed before translation. They are placed in
     the translation by the model's alignment of words, or by position if there is no alignment.
 
@@ -66,11 +66,11 @@ def translating(texts: Sequence[Marked]) -> Work:
         if _ICU.search(text.text):
             raise UserError(f"{text.text!r:.60} has ICU plural or select forms, which cannot be kept: take it out")
     lifted = [Lifted(text) for text in texts]
-    cut = [cut_marked(one.marked) for one in lifted]
-    align = any(one.marked.marks for one in lifted)
+    cut = [cut_marked(text.marked) for text in lifted]
+    align = any(text.marked.marks for text in lifted)
     done = yield from _translate_keeping([sentence for parts in cut for sentence in parts[::2]], align)
     joined = [join(part if i % 2 else done[part] for i, part in enumerate(parts)) for parts in cut]
-    written = [one.put_back(translated) for one, translated in zip(lifted, joined, strict=True)]
+    written = [text.put_back(translated) for text, translated in zip(lifted, joined, strict=True)]
     return [_or_source(text, translation) for text, translation in zip(texts, written, strict=True)]
 
 
@@ -111,23 +111,24 @@ def _translate_keeping(
     """Return each sentence's translation, which has the same kept strings as the sentence."""
     done: dict[Marked, Marked] = {}
     sentences = list(dict.fromkeys(sentences))
-    found = yield from _translate_words([one.text for one in sentences if OBJECT not in one.text], align)
+    texts = [sentence.text for sentence in sentences if OBJECT not in sentence.text]
+    translations = yield from _translate_words(texts, align)
     for sentence in sentences:
-        if sentence.text in found:
-            translation, alignment = found[sentence.text]
+        if sentence.text in translations:
+            translation, alignment = translations[sentence.text]
             done[sentence] = place(sentence, translation, _between_kept(sentence.text, translation, alignment))
-    failed = [one for one in sentences if not _is_kept(one, done.get(one))]
-    masks = {one.text: _mask(one.text) for one in failed}
-    found = yield from _translate_words([masked for masked, _ in masks.values()], align)
+    failed = [sentence for sentence in sentences if not _is_kept(sentence, done.get(sentence))]
+    masks = {sentence.text: _mask(sentence.text) for sentence in failed}
+    translations = yield from _translate_words([masked for masked, _ in masks.values()], align)
     for sentence in failed:
         masked, kept = masks[sentence.text]
-        translation, alignment = found[masked]
+        translation, alignment = translations[masked]
         done[sentence] = place(sentence, _unmask(translation, kept), alignment)
-    failed = [one for one in failed if not _is_kept(one, done[one])]
-    pieces = {one: _cut(one, (match.span() for match in KEPT.finditer(one.text))) for one in failed}
-    found = yield from _translate_words([piece.text for parts in pieces.values() for piece in parts[::2]], align)
-    for sentence, parts in pieces.items():
-        joined = join(part if i % 2 else place(part, *found[part.text]) for i, part in enumerate(parts))
+    failed = [sentence for sentence in failed if not _is_kept(sentence, done[sentence])]
+    cut = {sentence: _cut(sentence, (match.span() for match in KEPT.finditer(sentence.text))) for sentence in failed}
+    translations = yield from _translate_words([part.text for parts in cut.values() for part in parts[::2]], align)
+    for sentence, parts in cut.items():
+        joined = join(part if i % 2 else place(part, *translations[part.text]) for i, part in enumerate(parts))
         done[sentence] = joined if _is_kept(sentence, joined) else sentence
         if done[sentence] != joined:
             log.warning(_CHANGED, joined.text, sentence.text)
@@ -152,9 +153,9 @@ def _between_kept(source: str, translation: str, alignment: Alignment | None) ->
         return None
     of_source, of_translation = _numbers(source), _numbers(translation)
     return [
-        (of_source[one], of_translation[other])
-        for one, other in alignment
-        if one < len(of_source) and other < len(of_translation)
+        (of_source[word], of_translation[translated])
+        for word, translated in alignment
+        if word < len(of_source) and translated < len(of_translation)
     ]
 
 
@@ -188,8 +189,8 @@ def _translate_words(
     """Translate every distinct text that has words besides kept strings; do not change the other texts."""
     done: dict[str, Translated] = {text: (text, None) for text in texts}
     worded = [text for text in done if re.search(r"[^\W\d_]", KEPT.sub("", text))]
-    found = (yield [text.strip() for text in worded], align) if worded else []
-    for text, (translation, alignment) in zip(worded, found, strict=True):
+    translations = (yield [text.strip() for text in worded], align) if worded else []
+    for text, (translation, alignment) in zip(worded, translations, strict=True):
         done[text] = _with_space_of(text, translation), alignment
     return done
 
@@ -224,7 +225,7 @@ class Lifted:
         self._segment: Segment[str | Mark] = Segment()
         items = [*((mark.position, mark) for mark in source.marks), *((tag.start, tag) for tag in tags)]
         at = 0
-        for position, item in sorted(items, key=lambda item: item[0]):  # a mark goes before a tag at the same place
+        for position, item in sorted(items, key=lambda item: item[0]):  # a mark goes before a tag at the same position
             if isinstance(item, Mark):
                 self._add_text(text[at:position])
                 self._segment.add_mark(item.kind, item)
@@ -269,8 +270,8 @@ class Lifted:
 
 def _find_tags(text: str, positions: list[int]) -> list[_Tag]:
     """Return the tags outside of code and placeholders that have a partner, or need none, and contain no mark."""
-    found: list[_Tag] = []
-    unpaired: set[int] = set()  # indices of found
+    tags: list[_Tag] = []
+    unpaired: set[int] = set()  # indices of tags
     opened: list[int] = []
     names: Counter[str] = Counter()  # of the open tags
     for match in KEPT.finditer(text):
@@ -281,20 +282,20 @@ def _find_tags(text: str, positions: list[int]) -> list[_Tag]:
         name = (tag["name"] or "").lower()
         is_point = not name or tag["empty"] or VOID.fullmatch(name)
         kind = Kind.POINT if is_point else Kind.CLOSE if tag["end"] else Kind.OPEN
-        index = len(found)
-        found.append(_Tag(kind, name, match.start(), match.end()))
+        index = len(tags)
+        tags.append(_Tag(kind, name, match.start(), match.end()))
         if kind is Kind.OPEN:
             opened.append(index)
             names[name] += 1
         elif kind is Kind.CLOSE and names[name]:
-            while found[opened[-1]].name != name:  # tags still open within have no partner
+            while tags[opened[-1]].name != name:  # tags still open within have no partner
                 unpaired.add(opened[-1])
-                names[found[opened.pop()].name] -= 1
-            names[found[opened.pop()].name] -= 1
+                names[tags[opened.pop()].name] -= 1
+            names[tags[opened.pop()].name] -= 1
         elif kind is Kind.CLOSE:
             unpaired.add(index)
     unpaired.update(opened)
-    return [tag for index, tag in enumerate(found) if index not in unpaired]
+    return [tag for index, tag in enumerate(tags) if index not in unpaired]
 
 
 def _is_kept_without(tags: list[_Tag], text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Texts and the places where tags open, close or stand alone. Independent of file formats and the model."""
+"""Texts and the positions where tags open, close or stand alone. Independent of file formats and the model."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -67,7 +67,10 @@ class Marked:
             ):
                 part += 1
             marks[part].append(replace(mark, position=mark.position - starts[part]))
-        return [Marked(self.text[start:end], tuple(own)) for start, end, own in zip(starts, ends, marks, strict=True)]
+        return [
+            Marked(self.text[start:end], tuple(of_part))
+            for start, end, of_part in zip(starts, ends, marks, strict=True)
+        ]
 
 
 def join(parts: Iterable[Marked]) -> Marked:
@@ -139,7 +142,7 @@ class Segment(Generic[T]):
         for mark in [*translated.marks, None]:
             text = translated.text[start : len(translated.text) if mark is None else mark.position]
             *before, last = (text.lstrip() if is_spaced else text).split(OBJECT)
-            yield from ((one, next(objects)) for one in before)
+            yield from ((part, next(objects)) for part in before)
             is_spaced = mark is not None and mark.number in self._spaced
             yield last.rstrip() if is_spaced else last, None if mark is None else self._of_marks[mark.number]
             start = start if mark is None else mark.position

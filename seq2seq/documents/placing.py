@@ -36,8 +36,8 @@ class _Node:
     close: Mark | None = None
     is_point: bool = False
     children: list["_Node"] = field(default_factory=list)
-    words: Span = (0, 0)  # of the source
-    place: Span = (0, 0)  # words of the translation
+    source_words: Span = (0, 0)
+    target_words: Span = (0, 0)
     bounds: Span = (0, 0)  # characters of the translation
 
 
@@ -124,14 +124,14 @@ def _align_parts(src: _Parts, tgt: _Parts, alignment: Alignment | None) -> list[
     pairs = [pair for pair in alignment or () if pair[0] < sizes[0] and pair[1] < sizes[1]]
     if not pairs and src.words:
         pairs = [((2 * word + 1) * sizes[0] // (2 * sizes[1]), word) for word in range(sizes[1])]
-    found: dict[int, int] = {}
+    sources: dict[int, int] = {}
     for word, other in pairs:
         first, head, last = src.words[word]
         other_first, other_head, other_last = tgt.words[other]
         for part in range(other_first, other_last + 1):
-            found[part] = first if part < other_head else head if part == other_head else last
-    found |= zip(tgt.objects, src.objects, strict=False)
-    return [(found[part], part) for part in sorted(found)]
+            sources[part] = first if part < other_head else head if part == other_head else last
+    sources |= zip(tgt.objects, src.objects, strict=False)
+    return [(sources[part], part) for part in sorted(sources)]
 
 
 class _Placing:
@@ -144,13 +144,13 @@ class _Placing:
         self.starts = [start for start, _ in self.src]
         anchors = self._find_anchors(nodes)
         for node in nodes:
-            node.words = bisect.bisect_left(anchors, node.start), bisect.bisect_left(anchors, node.end)
-        nodes[0].place, nodes[0].bounds = (0, len(self.tgt)), (0, len(translation))
+            node.source_words = bisect.bisect_left(anchors, node.start), bisect.bisect_left(anchors, node.end)
+        nodes[0].target_words, nodes[0].bounds = (0, len(self.tgt)), (0, len(translation))
         self.aligned: list[list[int]] = [[] for _ in self.src]  # words of the translation for each source word
         self.origins: dict[int, int] = {}  # word of the translation → anchor of its source word
-        for one, other in _align_parts(src, tgt, alignment):
-            self.aligned[one].append(other)
-            self.origins[other] = anchors[one]
+        for word, translated in _align_parts(src, tgt, alignment):
+            self.aligned[word].append(translated)
+            self.origins[translated] = anchors[word]
 
     def _find_anchors(self, nodes: list[_Node]) -> list[int]:
         """Return each source word's anchor: the word belongs to the innermost node around this character.
@@ -181,15 +181,15 @@ class _Placing:
         return anchors
 
     def place_children(self, node: _Node) -> None:
-        """Set the places of the children of a node that has a place, and sort the children by place."""
-        (low, high), children = node.place, node.children
+        """Set the words of the translation that the children of a node enclose, and sort the children by them."""
+        (low, high), children = node.target_words, node.children
         if node.depth >= _MAX_DEPTH:
             widest = next((index for index, child in enumerate(children) if not child.is_point), len(children))
             for index, child in enumerate(children):
-                child.place = low if index <= widest else high, high if index >= widest else low
+                child.target_words = low if index <= widest else high, high if index >= widest else low
         else:
             self._place_by_words(node, low, high)
-        children.sort(key=lambda child: child.place)
+        children.sort(key=lambda child: child.target_words)
         for child in children:
             child.bounds = self._find_bounds(node, child)
 
@@ -205,45 +205,45 @@ class _Placing:
         waiting = list(node.children)
         if waiting[0].open is None:
             first = waiting.pop(0)
-            first.place = low, runs.get(first, (low, low))[1]
-            low = first.place[1]
+            first.target_words = low, runs.get(first, (low, low))[1]
+            low = first.target_words[1]
         if waiting and waiting[-1].close is None and not waiting[-1].is_point:
             last = waiting.pop()
-            last.place = max(low, runs.get(last, (high, high))[0]), high
-            high = last.place[0]
+            last.target_words = max(low, runs.get(last, (high, high))[0]), high
+            high = last.target_words[0]
         runs = _longest_runs((word, child) for word, child in belonging if low <= word < high)
         taken: dict[int, Span] = {}
         for child in sorted(waiting, key=lambda child: child not in runs):
-            child.place = runs[child] if child in runs else self._place_between(node, child, low, high, taken)
-            taken |= dict.fromkeys(range(*child.place), child.place)
+            child.target_words = runs[child] if child in runs else self._place_between(node, child, low, high, taken)
+            taken |= dict.fromkeys(range(*child.target_words), child.target_words)
 
     def _place_between(self, node: _Node, child: _Node, low: int, high: int, taken: dict[int, Span]) -> Span:
-        """Return a place from low to high for a node that has no aligned word."""
-        (first, last), (start, end) = node.words, child.words
-        place = low + (start + end - 2 * first) * (high - low) // max(2 * (last - first), 1)  # the relative position
-        place = min(max(place, low), high)
+        """Return words from low to high for a node that has no aligned word."""
+        (first, last), (start, end) = node.source_words, child.source_words
+        position = low + (start + end - 2 * first) * (high - low) // max(2 * (last - first), 1)  # the relative position
+        position = min(max(position, low), high)
         if start < end:
-            for word in (place, place - 1, place + 1):
+            for word in (position, position - 1, position + 1):
                 if low <= word < high and word not in taken:
                     return word, word + 1
         elif start <= first:
-            place = low
+            position = low
         elif start >= last:
-            place = high
+            position = high
         else:
             after, before = self.aligned[start], self.aligned[start - 1]
             later, earlier = bisect.bisect_left(after, low), bisect.bisect_left(before, high) - 1
             if later < len(after) and after[later] < high:
-                place = after[later]
+                position = after[later]
             elif earlier >= 0 and before[earlier] >= low:
-                place = before[earlier] + 1
-        if place in taken and taken[place] is taken.get(place - 1):
-            place = taken[place][0]
-        return place, place
+                position = before[earlier] + 1
+        if position in taken and taken[position] is taken.get(position - 1):
+            position = taken[position][0]
+        return position, position
 
     def _find_bounds(self, node: _Node, child: _Node) -> Span:
-        """Return the characters of a child's place in its node; punctuation is inside or outside as in the source."""
-        (first, last), (low, high) = child.place, node.bounds
+        """Return the characters that a child encloses in its node; punctuation is inside or outside as in the source."""
+        (first, last), (low, high) = child.target_words, node.bounds
         if first < last:
             keeps_before, keeps_after = self._keeps_punctuation(child.start, child.end)
             start = self.tgt[first][0] if keeps_before else self._core(first)[0]
@@ -251,7 +251,7 @@ class _Placing:
         else:
             before = self.source[max(child.start - 1, 0) : child.start].strip()
             after = self.source[child.end : child.end + 1].strip()
-            if first < len(self.tgt) and (first == node.place[0] or after or not before):
+            if first < len(self.tgt) and (first == node.target_words[0] or after or not before):
                 start = end = self.tgt[first][0]
             else:  # right after a word, or at the end
                 start = end = self.tgt[first - 1][1] if before and first else high
