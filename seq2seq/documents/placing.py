@@ -242,7 +242,7 @@ class _Placing:
         return position, position
 
     def _find_bounds(self, node: _Node, child: _Node) -> Span:
-        """Return the characters that a child encloses in its node; punctuation is inside or outside as in the source."""
+        """Return the characters that a child encloses in its node; punctuation stays in or out as in the source."""
         (first, last), (low, high) = child.target_words, node.bounds
         if first < last:
             keeps_before, keeps_after = self._keeps_punctuation(child.start, child.end)
