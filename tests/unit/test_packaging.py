@@ -1,10 +1,13 @@
 """What the wheel holds is listed in pyproject.toml; conf/ and the bundled corpus are found wherever they lie."""
 
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
+import seq2seq
 from seq2seq.settings import compose
 
 REPOSITORY = Path(__file__).parents[2]
@@ -20,7 +23,7 @@ def test_every_package_is_in_the_wheel():
 def test_every_file_of_a_package_is_in_the_wheel():
     """Whatever is no Python has a pattern, in conf/ and in the corpus too."""
     places = {"seq2seq": "seq2seq", **SETTINGS["package-dir"]}
-    wanted = {path for path in REPOSITORY.glob("seq2seq/**/*.*") if path.is_file() and ".py" not in path.suffix}
+    wanted = {path for path in REPOSITORY.glob("seq2seq/**/*.*") if path.is_file() and path.suffix not in (".py", ".pyc")}
     wanted |= {*REPOSITORY.glob("conf/**/*.yaml"), *REPOSITORY.glob("data/bundled/*"), REPOSITORY / "data/README.md"}
     found = {
         path
@@ -29,6 +32,14 @@ def test_every_file_of_a_package_is_in_the_wheel():
         for path in (REPOSITORY / places[package]).glob(pattern)
     }
     assert wanted - found == set()
+
+
+def test_the_citation_and_the_changelog_name_the_version():
+    citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == seq2seq.__version__
+    changelog = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
+    (heading,) = re.findall(rf"^## {re.escape(seq2seq.__version__)} — (.+)$", changelog, re.MULTILINE)
+    assert heading == str(citation.get("date-released", "unreleased"))
 
 
 def test_a_clone_is_its_own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
