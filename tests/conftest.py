@@ -41,5 +41,38 @@ def shared_data() -> Path:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the switch that writes golden files anew."""
+    """Add the switch that writes golden files anew, and what `.ci/run` needs."""
     parser.addoption("--update-golden", action="store_true", help="write tests/golden anew; explain the diff")
+    parser.addoption(
+        "--passed", type=Path, metavar="FILE", help="leave out the tests that FILE lists, add those that pass"
+    )
+    parser.addoption("--allowed-skips", type=Path, metavar="FILE", help="fail if a test is skipped for another reason")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that passed before."""
+    path = config.getoption("--passed")
+    if path is not None and path.exists():
+        passed = set(path.read_text(encoding="utf-8").splitlines())
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
+        items[:] = [item for item in items if item.nodeid not in passed]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Record the tests that passed, and fail if a test was skipped for a reason that is not allowed."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(session.config, "workerinput"):
+        return
+    if path := session.config.getoption("--passed"):
+        with path.open("a", encoding="utf-8") as file:
+            file.writelines(
+                f"{report.nodeid}\n" for report in reporter.stats.get("passed", []) if report.when == "call"
+            )
+    if path := session.config.getoption("--allowed-skips"):
+        allowed = [line for line in path.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+        reasons = {report.nodeid: str(report.longrepr[2]) for report in reporter.stats.get("skipped", [])}
+        refused = [name for name, reason in reasons.items() if not any(text in reason for text in allowed)]
+        for name in refused:
+            reporter.write_line(f"skipped, which {path} does not allow: {name}: {reasons[name]}", red=True)
+        if refused:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED

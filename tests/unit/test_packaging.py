@@ -23,7 +23,9 @@ def test_every_package_is_in_the_wheel():
 def test_every_file_of_a_package_is_in_the_wheel():
     """Whatever is no Python has a pattern, in conf/ and in the corpus too."""
     places = {"seq2seq": "seq2seq", **SETTINGS["package-dir"]}
-    wanted = {path for path in REPOSITORY.glob("seq2seq/**/*.*") if path.is_file() and path.suffix not in (".py", ".pyc")}
+    wanted = {
+        path for path in REPOSITORY.glob("seq2seq/**/*.*") if path.is_file() and path.suffix not in (".py", ".pyc")
+    }
     wanted |= {*REPOSITORY.glob("conf/**/*.yaml"), *REPOSITORY.glob("data/bundled/*"), REPOSITORY / "data/README.md"}
     found = {
         path
