@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 
@@ -25,9 +26,9 @@ def answer(request: "dict[str, Any]") -> "dict[str, Any]":
     try:
         comet, torch = importlib.import_module("comet"), importlib.import_module("torch")
         step, path = "load", request["model"]
-        if os.path.isdir(path):
-            path = os.path.join(path, "checkpoints", "model.ckpt")
-        elif not os.path.exists(path):
+        if Path(path).is_dir():
+            path = str(Path(path) / "checkpoints" / "model.ckpt")
+        elif not Path(path).exists():
             path = comet.download_model(path)
         model = comet.load_from_checkpoint(path)
         step = "score"
@@ -49,8 +50,8 @@ def _cause(error: BaseException) -> BaseException:
 
 def main() -> None:
     """Answer the request on stdin; what libraries print goes to stderr."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != here]  # it has another comet.py
+    here = Path(__file__).resolve().parent
+    sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != here]  # it has another comet.py
     with os.fdopen(os.dup(1), "w") as out:
         os.dup2(2, 1)
         json.dump(answer(json.load(sys.stdin)), out)

@@ -88,11 +88,11 @@ def fill(file):
             write("a line")
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_full_disk_is_told_and_a_device_is_never_replaced():
     with pytest.raises(UserError, match="--output /dev/full cannot be written: No space left"):
         fill(Path("/dev/full"))
-    assert not os.path.isfile("/dev/full")
+    assert not Path("/dev/full").is_file()
 
 
 @pytest.fixture

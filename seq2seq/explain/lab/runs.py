@@ -141,9 +141,10 @@ def read_run(folder: Path) -> Run:
 def _one_of_each_seed(runs: Sequence[Run], problems: list[str]) -> list[Run]:
     """Return the first run of each experiment and seed; a copy, which is no run of its own, is a problem."""
     first: dict[tuple[str, int], Run] = {}
-    for run in runs:
-        if first.setdefault((run.experiment, run.seed), run) is not run:
-            problems.append(f"{run.experiment}: two runs with seed {run.seed}: the second, by folder name, is left out")
+    copies = [run for run in runs if first.setdefault((run.experiment, run.seed), run) is not run]
+    problems += [
+        f"{run.experiment}: two runs with seed {run.seed}: the second by folder name is left out" for run in copies
+    ]
     return list(first.values())
 
 

@@ -222,8 +222,7 @@ def test_a_client_that_is_gone_leaves_the_queue(translator: FakeTranslator):
             assert service.batcher.waiting_sentences == 0
             translator.may_go.set()
             await first
-            metrics = (await client.get("/metrics")).text
-        return metrics
+            return (await client.get("/metrics")).text
 
     metrics = asyncio.run(scenario())
     assert translator.batches == [["one"]]
