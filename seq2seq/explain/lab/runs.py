@@ -143,7 +143,7 @@ def _one_of_each_seed(runs: Sequence[Run], problems: list[str]) -> list[Run]:
     first: dict[tuple[str, int], Run] = {}
     copies = [run for run in runs if first.setdefault((run.experiment, run.seed), run) is not run]
     problems += [
-        f"{run.experiment}: two runs with seed {run.seed}: the second by folder name is left out" for run in copies
+        f"{run.experiment}: two runs with seed {run.seed}: the second, by folder name, is left out" for run in copies
     ]
     return list(first.values())
 
