@@ -108,14 +108,14 @@ def serve(
 def _discreet() -> Iterator[None]:
     """Suppress warnings that quote a text or name line numbers: users' texts belong in no log."""
     loggers = [logging.getLogger(f"seq2seq.{name}") for name in ("documents", "translation")]
-    levels = [one.level for one in loggers]
-    for one in loggers:
-        one.setLevel(logging.ERROR)
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        for one, level in zip(loggers, levels, strict=True):
-            one.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def is_loopback(address: str) -> bool:
@@ -129,13 +129,12 @@ def detector() -> "Detect | None":
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ModuleNotFoundError:
         return None
-    from seq2seq.serve.messages import Detection
 
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
-    def detect(text: str) -> list[Detection]:
+    def detect(text: str) -> list[tuple[str, float]]:
         language, confidence = identifier.classify(text)
-        return [Detection(confidence=round(100 * float(confidence), 1), language=language)]
+        return [(language, round(100 * float(confidence), 1))]
 
     return detect
 
@@ -144,9 +143,9 @@ def explainer(translator: "Translator") -> "Explain":
     """Return the function that explains a sentence: `Explanation.to_plain`, walks through one layer and head, beams."""
     from seq2seq.explain.interventions import Interventions, explain_changed
     from seq2seq.explain.steps import take_walk, watch_beams
-    from seq2seq.serve.messages import ExplainRequest
+    from seq2seq.serve.service import ExplainOptions
 
-    def explained(wanted: ExplainRequest) -> dict[str, Any]:
+    def explained(wanted: ExplainOptions) -> dict[str, Any]:
         interventions = Interventions(wanted.without, wanted.average, wanted.temperature)
         model, found, plain = explain_changed(translator, wanted.source, wanted.target, interventions)
         parts = [part for part, layers in found.attention.items() if layers and found.architecture == "transformer"]

@@ -1,11 +1,12 @@
 """The ASGI application: LibreTranslate's API, explanations, facts about the server, and the page."""
 
+import asyncio
 import hashlib
 import hmac
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
@@ -17,13 +18,14 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from seq2seq.errors import UserError
-from seq2seq.serve.batching import OverloadedError, RefusedError
+from seq2seq.serve.batching import OverloadedError, RefusedError, TooLateError
 from seq2seq.serve.front import CLIENT_GONE, Front
 from seq2seq.serve.messages import (
+    EXPLANATION,
+    TEXT,
     AnyRequest,
     Detection,
     DetectRequest,
-    ExplainAnswer,
     ExplainRequest,
     HealthAnswer,
     SettingsAnswer,
@@ -33,9 +35,12 @@ from seq2seq.serve.messages import (
     body_of,
     errors,
     read_request,
+    success,
 )
-from seq2seq.serve.service import Service
+from seq2seq.serve.service import ExplainOptions, Service
 from seq2seq.serve.translating import sentences_of
+
+R = TypeVar("R")
 
 _PAGE = Path(__file__).parent / "page"
 _FACT_ERRORS = (403, 500, 503)  # error statuses of every route
@@ -134,37 +139,38 @@ def _add_work(app: FastAPI, service: Service) -> None:
         responses=errors(*_WORK_ERRORS),
     )
     async def translate(request: Request) -> dict[str, Any]:
-        deadline = service.deadline()
+        deadline = _deadline(service)
         wanted = await _read_allowed(request, TranslateRequest, service)
         _check(wanted, service)
-        answer = await service.in_time(request, deadline, _translate(wanted, service))
+        answer = await _in_time(request, deadline, service, _translate(wanted, service))
         return {key: value[0] for key, value in answer.items()} if isinstance(wanted.q, str) else answer
 
     @app.post("/detect", openapi_extra=body_of(DetectRequest), responses=errors(*_WORK_ERRORS, 501))
     async def detect(request: Request) -> list[Detection]:
-        deadline = service.deadline()
+        deadline = _deadline(service)
         wanted = await _read_allowed(request, DetectRequest, service)
         if service.detect is None:
             raise HTTPException(501, "this server cannot detect languages: the extra langid is not installed there")
         _check_length(wanted.q, limits.char_limit)
-        return await service.in_time(request, deadline, service.markup_worker.run(service.detect, wanted.q))
+        return await _in_time(request, deadline, service, _detect(wanted.q, service))
 
     @app.post(
         "/explain",
-        response_model=ExplainAnswer,
+        response_class=Response,
         openapi_extra=body_of(ExplainRequest),
-        responses=errors(*_WORK_ERRORS, 501),
+        responses={**errors(*_WORK_ERRORS, 501), **success("application/json", EXPLANATION)},
     )
     async def explain(request: Request) -> Response:
-        deadline = service.deadline()
+        deadline = _deadline(service)
         wanted = await _read_allowed(request, ExplainRequest, service)
         if service.explain is None:
             raise HTTPException(501, "this server's engine cannot explain: serve with --engine pytorch")
         for text in (wanted.source, wanted.target or ""):
             _check_length(text, limits.explain_chars)
+        options = ExplainOptions(**wanted.model_dump(exclude={"api_key"}))
         service.begin_explanation()
         try:
-            return _Explanation(await service.in_time(request, deadline, service.explained(wanted)), service)
+            return _Explanation(await _in_time(request, deadline, service, service.explain_as_json(options)), service)
         except BaseException:
             service.end_explanation()
             raise
@@ -184,6 +190,39 @@ class _Explanation(Response):
             await super().__call__(scope, receive, send)
         finally:
             self._service.end_explanation()
+
+
+def _deadline(service: Service) -> float:
+    """Return the deadline of a request that arrives now, by the event loop's clock (seconds)."""
+    return asyncio.get_running_loop().time() + service.limits.timeout
+
+
+async def _in_time(request: Request, deadline: float, service: Service, work: Coroutine[Any, Any, R]) -> R:
+    """Return the result of `work`; cancel the work at the deadline, or when the client disconnects.
+
+    Raises:
+        ClientDisconnect: the client has disconnected.
+        TooLateError: the deadline has passed.
+        Exception: the error of the work.
+    """
+
+    async def disconnect() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    working, disconnecting = asyncio.ensure_future(work), asyncio.ensure_future(disconnect())
+    try:
+        seconds = deadline - asyncio.get_running_loop().time()
+        done, _ = await asyncio.wait((working, disconnecting), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if working in done:
+            return working.result()
+        if disconnecting in done:
+            raise ClientDisconnect
+        raise TooLateError("the server could not answer in time", service.retry_after)
+    finally:
+        for task in (working, disconnecting):
+            task.cancel()
+        await asyncio.gather(working, disconnecting, return_exceptions=True)
 
 
 async def _read_allowed(request: Request, shape: type[AnyRequest], service: Service) -> AnyRequest:
@@ -253,11 +292,18 @@ async def _translate(wanted: TranslateRequest, service: Service) -> dict[str, li
     return answer
 
 
+async def _detect(text: str, service: Service) -> list[Detection]:
+    """Return the likeliest languages; an empty list if the server cannot detect any."""
+    if service.detect is None:
+        return []
+    languages = await service.markup_worker.run(service.detect, text)
+    return [Detection(language=language, confidence=confidence) for language, confidence in languages]
+
+
 async def _detected(text: str, service: Service) -> Detection:
     """Return the likeliest language, or the model's source language with confidence 0 if none can be detected."""
-    if service.detect is not None and (found := await service.markup_worker.run(service.detect, text)):
-        return found[0]
-    return Detection(confidence=0.0, language=service.translator.src_lang)
+    detections = await _detect(text, service)
+    return detections[0] if detections else Detection(confidence=0.0, language=service.translator.src_lang)
 
 
 def _add_facts(app: FastAPI, service: Service) -> None:
@@ -297,12 +343,12 @@ def _add_facts(app: FastAPI, service: Service) -> None:
             raise StarletteHTTPException(503, "the server is being stopped")
         return await health()
 
-    @app.get("/metrics", response_class=Response, responses=errors(400, 403, 500, text="text/plain"))
+    @app.get("/metrics", response_class=Response, responses={**errors(400, 403, 500), **success("text/plain", TEXT)})
     async def metrics(request: Request) -> Response:
         _check_key(_bearer(request), service)
         return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    @app.get("/", response_class=Response, responses=errors(*_FACT_ERRORS, text="text/html"))
+    @app.get("/", response_class=Response, responses={**errors(*_FACT_ERRORS), **success("text/html", TEXT)})
     async def page() -> Response:
         text = (_PAGE / "index.html").read_text(encoding="utf-8")  # FileResponse might answer with a part of the file
         return HTMLResponse(text, headers={"Cache-Control": "no-cache"})

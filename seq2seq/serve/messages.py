@@ -29,7 +29,12 @@ _MEANINGS = {
     501: "This server cannot do it.",
     503: "The server could not answer in time, or is being stopped.",
 }
-Part = Literal["encoder", "decoder", "cross"]
+TEXT = {"type": "string"}
+EXPLANATION = {
+    "type": "object",
+    "description": "The model's attention, `walks` through one layer and head, and the `beams` of the search; "
+    "docs/attention.md describes the other fields.",
+}
 
 
 class KeyedRequest(BaseModel):
@@ -106,34 +111,6 @@ class TranslateAnswer(_Answer):
     sentences: list[str] | list[list[str]] = []
 
 
-class ExplainedWord(_Answer):
-    """A word and the positions of its subwords."""
-
-    text: str
-    pieces: list[int]
-
-
-class ExplainAnswer(_Answer):
-    """The model's attention; docs/attention.md describes every field."""
-
-    version: int
-    source: str
-    target: str
-    translated: bool
-    architecture: Literal["transformer", "recurrent"]
-    pieces: dict[Literal["source", "target_in", "target_out"], list[str]]
-    words: dict[Literal["source", "target"], list[ExplainedWord]]
-    attention: dict[Part, list[list[list[list[float]]]]]
-    by_word: dict[Part, list[list[list[list[float]]]]]
-    heads: dict[Part, list[list[dict[str, float]]]]
-    alignment: list[tuple[int, int]]
-    log_probs: list[float]
-    walks: list[dict[str, Any]]
-    beams: dict[str, Any]
-    interventions: dict[str, Any] = {}
-    unchanged: dict[str, Any] = {}
-
-
 class Language(_Answer):
     """A language by its code and its English name."""
 
@@ -168,12 +145,14 @@ class HealthAnswer(_Answer):
     status: Literal["ok"]
 
 
-def errors(*statuses: int, text: str | None = None) -> dict[int | str, dict[str, Any]]:
-    """Return OpenAPI's description of a route's errors, and of its answer's media type `text` if given."""
-    told: dict[int | str, dict[str, Any]] = {
-        status: {"description": _MEANINGS[status], "model": ErrorAnswer} for status in statuses
-    }
-    return told if text is None else told | {200: {"content": {text: {"schema": {"type": "string"}}}}}
+def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return OpenAPI's description of a route's errors."""
+    return {status: {"description": _MEANINGS[status], "model": ErrorAnswer} for status in statuses}
+
+
+def success(media_type: str, schema: dict[str, str]) -> dict[int | str, dict[str, Any]]:
+    """Return OpenAPI's description of the answer of a route that has no response model."""
+    return {200: {"content": {media_type: {"schema": schema}}}}
 
 
 def body_of(shape: type[BaseModel]) -> dict[str, Any]:

@@ -1,24 +1,36 @@
-"""The service that answers requests: the model's thread, the queues, and the metrics for Prometheus; no routes."""
+"""The service behind the routes: the model's thread, the queues and the metrics; this module does not know HTTP."""
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
-from starlette.requests import ClientDisconnect, Request
 
 from seq2seq.errors import UserError
-from seq2seq.serve.batching import Batcher, OverloadedError, TooLateError
+from seq2seq.serve.batching import Batcher, OverloadedError
 from seq2seq.serve.limits import Limits
-from seq2seq.serve.messages import Detection, ExplainRequest
 from seq2seq.serve.translating import TextTranslator, compute_with
 from seq2seq.serve.worker import Worker
 from seq2seq.translator import Translator
 
-R = TypeVar("R")
-Explain = Callable[[ExplainRequest], dict[str, Any]]
-Detect = Callable[[str], list[Detection]]  # likeliest first
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainOptions:
+    """A sentence to explain, and how; `seq2seq.serve.messages.ExplainRequest` describes the fields."""
+
+    source: str
+    target: str | None
+    layer: int
+    head: int
+    without: list[str]
+    average: list[str]
+    temperature: float
+
+
+Explain = Callable[[ExplainOptions], dict[str, Any]]
+Detect = Callable[[str], list[tuple[str, float]]]  # languages and their confidences (percent), likeliest first
 
 _ENDING = 5.0  # seconds to wait at the end for the model's current step
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -29,17 +41,19 @@ class Metrics:
     """The Prometheus metrics of one server, in their own registry: several servers in a process do not mix."""
 
     def __init__(self) -> None:
-        self.registry = one = CollectorRegistry()
-        ProcessCollector(registry=one)
-        self.requests = Counter("seq2seq_requests", "Requests answered.", ["method", "path", "status"], registry=one)
-        self.seconds = Histogram(
-            "seq2seq_request_seconds", "Time to the whole answer.", ["path"], buckets=_SECONDS, registry=one
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self.requests = Counter(
+            "seq2seq_requests", "Requests answered.", ["method", "path", "status"], registry=registry
         )
-        self.rejected = Counter("seq2seq_rejected", "Requests refused or given up.", ["reason"], registry=one)
-        self.sentences = Counter("seq2seq_sentences", "Sentences translated.", registry=one)
-        self.batch = Histogram("seq2seq_batch_sentences", "Sentences of a batch.", buckets=_SIZES, registry=one)
+        self.seconds = Histogram(
+            "seq2seq_request_seconds", "Time to the end of the answer.", ["path"], buckets=_SECONDS, registry=registry
+        )
+        self.rejected = Counter("seq2seq_rejected", "Requests refused or given up.", ["reason"], registry=registry)
+        self.sentences = Counter("seq2seq_sentences", "Sentences translated.", registry=registry)
+        self.batch = Histogram("seq2seq_batch_sentences", "Sentences of a batch.", buckets=_SIZES, registry=registry)
         self.batch_seconds = Histogram(
-            "seq2seq_batch_seconds", "Time to translate a batch, without pauses.", buckets=_SECONDS, registry=one
+            "seq2seq_batch_seconds", "Time to translate a batch, without pauses.", buckets=_SECONDS, registry=registry
         )
 
     def on_batch(self, count: int, seconds: float) -> None:
@@ -88,13 +102,21 @@ class Service:
             Batcher(compute_with(translator), self.worker, limits, is_costly=is_long, on_batch=self.metrics.on_batch)
             for is_long in (False, True)
         )
-        self._batchers = both = self.batcher, self.long_batcher
+        self._batchers = batchers = self.batcher, self.long_batcher
         languages = translator.src_lang, translator.tgt_lang
-        self.texts = TextTranslator(*both, translator.count_subwords, self.markup_worker, languages, limits)
+        self.texts = TextTranslator(*batchers, translator.count_subwords, self.markup_worker, languages, limits)
         self._one_explanation = asyncio.Lock()  # one at a time, so that long sentences get their turns
         for name, text, value in (
-            ("waiting_sentences", "Sentences in the queues.", lambda: sum(one.waiting_sentences for one in both)),
-            ("waiting_characters", "Characters in the queues.", lambda: sum(one.waiting_chars for one in both)),
+            (
+                "waiting_sentences",
+                "Sentences in the queues.",
+                lambda: sum(batcher.waiting_sentences for batcher in batchers),
+            ),
+            (
+                "waiting_characters",
+                "Characters in the queues.",
+                lambda: sum(batcher.waiting_chars for batcher in batchers),
+            ),
             ("waiting_explanations", "Explanations waiting, at work or being sent.", lambda: self.explanations),
             ("requests_inside", "Requests being answered.", lambda: self.inside),
         ):
@@ -134,57 +156,28 @@ class Service:
             OverloadedError: the number of explanations has reached its limit.
         """
         if self.explanations >= self.limits.explanations:
-            raise OverloadedError("too many explanations are wanted or being sent", self.retry_after)
+            raise OverloadedError("too many explanations are requested or being sent", self.retry_after)
         self.explanations += 1
 
     def end_explanation(self) -> None:
         """Stop counting an explanation, to allow another one."""
         self.explanations -= 1
 
-    async def explained(self, wanted: ExplainRequest) -> bytes:
+    async def explain_as_json(self, options: ExplainOptions) -> bytes:
         """Return an explanation as JSON.
 
         Raises:
             UserError: the explanation is not possible, or too large.
         """
         async with self._one_explanation:
-            return await self.worker.run(self._to_json, wanted, is_costly=True)
+            return await self.worker.run(self._to_json, options, is_costly=True)
 
-    def _to_json(self, wanted: ExplainRequest) -> bytes:
+    def _to_json(self, options: ExplainOptions) -> bytes:
         assert self.explain is not None
-        values = self.explain(wanted)
-        found = json.dumps(values, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-        if len(found) > (most := self.limits.explanation_bytes):
-            raise UserError(f"the explanation has {len(found)} bytes, at most {most} are sent: give a shorter sentence")
-        return found
-
-    def deadline(self) -> float:
-        """Return the deadline of a request that arrives now, by the event loop's clock (seconds)."""
-        return asyncio.get_running_loop().time() + self.limits.timeout
-
-    async def in_time(self, request: Request, deadline: float, work: Coroutine[Any, Any, R]) -> R:
-        """Return the result of `work`; cancel the work at the deadline, or when the client disconnects.
-
-        Raises:
-            ClientDisconnect: the client has disconnected.
-            TooLateError: the deadline has passed.
-            Exception: the error of the work.
-        """
-
-        async def leave() -> None:
-            while (await request.receive())["type"] != "http.disconnect":
-                pass
-
-        working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(leave())
-        try:
-            seconds = deadline - asyncio.get_running_loop().time()
-            done, _ = await asyncio.wait((working, leaving), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if working in done:
-                return working.result()
-            if leaving in done:
-                raise ClientDisconnect
-            raise TooLateError("the server could not answer in time", self.retry_after)
-        finally:
-            for task in (working, leaving):
-                task.cancel()
-            await asyncio.gather(working, leaving, return_exceptions=True)
+        fields = self.explain(options)
+        content = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        if len(content) > (limit := self.limits.explanation_bytes):
+            raise UserError(
+                f"the explanation has {len(content)} bytes, at most {limit} are sent: give a shorter sentence"
+            )
+        return content

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from seq2seq.cli import serve as cli_serve
 from seq2seq.serve.app import create_app
 from seq2seq.serve.limits import Limits
-from seq2seq.serve.messages import Detection
 from seq2seq.serve.service import Service
 from seq2seq.translator import Translator
 from tests.fuzz import seeds
@@ -46,7 +45,7 @@ def ask(bundle_folder: Path) -> Iterator[Ask]:
         limits,
         most_alternatives=2,
         explain=cli_serve.explainer(translator),
-        detect=lambda text: [Detection(language="en", confidence=float(len(text)))],
+        detect=lambda text: [("en", float(len(text)))],
         api_key=KEY,
     )
     app = create_app(service, allow_origins=["http://a.example"], viewer=cli_serve.viewer())

@@ -11,11 +11,10 @@ from schemas import check_answer
 from serving import FakeTranslator, question, until
 
 from seq2seq.serve.limits import Limits
-from seq2seq.serve.messages import Detection
 
 Ask = Callable[..., Any]
 KEY = "k"
-detect = lambda text: [Detection(language=text, confidence=99.5)]  # noqa: E731
+detect = lambda text: [(text, 99.5)]  # noqa: E731
 
 
 def test_every_route_tells_the_shape_of_its_answers(ask: Ask):

@@ -5,8 +5,6 @@ import httpx
 import pytest
 from serving import question
 
-from seq2seq.serve.messages import Detection
-
 Ask = Callable[..., Any]
 
 
@@ -59,7 +57,7 @@ def test_the_language_of_auto_is_the_detected_one_or_the_model_s_without_confide
         "language": "en",
         "confidence": 0.0,
     }
-    detect = lambda text: [Detection(language=text, confidence=99.5)]  # noqa: E731
+    detect = lambda text: [(text, 99.5)]  # noqa: E731
     found = post(ask, json=question(["de", "fr"], source="auto"), detect=detect).json()["detectedLanguage"]
     assert [one["language"] for one in found] == ["de", "fr"]
     assert post(ask, "/detect", data={"q": "fr"}, detect=detect).json() == [{"language": "fr", "confidence": 99.5}]

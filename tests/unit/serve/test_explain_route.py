@@ -8,15 +8,15 @@ from serving import FakeTranslator, question, until
 
 from seq2seq.errors import UserError
 from seq2seq.serve.limits import Limits
-from seq2seq.serve.messages import ExplainRequest
+from seq2seq.serve.service import ExplainOptions
 
 Ask = Callable[..., Any]
 
 
-def explain(wanted: ExplainRequest) -> dict[str, Any]:
-    if wanted.layer > 1:
-        raise UserError(f"layer {wanted.layer} is not there: give 0 to 1")
-    return {"source": wanted.source, "target": wanted.target, "walks": [[wanted.layer, wanted.head]]}
+def explain(options: ExplainOptions) -> dict[str, Any]:
+    if options.layer > 1:
+        raise UserError(f"layer {options.layer} is not there: give 0 to 1")
+    return {"source": options.source, "target": options.target, "walks": [[options.layer, options.head]]}
 
 
 def post(ask: Ask, sent: Any, **options: Any) -> Any:
@@ -31,17 +31,17 @@ def test_an_explanation_is_of_what_is_asked_for(ask: Ask):
 
 @pytest.mark.parametrize("names", [["cross"], ["cross", "encoder.1"]])
 def test_a_form_names_one_part_or_several(ask: Ask, names: list[str]):
-    def told(wanted: ExplainRequest) -> dict[str, Any]:
-        return explain(wanted) | {"interventions": {"without": wanted.without, "average": wanted.average}}
+    def explain_changed(options: ExplainOptions) -> dict[str, Any]:
+        return explain(options) | {"interventions": {"without": options.without, "average": options.average}}
 
     form = {"source": "a", "without": names}
-    answer = ask(lambda client: client.post("/explain", data=form), explain=told)
+    answer = ask(lambda client: client.post("/explain", data=form), explain=explain_changed)
     assert answer.status_code == 200
     assert answer.json()["interventions"] == {"without": names, "average": []}
 
 
 @pytest.mark.parametrize(
-    ("sent", "told"),
+    ("sent", "message"),
     [
         ({}, "missing source"),
         ({"source": "a" * 301}, "(301) exceeds text limit (300)"),
@@ -50,10 +50,10 @@ def test_a_form_names_one_part_or_several(ask: Ask, names: list[str]):
         ({"source": "a", "layer": 2}, "layer 2 is not there"),
     ],
 )
-def test_what_cannot_be_explained_is_told(ask: Ask, sent: Any, told: str):
+def test_what_cannot_be_explained_is_answered_with_the_reason(ask: Ask, sent: Any, message: str):
     answer = post(ask, sent, explain=explain)
     assert answer.status_code == 400
-    assert told in answer.json()["error"]
+    assert message in answer.json()["error"]
 
 
 def test_a_server_that_cannot_explain_says_so(ask: Ask):
@@ -65,7 +65,7 @@ def test_a_server_that_cannot_explain_says_so(ask: Ask):
 def test_explanations_have_a_bound_of_their_own(ask: Ask, translator: FakeTranslator):
     may_go, begun = threading.Event(), threading.Event()
 
-    def slowly(wanted: ExplainRequest) -> dict[str, Any]:
+    def slowly(_: ExplainOptions) -> dict[str, Any]:
         begun.set()
         assert may_go.wait(20)
         return {}
@@ -77,7 +77,7 @@ def test_explanations_have_a_bound_of_their_own(ask: Ask, translator: FakeTransl
         translation = asyncio.create_task(client.post("/translate", json=question("a")))
         await until(lambda: sum(task.done() for task in others) == 3)
         may_go.set()
-        return [one.status_code for one in await asyncio.gather(first, translation, *others)]
+        return [answer.status_code for answer in await asyncio.gather(first, translation, *others)]
 
     first, translation, *others = ask(scenario, explain=slowly, limits=Limits(explanations=2))
     assert (first, translation) == (200, 200)

@@ -26,7 +26,7 @@ class ImpatientConnection(Connection):
 
 
 def big_app(**limits: int) -> FastAPI:
-    return create_app(Service(FakeTranslator(), Limits(**limits), explain=lambda wanted: {"big": "x" * SIZE}))
+    return create_app(Service(FakeTranslator(), Limits(**limits), explain=lambda _: {"big": "x" * SIZE}))
 
 
 async def with_server(app: FastAPI, scenario: Any, **options: int) -> Any:
@@ -126,7 +126,7 @@ def is_writing(state: ServerState, count: int) -> bool:
 
 
 def test_an_explanation_that_is_too_large_is_refused(ask: Any):
-    big = lambda wanted: {"big": "x" * 1000}  # noqa: E731
+    big = lambda _: {"big": "x" * 1000}  # noqa: E731
     asked = lambda client: client.post("/explain", json={"source": "a"})  # noqa: E731
     answer = ask(asked, explain=big, limits=Limits(explanation_bytes=500))
     assert answer.status_code == 400
