@@ -1,4 +1,4 @@
-"""Gather the sentences of many requests into batches, without knowledge of texts, models or HTTP.
+"""Gather the sentences of many requests into batches, without knowledge of models or HTTP.
 
 The batcher gathers sentences for a few milliseconds, or for as long as the model is busy. Requests take turns, one
 sentence each, so that no request waits for all sentences of a long request.
@@ -10,13 +10,14 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from seq2seq.errors import UserError
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.worker import Worker
 
-_BATCH_CHARS = 8192  # a batch with this many characters takes no further sentence
+_BATCH_SUBWORDS = 2048  # a batch with this many subwords takes no further sentence
 _LONGEST_WAIT = 60  # most seconds that a refused client is asked to wait
 
 Alignment = Sequence[tuple[int, int]]
@@ -42,19 +43,30 @@ class TooLateError(RefusedError):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Sentence:
+    """A sentence and its number of subwords, which decides how long its search takes."""
+
+    text: str
+    subwords: int
+
+
+@dataclass(frozen=True)
+class SentenceOptions:
     """Options of a translation; only sentences with equal options share a batch."""
 
     n_best: int  # number of translations of each sentence
     align: bool = False  # whether to return word alignments
 
 
+Compute = Callable[[SentenceOptions, list[str], Callable[[], None]], Sequence[Ranked]]
+
+
 @dataclass(eq=False)
 class _Job:
     """A request's sentences; the first `begun` sentences are computed or being computed."""
 
-    wanted: Wanted
-    sentences: list[str]
+    options: SentenceOptions
+    sentences: Sequence[Sentence]
     future: "asyncio.Future[list[Ranked]]"
     begun: int = 0
     results: dict[int, Ranked] = field(default_factory=dict)
@@ -64,7 +76,7 @@ class _Job:
             self.future.set_exception(error)
 
 
-Place = tuple[_Job, int]  # a job and the number of one of its sentences
+_Batch = list[tuple[_Job, int]]  # jobs, each with the index of one of its sentences
 
 
 class Batcher:
@@ -72,7 +84,7 @@ class Batcher:
 
     def __init__(
         self,
-        compute: Callable[[Wanted, list[str], Callable[[], None]], Sequence[Ranked]],
+        compute: Compute,
         worker: Worker,
         limits: Limits,
         *,
@@ -93,9 +105,8 @@ class Batcher:
         self._is_costly, self.on_batch = is_costly, on_batch
         self._jobs: set[_Job] = set()  # jobs that a request waits for
         self._waiting: deque[_Job] = deque()  # jobs with sentences that are in no batch yet
-        self.waiting_sentences, self.waiting_chars = 0, 0
-        self._rate = 0.0  # running average of characters per second
-        self._some, self._full = asyncio.Event(), asyncio.Event()
+        self._submitted = asyncio.Event()
+        self._rate = 0.0  # running average of subwords per second
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -110,7 +121,7 @@ class Batcher:
         for job in self._jobs:
             job.fail(TooLateError("the server is being stopped", 1))
 
-    async def submit(self, sentences: Sequence[str], wanted: Wanted) -> list[Ranked]:
+    async def submit(self, sentences: Sequence[Sentence], options: SentenceOptions) -> list[Ranked]:
         """Return the translations of sentences; if the caller is cancelled, its sentences leave the queue.
 
         Raises:
@@ -120,22 +131,20 @@ class Batcher:
         """
         if not sentences:
             return []
-        count, chars = len(sentences), sum(map(len, sentences))
-        limits = self._limits
-        is_full = self.waiting_sentences + count > limits.waiting_texts or (
-            self.waiting_chars + chars > limits.waiting_chars
-        )
+        queue = [*self._queue(), *sentences]
+        is_full = len(queue) > self._limits.waiting_texts or _count_chars(queue) > self._limits.waiting_chars
         if is_full and self._waiting:
             raise OverloadedError("too many texts are waiting", self.retry_after)
-        job = _Job(wanted, list(sentences), asyncio.get_running_loop().create_future())
+        job = _Job(options, sentences, asyncio.get_running_loop().create_future())
         self._jobs.add(job)
         self._waiting.append(job)
-        self._count(count, chars)
+        self._submitted.set()
         try:
             return await job.future
         finally:
             self._jobs.discard(job)
-            self._leave(job)
+            with suppress(ValueError):  # all its sentences are in batches
+                self._waiting.remove(job)
 
     @property
     def is_running(self) -> bool:
@@ -143,64 +152,67 @@ class Batcher:
         return self._task is not None and not self._task.done()
 
     @property
+    def waiting_sentences(self) -> int:
+        """Number of sentences in the queue."""
+        return len(self._queue())
+
+    @property
+    def waiting_chars(self) -> int:
+        """Number of characters in the queue."""
+        return _count_chars(self._queue())
+
+    @property
     def retry_after(self) -> int:
         """Estimated seconds until the queue is empty, from the speed of the last batches."""
-        seconds = math.ceil(self.waiting_chars / self._rate) if self._rate else 1
+        subwords = sum(sentence.subwords for sentence in self._queue())
+        seconds = math.ceil(subwords / self._rate) if self._rate else 1
         return min(max(seconds, 1), _LONGEST_WAIT)
 
-    def _leave(self, job: _Job) -> None:
-        """Remove a job from the queue, with its sentences that are in no batch yet."""
-        if job in self._waiting:
-            self._waiting.remove(job)
-            left = job.sentences[job.begun :]
-            self._count(-len(left), -sum(map(len, left)))
-
-    def _count(self, sentences: int, chars: int) -> None:
-        self.waiting_sentences += sentences
-        self.waiting_chars += chars
-        is_full = self.waiting_sentences >= self._limits.max_batch
-        for event, is_set in ((self._some, self._waiting), (self._full, is_full)):
-            event.set() if is_set else event.clear()
+    def _queue(self) -> list[Sentence]:
+        """Return the sentences that are in no batch yet."""
+        return [sentence for job in self._waiting for sentence in job.sentences[job.begun :]]
 
     async def _run(self) -> None:
         max_delay = self._limits.max_delay if self._limits.max_batch > 1 else 0.0
         while True:
-            await self._some.wait()
-            try:
+            await self._wait_for(1)
+            with suppress(TimeoutError):
                 async with asyncio.timeout(max_delay):
-                    await self._full.wait()
-            except TimeoutError:
-                pass
+                    await self._wait_for(self._limits.max_batch)
             if batch := self._take():
                 await self._answer(batch)
 
-    def _take(self) -> list[Place]:
+    async def _wait_for(self, count: int) -> None:
+        """Wait until the queue has this many sentences."""
+        while self.waiting_sentences < count:
+            self._submitted.clear()
+            await self._submitted.wait()
+
+    def _take(self) -> _Batch:
         """Take the next batch from the queue: sentences, in turn, of all jobs with the first job's options."""
-        for job in [job for job in self._waiting if job.future.done()]:  # failed or cancelled
-            self._leave(job)
-        turns = deque(job for job in self._waiting if job.wanted == self._waiting[0].wanted)
-        batch: list[Place] = []
-        chars = 0
-        while turns and len(batch) < self._limits.max_batch and chars < _BATCH_CHARS:
+        self._waiting = deque(job for job in self._waiting if not job.future.done())  # neither failed nor cancelled
+        turns = deque(job for job in self._waiting if job.options == self._waiting[0].options)
+        batch: _Batch = []
+        subwords = 0
+        while turns and len(batch) < self._limits.max_batch and subwords < _BATCH_SUBWORDS:
             job = turns.popleft()
             batch.append((job, job.begun))
-            chars += len(job.sentences[job.begun])
+            subwords += job.sentences[job.begun].subwords
             job.begun += 1
             if job.begun < len(job.sentences):
                 turns.append(job)
         served = dict.fromkeys(job for job, _ in batch)
         unfinished = [job for job in served if job.begun < len(job.sentences)]
         self._waiting = deque([job for job in self._waiting if job not in served] + unfinished)
-        self._count(-len(batch), -chars)
         return batch
 
-    async def _answer(self, batch: list[Place]) -> None:
+    async def _answer(self, batch: _Batch) -> None:
         """Compute a batch; after an error, compute its halves, so that a request fails only if its own sentences do."""
         batch = [(job, index) for job, index in batch if not job.future.done()]
         if not batch:
             return
         try:
-            results = await self._computed(batch)
+            results = await self._compute_batch(batch)
         except Exception as error:
             if len(batch) == 1:
                 batch[0][0].fail(error)
@@ -214,32 +226,33 @@ class Batcher:
         for (job, index), result in zip(batch, results, strict=True):
             job.results[index] = result
             if len(job.results) == len(job.sentences) and not job.future.done():
-                job.future.set_result([job.results[place] for place in range(len(job.sentences))])
+                job.future.set_result([result for _, result in sorted(job.results.items())])
 
-    async def _computed(self, batch: list[Place]) -> Sequence[Ranked]:
+    async def _compute_batch(self, batch: _Batch) -> Sequence[Ranked]:
         sentences = [job.sentences[index] for job, index in batch]
         paused = 0.0
 
-        def require_wanted() -> None:
+        def check() -> None:
+            nonlocal paused
+            paused += self._worker.pause()
             if all(job.future.done() for job, _ in batch):
                 raise TooLateError("nobody waits any more", 1)
 
-        def check() -> None:
-            nonlocal paused
-            require_wanted()
-            paused += self._worker.pause()
-            require_wanted()
-
         def compute() -> tuple[Sequence[Ranked], float]:
             start = time.monotonic()
-            results = self._compute(batch[0][0].wanted, sentences, check)
+            results = self._compute(batch[0][0].options, [sentence.text for sentence in sentences], check)
             return results, time.monotonic() - start - paused
 
         start = time.monotonic()
         results, seconds = await self._worker.run(compute, is_costly=self._is_costly)
         if len(results) != len(batch):
             raise RuntimeError(f"{len(results)} results for {len(batch)} sentences")
-        rate = sum(map(len, sentences)) / max(time.monotonic() - start, 1e-6)  # pauses included, as clients see it
+        subwords = sum(sentence.subwords for sentence in sentences)
+        rate = subwords / max(time.monotonic() - start, 1e-6)  # pauses included, as clients see it
         self._rate = rate if not self._rate else 0.8 * self._rate + 0.2 * rate
         self.on_batch(len(batch), seconds)
         return results
+
+
+def _count_chars(sentences: Sequence[Sentence]) -> int:
+    return sum(len(sentence.text) for sentence in sentences)

@@ -9,7 +9,7 @@ from seq2seq.documents import html
 from seq2seq.documents.keeping import KEPT, Translated, advance, cut_marked, cut_sentences, translating
 from seq2seq.documents.marked import OBJECT, Document, Marked
 from seq2seq.errors import UserError
-from seq2seq.serve.batching import Batcher, Ranked, Wanted
+from seq2seq.serve.batching import Batcher, Compute, Ranked, Sentence, SentenceOptions
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.worker import Worker
 from seq2seq.translator import Translator
@@ -17,20 +17,20 @@ from seq2seq.translator import Translator
 _LONG = 64  # subwords; a sentence with more is for the long batcher
 _RESERVED = str.maketrans({"\0": " ", OBJECT: " "})  # characters that stand for markup inside `documents`
 
-Found = dict[tuple[str, bool], Ranked]  # translations by sentence and by whether they have alignments
+Known = dict[tuple[str, bool], Ranked]  # translations by sentence and by whether they have alignments
 
 
-def compute_with(translator: Translator) -> Callable[[Wanted, list[str], Callable[[], None]], list[Ranked]]:
+def compute_with(translator: Translator) -> Compute:
     """Return the `compute` function of a `Batcher`; it translates equal sentences of a batch once."""
 
-    def compute(wanted: Wanted, sentences: list[str], check: Callable[[], None]) -> list[Ranked]:
+    def compute(options: SentenceOptions, texts: list[str], check: Callable[[], None]) -> list[Ranked]:
         check()
-        different = list(dict.fromkeys(sentences))
-        align = wanted.align and translator.can_align
-        done = translator.translate_nbest(different, wanted.n_best, align=align, on_progress=lambda _: check())
-        ranked: list[Ranked] = [[(one.text, one.alignment) for one in best] for best in done]
-        found = dict(zip(different, ranked, strict=True))
-        return [found[sentence] for sentence in sentences]
+        different = list(dict.fromkeys(texts))
+        align = options.align and translator.can_align
+        n_best = translator.translate_nbest(different, options.n_best, align=align, on_progress=lambda _: check())
+        ranked: list[Ranked] = [[(translation.text, translation.alignment) for translation in best] for best in n_best]
+        by_text = dict(zip(different, ranked, strict=True))
+        return [by_text[text] for text in texts]
 
     return compute
 
@@ -70,56 +70,54 @@ class TextTranslator:
             by_rank = await self._translate_marked(texts, n_best, is_html)
         else:
             by_rank = await self._translate_plain(texts, n_best)
-        return [list(dict.fromkeys(of_text)) for of_text in zip(*by_rank, strict=True)]
+        return [list(dict.fromkeys(ranks)) for ranks in zip(*by_rank, strict=True)]
 
     async def _translate_plain(self, texts: list[str], n_best: int) -> list[list[str]]:
         cut = [cut_sentences(text) for text in texts]
         sentences = list(dict.fromkeys(body for parts in cut for part in parts if (body := part.strip())))
         self._require_few(len(sentences))
-        found = await self._translate_sentences(sentences, Wanted(n_best))
+        ranked = await self._translate_sentences(sentences, SentenceOptions(n_best))
 
         def translated(part: str, rank: int) -> str:
             body = part.strip()
-            return part.replace(body, _ranked(found[body], rank)[0], 1) if body else part
+            return part.replace(body, _at_rank(ranked[body], rank)[0], 1) if body else part
 
         return [["".join(translated(part, rank) for part in parts) for parts in cut] for rank in range(n_best)]
 
     async def _translate_marked(self, texts: list[str], n_best: int, is_html: bool) -> list[list[str]]:
         """Return translations that keep markup and placeholders, which the worker reads and places."""
         documents = await self.worker.run(self._read, texts, is_html)
-        segments = [segment for document in documents for segment in document.segments]
-        found: Found = {}
-        return [await self._translate_rank(documents, segments, rank, n_best, found) for rank in range(n_best)]
+        known: Known = {}
+        return [await self._translate_rank(documents, rank, n_best, known) for rank in range(n_best)]
 
-    async def _translate_rank(
-        self, documents: list[Document[str]], segments: list[Marked], rank: int, n_best: int, found: Found
-    ) -> list[str]:
-        """Return the documents with the translations of this rank; `found` has, and gets, those of all ranks."""
-        work = translating(segments)
-        asked, done = await self.worker.run(advance, work, None)
-        while asked is not None:
-            sentences, align = asked
-            if missing := [one for one in dict.fromkeys(sentences) if (one, align) not in found]:
-                ranked = await self._translate_sentences(missing, Wanted(n_best, align))
-                found |= {(one, align): best for one, best in ranked.items()}
-            answer = [_ranked(found[one, align], rank) for one in sentences]
-            asked, done = await self.worker.run(advance, work, answer)
-        assert done is not None
-        return await self.worker.run(_write, documents, done)
+    async def _translate_rank(self, documents: list[Document[str]], rank: int, n_best: int, known: Known) -> list[str]:
+        """Return the documents with the translations of this rank; `known` has, and gets, those of all ranks."""
+        work = translating([segment for document in documents for segment in document.segments])
+        request, segments = await self.worker.run(advance, work, None)
+        while request is not None:
+            sentences, align = request
+            if missing := [text for text in dict.fromkeys(sentences) if (text, align) not in known]:
+                ranked = await self._translate_sentences(missing, SentenceOptions(n_best, align))
+                known |= {(text, align): best for text, best in ranked.items()}
+            answer = [_at_rank(known[text, align], rank) for text in sentences]
+            request, segments = await self.worker.run(advance, work, answer)
+        assert segments is not None
+        return await self.worker.run(_write, documents, segments)
 
-    async def _translate_sentences(self, sentences: list[str], wanted: Wanted) -> dict[str, Ranked]:
+    async def _translate_sentences(self, texts: list[str], options: SentenceOptions) -> dict[str, Ranked]:
         """Return the translations of different sentences; if one batcher fails, cancel the work of the other one."""
-        sizes = await asyncio.to_thread(self.count_subwords, sentences)  # in another thread: a text may take 40 ms
-        usual = [one for one, size in zip(sentences, sizes, strict=True) if size <= _LONG]
-        long = [one for one, size in zip(sentences, sizes, strict=True) if size > _LONG]
+        sizes = await asyncio.to_thread(self.count_subwords, texts)  # in another thread: a text may take 40 ms
+        sentences = [Sentence(text, size) for text, size in zip(texts, sizes, strict=True)]
+        usual = [sentence for sentence in sentences if sentence.subwords <= _LONG]
+        long = [sentence for sentence in sentences if sentence.subwords > _LONG]
         parts = ((self.batcher, usual), (self.long_batcher, long))
-        work = [asyncio.ensure_future(batcher.submit(part, wanted)) for batcher, part in parts if part]
+        work = [asyncio.ensure_future(batcher.submit(part, options)) for batcher, part in parts]
         try:
-            done = await asyncio.gather(*work)
+            ranked = itertools.chain(*await asyncio.gather(*work))
         finally:
-            for one in work:
-                one.cancel()
-        return dict(zip([*usual, *long], itertools.chain(*done), strict=True))
+            for task in work:
+                task.cancel()
+        return {sentence.text: best for sentence, best in zip([*usual, *long], ranked, strict=True)}
 
     def _read(self, texts: list[str], is_html: bool) -> list[Document[str]]:
         """Return texts as documents; refuse texts whose markup would take too long to place."""
@@ -127,9 +125,9 @@ class TextTranslator:
         segments = [segment for document in documents for segment in document.segments]
         sentences = dict.fromkeys(part for segment in segments for part in cut_marked(segment)[::2])
         marks = [len(sentence.marks) + len(KEPT.findall(sentence.text)) for sentence in sentences]
-        most, limit = max(marks, default=0), self.limits.tag_limit
-        if most > limit:
-            raise UserError(f"a sentence has {most} tags, links or placeholders, at most {limit} can be kept")
+        most_marks, limit = max(marks, default=0), self.limits.tag_limit
+        if most_marks > limit:
+            raise UserError(f"a sentence has {most_marks} tags, links or placeholders, at most {limit} can be kept")
         self._require_few(len(sentences) + sum(marks))
         return documents
 
@@ -151,10 +149,10 @@ def _plain(text: str) -> Document[str]:
 
 
 def _write(documents: list[Document[str]], translated: list[Marked]) -> list[str]:
-    done = iter(translated)
-    return [one.write(list(itertools.islice(done, len(one.segments)))) for one in documents]
+    segments = iter(translated)
+    return [document.write(list(itertools.islice(segments, len(document.segments)))) for document in documents]
 
 
-def _ranked(best: Ranked, rank: int) -> Translated:
+def _at_rank(best: Ranked, rank: int) -> Translated:
     """Return the translation of this rank, or the last one if the model found fewer."""
     return best[min(rank, len(best) - 1)]

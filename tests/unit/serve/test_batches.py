@@ -8,16 +8,17 @@ from serving import until
 
 from seq2seq.errors import UserError
 from seq2seq.serve import worker as worker_module
-from seq2seq.serve.batching import Batcher, OverloadedError, Ranked, TooLateError, Wanted
+from seq2seq.serve.batching import Batcher, OverloadedError, Ranked, Sentence, SentenceOptions, TooLateError
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.worker import Worker
 
-KEYS = {"a": Wanted(1), "b": Wanted(2)}
+KEYS = {"a": SentenceOptions(1), "b": SentenceOptions(2)}
 
 
 async def submit(batcher: Batcher, numbers: list[int], key: str) -> list[int]:
-    """Submit sentences of so many characters; return how many characters their translations have."""
-    return [len(best[0][0]) for best in await batcher.submit(["x" * number for number in numbers], KEYS[key])]
+    """Submit sentences of so many characters, one subword each; return the lengths of the translations."""
+    sentences = [Sentence("x" * number, 1) for number in numbers]
+    return [len(best[0][0]) for best in await batcher.submit(sentences, KEYS[key])]
 
 
 class Computer:
@@ -29,9 +30,9 @@ class Computer:
         self.may_go.set()
         self.finished = 0
 
-    def __call__(self, wanted: Wanted, sentences: list[str], check: Callable[[], None]) -> list[Ranked]:
-        items = [len(one) for one in sentences]
-        self.batches.append(("a" if wanted == KEYS["a"] else "b", items))
+    def __call__(self, options: SentenceOptions, texts: list[str], check: Callable[[], None]) -> list[Ranked]:
+        items = [len(text) for text in texts]
+        self.batches.append(("a" if options == KEYS["a"] else "b", items))
         assert self.may_go.wait(20)
         check()
         self.finished += len(items)
@@ -39,7 +40,7 @@ class Computer:
             raise RuntimeError("unlucky")
         if 17 in items:
             raise UserError("17 is refused")
-        return [[(2 * one, None)] for one in sentences]
+        return [[(2 * text, None)] for text in texts]
 
 
 @pytest.fixture
@@ -183,7 +184,7 @@ def test_who_leaves_while_a_batch_ends_stops_nobody(run: Any, computer: Computer
 
 def test_a_wrong_number_of_results_fails_and_hangs_nobody():
     async def scenario() -> Any:
-        batcher = Batcher(lambda wanted, sentences, check: [], Worker(), Limits())
+        batcher = Batcher(lambda options, texts, check: [], Worker(), Limits())
         batcher.start()
         with pytest.raises(RuntimeError, match="0 results for 1 sentences"):
             await submit(batcher, [1], "a")
@@ -219,10 +220,30 @@ def test_one_request_may_exceed_an_empty_queue(run: Any):
 def test_the_time_to_wait_follows_from_what_waits_and_how_fast_it_went(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
         assert batcher.retry_after == 1
-        batcher._rate, batcher.waiting_chars = 100.0, 1234
-        return batcher.retry_after
+        first = await while_busy(batcher, computer)
+        waiting = asyncio.create_task(batcher.submit([Sentence("x", 617)] * 2, KEYS["a"]))
+        await until(lambda: batcher.waiting_sentences == 2)
+        batcher._rate = 100.0
+        seconds = batcher.retry_after
+        computer.may_go.set()
+        await asyncio.gather(first, waiting)
+        return seconds
 
     assert run(scenario) == 13
+
+
+def test_a_batch_is_limited_by_subwords_not_by_characters(run: Any, computer: Computer):
+    """A few characters can be many subwords: an emoji has four or more."""
+
+    async def scenario(batcher: Any) -> Any:
+        first = await while_busy(batcher, computer)
+        bombs = asyncio.create_task(batcher.submit([Sentence("x" * n, 1000) for n in range(2, 8)], KEYS["a"]))
+        await until(lambda: batcher.waiting_sentences == 6)
+        computer.may_go.set()
+        await asyncio.gather(first, bombs)
+
+    run(scenario)
+    assert [items for _, items in computer.batches] == [[1], [2, 3, 4], [5, 6, 7]]
 
 
 def test_who_is_cancelled_leaves_the_queue(run: Any, computer: Computer):
@@ -292,17 +313,17 @@ def test_a_batch_is_charged_for_its_own_seconds_only(monkeypatch: pytest.MonkeyP
     async def scenario() -> None:
         worker, may_go = Worker(), threading.Event()
 
-        def compute(wanted: Wanted, sentences: list[str], check: Callable[[], None]) -> list[Ranked]:
+        def compute(options: SentenceOptions, texts: list[str], check: Callable[[], None]) -> list[Ranked]:
             assert may_go.wait(20)
             now[0] += 0.25
             check()
             now[0] += 0.25
-            return [[(one, None)] for one in sentences]
+            return [[(text, None)] for text in texts]
 
         limits = Limits(max_batch=1)
         batcher = Batcher(compute, worker, limits, is_costly=True, on_batch=lambda _, seconds: told.append(seconds))
         batcher.start()
-        suspended = asyncio.create_task(batcher.submit(["long"], Wanted(1)))
+        suspended = asyncio.create_task(batcher.submit([Sentence("long", 1)], SentenceOptions(1)))
         while worker._costly_since is None:
             await asyncio.sleep(0)
         other = asyncio.create_task(worker.run(now.__setitem__, 0, 8.25))  # eight seconds of another's work

@@ -7,7 +7,7 @@ import pytest
 from serving import until
 
 from seq2seq.serve import worker as worker_module
-from seq2seq.serve.batching import Batcher, Ranked, Wanted
+from seq2seq.serve.batching import Batcher, Ranked, Sentence, SentenceOptions
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.worker import Worker
 
@@ -17,17 +17,17 @@ def test_a_batch_that_progresses_is_not_stuck():
         worker, may_go = Worker(), threading.Event()
         began = threading.Event()
 
-        def compute(wanted: Wanted, sentences: list[str], check: Callable[[], None]) -> list[Ranked]:
+        def compute(options: SentenceOptions, texts: list[str], check: Callable[[], None]) -> list[Ranked]:
             began.set()
             assert may_go.wait(20)
             check()
             progressed.append(worker.busy_seconds)
-            return [[(one, None)] for one in sentences]
+            return [[(text, None)] for text in texts]
 
         progressed: list[float] = []
         batcher = Batcher(compute, worker, Limits())
         batcher.start()
-        work = asyncio.create_task(batcher.submit(["a"], Wanted(1)))
+        work = asyncio.create_task(batcher.submit([Sentence("a", 1)], SentenceOptions(1)))
         await until(lambda: began.is_set() and worker.busy_seconds > 0.2)
         before = worker.busy_seconds
         may_go.set()
