@@ -79,7 +79,7 @@ def serve(
     bounds["waiting_chars"] = max(bounds["waiting_chars"], bounds["char_limit"])
     limits = Limits(**bounds)
     folders = shared.choose_models(model)
-    taken = listen(host, port)  # before the model is loaded, which is slow
+    listener = listen(host, port)  # before the model is loaded, which is slow
     if threads:
         import torch
 
@@ -96,12 +96,12 @@ def serve(
     )
     hosts = [host, *(allowed_host or ())]
     app = create_app(service, allowed_hosts=hosts, allow_origins=allow_origin or (), viewer=viewer())
-    if not is_loopback(taken.getsockname()[0]) and not api_key:
+    if not is_loopback(listener.getsockname()[0]) and not api_key:
         print(f"warning: {host} is open to the network and no --api-key is set: anybody can translate", file=sys.stderr)
-    message = f"serving {' '.join(map(str, folders))} at {url_of(taken)} (Ctrl-C ends)"
+    message = f"serving {' '.join(map(str, folders))} at {url_of(listener)} (Ctrl-C ends)"
     announce = partial(print, message, file=sys.stderr, flush=True)
     with _discreet():
-        run(app, taken, announce)
+        run(app, listener, announce)
 
 
 @contextmanager

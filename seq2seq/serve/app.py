@@ -6,7 +6,7 @@ import hmac
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
@@ -15,11 +15,11 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive, Scope, Send
+from starlette.types import Scope
 
 from seq2seq.errors import UserError
 from seq2seq.serve.batching import OverloadedError, RefusedError, TooLateError
-from seq2seq.serve.front import CLIENT_GONE, Front
+from seq2seq.serve.front import CLEANUP, CLIENT_GONE, Front
 from seq2seq.serve.messages import (
     EXPLANATION,
     TEXT,
@@ -28,6 +28,7 @@ from seq2seq.serve.messages import (
     DetectRequest,
     ExplainRequest,
     HealthAnswer,
+    Language,
     SettingsAnswer,
     TranslateAnswer,
     TranslatedLanguage,
@@ -43,9 +44,7 @@ from seq2seq.serve.translating import sentences_of
 R = TypeVar("R")
 
 _PAGE = Path(__file__).parent / "page"
-_FACT_ERRORS = (403, 500, 503)  # error statuses of every route
-_WORK_ERRORS = (400, 403, 408, 413, 415, 429, 500, 503)  # error statuses of routes that need the model
-_TYPING_PAUSE = 300  # milliseconds after the last keystroke until the page translates
+_WORK_ERRORS = (400, 408, 413, 415, 429, 503)  # error statuses of routes that need the model, besides 403 and 500
 _NAMES = {
     **{"ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German"},
     **{"el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian", "eu": "Basque"},
@@ -79,7 +78,7 @@ def create_app(
         yield
         await service.stop()
 
-    app = FastAPI(title="seq2seq", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(title="seq2seq", lifespan=lifespan, docs_url=None, redoc_url=None, responses=errors(403, 500))
     app.state.service = service
     _add_errors(app, service)
     _add_work(app, service)
@@ -104,25 +103,25 @@ def _add_errors(app: FastAPI, service: Service) -> None:
     rejected = service.metrics.rejected
 
     @app.exception_handler(StarletteHTTPException)
-    async def http(_: Request, error: StarletteHTTPException) -> Response:
+    async def answer_http_error(_: Request, error: StarletteHTTPException) -> Response:
         if isinstance(error, HTTPException):  # a refused request; an unknown path raises Starlette's own exception
             rejected.labels(f"{error.status_code}").inc()
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
     @app.exception_handler(RefusedError)
-    async def refused(_: Request, error: RefusedError) -> Response:
+    async def answer_refusal(_: Request, error: RefusedError) -> Response:
         is_full = isinstance(error, OverloadedError)
         rejected.labels("full" if is_full else "late").inc()
         message = f"Slowdown: {error}" if is_full else str(error)
         return JSONResponse({"error": message}, 429 if is_full else 503, {"Retry-After": str(error.retry_after)})
 
     @app.exception_handler(UserError)
-    async def mistaken(_: Request, error: UserError) -> Response:
+    async def answer_user_error(_: Request, error: UserError) -> Response:
         rejected.labels("400").inc()
         return JSONResponse({"error": " ".join(str(error).split())}, 400)
 
     @app.exception_handler(ClientDisconnect)
-    async def gone(_: Request, error: ClientDisconnect) -> Response:
+    async def answer_disconnect(_: Request, error: ClientDisconnect) -> Response:
         rejected.labels("gone").inc()
         return Response(status_code=CLIENT_GONE)
 
@@ -140,19 +139,19 @@ def _add_work(app: FastAPI, service: Service) -> None:
     )
     async def translate(request: Request) -> dict[str, Any]:
         deadline = _deadline(service)
-        wanted = await _read_allowed(request, TranslateRequest, service)
-        _check(wanted, service)
-        answer = await _in_time(request, deadline, service, _translate(wanted, service))
-        return {key: value[0] for key, value in answer.items()} if isinstance(wanted.q, str) else answer
+        options = await _read_allowed(request, TranslateRequest, service)
+        _check_options(options, service)
+        answer = await _in_time(request, deadline, service, _translate(options, service))
+        return {key: values[0] for key, values in answer.items()} if isinstance(options.q, str) else answer
 
     @app.post("/detect", openapi_extra=body_of(DetectRequest), responses=errors(*_WORK_ERRORS, 501))
     async def detect(request: Request) -> list[Detection]:
         deadline = _deadline(service)
-        wanted = await _read_allowed(request, DetectRequest, service)
+        text = (await _read_allowed(request, DetectRequest, service)).q
         if service.detect is None:
             raise HTTPException(501, "this server cannot detect languages: the extra langid is not installed there")
-        _check_length(wanted.q, limits.char_limit)
-        return await _in_time(request, deadline, service, _detect(wanted.q, service))
+        _check_length(text, limits.char_limit)
+        return await _in_time(request, deadline, service, _detect(text, service))
 
     @app.post(
         "/explain",
@@ -162,34 +161,15 @@ def _add_work(app: FastAPI, service: Service) -> None:
     )
     async def explain(request: Request) -> Response:
         deadline = _deadline(service)
-        wanted = await _read_allowed(request, ExplainRequest, service)
+        fields = await _read_allowed(request, ExplainRequest, service)
         if service.explain is None:
             raise HTTPException(501, "this server's engine cannot explain: serve with --engine pytorch")
-        for text in (wanted.source, wanted.target or ""):
+        for text in (fields.source, fields.target or ""):
             _check_length(text, limits.explain_chars)
-        options = ExplainOptions(**wanted.model_dump(exclude={"api_key"}))
-        service.begin_explanation()
-        try:
-            return _Explanation(await _in_time(request, deadline, service, service.explain_as_json(options)), service)
-        except BaseException:
-            service.end_explanation()
-            raise
-
-
-class _Explanation(Response):
-    """The response with an explanation; the explanation counts against its limit until the client has received it."""
-
-    media_type = "application/json"
-
-    def __init__(self, content: bytes, service: Service) -> None:
-        super().__init__(content)
-        self._service = service
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._service.end_explanation()
+        options = ExplainOptions(**fields.model_dump(exclude={"api_key"}))
+        request.scope[CLEANUP].enter_context(service.explanation_slot())
+        content = await _in_time(request, deadline, service, service.explain_as_json(options))
+        return Response(content, media_type="application/json")
 
 
 def _deadline(service: Service) -> float:
@@ -206,23 +186,23 @@ async def _in_time(request: Request, deadline: float, service: Service, work: Co
         Exception: the error of the work.
     """
 
-    async def disconnect() -> None:
+    async def wait_for_disconnect() -> NoReturn:
         while (await request.receive())["type"] != "http.disconnect":
             pass
+        raise ClientDisconnect
 
-    working, disconnecting = asyncio.ensure_future(work), asyncio.ensure_future(disconnect())
+    tasks = asyncio.ensure_future(work), asyncio.ensure_future(wait_for_disconnect())
     try:
         seconds = deadline - asyncio.get_running_loop().time()
-        done, _ = await asyncio.wait((working, disconnecting), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if working in done:
-            return working.result()
-        if disconnecting in done:
-            raise ClientDisconnect
+        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done():
+                return task.result()
         raise TooLateError("the server could not answer in time", service.retry_after)
     finally:
-        for task in (working, disconnecting):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(working, disconnecting, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _read_allowed(request: Request, shape: type[AnyRequest], service: Service) -> AnyRequest:
@@ -230,10 +210,10 @@ async def _read_allowed(request: Request, shape: type[AnyRequest], service: Serv
     token = _bearer(request)
     if token:  # before the body costs anything
         _check_key(token, service)
-    wanted = await read_request(request, shape, service.limits)
+    fields = await read_request(request, shape, service.limits)
     if not token:
-        _check_key(wanted.api_key, service)
-    return wanted
+        _check_key(fields.api_key, service)
+    return fields
 
 
 def _bearer(request: Request) -> str:
@@ -251,27 +231,27 @@ def _check_key(key: str | None, service: Service) -> None:
         return
     if not key:
         raise HTTPException(400, "an API key is needed: ask whoever runs this server")
-    digests = (hashlib.sha256(one.encode(errors="replace")).digest() for one in (key, service.api_key))
+    digests = (hashlib.sha256(text.encode(errors="replace")).digest() for text in (key, service.api_key))
     if not hmac.compare_digest(*digests):
         raise HTTPException(403, "Invalid API key")
 
 
-def _check(wanted: TranslateRequest, service: Service) -> None:
+def _check_options(options: TranslateRequest, service: Service) -> None:
     """Refuse a request that exceeds a limit, is empty, or asks for another language or an impossible combination."""
     limits, translator = service.limits, service.translator
-    if not wanted.q:
+    if not options.q:
         raise HTTPException(400, "Invalid request: missing q parameter")
-    if (count := len(wanted.texts)) > limits.batch_limit:
+    if (count := len(options.texts)) > limits.batch_limit:
         raise HTTPException(400, f"Invalid request: request ({count}) exceeds text limit ({limits.batch_limit})")
-    _check_length("".join(wanted.texts), limits.char_limit)
-    if wanted.sentences and wanted.format == "html":
+    _check_length("".join(options.texts), limits.char_limit)
+    if options.sentences and options.format == "html":
         raise HTTPException(400, "Invalid request: sentences=true needs format=text")
-    if wanted.alternatives > service.most_alternatives:
+    if options.alternatives > service.most_alternatives:
         raise HTTPException(400, f"Invalid request: alternatives must be at most {service.most_alternatives}")
-    if wanted.source not in (translator.src_lang, "auto"):
-        raise HTTPException(400, f"{wanted.source:.20} is not supported: the source is {translator.src_lang}")
-    if wanted.target != translator.tgt_lang:
-        raise HTTPException(400, f"{wanted.target:.20} is not supported: the target is {translator.tgt_lang}")
+    if options.source not in (translator.src_lang, "auto"):
+        raise HTTPException(400, f"{options.source:.20} is not supported: the source is {translator.src_lang}")
+    if options.target != translator.tgt_lang:
+        raise HTTPException(400, f"{options.target:.20} is not supported: the target is {translator.tgt_lang}")
 
 
 def _check_length(text: str, limit: int) -> None:
@@ -279,16 +259,16 @@ def _check_length(text: str, limit: int) -> None:
         raise HTTPException(400, f"Invalid request: request ({len(text)}) exceeds text limit ({limit})")
 
 
-async def _translate(wanted: TranslateRequest, service: Service) -> dict[str, list[Any]]:
+async def _translate(options: TranslateRequest, service: Service) -> dict[str, list[Any]]:
     """Return the fields of the answer, each a list with one item per text."""
-    ranked = await service.texts.translate(wanted.texts, 1 + wanted.alternatives, is_html=wanted.format == "html")
+    ranked = await service.texts.translate(options.texts, 1 + options.alternatives, is_html=options.format == "html")
     answer: dict[str, list[Any]] = {"translatedText": [best[0] for best in ranked]}
-    if wanted.alternatives:
+    if options.alternatives:
         answer["alternatives"] = [best[1:] for best in ranked]
-    if wanted.sentences:
-        answer["sentences"] = [sentences_of(text) for text in wanted.texts]
-    if wanted.source == "auto":
-        answer["detectedLanguage"] = [await _detected(text, service) for text in wanted.texts]
+    if options.sentences:
+        answer["sentences"] = [sentences_of(text) for text in options.texts]
+    if options.source == "auto":
+        answer["detectedLanguage"] = [await _detected(text, service) for text in options.texts]
     return answer
 
 
@@ -308,47 +288,48 @@ async def _detected(text: str, service: Service) -> Detection:
 
 def _add_facts(app: FastAPI, service: Service) -> None:
     """Add the page, and the routes that do not need the model."""
-    translator, limits = service.translator, service.limits
-    codes = (translator.src_lang, translator.tgt_lang)
-    src, tgt = ({"code": code, "name": _NAMES.get(code.partition("-")[0], code)} for code in codes)
+    limits = service.limits
+    src, tgt = (
+        Language(code=code, name=_NAMES.get(code.partition("-")[0], code))
+        for code in (service.translator.src_lang, service.translator.tgt_lang)
+    )
 
-    @app.get("/languages", response_model=list[TranslatedLanguage], responses=errors(*_FACT_ERRORS))
-    async def languages() -> list[dict[str, Any]]:
-        return [{**src, "targets": [tgt["code"]]}, {**tgt, "targets": []}]
+    @app.get("/languages", responses=errors(503))
+    async def languages() -> list[TranslatedLanguage]:
+        return [
+            TranslatedLanguage(**src.model_dump(), targets=[tgt.code]),
+            TranslatedLanguage(**tgt.model_dump(), targets=[]),
+        ]
 
-    @app.get("/frontend/settings", response_model=SettingsAnswer, responses=errors(*_FACT_ERRORS))
-    async def settings() -> dict[str, Any]:
-        return {
-            "charLimit": limits.char_limit,
-            "frontendTimeout": _TYPING_PAUSE,
-            "apiKeys": service.api_key is not None,
-            "keyRequired": service.api_key is not None,
-            "suggestions": False,
-            "filesTranslation": False,
-            "supportedFilesFormat": [],
-            "language": {"source": src, "target": tgt},
-            "alternatives": service.most_alternatives,
-            "explainLimit": limits.explain_chars if service.explain is not None else 0,
-        }
+    @app.get("/frontend/settings", responses=errors(503))
+    async def settings() -> SettingsAnswer:
+        return SettingsAnswer(
+            charLimit=limits.char_limit,
+            apiKeys=service.api_key is not None,
+            keyRequired=service.api_key is not None,
+            language={"source": src, "target": tgt},
+            alternatives=service.most_alternatives,
+            explainLimit=limits.explain_chars if service.explain is not None else 0,
+        )
 
-    @app.get("/health", response_model=HealthAnswer, responses=errors(*_FACT_ERRORS))
-    async def health() -> dict[str, str]:
+    @app.get("/health", responses=errors(503))
+    async def health() -> HealthAnswer:
         if trouble := service.trouble:
             raise StarletteHTTPException(503, trouble)  # Starlette's exception: does not count as a refused request
-        return {"status": "ok"}
+        return HealthAnswer()
 
-    @app.get("/ready", response_model=HealthAnswer, responses=errors(*_FACT_ERRORS))
-    async def ready() -> dict[str, str]:
+    @app.get("/ready", responses=errors(503))
+    async def ready() -> HealthAnswer:
         if service.is_closing:
             raise StarletteHTTPException(503, "the server is being stopped")
         return await health()
 
-    @app.get("/metrics", response_class=Response, responses={**errors(400, 403, 500), **success("text/plain", TEXT)})
+    @app.get("/metrics", response_class=Response, responses={**errors(400), **success("text/plain", TEXT)})
     async def metrics(request: Request) -> Response:
         _check_key(_bearer(request), service)
         return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    @app.get("/", response_class=Response, responses={**errors(*_FACT_ERRORS), **success("text/html", TEXT)})
+    @app.get("/", response_class=Response, responses={**errors(503), **success("text/html", TEXT)})
     async def page() -> Response:
         text = (_PAGE / "index.html").read_text(encoding="utf-8")  # FileResponse might answer with a part of the file
         return HTMLResponse(text, headers={"Cache-Control": "no-cache"})

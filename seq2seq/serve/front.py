@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -23,11 +24,12 @@ _HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
+CLEANUP = "seq2seq.cleanup"  # key of a request's scope: the ExitStack that is closed when the answer has been sent
 CLIENT_GONE = 499  # nginx's status for a client that disconnects
 _CHUNK = 65_536  # most bytes of an answer that wait for the client
 _ALWAYS_OPEN = ("/health", "/ready", "/metrics")
 _ANY = "*"
-_LONGEST = 100  # most characters of a header that an error message repeats
+_QUOTED_CHARS = 100  # most characters of a header that an error message repeats
 
 
 class Front:
@@ -59,14 +61,15 @@ class Front:
             else:
                 await _send_in_chunks({**message, "body": b""} if method == "HEAD" else message, send)
 
-        if method == "HEAD":  # FastAPI's routes do not answer HEAD: answer as GET, without the body
-            scope = {**scope, "method": "GET"}
+        answered_method = "GET" if method == "HEAD" else method  # FastAPI's routes do not answer HEAD
+        scope = {**scope, "method": answered_method, CLEANUP: ExitStack()}
         is_open = scope["path"] in _ALWAYS_OPEN
         refusal = self._refusal(scope, is_open)
         is_inside = refusal is None and not is_open
         self._service.inside += is_inside
         try:
-            await (refusal or self._app)(scope, receive, complete)
+            with scope[CLEANUP]:
+                await (refusal or self._app)(scope, receive, complete)
         except Exception:
             if not status:
                 answer = {"error": "something went wrong on the server: its log says what"}
@@ -82,26 +85,25 @@ class Front:
     def _refusal(self, scope: Scope, is_open: bool) -> JSONResponse | None:
         """Return the refusal: the server stops or is full, its host is unknown, or another origin's page asks."""
         headers = Headers(scope=scope)
+        host, origin = headers.get("host"), headers.get("origin")
         if self._service.is_closing and not is_open:
-            self._metrics.rejected.labels("stopping").inc()
-            closing = {"Retry-After": "5", "Connection": "close"}
-            return JSONResponse({"error": "the server is being stopped"}, 503, closing)
+            return self._refuse(
+                "stopping", 503, "the server is being stopped", {"Retry-After": "5", "Connection": "close"}
+            )
         if self._service.inside >= self._service.limits.connections and not is_open:
-            self._metrics.rejected.labels("full").inc()
-            return JSONResponse({"error": "too many requests at once"}, 503, {"Retry-After": "1"})
-        host = headers.get("host")
+            return self._refuse("full", 503, "too many requests at once", {"Retry-After": "1"})
         if host is not None and not self._is_known(name := _name_of(host)):
-            self._metrics.rejected.labels("host").inc()
-            name = name[:_LONGEST] or "NAME"
-            told = f"the server is not known as {name}: start it with --allowed-host {name}"
-            return JSONResponse({"error": told}, 403)
-        origin = headers.get("origin")
-        if scope["method"] == "POST" and _is_across(headers) and not {origin, _ANY} & self._origins:
-            self._metrics.rejected.labels("origin").inc()
-            shown = "ORIGIN" if origin is None else origin[:_LONGEST]
-            way = f"start the server with --allow-origin {shown}, or let the proxy before it pass on the header Host"
-            return JSONResponse({"error": f"pages of other origins may not ask: {way}"}, 403)
+            name = name[:_QUOTED_CHARS] or "NAME"
+            return self._refuse("host", 403, f"the server is not known as {name}: start it with --allowed-host {name}")
+        if scope["method"] == "POST" and _is_cross_origin(headers) and not {origin, _ANY} & self._origins:
+            name = "ORIGIN" if origin is None else origin[:_QUOTED_CHARS]
+            advice = f"start the server with --allow-origin {name}, or let the proxy before it pass on the header Host"
+            return self._refuse("origin", 403, f"pages of other origins may not ask: {advice}")
         return None
+
+    def _refuse(self, reason: str, status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
+        self._metrics.rejected.labels(reason).inc()
+        return JSONResponse({"error": message}, status, headers)
 
     def _is_known(self, name: str) -> bool:
         """Return whether clients may use this host name: localhost, an allowed host, or any IP address.
@@ -117,7 +119,7 @@ class Front:
         return True
 
 
-def _is_across(headers: Headers) -> bool:
+def _is_cross_origin(headers: Headers) -> bool:
     """Return whether a browser sends a POST for another origin's page.
 
     The browser hides the answer from the page, but the server would do the work. Browsers report the origin in

@@ -59,7 +59,7 @@ class TranslateRequest(KeyedRequest):
     source: str = Field(min_length=1, description="Language of the text, or auto")
     target: str = Field(min_length=1, description="Language of the translation")
     format: Literal["text", "html"] = "text"
-    alternatives: int = Field(default=0, ge=0, description="Further translations wanted")
+    alternatives: int = Field(default=0, ge=0, description="Number of further translations")
     sentences: bool = Field(default=False, description="Whether to return the sentences of the text, too (not of HTML)")
 
     @property
@@ -128,12 +128,12 @@ class SettingsAnswer(_Answer):
     """The server's settings for a page."""
 
     charLimit: int  # noqa: N815
-    frontendTimeout: int  # noqa: N815
+    frontendTimeout: int = 300  # noqa: N815  (milliseconds after the last keystroke until the page translates)
     apiKeys: bool  # noqa: N815
     keyRequired: bool  # noqa: N815
-    suggestions: bool
-    filesTranslation: bool  # noqa: N815
-    supportedFilesFormat: list[str]  # noqa: N815
+    suggestions: bool = False
+    filesTranslation: bool = False  # noqa: N815
+    supportedFilesFormat: list[str] = []  # noqa: N815
     language: dict[Literal["source", "target"], Language]
     alternatives: int
     explainLimit: int  # noqa: N815
@@ -142,7 +142,7 @@ class SettingsAnswer(_Answer):
 class HealthAnswer(_Answer):
     """The server works."""
 
-    status: Literal["ok"]
+    status: Literal["ok"] = "ok"
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:

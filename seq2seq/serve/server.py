@@ -33,22 +33,22 @@ def listen(host: str, port: int) -> socket.socket:
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        taken = socket.socket(family, kind, protocol)
+        listener = socket.socket(family, kind, protocol)
         try:
-            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            taken.bind(address)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
         except BaseException:
-            taken.close()
+            listener.close()
             raise
     except (OSError, OverflowError) as error:
-        told = getattr(error, "strerror", None) or error
-        raise UserError(f"cannot listen on {host} port {port} ({told}): give another --host or --port") from error
-    return taken
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot listen on {host} port {port} ({reason}): give another --host or --port") from error
+    return listener
 
 
-def url_of(taken: socket.socket) -> str:
+def url_of(listener: socket.socket) -> str:
     """Return the URL of the server for a browser on this machine."""
-    host, port = taken.getsockname()[:2]
+    host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(str(host), str(host))
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
@@ -66,68 +66,71 @@ class Connection(H11Protocol):
     """
 
     write_timeout: float = _UNREAD
-    _silence: asyncio.TimerHandle | None = None
-    _unread: asyncio.TimerHandle | None = None
+    _silence_timer: asyncio.TimerHandle | None = None
+    _reading_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timer of the first request's headers."""
-        most, self.limit_concurrency = self.limit_concurrency, None  # uvicorn's own rule
+        limit, self.limit_concurrency = self.limit_concurrency, None  # uvicorn's own rule
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=0)  # so that every waiting byte calls `pause_writing`
-        if most is not None and len(self.connections) > most:
-            self._make_room(most + _SPARE)
-        self._watch()
+        if limit is not None and len(self.connections) > limit:
+            self._make_room(limit + _SPARE)
+        self._update_silence_timer()
 
-    def _make_room(self, most: int) -> None:
-        """Drop the connection that has been silent longest; if all are at work, this one beyond the number `most`."""
-        others = [one for one in self.connections if isinstance(one, Connection)]
-        silent = [(one._silence.when(), id(one), one) for one in others if one._silence is not None]
+    def _make_room(self, limit: int) -> None:
+        """Drop the connection that has been silent longest; if all are at work, drop this one if it exceeds `limit`."""
+        silent: dict[Connection, float] = {
+            connection: connection._silence_timer.when()
+            for connection in self.connections
+            if isinstance(connection, Connection) and connection._silence_timer is not None
+        }
         if silent:
-            *_, oldest = min(silent)
-            oldest._stop()  # so that the next connection drops another one; this one is closed in the loop's next turn
+            oldest = min(silent, key=lambda connection: silent[connection])
+            oldest._stop_silence_timer()  # so that the next connection drops another one
             oldest.transport.abort()
-        elif len(self.connections) > most:
+        elif len(self.connections) > limit:
             self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Start the timer when a request's headers begin to arrive; stop it when they are complete."""
         super().data_received(data)
-        self._watch()
+        self._update_silence_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop both timers."""
         super().connection_lost(exc)
-        self._stop()
-        self._stop_writing_timer()
+        self._stop_silence_timer()
+        self._stop_reading_timer()
 
     def pause_writing(self) -> None:
         """Start the timer of the client's reading; when the time is over, the timer drops the connection."""
         super().pause_writing()
-        self._unread = self.loop.call_later(self.write_timeout, self.transport.abort)
+        self._reading_timer = self.loop.call_later(self.write_timeout, self.transport.abort)
 
     def resume_writing(self) -> None:
         """Stop the timer of the client's reading: the client has received everything."""
         super().resume_writing()
-        self._stop_writing_timer()
+        self._stop_reading_timer()
 
-    def _stop_writing_timer(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
+    def _stop_reading_timer(self) -> None:
+        if self._reading_timer is not None:
+            self._reading_timer.cancel()
+            self._reading_timer = None
 
-    def _watch(self) -> None:
+    def _update_silence_timer(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete:
-            self._stop()
-        elif self._silence is None:
-            self._silence = self.loop.call_later(self.timeout_keep_alive, self._give_up)
+            self._stop_silence_timer()
+        elif self._silence_timer is None:
+            self._silence_timer = self.loop.call_later(self.timeout_keep_alive, self._end_silence)
 
-    def _stop(self) -> None:
-        if self._silence is not None:
-            self._silence.cancel()
-            self._silence = None
+    def _stop_silence_timer(self) -> None:
+        if self._silence_timer is not None:
+            self._silence_timer.cancel()
+            self._silence_timer = None
 
-    def _give_up(self) -> None:
-        self._silence = None
+    def _end_silence(self) -> None:
+        self._silence_timer = None
         if self.cycle is None or self.cycle.response_complete:
             self.transport.close()
 
@@ -146,8 +149,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections, and call `on_start`."""
         await super().startup(sockets)
-        for one in sockets or ():
-            one.listen(_QUEUE)  # asyncio also takes the queue's length for the number to accept at once
+        for listener in sockets or ():
+            listener.listen(_QUEUE)  # asyncio also takes the queue's length for the number to accept at once
         self._on_start()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -165,7 +168,7 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
 
-def run(app: FastAPI, taken: socket.socket, on_start: Callable[[], object]) -> None:
+def run(app: FastAPI, listener: socket.socket, on_start: Callable[[], object]) -> None:
     """Serve on the socket of `listen` until a signal; then finish the open requests within the limit of time.
 
     on_start is called when the server accepts connections.
@@ -187,25 +190,25 @@ def run(app: FastAPI, taken: socket.socket, on_start: Callable[[], object]) -> N
         timeout_graceful_shutdown=_CLOSING,
     )
     previous = signal.getsignal(signal.SIGTERM)
-    sparing = OnceASecond()
+    once_a_second = OnceASecond()
     for name in _LOGGERS:
-        logging.getLogger(name).addFilter(sparing)
+        logging.getLogger(name).addFilter(once_a_second)
     try:
-        Server(config, service, on_start).run(sockets=[taken])
+        Server(config, service, on_start).run(sockets=[listener])
     finally:
         signal.signal(signal.SIGTERM, previous)
         for name in _LOGGERS:
-            logging.getLogger(name).removeFilter(sparing)
-        taken.close()
+            logging.getLogger(name).removeFilter(once_a_second)
+        listener.close()
 
 
-def _most_connections(wanted: int) -> int:
+def _most_connections(limit: int) -> int:
     """Return how many connections may be open: at most half of the files that this process may have open."""
     files, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if files < 2 * wanted:
-        files = 2 * wanted if hard == resource.RLIM_INFINITY else min(2 * wanted, hard)
+    if files < 2 * limit:
+        files = 2 * limit if hard == resource.RLIM_INFINITY else min(2 * limit, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
-    return max(1, min(wanted, files // 2))
+    return max(1, min(limit, files // 2))
 
 
 class OnceASecond(logging.Filter):

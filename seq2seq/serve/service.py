@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,8 +150,9 @@ class Service:
         """Estimated seconds until the queues are empty, from the speed of the last batches."""
         return max(batcher.retry_after for batcher in self._batchers)
 
-    def begin_explanation(self) -> None:
-        """Count an explanation; call `end_explanation` when the client has received the answer.
+    @contextmanager
+    def explanation_slot(self) -> Iterator[None]:
+        """Count an explanation until the client has received the answer.
 
         Raises:
             OverloadedError: the number of explanations has reached its limit.
@@ -158,10 +160,10 @@ class Service:
         if self.explanations >= self.limits.explanations:
             raise OverloadedError("too many explanations are requested or being sent", self.retry_after)
         self.explanations += 1
-
-    def end_explanation(self) -> None:
-        """Stop counting an explanation, to allow another one."""
-        self.explanations -= 1
+        try:
+            yield
+        finally:
+            self.explanations -= 1
 
     async def explain_as_json(self, options: ExplainOptions) -> bytes:
         """Return an explanation as JSON.

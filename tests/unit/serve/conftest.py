@@ -18,15 +18,15 @@ def translator() -> FakeTranslator:
 
 @pytest.fixture
 def ask(translator: FakeTranslator) -> Callable[..., Any]:
-    """Run a scenario, a function of a client, against an application with the given options; gives what it gives."""
+    """Run a scenario, a function of a client, against an application with the given options; return its result."""
 
     def run(scenario: Callable[[Any], Awaitable[Any]], **options: Any) -> Any:
-        async def all_of_it() -> Any:
+        async def run_scenario() -> Any:
             names = ("allowed_hosts", "allow_origins", "viewer")
             of_app = {name: options.pop(name) for name in names if name in options}
             async with served(create_app(Service(translator, **options), **of_app)) as client:
                 return await scenario(client)
 
-        return asyncio.run(all_of_it())
+        return asyncio.run(run_scenario())
 
     return run

@@ -15,7 +15,7 @@ from seq2seq.translator import Translator
 
 
 class FakeTranslator(Translator):
-    """Answers in capitals; the n-th best has n - 1 marks behind it. Records its batches, waits and fails when told."""
+    """Answers in capitals; the n-th best has n - 1 marks behind it. Records its batches, waits and fails on request."""
 
     src_lang, tgt_lang = "en", "es"
 

@@ -1,4 +1,4 @@
-"""What /openapi.json says of answers, against the answers."""
+"""Answers match their descriptions in /openapi.json."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ KEY = "k"
 detect = lambda text: [(text, 99.5)]  # noqa: E731
 
 
-def test_every_route_tells_the_shape_of_its_answers(ask: Ask):
+def test_every_route_describes_its_answers(ask: Ask):
     api = ask(lambda client: client.get("/openapi.json")).json()
     assert set(api["paths"]) >= {
         "/",
@@ -42,7 +42,7 @@ async def ordinary(client: Any) -> list[httpx.Response]:
     answers += [await client.get("/metrics", headers={"Authorization": f"Bearer {KEY}"}), await client.get("/metrics")]
     asked = [question(q, source="auto", alternatives=n, api_key=KEY) for q in ("a", texts) for n in (0, 2)]
     asked += [question("a", api_key=KEY), question("a"), question("a", api_key="wrong"), question("", api_key=KEY)]
-    answers += [await client.post("/translate", json=one) for one in asked]
+    answers += [await client.post("/translate", json=sent) for sent in asked]
     answers += [await client.post("/translate", content=b"a" * size) for size in (9, 90_000)]
     answers.append(await client.post("/translate", json=question("boom", api_key=KEY)))
     answers += [await client.get("/health", headers={"Host": "bad.example"})]
@@ -52,7 +52,7 @@ async def ordinary(client: Any) -> list[httpx.Response]:
     return answers
 
 
-def test_answers_and_errors_are_as_they_are_told(ask: Ask):
+def test_answers_and_errors_match_their_description(ask: Ask):
     async def scenario(client: Any) -> Any:
         return (await client.get("/openapi.json")).json(), await ordinary(client)
 
@@ -63,13 +63,13 @@ def test_answers_and_errors_are_as_they_are_told(ask: Ask):
     assert {answer.status_code for answer in answers} == statuses
 
 
-@pytest.mark.parametrize("wanted", ["", "bytes=0-3", "bytes=9-1"])
-def test_the_page_is_given_whole_whatever_part_is_wanted(ask: Ask, wanted: str):
-    answer = ask(lambda client: client.get("/", headers={"Range": wanted}))
+@pytest.mark.parametrize("part", ["", "bytes=0-3", "bytes=9-1"])
+def test_the_page_is_given_whole_whatever_part_is_requested(ask: Ask, part: str):
+    answer = ask(lambda client: client.get("/", headers={"Range": part}))
     assert (answer.status_code, answer.text.endswith("</html>\n")) == (200, True)
 
 
-def test_refusals_for_time_and_load_are_as_they_are_told(ask: Ask, translator: FakeTranslator):
+def test_refusals_for_time_and_load_match_their_description(ask: Ask, translator: FakeTranslator):
     async def scenario(client: Any) -> Any:
         async def slow() -> Any:
             yield b"{"

@@ -25,7 +25,7 @@ def test_alternatives_come_beside_the_best(ask: Ask):
     assert post(ask, json=question(["a", "b"], alternatives=1)).json()["alternatives"] == [["A!"], ["B!"]]
 
 
-def test_sentences_are_told_as_they_are_cut(ask: Ask):
+def test_sentences_are_returned_as_they_are_cut(ask: Ask):
     text = "It is 3.5 p.m. Mr. Cat sees it.\nA dog? See https://a.example/b.c today."
     one = post(ask, json=question(text, sentences=True)).json()
     assert one["sentences"] == ["It is 3.5 p.m.", "Mr. Cat sees it.", "A dog?", "See https://a.example/b.c today."]
@@ -58,14 +58,14 @@ def test_the_language_of_auto_is_the_detected_one_or_the_model_s_without_confide
         "confidence": 0.0,
     }
     detect = lambda text: [(text, 99.5)]  # noqa: E731
-    found = post(ask, json=question(["de", "fr"], source="auto"), detect=detect).json()["detectedLanguage"]
-    assert [one["language"] for one in found] == ["de", "fr"]
+    detected = post(ask, json=question(["de", "fr"], source="auto"), detect=detect).json()["detectedLanguage"]
+    assert [detection["language"] for detection in detected] == ["de", "fr"]
     assert post(ask, "/detect", data={"q": "fr"}, detect=detect).json() == [{"language": "fr", "confidence": 99.5}]
     assert post(ask, "/detect", data={"q": "fr"}).status_code == 501
 
 
 @pytest.mark.parametrize(
-    ("sent", "told"),
+    ("sent", "message"),
     [
         ({"source": "en", "target": "es"}, "missing q"),
         (question(""), "missing q"),
@@ -86,11 +86,11 @@ def test_the_language_of_auto_is_the_detected_one_or_the_model_s_without_confide
         ([1], "Invalid JSON"),
     ],
 )
-def test_what_cannot_be_done_is_told_in_words(ask: Ask, sent: Any, told: str):
+def test_what_cannot_be_done_is_answered_with_the_reason(ask: Ask, sent: Any, message: str):
     answer = post(ask, json=sent)
     assert answer.status_code == 400
     assert list(answer.json()) == ["error"]
-    assert told in answer.json()["error"]
+    assert message in answer.json()["error"]
 
 
 @pytest.mark.parametrize(
@@ -238,8 +238,8 @@ def test_where_a_browser_tells_no_site_its_origin_is_compared_with_the_host(ask:
                 assert "the header Host" in answer.json()["error"]
         return statuses
 
-    found = ask(scenario, allow_origins=["https://good.example"])
-    assert found == [200, 200, 403, 403, 200, 403, 403, 200]
+    statuses = ask(scenario, allow_origins=["https://good.example"])
+    assert statuses == [200, 200, 403, 403, 200, 403, 403, 200]
 
 
 def test_a_name_that_the_server_is_not_known_by_is_refused(ask: Ask):
@@ -251,17 +251,17 @@ def test_a_name_that_the_server_is_not_known_by_is_refused(ask: Ask):
             answer = await client.post("/translate", data=question("A cat."), headers=headers)
             assert (await client.get("/languages", headers={"Host": host})).status_code == answer.status_code
             if answer.status_code == 403:
-                told[host] = answer.json()["error"]
+                messages[host] = answer.json()["error"]
             return answer.status_code
 
         return asked
 
-    told: dict[str, str] = {}
-    own = ("localhost", "LocalHost:8000", "a.localhost", "127.0.0.1:8000", "[::1]:8000", "10.0.0.5", "[fe80::1]")
-    assert {ask(scenario(host)) for host in own} == {200}
+    messages: dict[str, str] = {}
+    known = ("localhost", "LocalHost:8000", "a.localhost", "127.0.0.1:8000", "[::1]:8000", "10.0.0.5", "[fe80::1]")
+    assert {ask(scenario(host)) for host in known} == {200}
     strange = ("bad.example", "bad.example:8000", "127.0.0.1.bad.example", "localhost.bad.example", "notlocalhost", "[")
     assert {ask(scenario(host)) for host in strange} == {403}
-    assert told["bad.example:8000"].endswith("start it with --allowed-host bad.example")
+    assert messages["bad.example:8000"].endswith("start it with --allowed-host bad.example")
     named = {"allowed_hosts": ["Translate.example.org"]}
     assert ask(scenario("translate.example.org"), **named) == 200
     assert ask(scenario("translate.example.org.:443"), **named) == 200

@@ -22,7 +22,7 @@ async def submit(batcher: Batcher, numbers: list[int], key: str) -> list[int]:
 
 
 class Computer:
-    """Doubles sentences; records the lengths in its batches, waits and fails when told."""
+    """Doubles sentences; records the lengths in its batches, waits and fails on request."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[str, list[int]]] = []
@@ -308,7 +308,7 @@ def test_stopping_answers_jobs_that_wait_and_jobs_at_work(run: Any, computer: Co
 def test_a_batch_is_charged_for_its_own_seconds_only(monkeypatch: pytest.MonkeyPatch):
     now = [0.0]
     monkeypatch.setattr(worker_module.time, "monotonic", lambda: now[0])  # the event loop's clock, too: nothing sleeps
-    told: list[float] = []
+    calls: list[float] = []
 
     async def scenario() -> None:
         worker, may_go = Worker(), threading.Event()
@@ -321,7 +321,7 @@ def test_a_batch_is_charged_for_its_own_seconds_only(monkeypatch: pytest.MonkeyP
             return [[(text, None)] for text in texts]
 
         limits = Limits(max_batch=1)
-        batcher = Batcher(compute, worker, limits, is_costly=True, on_batch=lambda _, seconds: told.append(seconds))
+        batcher = Batcher(compute, worker, limits, is_costly=True, on_batch=lambda _, seconds: calls.append(seconds))
         batcher.start()
         suspended = asyncio.create_task(batcher.submit([Sentence("long", 1)], SentenceOptions(1)))
         while worker._costly_since is None:
@@ -334,16 +334,16 @@ def test_a_batch_is_charged_for_its_own_seconds_only(monkeypatch: pytest.MonkeyP
         worker.close()
 
     asyncio.run(scenario())
-    assert told == [0.5]
+    assert calls == [0.5]
 
 
-def test_batches_are_told(run: Any):
-    told: list[tuple[int, float]] = []
+def test_on_batch_is_called_for_every_batch(run: Any):
+    calls: list[tuple[int, float]] = []
 
     async def scenario(batcher: Any) -> Any:
-        batcher.on_batch = lambda count, seconds: told.append((count, seconds))
+        batcher.on_batch = lambda count, seconds: calls.append((count, seconds))
         return await submit(batcher, [1, 2, 3], "a")
 
     run(scenario)
-    assert [count for count, _ in told] == [3]
-    assert told[0][1] > 0
+    assert [count for count, _ in calls] == [3]
+    assert calls[0][1] > 0

@@ -114,29 +114,29 @@ def test_when_all_connections_are_at_work_some_more_are_answered(connected: Any)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "files", "most"), [(500, (1024, 4096), 500), (500, (256, 1024), 500), (500, (64, 300), 150)]
+    ("limit", "files", "expected"), [(500, (1024, 4096), 500), (500, (256, 1024), 500), (500, (64, 300), 150)]
 )
 def test_connections_take_at_most_half_of_the_files_that_may_be_open(
-    monkeypatch: pytest.MonkeyPatch, wanted: int, files: tuple[int, int], most: int
+    monkeypatch: pytest.MonkeyPatch, limit: int, files: tuple[int, int], expected: int
 ):
     monkeypatch.setattr(resource, "getrlimit", lambda _: files)
     monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
-    assert server._most_connections(wanted) == most
+    assert server._most_connections(limit) == expected
 
 
 def test_what_clients_cause_is_logged_once_a_second(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
     now = 100.0
     monkeypatch.setattr(server.time, "monotonic", lambda: now)
     log = logging.getLogger("uvicorn.error")
-    sparing = server.OnceASecond()
-    log.addFilter(sparing)
+    once_a_second = server.OnceASecond()
+    log.addFilter(once_a_second)
     try:
         for _ in range(30):
             log.warning("Invalid HTTP request received.")
             now += 0.1
         log.warning("another")
     finally:
-        log.removeFilter(sparing)
+        log.removeFilter(once_a_second)
     assert caplog.messages == ["Invalid HTTP request received."] * 3 + ["another"]
 
 

@@ -22,10 +22,10 @@ def translate(
         batcher.start()
         long_batcher.start()
         try:
-            whole = TextTranslator(
+            text_translator = TextTranslator(
                 batcher, long_batcher, translator.count_subwords, markup_worker, ("en", "es"), bounds
             )
-            return await asyncio.wait_for(whole.translate(texts, n_best, is_html=is_html), 20)
+            return await asyncio.wait_for(text_translator.translate(texts, n_best, is_html=is_html), 20)
         finally:
             await asyncio.gather(batcher.stop(), long_batcher.stop())
             worker.close()
@@ -64,8 +64,8 @@ def test_what_is_asked_for_twice_is_translated_once(translator: FakeTranslator):
 
 def test_urls_placeholders_and_tags_stay(translator: FakeTranslator):
     text = "See {name} at https://a.org/x?y.\nIt is <b>bold</b>."
-    (found,) = translate(translator, [text, "plain"], 2)[:1]
-    assert found[0] == "SEE {name} AT https://a.org/x?y.\nIT IS <b>BOLD</b>."
+    translations, _ = translate(translator, [text, "plain"], 2)
+    assert translations[0] == "SEE {name} AT https://a.org/x?y.\nIT IS <b>BOLD</b>."
 
 
 def test_characters_that_stand_for_markup_inside_are_no_way_to_break_it(translator: FakeTranslator):
@@ -87,7 +87,7 @@ def test_alternatives_of_html_are_whole_documents(translator: FakeTranslator):
 
 
 @pytest.mark.parametrize(
-    ("text", "is_html", "limits", "told"),
+    ("text", "is_html", "limits", "message"),
     [
         ("a <b>b</b> " * 3, True, {"tag_limit": 5}, "a sentence has 6 tags, links or placeholders, at most 5 can be"),
         ("a <b>b</b> " * 3, False, {"tag_limit": 5}, "6 tags, links or placeholders, at most 5"),
@@ -96,9 +96,9 @@ def test_alternatives_of_html_are_whole_documents(translator: FakeTranslator):
     ],
 )
 def test_a_text_of_too_many_parts_is_refused_before_the_model_is_asked(
-    translator: FakeTranslator, text: str, is_html: bool, limits: dict[str, int], told: str
+    translator: FakeTranslator, text: str, is_html: bool, limits: dict[str, int], message: str
 ):
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         translate(translator, [text], is_html=is_html, **limits)
     assert not translator.batches
     assert translate(translator, [text], is_html=is_html, **{name: value + 1 for name, value in limits.items()})
