@@ -24,12 +24,12 @@ class ServerProcess:
         command = [*SEQ2SEQ, "serve", "--model", str(model.resolve()), "--port", "0", *options]
         self.process = subprocess.Popen(command, stderr=self._log, cwd=REPOSITORY, env={**os.environ, **environment})
         end = time.monotonic() + 300
-        while not (found := re.search(r" at (http://\S+)", "\n".join(self.errors))):
+        while not (announced := re.search(r" at (http://\S+)", "\n".join(self.errors))):
             if self.process.poll() is not None or time.monotonic() > end:
                 self.__exit__()
                 raise RuntimeError(f"no server came up: {self.errors}")
             time.sleep(0.05)
-        self.url = found[1]
+        self.url = announced[1]
 
     @property
     def errors(self) -> list[str]:
@@ -37,6 +37,11 @@ class ServerProcess:
         if not self._log.closed:
             self._lines = Path(self._log.name).read_text(encoding="utf-8").splitlines()
         return self._lines
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes that the running server has written to its standard error so far."""
+        return Path(self._log.name).stat().st_size
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send a signal to the server, wait for its end, and return its exit status."""

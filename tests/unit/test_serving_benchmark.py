@@ -1,11 +1,19 @@
 import asyncio
 import re
+import resource
+import subprocess
+import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
-from benchmarks import serving
+import pytest
+
+from benchmarks import attacks, serving
 from seq2seq.documents.keeping import cut_sentences
+from seq2seq.errors import UserError
 from seq2seq.serve.limits import Limits
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -33,12 +41,12 @@ async def serving_at(serve: Serve) -> AsyncIterator[str]:
 
 
 def answer(status: str, body: bytes) -> Serve:
-    async def give(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while head := await reader.readuntil(b"\r\n\r\n"):
             await reader.readexactly(int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0]))
             writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
 
-    return give
+    return answer_all
 
 
 def ask(status: str, body: bytes) -> serving.Tally:
@@ -67,17 +75,18 @@ def test_answers_are_timed_and_refusals_are_errors():
 
 def test_numbers_are_summed_up():
     tally = serving.Tally([0.01 * i for i in range(1, 101)], ["x"], [1.0, 5.0, 2.0, 9.0, 3.04])
-    found = serving.summarise(tally, 50.0)
-    assert (found["answers"], found["errors"], found["sentences_per_second"]) == (100, 1, 2.0)
-    assert (found["p50_ms"], found["p95_ms"]) == (505, 950)
-    assert found["memory_mb"] == [1.0, 2.0, 3.0]  # at the start, in the middle and at the end
+    tally.health = [0.02, 0.3, 0.1]
+    values = serving.summarise(tally, 50.0)
+    assert (values["answers"], values["errors"], values["sentences_per_second"]) == (100, 1, 2.0)
+    assert (values["p50_ms"], values["p95_ms"], values["slowest_health_ms"]) == (505, 950, 300)
+    assert values["memory_mb"] == [1.0, 2.0, 3.0]  # at the start, in the middle and at the end
     assert serving.summarise(serving.Tally(), 5.0)["p95_ms"] == 0
     assert serving.summarise(serving.Tally(), 5.0)["memory_mb"] == [0.0, 0.0, 0.0]
 
 
 def test_one_costly_document_is_refused_and_the_other_is_as_costly_as_may_be():
     limits = Limits()
-    refused, accepted = serving.hostile_documents()
+    refused, accepted = attacks.costly_documents()
     for document in (refused, accepted):
         assert len(document) == limits.char_limit
     assert refused.count("<b>") == 1250 > limits.tag_limit
@@ -87,22 +96,75 @@ def test_one_costly_document_is_refused_and_the_other_is_as_costly_as_may_be():
 
 def test_a_client_that_never_reads_begins_anew_when_it_is_disconnected():
     async def scenario() -> tuple[int, bytes]:
-        asked: list[bytes] = []
+        requests: list[bytes] = []
 
         async def drop(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            asked.append(await reader.readuntil(b"\r\n"))
+            requests.append(await reader.readuntil(b"\r\n"))
             writer.write(b"x" * 100)
             await writer.drain()
 
-        met = serving.Tally()
+        counts: Counter[str] = Counter()
         async with asyncio.timeout(20), serving_at(drop) as url:
-            client = asyncio.create_task(serving.never_read(url, met))
-            while met.disconnected < 2:
+            client = asyncio.create_task(attacks.never_read(url, counts))
+            while counts["disconnected"] < 2:
                 await asyncio.sleep(0.01)
             client.cancel()
             await asyncio.gather(client, return_exceptions=True)
-        return len(asked), asked[0]
+        return len(requests), requests[0]
 
     count, first = asyncio.run(scenario())
     assert count >= 2
     assert first == b"POST /explain HTTP/1.1\r\n"
+
+
+def test_every_attack_stays_within_the_limits_of_a_request():
+    limits = Limits()
+    for texts in (attacks.white_space_documents(), attacks.subword_texts(), attacks.costly_documents()):
+        assert all(len(text) <= limits.char_limit for text in texts)
+    heads = [request.partition(b"\r\n\r\n") for request in attacks.codec_requests("http://127.0.0.1:1")]
+    assert all(len(body) <= limits.body_limit and b"Authorization" not in head for head, _, body in heads)
+    assert limits.connections * 2 < attacks.IDLE
+
+
+@pytest.mark.parametrize("name", serving.ATTACKS)
+def test_an_attack_counts_its_answers_or_disconnections(name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(attacks, "IDLE", 3)
+    monkeypatch.setattr(attacks, "UNREAD", 2)
+    monkeypatch.setattr(attacks, "PAUSE", 0.01)
+
+    async def drop(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if name != "idle connections":
+            await reader.readuntil(b"\r\n")
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+
+    async def scenario() -> Counter[str]:
+        async with asyncio.timeout(20), serving_at(drop) as url:
+            return await attacks.attack(name, url, {"source": "en", "target": "es"}, 0.5)
+
+    counts = asyncio.run(scenario())
+    assert counts["disconnected"] > 0
+    assert (counts["400"] > 0) == (name != "idle connections")
+
+
+def test_too_few_files_for_idle_connections_are_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
+    with pytest.raises(SystemExit, match="need 1164 open files, 256 are allowed: raise `ulimit -Hn`"):
+        attacks.raise_file_limit()
+
+
+def test_a_failed_attack_is_named():
+    command = [sys.executable, "-c", "import sys; sys.exit('error: too few files')"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with pytest.raises(UserError, match=r"^too few files$"):
+        serving.end_attack(process)
+
+
+def test_the_table_has_a_row_for_each_case(tmp_path: Path):
+    values = {
+        name: {**serving.summarise(serving.Tally([0.5]), 1.0), "p95_ratio": 1.25, "log_bytes": 12}
+        for name in (*serving.OPTIONS, *serving.ATTACKS)
+    }
+    rows = serving.table(values, serving.Plan(model=tmp_path)).rows
+    assert [row[0] for row in rows][2] == "batches, beside the attack: white space"
+    assert rows[0][1:] == ["1.0", "500", "500", "1.25", "0", "0", "0 → 0", "12"]
