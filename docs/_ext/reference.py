@@ -144,12 +144,8 @@ def live_page() -> str:
     """Return the page that `seq2seq attend` would write for the sentence."""
     import torch
 
-    from seq2seq.explain.explanation import explain
+    from seq2seq.explain.assembly import assemble
     from seq2seq.explain.page import write_page
-    from seq2seq.explain.steps import chosen_walks, watch_beams
     from seq2seq.translator import Translator
 
-    translator = Translator.load([BUNDLE], "cpu", torch.float32)
-    explanation = explain(translator, SENTENCE)
-    walks, beams = chosen_walks(translator, explanation), watch_beams(translator, SENTENCE)
-    return write_page(explanation.to_plain(), walks, beams)
+    return write_page(assemble(Translator.load([BUNDLE], "cpu", torch.float32), SENTENCE).data)

@@ -1,6 +1,5 @@
 """The command that shows what attention does with one sentence."""
 
-import contextlib
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
@@ -88,26 +87,23 @@ def attend(
     settings = shared.search_settings(folders[0], changes)
     import torch
 
-    from seq2seq.explain.interventions import Interventions, explain_changed
+    from seq2seq.explain.assembly import assemble
+    from seq2seq.explain.interventions import Interventions
     from seq2seq.explain.interventions import rank_heads as rank
     from seq2seq.explain.page import write_page
     from seq2seq.explain.picture import draw, draw_alignment, draw_ranking
-    from seq2seq.explain.steps import chosen_walks, watch_beams
     from seq2seq.translator import Translator
 
     translator = Translator.load(folders, device, torch.float32)  # exact on every device
     interventions = Interventions(without or [], average or [], softmax_temperature)
-    translator, explanation, plain = explain_changed(translator, text, target, interventions, settings)
+    assembly = assemble(translator, text, target, interventions, settings, with_beams=target is None)
+    explanation, plain = assembly.explanation, assembly.data["explanation"]
     if not any(plain["attention"].values()):
         raise UserError("this model has no attention to show: train one with it (model.attention=additive)")
-    beams: dict[str, Any] = {}
-    if explanation.subject.translated:
-        with contextlib.suppress(UserError):  # the bundle's own search has no steps to show
-            beams = watch_beams(translator, text, settings)
-    ranking = rank(translator, [(text, explanation.subject.target)]) if rank_heads else []
+    ranking = rank(assembly.translator, [(text, explanation.subject.target)]) if rank_heads else []
     if rank_heads:
         plain["ranking"] = [dataclasses.asdict(one) for one in ranking]
-    page = write_page(plain, chosen_walks(translator, explanation), beams)
+    page = write_page(assembly.data)
     try:
         output.mkdir(parents=True, exist_ok=True)
         (output / NUMBERS).write_text(json.dumps(plain, ensure_ascii=False) + "\n", encoding="utf-8")

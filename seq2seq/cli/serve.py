@@ -140,22 +140,16 @@ def detector() -> "Detect | None":
 
 
 def explainer(translator: "Translator") -> "Explain":
-    """Return the function that explains a sentence: `Explanation.to_plain`, walks through one layer and head, beams."""
-    from seq2seq.explain.interventions import Interventions, explain_changed
-    from seq2seq.explain.steps import take_walk, watch_beams
+    """Return the function that explains a sentence: an explanation's JSON values, the steps of one head, and beams."""
+    from seq2seq.explain.assembly import assemble
+    from seq2seq.explain.interventions import Interventions
     from seq2seq.serve.service import ExplainOptions
 
-    def explained(wanted: ExplainOptions) -> dict[str, Any]:
-        interventions = Interventions(wanted.without, wanted.average, wanted.temperature)
-        model, found, plain = explain_changed(translator, wanted.source, wanted.target, interventions)
-        parts = [part for part, layers in found.attention.items() if layers and found.architecture == "transformer"]
-        deep = [part for part in parts if wanted.layer < len(found.attention[part])] or parts
-        walks = [take_walk(model, found.subject, part, wanted.layer, wanted.head).to_plain() for part in deep]
-        try:
-            beams = watch_beams(model, wanted.source)
-        except UserError:  # the bundle's own search has no steps to show
-            beams = {}
-        return {**plain, "walks": walks, "beams": beams}
+    def explained(options: ExplainOptions) -> dict[str, Any]:
+        interventions = Interventions(options.without, options.average, options.temperature)
+        head = options.layer, options.head
+        data = assemble(translator, options.source, options.target, interventions, head=head).data
+        return {**data.pop("explanation"), **data}
 
     return explained
 

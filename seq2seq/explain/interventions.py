@@ -14,8 +14,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Int
@@ -23,12 +22,11 @@ from torch import Tensor
 
 from seq2seq.engine import Engine
 from seq2seq.errors import UserError
-from seq2seq.explain.explanation import PARTS, PLACES, Explanation, explain
+from seq2seq.explain.explanation import PARTS
 from seq2seq.explain.subject import require_engine, words_of
 from seq2seq.model.attention import MultiHeadAttention
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
-from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import EOS
 from seq2seq.translator import Translator
 
@@ -145,35 +143,6 @@ def changed(translator: Translator, interventions: Interventions, source: str = 
         unproducible=engine.unproducible, renormalises=engine.renormalises,
     )  # fmt: skip
     return apart
-
-
-def explain_changed(
-    translator: Translator,
-    source: str,
-    target: str | None,
-    interventions: Interventions,
-    settings: SearchConfig | None = None,
-) -> tuple[Translator, Explanation, dict[str, Any]]:
-    """Explain a sentence with a changed model, and compare it with the unchanged model.
-
-    The other arguments are those of `explain`.
-
-    Returns:
-        The translator of the changed model; its explanation; and the explanation as JSON values. If the interventions
-        change anything, the JSON values also have `interventions`, and `unchanged` with the unchanged model's `target`
-        and the log-probability of this target (`log_prob`, nats).
-
-    Raises:
-        UserError: for the reasons of `explain` and `changed`.
-    """
-    if not interventions:
-        explanation = explain(translator, source, target, settings=settings)
-        return translator, explanation, explanation.to_plain()
-    other = changed(translator, interventions, source)
-    usual = explain(translator, source, target, settings=settings)
-    explanation = explain(other, source, target, settings=settings)
-    unchanged = {"target": usual.subject.target, "log_prob": round(math.fsum(usual.log_probs), PLACES)}
-    return other, explanation, explanation.to_plain() | {"interventions": asdict(interventions), "unchanged": unchanged}
 
 
 @dataclass(frozen=True)

@@ -17,19 +17,16 @@ _LEFT = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 _STYLES = ("viewer.css", "page.css")
 
 
-def write_page(explanation: dict[str, Any], walks: list[dict[str, Any]], beams: dict[str, Any]) -> str:
+def write_page(data: dict[str, Any]) -> str:
     """Return the page of one sentence: an HTML document that a browser can open from a file, without network.
 
     The page's Content-Security-Policy allows only its own script and style sheet, by their hashes.
 
     Args:
-        explanation: result of `Explanation.to_plain`.
-        walks: results of `steps.walk`, one for each head shown step by step; may be empty.
-        beams: result of `steps.watch_beams`; may be empty.
+        data: `Assembly.data`; "walks" and "beams" may be empty.
     """
-    title = html.escape(f"Attention: {explanation['source']}")
-    data = embed({"explanation": explanation, "walks": walks, "beams": beams})
-    return fill("page.html", _STYLES, title, script("page"), data=data)
+    title = html.escape(f"Attention: {data['explanation']['source']}")
+    return fill("page.html", _STYLES, title, script("page"), data=embed(data))
 
 
 def fill(body: str, style_sheets: Sequence[str], title: str, script: str = "", **values: str) -> str:

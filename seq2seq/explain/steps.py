@@ -9,11 +9,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from seq2seq.errors import UserError
-from seq2seq.explain.explanation import PARTS, Explanation, plain
+from seq2seq.explain.explanation import PARTS, plain
 from seq2seq.explain.subject import Subject, encode_sentence, make_subject, require_engine
 from seq2seq.interface import Candidate, Source
 from seq2seq.model.attention import MultiHeadAttention, attend
-from seq2seq.model.trace import aligning_layer, record_attention
+from seq2seq.model.trace import record_attention
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.normalise import normalise
@@ -96,21 +96,6 @@ def walk(
         UserError: a text is empty or too long, the model is not a Transformer, or it has no such part, layer or head.
     """
     return take_walk(translator, make_subject(translator, source, target), part, layer, head).to_plain()
-
-
-def chosen_walks(translator: Translator, explanation: Explanation) -> list[dict[str, Any]]:
-    """Return the page's walks: all heads of the first encoder and decoder layers and of the aligning cross-attention.
-
-    The list is empty if the model is not a Transformer.
-    """
-    if not isinstance(require_engine(translator)[1], Transformer):
-        return []
-    layers = {"encoder": 0, "decoder": 0, "cross": aligning_layer(len(explanation.attention["cross"]))}
-    return [
-        take_walk(translator, explanation.subject, part, layer, head).to_plain()
-        for part, layer in layers.items()
-        for head in range(explanation.attention[part][layer].shape[0])
-    ]
 
 
 def take_walk(translator: Translator, subject: Subject, part: str, layer: int, head: int) -> Walk:

@@ -53,7 +53,8 @@ def opened(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Watched]]:
 
     def call(explanation: dict, walks: list, beams: dict, *, width: int = 1280, theme: str = "light") -> Watched:
         file = tmp_path / "page.html"
-        file.write_text(write_page(explanation, walks, beams), encoding="utf-8")
+        data = {"explanation": explanation, "walks": walks, "beams": beams}
+        file.write_text(write_page(data), encoding="utf-8")
         size = {"width": width, "height": 900}
         context = chromium.new_context(offline=True, viewport=size, color_scheme=theme, has_touch=width < 600)
         contexts.append(context)

@@ -38,7 +38,8 @@ class Reader(HTMLParser):
 
 @pytest.fixture
 def page() -> Reader:
-    return Reader(write_page({"source": HOSTILE, "target": HOSTILE}, [], {"steps": []}))
+    explanation = {"source": HOSTILE, "target": HOSTILE}
+    return Reader(write_page({"explanation": explanation, "walks": [], "beams": {"steps": []}}))
 
 
 def test_hostile_text_creates_no_element_and_stays_unchanged(page: Reader) -> None:
@@ -77,8 +78,8 @@ def test_the_page_fetches_nothing_and_turns_no_text_into_html(page: Reader) -> N
 
 def test_nan_is_refused() -> None:
     with pytest.raises(ValueError, match="Out of range float"):
-        write_page({"source": "", "log_probs": [float("nan")]}, [], {})
+        write_page({"explanation": {"source": "", "log_probs": [float("nan")]}})
 
 
 def test_the_title_is_escaped_once() -> None:
-    assert f"<title>Attention: {html.escape('Q & A')}</title>" in write_page({"source": "Q & A"}, [], {})
+    assert f"<title>Attention: {html.escape('Q & A')}</title>" in write_page({"explanation": {"source": "Q & A"}})
