@@ -15,7 +15,7 @@ CLUSTER = "needs a cluster or GPUs; tests/unit/distributed runs it on a small on
 LOGGED = "tests/system/test_logging.py runs both loggers and resumes"
 COMET = "downloads packages and a model; tests/unit/cli/test_evaluate_command.py has a small module in COMET's place"
 SHELL = "is a step of the shell around the commands"
-LAB = "needs the runs of the lab; tests/unit/explain/lab has runs made up"
+LAB = "needs the runs of the lab; tests/unit/lab has runs made up"
 
 MADE_UP = "deletes or compares runs and caches; tests/unit/cli/test_cli_runs.py and test_cli_cache.py do it"
 
@@ -91,7 +91,7 @@ NOT_RUN = {
     "cut -f2 ../shared/data/tatoeba/test.tsv > test.es": SHELL,
     "seq2seq lab lengths --model runs/lab_everyday/baseline-1 --model runs/lab_lstm/lstm_attention-1 "
     "--model runs/lab_lstm/lstm_no_attention-1 --input test.en --reference test.es --output lengths.png": (
-        "needs three trained models; tests/unit/explain/lab calls it"
+        "needs three trained models; tests/unit/lab calls it"
     ),
     "curl -s http://127.0.0.1:8000/translate -d q='The cat sees the milk.' -d source=en -d target=es": SERVER,
     "curl -s http://127.0.0.1:8000/translate -H 'Content-Type: application/json' -d '{\"q\": [\"<p>The <b>cat</b> sees "

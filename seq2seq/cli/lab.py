@@ -27,7 +27,7 @@ def report(runs: Runs = Path("runs/lab"), output: Output = Path("lab")) -> None:
     lab.md, only the text between <!-- begin lab --> and <!-- end lab --> is replaced (lab is the name of the --runs
     folder).
     """
-    from seq2seq.explain.lab.report import PAGE, write_report
+    from seq2seq.lab.report import PAGE, write_report
 
     lab = write_report(runs, output)
     for problem in lab.problems:
@@ -56,17 +56,17 @@ def lengths(
 
     Lengths are in words; groups of fewer than 20 sentences are left out. The same numbers go to standard output.
     """
-    from seq2seq.explain.lab.lengths import bleu_by_length, buckets, draw_lengths, names_of, table
     from seq2seq.interface import SearchRequest
+    from seq2seq.lab.lengths import bleu_by_length, draw_lengths, make_buckets, names_of, table
     from seq2seq.translator import Translator
 
     lines = inputs.read(None, input_, reference)
     sources, references = list(lines.sources), lines.references or []
-    found, folders = buckets(sources), [find_model(one) for one in model]
+    buckets, folders = make_buckets(sources), [find_model(path) for path in model]
     requests = [SearchRequest(settings=shared.search_settings(folder, changes)) for folder in folders]
     curves = {}
     for name, folder, request in zip(names_of(folders), folders, requests, strict=True):
         translations = Translator.load(folder, device).stream(sources, request, chunk=None)
-        curves[name] = bleu_by_length(found, [best[0].text for best in translations], references)
-    draw_lengths(found, curves, output)
-    print(table(found, curves))
+        curves[name] = bleu_by_length(buckets, [best[0].text for best in translations], references)
+    draw_lengths(buckets, curves, output)
+    print(table(buckets, curves))

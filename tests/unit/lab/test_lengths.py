@@ -6,38 +6,38 @@ from sacrebleu.metrics.bleu import BLEU
 
 from seq2seq.cli import app
 from seq2seq.errors import UserError
-from seq2seq.explain.lab.lengths import FEWEST, bleu_by_length, buckets, draw_lengths, names_of, table
+from seq2seq.lab.lengths import FEWEST, bleu_by_length, draw_lengths, make_buckets, names_of, table
 
 SHORT, LONG = [f"A cat sees dog {i}." for i in range(30)], [f"{'the old cat ' * 4}sees {i}." for i in range(25)]
 
 
 def test_sources_are_grouped_by_their_words() -> None:
-    found = buckets([*SHORT, *LONG, "one two three four five six"])
-    assert [(one.name, len(one.lines)) for one in found] == [("1–5", 30), ("11–15", 25)]
-    assert found[1].lines == list(range(30, 55))
-    assert [one.name for one in buckets(["word " * 50] * FEWEST)] == ["41+"]
+    buckets = make_buckets([*SHORT, *LONG, "one two three four five six"])
+    assert [(bucket.name, len(bucket.lines)) for bucket in buckets] == [("1–5", 30), ("11–15", 25)]
+    assert buckets[1].lines == list(range(30, 55))
+    assert [bucket.name for bucket in make_buckets(["word " * 50] * FEWEST)] == ["41+"]
 
 
 def test_too_few_sentences_are_an_error() -> None:
     with pytest.raises(UserError, match="19 sentences are too few: no group of like length has 20"):
-        buckets(["one two"] * 19)
+        make_buckets(["one two"] * 19)
 
 
 def test_every_group_is_scored_by_itself() -> None:
     sources = [*SHORT, *LONG]
-    found = buckets(sources)
+    buckets = make_buckets(sources)
     forgetful = [*SHORT, *(text.replace("sees", "forgets") for text in LONG)]
-    short, long = bleu_by_length(found, forgetful, sources)
+    short, long = bleu_by_length(buckets, forgetful, sources)
     assert (short.bleu, short.half_width) == (pytest.approx(100), pytest.approx(0))
     assert long.bleu == pytest.approx(BLEU().corpus_score(forgetful[30:], [LONG]).score)
-    assert bleu_by_length(found, forgetful, sources)[1] == long
-    assert table(found, {"a": [short, long]}).splitlines()[1] == "1–5\t30\t100.0 ± 0.0"
+    assert bleu_by_length(buckets, forgetful, sources)[1] == long
+    assert table(buckets, {"a": [short, long]}).splitlines()[1] == "1–5\t30\t100.0 ± 0.0"
 
 
 def test_the_interval_is_a_bootstrap_interval() -> None:
     """Some sentences are right, others wrong, so draws differ; the test compares with its own draws."""
     said = [text if number % 3 else "nothing of this at all" for number, text in enumerate(LONG)]
-    (point,) = bleu_by_length(buckets(LONG), said, LONG)
+    (point,) = bleu_by_length(make_buckets(LONG), said, LONG)
     draws = np.random.default_rng(0).integers(0, len(LONG), (300, len(LONG)))
     scores = [BLEU().corpus_score([said[i] for i in draw], [[LONG[i] for i in draw]]).score for draw in draws]
     low, high = np.percentile(scores, [2.5, 97.5])
@@ -50,10 +50,10 @@ def test_bundles_are_named_by_their_runs() -> None:
 
 
 def test_a_picture_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    found = buckets(SHORT)
-    points = bleu_by_length(found, SHORT, SHORT)
+    buckets = make_buckets(SHORT)
+    points = bleu_by_length(buckets, SHORT, SHORT)
     with pytest.raises(UserError, match=r"cannot write .*lengths.nothing: Format 'nothing' is not supported"):
-        draw_lengths(found, {"a": points}, tmp_path / "lengths.nothing")
+        draw_lengths(buckets, {"a": points}, tmp_path / "lengths.nothing")
 
 
 def test_the_command_draws_and_prints(run, bundle_folder: Path, tmp_path: Path) -> None:

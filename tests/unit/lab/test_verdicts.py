@@ -8,19 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq.errors import UserError
-from seq2seq.explain.lab.report import to_markdown
-from seq2seq.explain.lab.runs import Lab, Run
-from seq2seq.explain.lab.verdicts import Difference, compare, judge, read_claims
+from seq2seq.lab.report import to_markdown
+from seq2seq.lab.runs import Lab, Run
+from seq2seq.lab.verdicts import Difference, compare, judge, read_claims
 
-DOCS = Path(__file__).parents[4] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_the_interval_is_welchs() -> None:
     """By hand: standard error 1.4300, 4.9989 degrees of freedom, t 2.5708."""
-    found = compare([71.2, 69.8, 72.9], [75.1, 78.3, 80.4, 77.0])
-    assert found is not None
-    assert (found.value, found.low, found.high) == pytest.approx((-6.4, -10.0763, -2.7237), abs=1e-4)
-    assert found.direction() == "lower"
+    difference = compare([71.2, 69.8, 72.9], [75.1, 78.3, 80.4, 77.0])
+    assert difference is not None
+    assert (difference.value, difference.low, difference.high) == pytest.approx((-6.4, -10.0763, -2.7237), abs=1e-4)
+    assert difference.direction() == "lower"
 
 
 def test_few_or_equal_values() -> None:

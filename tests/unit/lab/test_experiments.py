@@ -12,7 +12,7 @@ from seq2seq.settings.compose import compose
 from seq2seq.settings.config import Config
 from seq2seq.training.module import learning_rate
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 NAMES = sorted(path.stem for path in (REPOSITORY / "conf" / "experiment" / "lab").glob("*.yaml"))
 OTHER_WEIGHTS = ("shared_query_key", "modern", "lstm_attention", "lstm_no_attention")
 
@@ -29,8 +29,8 @@ def drawn(config: Config) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_experiments_with_the_baselines_parameters_start_from_its_weights(name: str) -> None:
-    found, expected = drawn(configured(name)), drawn(configured("baseline"))
-    is_same = all(name in found and torch.equal(found[name], weight) for name, weight in expected.items())
+    weights, expected = drawn(configured(name)), drawn(configured("baseline"))
+    is_same = all(name in weights and torch.equal(weights[name], weight) for name, weight in expected.items())
     assert is_same == (name not in OTHER_WEIGHTS)
 
 
@@ -39,9 +39,9 @@ def test_without_warm_up_the_decay_starts_at_once_from_the_same_peak() -> None:
     for name in ("baseline", "no_warmup"):
         training = configured(name).training
         rates.append([learning_rate(training, step, step / 3000) for step in range(3000)])
-    whole, without = rates
-    assert without[0] == whole[299] == max(whole + without)
-    assert all(rise < full for rise, full in zip(whole[:270], without[:270], strict=True))
-    assert all(full > fallen for full, fallen in zip(whole[300:], without[300:], strict=True))
-    assert whole[-1] == pytest.approx(0, abs=1e-8)
+    with_rise, without = rates
+    assert without[0] == with_rise[299] == max(with_rise + without)
+    assert all(rise < full for rise, full in zip(with_rise[:270], without[:270], strict=True))
+    assert all(full > fallen for full, fallen in zip(with_rise[300:], without[300:], strict=True))
+    assert with_rise[-1] == pytest.approx(0, abs=1e-8)
     assert without[-1] == pytest.approx(0, abs=1e-8)

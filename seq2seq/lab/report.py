@@ -8,14 +8,14 @@ from statistics import fmean, median
 from typing import Any
 
 from seq2seq.errors import UserError
-from seq2seq.explain.lab.runs import Curve, Lab, Run, read_lab
-from seq2seq.explain.lab.verdicts import BASELINE, RULE, Measured, Verdict, judge, read_claims
+from seq2seq.lab.runs import Curve, Lab, Run, read_lab
+from seq2seq.lab.verdicts import BASELINE, RULE, Measured, Verdict, judge, read_claims
 
 TITLE = "The ablation lab"
 PAGE, CURVES, VALUES = "lab.md", "curves.png", "lab.json"
 MEASURES = {"bleu": "BLEU", "validation_loss": "validation loss"}
-DIGITS = {"bleu": 1, "validation_loss": 2, "training_loss": 2}  # BLEU to a tenth, nats to a hundredth
-LYING = "no_causal_mask"  # its loss is good, but its translations are bad
+DECIMALS = {"bleu": 1, "validation_loss": 2, "training_loss": 2}  # BLEU to a tenth, nats to a hundredth
+MISLEADING = "no_causal_mask"  # its loss is good, but its translations are bad
 PANELS = 4  # most panels of loss curves per row
 GREY, COLOUR, INK, FAINT = "#8a8f98", "#c2410c", "#1f2328", "#d8dbe0"
 
@@ -57,9 +57,9 @@ def fill(page: Path, key: str, text: str) -> None:
         raise UserError(f"{page} is not UTF-8: convert it first, or give another --output") from error
     if begin not in before and end not in before:
         before = f"{before.rstrip()}\n\n{begin}\n{end}\n"
-    head, found_begin, rest = before.partition(begin)
-    _, found_end, tail = rest.partition(end)
-    if not found_begin or not found_end:
+    head, has_begin, rest = before.partition(begin)
+    _, has_end, tail = rest.partition(end)
+    if not has_begin or not has_end:
         raise UserError(f"{page} has only one of {begin} and {end}: put the other one back")
     page.write_text(f"{head}{begin}\n{text.strip()}\n{end}{tail}", encoding="utf-8")
 
@@ -80,13 +80,11 @@ def to_plain(lab: Lab, verdicts: Sequence[Verdict]) -> dict[str, Any]:
 def to_markdown(lab: Lab, verdicts: Sequence[Verdict], key: str) -> str:
     """Return the page's section in Markdown: rule, claims, losses, the picture, missing runs."""
     parts = [_summary(lab), f"**The rule**, stated before the runs: {RULE}", _claims(lab, verdicts)]
-    if lab.of(BASELINE) and lab.of(LYING):
-        rows = ["| experiment | training loss | validation loss | BLEU |", "|---|---|---|---|"]
-        for name in (BASELINE, LYING):
-            means = [_mean(lab.of(name), measure) for measure in ("training_loss", "validation_loss", "bleu")]
-            rows.append(f"| {' | '.join([name, *means])} |")
+    if lab.of(BASELINE) and lab.of(MISLEADING):
         parts.append("**A loss that lies.** Means over seeds; losses are nats a target token, teacher-forced:")
-        parts.append("\n".join(rows))
+        measures = ("training_loss", "validation_loss", "bleu")
+        rows = [[name, *(_mean(lab.of(name), measure) for measure in measures)] for name in (BASELINE, MISLEADING)]
+        parts.append(_table("experiment | training loss | validation loss | BLEU", rows))
     parts.append(f"![Validation loss of every experiment beside the whole model's]({key}/{CURVES})")
     if lab.problems:
         parts.append("**Missing or not comparable:**\n\n" + "\n".join(f"- {problem}" for problem in lab.problems))
@@ -106,38 +104,44 @@ def _summary(lab: Lab) -> str:
 
 
 def _claims(lab: Lab, verdicts: Sequence[Verdict]) -> str:
-    rows = ["| experiment | claim | weights | n | BLEU | difference (95 % interval) | validation loss | verdict |"]
-    rows.append("|---|---|---|---|---|---|---|---|")
-    if whole := lab.of(BASELINE):
-        rows.append(_row(f"**{BASELINE}**", "the whole model", whole, "", ""))
+    rows = []
+    if baseline := lab.of(BASELINE):
+        rows.append(_row(f"**{BASELINE}**", "the whole model", baseline, "", ""))
     experiments = [verdict.claim.experiment for verdict in verdicts]
     for verdict in verdicts:
         claim = verdict.claim
         settings = lab.differences(claim.experiment, BASELINE)
         name = "<br>".join([claim.experiment, *(f"`{key}={value}`" for key, value in settings.items())])
         measure = f" *(its {MEASURES[claim.measure]})*" if experiments.count(claim.experiment) > 1 else ""
-        beside = "" if claim.against == BASELINE else f" *(beside {claim.against})*"
+        against = "" if claim.against == BASELINE else f" *(beside {claim.against})*"
         word = f"**{verdict.word}**" if verdict.word in ("borne out", "contradicted") else verdict.word
         runs = lab.of(claim.experiment)
-        rows.append(_row(name, claim.text + measure + beside, runs, _difference(verdict), word))
-    return "\n".join(rows)
+        rows.append(_row(name, claim.text + measure + against, runs, _difference(verdict), word))
+    header = "experiment | claim | weights | n | BLEU | difference (95 % interval) | validation loss | verdict"
+    return _table(header, rows)
 
 
-def _row(name: str, text: str, runs: Sequence[Run], difference: str, word: str) -> str:
+def _row(name: str, text: str, runs: Sequence[Run], difference: str, word: str) -> list[str]:
     weights, bleu, loss = f"{runs[0].parameters / 1000:,.0f} k", _mean(runs, "bleu"), _mean(runs, "validation_loss")
-    return f"| {' | '.join([name, text, weights, str(len(runs)), bleu, difference, loss, word])} |"
+    return [name, text, weights, str(len(runs)), bleu, difference, loss, word]
+
+
+def _table(header: str, rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table; the header's cells are separated by " | "."""
+    rule = "---|" * len(header.split(" | "))
+    return "\n".join([f"| {header} |", f"|{rule}", *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 def _mean(runs: Sequence[Run], measure: str) -> str:
-    found, digits = Measured.of([getattr(run, measure) for run in runs]), DIGITS[measure]
-    spread = "" if found.deviation is None else f" ± {found.deviation:.{digits}f}"
-    return f"{found.mean:.{digits}f}{spread}"
+    measured, decimals = Measured.of([getattr(run, measure) for run in runs]), DECIMALS[measure]
+    spread = "" if measured.deviation is None else f" ± {measured.deviation:.{decimals}f}"
+    return f"{measured.mean:.{decimals}f}{spread}"
 
 
 def _difference(verdict: Verdict) -> str:
-    digits, interval = DIGITS[verdict.claim.measure], verdict.difference
-    value = f"{verdict.ours.mean - verdict.theirs.mean:+.{digits}f}"
-    return value if interval is None else f"{value} ({interval.low:+.{digits}f} to {interval.high:+.{digits}f})"
+    decimals, interval = DECIMALS[verdict.claim.measure], verdict.difference
+    value = f"{verdict.ours.mean - verdict.theirs.mean:+.{decimals}f}"
+    return value if interval is None else f"{value} ({interval.low:+.{decimals}f} to {interval.high:+.{decimals}f})"
 
 
 def draw_curves(lab: Lab, picture: Path) -> None:
@@ -152,7 +156,7 @@ def draw_curves(lab: Lab, picture: Path) -> None:
 
     names = {run.experiment for run in lab.runs} - {BASELINE}
     ordered = sorted(names, key=lambda name: -fmean(run.bleu for run in lab.of(name)))
-    panels = [*([BASELINE] if lab.of(BASELINE) else []), *ordered]
+    panels = [BASELINE, *ordered] if lab.of(BASELINE) else ordered
     columns = min(PANELS, len(panels))
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(12, 0.9 + 2.25 * rows), layout="constrained")
@@ -172,9 +176,9 @@ def draw_curves(lab: Lab, picture: Path) -> None:
 
 
 def _draw_panel(axis: Any, lab: Lab, name: str) -> None:
-    runs, whole = lab.of(name), lab.of(BASELINE)
-    if name != BASELINE and whole:
-        axis.plot(*zip(*mean_curve(whole), strict=True), color=GREY, linewidth=1.6)
+    runs, baseline = lab.of(name), lab.of(BASELINE)
+    if name != BASELINE and baseline:
+        axis.plot(*zip(*mean_curve(baseline), strict=True), color=GREY, linewidth=1.6)
     color = GREY if name == BASELINE else COLOUR
     for run in runs:
         axis.plot(*zip(*run.validation_losses, strict=True), color=color, linewidth=0.7, alpha=0.45)
@@ -188,6 +192,6 @@ def _draw_panel(axis: Any, lab: Lab, name: str) -> None:
 
 def mean_curve(runs: Sequence[Run]) -> Curve:
     """Return the mean of several runs' validation curves, at the updates where all runs were validated."""
-    values = [dict(run.validation_losses) for run in runs]
-    shared = set.intersection(*(set(one) for one in values))
-    return [(step, fmean(one[step] for one in values)) for step in sorted(shared)]
+    curves = [dict(run.validation_losses) for run in runs]
+    shared = set.intersection(*map(set, curves))
+    return [(update, fmean(curve[update] for curve in curves)) for update in sorted(shared)]

@@ -9,11 +9,11 @@ import pytest
 
 from seq2seq.cli import app
 from seq2seq.errors import UserError
-from seq2seq.explain.lab.report import fill, mean_curve, write_report
-from seq2seq.explain.lab.runs import read_lab, read_run
-from seq2seq.explain.lab.verdicts import BASELINE, RULE, Claim, judge, read_claims
+from seq2seq.lab.report import fill, mean_curve, write_report
+from seq2seq.lab.runs import read_lab, read_run
+from seq2seq.lab.verdicts import BASELINE, RULE, Claim, judge, read_claims
 
-REPOSITORY = Path(__file__).parents[4]
+REPOSITORY = Path(__file__).parents[3]
 EXPERIMENTS = REPOSITORY / "conf" / "experiment" / "lab"
 Make = Callable[..., Path]
 
@@ -139,7 +139,7 @@ def test_partial_and_absent_runs_are_named(make_run: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "message"),
     [
         ("results.json", b'{"scores": []}', "is damaged"),
         ("results.json", b"[" * 100_000, "is nested too deeply|is damaged"),
@@ -148,14 +148,14 @@ def test_partial_and_absent_runs_are_named(make_run: Make) -> None:
         ("metrics.csv", b"step,loss,val_loss\n300,1.0,nan\n", "its loss or BLEU is not a finite number: the training"),
     ],
 )
-def test_a_damaged_run_is_named_and_left_out(make_run: Make, name: str, content: bytes, told: str) -> None:
+def test_a_damaged_run_is_named_and_left_out(make_run: Make, name: str, content: bytes, message: str) -> None:
     folder = make_run("baseline", 1, 80.0)
     damaged = make_run("baseline", 2, 80.0)
     (damaged / name).write_bytes(content)
     lab = read_lab(folder.parent, [])
     assert [run.seed for run in lab.runs] == [1]
     (problem,) = lab.problems
-    assert re.match(f"baseline-2: .*({told})", problem)
+    assert re.match(f"baseline-2: .*({message})", problem)
 
 
 def test_a_copy_of_a_run_does_not_count_as_another_run(make_run: Make) -> None:
@@ -191,8 +191,8 @@ def test_a_folder_without_runs_is_an_error_of_one_line(tmp_path: Path, make_run:
 
 
 def test_a_mean_curve_has_the_updates_of_all_runs(make_run: Make) -> None:
-    whole, part = make_run("baseline", 1, 80.0, (3.0, 2.0, 1.0)), make_run("baseline", 2, 80.0, (4.0, 3.0))
-    assert mean_curve([read_run(whole), read_run(part)]) == [(100, 3.5), (200, 2.5)]
+    complete, short = make_run("baseline", 1, 80.0, (3.0, 2.0, 1.0)), make_run("baseline", 2, 80.0, (4.0, 3.0))
+    assert mean_curve([read_run(complete), read_run(short)]) == [(100, 3.5), (200, 2.5)]
 
 
 def test_the_command_reports_and_warns(run, runs: Path, tmp_path: Path) -> None:

@@ -29,30 +29,31 @@ class Point:
     half_width: float
 
 
-def buckets(sources: Sequence[str]) -> list[Bucket]:
+def make_buckets(sources: Sequence[str]) -> list[Bucket]:
     """Return sources grouped by their number of words, without buckets of fewer than FEWEST sentences.
 
     Raises:
         UserError: every bucket has fewer sentences.
     """
     lengths = [len(source.split()) for source in sources]
-    found = [Bucket(*one) for one in in_ranges(lengths, LENGTHS) if lengths[one[1][0]] and len(one[1]) >= FEWEST]
-    if not found:
+    ranges = in_ranges(lengths, LENGTHS)
+    buckets = [Bucket(name, lines) for name, lines in ranges if lengths[lines[0]] and len(lines) >= FEWEST]
+    if not buckets:
         raise UserError(f"{len(sources)} sentences are too few: no group of like length has {FEWEST}")
-    return found
+    return buckets
 
 
-def bleu_by_length(found: Sequence[Bucket], translations: Sequence[str], references: Sequence[str]) -> list[Point]:
+def bleu_by_length(buckets: Sequence[Bucket], translations: Sequence[str], references: Sequence[str]) -> list[Point]:
     """Return sacreBLEU's score of each bucket; intervals come from RESAMPLES draws with a fixed seed."""
     points = []
-    for bucket in found:
-        chosen, wanted = ([texts[line] for line in bucket.lines] for texts in (translations, references))
-        score = BLEU().corpus_score(chosen, [wanted], n_bootstrap=RESAMPLES)
+    for bucket in buckets:
+        hypotheses, expected = ([texts[line] for line in bucket.lines] for texts in (translations, references))
+        score = BLEU().corpus_score(hypotheses, [expected], n_bootstrap=RESAMPLES)
         points.append(Point(score.score, float(score._ci)))
     return points
 
 
-def draw_lengths(found: Sequence[Bucket], curves: Mapping[str, Sequence[Point]], picture: Path) -> None:
+def draw_lengths(buckets: Sequence[Bucket], curves: Mapping[str, Sequence[Point]], picture: Path) -> None:
     """Write a picture with a line and intervals for each model, and with the number of sentences of each bucket.
 
     Raises:
@@ -64,10 +65,10 @@ def draw_lengths(found: Sequence[Bucket], curves: Mapping[str, Sequence[Point]],
     axis = figure.subplots()
     for number, (name, points) in enumerate(curves.items()):
         shift = (number - (len(curves) - 1) / 2) * 0.06  # so that intervals do not overlap
-        places = [place + shift for place in range(len(found))]
+        positions = [position + shift for position in range(len(buckets))]
         bleu, width = [point.bleu for point in points], [point.half_width for point in points]
-        axis.errorbar(places, bleu, yerr=width, marker="o", markersize=5, capsize=3, linewidth=1.8, label=name)
-    axis.set_xticks(range(len(found)), [f"{bucket.name}\n({len(bucket.lines):,})" for bucket in found])
+        axis.errorbar(positions, bleu, yerr=width, marker="o", markersize=5, capsize=3, linewidth=1.8, label=name)
+    axis.set_xticks(range(len(buckets)), [f"{bucket.name}\n({len(bucket.lines):,})" for bucket in buckets])
     axis.set_xlabel("words in the source (sentences)")
     axis.set_ylabel("BLEU, 95 % interval")
     axis.set_ylim(bottom=0)
@@ -82,14 +83,14 @@ def draw_lengths(found: Sequence[Bucket], curves: Mapping[str, Sequence[Point]],
 
 def names_of(folders: Sequence[Path]) -> list[str]:
     """Return different names for bundles: the runs' names, or the paths of runs that share a name."""
-    names = [(one.resolve().parent if one.name == "model" else one.resolve()).name for one in folders]
-    return [name if names.count(name) == 1 else str(one) for name, one in zip(names, folders, strict=True)]
+    names = [(folder.resolve().parent if folder.name == "model" else folder.resolve()).name for folder in folders]
+    return [name if names.count(name) == 1 else str(folder) for name, folder in zip(names, folders, strict=True)]
 
 
-def table(found: Sequence[Bucket], curves: Mapping[str, Sequence[Point]]) -> str:
+def table(buckets: Sequence[Bucket], curves: Mapping[str, Sequence[Point]]) -> str:
     """Return the numbers of the picture as tab-separated text."""
     rows = [["words", "sentences", *curves]]
-    for place, bucket in enumerate(found):
-        scores = [f"{points[place].bleu:.1f} ± {points[place].half_width:.1f}" for points in curves.values()]
+    for bucket, *points in zip(buckets, *curves.values(), strict=True):
+        scores = [f"{point.bleu:.1f} ± {point.half_width:.1f}" for point in points]
         rows.append([bucket.name, str(len(bucket.lines)), *scores])
     return "\n".join("\t".join(row) for row in rows)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from seq2seq.errors import UserError
-from seq2seq.explain.lab.runs import Lab
 from seq2seq.extras import needing
+from seq2seq.lab.runs import Lab
 from seq2seq.settings.compose import home
 
 BASELINE = "baseline"

@@ -13,7 +13,7 @@ from seq2seq.settings.config import used_settings
 from seq2seq.settings.loading import load_config
 
 Curve = list[tuple[int, float]]  # (updates, nats per target token)
-_OF_ONE_RUN = {
+_RUN_SETTINGS = {  # that differ between runs of one experiment
     "name",
     "series",
     "experiment_name",
@@ -60,7 +60,7 @@ class Lab:
     def differences(self, experiment: str, against: str) -> dict[str, Any]:
         """Return the settings of an experiment that differ from another experiment's and that its network uses."""
         ours, theirs = self.of(experiment), self.of(against)
-        return _other(ours[0].settings, theirs[0].settings) if ours and theirs else {}
+        return _differing(ours[0].settings, theirs[0].settings) if ours and theirs else {}
 
 
 def read_lab(folder: Path, expected: Sequence[str]) -> Lab:
@@ -77,16 +77,16 @@ def read_lab(folder: Path, expected: Sequence[str]) -> Lab:
             runs.append(read_run(path))
         except UserError as error:
             problems.append(str(error))
-    runs = _one_of_each_seed(runs, problems)
+    runs = _without_copies(runs, problems)
     if not runs:
         reasons = f" ({'; '.join(problems)})" if problems else ""
         raise UserError(f"--runs {folder} has no complete run{reasons}: make the runs first (docs/lab.md)")
     seeds = {name: {run.seed for run in runs if run.experiment == name} for name in expected}
-    if absent := [name for name, found in seeds.items() if not found]:
+    if absent := [name for name, its_seeds in seeds.items() if not its_seeds]:
         problems.append(f"not run: {', '.join(absent)}")
-    for name, found in seeds.items():
-        missing = {run.seed for run in runs} - found
-        if missing and found:
+    for name, its_seeds in seeds.items():
+        missing = {run.seed for run in runs} - its_seeds
+        if missing and its_seeds:
             problems.append(f"{name}: no complete run with seed {', '.join(map(str, sorted(missing)))}")
     return Lab(runs, problems + _unequal(runs))
 
@@ -98,7 +98,6 @@ def read_run(folder: Path) -> Run:
         UserError: the run is not complete, or a file is damaged; the message names the folder and the updates so far.
     """
     config = load_config(str(folder), [], option="--runs ")
-    settings = used_settings(config)
     try:
         rows = _read_metrics(folder)
         if not (folder / "results.json").is_file():
@@ -125,7 +124,7 @@ def read_run(folder: Path) -> Run:
             hardware=str(facts["hardware"]),
             losses=losses,
             validation_losses=validations,
-            settings={key: value for key, value in settings.items() if key not in _OF_ONE_RUN},
+            settings={key: value for key, value in used_settings(config).items() if key not in _RUN_SETTINGS},
         )
     except UserError:
         raise
@@ -133,13 +132,13 @@ def read_run(folder: Path) -> Run:
         raise UserError(f"{folder.name}: results.json or metrics.csv is damaged ({in_short(repr(error))})") from error
     except RecursionError as error:
         raise UserError(f"{folder.name}: results.json is damaged (it is nested too deeply)") from error
-    if not all(math.isfinite(one) for one in (run.bleu, run.validation_loss, run.training_loss)):
+    if not all(math.isfinite(value) for value in (run.bleu, run.validation_loss, run.training_loss)):
         raise UserError(f"{folder.name}: its loss or BLEU is not a finite number: the training diverged")
     return run
 
 
-def _one_of_each_seed(runs: Sequence[Run], problems: list[str]) -> list[Run]:
-    """Return the first run of each experiment and seed; a copy, which is no run of its own, is a problem."""
+def _without_copies(runs: Sequence[Run], problems: list[str]) -> list[Run]:
+    """Return the first run of each experiment and seed; append a problem for each other run of them."""
     first: dict[tuple[str, int], Run] = {}
     copies = [run for run in runs if first.setdefault((run.experiment, run.seed), run) is not run]
     problems += [
@@ -156,23 +155,23 @@ def _read_metrics(folder: Path) -> list[dict[str, str]]:
         return []
 
 
-def _other(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+def _differing(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in ours.items() if key not in theirs or theirs[key] != value}
 
 
 def _unequal(runs: Sequence[Run]) -> list[str]:
     """Return a line for each group of runs that are not comparable with the others."""
     problems = []
-    for what in ("updates", "pairs", "test_set"):
+    for attribute in ("updates", "pairs", "test_set"):
         groups: dict[object, list[str]] = {}
         for run in runs:
-            groups.setdefault(getattr(run, what), []).append(f"{run.experiment}-{run.seed}")
+            groups.setdefault(getattr(run, attribute), []).append(f"{run.experiment}-{run.seed}")
         usual = max(groups, key=lambda value: len(groups[value]))
         if odd := [f"{', '.join(names)}: {value}" for value, names in groups.items() if value != usual]:
-            problems.append(f"unequal {what.replace('_', ' ')} ({usual} elsewhere): {'; '.join(odd)}")
+            problems.append(f"unequal {attribute.replace('_', ' ')} ({usual} elsewhere): {'; '.join(odd)}")
     first: dict[str, Run] = {}
     for run in runs:
-        if other := _other(run.settings, first.setdefault(run.experiment, run).settings):
+        if other := _differing(run.settings, first.setdefault(run.experiment, run).settings):
             settings = ", ".join(f"{key}={value}" for key, value in other.items())
             problems.append(f"{run.experiment}-{run.seed}: {settings}, unlike seed {first[run.experiment].seed}")
     return problems
