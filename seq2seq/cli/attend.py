@@ -199,5 +199,5 @@ def tell_ranking(ranking: "Sequence[HeadWorth]") -> list[str]:
     """Return lines that list the heads, the most valuable first."""
     if not ranking:
         return []
-    lines = [f"  {one.loss:+.3f}  {one.part}.{one.layer + 1}.head.{one.head + 1}" for one in ranking]
+    lines = [f"  {one.loss:+.3f}  {one.name}" for one in ranking]
     return ["Growth of the loss without each head (nats per token):", *lines, ""]

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from seq2seq.errors import UserError
-from seq2seq.explain.explanation import PARTS, PLACES, Explanation, explain
+from seq2seq.explain.explanation import PLACES, Explanation, explain
+from seq2seq.explain.heads import PARTS
 from seq2seq.explain.interventions import Interventions, changed
 from seq2seq.explain.steps import take_walk, watch_beams
 from seq2seq.explain.subject import require_engine

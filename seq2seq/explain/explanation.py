@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from seq2seq.explain.heads import PARTS
 from seq2seq.explain.subject import Subject, Word, make_subject, require_engine
 from seq2seq.model.trace import aligning_layer
 from seq2seq.settings.search import SearchConfig
@@ -17,7 +18,6 @@ from seq2seq.words import align_words
 
 VERSION = 1  # version of the format of `Explanation.to_plain`
 PLACES = 4  # decimals in `Explanation.to_plain`
-PARTS = ("encoder", "decoder", "cross")
 
 
 @dataclass(frozen=True)

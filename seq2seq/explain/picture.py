@@ -12,7 +12,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seq2seq.errors import UserError
-from seq2seq.explain.explanation import PARTS, Explanation
+from seq2seq.explain.explanation import Explanation
+from seq2seq.explain.heads import PARTS
 from seq2seq.explain.interventions import HeadWorth
 from seq2seq.model.trace import aligning_layer
 

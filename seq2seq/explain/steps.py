@@ -8,13 +8,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seq2seq.errors import UserError
-from seq2seq.explain.explanation import PARTS, plain
+from seq2seq.explain.explanation import plain
+from seq2seq.explain.heads import find_heads, require_transformer
 from seq2seq.explain.subject import Subject, encode_sentence, make_subject, require_engine
 from seq2seq.interface import Candidate, Source
-from seq2seq.model.attention import MultiHeadAttention, attend
+from seq2seq.model.attention import attend
 from seq2seq.model.trace import record_attention
-from seq2seq.model.transformer import Transformer
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.normalise import normalise
 from seq2seq.text.tokenizer import EOS
@@ -104,10 +103,8 @@ def take_walk(translator: Translator, subject: Subject, part: str, layer: int, h
     Raises:
         UserError: the model is not a Transformer, or it has no such part, layer or head.
     """
-    engine, model = require_engine(translator)
-    if not isinstance(model, Transformer):
-        raise UserError("only a Transformer's attention is shown step by step: this model is another")
-    attention = _find(model, part, layer, head)
+    engine, model = require_transformer(translator)
+    ((attention, _),) = find_heads(model, part, layer, head, name=f"{part}, layer={layer}, head={head}")
     src, tgt_in = (torch.tensor([ids], device=engine.device) for ids in (subject.src, subject.tgt_in))
     rows, columns = (src, src) if part == "encoder" else (tgt_in, src if part == "cross" else tgt_in)
     with engine.inference(), record_attention([attention]) as calls:
@@ -144,18 +141,6 @@ def take_walk(translator: Translator, subject: Subject, part: str, layer: int, h
         joined=joined[0].float().cpu(),
         output=output[0].float().cpu(),
     )
-
-
-def _find(model: Transformer, part: str, layer: int, head: int) -> MultiHeadAttention:
-    if part not in PARTS:
-        raise UserError(f"part={part!r} is not known: choose from {', '.join(PARTS)}")
-    layers = model.encoder_layers if part == "encoder" else model.decoder_layers
-    for name, value, count in (("layer", layer, len(layers)), ("head", head, model.config.num_heads)):
-        if not 0 <= value < count:
-            raise UserError(f"{name}={value} is not there: this model has {name}s 0 to {count - 1}")
-    found = getattr(layers[layer], "cross_attention" if part == "cross" else "self_attention")
-    assert isinstance(found, MultiHeadAttention)
-    return found
 
 
 def watch_beams(translator: Translator, source: str, settings: SearchConfig | None = None) -> dict[str, Any]:

@@ -7,7 +7,8 @@ import torch
 from torch.testing import assert_close
 
 from seq2seq.errors import UserError
-from seq2seq.explain.explanation import PARTS, explain, explain_subject, over_words
+from seq2seq.explain.explanation import explain, explain_subject, over_words
+from seq2seq.explain.heads import PARTS
 from seq2seq.explain.subject import MAX_PIECES, Word, make_subject, words_of
 from seq2seq.interface import Translation
 from seq2seq.model.ensemble import Ensemble

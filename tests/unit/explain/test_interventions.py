@@ -1,6 +1,5 @@
-"""Interventions do what they say, and leave no trace."""
+"""Interventions change a copy of the model as they say, and leave the model itself as it is."""
 
-import contextlib
 import copy
 from collections.abc import Callable
 
@@ -9,8 +8,8 @@ import torch
 
 from seq2seq.errors import UserError
 from seq2seq.explain.explanation import explain
-from seq2seq.explain.interventions import Interventions, changed, intervene, rank_heads
-from seq2seq.explain.subject import require_engine
+from seq2seq.explain.heads import require_transformer
+from seq2seq.explain.interventions import Interventions, changed, rank_heads
 from seq2seq.model.build import build_model
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
@@ -23,14 +22,25 @@ SENTENCE, TARGET = "The black cat drank the milk.", "El gato negro bebió la lec
 
 
 @pytest.fixture
-def model() -> Transformer:
+def translator(golden: Translator) -> Translator:
     torch.manual_seed(3)
     config = ModelConfig(d_model=16, num_heads=4, d_ff=24, num_encoder_layers=2, num_decoder_layers=2, dropout=0.0)
-    built = build_model(config, 20).eval()
-    for parameter in built.parameters():  # larger weights than the initial ones, so that each change shows
+    model = build_model(config, golden.tokenizer.source.vocab_size).eval()
+    for parameter in model.parameters():  # larger weights than the initial ones, so that each change shows
         torch.nn.init.normal_(parameter, std=0.5)
-    assert isinstance(built, Transformer)
-    return built
+    return Translator(model, golden.tokenizer)
+
+
+@pytest.fixture
+def model(translator: Translator) -> Transformer:
+    return require_transformer(translator)[1]
+
+
+def change(
+    translator: Translator, *without: str, average: tuple[str, ...] = (), temperature: float = 1.0
+) -> Transformer:
+    """Return the changed copy of a translator's model."""
+    return require_transformer(changed(translator, Interventions(without, average, temperature), SENTENCE))[1]
 
 
 def output(model: Transformer) -> torch.Tensor:
@@ -56,28 +66,24 @@ def off_by_hand(part: str, layer: int, channels: slice) -> Callable[[Transformer
 
 
 @pytest.mark.parametrize("part", ["encoder", "decoder", "cross"])
-def test_a_head_that_is_off_has_zeros_in_the_output_projection(model: Transformer, part: str) -> None:
+def test_a_head_that_is_off_has_zeros_in_the_output_projection(
+    translator: Translator, model: Transformer, part: str
+) -> None:
     expected = zeroed(model, off_by_hand(part, 1, slice(8, 12)))
-    usual = output(model)
-    with intervene(model, f"{part}.2.head.3"):
-        assert torch.allclose(output(model), expected, atol=1e-6)
-    assert not torch.allclose(usual, expected, atol=1e-3)
+    assert torch.allclose(output(change(translator, f"{part}.2.head.3")), expected, atol=1e-6)
+    assert not torch.allclose(output(model), expected, atol=1e-3)
 
 
-def test_a_layer_that_is_off_has_no_head(model: Transformer) -> None:
-    with intervene(model, "cross.1"):
-        whole = output(model)
-    with intervene(model, *(f"cross.1.head.{head}" for head in (1, 2, 3, 4))):
-        assert torch.equal(output(model), whole)
-    with intervene(model, "cross"):
-        without_source = output(model)
-    with intervene(model, "cross.1", "cross.2"):
-        assert torch.equal(output(model), without_source)
+def test_a_layer_that_is_off_has_no_head(translator: Translator) -> None:
+    layer = output(change(translator, "cross.1"))
+    assert torch.equal(output(change(translator, *(f"cross.1.head.{head}" for head in (1, 2, 3, 4)))), layer)
+    without_source = output(change(translator, "cross"))
+    assert torch.equal(output(change(translator, "cross.1", "cross.2")), without_source)
+    assert not torch.equal(layer, without_source)
 
 
-def test_an_averaged_head_takes_the_same_of_all_that_it_may_see(model: Transformer) -> None:
-    with intervene(model, average=["decoder.1.head.2", "cross.2.head.1"]):
-        trace = model.traced(SRC, TGT)
+def test_an_averaged_head_takes_the_same_of_all_that_it_may_see(translator: Translator, model: Transformer) -> None:
+    trace = change(translator, average=("decoder.1.head.2", "cross.2.head.1")).traced(SRC, TGT)
     even = torch.tril(torch.ones(4, 4)) / torch.arange(1, 5)[:, None]
     assert torch.allclose(trace.decoder[0][0, 1], even, atol=1e-6)
     assert torch.allclose(trace.cross[1][0, 0], torch.full((4, 5), 0.2), atol=1e-6)
@@ -87,49 +93,48 @@ def test_an_averaged_head_takes_the_same_of_all_that_it_may_see(model: Transform
 
 @pytest.mark.parametrize("relevance", ["query_key", "shared"])
 @pytest.mark.parametrize("temperature", [0.5, 4.0])
-def test_the_temperature_divides_the_scores(relevance: str, temperature: float) -> None:
+def test_the_temperature_divides_the_scores(golden: Translator, relevance: str, temperature: float) -> None:
     torch.manual_seed(3)
     config = ModelConfig(d_model=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, relevance=relevance)
-    model = build_model(config, 20).eval()
+    model = build_model(config, golden.tokenizer.source.vocab_size).eval()
     torch.nn.init.normal_(model.embedding.weight)
     usual = model.traced(SRC, TGT).encoder[0]
-    with intervene(model, temperature=temperature):
-        found = model.traced(SRC, TGT).encoder[0]
-    assert torch.allclose(found, (usual.log() / temperature).softmax(-1), atol=1e-5)
+    weights = change(Translator(model, golden.tokenizer), temperature=temperature).traced(SRC, TGT).encoder[0]
+    assert torch.allclose(weights, (usual.log() / temperature).softmax(-1), atol=1e-5)
 
 
-def test_without_the_mask_the_decoder_looks_ahead(model: Transformer) -> None:
-    with intervene(model, "mask"):
-        ahead = model.traced(SRC, TGT).decoder[0][0, 0]
+def test_without_the_mask_the_decoder_looks_ahead(translator: Translator, model: Transformer) -> None:
+    ahead = change(translator, "mask").traced(SRC, TGT).decoder[0][0, 0]
     assert (ahead[0, 1:] > 0).all()
     assert (model.traced(SRC, TGT).decoder[0][0, 0][0, 1:] == 0).all()
 
 
-def test_without_positions_the_encoder_knows_no_order(model: Transformer) -> None:
-    order = torch.tensor([3, 1, 4, 0, 2])
-    with intervene(model, "positions"):
-        memory = model.encode(SRC).memory[0].keys
-        permuted = model.encode(SRC[:, order]).memory[0].keys
+def test_without_positions_the_encoder_knows_no_order(translator: Translator, model: Transformer) -> None:
+    order, orderless = torch.tensor([3, 1, 4, 0, 2]), change(translator, "positions")
+    memory = orderless.encode(SRC).memory[0].keys
+    permuted = orderless.encode(SRC[:, order]).memory[0].keys
     assert torch.allclose(memory[:, :, order], permuted, atol=1e-5)
     assert not torch.allclose(model.encode(SRC).memory[0].keys, memory, atol=1e-2)
 
 
-def test_a_hidden_piece_is_seen_by_nobody(model: Transformer) -> None:
-    other = SRC.clone()
-    other[0, 2] = 13
-    with intervene(model, hidden=[2]):
-        trace = model.traced(SRC, TGT)
-        same, of_other = output(model), model.logits(model(other, TGT))
-    assert all((layer[..., 2] == 0).all() for layer in [*trace.encoder, *trace.cross])
-    assert torch.allclose(same, of_other, atol=1e-5)  # whatever stands there
+def test_no_position_attends_to_a_hidden_word(translator: Translator) -> None:
+    (subwords,) = translator.tokenizer.source.encode(["The"])
+    hidden = range(len(subwords), len(translator.tokenizer.source.encode(["The black"])[0]))
+    src = torch.tensor([translator.tokenizer.source.encode([SENTENCE])[0]])
+    other = src.clone()
+    other[0, hidden] = 13
+    blind = change(translator, "source.2")
+    trace = blind.traced(src, TGT)
+    assert all((layer[..., hidden] == 0).all() for layer in [*trace.encoder, *trace.cross])
+    logits = [blind.logits(blind(ids, TGT)) for ids in (src, other)]
+    assert torch.allclose(logits[0], logits[1], atol=1e-5)  # the hidden subwords do not matter
 
 
-def test_nothing_is_left_when_the_block_ends(model: Transformer) -> None:
+def test_the_unchanged_translator_stays_as_it_was_to_the_bit(translator: Translator, model: Transformer) -> None:
     before, usual, config = copy.deepcopy(model.state_dict()), output(model), model.config
-    changes = ("encoder", "positions", "mask")
-    with contextlib.suppress(RuntimeError), intervene(model, *changes, average=["cross"], temperature=3.0, hidden=[1]):
-        assert not torch.equal(output(model), usual)
-        raise RuntimeError
+    changes = ("encoder", "cross.1.head.2", "positions", "mask", "source.2")
+    other = change(translator, *changes, average=("cross",), temperature=3.0)
+    assert not torch.equal(output(other), usual)
     after = model.state_dict()
     assert all(torch.equal(after[name], value) for name, value in before.items())
     assert model.config is config
@@ -137,14 +142,20 @@ def test_nothing_is_left_when_the_block_ends(model: Transformer) -> None:
     assert torch.equal(output(model), usual)
 
 
-def test_blocks_within_one_another_end_one_by_one(model: Transformer) -> None:
-    with intervene(model, "cross.1", hidden=[1]):
-        outer = output(model)
-        with intervene(model, "encoder.1", hidden=[2]):
-            trace = model.traced(SRC, TGT)
-            assert all((layer[..., [1, 2]] == 0).all() for layer in trace.encoder)
-        assert torch.equal(output(model), outer)
-    assert not torch.equal(output(model), outer)
+def test_a_copy_shares_the_weights_that_are_equal(translator: Translator, model: Transformer) -> None:
+    other = change(translator, "cross.1.head.2")
+    usual = dict(model.named_parameters())
+    apart = [name for name, weight in other.named_parameters() if weight is not usual[name]]
+    assert apart == ["decoder_layers.0.cross_attention.out_proj.weight"]
+
+
+def test_a_changed_translator_can_be_changed_again(translator: Translator) -> None:
+    first = changed(translator, Interventions(["cross.1", "source.2"]), SENTENCE)
+    outer = output(require_transformer(first)[1])
+    second = change(first, "encoder.1", "source.3")
+    assert torch.equal(output(second), output(change(translator, "cross.1", "source.2", "encoder.1", "source.3")))
+    assert torch.equal(output(require_transformer(first)[1]), outer)
+    assert not torch.equal(output(second), outer)
 
 
 @NEEDS_COMPILER
@@ -164,37 +175,38 @@ def test_a_compiled_search_is_changed_like_any_other() -> None:
         (["encoder.1"], ["head.2"], 1.0, r"^'head.2' names nothing to change: give encoder.2.head.3, "),
         ([], ["mask"], 1.0, r"^'mask' names nothing to change: give encoder.2.head.3, decoder.1 or cross$"),
         (["encoder.\u0661"], [], 1.0, r"names nothing to change"),
-        (["source.1"], [], 1.0, r"^'source.1' names nothing to change"),
+        (["source.1"], [], 1.0, r"^source.1: the sentence has words 1 to 0$"),
+        ([], ["source.1"], 1.0, r"^'source.1' names nothing to change"),
         ([], [], 0.0, r"^the temperature 0 must be from 0.001 to 1000$"),
         ([], [], 1e-320, r"^the temperature 9.99989e-321 must be from 0.001 to 1000$"),
         ([], [], float("inf"), r"^the temperature inf must be from 0.001 to 1000$"),
         ([], [], float("nan"), r"^the temperature nan must be from 0.001 to 1000$"),
     ],
 )
-def test_a_wrong_name_changes_nothing(
-    model: Transformer, names: list[str], average: list[str], temperature: float, message: str
+def test_a_wrong_name_is_refused_and_changes_nothing(
+    translator: Translator, model: Transformer, names: list[str], average: list[str], temperature: float, message: str
 ) -> None:
     usual = output(model)
-    with pytest.raises(UserError, match=message), intervene(model, *names, average=average, temperature=temperature):
-        pass
+    with pytest.raises(UserError, match=message):
+        changed(translator, Interventions(names, average, temperature))
     assert torch.equal(output(model), usual)
 
 
-def test_an_lstm_has_no_heads_to_change() -> None:
+def test_an_lstm_has_no_heads_to_change(golden: Translator) -> None:
     config = ModelConfig(architecture="recurrent", d_model=8, num_encoder_layers=1, num_decoder_layers=1)
-    with pytest.raises(UserError, match=r"interventions are for Transformers"), intervene(build_model(config, 20)):
-        pass
+    lstm = Translator(build_model(config, golden.tokenizer.source.vocab_size), golden.tokenizer)
+    with pytest.raises(UserError, match=r"^only a Transformer has heads: this is model.architecture=recurrent$"):
+        changed(lstm, Interventions())
+    with pytest.raises(UserError, match=r"^only a Transformer has heads"):
+        rank_heads(lstm, [(SENTENCE, TARGET)])
 
 
 def test_a_changed_translator_searches_and_reads_with_the_changes(golden: Translator) -> None:
     usual = golden.translate([SENTENCE])
     blind = changed(golden, Interventions(without=["cross"]))
-    one, other = (blind.translate([text])[0][:8] for text in (SENTENCE, "A dog sees a ball."))
-    assert one == other != usual[0][:8]
+    beginnings = [blind.translate([text])[0][:8] for text in (SENTENCE, "A dog sees a ball.")]
+    assert beginnings[0] == beginnings[1] != usual[0][:8]
     assert golden.translate([SENTENCE]) == usual
-    _, model = require_engine(golden)
-    _, other = require_engine(blind)
-    assert other is not model
     word = changed(golden, Interventions(without=["source.3"]), SENTENCE)
     maps = explain(word, SENTENCE, TARGET).by_word
     assert all((layer[:, :, 2] == 0).all() for part in ("encoder", "cross") for layer in maps[part])
@@ -204,19 +216,19 @@ def test_a_changed_translator_searches_and_reads_with_the_changes(golden: Transl
 
 def test_heads_are_ranked_by_the_score_of_a_translation_without_them(golden: Translator) -> None:
     ranked = rank_heads(golden, [(SENTENCE, TARGET), ("The ball is blue.", "La bola es azul.")])
-    losses = [one.loss for one in ranked]
+    losses = [worth.loss for worth in ranked]
     assert losses == sorted(losses, reverse=True)
-    _, model = require_engine(golden)
+    _, model = require_transformer(golden)
     assert len(ranked) == 3 * model.config.num_heads
     best = ranked[0]
-    name = f"{best.part}.{best.layer + 1}.head.{best.head + 1}"
+    assert best.name == f"{best.part}.1.head.{best.head + 1}"
     pairs = [(SENTENCE, TARGET), ("The ball is blue.", "La bola es azul.")]
 
     def mean(translator: Translator) -> float:
         scores = [explain(translator, *pair).log_probs for pair in pairs]
         return sum(map(sum, scores)) / sum(map(len, scores))
 
-    without = changed(golden, Interventions(without=[name]))
+    without = changed(golden, Interventions(without=[best.name]))
     assert best.loss == pytest.approx(mean(golden) - mean(without), abs=1e-5)
     with pytest.raises(UserError, match="is empty"):
         rank_heads(golden, [("", TARGET)])

@@ -12,7 +12,8 @@ from matplotlib.text import Text
 from torch.testing import assert_close
 
 from seq2seq.errors import UserError
-from seq2seq.explain.explanation import PARTS, Explanation, explain
+from seq2seq.explain.explanation import Explanation, explain
+from seq2seq.explain.heads import PARTS
 from seq2seq.explain.interventions import rank_heads
 from seq2seq.explain.picture import (
     MAX_PIXELS,

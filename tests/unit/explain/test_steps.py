@@ -7,7 +7,8 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from seq2seq.errors import UserError
-from seq2seq.explain.explanation import PARTS, explain
+from seq2seq.explain.explanation import explain
+from seq2seq.explain.heads import PARTS
 from seq2seq.explain.steps import take_walk, walk
 from seq2seq.explain.subject import make_subject
 from seq2seq.model.layers import EncoderLayer
@@ -106,8 +107,8 @@ def test_wide_tables_show_eight_channels_and_name_their_width(translator):
     ("wrong", "message"),
     [
         ({"part": "encodr"}, "part='encodr' is not known: choose from encoder, decoder, cross"),
-        ({"layer": 1}, "layer=1 is not there: this model has layers 0 to 0"),
-        ({"head": -1}, "head=-1 is not there: this model has heads 0 to 3"),
+        ({"layer": 1}, "cross, layer=1, head=0: this model has layers 0 to 0 there"),
+        ({"head": -1}, "cross, layer=0, head=-1: this model has heads 0 to 3"),
     ],
 )
 def test_an_unknown_part_layer_or_head_is_refused(golden, wrong, message):
