@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 
 from seq2seq.documents.marked import BREAKS, VOID, Document, Kind, Marked, Segment, with_space
+from seq2seq.documents.splicing import Passage, splicing_document
 from seq2seq.errors import UserError
 
 _INLINE = re.compile(
@@ -39,21 +40,21 @@ def read(text: str, src_lang: str, tgt_lang: str, *, is_file: bool = True) -> Do
     charset = _CHARSET.search(text) if is_file else None
     if charset and charset[1].lower().replace("-", "") != "utf8":
         raise UserError(f"it declares charset={charset[1]}, expected utf-8: convert it and its <meta charset>")
-    found = [_read(text, tokens) for tokens in _find_segments(text)]
+    document = splicing_document(text, [_read(text, tokens) for tokens in _find_texts(text)], _write)
+    language = re.compile(rf"(<html\b[^<>]*\blang\s*=\s*[\"']?){re.escape(src_lang)}\b(?:-\w+)?", re.IGNORECASE)
 
     def write(translations: Sequence[Marked]) -> str:
-        parts, end = [], 0
-        for (segment, start, next_end), translated in zip(found, translations, strict=True):
-            parts.append(text[end:start])
-            parts += [html.escape(part, quote=False) + (markup or "") for part, markup in segment.fill(translated)]
-            end = next_end
-        language = re.compile(rf"(<html\b[^<>]*\blang\s*=\s*[\"']?){re.escape(src_lang)}\b(?:-\w+)?", re.IGNORECASE)
-        return language.sub(rf"\g<1>{tgt_lang}", "".join([*parts, text[end:]]), count=1)
+        return language.sub(rf"\g<1>{tgt_lang}", document.write(translations), count=1)
 
-    return Document([segment.marked for segment, _, _ in found], write)
+    return Document(document.segments, write)
 
 
-def _find_segments(text: str) -> list[list[Token]]:
+def _write(passage: Passage, translation: Marked) -> str:
+    parts = passage.segment.fill(translation)
+    return "".join(html.escape(text, quote=False) + (markup or "") for text, markup in parts)
+
+
+def _find_texts(text: str) -> list[list[Token]]:
     """Return a document's texts as lists of tokens; an untranslated inline element is one token, of kind object."""
     segments: list[list[Token]] = [[]]
     skipped, depth = "", 0  # the outermost open element that is not translated, and how many of its name are open
@@ -88,8 +89,8 @@ def _trim(segment: list[Token], text: str) -> list[Token]:
     return segment[shown[0] : shown[-1] + 1] if shown else []
 
 
-def _read(text: str, tokens: list[Token]) -> tuple[Segment[str], int, int]:
-    """Return a text with its markup, and the positions where the text begins and ends.
+def _read(text: str, tokens: list[Token]) -> Passage:
+    """Return a text with its markup.
 
     The markup of a tag that encloses nothing includes any white space around the tag, and is then read as a space.
     """
@@ -116,7 +117,7 @@ def _read(text: str, tokens: list[Token]) -> tuple[Segment[str], int, int]:
         else:
             segment.add_mark(Kind.POINT, markup)
     segment.add_text(re.sub(r"\s+", " ", html.unescape(text[at:end])))
-    return segment, start, end
+    return Passage(start, end, segment)
 
 
 def _tokenize(text: str) -> list[Token]:

@@ -6,7 +6,7 @@ Code, HTML, images, front matter, link targets and link definitions do not chang
 import logging
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
 from seq2seq.documents.marked import BREAKS, KEPT, VOID, Document, Kind, Marked, Segment, with_space
+from seq2seq.documents.splicing import Passage, splicing_document
 from seq2seq.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -26,47 +27,44 @@ _SPECIAL = re.compile(r"[\\`*\[\]<|]|~~|(?<!\w)_|_(?!\w)")  # to escape in a tra
 _BLOCK_START = re.compile(r"([-+=#>]|\d+[.)])(?=\s|[-=#]|$)")  # begins a list, a heading or a quotation
 _BREAK = re.compile(rf"\s*<(?:{'|'.join(BREAKS)})\b[^<>]*>\s*", re.IGNORECASE)
 _TASK = re.compile(r"\[[ xX]\]\s+")  # the box before a task
+_ALERT = re.compile(r"\[![A-Za-z]+\]")  # GitHub's line before a note, such as [!NOTE]
 _BAR = re.compile(r"(?<!\\)\|")
-_PLACE = "place"  # key of a token's `meta`: where it begins and ends, as positions in the text of its block
+_SPAN = "span"  # key of a token's `meta`: its start and end in the content of its block
 _OPAQUE = ("fence", "code_block", "html_block", "code_inline", "html_inline", "image")
 _TEXT = ("text", "softbreak", "hardbreak")
 _OBJECTS = ("code_inline", "text_special")  # are read like words
 
-Span = tuple[int, int]
+Rule = Callable[[StateInline, bool], bool]  # a rule of markdown-it
 
 
 @dataclass(frozen=True)
-class Line:
+class Line(Passage):
     """The text of a block up to a hard break."""
 
-    content: str  # the text of the whole block as markdown-it reads it, without quotation marks and indentation
-    begin: int  # where the line begins in content
-    end: int  # where it ends
-    tokens: list[Token]  # of its markup
-    span: Span  # where it is in the document
+    content: str  # the text as markdown-it reads it, without quotation marks and indentation
     is_cell: bool  # of a table, where the document has `\|` for `|`
 
 
-def _placed(rule: Callable[[StateInline, bool], bool]) -> Callable[[StateInline, bool], bool]:
-    """Let a rule of markdown-it record where its tokens are; text that stays text gets no reliable place."""
+def _recording_spans(rule: Rule) -> Rule:
+    """Return a rule that also records the spans of its tokens, but no reliable spans of text that stays text."""
 
     def run(state: StateInline, silent: bool) -> bool:
-        start, made = state.pos, len(state.tokens)
+        start, num_tokens = state.pos, len(state.tokens)
         if not rule(state, silent):
             return False
-        if not silent:
-            tokens = [token for token in state.tokens[made:] if _PLACE not in token.meta]
-            end = state.pos
-            for token in reversed(tokens):
-                if token.type == "text":  # marks of emphasis so far, one after the other
-                    token.meta[_PLACE] = end - len(token.content), end
-                    end -= len(token.content)
-                elif token.type == "link_open" and token.markup != "autolink":
-                    token.meta[_PLACE] = start, start + 1
-                elif token.type == "link_close" and token.markup != "autolink":
-                    token.meta[_PLACE] = _label_end(state, start), state.pos
-                else:
-                    token.meta[_PLACE] = start, state.pos
+        end = state.pos
+        for token in [] if silent else reversed(state.tokens[num_tokens:]):
+            if _SPAN in token.meta:
+                continue
+            span = start, state.pos
+            if token.type == "text":  # marks of emphasis so far, one after the other
+                end -= len(token.content)
+                span = end, end + len(token.content)
+            elif token.type == "link_open" and token.markup != "autolink":
+                span = start, start + 1
+            elif token.type == "link_close" and token.markup != "autolink":
+                span = _label_end(state, start), state.pos
+            token.meta[_SPAN] = span
         return True
 
     return run
@@ -82,7 +80,7 @@ def _label_end(state: StateInline, start: int) -> int:
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     for rule in parser.inline.ruler.__rules__:  # the public names come without their functions
-        parser.inline.ruler.at(rule.name, _placed(rule.fn))
+        parser.inline.ruler.at(rule.name, _recording_spans(rule.fn))
     return parser
 
 
@@ -95,31 +93,27 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
     A text whose translation would have other markup is not translated, with a warning.
 
     Raises:
-        UserError: the place of a text cannot be found; or, when writing, the document would have other markup.
+        UserError: a text is not found in the document; or, when writing, the document would have other markup.
     """
-    front, tokens, environment = _parse(text)
-    lines = list(_find_texts(text, front, tokens))
-    found = [_read(line) for line in lines]
+    front_end, tokens, environment = _parse(text)
+
+    def write_line(line: Line, translation: Marked) -> str:
+        parts = line.segment.fill(translation)
+        written = "".join(_escape(part, line.source.text) + (markup or "") for part, markup in parts)
+        if _inline_skeleton(written, environment) != _inline_skeleton(line.content, environment):
+            log.warning("not translated, since its translation %r has other markup: %r", written, line.content)
+            return text[line.start : line.end]
+        return _BAR.sub(r"\|", written) if line.is_cell else written
+
+    document = splicing_document(text, list(_find_texts(text, front_end, tokens)), write_line)
 
     def write(translations: Sequence[Marked]) -> str:
-        parts, end = [], 0
-        for line, segment, translated in zip(lines, found, translations, strict=True):
-            filled = segment.fill(translated)
-            written = "".join(_escape(part, segment.marked.text) + (markup or "") for part, markup in filled)
-            source = line.content[line.begin : line.end]
-            start, next_end = line.span
-            if _inline_skeleton(written, environment) != _inline_skeleton(source, environment):
-                log.warning("not translated, since its translation %r has other markup: %r", written, source)
-                parts += [text[end:next_end]]
-            else:
-                parts += [text[end:start], _BAR.sub(r"\|", written) if line.is_cell else written]
-            end = next_end
-        whole = "".join([*parts, text[end:]])
-        if _skeleton(_parse(whole)[1]) != _skeleton(tokens):
+        written = document.write(translations)
+        if _skeleton(_parse(written)[1]) != _skeleton(tokens):
             raise UserError("its translation would have other markup than it has: simplify its inline markup")
-        return whole
+        return written
 
-    return Document([segment.marked for segment in found], write)
+    return Document(document.segments, write)
 
 
 def _parse(text: str) -> tuple[int, list[Token], dict[str, Any]]:
@@ -133,14 +127,15 @@ def _parse(text: str) -> tuple[int, list[Token], dict[str, Any]]:
 def _find_texts(text: str, end: int, tokens: list[Token]) -> Iterator[Line]:
     """Yield the texts of the blocks, up to each hard line break; tokens are of the text after `end`."""
     offsets = [end, *(match.end() for match in re.compile(_LINE_END).finditer(text, end)), len(text)]
-    for before, token in zip([None, *tokens], tokens, strict=False):
+    for previous, token in zip([None, *tokens], tokens, strict=False):
         if token.type == "tr_open" and token.map:
             end = offsets[token.map[0]]
-        elif token.type == "inline" and before and before.type in ("th_open", "td_open"):
+        elif token.type == "inline" and previous and previous.type in ("th_open", "td_open"):
             cell = token.content.replace("|", r"\|")
-            start = _found(text.find(cell, end), cell)
+            start = _find(text, cell, end, len(text), last=False)
             end = start + len(cell)
-            yield Line(token.content, 0, len(token.content), list(_markup_of(token)), (start, end), is_cell=True)
+            segment = _read(token.content, 0, len(token.content), _markup_of(token))
+            yield Line(start, end, segment, token.content, is_cell=True)
         elif token.type == "inline" and token.map:
             yield from _find_lines(text, token, offsets)
 
@@ -148,99 +143,106 @@ def _find_texts(text: str, end: int, tokens: list[Token]) -> Iterator[Line]:
 def _find_lines(text: str, block: Token, offsets: list[int]) -> Iterator[Line]:
     """Find each line at the end of its line in the document; yield them joined up to a hard break."""
     assert block.map is not None
-    lines, at, begin, start = block.content.split("\n"), 0, None, 0
-    waiting = _markup_of(block)
+    content, remaining = block.content, _markup_of(block)
+    lines = content.split("\n")
+    line_start, begin, start = 0, None, 0  # begin, start: of the text in content and in the document
     for number, line in enumerate(lines, block.map[0]):
         is_last = number == block.map[0] + len(lines) - 1
         words = line.strip()
-        position = _found(text.rfind(words, offsets[number], offsets[number + 1]), words)
-        first = at + len(line) - len(line.lstrip()) if words else at
+        if number == block.map[0] and not is_last and _ALERT.fullmatch(words):
+            line_start += len(line) + 1
+            continue
+        position = _find(text, words, offsets[number], offsets[number + 1], last=True)
+        first = line_start + len(line) - len(line.lstrip()) if words else line_start
         if begin is None:
             box = _TASK.match(words)
             skipped = box.end() if box else 0
             begin, start = first + skipped, position + skipped
         if line.endswith(("  ", "\\")) or is_last:
             length = len(words) - (line.endswith("\\") and not is_last)
-            inside = _take(waiting, begin, first + length)
-            yield Line(block.content, begin, first + length, inside, (start, position + length), is_cell=False)
+            end = first + length
+            segment = _read(content, begin, end, _take(remaining, begin, end))
+            yield Line(start, position + length, segment, content[begin:end], is_cell=False)
             begin = None
-        at += len(line) + 1
+        line_start += len(line) + 1
 
 
 def _markup_of(block: Token) -> deque[Token]:
-    return deque(one for one in block.children or [] if one.type not in _TEXT and one.info != "entity")
+    return deque(token for token in block.children or [] if token.type not in _TEXT and token.info != "entity")
 
 
-def _take(waiting: deque[Token], begin: int, end: int) -> list[Token]:
-    """Take the tokens up to a place; return those from `begin` on."""
+def _take(tokens: deque[Token], begin: int, end: int) -> list[Token]:
+    """Remove the tokens before `end`; return those from `begin` on."""
     taken = []
-    while waiting and waiting[0].meta[_PLACE][1] <= end:
-        token = waiting.popleft()
-        if token.meta[_PLACE][0] >= begin:
+    while tokens and tokens[0].meta[_SPAN][1] <= end:
+        token = tokens.popleft()
+        if token.meta[_SPAN][0] >= begin:
             taken.append(token)
     return taken
 
 
-def _found(position: int, content: str) -> int:
+def _find(text: str, words: str, start: int, end: int, *, last: bool) -> int:
+    position = text.rfind(words, start, end) if last else text.find(words, start, end)
     if position < 0:
-        raise UserError(f"the place of {content!r:.60} was not found: simplify its markup")
+        raise UserError(f"{words!r:.60} was not found in its lines: simplify its markup")
     return position
 
 
-def _read(line: Line) -> Segment[str]:
-    """Read a text and its markup as one line.
+def _read(content: str, start: int, end: int, tokens: Iterable[Token]) -> Segment[str]:
+    """Read a part of a block's content and its markup as one line.
 
     Markup that encloses nothing includes any white space around it, and is then read as a space.
     """
     segment: Segment[str] = Segment()
-    text, at = line.content, line.begin
-    for token, begin, finish in _markup(line):
-        if begin < at:  # within an object
+    last_end = start
+    for token, begin, finish in _with_spans(content, start, list(tokens)):
+        if begin < last_end:  # within an object
             continue
-        kind = _find_kind(token, text[begin:finish])
+        kind = _find_kind(token, content[begin:finish])
         if kind is Kind.POINT:
-            begin, finish = with_space(text, begin, finish, at, line.end, str.isspace)
-        segment.add_text(_in_one_line(text[at:begin]))
-        markup = _in_one_line(text[begin:finish])
+            begin, finish = with_space(content, begin, finish, last_end, end, str.isspace)
+        segment.add_text(_in_one_line(content[last_end:begin]))
+        markup = _in_one_line(content[begin:finish])
         if kind is None:
             segment.add_object(markup)
         elif kind is Kind.POINT and (markup != markup.strip() or _BREAK.fullmatch(markup)):
             segment.add_break(markup)
         else:
             segment.add_mark(kind, markup)
-        at = finish
-    segment.add_text(_in_one_line(text[at : line.end]))
+        last_end = finish
+    segment.add_text(_in_one_line(content[last_end:end]))
     return segment
 
 
-def _markup(line: Line) -> Iterator[tuple[Token, int, int]]:
+def _with_spans(content: str, start: int, tokens: list[Token]) -> Iterator[tuple[Token, int, int]]:
     """Yield the tokens of markup, and where each begins and ends.
 
     A link by its text alone, and a link of images, is one token.
     """
-    whole = _whole_links(line)
-    for token in line.tokens:
-        place: Span = token.meta[_PLACE]
-        begin, end = place
+    link_ends = _find_link_ends(content, start, tokens)
+    for token in tokens:
+        span: tuple[int, int] = token.meta[_SPAN]
+        begin, end = span
         if token.type in ("strong_open", "strong_close"):  # recorded at the inner one of its two characters
             begin, end = (end - 2, end) if token.nesting == 1 else (begin, begin + 2)
-        yield token, begin, whole.get(id(token), end)
+        yield token, begin, link_ends.get(id(token), end)
 
 
-def _whole_links(line: Line) -> dict[int, int]:
+def _find_link_ends(content: str, start: int, tokens: list[Token]) -> dict[int, int]:
     """Return where links by their text alone, and links that hold nothing but images, end, by their opening tokens."""
     ends: dict[int, int] = {}
     opened: list[tuple[Token, int]] = []  # links, and the number of texts before them
-    at, texts = line.begin, 0
-    for token in line.tokens:
-        begin, end = token.meta[_PLACE]
-        texts += token.type not in ("image", "link_open", "link_close") or bool(line.content[at:begin].strip())
-        at = max(at, end)
+    last_end, num_texts = start, 0
+    for token in tokens:
+        begin, end = token.meta[_SPAN]
+        is_link = token.type in ("link_open", "link_close")
+        num_texts += not (is_link or token.type == "image") or bool(content[last_end:begin].strip())
+        last_end = max(last_end, end)
         if token.type == "link_open":
-            opened.append((token, texts))
+            opened.append((token, num_texts))
         elif token.type == "link_close" and opened:
-            opening, before = opened.pop()
-            if texts == before or line.content[begin:end] in ("]", "][]"):
+            opening, num_before = opened.pop()
+            if num_texts == num_before or content[begin:end] in ("]", "][]"):
                 ends[id(opening)] = end
     return ends
 

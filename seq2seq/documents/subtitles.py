@@ -1,9 +1,9 @@
 """SubRip subtitles: text is spliced in place; numbers, times, positions, tags and the number of lines stay."""
 
 import re
-from collections.abc import Sequence
 
 from seq2seq.documents.marked import Document, Kind, Marked, Segment
+from seq2seq.documents.splicing import Passage, splicing_document
 from seq2seq.errors import UserError
 
 _TIME = r"\d+:\d\d:\d\d[,.]\d{1,3}"
@@ -31,17 +31,12 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
     starts = [min(cue.end() + 1, len(text)) for cue in times]
     ends = [*(_number_before(text, cue.start()) for cue in times[1:]), len(text)]
     groups = [group for start, end in zip(starts, ends, strict=True) for group in _cut_speakers(start, text[start:end])]
-    segments = [_read(text, *group) for group in groups]
 
-    def write(translations: Sequence[Marked]) -> str:
-        parts, end = [], 0
-        for (start, next_end), segment, translated in zip(groups, segments, translations, strict=True):
-            written = "".join(part + (tag or "") for part, tag in segment.fill(translated))
-            parts += [text[end:start], _wrap(written, re.findall(r"\r?\n", text[start:next_end]))]
-            end = next_end
-        return "".join([*parts, text[end:]])
+    def write(passage: Passage, translation: Marked) -> str:
+        written = "".join(part + (tag or "") for part, tag in passage.segment.fill(translation))
+        return _wrap(written, re.findall(r"\r?\n", text[passage.start : passage.end]))
 
-    return Document([segment.marked for segment in segments], write)
+    return splicing_document(text, [Passage(*group, _read(text, *group)) for group in groups], write)
 
 
 def _number_before(text: str, times: int) -> int:

@@ -73,7 +73,16 @@ def test_a_text_keeps_all_but_its_words(run: Run):
 
 def test_what_is_no_text_is_byte_for_byte_the_same(run: Run):
     one_line = TEXT.replace(".\nIt goes", ". It goes").replace("quotation\n> in", "quotation in")
-    assert run(".markdown", one_line, list) == one_line
+    assert run(".markdown", one_line).upper() == one_line.upper()
+
+
+def test_a_text_that_does_not_change_keeps_its_lines(run: Run):
+    assert run(".markdown", TEXT, list) == TEXT
+
+
+def test_the_kind_of_a_note_stays_in_its_line(run: Run):
+    assert run(".md", "> [!NOTE]\n> one\n> two\n") == "> [!NOTE]\n> ONE TWO\n"
+    assert run(".md", "> [!Note]  \n> one\n") == "> [!Note]  \n> ONE\n"
 
 
 INVENTED = ("*a*", "a_ _b", "[x](y)", "<b", "# a", "1. a", "- a", "> a", "a | b", "---", "=", "~~a~~", "1) a")

@@ -32,6 +32,11 @@ def test_subtitles_keep_all_but_their_words(run: Run):
     assert run(".srt", SUBTITLES).split() == expected.split()
 
 
+def test_a_text_that_does_not_change_keeps_its_line_breaks(run: Run):
+    text = SUBTITLES.replace("Hello</i> there,", "Hello </i>  a very long first line,")
+    assert run(".srt", text, list) == text
+
+
 def test_tags_within_one_another_make_no_new_tag(run: Run):
     given = "1\n00:00:01,000 --> 00:00:02,500\n<i>Hello<<b>/i> there\n"
     translation = run(".srt", given)
