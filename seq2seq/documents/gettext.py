@@ -1,70 +1,106 @@
-"""PO catalogues of gettext, read by polib: entries without a translation, or with a fuzzy one, are translated."""
+"""PO catalogues of gettext, parsed by polib: translations are spliced in place, all other lines stay."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import polib
 
 from seq2seq.documents.marked import Document, Marked
+from seq2seq.documents.splicing import splice
 from seq2seq.errors import UserError
 
-_SPLITTING = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # polib would end lines at them, gettext does not
-_PRIVATE = "".join(chr(0x10FF00 + number) for number in range(len(_SPLITTING)))
-_HIDDEN, _SHOWN = str.maketrans(_SPLITTING, _PRIVATE), str.maketrans(_PRIVATE, _SPLITTING)
-_FAR = 50  # lines of the original that are searched for a line of the translated catalogue
+_STRING = r'\s*".*"'
+_MSGSTR = re.compile(rf"^[ \t]*msgstr(?:\[\d+\])?{_STRING}(?:(?:\s*msgstr\[\d+\])?{_STRING})*", re.MULTILINE)
+_HEADER = re.compile(r'^[ \t]*msgid\s*""\s*^(?=[ \t]*msgstr)', re.MULTILINE)
+_LANGUAGE = re.compile(r'((?:"|\\n)Language:)[^"\\]*')
+_FUZZY_LINE = re.compile(r"^[ \t]*#(?:\||,[ \t]*fuzzy[ \t]*\r?$).*\n", re.MULTILINE)  # with the previous source
+_FUZZY = re.compile(r"^([ \t]*#(?:,.*)?),[ \t]*fuzzy(?![\w-])", re.MULTILINE)  # among other flags
+_CHARSET = re.compile(r"charset=(?!CHARSET|utf-?8)([\w-]+)", re.IGNORECASE)
+
+
+class _Text(str):
+    """Text whose lines end at line feeds alone, as in gettext; polib would also end them at form feeds and others."""
+
+    def splitlines(self, keepends: bool = False) -> list[str]:
+        return re.findall(r"[^\n]*\n|[^\n]+", self)
 
 
 def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
     """Read entries without a translation or with a fuzzy one.
 
     The translation of the singular becomes the first of several plural forms; the translation of the plural becomes
-    all other forms.
+    all other forms. If there is something to translate, the header's language changes.
 
     Raises:
-        UserError: text is no PO catalogue, is not in UTF-8, or has plurals but no number of plural forms.
+        UserError: text is no PO catalogue, is not in UTF-8, has plurals but no number of plural forms, or, when
+            writing, cannot be kept intact.
     """
-    try:
-        # With a line end, since polib would open a text that is the path of a file.
-        catalogue = polib.pofile(text.replace("\r\n", "\n").translate(_HIDDEN) + "\n")
-    except (OSError, ValueError) as error:
-        raise UserError(f"it is no PO catalogue: {error}") from error
-    charset = re.search(
-        r"charset=(?!CHARSET|utf-?8)([\w-]+)", catalogue.metadata.get("Content-Type", ""), re.IGNORECASE
-    )
+    catalogue = _parse(text)
+    charset = _CHARSET.search(catalogue.metadata.get("Content-Type", ""))
     if charset:
         raise UserError(f"it declares charset={charset[1]}, expected UTF-8: convert it with msgconv -t UTF-8")
     entries = [entry for entry in catalogue if not (entry.obsolete or entry.translated())]
-    count = _num_forms(catalogue) if any(entry.msgid_plural for entry in entries) else 0
+    num_forms = _num_forms(catalogue) if any(entry.msgid_plural for entry in entries) else 0
 
     def write(translations: Sequence[Marked]) -> str:
-        found = iter(translations)
+        remaining = (_Text(translation.text) for translation in translations)
         for entry in entries:
-            forms = [next(found).text.translate(_HIDDEN) for _ in _sources(entry)]
+            first = next(remaining)
             if entry.msgid_plural:
-                entry.msgstr_plural = {form: forms[0] if form == 0 and count > 1 else forms[1] for form in range(count)}
+                entry.msgstr_plural = dict.fromkeys(range(num_forms), next(remaining))
+                entry.msgstr_plural[0] = first if num_forms > 1 else entry.msgstr_plural[0]
             else:
-                entry.msgstr = forms[0]
+                entry.msgstr = first
             entry.flags = [flag for flag in entry.flags if flag != "fuzzy"]
-            entry.previous_msgctxt = entry.previous_msgid = entry.previous_msgid_plural = None
-        catalogue.metadata["Language"] = tgt_lang
-        return _with_line_ends(f"{catalogue}".translate(_SHOWN), text)
+        written = splice(text, sorted(_replacements(text, entries, tgt_lang))) if entries else text
+        if _contents(_parse(written)) != _contents(catalogue):
+            raise UserError("it cannot be written so that it is read back the same: clean it with msgcat")
+        return written
 
-    sources = [source.translate(_SHOWN) for entry in entries for source in _sources(entry)]
-    return Document([Marked(source) for source in sources], write)
+    return Document([Marked(source) for entry in entries for source in _sources(entry)], write)
 
 
-def _with_line_ends(translated: str, text: str) -> str:
-    """Return the translated text with the line ends of `text`; a new line gets the line end of the line before."""
-    lines = text.split("\n")[:-1]
-    ends = [(line.removesuffix("\r"), "\r\n" if line.endswith("\r") else "\n") for line in lines]
-    parts, at, end = [], 0, ends[0][1] if ends else "\n"
-    for line in translated.split("\n")[:-1]:
-        for number in range(at, min(at + _FAR, len(ends))):
-            if ends[number][0] == line:
-                at, end = number + 1, ends[number][1]
-                break
-        parts += [line, end]
-    return "".join(parts) + translated.split("\n")[-1]
+def _parse(text: str) -> polib.POFile:
+    try:  # with a line end, since polib would open a text that is the path of a file
+        return polib.pofile(_Text(text.replace("\r\n", "\n") + "\n"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"it is no PO catalogue: {error}") from error
+
+
+def _replacements(text: str, entries: list[polib.POEntry], language: str) -> Iterator[tuple[int, int, str]]:
+    """Yield where entries, from their comments on, begin and end, and their new text; first the header's language."""
+    header = _HEADER.search(text)
+    if header:
+        strings = _msgstr(text, header.end())
+        new, count = _LANGUAGE.subn(rf"\1 {language}", strings[0])
+        if not count:
+            new += f'{_line_end(strings[0])}"Language: {language}\\n"'
+        yield *strings.span(), new
+    line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
+    for entry in entries:
+        start = line_starts[max(0, (entry.linenum or 0) - 1)]  # polib counts from 1, but says 0 for line 1
+        strings = _msgstr(text, start)
+        kept = _FUZZY.sub(r"\1", _FUZZY_LINE.sub("", text[start : strings.start()]))
+        new = _msgstr(f"{entry}", 0)[0].replace("\n", _line_end(text[start : strings.end() + 2]))
+        yield start, strings.end(), kept + new
+
+
+def _msgstr(text: str, start: int) -> re.Match[str]:
+    match = _MSGSTR.search(text, start)
+    if match is None:
+        raise UserError("it has an entry without msgstr: clean it with msgcat")
+    return match
+
+
+def _line_end(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def _contents(catalogue: polib.POFile) -> list[tuple]:
+    return [
+        (entry.msgctxt, entry.msgid, entry.msgid_plural, entry.msgstr, entry.msgstr_plural, entry.fuzzy, entry.obsolete)
+        for entry in catalogue
+    ]
 
 
 def _sources(entry: polib.POEntry) -> list[str]:

@@ -84,10 +84,45 @@ def test_a_catalogue_that_cannot_be_read_is_refused(run: Run, text: str, message
         run(".po", text)
 
 
-@pytest.mark.parametrize("character", ["\u2028", "\x85", "\f", "\v", "\x1c"])
-def test_characters_that_end_lines_elsewhere_are_text(run: Run, character: str):
+@pytest.mark.parametrize(
+    ("character", "written"),
+    [("\u2028", "\u2028"), ("\x85", "\x85"), ("\f", r"\f"), ("\v", r"\v"), ("\x1c", "\x1c")],
+)
+def test_characters_that_end_lines_elsewhere_are_text(run: Run, character: str, written: str):
     text = HEADER + f'\nmsgid "one{character}two"\nmsgstr ""\n'
-    assert run(".po", text, list).endswith(f'msgid "one{character}two"\nmsgstr "one{character}two"\n')
+    assert run(".po", text, list).endswith(f'msgid "one{character}two"\nmsgstr "one{written}two"\n')
+
+
+UNUSUAL = r"""#
+#:
+#:  a.c:1    b.c:2
+#, fuzzy, c-format  ,  no-wrap
+#| msgid  "older"
+  msgid  "one"
+msgstr  ""
+
+"uno"  {}
+
+
+msgid "an entry that polib would wrap, because it is longer than the width of a page"
+msgstr ""
+#~| msgid "x"
+#~ msgid  "gone"
+#~ msgstr "ido"
+# The last comment."""
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_all_but_the_translations_stays(run: Run, line_end: str):
+    text = UNUSUAL.replace("{}", "\t").replace("\n", line_end)
+    expected = text.replace(" fuzzy,", "").replace(f'#| msgid  "older"{line_end}', "")
+    expected = expected.replace(f'msgstr  ""{line_end * 2}"uno"', 'msgstr "ONE"')
+    assert run(".po", text, lambda texts: ["ONE"] * len(texts)) == expected.replace('msgstr ""', 'msgstr "ONE"')
+
+
+def test_a_finished_catalogue_stays_as_it_is(run: Run):
+    text = f'#\n{HEADER}\n#~ msgid "a"\n#~ msgstr "b"\n\n\nmsgid  "one"\nmsgstr "uno"\n# end'
+    assert run(".po", text) == text
 
 
 def test_a_long_last_line_is_read_in_linear_time(run: Run):
