@@ -5,7 +5,6 @@ our sinusoidal positions; rotary positions in encoder and decoder; linear maps w
 """
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seq2seq.bundle import example, load_bundle
+from seq2seq.bundle import example, load_bundle, replaced_folder
 from seq2seq.errors import UserError
 from seq2seq.exchange.ctranslate2_engine import MAX_POSITIONS
-from seq2seq.exchange.export import new_folder, require_exportable, write_card
+from seq2seq.exchange.export import require_exportable, require_new, write_card
 from seq2seq.extras import needing
-from seq2seq.model.attention import MultiHeadAttention
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.layers import DecoderLayer, EncoderLayer, FeedForward, GatedFeedForward
 from seq2seq.model.positions import sinusoidal
@@ -60,28 +58,20 @@ def export_ctranslate2(bundle: Path, folder: Path, quantization: str = "float32"
         UserError: the bundle is damaged, its model is not a Transformer or is an ablation, the quantization is unknown,
             the folder is not empty, or the folder cannot be written.
     """
-    with new_folder(folder) as draft:
-        write_export(bundle, draft, quantization)
-
-
-def write_export(bundle: Path, draft: Path, quantization: str) -> None:
-    """Write an export's files into an empty folder.
-
-    Raises:
-        UserError: for the reasons of `export_ctranslate2`, except those about its folder.
-    """
+    require_new(folder)
     if quantization not in QUANTIZATIONS:
         raise UserError(f"quantization={quantization} is not known: choose one of {', '.join(QUANTIZATIONS)}")
     loaded = load_bundle(bundle)
     spec = to_spec(loaded.model, loaded.tokenizer)
     spec.validate()
     spec.optimize(quantization)
-    spec.save(str(draft))
-    shutil.copyfile(bundle / CONFIG, draft / SETTINGS)
-    write_files(draft, loaded.tokenizer)
     names = list(loaded.tokenizer.files)[:2]
     usage = USAGE.replace("SOURCE", names[0]).replace("TARGET", names[-1])
-    write_card(bundle, draft, "ctranslate2", usage.replace("EXAMPLE", example(loaded.config.src_lang)))
+    with replaced_folder(folder) as draft:
+        spec.save(str(draft))
+        shutil.copyfile(bundle / CONFIG, draft / SETTINGS)
+        write_files(draft, loaded.tokenizer)
+        write_card(bundle, draft, "ctranslate2", usage.replace("EXAMPLE", example(loaded.config.src_lang)))
 
 
 def to_spec(network: EncoderDecoder, tokenizer: Tokenizers) -> TransformerSpec:
@@ -132,25 +122,18 @@ def to_spec(network: EncoderDecoder, tokenizer: Tokenizers) -> TransformerSpec:
 
 def _layer(spec: Any, layer: nn.Module) -> None:
     assert isinstance(layer, EncoderLayer | DecoderLayer)
-    own = layer.self_attention
-    _attention(spec.self_attention, own, [(own.q_proj, own.k_proj, own.v_proj)], layer.self_residual.norm)
+    attention = layer.self_attention
+    _linear(spec.self_attention.linear[0], attention.q_proj, attention.k_proj, attention.v_proj)
+    _linear(spec.self_attention.linear[1], attention.out_proj)
+    _norm(spec.self_attention.layer_norm, layer.self_residual.norm)
     if isinstance(layer, DecoderLayer):
-        cross = layer.cross_attention
-        _attention(spec.attention, cross, [(cross.q_proj,), (cross.k_proj, cross.v_proj)], layer.cross_residual.norm)
+        attention = layer.cross_attention
+        _linear(spec.attention.linear[0], attention.q_proj)
+        _linear(spec.attention.linear[1], attention.k_proj, attention.v_proj)
+        _linear(spec.attention.linear[2], attention.out_proj)
+        _norm(spec.attention.layer_norm, layer.cross_residual.norm)
     _feed_forward(spec.ffn, layer.feed_forward)
     _norm(spec.ffn.layer_norm, layer.feed_forward_residual.norm)
-
-
-def _attention(
-    spec: Any, attention: MultiHeadAttention, inputs: Sequence[tuple[nn.Linear, ...]], norm: nn.Module
-) -> None:
-    """Copy an attention and its norm.
-
-    Each group in `inputs` holds the projections of queries, keys or values that CTranslate2 joins into one matrix.
-    """
-    for theirs, maps in zip(spec.linear, [*inputs, (attention.out_proj,)], strict=True):
-        _linear(theirs, *maps)
-    _norm(spec.layer_norm, norm)
 
 
 def _feed_forward(spec: Any, network: nn.Module) -> None:

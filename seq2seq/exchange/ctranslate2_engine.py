@@ -29,7 +29,7 @@ with needing("ctranslate2"):
 
 MAX_POSITIONS = 2048  # tokens per side, EOS included: the rows of the table of positions
 
-_MAX_VOCABULARY = 100_000_000  # bytes
+_MAX_VOCABULARY = 30_000_000  # bytes
 log = logging.getLogger(__name__)
 UNSUPPORTED = ("repetition_penalty", "groups", "sampling")  # absent, or with another formula
 
@@ -43,10 +43,10 @@ def cached_export(bundle: Path, quantization: str, cache: str | None) -> Path:
         UserError: for the reasons of `export_ctranslate2`.
     """
 
-    def write(draft: Path) -> None:
-        from seq2seq.exchange.ctranslate2 import write_export
+    def build(draft: Path) -> None:
+        from seq2seq.exchange.ctranslate2 import export_ctranslate2
 
-        write_export(bundle, draft, quantization)
+        export_ctranslate2(bundle, draft, quantization)
 
     try:
         digests = digest_files(bundle / name for name in (CONFIG, WEIGHTS, *tokenizer_files(bundle)))
@@ -56,7 +56,7 @@ def cached_export(bundle: Path, quantization: str, cache: str | None) -> Path:
         load_bundle(bundle)  # its error names the missing file
         raise
     key = "-".join(("ctranslate2", ctranslate2.__version__, quantization, *(digest[:16] for digest in digests)))
-    return cached_folder(cache_root(cache), key, write)
+    return cached_folder(cache_root(cache), key, build)
 
 
 def load_export(folder: Path, device: str, threads: int = 0) -> Translator:
@@ -103,11 +103,8 @@ class CTranslate2Engine:
             UserError: the export's files are damaged, or CTranslate2 cannot use the device.
         """
         kind, _, number = device.partition(":")
-        sides = (tokenizer.source, tokenizer.target)
-        self._source, self._target = (side.tokens(range(side.vocab_size)) for side in sides)
-        self._ids = {subword: token for token, subword in enumerate(self._target)}
-        _require_vocabulary(folder, self._source, self._target)
-        self._unproducible = tokenizer.unproducible
+        _require_vocabulary(folder, tokenizer)
+        self._tokenizer = tokenizer
         self._has_warned = False
         try:
             self._translator = ctranslate2.Translator(
@@ -168,9 +165,10 @@ class CTranslate2Engine:
         has_rules = settings.no_repeat_ngram or banned or any(shortest for shortest, _ in limits)
         of_row = {} if has_rules else self._search_freely(sources, [longest for _, longest in limits], options)
         again = [row for row in range(len(sources)) if row not in of_row]
-        options |= {"no_repeat_ngram_size": settings.no_repeat_ngram}
+        forbidden = [*([token] for token in self._tokenizer.unproducible), *banned]
         options |= {
-            "suppress_sequences": [self._spell(ids) for ids in (*([token] for token in self._unproducible), *banned)]
+            "no_repeat_ngram_size": settings.no_repeat_ngram,
+            "suppress_sequences": [self._tokenizer.target.tokens(ids) for ids in forbidden],
         }
         for shortest, longest in {limits[row] for row in again}:
             rows = [row for row in again if limits[row] == (shortest, longest)]
@@ -188,7 +186,7 @@ class CTranslate2Engine:
         ranks in the beam.
         """
         results = self._translator.translate_batch(
-            [self._spell_source(source.ids) for source in sources],
+            [self._tokenizer.source.tokens(source.ids) for source in sources],
             return_scores=True,
             min_decoding_length=0,
             max_decoding_length=max(limits),
@@ -196,9 +194,13 @@ class CTranslate2Engine:
         )
         of_row, alpha = {}, options["length_penalty"]
         for number, (source, result, limit) in enumerate(zip(sources, results, limits, strict=True)):
-            rows = [self._read(subwords) for subwords in result.hypotheses]  # with EOS
+            rows = [self._tokenizer.target.ids(subwords) for subwords in result.hypotheses]  # with EOS
             has_ended = all(row[-1:] == [EOS] and len(row) <= limit + 1 for row in rows)
-            if has_ended and not source.prefix and not any(set(row) & set(self._unproducible) for row in rows):
+            if (
+                has_ended
+                and not source.prefix
+                and not any(set(row) & set(self._tokenizer.unproducible) for row in rows)
+            ):
                 scores = [value * len(row) ** alpha for row, value in zip(rows, result.scores, strict=True)]
                 of_row[number] = _ranked([row[:-1] for row in rows], scores, alpha)
         return of_row
@@ -209,33 +211,26 @@ class CTranslate2Engine:
         The search's own scores have two faults: they lack EOS if the limit cut a hypothesis off, and their
         probabilities are renormalised without the forbidden tokens.
         """
-        spelled = [self._spell_source(source.ids) for source in sources]
-        prefixes = [self._spell(source.prefix) for source in sources]
+        target = self._tokenizer.target
+        subwords = [self._tokenizer.source.tokens(source.ids) for source in sources]
+        prefixes = [target.tokens(source.prefix) for source in sources]
+        results = self._translator.translate_batch(subwords, prefixes, **options)
         hypotheses = []
-        for source, result in zip(spelled, self._translator.translate_batch(spelled, prefixes, **options), strict=True):
-            rows = [[token for token in self._read(subwords) if token != EOS] for subwords in result.hypotheses]
-            targets = [self._spell(row) for row in rows]
+        for source, result in zip(subwords, results, strict=True):
+            rows = [[token for token in target.ids(row) if token != EOS] for row in result.hypotheses]
+            targets = [target.tokens(row) for row in rows]
             scored = self._translator.score_batch([source] * len(rows), targets, max_input_length=0)  # with EOS
             hypotheses.append(_ranked(rows, [sum(scores.log_probs) for scores in scored], options["length_penalty"]))
         return hypotheses
 
-    def _spell(self, ids: Sequence[int]) -> list[str]:
-        return [self._target[token] for token in ids]
 
-    def _spell_source(self, ids: Sequence[int]) -> list[str]:
-        return [self._source[token] for token in ids]
-
-    def _read(self, subwords: Sequence[str]) -> list[int]:
-        return [self._ids[subword] for subword in subwords]
-
-
-def _choose_device(wanted: str) -> str:
+def _choose_device(device: str) -> str:
     """Return the device that a user named; a GPU needs libraries that are installed and loaded with PyTorch."""
-    if wanted == "cpu" or (wanted == "auto" and not ctranslate2.get_cuda_device_count()):
+    if device == "cpu" or (device == "auto" and not ctranslate2.get_cuda_device_count()):
         return "cpu"
     from seq2seq.device import choose_device
 
-    return str(choose_device(wanted))
+    return str(choose_device(device))
 
 
 def _cores() -> int:
@@ -249,21 +244,23 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-def _require_vocabulary(folder: Path, source: list[str], target: list[str]) -> None:
+def _require_vocabulary(folder: Path, tokenizer: Tokenizers) -> None:
     """Refuse an export with the vocabulary of another model, whose translations would be other words.
 
     Raises:
         UserError: a vocabulary is damaged, or not the tokenizer's.
     """
-    for name, subwords in (("shared", target), ("source", source), ("target", target)):
+    for name, side in (("shared", tokenizer.target), ("source", tokenizer.source), ("target", tokenizer.target)):
         path = folder / f"{name}_vocabulary.json"
         if not path.exists():
             continue
         try:
-            found = json.loads(read_bounded(path, _MAX_VOCABULARY))
+            vocabulary = json.loads(read_bounded(path, _MAX_VOCABULARY))
+        except UserError:
+            raise
         except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"{path} is damaged ({in_short(error)}): export the model again") from error
-        if found != subwords:
+        if vocabulary != side.tokens(range(side.vocab_size)):
             raise UserError(f"{path} is not the vocabulary of this model's tokenizer: export the model again")
 
 
