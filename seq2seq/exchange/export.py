@@ -1,11 +1,8 @@
 """Shared parts of both exports: the check of the network, the new folder, and the model card."""
 
-import contextlib
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
-from seq2seq.bundle import replaced_folder
 from seq2seq.errors import UserError
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
@@ -36,18 +33,6 @@ def require_new(folder: Path) -> None:
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} is there already: give --output a new or empty folder")
-
-
-@contextlib.contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder; rename it to `folder` at the end of the block, or delete it after an error.
-
-    Raises:
-        UserError: `folder` is not empty or cannot be written.
-    """
-    require_new(folder)
-    with replaced_folder(folder) as draft:
-        yield draft
 
 
 def write_card(bundle: Path, draft: Path, library: str, usage: str) -> None:

@@ -21,7 +21,7 @@ VOCAB, TARGET_VOCAB = "vocab.json", "target_vocab.json"  # the second exists if 
 SETTINGS, GENERATION = "tokenizer_config.json", "generation_config.json"
 FILES = (SOURCE, TARGET, VOCAB, TARGET_VOCAB, SETTINGS, GENERATION)
 MAX_POSITIONS = 512  # tokens per side: the rows of Marian's table of positions
-_MAX_BYTES = 100_000_000  # of a file
+MAX_SETTINGS, _MAX_VOCABULARY, _MAX_MODEL = 1_000_000, 30_000_000, 100_000_000  # bytes of files
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -47,7 +47,7 @@ def read_tokenizers(folder: Path, generation: Mapping[str, Any], *, is_shared: b
     ids = [_read_ids(folder / name, special) for name in (VOCAB, TARGET_VOCAB if has_two else VOCAB)]
     start = _start(generation, ids[1], special, folder / GENERATION)
     source, target = (
-        Tokenizer(_read(folder / name), str(folder / name), _in_our_order(of_side, special, first))
+        Tokenizer(_read(folder / name, _MAX_MODEL), str(folder / name), _in_our_order(of_side, special, first))
         for name, of_side, first in zip((SOURCE, TARGET), ids, (start if is_shared else None, start), strict=True)
     )
     forbidden = _forbidden(generation, folder / GENERATION)
@@ -82,13 +82,13 @@ def write_tokenizers(folder: Path, tokenizers: Tokenizers, src_lang: str, tgt_la
         _write_json(folder / name, {subword: number for number, subword in numbered})
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path, max_bytes: int = MAX_SETTINGS) -> dict[str, Any]:
     """Read a JSON object.
 
     Raises:
         UserError: the file is missing, damaged or too large.
     """
-    content = _read(path)
+    content = _read(path, max_bytes)
     try:
         values = json.loads(content)
     except (ValueError, RecursionError) as error:  # numbers with thousands of digits also raise a ValueError
@@ -98,9 +98,9 @@ def read_json(path: Path) -> dict[str, Any]:
     return values
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, max_bytes: int) -> bytes:
     try:
-        return read_bounded(path, _MAX_BYTES)
+        return read_bounded(path, max_bytes)
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing: give a folder as transformers' save_pretrained leaves it") from error
     except OSError as error:
@@ -119,7 +119,7 @@ def _text_of(subword: Any, default: str) -> str:
 
 def _read_ids(path: Path, special: Special) -> dict[str, int]:
     """Return the id of each subword of a side."""
-    ids = read_json(path)
+    ids = read_json(path, _MAX_VOCABULARY)
     if not all(type(number) is int for number in ids.values()):
         raise UserError(f"{path} is damaged: it does not give every subword a number")
     if sorted(ids.values()) != list(range(len(ids))):

@@ -29,8 +29,7 @@ from transformers import AutoModelForSeq2SeqLM, MarianMTModel
 from benchmarks.checkpoints import marian_tokenizer, random_marian, write_checkpoint, write_vocabulary
 from seq2seq.bundle import Bundle, load_bundle
 from seq2seq.exchange.huggingface import export_huggingface
-from seq2seq.exchange.huggingface_import import cached_import, import_huggingface
-from seq2seq.exchange.huggingface_reading import read_huggingface
+from seq2seq.exchange.huggingface_import import cached_import, import_huggingface, read_huggingface
 
 SMALL: dict[str, Any] = {
     "d_model": 32, "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 48,
