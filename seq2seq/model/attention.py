@@ -101,5 +101,5 @@ class MultiHeadAttention(nn.Module):
     def _by_head(
         self, x: Float[Tensor, "n t d"], rotation: Float[Tensor, "2 t 1 c"] | None = None
     ) -> Float[Tensor, "n h t c"]:
-        x = x.unflatten(-1, (self.num_heads, -1))  # (n, t, h, c)
-        return (x if rotation is None else rotate(x, rotation)).transpose(1, 2)
+        by_head = x.reshape(*x.shape[:-1], self.num_heads, -1)  # (n, t, h, c)
+        return (by_head if rotation is None else rotate(by_head, rotation)).transpose(1, 2)

@@ -51,6 +51,8 @@ class Residual(nn.Module):
         self.norm = make_norm(config)
         self.dropout = Dropout(config.dropout)
 
+    __call__: Callable[[Tensor, Sublayer], Tensor]  # the type of `forward`, for type checkers
+
     def forward(self, x: Float[Tensor, "n t d"], sublayer: Sublayer) -> Float[Tensor, "n t d"]:
         """Return the residual stream x after a sublayer."""
         if self.is_pre_norm:
@@ -180,10 +182,10 @@ def make_norm(config: ModelConfig) -> nn.Module:
 
 def make_attention(config: ModelConfig) -> MultiHeadAttention:
     """Return multi-head attention of the configured size."""
-    sizes = {"dropout": config.attention_dropout, "bias": config.bias}
+    sizes = config.d_model, config.num_heads
     if config.relevance == "query_key":
-        return MultiHeadAttention(config.d_model, config.num_heads, **sizes)
-    return AblatedAttention(config.d_model, config.num_heads, **sizes, relevance=config.relevance)
+        return MultiHeadAttention(*sizes, dropout=config.attention_dropout, bias=config.bias)
+    return AblatedAttention(*sizes, dropout=config.attention_dropout, bias=config.bias, relevance=config.relevance)
 
 
 def make_cross_attention(config: ModelConfig) -> MultiHeadAttention:

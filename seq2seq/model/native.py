@@ -131,7 +131,7 @@ class NativeState:
         if self.used + rows > self.slots.shape[2]:
             living, past = np.unique(self.past, return_inverse=True)
             self.past, self.used = past.reshape(self.past.shape), len(living)
-            kept, (layers, _, _, width) = torch.from_numpy(living), self.slots.shape
+            kept, (layers, _, _, width) = torch.as_tensor(living), self.slots.shape
             slots = self.slots.new_empty(layers, 2, 2 * self.used + SPARE_STEPS * rows, width)
             torch.index_select(self.slots, 2, kept, out=slots[:, :, : self.used])
             self.slots = slots
@@ -277,8 +277,9 @@ class NativeDecoder:
 
 def joined(linears: Sequence[nn.Linear]) -> tuple[Float[Tensor, "o i"], Float[Tensor, " o"] | None]:
     """Return W and b of several maps of one input: their outputs side by side."""
-    weights: list[Tensor] = [one.weight for one in linears]
-    biases: list[Tensor] = [one.bias for one in linears if one.bias is not None]
+    weights: list[Tensor] = [linear.weight for linear in linears]
+    of_maps: list[Tensor | None] = [linear.bias for linear in linears]
+    biases = [bias for bias in of_maps if bias is not None]
     return torch.cat(weights), torch.cat(biases) if biases else None
 
 
@@ -286,7 +287,7 @@ def joined(linears: Sequence[nn.Linear]) -> tuple[Float[Tensor, "o i"], Float[Te
 def lay_out_map(weight: Float[Tensor, "o i"], bias: Float[Tensor, " o"] | None, block: int) -> Map:
     """Return a copy of x Wᵀ + b in the layout of the C code, whose blocks have `block` outputs."""
     outputs, missing = len(weight), -len(weight) % block
-    blocks = F.pad(weight.float(), (0, 0, 0, missing)).unflatten(0, (-1, block)).transpose(1, 2)
+    blocks = F.pad(weight.float(), (0, 0, 0, missing)).reshape(-1, block, weight.shape[1]).transpose(1, 2)
     biases = F.pad(weight.new_zeros(outputs) if bias is None else bias.float(), (0, missing))
     return Map(blocks.clone(memory_format=torch.contiguous_format), biases.clone(), outputs)
 

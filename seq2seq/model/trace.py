@@ -1,7 +1,7 @@
 """Records the attention of an ordinary forward pass, by PyTorch's forward hooks."""
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -56,7 +56,7 @@ class AttentionCall:
 
 
 @contextmanager
-def record_attention(modules: Iterable[nn.Module]) -> Iterator[dict[nn.Module, AttentionCall]]:
+def record_attention(modules: Iterable[nn.Module]) -> Generator[dict[nn.Module, AttentionCall]]:
     """Yield a dictionary that records the last call, within the block, of each attention among the modules.
 
     Only calls in this thread are recorded; other threads may use the same modules.

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from seq2seq.model.attention import KeysValues
 from seq2seq.model.encoder_decoder import PAD, EncoderDecoder, Side
 from seq2seq.model.layers import DecoderLayer, Dropout, EncoderLayer, cast_for_products, make_norm
 from seq2seq.model.masks import causal_mask, padding_mask
@@ -51,8 +52,8 @@ class Transformer(EncoderDecoder):
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.normal_(module.weight, std=INIT_STD)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+                if (bias := getattr(module, "bias", None)) is not None:
+                    nn.init.zeros_(bias)
         for embedding in self.embeddings():
             nn.init.normal_(embedding.weight, std=INIT_STD)
             with torch.no_grad():
@@ -80,7 +81,7 @@ class Transformer(EncoderDecoder):
         """Advance the target by t tokens; return the last layer's states, which `logits` turns into predictions."""
         x, rotation = self._embed(tgt_in, "target", start=state.length)
         mask = self._target_mask(tgt_in, state.length)
-        past = []
+        past: list[KeysValues] = []
         for index, (layer, memory) in enumerate(zip(self._decoder(), state.memory, strict=True)):
             earlier = state.past[index] if state.past else None
             x, keys_values = layer(x, mask, memory, state.memory_mask, rotation, earlier)

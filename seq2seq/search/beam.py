@@ -19,7 +19,7 @@ _SCORE = itemgetter(0)
 _Continuation = tuple[float, int, float, Partial]  # score, token, the model's own score, the hypothesis it continues
 
 
-class BeamSearch(Search):
+class BeamSearch(Search[Partial]):
     """Finds each sentence's best hypotheses, best first; a beam of 1 is greedy search.
 
     Attributes:
@@ -27,7 +27,7 @@ class BeamSearch(Search):
     """
 
     def __init__(self, task: SearchTask) -> None:
-        super().__init__(task)
+        super().__init__(task, [[Partial([], number)] for number in range(len(task.max_lengths))])
         self.ended: list[list[Partial]] = [[] for _ in self.live]
 
     def advance(self, next_tokens: NextTokens) -> None:
@@ -36,7 +36,7 @@ class BeamSearch(Search):
         count = 2 * self.settings.beam if self.settings.beam > 1 else 1  # greedy search keeps one hypothesis
         values, tokens, model_values = next_tokens.best(count)
         for number, live in self.live.items():
-            continuations = [
+            continuations: list[_Continuation] = [
                 (parent.score + value, token, parent.model_score + model_value, parent)
                 for parent in live
                 for value, token, model_value in zip(

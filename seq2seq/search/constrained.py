@@ -89,7 +89,7 @@ class _Partial(Partial):
     progress: Progress
 
 
-class ConstrainedBeamSearch(Search):
+class ConstrainedBeamSearch(Search[_Partial]):
     """Finds each sentence's best hypotheses that contain all its phrases, best first.
 
     For a sentence without phrases, the result is the same as of `BeamSearch`. A beam greater than the number of the
@@ -103,14 +103,11 @@ class ConstrainedBeamSearch(Search):
             ValueError: a phrase is empty, has a token that is never produced, or does not fit within its sentence's
                 limit (see `tokens_needed`).
         """
-        super().__init__(task)
         phrases = task.phrases
         if impossible := {task.eos, *task.banned}.intersection(chain(*chain(*phrases))):
             raise ValueError(f"phrases={phrases} have tokens that are never produced: {sorted(impossible)}")
-        self.live = {
-            number: [_Partial([], number, progress=Progress.start(of_sentence))]
-            for number, of_sentence in zip(self.live, phrases, strict=True)
-        }
+        starts = map(Progress.start, phrases)
+        super().__init__(task, [[_Partial([], number, progress=start)] for number, start in enumerate(starts)])
         self._ended: list[list[_Partial]] = [[] for _ in self.live]  # the k best
         for of_sentence, limit, (start,) in zip(phrases, task.max_lengths, self.live.values(), strict=True):
             if (needed := start.progress.needed) > limit:
@@ -170,18 +167,23 @@ def _continuations(next_tokens: NextTokens, live: list[_Partial], beam: int, eos
     scores, model_scores, values, tokens, model_values = (table.tolist() for table in tables)
     of_special = zip(special, scores, model_scores, strict=True)
     continued: list[list[_Partial]] = []
-    for one in live:
-        steps, own = one.progress.steps, []
-        for (_, token), value, model_value in islice(of_special, 1 + len(steps)):
-            own.append((token, value, model_value, one.progress if token == eos else steps[token]))
-        table = zip(tokens[one.row], values[one.row], model_values[one.row], strict=True)
-        others = ((*entry, one.progress.broken_off) for entry in table if entry[0] != eos and entry[0] not in steps)
+    for parent in live:
+        row, steps = parent.row, parent.progress.steps
+        chosen = [
+            (token, value, model_value, parent.progress if token == eos else steps[token])
+            for (_, token), value, model_value in islice(of_special, 1 + len(steps))
+        ]
+        others = (
+            (token, value, model_value, parent.progress.broken_off)
+            for token, value, model_value in zip(tokens[row], values[row], model_values[row], strict=True)
+            if token != eos and token not in steps
+        )
         continued.append(
             [
                 _Partial(
-                    [*one.ids, token], one.row, one.score + value, one.model_score + model_value, progress=progress
+                    [*parent.ids, token], row, parent.score + value, parent.model_score + model_value, progress=progress
                 )
-                for token, value, model_value, progress in (*own, *islice(others, beam))
+                for token, value, model_value, progress in (*chosen, *islice(others, beam))
             ]
         )
     return continued

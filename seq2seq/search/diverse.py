@@ -17,13 +17,14 @@ class _Partial(Partial):
     penalty: float = 0.0  # sum of the diversity penalties in the score (nats)
 
 
-class DiverseBeamSearch(Search):
+class DiverseBeamSearch(Search[_Partial]):
     """Finds each sentence's best hypotheses of all groups, ranked without the penalty and without duplicates."""
 
     def __init__(self, task: SearchTask) -> None:
-        super().__init__(task)
-        self._size, groups = self.settings.beam // self.settings.groups, range(self.settings.groups)
-        self.live = {number: [_Partial([], number, group=group) for group in groups] for number in self.live}
+        groups = range(task.settings.groups)
+        numbers = range(len(task.max_lengths))
+        super().__init__(task, [[_Partial([], number, group=group) for group in groups] for number in numbers])
+        self._size = self.settings.beam // self.settings.groups
         self._ended: list[list[list[_Partial]]] = [[[] for _ in groups] for _ in self.live]
 
     def advance(self, next_tokens: NextTokens) -> None:
@@ -51,7 +52,7 @@ class DiverseBeamSearch(Search):
 
     def results(self) -> list[list[Hypothesis]]:
         """Return the hypotheses of all groups, ranked by scores without the diversity penalty."""
-        results = []
+        results: list[list[Hypothesis]] = []
         for groups in self._ended:
             unlike = {tuple(one.ids): one for group in reversed(groups) for one in reversed(group)}
             values = {ids: (one.score + one.penalty) / len(ids) ** self.alpha for ids, one in unlike.items()}

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -91,7 +91,10 @@ class Partial:
         return Hypothesis(self.ids[:-1], self.model_score, self.model_score / len(self.ids) ** alpha)
 
 
-class Search(ABC):
+P = TypeVar("P", bound=Partial)
+
+
+class Search(ABC, Generic[P]):
     """A search of one batch of sentences; a subclass continues the hypotheses.
 
     Attributes:
@@ -100,11 +103,11 @@ class Search(ABC):
         length: tokens of every live hypothesis; while `advance` runs, tokens of its continuations.
     """
 
-    def __init__(self, task: SearchTask) -> None:
-        """Begin one search; an instance searches once."""
+    def __init__(self, task: SearchTask, first: Sequence[list[P]]) -> None:
+        """Begin one search with the first hypotheses of each sentence; an instance searches once."""
         self.task, self.settings, self.length = task, task.settings, 0
         self.alpha = self.settings.length_penalty
-        self.live: dict[int, list[Any]] = {number: [Partial([], number)] for number in range(len(task.max_lengths))}
+        self.live = dict(enumerate(first))
 
     @abstractmethod
     def advance(self, next_tokens: NextTokens) -> None:
@@ -138,17 +141,17 @@ class Search(ABC):
             self.advance(next_tokens)
             counts = [len(self.live[number]) for number in before]
             self.live = {number: live for number, live in self.live.items() if live}
-            partials = [one for live in self.live.values() for one in live]
+            partials = [hypothesis for live in self.live.values() for hypothesis in live]
             if not partials:
                 break
             sentences = [number for number, live in self.live.items() for _ in live]
-            rows = [one.row for one in partials]
-            on_device = tensor_on(device, [rows, [one.ids[-1] for one in partials]])
+            rows = [hypothesis.row for hypothesis in partials]
+            on_device = tensor_on(device, [rows, [hypothesis.ids[-1] for hypothesis in partials]])
             last, is_same = on_device[1], rows == list(range(len(logits)))
             if not is_same:
                 state = state.reorder(on_device[0], counts)
-                for row, one in enumerate(partials):
-                    one.row = row
+                for row, hypothesis in enumerate(partials):
+                    hypothesis.row = row
             if task.rules:
                 prefixes = prefixes.continued(None if is_same else on_device[0], last)
         return self.results()

@@ -35,7 +35,7 @@ def best_tokens(log_probs: Float[Tensor, "n v"], count: int) -> Best:
     if count == 1:
         return log_probs.max(-1, keepdim=True)
     size = math.gcd(log_probs.shape[1], 64)  # the best c tokens lie in the c blocks of the greatest maxima
-    blocks = log_probs.unflatten(1, (-1, size))
+    blocks = log_probs.reshape(len(log_probs), -1, size)
     chosen = blocks.amax(-1).topk(min(count, blocks.shape[1])).indices  # (n, c)
     values, order = (
         blocks.gather(1, chosen[:, :, None].expand(-1, -1, size)).flatten(1).topk(min(count, log_probs.shape[1]))

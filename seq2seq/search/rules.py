@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from seq2seq.device import on_host
 from seq2seq.interface import UnfinishedWord
 from seq2seq.settings.search import SearchConfig
 
@@ -157,10 +158,9 @@ class CompletedWord:
             ruled = rule(ruled.clone(), prefixes)
         if position >= self._end:
             return ruled
-        for row, (tokens, sentence) in enumerate(
-            zip(prefixes.tokens.tolist(), prefixes.sentences.tolist(), strict=True)
-        ):
-            word = self._words[sentence]
+        written_tokens, sentences = on_host(prefixes.tokens, prefixes.sentences)
+        for row, (tokens, sentence) in enumerate(zip(written_tokens.tolist(), sentences.tolist(), strict=True)):
+            word = self._words[int(sentence)]
             if word is None or position < word.start:
                 continue
             written = 0

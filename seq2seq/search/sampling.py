@@ -26,7 +26,7 @@ class _Sample(Partial):
     random: Random
 
 
-class SampleSearch(Search):
+class SampleSearch(Search[_Sample]):
     """Draws `n_best` samples of each sentence, and returns them in the order of their numbers.
 
     Log-probabilities are divided by temperature. A token is then drawn from the top_k likeliest tokens (0: all), and
@@ -36,13 +36,13 @@ class SampleSearch(Search):
     """
 
     def __init__(self, task: SearchTask) -> None:
-        super().__init__(task)
-        seed, keys, samples = self.settings.seed, task.keys or list(self.live), range(task.n_best)
+        numbers, samples = range(len(task.max_lengths)), range(task.n_best)
+        seed, keys = task.settings.seed, task.keys or numbers
         self._drawn = [
             [_Sample([], number, random=Random(f"{seed} {key} {sample}")) for sample in samples]
-            for number, key in zip(self.live, keys, strict=True)
+            for number, key in zip(numbers, keys, strict=True)
         ]
-        self.live = dict(enumerate(self._drawn))
+        super().__init__(task, self._drawn)
 
     def advance(self, next_tokens: NextTokens) -> None:
         """Draw each live sample's next token."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Int32, Int64
@@ -47,13 +48,14 @@ class Shortlist:
             UserError: the file cannot be read, is damaged, or is no shortlist.
         """
         names = ("offsets", "targets", "always", "by_frequency")
+        arrays: dict[str, np.ndarray] = {}
         try:
             if path.stat().st_size > _MAX_BYTES:
                 raise UserError(f"{path} has {path.stat().st_size:,} bytes: it is no shortlist; {_AGAIN}")
-            with safe_open(path, "np") as file:
-                about = file.metadata() or {}
-                known = names if about.get("format") == _FORMAT else ()
-                arrays = {name: file.get_tensor(name) for name in known}
+            with cast(Any, safe_open(path, "np")) as file:
+                about: dict[str, str] = file.metadata() or {}
+                if about.get("format") == _FORMAT:
+                    arrays = {name: file.get_tensor(name) for name in names}
         except SafetensorError as error:
             raise UserError(f"{path} is damaged, or no shortlist: {_AGAIN}") from error
         except OSError as error:
@@ -70,7 +72,7 @@ class Shortlist:
         Raises:
             UserError: the file cannot be written.
         """
-        arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        arrays: dict[str, np.ndarray] = {name: value for name, value in vars(self).items() if name != "vocabulary"}
         try:
             with replacing(path) as draft:
                 draft.write_bytes(save(arrays, {"format": _FORMAT, "vocabulary": self.vocabulary}))

@@ -48,7 +48,7 @@ def pad(rows: Sequence[np.ndarray], first: int | None, last: int | None) -> Int[
         out[np.arange(len(rows)), lengths + start] = last
     if first is not None:
         out[:, 0] = first
-    return torch.from_numpy(out)
+    return torch.as_tensor(out)
 
 
 def collate(pairs: Sequence[tuple[np.ndarray, np.ndarray]], start: int = BOS) -> Batch:

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain
 from pathlib import Path, PurePath
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from seq2seq.errors import UserError, in_short
 from seq2seq.lines import COMPRESSED, explain_os_error, refuse_bad_lines
@@ -248,13 +248,15 @@ def _read_hub(rows: Any, name: str, data: DataConfig) -> Iterator[Pair]:
 
 
 def _load(name: str, split: str, data: DataConfig) -> Any:
-    import datasets
+    import datasets  # pyright: ignore[reportMissingTypeStubs]
 
     assert data.hub is not None
     path, _, config = data.hub.rpartition(":")
     logger.info("loading %s", name)
     try:
-        return datasets.load_dataset(path or config, config if path else None, split=split, keep_in_memory=False)
+        return cast(Any, datasets).load_dataset(
+            path or config, config if path else None, split=split, keep_in_memory=False
+        )
     except Exception as error:  # the hub client and its network stack raise many kinds, with the same remedy
         raise UserError(
             f"data.hub={name} cannot be loaded ({type(error).__name__}: {in_short(error)}): "

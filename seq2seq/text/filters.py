@@ -174,9 +174,10 @@ def seem_to_be(texts: Iterable[str], other: str, expected: str) -> bool:
 
 
 def _load_identifier() -> Any:
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier  # pyright: ignore[reportMissingTypeStubs]
 
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    identifier: Any = LanguageIdentifier
+    return identifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
 def identifier_version() -> str:

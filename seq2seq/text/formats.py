@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, cast
 from xml.parsers import expat
 
 from seq2seq.errors import UserError
@@ -66,7 +66,8 @@ def _parse_json(line: str, data: DataConfig) -> Pair | None:
         raise UserError(f"is not JSON: {error}") from error
     if not isinstance(row, dict):
         raise UserError("is no JSON object: expected one object a line, such as {'en': …, 'es': …}")
-    return pick(row, find_columns(list(row), data))
+    columns = cast(dict[str, object], row)
+    return pick(columns, find_columns(list(columns), data))
 
 
 def _read_csv(path: Path, data: DataConfig) -> Iterator[Record]:
@@ -116,18 +117,19 @@ def _split_csv(lines: Lines) -> Iterator[list[str] | BadLine]:
 
 
 def _read_parquet(path: Path, data: DataConfig) -> Iterator[Pair]:
-    import pyarrow as pa
-    from pyarrow import parquet
+    import pyarrow  # pyright: ignore[reportMissingTypeStubs]
+    from pyarrow import parquet  # pyright: ignore[reportMissingTypeStubs]
 
+    arrow_error: type[Exception] = cast(Any, pyarrow).ArrowException
     try:
-        with parquet.ParquetFile(path) as file:
+        with cast(Any, parquet).ParquetFile(path) as file:
 
             def rows(columns: list[str]) -> Iterator[Mapping[str, object]]:
                 for batch in file.iter_batches(_ROWS, columns=columns):
                     yield from batch.to_pylist()
 
             yield from read_rows(path, file.schema_arrow.names, rows, data)
-    except (pa.ArrowException, UnicodeDecodeError) as error:
+    except (arrow_error, UnicodeDecodeError) as error:
         reason, *_ = str(error).split("\n")
         raise UserError(f"{path} is damaged or no Parquet file: {reason}") from error
     except OSError as error:
@@ -190,10 +192,11 @@ def read_rows(
 
 
 def _text(row: Mapping[str, object], keys: tuple[str, ...]) -> str:
-    value: object = row
+    value: Any = row
     for key in keys:
-        if not isinstance(value, Mapping) or key not in value:
-            content = _listed(value) if isinstance(value, Mapping) else f"{value!r:.40}"
+        is_table = isinstance(value, Mapping)
+        if not is_table or key not in value:
+            content = _listed(value) if is_table else f"{value!r:.40}"
             raise UserError(f"has no {'.'.join(keys)}, found {content}: check data.columns and the languages")
         value = value[key]
     if value is None:

@@ -101,7 +101,7 @@ class Pipeline:
             cleaning_tasks(folder, corpus, self.data, self.workers.size)
             for folder, corpus in zip(folders, corpora, strict=True)
         ]
-        done, sizes = self.workers.map(call, chain.from_iterable(tasks)), []
+        done, sizes = self.workers.map(call, chain.from_iterable(tasks)), list[int]()
         for corpus, stripes in zip(corpora, tasks, strict=True):
             counts = {next(done) for _ in stripes}  # every stripe counts all shards
             if len(counts) > 1:
@@ -135,9 +135,9 @@ class Pipeline:
             sets = [(split, {"validation": "validation", "test": "held_out"}[split]) for split in missing]
             return self._draw("all", shards, sets, others, "", f"give data.{missing[0]}") if missing else {}
         drawn: dict[SetName, list[Pair]] = {}
-        names = (self.splits.validation_names, self.splits.test_names)
-        drawn_names = (of_split[-len(self.splits.held_out_from) :] for of_split in names)
-        for number, validation, test in zip(self.splits.held_out_from, *drawn_names, strict=True):
+        numbers = self.splits.held_out_from
+        names = self.splits.validation_names[-len(numbers) :], self.splits.test_names[-len(numbers) :]
+        for number, validation, test in zip(numbers, names[0], names[1], strict=True):
             sets = [("validation", validation), ("test", test)]
             of_corpus = [shard for shard in shards if shard.corpus == number]
             name = self.splits.train[number].name
@@ -226,13 +226,13 @@ class Pipeline:
 
     def _require_kept(self) -> None:
         if not any(counts["kept"] for counts in self.counts):
-            total = sum(self.counts, Counter())
+            total = sum(self.counts, Counter[str]())
             hint = ", or set data.remove_overlap=false" if total["overlap"] else ""
             raise UserError(f"no training pair is left after cleaning: {dict(total)}; see the limits under data{hint}")
 
     def _report(self, validation: dict[str, list[Pair]], tests: dict[str, list[Pair]]) -> dict[str, Any]:
         sizes = {name: len(pairs) for name, pairs in validation.items()}
-        files = []
+        files: list[dict[str, int]] = []
         for counts in self.counts:
             drops = {reason: counts[reason] for reason in (*REASONS, HELD_OUT) if counts[reason]}
             files.append({"read": counts["read"], "kept": counts["kept"], **drops})

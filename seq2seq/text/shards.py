@@ -252,7 +252,7 @@ def select(folder: Path, shard: Shard, repeats: Sequence[Path], held_out: Path, 
         overlap, drawn = read_held_out(held_out)
         out = dict.fromkeys(shard.rows_of(drawn).tolist(), HELD_OUT)
         out |= dict.fromkeys(repeats_of(repeats, shard).tolist(), "duplicate")
-        dropped, kept, shared = Counter(out.values()), [], []
+        dropped, kept, shared = Counter(out.values()), list[int](), list[tuple[str, str, list[str], list[str]]]()
         for row, (src, tgt) in enumerate(shard.pairs()):
             if row in out:
                 continue

@@ -85,7 +85,7 @@ class Sampler:
 
     def _walk(self, word: str, rng: random.Random) -> list[int]:
         """Draw from all segmentations in proportion to P(x)^alpha: sum forward, then sample backward."""
-        ways, end, drawn = self._ways(word), len(word), []
+        ways, end, drawn = self._ways(word), len(word), list[Ids]()
         while end:
             last = ways[end]
             number = bisect_right(last.cumulative, rng.random()) if len(last.starts) > 1 else 0

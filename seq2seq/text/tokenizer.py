@@ -114,7 +114,7 @@ class Tokenizer:
         """Split normalised texts into ids."""
         if self.imported is None:
             return self._processor.encode(list(texts), num_threads=1)
-        languages, rests = [], []
+        languages, rests = list[list[str]](), list[str]()
         for text in texts:
             match = _LANGUAGE.fullmatch(text)
             assert match is not None
@@ -237,7 +237,7 @@ def _feed(texts: Iterable[str], size: int, failures: list[Exception]) -> Iterato
 
 def _sample(texts: Iterable[str], size: int) -> list[str]:
     """Draw `size` texts, each with the same probability; all texts if there are fewer."""
-    rng, sample = random.Random(_SEED), []
+    rng, sample = random.Random(_SEED), list[str]()
     for i, text in enumerate(texts):
         if i < size:
             sample.append(text)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from seq2seq.errors import UserError
 from seq2seq.settings.bundle import read_bounded
@@ -134,19 +134,23 @@ def _is_imported(values: Any) -> bool:
         return False
     if not _is_vocabulary(values["source"]) or not (values["target"] is None or _is_vocabulary(values["target"])):
         return False
-    ids, size = values["unproducible"], len(values["target"] or values["source"])
-    are_ids = isinstance(ids, list) and all(type(token) is int and 0 <= token < size for token in ids)
-    is_start = type(values["start"]) is int and values["start"] in (PAD, BOS)
-    return are_ids and EOS not in ids and is_start and isinstance(values["renormalises"], bool)
+    fields = cast(dict[str, Any], values)
+    ids, size = fields["unproducible"], len(fields["target"] or fields["source"])
+    tokens = cast(list[object], ids) if isinstance(ids, list) else [None]
+    are_ids = all(type(token) is int and 0 <= token < size for token in tokens)
+    is_start = type(fields["start"]) is int and fields["start"] in (PAD, BOS)
+    return are_ids and EOS not in tokens and is_start and isinstance(fields["renormalises"], bool)
 
 
 def _is_vocabulary(subwords: Any) -> bool:
     """Return whether an object numbers subwords, in any order, from 0 on."""
-    if not isinstance(subwords, dict) or len(subwords) < len(SPECIAL_IDS):
+    if not isinstance(subwords, dict):
         return False
-    are_ids = all(type(original_id) is int for original_id in subwords.values())
-    has_surrogates = any("\ud800" <= character <= "\udfff" for subword in subwords for character in subword)
-    return are_ids and not has_surrogates and sorted(subwords.values()) == list(range(len(subwords)))
+    ids = cast(dict[str, object], subwords)
+    numbers = [number for number in ids.values() if type(number) is int]
+    has_surrogates = any("\ud800" <= character <= "\udfff" for subword in ids for character in subword)
+    is_numbered = len(numbers) == len(ids) >= len(SPECIAL_IDS) and sorted(numbers) == list(range(len(ids)))
+    return is_numbered and not has_surrogates
 
 
 def tokenizer_files(folder: Path) -> list[str]:

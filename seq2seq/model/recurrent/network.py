@@ -141,7 +141,7 @@ class Recurrent(EncoderDecoder):
             outputs, past = self._run(x, past)
             seen = [outputs, x]
         else:
-            steps = []
+            steps: list[tuple[Tensor, Tensor, Tensor]] = []
             for token in x.unbind(1):
                 step, past = self._step(token, past, state)
                 steps.append(step)
@@ -166,7 +166,7 @@ class Recurrent(EncoderDecoder):
         queries = past[-1][0].reshape(len(state.memory.keys), -1, self.config.d_model)  # (b, w, d)
         weights = self.decoder_attention(queries, state.memory.keys, state.memory_mask)  # (b, w, s)
         context = (self.attention_dropout(weights) @ state.memory.values).flatten(0, 1)
-        inputs, after = torch.cat((token, context), -1), []
+        inputs, after = torch.cat((token, context), -1), list[LSTMState]()
         for index, layer in enumerate(self._decoder()):
             inputs = inputs if index == 0 else self.dropout(inputs)
             after.append(torch.lstm_cell(inputs, past[index], *layer.all_weights[0]))
@@ -175,7 +175,7 @@ class Recurrent(EncoderDecoder):
 
     def _run(self, x: Float[Tensor, "n t d"], past: list[LSTMState]) -> tuple[Float[Tensor, "n t d"], list[LSTMState]]:
         """Advance by all positions at once, layer by layer; only a network without attention can do this."""
-        after = []
+        after: list[LSTMState] = []
         for index, layer in enumerate(self._decoder()):
             x, state = run_lstm(layer, x if index == 0 else self.dropout(x), past[index])
             after.append(state)
