@@ -66,13 +66,14 @@ class Connection(H11Protocol):
     """
 
     write_timeout: float = _UNREAD
-    _silence_timer: asyncio.TimerHandle | None = None
     _reading_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timer of the first request's headers."""
         limit, self.limit_concurrency = self.limit_concurrency, None  # uvicorn's own rule
         super().connection_made(transport)
+        # Timers of this server's silent connections. All timers are equally long, so the first one ends first.
+        self._silent: dict[Connection, asyncio.TimerHandle] = vars(self.server_state).setdefault("silent", {})
         transport.set_write_buffer_limits(high=0)  # so that every waiting byte calls `pause_writing`
         if limit is not None and len(self.connections) > limit:
             self._make_room(limit + _SPARE)
@@ -80,13 +81,8 @@ class Connection(H11Protocol):
 
     def _make_room(self, limit: int) -> None:
         """Drop the connection that has been silent longest; if all are at work, drop this one if it exceeds `limit`."""
-        silent: dict[Connection, float] = {
-            connection: connection._silence_timer.when()
-            for connection in self.connections
-            if isinstance(connection, Connection) and connection._silence_timer is not None
-        }
-        if silent:
-            oldest = min(silent, key=lambda connection: silent[connection])
+        oldest = next(iter(self._silent), None)
+        if oldest is not None:
             oldest._stop_silence_timer()  # so that the next connection drops another one
             oldest.transport.abort()
         elif len(self.connections) > limit:
@@ -121,16 +117,15 @@ class Connection(H11Protocol):
     def _update_silence_timer(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_silence_timer()
-        elif self._silence_timer is None:
-            self._silence_timer = self.loop.call_later(self.timeout_keep_alive, self._end_silence)
+        elif self not in self._silent:
+            self._silent[self] = self.loop.call_later(self.timeout_keep_alive, self._end_silence)
 
     def _stop_silence_timer(self) -> None:
-        if self._silence_timer is not None:
-            self._silence_timer.cancel()
-            self._silence_timer = None
+        if timer := self._silent.pop(self, None):
+            timer.cancel()
 
     def _end_silence(self) -> None:
-        self._silence_timer = None
+        self._silent.pop(self)
         if self.cycle is None or self.cycle.response_complete:
             self.transport.close()
 
