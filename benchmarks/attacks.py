@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 KEY = "benchmark"  # the server's API key
 CHARACTERS, TAGS, BODY = 5_000, 200, 89_000  # most of a request, of a sentence, and bytes of a body that are accepted
-IDLE, UNREAD = 1_100, 40  # clients that send nothing, and clients that never read
+IDLE, UNREAD = 1_100, 40  # clients that stay connected without work, and clients that never read
 SENDERS = 8  # clients that send requests one after the other, in each of the other attacks
 FILES = IDLE + 64  # open files that the program needs
 PAUSE = 0.5  # seconds until a client that sends or reads nothing connects again, and between checks of its connection
@@ -78,7 +78,8 @@ def attackers(name: str, url: str, languages: dict[str, str], counts: Counter[st
         return [post(url, "/translate", body) for body in bodies]
 
     if name == "idle connections":
-        return [stay_idle(url, counts) for _ in range(IDLE)]
+        request = f"GET /health HTTP/1.1\r\nHost: {urlsplit(url).netloc}\r\n\r\n".encode()
+        return [stay_idle(url, request if number % 2 else b"", counts) for number in range(IDLE)]
     senders = {
         "white space": lambda: translate(white_space_documents(), format="html"),
         "codecs": lambda: codec_requests(url),
@@ -109,12 +110,13 @@ async def keep_sending(url: str, requests: Sequence[bytes], first: int, counts: 
         await asyncio.sleep(0)
 
 
-async def stay_idle(url: str, counts: Counter[str]) -> None:
-    """Connect and send nothing; reconnect when the server disconnects."""
+async def stay_idle(url: str, request: bytes, counts: Counter[str]) -> None:
+    """Connect, send a request or nothing, and stay connected; reconnect when the server disconnects."""
     while True:
         with suppress(OSError):
             reader, writer = await asyncio.open_connection(urlsplit(url).hostname, urlsplit(url).port)
             try:
+                writer.write(request)
                 await reader.read()
             finally:
                 writer.transport.abort()

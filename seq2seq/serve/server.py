@@ -93,6 +93,12 @@ class Connection(H11Protocol):
         super().data_received(data)
         self._update_silence_timer()
 
+    def on_response_complete(self) -> None:
+        """Start the timer of the next request's headers."""
+        super().on_response_complete()
+        if not self.transport.is_closing():
+            self._update_silence_timer()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop both timers."""
         super().connection_lost(exc)

@@ -100,6 +100,25 @@ def test_beyond_the_limit_the_longest_silent_connection_is_closed_and_none_at_wo
     assert all(answer.startswith(b"HTTP/1.1 200") for answer in answers)
 
 
+def test_a_connection_that_is_silent_after_an_answer_makes_room_too(connected: Any):
+    async def scenario(reader: Any, writer: Any) -> bytes:
+        address = writer.get_extra_info("peername")
+        writer.write(REQUEST)
+        await reader.readuntil(b"ok")
+        working_reader, working = await asyncio.open_connection(*address)
+        working.write(REQUEST)
+        await asyncio.sleep(0.1)
+        _, late = await asyncio.open_connection(*address)
+        with suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), 0.1) == b""  # before the silence is too long
+        answer = await working_reader.readuntil(b"ok")
+        working.close()
+        late.close()
+        return answer
+
+    assert connected(scenario, most=2).startswith(b"HTTP/1.1 200")
+
+
 def test_when_all_connections_are_at_work_some_more_are_answered(connected: Any):
     async def scenario(reader: Any, writer: Any) -> bytes:
         writer.write(REQUEST)
