@@ -30,6 +30,7 @@ class ServerProcess:
                 raise RuntimeError(f"no server came up: {self.errors}")
             time.sleep(0.05)
         self.url = announced[1]
+        self._start_bytes = Path(self._log.name).stat().st_size
 
     @property
     def errors(self) -> list[str]:
@@ -40,8 +41,8 @@ class ServerProcess:
 
     @property
     def log_bytes(self) -> int:
-        """Bytes that the running server has written to its standard error so far."""
-        return Path(self._log.name).stat().st_size
+        """Bytes that the running server has written to its standard error since it answers."""
+        return Path(self._log.name).stat().st_size - self._start_bytes
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send a signal to the server, wait for its end, and return its exit status."""

@@ -28,8 +28,7 @@ from seq2seq.settings.bundle import read_config
 
 WARM_UP = 3.0  # seconds before the measurement
 HEALTH_INTERVAL = 0.1  # seconds between two requests for /health
-BATCHES = "batches"  # the case that the attacks are compared with
-OPTIONS = {BATCHES: (), "one at a time": ("--max-batch", "1", "--timeout", "600")}  # of the server; long queues
+OPTIONS = {"batches": (), "one at a time": ("--max-batch", "1", "--timeout", "600")}  # of the server; long queues
 ATTACKS = ("white space", "codecs", "idle connections", "subwords", "bad requests", "documents")
 
 
@@ -54,7 +53,7 @@ class Tally:
 
 
 def run(plan: Plan, device: torch.device) -> Results:
-    """Measure a new server process in each case.
+    """Measure a new server process in each case; beside an attack, measure the same server without it first.
 
     Raises:
         UserError: there are no sentences, the model is not a bundle, an attack fails, or this is not Linux.
@@ -65,17 +64,18 @@ def run(plan: Plan, device: torch.device) -> Results:
     bodies = [json.dumps({"q": sentence, **languages}).encode() for sentence in sentences]
     common = ("--device", str(device), "--threads", str(torch.get_num_threads()))
     values: dict[str, Any] = {}
-    for name in (*OPTIONS, *ATTACKS):
-        with ServerProcess(plan.model, *common, *OPTIONS.get(name, ()), SEQ2SEQ_API_KEY=KEY) as server:
-            attack = start_attack(name, server.url, languages, WARM_UP + plan.seconds) if name in ATTACKS else None
-            log_bytes = server.log_bytes
+    for name, options in OPTIONS.items():
+        with ServerProcess(plan.model, *common, *options, SEQ2SEQ_API_KEY=KEY) as server:
             values[name] = summarise(asyncio.run(ask(plan, server, bodies)), plan.seconds)
-            values[name]["log_bytes"] = server.log_bytes - log_bytes
-            if attack is not None:
-                values[name]["attack"] = end_attack(attack)
-            values[name]["exit_status"] = server.stop()
-        values[name]["p95_ratio"] = round(values[name]["p95_ms"] / max(values[BATCHES]["p95_ms"], 1), 2)
-    return values, [table(values, plan)]
+            values[name] |= {"log_bytes": server.log_bytes, "exit_status": server.stop()}
+    for name in ATTACKS:
+        with ServerProcess(plan.model, *common, SEQ2SEQ_API_KEY=KEY) as server:
+            before = summarise(asyncio.run(ask(plan, server, bodies)), plan.seconds)
+            attack = start_attack(name, server.url, languages, WARM_UP + plan.seconds)
+            values[name] = summarise(asyncio.run(ask(plan, server, bodies)), plan.seconds)
+            values[name] |= {"before": before, "attack": end_attack(attack)}
+            values[name] |= {"log_bytes": server.log_bytes, "exit_status": server.stop()}
+    return values, [speed_table(values, plan), attack_table(values, plan)]
 
 
 def start_attack(name: str, url: str, languages: dict[str, str], seconds: float) -> "subprocess.Popen[str]":
@@ -172,22 +172,41 @@ async def keep_asking(url: str, bodies: Sequence[bytes], first: int, begin: floa
             await writer.wait_closed()
 
 
-def table(values: dict[str, Any], plan: Plan) -> Table:
-    """Return a table with one row per case; the ratio is that of p95 to the first case."""
+def speed_table(values: dict[str, Any], plan: Plan) -> Table:
+    """Return a table with a row for each case without an attack."""
     rows = [
         [
-            f"batches, beside the attack: {name}" if name in ATTACKS else name,
-            f"{case['sentences_per_second']:,.1f}",
-            f"{case['p50_ms']:,}",
-            f"{case['p95_ms']:,}",
-            f"{case['p95_ratio']:.2f}",
-            str(case["errors"]),
-            f"{case['slowest_health_ms']:,}",
-            f"{case['memory_mb'][0]:,.0f} → {case['memory_mb'][-1]:,.0f}",
-            f"{case['log_bytes']:,}",
+            name,
+            f"{values[name]['sentences_per_second']:,.1f}",
+            f"{values[name]['p50_ms']:,}",
+            f"{values[name]['p95_ms']:,}",
+            str(values[name]["errors"]),
+            " → ".join(f"{memory:,.0f}" for memory in values[name]["memory_mb"]),
         ]
-        for name, case in values.items()
+        for name in OPTIONS
     ]
-    header = ["serving", "sentences/s", "p50 (ms)", "p95 (ms)", "p95 ratio", "errors", "slowest /health (ms)"]
-    header += ["memory: start → end (MB)", "log (bytes)"]
+    header = ["serving", "sentences/s", "p50 (ms)", "p95 (ms)", "errors", "memory: start → middle → end (MB)"]
     return Table(f"{plan.clients} clients for {plan.seconds:g} s", header, rows)
+
+
+def attack_table(values: dict[str, Any], plan: Plan) -> Table:
+    """Return a table with a row for each attack: the ordinary clients' times before it → beside it."""
+    rows = []
+    for name in ATTACKS:
+        before, beside = values[name]["before"], values[name]
+        rows.append(
+            [
+                name,
+                f"{before['p50_ms']:,} → {beside['p50_ms']:,}",
+                f"{before['p95_ms']:,} → {beside['p95_ms']:,}",
+                f"{beside['p95_ms'] / max(before['p95_ms'], 1):.2f}",
+                str(beside["errors"]),
+                f"{before['slowest_health_ms']:,} → {beside['slowest_health_ms']:,}",
+                f"{before['memory_mb'][0]:,.0f} → {beside['memory_mb'][-1]:,.0f}",
+                f"{beside['log_bytes']:,}",
+            ]
+        )
+    header = ["attack", "p50 (ms)", "p95 (ms)", "p95 ratio", "errors", "slowest /health (ms)", "memory (MB)"]
+    header += ["log (bytes)"]
+    title = f"{plan.clients} ordinary clients: {plan.seconds:g} s without → {plan.seconds:g} s with the attack"
+    return Table(title, header, rows)

@@ -160,11 +160,12 @@ def test_a_failed_attack_is_named():
         serving.end_attack(process)
 
 
-def test_the_table_has_a_row_for_each_case(tmp_path: Path):
-    values = {
-        name: {**serving.summarise(serving.Tally([0.5]), 1.0), "p95_ratio": 1.25, "log_bytes": 12}
-        for name in (*serving.OPTIONS, *serving.ATTACKS)
-    }
-    rows = serving.table(values, serving.Plan(model=tmp_path)).rows
-    assert [row[0] for row in rows][2] == "batches, beside the attack: white space"
-    assert rows[0][1:] == ["1.0", "500", "500", "1.25", "0", "0", "0 → 0", "12"]
+def test_the_tables_have_a_row_for_each_case(tmp_path: Path):
+    before = serving.summarise(serving.Tally([0.5], memory=[7.0], health=[0.01]), 1.0)
+    beside = serving.summarise(serving.Tally([1.0], memory=[8.0], health=[0.02]), 1.0)
+    values = {name: {**beside, "before": before, "log_bytes": 12} for name in (*serving.OPTIONS, *serving.ATTACKS)}
+    plan = serving.Plan(model=tmp_path)
+    assert serving.speed_table(values, plan).rows[1] == ["one at a time", "1.0", "1,000", "1,000", "0", "8 → 8 → 8"]
+    rows = serving.attack_table(values, plan).rows
+    assert [row[0] for row in rows] == list(serving.ATTACKS)
+    assert rows[0][1:] == ["500 → 1,000", "500 → 1,000", "2.00", "0", "10 → 20", "7 → 8", "12"]
