@@ -10,8 +10,8 @@ from torch import Tensor
 
 from seq2seq.explain.explanation import Explanation, explain, over_words
 from seq2seq.explain.interventions import Interventions, changed
-from seq2seq.explain.picture import INK, draw_alignment, show
-from seq2seq.explain.steps import take_walk
+from seq2seq.explain.picture import INK, draw, show, write_shares
+from seq2seq.explain.steps import head_steps
 from seq2seq.explain.subject import make_subject, require_engine
 from seq2seq.model.attention import attention_weights
 from seq2seq.model.positions import sinusoidal
@@ -38,7 +38,7 @@ def draw_all(translator: Translator, folder: Path) -> None:
     draw_maps(titles, words, words, folder / "why-heads.png", cell=0.36)
     draw_order(translator, cat, words, folder / "why-order.png")
     draw_mask(translator, ball, folder / "why-mask.png")
-    draw_alignment(ball, folder / "why-cross.png")
+    draw(ball, folder / "why-cross.png", ["alignment"])
 
 
 def draw_maps(
@@ -58,7 +58,7 @@ def draw_maps(
         show(axis, weights, [] if number else rows, columns, font=10)
         axis.set_title(title, fontsize=10, color=INK, loc="left", pad=6)
         if numbers:
-            _write_shares(axis, weights, cell)
+            write_shares(axis, weights, font=21 * cell)
     _save(figure, path)
 
 
@@ -67,8 +67,8 @@ def draw_mixture(ball: Explanation, path: Path) -> None:
     rows, columns = ball.subject.words()["encoder"]
     words = [word.text for word in rows]
     weights = ball.by_word["encoder"][-1][1]
-    pieces = ball.attention["encoder"][-1].shape[-1]
-    fixed = over_words(torch.full((1, pieces, pieces), 1 / pieces), rows, columns)[0]
+    length = ball.attention["encoder"][-1].shape[-1]
+    fixed = over_words(torch.full((1, length, length), 1 / length), rows, columns)[0]
     draw_maps([("a fixed mixture", fixed), ("a trained head's mixture", weights)], words, words, path)
 
 
@@ -124,7 +124,7 @@ def draw_order(translator: Translator, cat: Explanation, words: Sequence[str], p
         axis = figure.add_axes((number * (size + GAP), 0, size, size))
         show(axis, weights, [] if number else words, words, font=10)
         axis.set_title(title, fontsize=10, color=INK, loc="left", pad=6)
-        _write_shares(axis, weights, CELL)
+        write_shares(axis, weights, font=21 * CELL)
     _save(figure, path)
 
 
@@ -146,23 +146,14 @@ def _tokens(translator: Translator) -> list[str]:
 def _queries_keys(translator: Translator, head: int) -> tuple[Tensor, Tensor]:
     """Return the queries and keys of a head of the last encoder layer for the sentence `CAT`."""
     layer = len(require_engine(translator)[1].encoder_layers) - 1
-    walk = take_walk(translator, make_subject(translator, CAT, None), "encoder", layer, head)
-    return walk.queries, walk.keys
+    steps = head_steps(translator, make_subject(translator, CAT, None), "encoder", layer, head)
+    return steps.queries, steps.keys
 
 
 def _figure() -> Any:
     from matplotlib.figure import Figure
 
     return Figure((1, 1))  # one inch, so that coordinates of axes are in inches; `_save` saves everything
-
-
-def _write_shares(axis: Any, weights: Tensor, cell: float) -> None:
-    for row, shares in enumerate(weights.tolist()):
-        for column, share in enumerate(shares):
-            if not math.isnan(share):
-                text = f"{share:.2f}"[-3:] if share < 0.995 else "1"
-                colour = "white" if share > 0.5 else INK
-                axis.text(column, row, text, ha="center", va="center", fontsize=21 * cell, color=colour)
 
 
 def _save(figure: Any, path: Path) -> None:

@@ -91,7 +91,7 @@ def attend(
     from seq2seq.explain.interventions import Interventions
     from seq2seq.explain.interventions import rank_heads as rank
     from seq2seq.explain.page import write_page
-    from seq2seq.explain.picture import draw, draw_alignment, draw_ranking
+    from seq2seq.explain.picture import draw, draw_ranking
     from seq2seq.translator import Translator
 
     translator = Translator.load(folders, device, torch.float32)  # exact on every device
@@ -102,27 +102,19 @@ def attend(
         raise UserError("this model has no attention to show: train one with it (model.attention=additive)")
     ranking = rank(assembly.translator, [(text, explanation.subject.target)]) if rank_heads else []
     if rank_heads:
-        plain["ranking"] = [dataclasses.asdict(one) for one in ranking]
-    page = write_page(assembly.data)
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        (output / NUMBERS).write_text(json.dumps(plain, ensure_ascii=False) + "\n", encoding="utf-8")
-        (output / PAGE).write_text(page, encoding="utf-8")
-    except FileExistsError as error:
-        raise UserError(f"--output {output} is a file: name a folder") from error
-    except OSError as error:
-        raise UserError(f"cannot write to {output}: {error.strerror}") from error
+        plain["ranking"] = [dataclasses.asdict(worth) for worth in ranking]
+    _write(output, {NUMBERS: json.dumps(plain, ensure_ascii=False) + "\n", PAGE: write_page(assembly.data)})
     draw(explanation, output / PICTURE)
     written = [(PAGE, "to look around in"), (PICTURE, "all heads"), (NUMBERS, "for programs")]
     if explanation.aligning() is not None:
-        draw_alignment(explanation, output / LARGE)
+        draw(explanation, output / LARGE, ["alignment"])
         written.insert(2, (LARGE, "cross-attention and the alignment"))
     if rank_heads:
         draw_ranking(ranking, text, explanation.subject.target, output / RANKING)
         written.append((RANKING, "what each head is worth"))
-    print("\n".join([*tell(plain), *tell_ranking(ranking)]))
-    for name, what in written:
-        print(f"{output / name}  {what}")
+    print("\n".join([*summary_lines(plain), *ranking_lines(ranking)]))
+    for name, content in written:
+        print(f"{output / name}  {content}")
 
 
 def attend_over(
@@ -139,46 +131,52 @@ def attend_over(
     from seq2seq.bundle import load_bundle
     from seq2seq.device import choose_device
     from seq2seq.explain.explanation import explain, explain_subject
-    from seq2seq.explain.over import animate, moment, write_over_page
+    from seq2seq.explain.over import animate, make_moment, write_over_page
     from seq2seq.training.averaging import checkpoints_by_update, read_weights
     from seq2seq.training.run_files import losses_by_update
     from seq2seq.translator import Translator
 
-    given, run = run, folder.parent
-    paths, losses, bundle = checkpoints_by_update(run), losses_by_update(run), load_bundle(folder)
+    run_folder = folder.parent
+    paths, losses, bundle = checkpoints_by_update(run_folder), losses_by_update(run_folder), load_bundle(folder)
     if len(paths) < 2:
         raise UserError(
-            f"--over {given}: the run has kept {len(paths)} checkpoint{'s' * (len(paths) != 1)}, and at least 2 are "
+            f"--over {run}: the run has kept {len(paths)} checkpoint{'s' * (len(paths) != 1)}, and at least 2 are "
             "needed: train with trainer.keep_last=100 and a small trainer.checkpoint_every"
         )
-    where = choose_device(device)
+    chosen = choose_device(device)
     translator = Translator(
-        bundle.model.to(where).eval(), bundle.tokenizer, search=settings, device=where, dtype=torch.float32
+        bundle.model.to(chosen).eval(), bundle.tokenizer, search=settings, device=chosen, dtype=torch.float32
     )
     final = explain(translator, text, target)
     moments = []
     for update, path in sorted(paths.items()):
-        bundle.model.load_state_dict(read_weights(path, run, bundle))
-        (own,) = translator.translate([text])
+        bundle.model.load_state_dict(read_weights(path, run_folder, bundle))
+        (translation,) = translator.translate([text])
         known = [loss for step, loss in losses.items() if step <= update]
         explanation = explain_subject(translator, final.subject)
-        moments.append(moment(explanation, update, known[-1] if known else None, own))
+        moments.append(make_moment(explanation, update, known[-1] if known else None, translation))
+    _write(output, {OVER_PAGE: write_over_page(final, moments)})
+    animate(final, moments, output / OVER_PICTURE)
+    print(f"{final.subject.source}\n→ {final.subject.target}\n")
+    width = max(len(f"{moment.updates:,}") for moment in moments)
+    for moment in moments:
+        print(f"  {moment.updates:>{width},}  {moment.log_prob:8.2f} nats  {moment.translation}")
+    print(f"\n{output / OVER_PAGE}  with a slider over the updates\n{output / OVER_PICTURE}  the same as a picture")
+
+
+def _write(output: Path, files: Mapping[str, str]) -> None:
+    """Write texts, by their files' names, into a folder, which is made if it is missing."""
     try:
         output.mkdir(parents=True, exist_ok=True)
-        (output / OVER_PAGE).write_text(write_over_page(final, moments), encoding="utf-8")
+        for name, text in files.items():
+            (output / name).write_text(text, encoding="utf-8")
     except FileExistsError as error:
         raise UserError(f"--output {output} is a file: name a folder") from error
     except OSError as error:
         raise UserError(f"cannot write to {output}: {error.strerror}") from error
-    animate(final, moments, output / OVER_PICTURE)
-    print(f"{final.subject.source}\n→ {final.subject.target}\n")
-    width = max(len(f"{one.updates:,}") for one in moments)
-    for one in moments:
-        print(f"  {one.updates:>{width},}  {one.log_prob:8.2f} nats  {one.translation}")
-    print(f"\n{output / OVER_PAGE}  with a slider over the updates\n{output / OVER_PICTURE}  the same as a picture")
 
 
-def tell(plain: dict[str, Any]) -> list[str]:
+def summary_lines(plain: dict[str, Any]) -> list[str]:
     """Return lines that describe the translation: each word with the source word that it attends to most."""
     source, target = ([word["text"] for word in plain["words"][side]] for side in ("source", "target"))
     width = max((len(target[j]) for _, j in plain["alignment"]), default=0)
@@ -195,9 +193,9 @@ def tell(plain: dict[str, Any]) -> list[str]:
     return [plain["source"], f"→ {plain['target']}", *lines, "", *scores, ""]
 
 
-def tell_ranking(ranking: "Sequence[HeadWorth]") -> list[str]:
+def ranking_lines(ranking: "Sequence[HeadWorth]") -> list[str]:
     """Return lines that list the heads, the most valuable first."""
     if not ranking:
         return []
-    lines = [f"  {one.loss:+.3f}  {one.name}" for one in ranking]
+    lines = [f"  {worth.loss:+.3f}  {worth.name}" for worth in ranking]
     return ["Growth of the loss without each head (nats per token):", *lines, ""]

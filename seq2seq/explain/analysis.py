@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from seq2seq.errors import UserError
 from seq2seq.evaluation.analysis import Analysis, Translated, analyse, count_words
 from seq2seq.explain.analysis_page import write_analysis_page
 from seq2seq.explain.focus import find_focus
-from seq2seq.files import Output, open_output
+from seq2seq.files import open_output
 from seq2seq.settings.loading import load_config
 from seq2seq.text.corpus import open_splits
 from seq2seq.translator import Translator
@@ -40,28 +39,21 @@ def write_analysis(
     Raises:
         UserError: the output cannot be written, or the translator has no attention to the source.
     """
-    sources = [text for one in files for text in one.sources]
+    sources = [source for test_set in files for source in test_set.sources]
+    hypotheses = [hypothesis for test_set in files for hypothesis in test_set.hypotheses]
     frequencies = None if texts is None else count_words(texts, sources)
-    with _opened(output) as (numbers, page):
-        focus = None
-        if translator is not None:
-            focus = find_focus(translator, sources, [text for one in files for text in one.hypotheses])
-        found = analyse(files, *languages, frequencies, focus, worst)
-        numbers(json.dumps(found.to_dict(), ensure_ascii=False))
-        page(write_analysis_page(found, [one.name for one in files]).removesuffix("\n"))
-    return found
-
-
-@contextmanager
-def _opened(folder: Path) -> Iterator[tuple[Output, Output]]:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        output.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
-        raise UserError(f"--output {folder} is a file: name a folder") from error
+        raise UserError(f"--output {output} is a file: name a folder") from error
     except OSError as error:
-        raise UserError(f"--output {folder} cannot be made: {error.strerror}") from error
-    with open_output(folder / NUMBERS) as numbers, open_output(folder / PAGE) as page:
-        yield numbers, page
+        raise UserError(f"--output {output} cannot be made: {error.strerror}") from error
+    with open_output(output / NUMBERS) as numbers, open_output(output / PAGE) as page:
+        focus = None if translator is None else find_focus(translator, sources, hypotheses)
+        analysis = analyse(files, *languages, frequencies, focus, worst)
+        numbers(json.dumps(analysis.to_dict(), ensure_ascii=False))
+        page(write_analysis_page(analysis, [test_set.name for test_set in files]).removesuffix("\n"))
+    return analysis
 
 
 def training_sources(run: Path) -> Iterator[str]:

@@ -28,25 +28,26 @@ def write_analysis_page(analysis: Analysis, files: Sequence[str]) -> str:
         signatures=escape("; ".join(analysis.signatures.values())),
         groups="".join(_section(by, groups) for by, groups in analysis.groups.items()),
         faults="".join(
-            f"<details><summary><b>{_spell(one.name)}</b><span>{one.count:,}</span><span>{one.share:.1%}</span>"
-            f"<small>{escape(FAULTS[one.name])}</small></summary>{_lines(analysis, one.worst, one.name)}</details>"
-            for one in analysis.faults
+            f"<details><summary><b>{_words(fault.name)}</b><span>{fault.count:,}</span><span>{fault.share:.1%}</span>"
+            f"<small>{escape(FAULTS[fault.name])}</small></summary>"
+            f"{_lines(analysis, fault.worst, fault.name)}</details>"
+            for fault in analysis.faults
         ),
-        left_out="".join(f'<p class="left-out">{escape(one)}</p>' for one in analysis.left_out),
+        left_out="".join(f'<p class="left-out">{escape(reason)}</p>' for reason in analysis.left_out),
         worst=_lines(analysis, analysis.worst),
     )
 
 
 def _section(by: str, groups: Sequence[Group]) -> str:
     rows = "".join(
-        f'<tr{" class=few" * (one.num_sentences < FEW)}><th scope="row">{escape(one.name)}</th>'
-        f"<td>{one.num_sentences:,}</td><td>{_bar(one.bleu)}</td><td>{_bar(one.chrf)}</td></tr>"
-        for one in groups
+        f'<tr{" class=few" * (group.num_sentences < FEW)}><th scope="row">{escape(group.name)}</th>'
+        f"<td>{group.num_sentences:,}</td><td>{_bar(group.bleu)}</td><td>{_bar(group.chrf)}</td></tr>"
+        for group in groups
     )
     heads = "".join(f'<th scope="col">{name}</th>' for name in (GROUPS[by], "sentences", "BLEU", "chrF++"))
-    told = f"Scores of 0 to 100; those of fewer than {FEW} sentences are grey: chance decides them."
+    note = f"Scores of 0 to 100; those of fewer than {FEW} sentences are grey: chance decides them."
     table = f'<table class="groups"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
-    return f"<section><h2>{_TITLES[by]}</h2><p>{told}</p>{table}</section>"
+    return f"<section><h2>{_TITLES[by]}</h2><p>{note}</p>{table}</section>"
 
 
 def _bar(score: float) -> str:
@@ -63,15 +64,13 @@ def _lines(analysis: Analysis, lines: Sequence[Line], fault: str | None = None) 
         return '<p class="left-out">None was found.</p>'
     items = []
     for line in lines:
-        found = [
-            told if fault else f"{_spell(name)}: {told}" for name, told in line.faults.items() if fault in (None, name)
-        ]
-        told = " · ".join([f"line {analysis.place(line)}", f"chrF++ {line.chrf:.1f}", *found])
+        findings = [line.faults[fault]] if fault else [f"{_words(name)}: {text}" for name, text in line.faults.items()]
+        summary = " · ".join([f"line {analysis.place(line)}", f"chrF++ {line.chrf:.1f}", *findings])
         texts = {"source": line.source, "translation": line.hypothesis, "reference": line.reference}
         rows = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in texts.items())
-        items.append(f"<li><p>{escape(told)}</p><dl>{rows}</dl></li>")
+        items.append(f"<li><p>{escape(summary)}</p><dl>{rows}</dl></li>")
     return f'<ul class="lines">{"".join(items)}</ul>'
 
 
-def _spell(fault: str) -> str:
+def _words(fault: str) -> str:
     return fault.replace("_", " ")

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from seq2seq.errors import UserError
-from seq2seq.explain.explanation import PLACES, Explanation, explain
+from seq2seq.explain.explanation import DECIMALS, Explanation, explain
 from seq2seq.explain.heads import PARTS
 from seq2seq.explain.interventions import Interventions, changed
-from seq2seq.explain.steps import take_walk, watch_beams
+from seq2seq.explain.steps import beam_steps, head_steps
 from seq2seq.explain.subject import require_engine
 from seq2seq.model.trace import aligning_layer
 from seq2seq.model.transformer import Transformer
@@ -67,13 +67,13 @@ def assemble(
     plain = explanation.to_plain()
     if interventions:
         usual = explain(translator, source, target, settings=settings)
-        unchanged = {"target": usual.subject.target, "log_prob": round(math.fsum(usual.log_probs), PLACES)}
+        unchanged = {"target": usual.subject.target, "log_prob": round(math.fsum(usual.log_probs), DECIMALS)}
         plain |= {"interventions": asdict(interventions), "unchanged": unchanged}
-    walks = [take_walk(shown, explanation.subject, *names).to_plain() for names in _heads_to_show(shown, head)]
+    walks = [head_steps(shown, explanation.subject, *names).to_plain() for names in _heads_to_show(shown, head)]
     beams: dict[str, Any] = {}
     if with_beams:
         with contextlib.suppress(UserError):  # sampling, diverse groups and mbr have no steps to show
-            beams = watch_beams(shown, source, settings)
+            beams = beam_steps(shown, source, settings)
     return Assembly(shown, explanation, {"explanation": plain, "walks": walks, "beams": beams})
 
 

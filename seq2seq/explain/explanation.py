@@ -17,7 +17,7 @@ from seq2seq.translator import Translator
 from seq2seq.words import align_words
 
 VERSION = 1  # version of the format of `Explanation.to_plain`
-PLACES = 4  # decimals in `Explanation.to_plain`
+DECIMALS = 4  # of the numbers in `Explanation.to_plain`
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,6 @@ class Explanation:
     alignment: list[tuple[int, int]]
     log_probs: list[float]
 
-    @property
-    def architecture(self) -> str:
-        """Return "transformer", or "recurrent" for a model without self-attention."""
-        return "transformer" if self.attention["encoder"] or self.attention["decoder"] else "recurrent"
-
     def aligning(self) -> Float[Tensor, "t s"] | None:
         """Return the aligning layer's cross-attention over words, the mean of its heads; None: no cross-attention."""
         layers = self.by_word["cross"]
@@ -76,23 +71,23 @@ class Explanation:
         """Return JSON values, with numbers rounded to 4 decimals; docs/attention.md explains every field."""
         subject, sides = self.subject, self.subject.tokenizer
         target, source = subject.words()["cross"]
+        numbers = {name: getattr(self, name) for name in ("attention", "by_word", "heads", "alignment", "log_probs")}
         return {
             "version": VERSION,
             "source": subject.source,
             "target": subject.target,
             "translated": subject.translated,
-            "architecture": self.architecture,
+            "architecture": "transformer" if self.attention["encoder"] else "recurrent",  # which has no self-attention
             "pieces": {
                 "source": sides.source.tokens(subject.src),
                 "target_in": sides.target.tokens(subject.tgt_in),
                 "target_out": sides.target.tokens(subject.tgt_out),
             },
-            "words": plain({"source": source, "target": target}, PLACES),
-            "attention": plain(self.attention, PLACES),
-            "by_word": plain(self.by_word, PLACES),
-            "heads": plain(self.heads, PLACES),
-            "alignment": plain(self.alignment, PLACES),
-            "log_probs": plain(self.log_probs, PLACES),
+            "words": {
+                side: [{"text": word.text, "pieces": word.subwords} for word in words]
+                for side, words in (("source", source), ("target", target))
+            },
+            **plain(numbers, DECIMALS),
         }
 
 
@@ -144,9 +139,9 @@ def over_words(
     """Return weights over words: summed over each word's keys, averaged over each word's queries; rows sum to 1."""
     mean, total = torch.zeros(len(rows), weights.shape[1]), torch.zeros(weights.shape[2], len(columns))
     for number, word in enumerate(rows):
-        mean[number, word.pieces] = 1 / len(word.pieces)
+        mean[number, word.subwords] = 1 / len(word.subwords)
     for number, word in enumerate(columns):
-        total[word.pieces, number] = 1
+        total[word.subwords, number] = 1
     return mean @ weights @ total
 
 
@@ -163,14 +158,14 @@ def head_statistics(weights: Float[Tensor, "h t s"]) -> list[HeadStatistics]:
     return [HeadStatistics(*row) for row in rows]
 
 
-def plain(value: Any, places: int) -> Any:
-    """Return tensors, dataclasses and collections as JSON values, with numbers rounded to `places` decimals."""
+def plain(value: Any, decimals: int) -> Any:
+    """Return tensors, dataclasses and collections as JSON values, with rounded numbers."""
     if isinstance(value, Tensor):
-        return torch.round(value.double(), decimals=places).tolist()
+        return torch.round(value.double(), decimals=decimals).tolist()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = dataclasses.asdict(value)
     if isinstance(value, dict):
-        return {key: plain(one, places) for key, one in value.items()}
+        return {key: plain(item, decimals) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one, places) for one in value]
-    return round(value, places) if isinstance(value, float) else value
+        return [plain(item, decimals) for item in value]
+    return round(value, decimals) if isinstance(value, float) else value

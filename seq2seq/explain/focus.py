@@ -26,12 +26,12 @@ def find_focus(translator: Translator, sources: Sequence[str], hypotheses: Seque
     tokenizer = translator.tokenizer
     src, tgt = tokenizer.source.encode(sources), tokenizer.target.encode(hypotheses)
     read = [i for i, pair in enumerate(zip(src, tgt, strict=True)) if all(0 < len(ids) <= MAX_TOKENS for ids in pair)]
-    found: list[Focus | None] = [None] * len(sources)
+    measures: list[Focus | None] = [None] * len(sources)
     batch_tokens = translator.search.batch_tokens
     for batch in engine.score([src[i] for i in read], [tgt[i] for i in read], batch_tokens, align=True):
         for index, scores in batch:
-            found[read[index]] = _measure(scores, len(src[read[index]]))
-    return found
+            measures[read[index]] = _measure(scores, len(src[read[index]]))
+    return measures
 
 
 def _measure(scores: TokenScores, num_source: int) -> Focus:
@@ -40,4 +40,4 @@ def _measure(scores: TokenScores, num_source: int) -> Focus:
     rows = scores.attention[:-1]
     received = [sum(row[i] for row in rows) for i in range(num_source)]
     entropies = [-math.fsum(share * math.log(share) for share in row if share > 0) for row in rows]
-    return Focus(sum(one < IGNORED for one in received) / num_source, math.fsum(entropies) / len(rows))
+    return Focus(sum(share < IGNORED for share in received) / num_source, math.fsum(entropies) / len(rows))

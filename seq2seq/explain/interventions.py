@@ -100,19 +100,12 @@ def changed(translator: Translator, interventions: Interventions, source: str = 
 
 @dataclass(frozen=True)
 class HeadWorth:
-    """The value of one head for given translations.
+    """The value of one head for given translations."""
 
-    Attributes:
-        part: "encoder", "decoder" or "cross".
-        layer: from 0.
-        head: from 0.
-        loss: increase of the translations' negative log-probability without the head (nats per token).
-    """
-
-    part: str
-    layer: int
-    head: int
-    loss: float
+    part: str  # "encoder", "decoder" or "cross"
+    layer: int  # from 0
+    head: int  # from 0
+    loss: float  # increase of the translations' negative log-probability without the head (nats per token)
 
     @property
     def name(self) -> str:
@@ -201,4 +194,4 @@ def _subwords_of_word(translator: Translator, source: str, number: int) -> list[
     words = words_of(ids, tokenizer, {len(ids) - 1})[:-1]
     if not 1 <= number <= len(words):
         raise UserError(f"source.{number}: the sentence has words 1 to {len(words)}")
-    return words[number - 1].pieces
+    return words[number - 1].subwords

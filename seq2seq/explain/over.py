@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+import torch
 
 from seq2seq.errors import UserError
-from seq2seq.explain.explanation import PLACES, Explanation, plain
+from seq2seq.explain.explanation import DECIMALS, Explanation, plain
 from seq2seq.explain.page import embed, fill, script
 from seq2seq.explain.picture import FAINT, INK, any_letters, shorten, show
 
@@ -24,24 +24,16 @@ _LETTERS = 40  # longest translation in a picture; longer ones are cut
 
 @dataclass(frozen=True)
 class Moment:
-    """A model's attention and translation after a number of updates.
-
-    Attributes:
-        updates: number of updates of the run.
-        loss: of the last validation, or of training if the run has no validation (nats per token); None: not known.
-        translation: the model's own translation.
-        log_prob: log-probability of the target whose attention is shown (nats).
-        weights: cross-attention over words in the aligning layer, mean of its heads; rows are target words.
-    """
+    """A model's attention and translation after a number of updates."""
 
     updates: int
-    loss: float | None
-    translation: str
-    log_prob: float
-    weights: list[list[float]]
+    loss: float | None  # of the last validation, or of training without one (nats per token); None: not known
+    translation: str  # by the model
+    log_prob: float  # of the target whose attention is shown (nats)
+    weights: list[list[float]]  # the aligning layer's cross-attention over words, mean of its heads; rows: target words
 
 
-def moment(explanation: Explanation, updates: int, loss: float | None, translation: str) -> Moment:
+def make_moment(explanation: Explanation, updates: int, loss: float | None, translation: str) -> Moment:
     """Return the moment with an explanation's attention and log-probability.
 
     Raises:
@@ -50,20 +42,16 @@ def moment(explanation: Explanation, updates: int, loss: float | None, translati
     weights = explanation.aligning()
     if weights is None:
         raise UserError("this model has no cross-attention to show over time")
-    return Moment(updates, loss, translation, sum(explanation.log_probs), plain(weights, PLACES))
+    return Moment(updates, loss, translation, sum(explanation.log_probs), plain(weights, DECIMALS))
 
 
 def write_over_page(explanation: Explanation, moments: Sequence[Moment]) -> str:
     """Return a page with a slider over updates; explanation provides the words of rows and columns."""
-    rows, columns = ([word.text for word in words] for words in explanation.subject.words()["cross"])
-    data = {
-        "source": explanation.subject.source,
-        "target": explanation.subject.target,
-        "rows": rows,
-        "columns": columns,
-        "moments": [asdict(one) for one in moments],
-    }
-    title = html.escape(f"Attention over time: {explanation.subject.source}")
+    subject = explanation.subject
+    rows, columns = ([word.text for word in words] for words in subject.words()["cross"])
+    data = {"source": subject.source, "target": subject.target, "rows": rows, "columns": columns}
+    data["moments"] = [asdict(moment) for moment in moments]
+    title = html.escape(f"Attention over time: {subject.source}")
     return fill("over.html", _STYLES, title, script("over"), data=embed(data))
 
 
@@ -74,19 +62,17 @@ def animate(explanation: Explanation, moments: Sequence[Moment], path: Path) -> 
         UserError: the file cannot be written.
     """
     rows, columns = ([word.text for word in words] for words in explanation.subject.words()["cross"])
-    pictures = [_draw(one, rows, columns) for one in moments]
-    seconds = [*[_SECONDS] * (len(pictures) - 1), _LAST]
-    first, *others = (picture.quantize(64) for picture in pictures)
+    first, *others = (_draw(moment, rows, columns).quantize(64) for moment in moments)
+    milliseconds = [*[1000 * _SECONDS] * len(others), 1000 * _LAST]
     try:
-        first.save(path, save_all=True, append_images=others, duration=[1000 * one for one in seconds], loop=0)
+        first.save(path, save_all=True, append_images=others, duration=milliseconds, loop=0)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 @any_letters()
-def _draw(one: Moment, rows: list[str], columns: list[str]) -> Any:
+def _draw(moment: Moment, rows: list[str], columns: list[str]) -> Any:
     """Return a Pillow image of a moment."""
-    import torch
     from matplotlib.figure import Figure
     from PIL import Image
 
@@ -94,19 +80,14 @@ def _draw(one: Moment, rows: list[str], columns: list[str]) -> Any:
     figure = Figure((width, height), dpi=_DPI, facecolor="white")
     left, below = 1.4 / width, 0.25 / height
     axis = figure.add_axes((left, below, 0.5 * len(columns) / width, 0.42 * len(rows) / height))
-    weights: Tensor = torch.tensor(one.weights)
-    show(axis, weights, [*map(shorten, rows)], [*map(shorten, columns)], font=10.0)
+    show(axis, torch.tensor(moment.weights), [*map(shorten, rows)], [*map(shorten, columns)], font=10.0)
     axis.set_aspect("auto")
-    loss = "" if one.loss is None else f", loss {one.loss:.2f}"
-    texts = ((f"update {one.updates:,}{loss}", 9, FAINT), (_cut(one.translation), 11, INK))
+    loss = "" if moment.loss is None else f", loss {moment.loss:.2f}"
+    texts = ((f"update {moment.updates:,}{loss}", 9, FAINT), (shorten(moment.translation, _LETTERS), 11, INK))
     for line, (text, size, colour) in enumerate(texts):
-        place = 1 - (0.3 + 0.28 * line) / height
-        label = figure.text(0.15 / width, place, text, fontsize=size, color=colour, parse_math=False)
+        y = 1 - (0.3 + 0.28 * line) / height
+        label = figure.text(0.15 / width, y, text, fontsize=size, color=colour, parse_math=False)
         label.set_fontsize(size * min(1, (width - 0.3) * _DPI / max(1, label.get_window_extent().width)))
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=_DPI)
     return Image.open(file).convert("RGB")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LETTERS else text[: _LETTERS - 1] + "…"

@@ -1,5 +1,6 @@
 """Draw pictures of one sentence's attention with matplotlib; all numbers come from `Explanation` or `HeadWorth`."""
 
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -41,24 +42,14 @@ def any_letters() -> Iterator[None]:
         yield
 
 
-def draw(explanation: Explanation, path: Path) -> None:
-    """Write a PNG: a large map of cross-attention over words, then every head of every layer of all attention.
-
-    Rows are queries, columns are keys, and every row sums to 1. All maps share one scale of colours from 0 to 1.
-
-    Raises:
-        UserError: the model has no attention, or the file cannot be written.
-    """
-    _write(explanation, ("alignment", *PARTS), path)
-
-
-def draw_alignment(explanation: Explanation, path: Path) -> None:
-    """Write a PNG with only the aligning layer's cross-attention over words.
+@any_letters()
+def draw(explanation: Explanation, path: Path, parts: Sequence[str] = ("alignment", *PARTS)) -> None:
+    """Write a PNG of the parts: by default, everything.
 
     Raises:
-        UserError: the model has no cross-attention, or the file cannot be written.
+        UserError: the model has none of the parts, or the file cannot be written.
     """
-    _write(explanation, ("alignment",), path)
+    _save(make_figure(explanation, parts), path)
 
 
 @any_letters()
@@ -68,27 +59,20 @@ def draw_ranking(ranking: Sequence[HeadWorth], source: str, target: str, path: P
     Raises:
         UserError: the file cannot be written.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure((1, 1))
-    sentences = "\n".join(fill(text, 80) for text in (source, f"→ {target}"))
-    figure.text(0, 0, sentences, va="top", fontsize=13, color=INK, linespacing=1.4, parse_math=False)
-    figure.text(0, _bottom(figure) - GAP / 2, RANKING, va="top", fontsize=7.5, color=FAINT)
-    most = max(max(one.loss for one in ranking), 1e-6)
+    figure = _new_figure(source, target, RANKING)
+    highest = max(max(worth.loss for worth in ranking), 1e-6)
     for part in PARTS:
-        heads = {(one.layer, one.head): one.loss for one in ranking if one.part == part}
-        layers, width = (1 + max(place[side] for place in heads) for side in (0, 1))
-        losses = torch.tensor([[heads[layer, head] for head in range(width)] for layer in range(layers)])
+        losses = {(worth.layer, worth.head): worth.loss for worth in ranking if worth.part == part}
+        layers, heads = (1 + max(numbers) for numbers in zip(*losses, strict=True))
         _add_title(figure, TITLES[part].partition(":")[0])
-        axis = figure.add_axes((0, 0, width * 0.75, layers * 0.45))
-        rows, columns = (
-            [f"{name} {i + 1}" for i in range(size)] for name, size in (("layer", layers), ("head", width))
-        )
-        show(axis, (losses / most).clamp(min=0), rows, columns, font=8.0)
+        axis = figure.add_axes((0, 0, heads * 0.75, layers * 0.45))
+        table = torch.tensor([[losses[layer, head] for head in range(heads)] for layer in range(layers)])
+        rows, columns = [f"layer {i + 1}" for i in range(layers)], [f"head {i + 1}" for i in range(heads)]
+        show(axis, (table / highest).clamp(min=0), rows, columns, font=8.0)
         axis.set_aspect("auto")
         axis.tick_params(axis="x", rotation=0)
-        for (layer, head), loss in heads.items():
-            colour = "white" if loss > 0.5 * most else INK
+        for (layer, head), loss in losses.items():
+            colour = "white" if loss > 0.5 * highest else INK
             axis.text(head, layer, f"{loss:+.2f}", ha="center", va="center", fontsize=9, color=colour)
         _move_below(figure, [axis])
     _save(figure, path)
@@ -97,29 +81,34 @@ def draw_ranking(ranking: Sequence[HeadWorth], source: str, target: str, path: P
 def make_figure(explanation: Explanation, parts: Sequence[str]) -> Any:
     """Return a matplotlib Figure of the parts, from top to bottom, below the sentence and its translation.
 
-    A part is "alignment", "encoder", "decoder" or "cross"; parts that the model does not have are left out. The figure
-    is one inch wide and high, so its coordinates are in inches. Save it with bbox_inches="tight" to include everything.
+    "alignment" is a large map of the aligning layer's cross-attention over words; "encoder", "decoder" and "cross" are
+    all heads of all layers. Rows are queries, columns are keys, and every row sums to 1. All maps share one scale of
+    colours from 0 to 1. Parts that the model does not have are left out. The figure is one inch wide and high, so its
+    coordinates are in inches. Save it with bbox_inches="tight" to include everything.
 
     Raises:
         UserError: the model has none of the parts.
     """
+    subject = explanation.subject
+    attentions = {"alignment": "cross"} | {part: part for part in PARTS}
+    present = [part for part in parts if explanation.by_word[attentions[part]]]
+    if not present:
+        raise UserError("this model has no attention to draw")
+    figure = _new_figure(subject.source, subject.target, NOTE if present == ["alignment"] else NOTE + NUMBERS)
+    for part in present:
+        rows, columns = ([shorten(word.text) for word in words] for words in subject.words()[attentions[part]])
+        (_alignment if part == "alignment" else _heads)(figure, explanation, part, rows, columns)
+    return figure
+
+
+def _new_figure(source: str, target: str, note: str) -> Any:
+    """Return a matplotlib Figure of one square inch with a sentence, its translation and a note."""
     from matplotlib.figure import Figure
 
-    shown = [part for part in parts if explanation.by_word["cross" if part == "alignment" else part]]
-    if not shown:
-        raise UserError("this model has no attention to draw")
     figure = Figure((1, 1))
-    subject = explanation.subject
-    sentences = "\n".join(fill(text, 80) for text in (subject.source, f"→ {subject.target}"))
+    sentences = "\n".join(fill(text, 80) for text in (source, f"→ {target}"))
     figure.text(0, 0, sentences, va="top", fontsize=13, color=INK, linespacing=1.4, parse_math=False)
-    note = NOTE if shown == ["alignment"] else NOTE + NUMBERS
     figure.text(0, _bottom(figure) - GAP / 2, note, va="top", fontsize=7.5, color=FAINT)
-    for part in shown:
-        rows, columns = (
-            [shorten(word.text) for word in words]
-            for words in subject.words()["cross" if part == "alignment" else part]
-        )
-        (_alignment if part == "alignment" else _heads)(figure, explanation, part, rows, columns)
     return figure
 
 
@@ -136,10 +125,8 @@ def _alignment(figure: Any, explanation: Explanation, part: str, rows: list[str]
     image = show(axis, weights, rows, columns, font=min(11.0, 50 * cell))
     if max(map(len, columns)) < 11 * cell:  # the words fit above their columns
         axis.tick_params(axis="x", rotation=0)
-    for target, row in enumerate(weights.tolist() if cell >= 0.3 else []):
-        for source, share in enumerate(row):
-            number = f"{share:.2f}"[-3:] if share < 0.995 else "1"
-            axis.text(source, target, number, ha="center", va="center", color="white" if share > 0.5 else INK)
+    if cell >= 0.3:
+        write_shares(axis, weights, font=10.0)
     for source, target in explanation.alignment:
         axis.add_patch(Rectangle((source - 0.44, target - 0.44), 0.88, 0.88, fill=False, edgecolor=MARK, linewidth=2))
     height = max(2.0, len(rows) * cell)  # inches; the scale's label needs two
@@ -165,8 +152,8 @@ def _heads(figure: Any, explanation: Explanation, part: str, rows: list[str], co
                 weights = weights.masked_fill(torch.ones_like(weights, dtype=torch.bool).triu(1), torch.nan)
             axis = figure.add_axes((head * width, -layer * height, len(columns) * cell, len(rows) * cell))
             show(axis, weights, [] if head else rows, [] if layer else columns, font=min(8.0, 58 * cell))
-            told = f"{numbers.entropy:.1f} · {numbers.distance:.1f} · {numbers.diagonal:.0%}"
-            axis.set_xlabel(told, fontsize=6.5, color=FAINT, loc="left", labelpad=2)
+            caption = f"{numbers.entropy:.1f} · {numbers.distance:.1f} · {numbers.diagonal:.0%}"
+            axis.set_xlabel(caption, fontsize=6.5, color=FAINT, loc="left", labelpad=2)
             if head == 0:
                 axis.set_ylabel(f"layer {layer + 1}", fontsize=8, color=INK)
             if layer == 0:
@@ -184,6 +171,16 @@ def show(axis: Any, weights: Float[Tensor, "t s"], rows: Sequence[str], columns:
     axis.set_xticks(range(len(columns)), columns, fontsize=font, rotation=90, parse_math=False)
     axis.spines[:].set(color=FAINT, linewidth=0.6)
     return image
+
+
+def write_shares(axis: Any, weights: Float[Tensor, "t s"], font: float) -> None:
+    """Write the number of each cell of a map that `show` has drawn, without leading 0; NaN has no number."""
+    for row, shares in enumerate(weights.tolist()):
+        for column, share in enumerate(shares):
+            if not math.isnan(share):
+                number = f"{share:.2f}"[-3:] if share < 0.995 else "1"
+                colour = "white" if share > 0.5 else INK
+                axis.text(column, row, number, ha="center", va="center", fontsize=font, color=colour)
 
 
 def colour_map() -> Any:
@@ -216,14 +213,9 @@ def _move_below(figure: Any, axes: list[Any]) -> None:
         axis.set_position(axis.get_position().translated(-box.x0 / figure.dpi, top - box.y1 / figure.dpi))
 
 
-@any_letters()
-def _write(explanation: Explanation, parts: Sequence[str], path: Path) -> None:
-    _save(make_figure(explanation, parts), path)
-
-
-def shorten(word: str) -> str:
-    """Return a word of at most LONGEST_WORD letters."""
-    return word if len(word) <= LONGEST_WORD else word[: LONGEST_WORD - 1] + "…"
+def shorten(text: str, longest: int = LONGEST_WORD) -> str:
+    """Return a text of at most `longest` letters."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def _save(figure: Any, path: Path) -> None:

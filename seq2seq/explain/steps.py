@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seq2seq.explain.explanation import plain
 from seq2seq.explain.heads import find_heads, require_transformer
-from seq2seq.explain.subject import Subject, encode_sentence, make_subject, require_engine
+from seq2seq.explain.subject import Subject, encode_sentence, require_engine
 from seq2seq.interface import Candidate, Source
 from seq2seq.model.attention import attend
 from seq2seq.model.trace import record_attention
@@ -19,86 +19,52 @@ from seq2seq.text.normalise import normalise
 from seq2seq.text.tokenizer import EOS
 from seq2seq.translator import Translator
 
-PLACES = 6  # decimals in all results
-SHOWN = 8  # number of channels shown, for vectors with d_model channels
-_WIDE = ("embedding", "position", "input", "joined", "output")
+DECIMALS = 6  # in all JSON values
+MAX_CHANNELS = 8  # in the JSON values of vectors with d_model channels
+_WIDE = ("embedding", "position", "input", "joined", "output")  # these vectors
 
 
 @dataclass(frozen=True)
-class Walk:
-    """Every intermediate result of one head over one sentence: softmax(QKᵀ / √c) V, its inputs and its output.
+class HeadSteps:
+    """Every intermediate result of one head over one sentence: softmax(QKᵀ / √c) V, its inputs and its output."""
 
-    Attributes:
-        part: "encoder", "decoder" or "cross".
-        layer: from 0.
-        head: from 0.
-        rows: subwords of the queries.
-        columns: subwords of the keys.
-        embedding: embeddings of the rows' subwords, scaled by √d if the model scales embeddings.
-        position: vectors that are added to the embeddings; None: the model adds none (positions are rotary or none).
-        input: input of the attention, for the rows; in the first self-attention of a post-norm encoder or decoder, the
-            sum of embedding and position.
-        queries: queries of this head, rotated if positions are rotary.
-        keys: keys of this head, rotated if positions are rotary.
-        values: values of this head.
-        scores: QKᵀ.
-        mask: True = may attend.
-        scaled: scores / √c; -inf where the mask is False.
-        weights: softmax of each row of scaled.
-        mixture: weights times values.
-        joined: the mixtures of all heads, concatenated.
-        output: the projection of joined, which is added to the residual stream.
-    """
-
-    part: str
-    layer: int
-    head: int
-    rows: list[str]
-    columns: list[str]
-    embedding: Float[Tensor, "t d"]
-    position: Float[Tensor, "t d"] | None
-    input: Float[Tensor, "t d"]
-    queries: Float[Tensor, "t c"]
-    keys: Float[Tensor, "s c"]
+    part: str  # "encoder", "decoder" or "cross"
+    layer: int  # from 0
+    head: int  # from 0
+    rows: list[str]  # subwords of the queries
+    columns: list[str]  # subwords of the keys
+    embedding: Float[Tensor, "t d"]  # embeddings of the rows' subwords, times √d if the model scales embeddings
+    position: Float[Tensor, "t d"] | None  # what is added to them; None: positions are rotary, or there are none
+    input: Float[Tensor, "t d"]  # of the attention; in a post-norm model's first layers, embedding + position
+    queries: Float[Tensor, "t c"]  # rotated if positions are rotary
+    keys: Float[Tensor, "s c"]  # rotated if positions are rotary
     values: Float[Tensor, "s c"]
-    scores: Float[Tensor, "t s"]
-    mask: Bool[Tensor, "t s"]
-    scaled: Float[Tensor, "t s"]
-    weights: Float[Tensor, "t s"]
-    mixture: Float[Tensor, "t c"]
-    joined: Float[Tensor, "t d"]
-    output: Float[Tensor, "t d"]
+    scores: Float[Tensor, "t s"]  # QKᵀ
+    mask: Bool[Tensor, "t s"]  # True = may attend
+    scaled: Float[Tensor, "t s"]  # scores / √c; -inf where the mask is False
+    weights: Float[Tensor, "t s"]  # softmax of each row of scaled
+    mixture: Float[Tensor, "t c"]  # weights times values
+    joined: Float[Tensor, "t d"]  # the mixtures of all heads, concatenated
+    output: Float[Tensor, "t d"]  # the projection of joined, which is added to the residual stream
 
     def to_plain(self) -> dict[str, Any]:
         """Return JSON values: numbers rounded to 6 decimals, null for -inf, and only the first 8 of d channels."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        values |= {name: None if values[name] is None else values[name][:, :SHOWN] for name in _WIDE}
-        scaled = [[None if x == -math.inf else x for x in row] for row in plain(self.scaled, PLACES)]
+        values |= {name: None if values[name] is None else values[name][:, :MAX_CHANNELS] for name in _WIDE}
+        scaled = [[None if x == -math.inf else x for x in row] for row in plain(self.scaled, DECIMALS)]
         sizes = {"d_model": self.joined.shape[1], "channels": self.queries.shape[1]}
-        return {**plain(values, PLACES), **sizes, "mask": self.mask.tolist(), "scaled": scaled}
+        return {**plain(values, DECIMALS), **sizes, "mask": self.mask.tolist(), "scaled": scaled}
 
 
-def walk(
-    translator: Translator, source: str, target: str | None = None, *, part: str, layer: int, head: int
-) -> dict[str, Any]:
-    """Return the numbers of one head as JSON values, in the format of `Walk.to_plain`.
+def head_steps(translator: Translator, subject: Subject, part: str, layer: int, head: int) -> HeadSteps:
+    """Run the model on a sentence and its translation and return what one head computes.
 
     Args:
         translator: must have one Transformer and the PyTorch engine.
-        source: one sentence.
-        target: a translation; None: the best one that the model finds.
+        subject: result of `make_subject`.
         part: "encoder", "decoder" or "cross".
         layer: from 0.
         head: from 0.
-
-    Raises:
-        UserError: a text is empty or too long, the model is not a Transformer, or it has no such part, layer or head.
-    """
-    return take_walk(translator, make_subject(translator, source, target), part, layer, head).to_plain()
-
-
-def take_walk(translator: Translator, subject: Subject, part: str, layer: int, head: int) -> Walk:
-    """Run the model on a sentence and its translation and return what one head computes.
 
     Raises:
         UserError: the model is not a Transformer, or it has no such part, layer or head.
@@ -111,17 +77,17 @@ def take_walk(translator: Translator, subject: Subject, part: str, layer: int, h
         embedding, position = model.embedded(rows, "source" if part == "encoder" else "target")
         model(src, tgt_in)
         call = calls[attention]
-        context = attend(call.queries(), call.memory, call.mask)  # (1, h, t, c)
+        queries, (keys, values) = call.queries(), call.memory
+        context = attend(queries, call.memory, call.mask)  # (1, h, t, c)
         joined = context.transpose(1, 2).flatten(2)  # (1, t, d)
         output = attention.out_proj(joined)
-        shown = (call.queries()[0, head], call.memory.keys[0, head], call.memory.values[0, head])
-    queries, keys, values = (one.float().cpu() for one in shown)
+    queries, keys, values, mixture = (vectors[0, head].float().cpu() for vectors in (queries, keys, values, context))
     scores = queries @ keys.T
     mask = torch.ones_like(scores, dtype=torch.bool)
     if call.mask is not None:
         mask &= call.mask[0, 0].cpu()
     source, target = subject.tokenizer.source.tokens, subject.tokenizer.target.tokens
-    return Walk(
+    return HeadSteps(
         part=part,
         layer=layer,
         head=head,
@@ -137,13 +103,13 @@ def take_walk(translator: Translator, subject: Subject, part: str, layer: int, h
         mask=mask,
         scaled=(scores / math.sqrt(queries.shape[1])).masked_fill(~mask, -torch.inf),
         weights=call.weights()[0, head].cpu(),
-        mixture=context[0, head].float().cpu(),
+        mixture=mixture,
         joined=joined[0].float().cpu(),
         output=output[0].float().cpu(),
     )
 
 
-def watch_beams(translator: Translator, source: str, settings: SearchConfig | None = None) -> dict[str, Any]:
+def beam_steps(translator: Translator, source: str, settings: SearchConfig | None = None) -> dict[str, Any]:
     """Translate a sentence by the ordinary beam search, and return every step.
 
     Args:
@@ -168,49 +134,45 @@ def watch_beams(translator: Translator, source: str, settings: SearchConfig | No
     engine, _ = require_engine(translator)
     settings = translator.search if settings is None else settings
     tokenizer = translator.tokenizer.target
-    steps: list[list[dict[str, Any]]] = []
+    steps: list[dict[str, Any]] = []
+    finished: list[dict[str, Any]] = []
     hypotheses: dict[int | None, tuple[list[int], float]] = {None: ([], 0.0)}  # ids and score, by candidate's id
     beam: list[int | None] = [None]  # id of the candidate at each rank of the beam
 
-    def record(step: list[Candidate]) -> None:
-        first, shown = len(hypotheses), list[dict[str, Any]]()
-        for number, candidate in enumerate(step):
-            token, parent = candidate.token, beam[candidate.parent]
-            ids, before = hypotheses[parent]
-            ids = [*ids, token]
-            hypotheses[first + number] = ids, candidate.score
-            is_finished = token == EOS and number < settings.beam
-            shown.append(
+    def record(candidates: list[Candidate]) -> None:
+        first = len(hypotheses)
+        described = []
+        for identifier, candidate in enumerate(candidates, first):
+            parent = beam[candidate.parent]
+            ids, score = hypotheses[parent]
+            ids = [*ids, candidate.token]
+            hypotheses[identifier] = ids, candidate.score
+            is_finished = candidate.token == EOS and identifier - first < settings.beam
+            (text,), (subword,) = tokenizer.decode([ids]), tokenizer.tokens([candidate.token])
+            described.append(
                 {
-                    "id": first + number,
+                    "id": identifier,
                     "parent": parent,
-                    "piece": tokenizer.tokens([token])[0],
-                    "text": tokenizer.decode([ids])[0],
-                    "log_prob": candidate.score - before,
+                    "piece": subword,
+                    "text": text,
+                    "log_prob": candidate.score - score,
                     "score": candidate.score,
                     "fate": "finished" if is_finished else "kept" if candidate.is_live else "dropped",
                 }
             )
-        steps.append(shown)
-        beam[:] = [first + number for number, candidate in enumerate(step) if candidate.is_live]
+            if is_finished:
+                normalised = candidate.score / len(ids) ** settings.length_penalty
+                finished.append({"id": identifier, "text": text, "normalised_score": normalised})
+        steps.append({"candidates": described})
+        beam[:] = [identifier for identifier, candidate in enumerate(candidates, first) if candidate.is_live]
 
     ids = encode_sentence(translator.tokenizer.source, source, "sentence")
     banned = [[symbol] for symbol in tokenizer.user_symbols.values()]
     engine.search_steps(Source(ids, key=1 << 16), settings, record, banned)
-    finished = [
-        {
-            "id": one["id"],
-            "text": one["text"],
-            "normalised_score": one["score"] / len(hypotheses[one["id"]][0]) ** settings.length_penalty,
-        }
-        for candidates in steps
-        for one in candidates
-        if one["fate"] == "finished"
-    ]
     return {
         "source": normalise(source),
         "beam": settings.beam,
         "length_penalty": settings.length_penalty,
-        "steps": [{"candidates": plain(candidates, PLACES)} for candidates in steps],
-        "result": plain(sorted(finished, key=lambda one: one["normalised_score"], reverse=True), PLACES),
+        "steps": plain(steps, DECIMALS),
+        "result": plain(sorted(finished, key=lambda result: -result["normalised_score"]), DECIMALS),
     }

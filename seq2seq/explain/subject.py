@@ -14,7 +14,7 @@ from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translator import Translator
 from seq2seq.words import word_of_subwords
 
-MAX_PIECES = 100  # subwords per side, EOS included; a larger map is unreadable and slow to send
+MAX_SUBWORDS = 100  # per side, EOS included; a larger map is unreadable and slow to send
 
 
 @dataclass(frozen=True)
@@ -22,30 +22,20 @@ class Word:
     """A word, separated by spaces as in `text.split()`, or the start or end mark."""
 
     text: str
-    pieces: list[int]  # positions of the word's subwords
+    subwords: list[int]  # positions of the word's subwords
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A sentence and its translation.
+    """A sentence and its translation."""
 
-    Attributes:
-        source: the normalised text of the sentence.
-        target: the text of the translation.
-        translated: whether the model made the translation; False: it was given.
-        src: ids of the source, EOS last.
-        tgt_in: ids that the decoder reads: the start, then the target's ids.
-        tgt_out: ids that the decoder predicts: the target's ids, then EOS.
-        tokenizer: the model's tokenizers.
-    """
-
-    source: str
-    target: str
-    translated: bool
-    src: list[int]
-    tgt_in: list[int]
-    tgt_out: list[int]
-    tokenizer: Tokenizers
+    source: str  # the normalised text of the sentence
+    target: str  # the text of the translation
+    translated: bool  # whether the model made the translation; False: the user gave it
+    src: list[int]  # ids of the source, EOS last
+    tgt_in: list[int]  # ids that the decoder reads: the start, then the target's ids
+    tgt_out: list[int]  # ids that the decoder predicts: the target's ids, then EOS
+    tokenizer: Tokenizers  # of the model
 
     def words(self) -> dict[str, tuple[list[Word], list[Word]]]:
         """Return the words of the rows and of the columns of each part's attention."""
@@ -69,8 +59,8 @@ def make_subject(
     if target is not None:
         tgt, text = encode_sentence(tokenizer.target, target, "target"), normalise(target)
     else:
-        (found,) = translator.stream([source], SearchRequest(settings=settings or translator.search))
-        tgt, text = tokenizer.target.ids(found[0].tokens), found[0].text
+        ((best, *_),) = translator.stream([source], SearchRequest(settings=settings or translator.search))
+        tgt, text = tokenizer.target.ids(best.tokens), best.text
         _require_short(len(tgt), "model's translation", "give a shorter sentence or a target")
     return Subject(
         normalise(source), text, target is None, [*src, EOS], [tokenizer.start, *tgt], [*tgt, EOS], tokenizer
@@ -93,19 +83,18 @@ def require_engine(translator: Translator) -> tuple[Engine, EncoderDecoder]:
 
 def words_of(ids: Sequence[int], tokenizer: Tokenizer, marks: Set[int]) -> list[Word]:
     """Return the words that the subwords form; each position in marks is a start or end mark and its own word."""
-    pieces = tokenizer.tokens(ids)
+    tokens = tokenizer.tokens(ids)
     inner = [position for position in range(len(ids)) if position not in marks]
     groups: dict[int, list[int]] = {}
-    for position, word in zip(inner, word_of_subwords([pieces[position] for position in inner]), strict=True):
+    for position, word in zip(inner, word_of_subwords([tokens[position] for position in inner]), strict=True):
         groups.setdefault(word, []).append(position)
-    words = [Word(_spell([ids[position] for position in group], tokenizer), group) for group in groups.values()]
-    alone = [Word(pieces[position], [position]) for position in marks]
-    return sorted([*words, *alone], key=lambda word: word.pieces[0])
-
-
-def _spell(ids: list[int], tokenizer: Tokenizer) -> str:
-    (text,) = tokenizer.decode([ids])
-    return text or "".join(tokenizer.tokens(ids))  # UNK decodes to an empty text
+    texts = tokenizer.decode([[ids[position] for position in group] for group in groups.values()])
+    words = [
+        Word(text or "".join(tokens[position] for position in group), group)  # UNK decodes to an empty text
+        for text, group in zip(texts, groups.values(), strict=True)
+    ]
+    words += [Word(tokens[position], [position]) for position in marks]
+    return sorted(words, key=lambda word: word.subwords[0])
 
 
 def encode_sentence(tokenizer: Tokenizer, text: str, name: str) -> list[int]:
@@ -122,7 +111,6 @@ def encode_sentence(tokenizer: Tokenizer, text: str, name: str) -> list[int]:
 
 
 def _require_short(length: int, name: str, advice: str = "shorten it") -> None:
-    if length >= MAX_PIECES:
-        raise UserError(
-            f"the {name} has {length} pieces, and attention is shown for at most {MAX_PIECES - 1}: {advice}"
-        )
+    if length >= MAX_SUBWORDS:
+        limit = MAX_SUBWORDS - 1
+        raise UserError(f"the {name} has {length} subwords, and attention is shown for at most {limit}: {advice}")

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from seq2seq.explain.explanation import explain
-from seq2seq.explain.steps import walk, watch_beams
+from seq2seq.explain.steps import beam_steps, head_steps
+from seq2seq.explain.subject import make_subject
 from seq2seq.translator import Translator
 
 pytestmark = pytest.mark.browser
@@ -52,8 +53,9 @@ def test_every_word_shows_the_weights_of_its_rows(opened, explanation: dict, uni
 @pytest.mark.parametrize("part", ["encoder", "decoder", "cross"])
 def test_the_steps_of_a_real_head_come_out_as_worked_out(opened, explanation: dict, part: str) -> None:
     translator = Translator.load(GOLDEN, "cpu")
-    found = walk(translator, explanation["source"], part=part, layer=0, head=2)
-    watched = opened(explanation, [found], watch_beams(translator, explanation["source"]))
+    subject = make_subject(translator, explanation["source"], None)
+    steps = head_steps(translator, subject, part, layer=0, head=2).to_plain()
+    watched = opened(explanation, [steps], beam_steps(translator, explanation["source"]))
     page = watched.page
     row, column = 4, 3
     page.get_by_label("Follow the query of").select_option(index=row)
@@ -62,18 +64,18 @@ def test_the_steps_of_a_real_head_come_out_as_worked_out(opened, explanation: di
     for tab in page.get_by_role("tablist", name="Steps of attention").get_by_role("tab").all():
         tab.click()
         worked.append("".join(page.locator(".walk .worked").all_text_contents()))
-    product = sum(q * k for q, k in zip(found["queries"][row], found["keys"][column], strict=True))
+    product = sum(q * k for q, k in zip(steps["queries"][row], steps["keys"][column], strict=True))
     assert last_number(worked[2]) == pytest.approx(product, abs=0.006)
-    assert last_number(worked[3]) == pytest.approx(product / math.sqrt(found["channels"]), abs=0.006)
-    assert last_number(worked[5]) == pytest.approx(found["weights"][row][column], abs=0.006)
+    assert last_number(worked[3]) == pytest.approx(product / math.sqrt(steps["channels"]), abs=0.006)
+    assert last_number(worked[5]) == pytest.approx(steps["weights"][row][column], abs=0.006)
     power, whole = map(float, re.findall(r"= ([\d.]+) / ([\d.]+) =", worked[5])[0])
-    assert power / whole == pytest.approx(found["weights"][row][column], abs=0.02)
-    assert last_number(worked[6]) == pytest.approx(found["mixture"][row][0], abs=0.006)
+    assert power / whole == pytest.approx(steps["weights"][row][column], abs=0.02)
+    assert last_number(worked[6]) == pytest.approx(steps["mixture"][row][0], abs=0.006)
     assert watched.faults == []
 
 
 def test_the_beams_end_in_the_translation_shown_above(opened, explanation: dict) -> None:
-    beams = watch_beams(Translator.load(GOLDEN, "cpu"), explanation["source"])
+    beams = beam_steps(Translator.load(GOLDEN, "cpu"), explanation["source"])
     page = opened(explanation, [], beams).page
     page.get_by_role("tab", name="Result").click()
     assert page.locator(".candidates tbody td").first.text_content() == explanation["target"]

@@ -6,7 +6,7 @@ from seq2seq.errors import UserError
 from seq2seq.explain.assembly import assemble
 from seq2seq.explain.explanation import explain
 from seq2seq.explain.interventions import Interventions
-from seq2seq.explain.steps import watch_beams
+from seq2seq.explain.steps import beam_steps
 from seq2seq.settings.search import SearchConfig
 from seq2seq.translator import Translator
 
@@ -24,7 +24,7 @@ def test_data_has_the_explanation_the_first_heads_and_the_search(untrained: Tran
     assert assembly.data["explanation"] == explain(untrained, SENTENCE).to_plain() == assembly.explanation.to_plain()
     parts = ("encoder", "decoder", "cross")  # the first of two decoder layers aligns
     assert heads_of(assembly.data) == [(part, 0, head) for part in parts for head in range(3)]
-    assert assembly.data["beams"] == watch_beams(untrained, SENTENCE)
+    assert assembly.data["beams"] == beam_steps(untrained, SENTENCE)
 
 
 def test_one_head_is_shown_in_every_part_that_has_its_layer(untrained: Translator) -> None:

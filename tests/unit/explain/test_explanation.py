@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from seq2seq.errors import UserError
 from seq2seq.explain.explanation import explain, explain_subject, over_words
 from seq2seq.explain.heads import PARTS
-from seq2seq.explain.subject import MAX_PIECES, Word, make_subject, words_of
+from seq2seq.explain.subject import MAX_SUBWORDS, Word, make_subject, words_of
 from seq2seq.interface import Translation
 from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.transformer import Transformer
@@ -109,7 +109,7 @@ def test_words_are_the_texts_words_and_cover_every_piece_once(translator):
 def test_letters_made_of_byte_pieces_form_one_word(translator):
     (word, _) = explain(translator, "日本", "x").subject.words()["encoder"][0]
     assert word.text == "日本"
-    assert len(word.pieces) > 5
+    assert len(word.subwords) > 5
 
 
 def test_a_piece_without_text_is_shown_as_a_piece(golden):
@@ -153,23 +153,25 @@ def test_an_empty_sentence_is_refused(golden, text):
 
 
 def test_the_error_for_a_long_text_names_the_limit(golden):
-    long = "leche " * MAX_PIECES
-    limit = MAX_PIECES - 1
+    long = "leche " * MAX_SUBWORDS
+    limit = MAX_SUBWORDS - 1
     with pytest.raises(
-        UserError, match=rf"the sentence has \d+ pieces, and attention is shown for at most {limit}: sh"
+        UserError, match=rf"the sentence has \d+ subwords, and attention is shown for at most {limit}: sh"
     ):
         explain(golden, long)
-    with pytest.raises(UserError, match=r"the target has \d+ pieces"):
+    with pytest.raises(UserError, match=r"the target has \d+ subwords"):
         explain(golden, TEXT, long)
-    with pytest.raises(UserError, match=r"the model's translation has \d+ pieces"):
-        explain(golden, TEXT, settings=SearchConfig(min_length=MAX_PIECES, max_length_offset=MAX_PIECES + 5, beam=1))
+    with pytest.raises(UserError, match=r"the model's translation has \d+ subwords"):
+        explain(
+            golden, TEXT, settings=SearchConfig(min_length=MAX_SUBWORDS, max_length_offset=MAX_SUBWORDS + 5, beam=1)
+        )
 
 
 def test_the_longest_text_allowed_is_explained(golden):
-    text = "leche " * (MAX_PIECES // len(golden.tokenizer.source.encode(["leche"])[0]) - 2)
-    while len(golden.tokenizer.source.encode([text])[0]) < MAX_PIECES - 1:
+    text = "leche " * (MAX_SUBWORDS // len(golden.tokenizer.source.encode(["leche"])[0]) - 2)
+    while len(golden.tokenizer.source.encode([text])[0]) < MAX_SUBWORDS - 1:
         text += "x"
-    assert len(explain(golden, text, "x").subject.src) == MAX_PIECES
+    assert len(explain(golden, text, "x").subject.src) == MAX_SUBWORDS
 
 
 def test_ensembles_and_other_engines_are_refused(golden):

@@ -12,7 +12,7 @@ from PIL import Image
 
 from seq2seq.errors import UserError
 from seq2seq.explain.explanation import Explanation, explain
-from seq2seq.explain.over import Moment, _draw, animate, moment, write_over_page
+from seq2seq.explain.over import Moment, _draw, animate, make_moment, write_over_page
 
 TEXT, TARGET = "The cat sees a blue ball.", "El gato <b>ve</b> una bola."
 
@@ -24,7 +24,7 @@ def explanation(golden) -> Explanation:
 
 @pytest.fixture(scope="module")
 def moments(explanation: Explanation) -> list[Moment]:
-    first = moment(explanation, 20, 5.5, "¿" * 90)
+    first = make_moment(explanation, 20, 5.5, "¿" * 90)
     faint = [[1 / len(row)] * len(row) for row in first.weights]
     return [Moment(10, None, "", -30.0, faint), first]
 
@@ -85,4 +85,4 @@ def test_a_long_translation_and_letters_that_the_font_lacks_fit_into_the_picture
 def test_a_model_without_cross_attention_has_nothing_to_show(explanation: Explanation) -> None:
     object.__setattr__(blind := Explanation(**vars(explanation)), "by_word", {**explanation.by_word, "cross": []})
     with pytest.raises(UserError, match="no cross-attention to show"):
-        moment(blind, 1, None, "")
+        make_moment(blind, 1, None, "")

@@ -21,7 +21,6 @@ from seq2seq.explain.picture import (
     UNMASKED,
     colour_map,
     draw,
-    draw_alignment,
     draw_ranking,
     make_figure,
 )
@@ -165,9 +164,9 @@ def test_a_picture_of_the_longest_sentence_stays_within_bounds(golden, tmp_path)
 
 def test_a_model_without_attention_has_no_picture(explanation, tmp_path):
     blind = dataclasses.replace(explanation, by_word={part: [] for part in PARTS})
-    for write in (draw, draw_alignment):
+    for parts in (["alignment"], ["alignment", *PARTS]):
         with pytest.raises(UserError, match="this model has no attention to draw"):
-            write(blind, tmp_path / "a.png")
+            draw(blind, tmp_path / "a.png", parts)
 
 
 def test_a_picture_that_cannot_be_written_is_an_error_that_names_it(explanation, tmp_path):

@@ -1,5 +1,6 @@
 import json
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch.testing import assert_close
 from seq2seq.errors import UserError
 from seq2seq.explain.explanation import explain
 from seq2seq.explain.heads import PARTS
-from seq2seq.explain.steps import take_walk, walk
+from seq2seq.explain.steps import head_steps
 from seq2seq.explain.subject import make_subject
 from seq2seq.model.layers import EncoderLayer
 from seq2seq.model.transformer import Transformer
@@ -23,13 +24,18 @@ def translator(request) -> Translator:
     return request.getfixturevalue(request.param)
 
 
+def plain_steps(translator: Translator, target: str | None = TARGET, **head: Any) -> dict[str, Any]:
+    """Return the JSON values of one head's steps."""
+    return head_steps(translator, make_subject(translator, TEXT, target), **head).to_plain()
+
+
 def table(numbers) -> Tensor:
     return torch.tensor([[-math.inf if one is None else one for one in row] for row in numbers])
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_each_plain_number_follows_from_the_ones_before(translator, part):
-    plain = json.loads(json.dumps(walk(translator, TEXT, TARGET, part=part, layer=0, head=1)))
+    plain = json.loads(json.dumps(plain_steps(translator, part=part, layer=0, head=1)))
     queries, keys, values = (table(plain[name]) for name in ("queries", "keys", "values"))
     scores = queries @ keys.T
     scaled = (scores / math.sqrt(plain["channels"])).masked_fill(~torch.tensor(plain["mask"]), -math.inf)
@@ -44,10 +50,10 @@ def test_each_plain_number_follows_from_the_ones_before(translator, part):
 def test_joined_and_projected_heads_are_the_attentions_output(translator, part):
     subject = make_subject(translator, TEXT, TARGET)
     model = translator.engine.model
-    heads = [take_walk(translator, subject, part, 0, head) for head in range(model.config.num_heads)]
+    heads = [head_steps(translator, subject, part, 0, head) for head in range(model.config.num_heads)]
     layer = (model.encoder_layers if part == "encoder" else model.decoder_layers)[0]
     attention = layer.cross_attention if part == "cross" else layer.self_attention
-    joined = torch.cat([one.weights @ one.values for one in heads], 1)
+    joined = torch.cat([head.weights @ head.values for head in heads], 1)
     assert_close(heads[0].joined, joined, atol=1e-5, rtol=1e-5)
     assert_close(heads[0].output, attention.out_proj(joined), atol=1e-5, rtol=1e-5)
     assert_close(heads[0].weights, explain(translator, TEXT, TARGET).attention[part][0][0], atol=1e-6, rtol=1e-5)
@@ -55,33 +61,33 @@ def test_joined_and_projected_heads_are_the_attentions_output(translator, part):
 
 
 def test_the_rest_of_the_layer_continues_from_the_output(untrained):
-    """The rest of the first encoder layer, given the walk's input and output, returns the layer's result."""
-    one = take_walk(untrained, make_subject(untrained, TEXT, TARGET), "encoder", 0, 0)
-    assert one.position is not None
-    assert_close(one.input, one.embedding + one.position)
+    """The rest of the first encoder layer, given the steps' input and output, returns the layer's result."""
+    steps = head_steps(untrained, make_subject(untrained, TEXT, TARGET), "encoder", 0, 0)
+    assert steps.position is not None
+    assert_close(steps.input, steps.embedding + steps.position)
     layer = untrained.engine.model.encoder_layers[0]
     assert isinstance(layer, EncoderLayer)
-    everything = torch.ones(1, 1, 1, len(one.rows), dtype=torch.bool)
+    everything = torch.ones(1, 1, 1, len(steps.rows), dtype=torch.bool)
     with torch.no_grad():
-        x = layer.self_residual(one.input[None], lambda _: one.output[None])
+        x = layer.self_residual(steps.input[None], lambda _: steps.output[None])
         x = layer.feed_forward_residual(x, layer.feed_forward)
-        assert_close(x, layer((one.embedding + one.position)[None], everything, None), atol=1e-5, rtol=1e-5)
+        assert_close(x, layer((steps.embedding + steps.position)[None], everything, None), atol=1e-5, rtol=1e-5)
 
 
 def test_rotary_positions_are_none_and_rotate_the_queries(golden):
-    one = take_walk(golden, make_subject(golden, TEXT, TARGET), "encoder", 0, 0)
+    steps = head_steps(golden, make_subject(golden, TEXT, TARGET), "encoder", 0, 0)
     model = golden.engine.model
     assert isinstance(model, Transformer)
-    assert (one.position, one.to_plain()["position"]) == (None, None)
+    assert (steps.position, steps.to_plain()["position"]) == (None, None)
     layer = model.encoder_layers[0]
     assert isinstance(layer, EncoderLayer)
-    unturned = layer.self_attention.queries(one.input[None])[0, 0]
-    assert_close(one.queries[0], unturned[0])
-    assert not torch.allclose(one.queries[3], unturned[3])
+    unturned = layer.self_attention.queries(steps.input[None])[0, 0]
+    assert_close(steps.queries[0], unturned[0])
+    assert not torch.allclose(steps.queries[3], unturned[3])
 
 
 def test_masked_scores_of_the_decoder_are_null(translator):
-    plain = walk(translator, TEXT, TARGET, part="decoder", layer=0, head=0)
+    plain = plain_steps(translator, part="decoder", layer=0, head=0)
     for i, (allowed, scaled, weights) in enumerate(zip(plain["mask"], plain["scaled"], plain["weights"], strict=True)):
         assert allowed == [j <= i for j in range(len(allowed))]
         assert [one is None for one in scaled] == [not one for one in allowed]
@@ -89,14 +95,14 @@ def test_masked_scores_of_the_decoder_are_null(translator):
     assert plain["rows"] == plain["columns"] == explain(translator, TEXT, TARGET).to_plain()["pieces"]["target_in"]
 
 
-def test_without_a_target_the_walk_is_over_the_models_translation(untrained):
-    plain = walk(untrained, TEXT, part="cross", layer=1, head=2)
+def test_without_a_target_the_steps_are_over_the_models_translation(untrained):
+    plain = plain_steps(untrained, None, part="cross", layer=1, head=2)
     assert plain["rows"] == explain(untrained, TEXT).to_plain()["pieces"]["target_in"]
     assert (plain["layer"], plain["head"]) == (1, 2)
 
 
 def test_wide_tables_show_eight_channels_and_name_their_width(translator):
-    plain = walk(translator, TEXT, TARGET, part="encoder", layer=0, head=0)
+    plain = plain_steps(translator, part="encoder", layer=0, head=0)
     assert plain["d_model"] == 24
     for name in ("embedding", "input", "joined", "output"):
         assert {len(row) for row in plain[name]} == {8}
@@ -113,12 +119,11 @@ def test_wide_tables_show_eight_channels_and_name_their_width(translator):
 )
 def test_an_unknown_part_layer_or_head_is_refused(golden, wrong, message):
     with pytest.raises(UserError, match=message):
-        walk(golden, TEXT, TARGET, **{"part": "cross", "layer": 0, "head": 0, **wrong})
+        plain_steps(golden, **{"part": "cross", "layer": 0, "head": 0, **wrong})
 
 
-def test_no_hook_or_watcher_stays_on_the_model(golden):
-    walk(golden, TEXT, TARGET, part="cross", layer=0, head=0)
+def test_no_hook_stays_on_the_model(golden):
+    plain_steps(golden, part="cross", layer=0, head=0)
     for module in golden.engine.model.modules():
         assert not module._forward_hooks
         assert not module._forward_pre_hooks
-        assert getattr(module, "watcher", None) is None

@@ -1,7 +1,7 @@
 import pytest
 
 from seq2seq.errors import UserError
-from seq2seq.explain.steps import watch_beams
+from seq2seq.explain.steps import beam_steps
 from seq2seq.settings.search import SearchConfig
 from seq2seq.translator import Translator
 from tests.thin import thin
@@ -20,7 +20,7 @@ CHANGES = [{}, {"beam": 1}, {"length_penalty": 0.4, "beam": 4}, {"early_stopping
 @pytest.mark.parametrize("changes", thin(CHANGES, [{}]))
 def test_the_watched_search_finds_the_same_translation_at_the_same_score(translator, changes):
     for text in TEXTS:
-        found = watch_beams(translator, text, translator.request(**changes).settings)
+        found = beam_steps(translator, text, translator.request(**changes).settings)
         (best,) = translator.translate_nbest([text], 1, **changes)[0]
         winner = found["result"][0]
         assert winner["text"] == best.text
@@ -30,7 +30,7 @@ def test_the_watched_search_finds_the_same_translation_at_the_same_score(transla
 
 
 def test_every_candidate_continues_a_kept_hypothesis(translator):
-    found = watch_beams(translator, TEXTS[0])
+    found = beam_steps(translator, TEXTS[0])
     kept = {None: ("", 0.0)}
     for step in found["steps"]:
         continued = {one["parent"] for one in step["candidates"]}
@@ -44,7 +44,7 @@ def test_every_candidate_continues_a_kept_hypothesis(translator):
 
 
 def test_a_step_holds_twice_the_beam_best_first_and_keeps_at_most_the_beam(translator):
-    found = watch_beams(translator, TEXTS[0])
+    found = beam_steps(translator, TEXTS[0])
     for step in found["steps"]:
         scores = [one["score"] for one in step["candidates"]]
         assert scores == sorted(scores, reverse=True)
@@ -58,7 +58,7 @@ def test_a_step_holds_twice_the_beam_best_first_and_keeps_at_most_the_beam(trans
 
 
 def test_finished_hypotheses_end_with_eos_and_are_listed_best_first(translator):
-    found = watch_beams(translator, TEXTS[0])
+    found = beam_steps(translator, TEXTS[0])
     finished = {one["id"]: one for step in found["steps"] for one in step["candidates"] if one["fate"] == "finished"}
     assert {one["piece"] for one in finished.values()} == {"</s>"}
     assert {one["id"] for one in found["result"]} == finished.keys()
@@ -67,7 +67,7 @@ def test_finished_hypotheses_end_with_eos_and_are_listed_best_first(translator):
 
 
 def test_eos_ranked_below_the_beam_finishes_no_hypothesis(golden):
-    found = watch_beams(golden, TEXTS[0])
+    found = beam_steps(golden, TEXTS[0])
     ends = [
         (number, one["fate"])
         for step in found["steps"]
@@ -81,9 +81,9 @@ def test_eos_ranked_below_the_beam_finishes_no_hypothesis(golden):
 def test_only_a_plain_beam_search_has_steps(golden):
     for settings in (SearchConfig(sampling=True), SearchConfig(groups=5), SearchConfig(mbr=3)):
         with pytest.raises(UserError, match="only a plain beam search has steps to show: no sampling, groups or mbr"):
-            watch_beams(golden, TEXTS[0], settings)
+            beam_steps(golden, TEXTS[0], settings)
 
 
 def test_an_empty_sentence_has_no_search(golden):
     with pytest.raises(UserError, match="the sentence is empty"):
-        watch_beams(golden, " ")
+        beam_steps(golden, " ")
