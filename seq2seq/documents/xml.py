@@ -1,28 +1,34 @@
-"""XLIFF 1 and 2 and TMX, with lxml: targets are made from copies of the sources, so that they keep inline markup."""
+"""XLIFF 1 and 2 and TMX: copies of the sources, with their inline markup, become targets; all else stays as it is."""
 
-import copy
+import codecs
+import html
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # has no stubs
-
-from seq2seq.documents.marked import Document, Kind, Marked, Segment
+from seq2seq.documents.marked import Document, Kind, Marked, Segment, with_space
+from seq2seq.documents.splicing import Passage, splice
+from seq2seq.documents.tree import Element, parse
 from seq2seq.errors import UserError
 
 log = logging.getLogger(__name__)
 
-_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _WRAPPING = ("g", "mrk", "pc", "hi")  # inline elements that hold text; all others hold code
 _OPENING, _CLOSING = ("bpt", "bx", "sc"), ("ept", "ex", "ec")  # pairs of code that begin and end a span
 _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # by XML 1.0 (§2.2), even escaped
-_PROLOGUE = re.compile(  # what may come before the outermost element
-    r"\ufeff?(?:\s|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>)*", re.DOTALL
-)
 _OPEN_STATES = ("new", "initial", "needs-translation")  # of a target that is not translated yet
+_ENCODING = re.compile(rb"""<\?xml\s[^>]*?\bencoding\s*=\s*["']([\w.-]+)""")
 
-Markup = tuple[etree._Element, bool]  # an element, and whether its content begins here
+Replacement = tuple[int, int, str]  # where a part of the document begins and ends, and its new text
+
+
+@dataclass(frozen=True)
+class Target(Passage):
+    """A target, and the part of the document that it replaces, which may be empty."""
+
+    before: str  # its text: the opening tag, and what comes before it
+    after: str
 
 
 def read_xliff(data: bytes, src_lang: str, tgt_lang: str) -> Document[bytes]:
@@ -31,8 +37,32 @@ def read_xliff(data: bytes, src_lang: str, tgt_lang: str) -> Document[bytes]:
     Raises:
         UserError: the document is damaged, no XLIFF, or of other languages.
     """
-    root = _parse(data, "xliff")
-    return _document(data, root, _new_xliff_targets(root, src_lang, tgt_lang))
+    text, encoding = _decode(data)
+    root = _parse(text, "xliff")
+    is_version_2 = root.attributes.get("version", "").startswith("2")
+    names = ("srcLang", "trgLang") if is_version_2 else ("source-language", "target-language")
+    changes: list[Replacement] = []
+    for holder in [root] if is_version_2 else root.find("file"):
+        for name, language in zip(names, (src_lang, tgt_lang), strict=True):
+            value = holder.attributes.get(name, language)
+            if not _is_language(value, language):
+                raise UserError(f"it has {name}={value}, but the model translates {src_lang} to {tgt_lang}")
+        if names[1] not in holder.attributes:
+            changes.append(_new_tag(holder, r"\s*/?>$", rf' {names[1]}="{tgt_lang}"\g<0>'))
+    targets = []
+    for unit in root.find("trans-unit", "segment"):
+        source, target = unit.child("source"), unit.child("target")
+        state = (unit if is_version_2 or target is None else target).attributes.get("state")
+        is_finished = target is not None and target.has_text() and state not in _OPEN_STATES
+        if source is None or is_finished or not unit.is_translated:
+            continue
+        if is_version_2 and state in _OPEN_STATES:
+            changes.append(_new_tag(unit, r"""(\sstate\s*=\s*["'])[^"']*""", r"\1translated"))
+        template = unit.child("seg-source") or source
+        opening, closing = template.tags("target")
+        opening = re.sub(r"""(\sxml:lang\s*=\s*["'])[^"']*""", rf"\g<1>{tgt_lang}", opening)
+        targets.append(_target(text, template, template, target, (opening, closing)))
+    return _document(text, encoding, targets, changes)
 
 
 def read_tmx(data: bytes, src_lang: str, tgt_lang: str) -> Document[bytes]:
@@ -41,203 +71,101 @@ def read_tmx(data: bytes, src_lang: str, tgt_lang: str) -> Document[bytes]:
     Raises:
         UserError: the document is damaged or no TMX.
     """
-    root = _parse(data, "tmx")
-    return _document(data, root, _new_tmx_targets(root, src_lang, tgt_lang))
+    text, encoding = _decode(data)
+    targets = []
+    for unit in _parse(text, "tmx").find("tu"):
+        variants = [child for child in unit.children if child.name == "tuv"]
+        source = next((variant for variant in variants if _is_language(_language(variant), src_lang)), None)
+        target = next((variant for variant in variants if _is_language(_language(variant), tgt_lang)), None)
+        segment = source and source.child("seg")
+        if source is None or segment is None or (target is not None and target.has_text()):
+            continue
+        start, end = with_space(text, segment.start, segment.end, 0, len(text), str.isspace)
+        opening, closing = segment.tags("seg")
+        opening = f'<tuv xml:lang="{tgt_lang}">{text[start : segment.start]}{opening}'
+        closing = f"{closing}{text[segment.end : end]}</tuv>"
+        targets.append(_target(text, source, segment, target, (opening, closing)))
+    return _document(text, encoding, targets, [])
 
 
-def _parse(data: bytes, root_name: str) -> etree._Element:
+def _decode(data: bytes) -> tuple[str, str]:
+    """Return a document as text, and its encoding; a byte order mark is part of the text."""
+    declared = _ENCODING.match(data.removeprefix(codecs.BOM_UTF8))
+    encoding = declared[1].decode() if declared else "utf-8"
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16-le" if data.startswith(codecs.BOM_UTF16_LE) else "utf-16-be"
     try:
-        root = etree.fromstring(data, etree.XMLParser(resolve_entities=False, no_network=True, strip_cdata=False))
-    except etree.XMLSyntaxError as error:
-        told = " ".join(str(error).split())
-        raise UserError(f"it is damaged or no XML: {told:.200}") from error
-    if _name(root) != root_name:
-        raise UserError(f"its outermost element is {_name(root)}, expected {root_name}: check the name's ending")
+        text = data.decode(encoding)
+        is_same = text.encode(encoding) == data
+    except (LookupError, ValueError):
+        text, is_same = "", False
+    if not is_same:
+        raise UserError(f"it cannot be read and written in its encoding, {encoding}: convert it to UTF-8")
+    return text, encoding
+
+
+def _parse(text: str, root_name: str) -> Element:
+    root = parse(text)
+    if root.name != root_name:
+        raise UserError(f"its outermost element is {root.name:.60}, expected {root_name}: check the name's ending")
     return root
 
 
-def _outermost(root: etree._Element, *names: str) -> list[etree._Element]:
-    """Return the units of these names that lie in no other: a copied source must not bring new ones."""
-    units = list(root.iter(*names))
-    known = set(units)
-    return [unit for unit in units if known.isdisjoint(unit.iterancestors())]
+def _new_tag(element: Element, pattern: str, new: str) -> Replacement:
+    return element.start, element.start + len(element.tag), re.sub(pattern, new, element.tag)
 
 
-def _document(data: bytes, root: etree._Element, new_targets: Iterator[etree._Element]) -> Document[bytes]:
-    targets = list(new_targets)
-    segments = [_read(target) for target in targets]
+def _target(text: str, source: Element, template: Element, old: Element | None, tags: tuple[str, str]) -> Target:
+    """Return a target with the text of the template, in place of the old target or, indented, after the source."""
+    segment: Segment[str] = Segment()
+    _read(text, template, segment)
+    if old is not None:
+        return Target(old.start, old.end, segment, *tags)
+    indent = text[with_space(text, source.start, source.start, 0, source.start, str.isspace)[0] : source.start]
+    return Target(source.end, source.end, segment, indent + tags[0], tags[1])
+
+
+def _read(text: str, element: Element, segment: Segment[str]) -> None:
+    """Add an element's content to a segment; line ends stay only if the document preserves white space."""
+    for node in element.content:
+        if isinstance(node, str):
+            segment.add_text(node if element.is_preserved else re.sub(r"\s*\n\s*", " ", node))
+        elif node.name in _WRAPPING and node.is_translated and node.content_end < node.end:
+            segment.add_mark(Kind.OPEN, node.tag)
+            _read(text, node, segment)
+            segment.add_mark(Kind.CLOSE, text[node.content_end : node.end])
+        elif node.name in _OPENING + _CLOSING:
+            segment.add_mark(Kind.OPEN if node.name in _OPENING else Kind.CLOSE, text[node.start : node.end])
+        else:
+            segment.add_object(text[node.start : node.end])
+
+
+def _document(text: str, encoding: str, targets: list[Target], changes: list[Replacement]) -> Document[bytes]:
+    """Return a document that gets targets and, if there are any, the other changes."""
+    line_end = "\r\n" if "\r\n" in text else "\n"
 
     def write(translations: Sequence[Marked]) -> bytes:
-        num_forbidden = sum(map(_write, targets, segments, translations))
+        replacements, num_forbidden = (list(changes) if targets else []), 0
+        for target, translation in zip(targets, translations, strict=True):
+            parts = [target.before]
+            for part, markup in target.segment.fill(translation):
+                allowed, count = _FORBIDDEN.subn("", part)
+                num_forbidden += count
+                escaped = html.escape(allowed, quote=False).replace("\r", "&#13;")
+                parts += [escaped.replace("\n", line_end), markup or ""]
+            replacements.append((target.start, target.end, "".join([*parts, target.after])))
         if num_forbidden:
-            told = "%d control characters were left out of translations: XML has no way to write them"
-            log.warning(told, num_forbidden)
-        try:
-            written = _with_surroundings(data, root)
-            is_whole = _names(_parse(written, _name(root))) == _names(root)
-        except (UserError, LookupError, UnicodeError, ValueError):
-            is_whole, written = False, b""
-        if not is_whole:
-            raise UserError("it cannot be written so that it is read back the same: convert it to UTF-8")
-        return written
+            message = "%d control characters were left out of translations: XML has no way to write them"
+            log.warning(message, num_forbidden)
+        return splice(text, sorted(replacements)).encode(encoding, "xmlcharrefreplace")
 
-    return Document([segment.marked for segment in segments], write)
+    return Document([target.source for target in targets], write)
 
 
-def _with_surroundings(data: bytes, root: etree._Element) -> bytes:
-    """Return the element as bytes, with what comes before and after it in the document, its encoding and line ends."""
-    encoding = root.getroottree().docinfo.encoding or "UTF-8"
-    text = data.decode(encoding)
-    before = _PROLOGUE.match(text)
-    name = f"{root.prefix}:{_name(root)}" if root.prefix else _name(root)
-    last = text.rfind(f"</{name}")
-    if before is None or last < 0:  # an element without content
-        return data
-    end = text.index(">", last) + 1
-    inner = etree.tostring(root, encoding="unicode", with_tail=False)
-    if "\r\n" in text and not re.search(r"(?<!\r)\n", text):
-        inner = inner.replace("\n", "\r\n")
-    return f"{before[0]}{inner}{text[end:]}".encode(encoding, "xmlcharrefreplace")
-
-
-def _names(root: etree._Element) -> list[object]:
-    return [element.tag for element in root.iter()]
-
-
-def _new_xliff_targets(root: etree._Element, src_lang: str, tgt_lang: str) -> Iterator[etree._Element]:
-    """Add a copy of the source to every unit that needs a target, and yield the copies."""
-    is_version_2 = root.get("version", "").startswith("2")
-    names = ("srcLang", "trgLang") if is_version_2 else ("source-language", "target-language")
-    for holder in [root] if is_version_2 else root.iterfind("{*}file"):
-        for name, language in zip(names, (src_lang, tgt_lang), strict=True):
-            if not _is_language(holder.get(name, language), language):
-                raise UserError(f"it has {name}={holder.get(name)}, but the model translates {src_lang} to {tgt_lang}")
-        holder.set(names[1], holder.get(names[1], tgt_lang))
-    for unit in _outermost(root, "{*}trans-unit", "{*}segment"):
-        source, target = unit.find("{*}source"), unit.find("{*}target")
-        state = unit.get("state") if is_version_2 or target is None else target.get("state")
-        if source is None or _is_untranslated(unit) or (_has_text(target) and state not in _OPEN_STATES):
-            continue
-        if is_version_2 and state in _OPEN_STATES:
-            unit.set("state", "translated")
-        segmented = unit.find("{*}seg-source")
-        template = source if segmented is None else segmented
-        new = copy.deepcopy(template)
-        new.tag = etree.QName(etree.QName(source).namespace, "target")
-        if _LANG in new.attrib:
-            new.set(_LANG, tgt_lang)
-        _replace(target, new) if target is not None else _insert_after(template, new)
-        yield new
-
-
-def _new_tmx_targets(root: etree._Element, src_lang: str, tgt_lang: str) -> Iterator[etree._Element]:
-    """Add a copy of the source to every unit that lacks the target language, and yield the copies."""
-    for unit in _outermost(root, "tu"):
-        variants = [(variant.get(_LANG) or variant.get("lang") or "", variant) for variant in unit.iterfind("tuv")]
-        source = next((variant for language, variant in variants if _is_language(language, src_lang)), None)
-        target = next((variant for language, variant in variants if _is_language(language, tgt_lang)), None)
-        segment = None if source is None else source.find("seg")
-        if source is None or segment is None or _has_text(target):
-            continue
-        new = etree.Element("tuv", {_LANG: tgt_lang})
-        new.append(copy.deepcopy(segment))
-        new.text, new[0].tail = source.text, segment.tail
-        _replace(target, new) if target is not None else _insert_after(source, new)
-        yield new[0]
-
-
-def _read(target: etree._Element) -> Segment[Markup]:
-    """Read an element's text and inline elements, and remove them from the element."""
-    segment: Segment[Markup] = Segment()
-    marks = (at.get(_SPACE) for at in (target, *target.iterancestors()))
-    _take(target, segment, is_preserved=next((mark for mark in marks if mark), "default") == "preserve")
-    return segment
-
-
-def _take(element: etree._Element, segment: Segment[Markup], *, is_preserved: bool) -> None:
-    """Move an element's content to a segment; line ends stay only if the document preserves space."""
-    is_preserved = element.get(_SPACE, "preserve" if is_preserved else "default") == "preserve"
-
-    def add_text(text: str | None) -> None:
-        segment.add_text(text or "" if is_preserved else re.sub(r"\s*\n\s*", " ", text or ""))
-
-    add_text(element.text)
-    for child in list(element):
-        name = _name(child) if isinstance(child.tag, str) else ""
-        if name in _WRAPPING and not _is_untranslated(child):
-            segment.add_mark(Kind.OPEN, (child, True))
-            _take(child, segment, is_preserved=is_preserved)
-            segment.add_mark(Kind.CLOSE, (child, False))
-        elif name in _OPENING + _CLOSING:
-            segment.add_mark(Kind.OPEN if name in _OPENING else Kind.CLOSE, (child, False))
-        else:
-            segment.add_object((child, False))
-        add_text(child.tail)
-        child.tail = None
-        element.remove(child)
-    element.text = None
-
-
-def _write(target: etree._Element, segment: Segment[Markup], translated: Marked) -> int:
-    """Put a translation and its inline elements into an empty element.
-
-    Returns:
-        The number of characters left out because XML forbids them.
-    """
-    num_forbidden = 0
-    path, last = [target], None  # last: the element that the next text follows; None: the text is first in path[-1]
-    for part, markup in segment.fill(translated):
-        text, count = _FORBIDDEN.subn("", part)
-        num_forbidden += count
-        if text and last is None:
-            path[-1].text = text
-        elif text and last is not None:
-            last.tail = text
-        if markup is None:
-            break
-        element, is_beginning = markup
-        if element is path[-1]:
-            last = path.pop()
-            continue
-        path[-1].append(element)
-        last = element
-        if is_beginning:
-            path.append(element)
-            last = None
-    return num_forbidden
-
-
-def _is_untranslated(element: etree._Element) -> bool:
-    """Return whether the element, or an element around it, is marked as not to be translated."""
-    if element.get("mtype") == "protected":
-        return True
-    marks = (at.get("translate") for at in (element, *element.iterancestors()))
-    return next((mark for mark in marks if mark), "yes") == "no"
-
-
-def _has_text(element: etree._Element | None) -> bool:
-    return element is not None and any(text.strip() for text in element.itertext())
+def _language(variant: Element) -> str:
+    return variant.attributes.get("xml:lang") or variant.attributes.get("lang") or ""
 
 
 def _is_language(code: str, language: str) -> bool:
     """Return whether two language codes are equal without their regions: en-US is en."""
     return re.split("[-_]", code.lower())[0] == re.split("[-_]", language.lower())[0]
-
-
-def _name(element: etree._Element) -> str:
-    return etree.QName(element).localname
-
-
-def _replace(old: etree._Element, new: etree._Element) -> None:
-    new.tail = old.tail
-    parent = old.getparent()
-    assert parent is not None
-    parent.replace(old, new)
-
-
-def _insert_after(element: etree._Element, new: etree._Element) -> None:
-    """Insert `new` after `element`, with the same indentation."""
-    parent, previous = element.getparent(), element.getprevious()
-    assert parent is not None
-    new.tail, element.tail = element.tail, parent.text if previous is None else previous.tail
-    parent.insert(parent.index(element) + 1, new)

@@ -1,12 +1,14 @@
 """XLIFF and TMX: every unit without a target gets one, with the inline markup of its source; the rest stays."""
 
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # has no stubs
 
+from seq2seq.documents import xml
 from seq2seq.documents.document import translate_document
 
 Run = Callable[..., str]
@@ -169,10 +171,77 @@ def test_units_within_units_are_not_multiplied(run: Run, name: str, nested: str)
     assert len(run(name, whole.format(text), list)) < 5000
 
 
-def test_a_document_that_could_not_be_read_back_is_not_overwritten(tmp_path: Path):
+UNUSUAL = """<?xml version='1.0'  encoding = "{encoding}" ?>
+<!DOCTYPE x:xliff [<!ENTITY e "ñ">]>\r
+<x:xliff   version = '1.2'\r\n  a="1>2\t&#10;&quot;" xmlns:x='urn:x' >
+<x:file source-language="en"  target-language="es">\r
+<!-- </x:xliff><trans-unit> --><x:trans-unit id='1'  >
+  <x:source  xml:lang = 'en'>ñ <![CDATA[<one>]]>&e;<!-- c --><x:g id='&#49;'>two</x:g ><x:g/></x:source ></x:trans-unit>
+\r<x:trans-unit><x:source/><x:target>{target}</x:target></x:trans-unit></x:file ></x:xliff>
+<!-- </x:xliff> -->"""
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-be", "latin-1"])
+def test_all_but_the_targets_stays(tmp_path: Path, encoding: str):
+    path = tmp_path / "in.xlf"
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    text = mark + UNUSUAL.format(encoding=encoding.removesuffix("-be"), target="x")
+    path.write_bytes(text.encode(encoding))
+    translate_document(path, path, lambda texts, _: [(text.upper(), None) for text in texts], "en", "es")
+    source = "</x:source ></x:trans-unit>"
+    target = """
+  <x:target  xml:lang = 'es'>Ñ &lt;one&gt;&e;<!-- c --><x:g id='&#49;'>TWO</x:g ><x:g/></x:target></x:trans-unit>"""
+    assert path.read_bytes().decode(encoding) == text.replace(source, source.replace("</x:trans-unit>", target))
+
+
+def test_a_finished_document_stays_as_it_is(run: Run):
+    text = UNUSUAL.format(encoding="utf-8", target="x").replace("id='1'", "translate='no'")
+    text = text.replace('target-language="es"', "")
+    assert run(".xlf", text) == text
+
+
+def test_line_ends_stay_where_white_space_is_text(run: Run):
+    text = '<xliff><file><trans-unit><source xml:space="preserve">one\r\ntwo&#13;</source></trans-unit></file></xliff>'
+    target = '<target xml:space="preserve">ONE\r\nTWO&#13;</target>'
+    assert run(".xlf", text) == text.replace("<file", '<file target-language="es"').replace("</tr", f"{target}</tr")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'<?xml version="1.0" encoding="x-y"?><tmx/>', "it cannot be read and written in its encoding, x-y: convert"),
+        (
+            b'<?xml version="1.0" encoding="ascii"?><tmx>\xf1</tmx>',
+            "it cannot be read and written in its encoding, ascii",
+        ),
+        (b"<tmx>" + b"<a>" * 100, "its elements are nested more than 100 deep: take some out"),
+    ],
+)
+def test_a_document_that_cannot_be_read_is_refused(tmp_path: Path, data: bytes, message: str):
     path = tmp_path / "in.tmx"
-    data = (TMX.format("", "") + "<!-- </tmx> -->").encode()
     path.write_bytes(data)
-    with pytest.raises(ValueError, match=r"in.tmx: it cannot be written so that it is read back the same"):
+    with pytest.raises(ValueError, match=rf"in.tmx: {message}"):
         translate_document(path, path, lambda texts, _: [(text, None) for text in texts], "en", "es")
     assert path.read_bytes() == data
+
+
+def test_entities_are_not_expanded(run: Run):
+    entities = "".join(f'<!ENTITY e{i} "{f"&e{i - 1};" * 10}">' for i in range(1, 12))
+    text = TMX.replace("ñ", "&e11;").format("", "").replace("<tmx", f'<!DOCTYPE tmx [<!ENTITY e0 "x">{entities}]><tmx')
+    assert "<seg>&e11; ONE</seg>" in run(".tmx", text)
+
+
+@pytest.mark.parametrize(
+    "content", ["<x/>", "<g>a</g>", "<!-- ñ -->", "a\n ", "&amp;", "<![CDATA[a]]>", "<mrk> </mrk>", "<bpt>a</bpt>"]
+)
+def test_the_time_to_read_a_document_grows_with_its_length(content: str):
+    def seconds(length: int) -> float:
+        unit = f"<trans-unit><source>{content * (length // len(content))}</source></trans-unit>"
+        data = f"<xliff><file>{unit}{unit}</file></xliff>".encode()
+        start = time.process_time()
+        document = xml.read_xliff(data, "en", "es")
+        document.write(document.segments)
+        return time.process_time() - start
+
+    short, long = (min(seconds(length) for _ in range(3)) for length in (2_000, 16_000))
+    assert long < 0.02 + 24 * short  # 8 times the text; quadratic time would be 64 times
