@@ -155,3 +155,5 @@ def _naming(path: Path) -> Iterator[None]:
         yield
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} is damaged ({in_short(error)}): copy the model folder again") from error
+    except (RuntimeError, MemoryError) as error:
+        raise UserError(f"{path} does not fit into memory ({in_short(error)}): use a machine with more") from error

@@ -14,14 +14,13 @@ from torch import Tensor, nn
 
 from seq2seq.bundle import example, load_bundle, replaced_folder
 from seq2seq.errors import UserError
-from seq2seq.exchange.ctranslate2_engine import MAX_POSITIONS
+from seq2seq.exchange.ctranslate2_engine import MAX_POSITIONS, settings_of
 from seq2seq.exchange.export import require_exportable, require_new, write_card
 from seq2seq.extras import needing
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.layers import DecoderLayer, EncoderLayer, FeedForward, GatedFeedForward
 from seq2seq.model.positions import sinusoidal
 from seq2seq.settings.bundle import CONFIG, SETTINGS
-from seq2seq.text.tokenizer import EOS, UNK
 from seq2seq.text.vocabulary import Tokenizers, write_files
 
 with needing("ctranslate2"):
@@ -112,9 +111,8 @@ def to_spec(network: EncoderDecoder, tokenizer: Tokenizers) -> TransformerSpec:
     source, target = (side.tokens(range(side.vocab_size)) for side in (tokenizer.source, tokenizer.target))
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
-    start = target[tokenizer.start]
-    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = target[UNK], start, target[EOS]
-    spec.config.decoder_start_token, spec.config.add_source_eos = start, True
+    for key, value in settings_of(tokenizer).items():
+        setattr(spec.config, key, value)
     norms = (module for module in model.modules() if isinstance(module, nn.LayerNorm | nn.RMSNorm))
     spec.config.layer_norm_epsilon = next(norms).eps
     return spec

@@ -20,7 +20,7 @@ from seq2seq.settings import rules
 from seq2seq.settings.bundle import CONFIG, SETTINGS, WEIGHTS, is_export, read_bounded, read_config
 from seq2seq.settings.data import cache_root
 from seq2seq.settings.search import SearchConfig
-from seq2seq.text.tokenizer import EOS
+from seq2seq.text.tokenizer import EOS, UNK
 from seq2seq.text.vocabulary import Tokenizers, load_tokenizers, tokenizer_files
 from seq2seq.translator import Translator
 
@@ -29,7 +29,7 @@ with needing("ctranslate2"):
 
 MAX_POSITIONS = 2048  # tokens per side, EOS included: the rows of the table of positions
 
-_MAX_VOCABULARY = 30_000_000  # bytes
+_MAX_JSON = 30_000_000  # bytes of a vocabulary
 log = logging.getLogger(__name__)
 UNSUPPORTED = ("repetition_penalty", "groups", "sampling")  # absent, or with another formula
 
@@ -103,15 +103,15 @@ class CTranslate2Engine:
             UserError: the export's files are damaged, or CTranslate2 cannot use the device.
         """
         kind, _, number = device.partition(":")
-        _require_vocabulary(folder, tokenizer)
+        _require_same(folder, tokenizer)
         self._tokenizer = tokenizer
         self._has_warned = False
         try:
             self._translator = ctranslate2.Translator(
                 str(folder), kind, device_index=int(number or 0), intra_threads=threads or _cores()
             )
-        except (RuntimeError, ValueError, IndexError) as error:
-            raise UserError(f"CTranslate2 cannot load {folder} on {device}: {error}") from error
+        except (RuntimeError, ValueError, IndexError, MemoryError) as error:
+            raise UserError(f"CTranslate2 cannot load {folder} on {device}: {in_short(error)}") from error
 
     def search(
         self,
@@ -244,24 +244,42 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-def _require_vocabulary(folder: Path, tokenizer: Tokenizers) -> None:
-    """Refuse an export with the vocabulary of another model, whose translations would be other words.
+def settings_of(tokenizer: Tokenizers) -> dict[str, str | bool]:
+    """Return the settings in the config.json of an export that are of its tokenizer."""
+    unk, start, eos = tokenizer.target.tokens((UNK, tokenizer.start, EOS))
+    marks = {"unk_token": unk, "bos_token": start, "eos_token": eos, "decoder_start_token": start}
+    return {**marks, "add_source_bos": False, "add_source_eos": True}
+
+
+def _require_same(folder: Path, tokenizer: Tokenizers) -> None:
+    """Refuse an export with the vocabulary or the settings of another model, whose translations would be other words.
 
     Raises:
-        UserError: a vocabulary is damaged, or not the tokenizer's.
+        UserError: a file is missing, damaged, no file, or not the tokenizer's.
     """
-    for name, side in (("shared", tokenizer.target), ("source", tokenizer.source), ("target", tokenizer.target)):
+    for path in sorted(folder.iterdir()):
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise UserError(f"{folder / in_short(path.name)} is no file")  # CTranslate2 would wait for a pipe
+    settings = _read_json(folder / CONFIG)
+    expected = settings_of(tokenizer)
+    if not isinstance(settings, dict) or any(repr(settings.get(key)) != repr(expected[key]) for key in expected):
+        raise UserError(f"{folder / CONFIG} is not of this model's tokenizer: export the model again")
+    sides = {"source": tokenizer.source, "target": tokenizer.target}
+    if (folder / "shared_vocabulary.json").exists():
+        sides = {"shared": tokenizer.target}
+    for name, side in sides.items():
         path = folder / f"{name}_vocabulary.json"
-        if not path.exists():
-            continue
-        try:
-            vocabulary = json.loads(read_bounded(path, _MAX_VOCABULARY))
-        except UserError:
-            raise
-        except (OSError, ValueError, RecursionError) as error:
-            raise UserError(f"{path} is damaged ({in_short(error)}): export the model again") from error
-        if vocabulary != side.tokens(range(side.vocab_size)):
+        if _read_json(path) != side.tokens(range(side.vocab_size)):
             raise UserError(f"{path} is not the vocabulary of this model's tokenizer: export the model again")
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(read_bounded(path, _MAX_JSON))
+    except UserError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path} is damaged ({in_short(error)}): export the model again") from error
 
 
 def _require_supported(sources: Sequence[Source], settings: SearchConfig) -> None:

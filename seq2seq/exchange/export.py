@@ -1,4 +1,4 @@
-"""Shared parts of both exports: the check of the network, the new folder, and the model card."""
+"""Shared parts of exports and imports: the check of the network, the new folder, and the model card."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,9 @@ from pathlib import Path
 from seq2seq.errors import UserError
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
-from seq2seq.settings.bundle import CARD
+from seq2seq.settings.bundle import CARD, read_bounded
+
+_MAX_CARD = 1_000_000  # bytes
 
 
 def require_exportable(model: EncoderDecoder) -> Transformer:
@@ -35,14 +37,28 @@ def require_new(folder: Path) -> None:
         raise UserError(f"{folder} is there already: give --output a new or empty folder")
 
 
+def read_card(folder: Path) -> str:
+    """Return a folder's model card, or an empty text if there is none.
+
+    Raises:
+        UserError: the card cannot be read, or is too large.
+    """
+    path = folder / CARD
+    try:
+        return read_bounded(path, _MAX_CARD).decode(errors="replace") if path.is_file() else ""
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+
+
 def write_card(bundle: Path, draft: Path, library: str, usage: str) -> None:
     """Write the bundle's model card with another library's name and usage instead of this program's.
 
     usage is the card's first section, in Markdown.
+
+    Raises:
+        UserError: the bundle's card cannot be read, or is too large.
     """
-    card = bundle / CARD
-    text = card.read_text(encoding="utf-8") if card.is_file() else ""
-    introduction, heading, rest = text.partition("\n## ")
+    introduction, heading, rest = read_card(bundle).partition("\n## ")
     introduction = introduction.replace("library_name: seq2seq", f"library_name: {library}")
     introduction = re.sub(r"```\n.*?```", "", introduction, flags=re.DOTALL).rstrip()  # the bundle's own command
     new = f"{introduction}\n\n## Use with {library}\n\n{usage}{heading}{rest}"

@@ -9,12 +9,11 @@ from typing import Any
 from seq2seq.bundle import Bundle, example, save_bundle
 from seq2seq.cache import cached_folder, digest_files
 from seq2seq.errors import UserError, in_short
-from seq2seq.exchange.export import require_new
+from seq2seq.exchange.export import read_card, require_new
 from seq2seq.exchange.huggingface import FIELDS, model_config
 from seq2seq.exchange.huggingface_tokenizers import (
     FILES,
     GENERATION,
-    MAX_SETTINGS,
     SETTINGS,
     read_json,
     read_tokenizers,
@@ -27,12 +26,12 @@ from seq2seq.exchange.huggingface_weights import (
     drop_tied_copies,
     from_marian_weights,
     read_weights,
-    require_shapes,
+    require_weights,
 )
 from seq2seq.extras import needing
 from seq2seq.model.build import build_without_values
 from seq2seq.model.transformer import Transformer
-from seq2seq.settings.bundle import ARCHITECTURE, CARD, CONFIG, BundleConfig, is_hub_name, read_bounded
+from seq2seq.settings.bundle import ARCHITECTURE, CARD, CONFIG, BundleConfig, is_hub_name
 from seq2seq.settings.data import cache_root
 from seq2seq.settings.search import SearchConfig, change_search
 from seq2seq.text.tokenizer import EOS, PAD
@@ -98,8 +97,11 @@ def cached_import(source: str, cache: str | None) -> Path:
     """
     files = fetch(source)
     names = (CONFIG, *FILES, WEIGHTS, PICKLED)
-    digests = [*digest_files(path for name in names if (path := files / name).is_file()), str(_FORMAT)]
-    name = re.sub(r"[^\w.-]", "_", files.resolve().name if Path(source).is_dir() else source)
+    try:
+        digests = [*digest_files(path for name in names if (path := files / name).is_file()), str(_FORMAT)]
+    except OSError as error:
+        raise UserError(f"{error.filename} cannot be read: {error.strerror}") from error
+    name = re.sub(r"[^\w.-]", "_", files.resolve().name if Path(source).is_dir() else source, flags=re.ASCII)[:100]
     key = "-".join((name, *(digest[:8] for digest in digests)))
 
     def build(draft: Path) -> None:
@@ -141,8 +143,7 @@ def fetch(source: str, revision: str | None = None) -> Path:
 
 def _card(bundle: Bundle, files: Path, source: str, revision: str | None = None) -> str:
     """Return the bundle's model card, with the licence that the source's card names."""
-    text = read_bounded(files / CARD, MAX_SETTINGS).decode(errors="replace") if (files / CARD).is_file() else ""
-    head = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
+    head = re.match(r"---\n(.*?)\n---\n", read_card(files), re.DOTALL)
     licence = re.search(r"^license:\s+(?:- )?([\w.-]+)$", head[1], re.MULTILINE) if head else None
     licence_line = f"license: {licence[1]}\n" if licence else ""
     config, model, name = bundle.config, bundle.config.model, source.rstrip("/").rpartition("/")[2]
@@ -197,7 +198,7 @@ def read_huggingface(folder: Path) -> Bundle:
     config.output_bias = BIAS in state and bool(state[BIAS].any())
     model = build_without_values(config, *tokenizer.sizes)
     assert isinstance(model, Transformer)
-    require_shapes(folder, state, model)
+    require_weights(folder, state, model)
     model.load_state_dict(from_marian_weights(state, model, tokenizer), assign=True)
     search = _search_config(folder / GENERATION, generation, tokenizer)
     return Bundle(model.eval(), tokenizer, BundleConfig(config, search, *_languages(folder / SETTINGS)))

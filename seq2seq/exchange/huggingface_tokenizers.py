@@ -21,7 +21,7 @@ VOCAB, TARGET_VOCAB = "vocab.json", "target_vocab.json"  # the second exists if 
 SETTINGS, GENERATION = "tokenizer_config.json", "generation_config.json"
 FILES = (SOURCE, TARGET, VOCAB, TARGET_VOCAB, SETTINGS, GENERATION)
 MAX_POSITIONS = 512  # tokens per side: the rows of Marian's table of positions
-MAX_SETTINGS, _MAX_VOCABULARY, _MAX_MODEL = 1_000_000, 30_000_000, 100_000_000  # bytes of files
+_MAX_SETTINGS, _MAX_VOCABULARY, _MAX_MODEL = 1_000_000, 30_000_000, 100_000_000  # bytes of files
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -51,13 +51,15 @@ def read_tokenizers(folder: Path, generation: Mapping[str, Any], *, is_shared: b
         for name, of_side, first in zip((SOURCE, TARGET), ids, (start if is_shared else None, start), strict=True)
     )
     forbidden = _forbidden(generation, folder / GENERATION)
-    if outside := [number for number in forbidden if not 0 <= number < len(ids[1])]:
+    if outside := sorted(number for number in forbidden if not 0 <= number < len(ids[1])):
         raise UserError(in_short(f"{folder / GENERATION} forbids {outside}, which the vocabulary does not have"))
     if ids[1][special.eos] in forbidden:
         raise UserError(f"{folder / GENERATION} forbids the end mark: no translation would end")
-    unproducible = sorted({PAD, *map(target.original_ids.index, forbidden)})
+    unproducible = tuple(
+        token for token, number in enumerate(target.original_ids) if token == PAD or number in forbidden
+    )
     renormalises = generation.get("renormalize_logits") is True
-    return Tokenizers(source, target, is_shared, PAD if start is None else BOS, tuple(unproducible), renormalises)
+    return Tokenizers(source, target, is_shared, PAD if start is None else BOS, unproducible, renormalises)
 
 
 def write_tokenizers(folder: Path, tokenizers: Tokenizers, src_lang: str, tgt_lang: str) -> None:
@@ -82,7 +84,7 @@ def write_tokenizers(folder: Path, tokenizers: Tokenizers, src_lang: str, tgt_la
         _write_json(folder / name, {subword: number for number, subword in numbered})
 
 
-def read_json(path: Path, max_bytes: int = MAX_SETTINGS) -> dict[str, Any]:
+def read_json(path: Path, max_bytes: int = _MAX_SETTINGS) -> dict[str, Any]:
     """Read a JSON object.
 
     Raises:
@@ -152,7 +154,7 @@ def _in_our_order(ids: Mapping[str, int], special: Special, start: int | None) -
     return {subwords[number]: number for number in order}
 
 
-def _forbidden(generation: Mapping[str, Any], path: Path) -> list[int]:
+def _forbidden(generation: Mapping[str, Any], path: Path) -> set[int]:
     """Return Marian's ids that no translation contains."""
     words, tokens = generation.get("bad_words_ids") or [], generation.get("suppress_tokens") or []
     if not (isinstance(words, list) and isinstance(tokens, list)):
@@ -164,4 +166,4 @@ def _forbidden(generation: Mapping[str, Any], path: Path) -> list[int]:
     forbidden = [*(word[0] for word in words), *tokens]
     if not all(type(number) is int for number in forbidden):
         raise UserError(f"{path} is damaged: bad_words_ids or suppress_tokens has what is no id")
-    return forbidden
+    return set(forbidden)

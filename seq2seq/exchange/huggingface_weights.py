@@ -125,7 +125,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     """Read weights without executing any code in their file.
 
     Raises:
-        UserError: the file is missing, is damaged, or holds anything but weights with finite values.
+        UserError: the file is missing, is damaged, or holds anything but weights.
     """
     path = next((folder / name for name in (WEIGHTS, PICKLED) if (folder / name).is_file()), None)
     if path is None:
@@ -139,11 +139,9 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         raise
     except (DamagedError, SafetensorError, OSError, RuntimeError, ValueError, LookupError) as error:
         raise UserError(f"{path} is damaged ({in_short(error)}): copy it again") from error
-    if not isinstance(weights, dict) or not all(_is_weight(*item, path.stat().st_size) for item in weights.items()):
+    size = path.stat().st_size
+    if not isinstance(weights, dict) or not all(_is_weight(*item, size) for item in weights.items()):
         raise UserError(f"{path} holds no weights by name: give the model's own, as save_pretrained leaves it")
-    for name, weight in weights.items():
-        if not weight.isfinite().all():
-            raise UserError(f"{path}: {in_short(name)} has values that are no finite numbers: the model is damaged")
     return dict(weights)
 
 
@@ -187,11 +185,11 @@ def drop_tied_copies(folder: Path, state: dict[str, Tensor], *, is_shared: bool)
             state[names[0]] = state.pop(stored[0])
 
 
-def require_shapes(folder: Path, state: Mapping[str, Tensor], model: Transformer) -> None:
-    """Check that Marian's weights belong to our network, and so to its vocabulary.
+def require_weights(folder: Path, state: Mapping[str, Tensor], model: Transformer) -> None:
+    """Check that Marian's weights belong to our network, and so to its vocabulary, and that their values are finite.
 
     Raises:
-        UserError: a weight is missing, is unknown, or has another shape.
+        UserError: a weight is missing, is unknown, has another shape, or has a value that is no finite number.
     """
     if BIAS in state and tuple(state[BIAS].shape) != (1, model.vocab_size):
         message = f"{BIAS} is {tuple(state[BIAS].shape)}, and the vocabulary has {model.vocab_size:,} subwords"
@@ -209,3 +207,6 @@ def require_shapes(folder: Path, state: Mapping[str, Tensor], model: Transformer
             raise UserError(f"{folder}: {name} is {stored}, and {CONFIG} wants {shape}")
     if unknown := sorted(state.keys() - expected.keys() - {BIAS}):
         raise UserError(f"{folder}: {in_short(unknown[0])} is a weight that no Marian model has")
+    for name, weight in state.items():
+        if not all(extreme.isfinite() for extreme in weight.aminmax()):
+            raise UserError(f"{folder}: {name} has values that are no finite numbers: the model is damaged")

@@ -157,6 +157,17 @@ def test_absurd_tensors_in_the_weights_header_are_refused(forged: Path, entry: d
     refuse(forged, r"model.safetensors is damaged")
 
 
+@pytest.mark.parametrize("error", [RuntimeError("unable to mmap 6 TB: Cannot allocate memory"), MemoryError()])
+def test_weights_that_do_not_fit_into_memory_are_refused(
+    forged: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def load(path: Path) -> None:
+        raise error
+
+    monkeypatch.setattr("seq2seq.bundle.load_file", load)
+    refuse(forged, r"model.safetensors does not fit into memory \(.+\): use a machine with more")
+
+
 def test_a_tensor_named_like_a_path_is_refused(forged: Path) -> None:
     entries = {f"../../{name}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for name in "wvxyz"}
     header = json.dumps({**entries, "../../u": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()

@@ -1,3 +1,5 @@
+import json
+import os
 import random
 from dataclasses import fields, replace
 
@@ -219,6 +221,44 @@ def test_an_export_with_another_vocabulary_is_refused(bundle_folder, tmp_path, c
     path = tmp_path / "export" / "shared_vocabulary.json"
     path.write_text(change(path.read_text()))
     with pytest.raises(UserError, match=message):
+        load_export(tmp_path / "export", "cpu")
+
+
+@pytest.mark.parametrize("name", ["model.bin", "config.json", "vmap.txt", "shared_vocabulary.json"])
+def test_a_pipe_in_an_export_is_not_waited_for(bundle_folder, tmp_path, name):
+    export_ctranslate2(bundle_folder, tmp_path / "export")
+    (tmp_path / "export" / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / "export" / name)
+    with pytest.raises(UserError, match=f"{name} is no file"):
+        load_export(tmp_path / "export", "cpu")
+
+
+def test_an_export_without_the_vocabulary_that_is_checked_is_refused(bundle_folder, tmp_path):
+    export_ctranslate2(bundle_folder, tmp_path / "export")
+    path = tmp_path / "export" / "shared_vocabulary.json"
+    path.with_suffix(".txt").write_text("\n".join(reversed(json.loads(path.read_text()))))
+    path.unlink()
+    with pytest.raises(UserError, match=r"source_vocabulary.json is damaged \(.+\): export the model again"):
+        load_export(tmp_path / "export", "cpu")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"add_source_eos": [1]}, {"add_source_eos": False}, {"add_source_eos": 1}, {"decoder_start_token": "</s>"}, None],
+)
+def test_an_export_with_other_settings_is_refused(bundle_folder, tmp_path, change):
+    export_ctranslate2(bundle_folder, tmp_path / "export")
+    path = tmp_path / "export" / "config.json"
+    path.write_text(json.dumps(change and json.loads(path.read_text()) | change))
+    with pytest.raises(UserError, match=r"config.json is not of this model's tokenizer: export the model again"):
+        load_export(tmp_path / "export", "cpu")
+
+
+def test_an_error_of_ctranslate2_is_one_line_without_escape_sequences(bundle_folder, tmp_path):
+    export_ctranslate2(bundle_folder, tmp_path / "export")
+    path = tmp_path / "export" / "model.bin"
+    path.write_bytes(path.read_bytes().replace(b"TransformerSpec", b"\x1b[31m\nSpec     ", 1))
+    with pytest.raises(UserError, match=r"Unknown model \?\[31m Spec$"):
         load_export(tmp_path / "export", "cpu")
 
 

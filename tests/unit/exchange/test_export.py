@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+
+from seq2seq.errors import UserError
 from seq2seq.exchange.export import write_card
 
 CARD = """---
@@ -59,3 +62,19 @@ import another
 ```
 """
     )
+
+
+def test_a_card_that_is_no_text_is_kept_as_far_as_it_is_text(tmp_path: Path):
+    (tmp_path / "bundle").mkdir()
+    (tmp_path / "bundle" / "README.md").write_bytes(b"caf\xe9\n\n## Data\n")
+    write_card(tmp_path / "bundle", tmp_path, "another", "usage\n")
+    text = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert text == "caf\ufffd\n\n## Use with another\n\nusage\n\n## Data\n"
+
+
+def test_an_endless_card_is_not_read(tmp_path: Path):
+    (tmp_path / "bundle").mkdir()
+    with (tmp_path / "bundle" / "README.md").open("wb") as file:
+        file.truncate(10**12)
+    with pytest.raises(UserError, match=r"README.md has 1,000,000,000,000 bytes"):
+        write_card(tmp_path / "bundle", tmp_path, "another", "usage\n")

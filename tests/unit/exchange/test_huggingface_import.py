@@ -371,6 +371,13 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         weights(lambda state: state.update({"model.encoder.layers.7.fc1.weight": torch.ones(2)})),
         "model.encoder.layers.7.fc1.weight is a weight that no Marian model has",
     ),
+    "a weight that a terminal would obey": (
+        weights(lambda state: state.update({"\x1b[31m": torch.ones(2)})), r": \?\[31m is a weight that no Marian model"
+    ),
+    "weights in parts that a terminal would obey": (
+        lambda folder: (folder / "model.safetensors").rename(folder / "\x1b[31m.index.json"),
+        r"weights in several files \(\?\[31m.index.json\) are not read",
+    ),
     "learned positions": (
         weights(lambda state: state.update({"model.encoder.embed_positions.weight": torch.ones(512, 32)})),
         "model.encoder.embed_positions.weight is no table of sines: learned positions cannot be imported",
@@ -385,7 +392,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "NaN in a weight": (
         weights(lambda state: state["model.shared.weight"][3].fill_(torch.nan)),
-        r"model.safetensors: model.shared.weight has values that are no finite numbers: the model is damaged",
+        r"source: model.shared.weight has values that are no finite numbers: the model is damaged",
     ),
     "an infinite weight": (
         weights(lambda state: state["model.decoder.layers.0.fc1.weight"][0].fill_(-torch.inf)),
@@ -564,6 +571,20 @@ def test_a_second_import_comes_from_the_cache(opus: Path, tmp_path: Path):
     before = (folder / "model.safetensors").stat().st_mtime_ns
     assert cached_import(str(opus), str(tmp_path / "cache")) == folder
     assert (folder / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_a_long_name_is_cut_in_the_cache(opus: Path, tmp_path: Path):
+    folder = opus.rename(tmp_path / ("ñ" * 120))
+    assert cached_import(str(folder), str(tmp_path / "cache")).name.startswith("_" * 100 + "-")
+
+
+def test_a_file_that_cannot_be_read_is_named(opus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(paths: Any) -> list[str]:
+        raise PermissionError(13, "Permission denied", str(next(iter(paths))))
+
+    monkeypatch.setattr("seq2seq.exchange.huggingface_import.digest_files", refuse)
+    with pytest.raises(UserError, match=r"config.json cannot be read: Permission denied"):
+        cached_import(str(opus), str(tmp_path / "cache"))
 
 
 def test_a_target_language_holds_for_every_sentence_of_a_long_text(tmp_path: Path):
