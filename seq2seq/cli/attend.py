@@ -71,7 +71,7 @@ def attend(
     [bold]seq2seq attend "The ball is blue." --target "La bola es azul." --output attention[/bold]   a given
     translation
 
-    [bold]… --without encoder.2.head.3[/bold]   the model without this head, compared with the whole model
+    [bold]… --without encoder.2.head.3[/bold]   the model without this head, compared with the unchanged model
 
     [bold]… --over runs/NAME[/bold]   how the alignment emerged: over.html with a slider over checkpoints, and over.gif
 

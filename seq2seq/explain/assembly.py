@@ -62,19 +62,19 @@ def assemble(
     Raises:
         UserError: for the reasons of `explain` and `changed`, or no part of the model has this layer or head.
     """
-    shown = changed(translator, interventions, source) if interventions else translator
-    explanation = explain(shown, source, target, settings=settings)
+    explained = changed(translator, interventions, source) if interventions else translator
+    explanation = explain(explained, source, target, settings=settings)
     plain = explanation.to_plain()
     if interventions:
         usual = explain(translator, source, target, settings=settings)
         unchanged = {"target": usual.subject.target, "log_prob": round(math.fsum(usual.log_probs), DECIMALS)}
         plain |= {"interventions": asdict(interventions), "unchanged": unchanged}
-    walks = [head_steps(shown, explanation.subject, *names).to_plain() for names in _heads_to_show(shown, head)]
+    walks = [head_steps(explained, explanation.subject, *names).to_plain() for names in _heads_to_show(explained, head)]
     beams: dict[str, Any] = {}
     if with_beams:
         with contextlib.suppress(UserError):  # sampling, diverse groups and mbr have no steps to show
-            beams = beam_steps(shown, source, settings)
-    return Assembly(shown, explanation, {"explanation": plain, "walks": walks, "beams": beams})
+            beams = beam_steps(explained, source, settings)
+    return Assembly(explained, explanation, {"explanation": plain, "walks": walks, "beams": beams})
 
 
 def _heads_to_show(translator: Translator, head: tuple[int, int] | None) -> Iterator[tuple[str, int, int]]:

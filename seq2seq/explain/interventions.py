@@ -32,7 +32,6 @@ from seq2seq.translator import Translator
 _HEADS = re.compile(r"(encoder|decoder|cross)(?:\.([0-9]{1,4})(?:\.head\.([0-9]{1,4}))?)?")
 _WORD = re.compile(r"source\.([0-9]{1,4})")
 _SETTINGS = {"mask": "decoder_mask", "positions": "positions"}  # settings of the model that can be "none"
-SourceMask = Callable[[Tensor], Tensor]  # the type of `Transformer.source_mask`
 TEMPERATURES = (0.001, 1000.0)  # lowest and highest; below, float32 overflows; above, all weights are equal
 _HEAD_NAMES = "encoder.2.head.3, decoder.1 or cross"
 _NAMES = "encoder.2.head.3, decoder.1, cross, mask, positions or source.3"
@@ -176,7 +175,7 @@ def _channels(attention: MultiHeadAttention, heads: Sequence[int]) -> list[int]:
     return [head * size + channel for head in heads for channel in range(size)]
 
 
-def _hiding(usual: SourceMask, hidden: Sequence[int]) -> SourceMask:
+def _hiding(usual: Callable[[Tensor], Tensor], hidden: Sequence[int]) -> Callable[[Tensor], Tensor]:
     """Return a source mask that also hides these positions of every source."""
 
     def source_mask(src: Int[Tensor, "b s"]) -> Bool[Tensor, "b 1 1 s"]:

@@ -19,8 +19,8 @@ from seq2seq.text.normalise import normalise
 from seq2seq.text.tokenizer import EOS
 from seq2seq.translator import Translator
 
-DECIMALS = 6  # in all JSON values
-MAX_CHANNELS = 8  # in the JSON values of vectors with d_model channels
+_DECIMALS = 6  # in all JSON values
+_MAX_CHANNELS = 8  # in the JSON values of vectors with d_model channels
 _WIDE = ("embedding", "position", "input", "joined", "output")  # these vectors
 
 
@@ -50,10 +50,10 @@ class HeadSteps:
     def to_plain(self) -> dict[str, Any]:
         """Return JSON values: numbers rounded to 6 decimals, null for -inf, and only the first 8 of d channels."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        values |= {name: None if values[name] is None else values[name][:, :MAX_CHANNELS] for name in _WIDE}
-        scaled = [[None if x == -math.inf else x for x in row] for row in plain(self.scaled, DECIMALS)]
+        values |= {name: None if values[name] is None else values[name][:, :_MAX_CHANNELS] for name in _WIDE}
+        scaled = [[None if x == -math.inf else x for x in row] for row in plain(self.scaled, _DECIMALS)]
         sizes = {"d_model": self.joined.shape[1], "channels": self.queries.shape[1]}
-        return {**plain(values, DECIMALS), **sizes, "mask": self.mask.tolist(), "scaled": scaled}
+        return {**plain(values, _DECIMALS), **sizes, "mask": self.mask.tolist(), "scaled": scaled}
 
 
 def head_steps(translator: Translator, subject: Subject, part: str, layer: int, head: int) -> HeadSteps:
@@ -173,6 +173,6 @@ def beam_steps(translator: Translator, source: str, settings: SearchConfig | Non
         "source": normalise(source),
         "beam": settings.beam,
         "length_penalty": settings.length_penalty,
-        "steps": plain(steps, DECIMALS),
-        "result": plain(sorted(finished, key=lambda result: -result["normalised_score"]), DECIMALS),
+        "steps": plain(steps, _DECIMALS),
+        "result": plain(sorted(finished, key=lambda result: -result["normalised_score"]), _DECIMALS),
     }

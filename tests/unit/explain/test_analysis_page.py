@@ -39,8 +39,8 @@ class Reader(HTMLParser):
 @pytest.fixture(scope="module")
 def page() -> Reader:
     texts = [f"{HOSTILE} muy"], [f"{HOSTILE} muy muy"], [f"{HOSTILE} muy"]
-    found = analyse([Translated(HOSTILE, *texts), Translated("b", *texts)], "en", HOSTILE, {"x": 1})
-    return Reader(write_analysis_page(found, [HOSTILE, "b"]))
+    analysis = analyse([Translated(HOSTILE, *texts), Translated("b", *texts)], "en", HOSTILE, {"x": 1})
+    return Reader(write_analysis_page(analysis, [HOSTILE, "b"]))
 
 
 def test_hostile_text_creates_no_element_and_stays_unchanged(page: Reader) -> None:
@@ -63,8 +63,8 @@ def test_the_policy_allows_its_style_sheet_and_no_script(page: Reader) -> None:
 
 def test_every_score_has_a_bar_of_its_length(page: Reader) -> None:
     texts = ["el gato ve la bola"], ["el gato ve la bola azul"], ["el gato ve la bola"]
-    found = analyse([Translated("a", *texts)])
-    (group,) = found.groups["length"]
-    elements = Reader(write_analysis_page(found, ["a"])).elements
+    analysis = analyse([Translated("a", *texts)])
+    (group,) = analysis.groups["length"]
+    elements = Reader(write_analysis_page(analysis, ["a"])).elements
     widths = [attributes["width"] for tag, attributes in elements if attributes.get("class") == "part"]
     assert widths == [f"{group.bleu:.1f}", f"{group.chrf:.1f}"]

@@ -28,11 +28,11 @@ def translator(request) -> Translator:
 
 def test_the_explanation_is_of_the_models_best_translation(translator):
     (best,) = translator.translate_nbest([TEXT], 1)[0]
-    found = explain(translator, TEXT)
-    assert found.subject.translated
-    assert (found.subject.source, found.subject.target) == (TEXT, best.text)
-    assert found.to_plain()["pieces"]["target_out"] == [*best.tokens, "</s>"]
-    assert sum(found.log_probs) == pytest.approx(best.score, rel=1e-4)
+    explanation = explain(translator, TEXT)
+    assert explanation.subject.translated
+    assert (explanation.subject.source, explanation.subject.target) == (TEXT, best.text)
+    assert explanation.to_plain()["pieces"]["target_out"] == [*best.tokens, "</s>"]
+    assert sum(explanation.log_probs) == pytest.approx(best.score, rel=1e-4)
 
 
 def test_search_settings_change_the_explained_translation(untrained):
@@ -45,18 +45,19 @@ def test_the_ids_of_a_subject_are_kept_although_its_text_has_others(golden):
     usual = make_subject(golden, TEXT, "El gato.")
     letters = golden.tokenizer.target.ids(["▁", *"El", "▁", *"gato."])
     subject = dataclasses.replace(usual, tgt_in=[usual.tgt_in[0], *letters], tgt_out=[*letters, EOS])
-    found = explain_subject(golden, subject)
-    assert found.subject is subject
-    assert found.attention["cross"][0].shape[1] == len(letters) + 1 == len(found.log_probs) > len(usual.tgt_out)
+    explanation = explain_subject(golden, subject)
+    assert explanation.subject is subject
+    assert explanation.attention["cross"][0].shape[1] == len(explanation.log_probs) == len(letters) + 1
+    assert len(letters) + 1 > len(usual.tgt_out)
 
 
 def test_a_given_translation_is_explained_unchanged(translator):
-    found = explain(translator, TEXT, "El gato ve una bola azul.")
-    assert not found.subject.translated
+    explanation = explain(translator, TEXT, "El gato ve una bola azul.")
+    assert not explanation.subject.translated
     (reading,) = translator.score([TEXT], ["El gato ve una bola azul."], align=True)
-    assert found.to_plain()["pieces"]["target_out"] == reading.tokens
-    assert found.log_probs == pytest.approx(reading.log_probs)
-    assert found.alignment == reading.alignment
+    assert explanation.to_plain()["pieces"]["target_out"] == reading.tokens
+    assert explanation.log_probs == pytest.approx(reading.log_probs)
+    assert explanation.alignment == reading.alignment
 
 
 def test_plain_values_have_the_documented_shapes(translator):
@@ -86,13 +87,13 @@ def test_plain_values_have_the_documented_shapes(translator):
 
 
 def test_plain_numbers_are_the_models_weights_to_four_places(translator):
-    found = explain(translator, TEXT, "El gato ve.")
-    model, subject = translator.engine.model, found.subject
+    explanation = explain(translator, TEXT, "El gato ve.")
+    model, subject = translator.engine.model, explanation.subject
     trace = model.traced(torch.tensor([subject.src]), torch.tensor([subject.tgt_in]))
     for part in PARTS:
-        for layer, weights in zip(found.to_plain()["attention"][part], getattr(trace, part), strict=True):
+        for layer, weights in zip(explanation.to_plain()["attention"][part], getattr(trace, part), strict=True):
             assert_close(torch.tensor(layer), weights[0], atol=5.1e-5, rtol=0)
-    numbers = re.findall(r"\d[^,\]]*", json.dumps(found.to_plain()["attention"]))
+    numbers = re.findall(r"\d[^,\]]*", json.dumps(explanation.to_plain()["attention"]))
     assert numbers
     assert all(re.fullmatch(r"[01]\.\d{1,4}", number) for number in numbers)
 
@@ -125,17 +126,17 @@ def test_over_words_sums_over_keys_and_averages_over_queries():
 
 
 def test_the_alignment_follows_the_cross_attention_over_words(golden):
-    found = explain(golden, TEXT)
-    aligning = found.aligning()
+    explanation = explain(golden, TEXT)
+    aligning = explanation.aligning()
     assert aligning is not None
     strongest = aligning[:-1, :-1].argmax(-1).tolist()
-    assert found.alignment == [(source, target) for target, source in enumerate(strongest)]
-    assert found.alignment == golden.translate_nbest([TEXT], 1, align=True)[0][0].alignment
+    assert explanation.alignment == [(source, target) for target, source in enumerate(strongest)]
+    assert explanation.alignment == golden.translate_nbest([TEXT], 1, align=True)[0][0].alignment
 
 
 def test_the_last_layer_but_one_aligns(untrained):
-    found = explain(untrained, TEXT)
-    assert_close(found.aligning(), found.by_word["cross"][0].mean(0))
+    explanation = explain(untrained, TEXT)
+    assert_close(explanation.aligning(), explanation.by_word["cross"][0].mean(0))
 
 
 def test_a_decoders_words_attend_to_earlier_words_only(translator):
@@ -199,10 +200,10 @@ def test_an_empty_translation_is_explained_by_its_end_of_sentence(golden, monkey
 def test_a_model_without_cross_attention_aligns_nothing(golden):
     config = ModelConfig(d_model=8, num_heads=2, d_ff=8, num_encoder_layers=1, num_decoder_layers=1)
     blind = Transformer(dataclasses.replace(config, cross_attention="none"), golden.tokenizer.source.vocab_size)
-    found = explain(Translator(blind, golden.tokenizer), TEXT, "El gato ve.")
-    assert found.alignment == []
-    assert not found.attention["cross"][0].any()
-    assert found.heads["cross"][0][0].entropy == 0
+    explanation = explain(Translator(blind, golden.tokenizer), TEXT, "El gato ve.")
+    assert explanation.alignment == []
+    assert not explanation.attention["cross"][0].any()
+    assert explanation.heads["cross"][0][0].entropy == 0
 
 
 def test_explaining_does_not_change_the_model(golden):

@@ -18,9 +18,9 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "bundle"
 def test_ignored_tokens_and_entropy_follow_from_attention() -> None:
     end = [0.0, 0.0, 1.0]  # of the target's </s>, which does not count
     scores = TokenScores([0.0] * 3, [[0.9, 0.1, 0.0], [0.5, 0.0, 0.5], end])
-    found = focus._measure(scores, 2)
-    assert found.ignored == 0.5  # the second of two gets 0.1 in all
-    assert found.entropy == pytest.approx((0.3251 + 0.6931) / 2, abs=1e-4)
+    measures = focus._measure(scores, 2)
+    assert measures.ignored == 0.5  # the second of two gets 0.1 in all
+    assert measures.entropy == pytest.approx((0.3251 + 0.6931) / 2, abs=1e-4)
 
 
 def test_every_line_has_its_own_focus() -> None:
@@ -28,19 +28,22 @@ def test_every_line_has_its_own_focus() -> None:
     sources = ["The cat sees the milk.", "", "A dog.", "The ball is blue and the dog is big."]
     hypotheses = ["El gato ve la leche.", "Nada.", "Un perro.", "La bola es azul y el perro es grande."]
     together = find_focus(translator, sources, hypotheses)
-    alone = [find_focus(translator, [one], [other])[0] for one, other in zip(sources, hypotheses, strict=True)]
+    alone = [
+        find_focus(translator, [source], [hypothesis])[0]
+        for source, hypothesis in zip(sources, hypotheses, strict=True)
+    ]
     assert together[1] is alone[1] is None
-    for one, other in zip(together, alone, strict=True):
-        if one is None or other is None:
-            assert one is other
+    for in_batch, by_itself in zip(together, alone, strict=True):
+        if in_batch is None or by_itself is None:
+            assert in_batch is by_itself
         else:
-            assert dataclasses.astuple(one) == pytest.approx(dataclasses.astuple(other), abs=1e-5)
+            assert dataclasses.astuple(in_batch) == pytest.approx(dataclasses.astuple(by_itself), abs=1e-5)
 
 
 def test_a_pair_that_is_too_long_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(focus, "MAX_TOKENS", 12)
-    found = find_focus(Translator.load(GOLDEN, "cpu"), ["A dog.", "A dog. " * 9], ["Un perro."] * 2)
-    assert [one is None for one in found] == [False, True]
+    measures = find_focus(Translator.load(GOLDEN, "cpu"), ["A dog.", "A dog. " * 9], ["Un perro."] * 2)
+    assert [pair is None for pair in measures] == [False, True]
 
 
 def test_an_engine_without_attention_is_refused() -> None:

@@ -39,10 +39,10 @@ def test_a_moment_has_the_aligning_attention_and_the_score(explanation: Explanat
 def test_the_page_holds_every_moment_and_no_markup(explanation: Explanation, moments: list[Moment]) -> None:
     page = write_over_page(explanation, moments)
     (data,) = re.findall(r'id="data">(.*?)</script>', page)
-    found = json.loads(data)
-    assert found["columns"] == [*TEXT.split(), "</s>"]
-    assert found["rows"] == [*TARGET.split(), "</s>"]
-    assert [one["updates"] for one in found["moments"]] == [10, 20]
+    page_data = json.loads(data)
+    assert page_data["columns"] == [*TEXT.split(), "</s>"]
+    assert page_data["rows"] == [*TARGET.split(), "</s>"]
+    assert [moment["updates"] for moment in page_data["moments"]] == [10, 20]
     assert "<b>ve" not in page
 
 
@@ -68,9 +68,9 @@ def test_a_long_translation_and_letters_that_the_font_lacks_fit_into_the_picture
     drawn: list[Figure] = []
     save = Figure.savefig
 
-    def keep(figure: Figure, *given: Any, **named: Any) -> None:
+    def keep(figure: Figure, *arguments: Any, **options: Any) -> None:
         drawn.append(figure)
-        save(figure, *given, **named)
+        save(figure, *arguments, **options)
 
     monkeypatch.setattr(Figure, "savefig", keep)
     for text in ("ñW" * 20, "日本語"):
@@ -78,8 +78,8 @@ def test_a_long_translation_and_letters_that_the_font_lacks_fit_into_the_picture
     assert len(drawn) == 2
     for figure in drawn:
         for text in (*figure.texts, *figure.axes[0].get_yticklabels()):
-            box, whole = text.get_window_extent(), figure.bbox
-            assert whole.x0 <= box.x0 <= box.x1 <= whole.x1
+            box, frame = text.get_window_extent(), figure.bbox
+            assert frame.x0 <= box.x0 <= box.x1 <= frame.x1
 
 
 def test_a_model_without_cross_attention_has_nothing_to_show(explanation: Explanation) -> None:

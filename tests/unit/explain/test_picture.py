@@ -69,8 +69,10 @@ def test_the_picture_shows_the_alignment_and_every_head_of_every_layer(explanati
         first, *others = maps_of(explanation, part)
         assert [words[0] for words in words_beside(first)] == [rows, columns]
         assert words_beside(others[0])[0] == []
-        shown = torch.stack([torch.tensor(axes.images[0].get_array().filled(0).tolist()) for axes in (first, *others)])
-        assert_close(shown, torch.cat(explanation.by_word[part]))
+        weights = torch.stack(
+            [torch.tensor(axes.images[0].get_array().filled(0).tolist()) for axes in (first, *others)]
+        )
+        assert_close(weights, torch.cat(explanation.by_word[part]))
 
 
 def test_rows_are_queries_from_top_to_bottom_and_columns_are_keys(explanation):
@@ -83,15 +85,15 @@ def test_rows_are_queries_from_top_to_bottom_and_columns_are_keys(explanation):
     assert_close(torch.tensor(axes.images[0].get_array().tolist()), weights)
     numbers = {(round(text.get_position()[0]), round(text.get_position()[1])): text.get_text() for text in axes.texts}
     assert float(numbers[2, 1]) == pytest.approx(float(weights[1, 2]), abs=0.0051)
-    marked = {(round(one.get_x() + 0.44), round(one.get_y() + 0.44)) for one in axes.patches}
+    marked = {(round(outline.get_x() + 0.44), round(outline.get_y() + 0.44)) for outline in axes.patches}
     assert marked == set(explanation.alignment)
 
 
 def test_positions_that_may_not_be_seen_have_a_colour_of_their_own(explanation):
     maps = maps_of(explanation, "decoder")
     assert len(maps) == 2 * 3
-    shown = maps[0].images[0].get_array()
-    assert shown.mask.tolist() == [[j > i for j in range(shown.shape[1])] for i in range(shown.shape[0])]
+    cells = maps[0].images[0].get_array()
+    assert cells.mask.tolist() == [[j > i for j in range(cells.shape[1])] for i in range(cells.shape[0])]
     assert colour_map()(float("nan")) not in [colour_map()(share) for share in (0.0, 0.5, 1.0)]
 
 
@@ -102,9 +104,9 @@ def test_a_decoder_without_its_mask_is_shown_with_the_weights_of_later_words(gol
     explanation = explain(Translator(model, golden.tokenizer), TEXT, TARGET)
     figure = make_figure(explanation, ["decoder"])
     assert UNMASKED in [text.get_text() for text in figure.texts]
-    shown = figure.axes[0].images[0].get_array()
-    assert not shown.mask.any()
-    assert_close(torch.tensor(shown.tolist()).sum(1), torch.ones(len(shown)))
+    cells = figure.axes[0].images[0].get_array()
+    assert not cells.mask.any()
+    assert_close(torch.tensor(cells.tolist()).sum(1), torch.ones(len(cells)))
 
 
 LONG = "The old man who lives in the small white house near the river told the children that a cat drank the milk."
@@ -183,8 +185,8 @@ def test_the_ranking_has_a_number_for_each_head(untrained, tmp_path):
     (figure,) = drawn
     tables = [axes for axes in figure.axes if axes.images]
     assert [len(axes.texts) for axes in tables] == [1 * 3, 2 * 3, 2 * 3]  # heads of encoder, decoder, cross-attention
-    shown = {text.get_text() for axes in tables for text in axes.texts}
-    assert shown == {f"{one.loss:+.2f}" for one in ranking}
+    numbers = {text.get_text() for axes in tables for text in axes.texts}
+    assert numbers == {f"{worth.loss:+.2f}" for worth in ranking}
     draw_ranking(ranking, TEXT, TARGET, tmp_path / "heads.png")
     assert size_of((tmp_path / "heads.png").read_bytes())[0] > 300
     with pytest.raises(UserError, match=r"cannot write .*: No such file"):

@@ -11,32 +11,32 @@ def test_a_head_on_its_own_position_has_no_entropy_and_no_distance():
 
 
 def test_a_uniform_head_has_the_entropy_of_its_width():
-    (found,) = head_statistics(torch.full((1, 4, 4), 0.25))
-    assert found.entropy == pytest.approx(math.log(4))
-    assert found.distance == pytest.approx((6 + 4 + 4 + 6) / 16)
-    assert found.diagonal == pytest.approx(0.25)
+    (statistics,) = head_statistics(torch.full((1, 4, 4), 0.25))
+    assert statistics.entropy == pytest.approx(math.log(4))
+    assert statistics.distance == pytest.approx((6 + 4 + 4 + 6) / 16)
+    assert statistics.diagonal == pytest.approx(0.25)
 
 
 def test_a_head_on_the_position_before_has_distance_one():
     before = torch.eye(5).roll(-1, 1)
     before[0] = torch.tensor([1.0, 0, 0, 0, 0])
     before[1:] = torch.eye(5)[:-1]
-    (found,) = head_statistics(before[None])
-    assert (found.entropy, found.distance) == (0, pytest.approx(4 / 5))
-    assert found.diagonal == pytest.approx(1 / 5)
+    (statistics,) = head_statistics(before[None])
+    assert (statistics.entropy, statistics.distance) == (0, pytest.approx(4 / 5))
+    assert statistics.diagonal == pytest.approx(1 / 5)
 
 
 def test_the_diagonal_of_cross_attention_runs_from_the_first_piece_to_the_last():
     straight = torch.zeros(1, 3, 6)  # positions 0, 2.5 and 5 of the source; 3 is the later neighbour of 2.5
     straight[0, 0, 0] = straight[0, 1, 3] = straight[0, 2, 5] = 1
-    (found,) = head_statistics(straight)
-    assert found.diagonal == 1
-    assert found.distance == pytest.approx(0.5 / 3)
+    (statistics,) = head_statistics(straight)
+    assert statistics.diagonal == 1
+    assert statistics.distance == pytest.approx(0.5 / 3)
 
 
 def test_a_target_of_one_piece_corresponds_to_the_first_source_piece():
-    (found,) = head_statistics(torch.tensor([[[0.5, 0.25, 0.25]]]))
-    assert (found.distance, found.diagonal) == (pytest.approx(0.75), 0.5)
+    (statistics,) = head_statistics(torch.tensor([[[0.5, 0.25, 0.25]]]))
+    assert (statistics.distance, statistics.diagonal) == (pytest.approx(0.75), 0.5)
 
 
 def test_heads_are_described_one_by_one():

@@ -30,7 +30,7 @@ def plain_steps(translator: Translator, target: str | None = TARGET, **head: Any
 
 
 def table(numbers) -> Tensor:
-    return torch.tensor([[-math.inf if one is None else one for one in row] for row in numbers])
+    return torch.tensor([[-math.inf if number is None else number for number in row] for row in numbers])
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -90,7 +90,7 @@ def test_masked_scores_of_the_decoder_are_null(translator):
     plain = plain_steps(translator, part="decoder", layer=0, head=0)
     for i, (allowed, scaled, weights) in enumerate(zip(plain["mask"], plain["scaled"], plain["weights"], strict=True)):
         assert allowed == [j <= i for j in range(len(allowed))]
-        assert [one is None for one in scaled] == [not one for one in allowed]
+        assert [score is None for score in scaled] == [not may_attend for may_attend in allowed]
         assert all(weight == 0 for weight in weights[i + 1 :])
     assert plain["rows"] == plain["columns"] == explain(translator, TEXT, TARGET).to_plain()["pieces"]["target_in"]
 
