@@ -120,7 +120,7 @@ def load_bundles(folders: Sequence[Path]) -> list[Bundle]:
 
 @contextlib.contextmanager
 def replaced_folder(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder, which replaces the given one at the end of the block, or is removed after an error.
+    """Yield a temporary folder, which replaces `folder` at the end of the block, or is removed after an error.
 
     Raises:
         UserError: the folder cannot be written (permissions, disk full).

@@ -98,4 +98,4 @@ def _check_values(values: Any, path: Path, size: int) -> None:
         if isinstance(value, torch.Tensor) and value.numel() * value.element_size() > size:
             raise UserError(f"{path} holds a tensor of {value.numel():,} numbers, more than fit into it: it is forged")
         if isinstance(value, dict | list | tuple | set):
-            waiting += [(one, depth + 1) for one in (value.values() if isinstance(value, dict) else value)]
+            waiting += [(item, depth + 1) for item in (value.values() if isinstance(value, dict) else value)]

@@ -105,8 +105,8 @@ def to_spec(network: EncoderDecoder, tokenizer: Tokenizers) -> TransformerSpec:
         _norm(encoder.layer_norm, model.encoder_norm)
         _norm(decoder.layer_norm, model.decoder_norm)
     layers = [*model.encoder_layers, *model.decoder_layers]
-    for theirs, layer in zip([*encoder.layer, *decoder.layer], layers, strict=True):
-        _layer(theirs, layer)
+    for layer_spec, layer in zip([*encoder.layer, *decoder.layer], layers, strict=True):
+        _layer(layer_spec, layer)
     spec: Any = TransformerSpec(encoder, decoder)
     source, target = (side.tokens(range(side.vocab_size)) for side in (tokenizer.source, tokenizer.target))
     spec.register_source_vocabulary(source)

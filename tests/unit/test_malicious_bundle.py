@@ -44,10 +44,10 @@ def refuse(folder: Path, message: str) -> None:
 
 def edit(folder: Path, *keys: str, value: object) -> None:
     config = json.loads((folder / "config.json").read_text())
-    place = config
+    values = config
     for key in keys[:-1]:
-        place = place[key]
-    place[keys[-1]] = value
+        values = values[key]
+    values[keys[-1]] = value
     (folder / "config.json").write_text(json.dumps(config))
 
 

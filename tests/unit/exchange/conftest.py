@@ -1,4 +1,4 @@
-"""Models of every style, their bundles, and what they say of given translations."""
+"""Models of every style, their bundles, and the scores that they give to translations."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -25,9 +25,9 @@ STYLES = list(
 
 def their_scores(folder, tokenizer):
     """CTranslate2's log-probabilities of each target's tokens and EOS."""
-    spelt = ([tokenizer.tokens(row) for row in rows] for rows in (SOURCES, TARGETS))
-    found = ctranslate2.Translator(str(folder), intra_threads=1).score_batch(*spelt)
-    return [score for one in found for score in one.log_probs]
+    subwords = ([tokenizer.tokens(row) for row in rows] for rows in (SOURCES, TARGETS))
+    results = ctranslate2.Translator(str(folder), intra_threads=1).score_batch(*subwords)
+    return [score for result in results for score in result.log_probs]
 
 
 def our_scores(token_scores, model):

@@ -40,8 +40,8 @@ def model(tokenizer, sources):
         torch.manual_seed(3)
         config = ModelConfig(d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num_decoder_layers=2, dropout=0.0)
         model = Transformer(config, tokenizer.vocab_size)
-    targets = [[UNK] * (one.ids[0] % 3 == 0) + one.ids[::-1] for one in sources]
-    src = padded([[*one.ids, EOS] for one in sources])
+    targets = [[UNK] * (source.ids[0] % 3 == 0) + source.ids[::-1] for source in sources]
+    src = padded([[*source.ids, EOS] for source in sources])
     tgt_in, tgt_out = padded([[BOS, *ids] for ids in targets]), padded([[*ids, EOS] for ids in targets])
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(60):
@@ -68,20 +68,22 @@ def most(source):
 
 
 def search(engine, sources, settings, n_best=1, banned=()):
-    found = {}
+    hypotheses = {}
     for batch in engine.search(sources, settings, n_best, banned):
-        found |= dict(batch)
-    return [found[index] for index in range(len(sources))]
+        hypotheses |= dict(batch)
+    return [hypotheses[index] for index in range(len(sources))]
 
 
 def test_greedy_search_finds_the_very_hypotheses_of_the_pytorch_engine(model, export, sources):
     ours = search(Engine(model, CPU, torch.float32), sources, GREEDY)
     theirs = search(export.engine, sources, GREEDY)
-    assert [[one.ids for one in best] for best in theirs] == [[one.ids for one in best] for best in ours]
-    for (one,), (other,) in zip(theirs, ours, strict=True):
-        assert one.score == pytest.approx(other.score, abs=1e-4)
-        assert one.normalised_score == pytest.approx(other.normalised_score, abs=1e-4)
-    cut_off = sum(len(one.ids) == most(source) for (one,), source in zip(ours, sources, strict=True))
+    assert [[hypothesis.ids for hypothesis in best] for best in theirs] == [
+        [hypothesis.ids for hypothesis in best] for best in ours
+    ]
+    for (hypothesis,), (expected,) in zip(theirs, ours, strict=True):
+        assert hypothesis.score == pytest.approx(expected.score, abs=1e-4)
+        assert hypothesis.normalised_score == pytest.approx(expected.normalised_score, abs=1e-4)
+    cut_off = sum(len(hypothesis.ids) == most(source) for (hypothesis,), source in zip(ours, sources, strict=True))
     assert 5 < cut_off < 55  # so both are tested
 
 
@@ -99,7 +101,7 @@ def test_greedy_search_by_rules_finds_what_the_pytorch_engine_finds(model, expor
     pytorch, settings, banned = Engine(model, CPU, torch.float32), replace(GREEDY, **RULES[rule]), ()
     free = [best[0].ids for best in search(pytorch, sources, GREEDY)]
     if rule == "forced prefixes":
-        sources = [Source(one.ids, prefix=[7, 30, 7, 7][: index % 5]) for index, one in enumerate(sources)]
+        sources = [Source(source.ids, prefix=[7, 30, 7, 7][: index % 5]) for index, source in enumerate(sources)]
     if rule == "banned phrases":
         banned = [row[1:3] for row in free[:20] if len(row) > 2] + [[free[30][0]]]
     ours = search(pytorch, sources, settings, banned=banned)
@@ -110,22 +112,25 @@ def test_greedy_search_by_rules_finds_what_the_pytorch_engine_finds(model, expor
 
 
 def test_the_model_of_these_tests_would_produce_forbidden_tokens(export, model, sources):
-    first = [model.decode(torch.tensor([[BOS]]), model.encode(torch.tensor([[*one.ids, EOS]])))[0] for one in sources]
+    first = [
+        model.decode(torch.tensor([[BOS]]), model.encode(torch.tensor([[*source.ids, EOS]])))[0] for source in sources
+    ]
     assert {int(logits.argmax()) for logits in first} & {PAD, UNK, BOS}
 
 
 @pytest.mark.parametrize("alpha", thin([0.0, 0.6, 1.0], [0.6]))
 def test_beam_search_gives_the_n_best_with_the_models_own_scores(model, export, sources, token_scores, alpha):
-    found = search(export.engine, sources, replace(GREEDY, beam=4, length_penalty=alpha), n_best=3)
-    for source, hypotheses in zip(sources, found, strict=True):
-        values = [one.normalised_score for one in hypotheses]
+    n_best = search(export.engine, sources, replace(GREEDY, beam=4, length_penalty=alpha), n_best=3)
+    for source, hypotheses in zip(sources, n_best, strict=True):
+        values = [hypothesis.normalised_score for hypothesis in hypotheses]
         assert values == sorted(values, reverse=True)
-        assert len({tuple(one.ids) for one in hypotheses}) == len(hypotheses) == 3
-        for one in hypotheses:
-            assert len(one.ids) <= most(source)
-            assert not set(one.ids) & {PAD, UNK, BOS, EOS}
-            assert one.score == pytest.approx(sum(token_scores(model, source.ids, one.ids)), abs=1e-4)
-            assert one.normalised_score == pytest.approx(one.score / (len(one.ids) + 1) ** alpha, abs=1e-6)
+        assert len({tuple(hypothesis.ids) for hypothesis in hypotheses}) == len(hypotheses) == 3
+        for hypothesis in hypotheses:
+            assert len(hypothesis.ids) <= most(source)
+            assert not set(hypothesis.ids) & {PAD, UNK, BOS, EOS}
+            assert hypothesis.score == pytest.approx(sum(token_scores(model, source.ids, hypothesis.ids)), abs=1e-4)
+            normalised = hypothesis.score / (len(hypothesis.ids) + 1) ** alpha
+            assert hypothesis.normalised_score == pytest.approx(normalised, abs=1e-6)
 
 
 @pytest.mark.slow
@@ -134,8 +139,10 @@ def test_our_exact_search_is_never_worse_and_mostly_finds_the_same(model, export
     ours = [best[0] for best in search(Engine(model, CPU, torch.float32), sources, settings)]
     theirs = [best[0] for best in search(export.engine, sources, settings)]
     pairs = list(zip(ours, theirs, strict=True))
-    assert all(one.normalised_score > other.normalised_score - 1e-5 for one, other in pairs)
-    assert sum(one.ids == other.ids for one, other in pairs) > len(pairs) / 3  # of a model that is sure of nothing
+    assert all(hypothesis.normalised_score > rival.normalised_score - 1e-5 for hypothesis, rival in pairs)
+    assert (
+        sum(hypothesis.ids == rival.ids for hypothesis, rival in pairs) > len(pairs) / 3
+    )  # of a model that is sure of nothing
 
 
 def test_an_export_has_the_bundles_settings_and_tokenizer(bundle_folder, tokenizer, tmp_path):
@@ -163,8 +170,8 @@ def test_what_ctranslate2_would_compute_otherwise_is_refused(export, changes, me
 
 def test_a_rule_of_stopping_that_ctranslate2_does_not_follow_is_told_once(export, sources, caplog):
     early = replace(GREEDY, beam=3, early_stopping=True)
-    found = [search(export.engine, sources[:4], settings) for settings in (early, early, replace(GREEDY, beam=3))]
-    assert found[0] == found[1] == found[2]
+    results = [search(export.engine, sources[:4], settings) for settings in (early, early, replace(GREEDY, beam=3))]
+    assert results[0] == results[1] == results[2]
     assert caplog.messages == [
         "CTranslate2 ends a beam search by a rule of its own: early_stopping=True changes nothing"
     ]

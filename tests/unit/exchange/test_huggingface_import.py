@@ -76,12 +76,12 @@ def test_the_logits_are_the_same(source: Path):
     src = torch.tensor([[5, 9, 12, 29, 7, EOS], [8, 2, 4, EOS, 0, 0]])
     tgt_in = torch.tensor([[bundle.tokenizer.start, 6, 17, 23], [bundle.tokenizer.start, 2, 4, 1]])
     ours, _ = bundle.model.decode(tgt_in, bundle.model.encode(src))
-    found = theirs(
+    logits = theirs(
         input_ids=in_their_ids(bundle, src, "source"),
         attention_mask=src != 0,
         decoder_input_ids=in_their_ids(bundle, tgt_in, "target"),
     ).logits
-    assert_close(found[:, :, target.original_ids], ours, atol=1e-5, rtol=1e-5)
+    assert_close(logits[:, :, target.original_ids], ours, atol=1e-5, rtol=1e-5)
 
 
 @torch.no_grad()
@@ -95,12 +95,12 @@ def test_generate_finds_the_same_tokens(source: Path, tmp_path: Path, beam: int)
     rows = theirs.generate(**batch, **options, max_new_tokens=31).tolist()
     order, ended = translator.tokenizer.target.original_ids, []
     ours = translator.translate_nbest(TEXTS, 1, beam=beam, max_length=30, no_repeat_ngram=2)
-    for row, (found,) in zip(rows, ours, strict=True):
+    for row, (translation,) in zip(rows, ours, strict=True):
         expected = row[1 : row.index(0, 1)]
         if len(expected) < 30:  # at the limit, transformers ends hypotheses at no cost
             ended.append(len(expected))
-            assert [order[i] for i in translator.tokenizer.target.ids(found.tokens)] == expected
-            assert found.text == " ".join(tokenizer.decode(row, skip_special_tokens=True).split())
+            assert [order[i] for i in translator.tokenizer.target.ids(translation.tokens)] == expected
+            assert translation.text == " ".join(tokenizer.decode(row, skip_special_tokens=True).split())
     assert max(ended) > 1
 
 
@@ -116,22 +116,22 @@ def test_scores_are_those_of_generate_also_when_it_renormalises(opus: Path, tmp_
     tokenizer, theirs = marian_tokenizer(opus), AutoModelForSeq2SeqLM.from_pretrained(opus).eval()
     batch = tokenizer(TEXTS, return_tensors="pt", padding=True)
     options = {"num_beams": 4, "early_stopping": "never", "return_dict_in_generate": True, "output_scores": True}
-    found = theirs.generate(**batch, **options, max_new_tokens=31)
+    generated = theirs.generate(**batch, **options, max_new_tokens=31)
     for compiles in ("off", "auto"):
         translator = Translator.load(tmp_path / "bundle", "cpu", torch.float32, compiles=compiles)
         ours = translator.translate_nbest(TEXTS, 1, beam=4, max_length=30)
-        readings = translator.score(TEXTS, [one[0].text for one in ours])
+        readings = translator.score(TEXTS, [n_best[0].text for n_best in ours])
         order, compared = translator.tokenizer.target.original_ids, 0
-        for row, score, (one,), reading in zip(
-            found.sequences.tolist(), found.sequences_scores.tolist(), ours, readings, strict=True
+        for row, score, (translation,), reading in zip(
+            generated.sequences.tolist(), generated.sequences_scores.tolist(), ours, readings, strict=True
         ):
             expected = row[1 : row.index(0, 1)]
             if len(expected) < 30:
                 compared += 1
-                assert [order[i] for i in translator.tokenizer.target.ids(one.tokens)] == expected
-                assert one.normalised_score == pytest.approx(score, abs=1e-4)
-                if reading.tokens[:-1] == one.tokens:
-                    assert reading.score == pytest.approx(one.score, abs=1e-4)
+                assert [order[i] for i in translator.tokenizer.target.ids(translation.tokens)] == expected
+                assert translation.normalised_score == pytest.approx(score, abs=1e-4)
+                if reading.tokens[:-1] == translation.tokens:
+                    assert reading.score == pytest.approx(translation.score, abs=1e-4)
         assert compared
     export_huggingface(tmp_path / "bundle", tmp_path / "back")
     assert json.loads((tmp_path / "back/generation_config.json").read_text())["renormalize_logits"] is True
@@ -156,7 +156,7 @@ def test_the_way_back_changes_no_weight_and_no_vocabulary(source: Path, tmp_path
     translator = Translator.load(tmp_path / "bundle", "cpu")
     expected = translator.translate(TEXTS, beam=1, no_repeat_ngram=2, max_length=30)
     assert any(expected)
-    assert [" ".join(one.split()) for one in tokenizer.batch_decode(rows, skip_special_tokens=True)] == expected
+    assert [" ".join(text.split()) for text in tokenizer.batch_decode(rows, skip_special_tokens=True)] == expected
 
 
 def test_an_export_of_our_own_comes_back_as_it_was(bundle_folder: Path, tmp_path: Path):
@@ -167,10 +167,8 @@ def test_an_export_of_our_own_comes_back_as_it_was(bundle_folder: Path, tmp_path
     assert (again.tokenizer.start, again.tokenizer.unproducible) == (ours.tokenizer.start, ours.tokenizer.unproducible)
     texts = ["The cat drank the milk.", "¿Quién?"]
     assert again.tokenizer.source.encode(texts) == ours.tokenizer.source.encode(texts)
-    found = [
-        Translator.load(one, "cpu").translate(texts, beam=2, max_length=8) for one in (tmp_path / "back", bundle_folder)
-    ]
-    assert found[0] == found[1]
+    before, after = (Translator.load(folder, "cpu") for folder in (bundle_folder, tmp_path / "back"))
+    assert after.translate(texts, beam=2, max_length=8) == before.translate(texts, beam=2, max_length=8)
 
 
 @pytest.mark.parametrize("is_separate", [False, True])
@@ -182,12 +180,13 @@ def test_ctranslate2_translates_an_imported_model_alike(tmp_path: Path, is_separ
     import_huggingface(str(write(tmp_path / "source", is_separate=is_separate)), tmp_path / "bundle")
     export_ctranslate2(tmp_path / "bundle", tmp_path / "export")
     ours, theirs = Translator.load(tmp_path / "bundle", "cpu"), load_export(tmp_path / "export", "cpu", 1)
-    expected, found = (
-        one.translate_nbest(TEXTS, 1, beam=1, max_length=30, no_repeat_ngram=2) for one in (ours, theirs)
+    expected, translations = (
+        [best for (best,) in translator.translate_nbest(TEXTS, 1, beam=1, max_length=30, no_repeat_ngram=2)]
+        for translator in (ours, theirs)
     )
-    assert [one[0].tokens for one in found] == [one[0].tokens for one in expected]
-    assert [one[0].score for one in found] == pytest.approx([one[0].score for one in expected], abs=1e-4)
-    assert max(len(one[0].tokens) for one in found) > 3
+    assert [best.tokens for best in translations] == [best.tokens for best in expected]
+    assert [best.score for best in translations] == pytest.approx([best.score for best in expected], abs=1e-4)
+    assert max(len(best.tokens) for best in translations) > 3
 
 
 def test_what_the_source_says_of_searches_and_languages_is_kept(opus: Path):
@@ -229,8 +228,8 @@ def test_a_setting_that_is_harmless_elsewhere_is_told_where_it_is_not(
     changed = {"encoder_no_repeat_ngram_size": 1, "min_length": 7, "temperature": 1.0, "top_p": 1, "do_sample": False}
     path.write_text(json.dumps(json.loads(path.read_text()) | changed))
     read_huggingface(opus)
-    (told,) = caplog.messages
-    assert told == "generation_config.json: not taken over: encoder_no_repeat_ngram_size=1, min_length=7"
+    (message,) = caplog.messages
+    assert message == "generation_config.json: not taken over: encoder_no_repeat_ngram_size=1, min_length=7"
 
 
 def test_pickled_weights_and_half_precision_are_read(opus: Path):
@@ -244,10 +243,10 @@ def test_pickled_weights_and_half_precision_are_read(opus: Path):
     assert_close(read_huggingface(opus).model.state_dict(), expected, atol=0, rtol=0)
     torch.save(state, opus / "pytorch_model.bin", _use_new_zipfile_serialization=False)  # as before PyTorch 1.6
     assert_close(read_huggingface(opus).model.state_dict(), expected, atol=0, rtol=0)
-    torch.save({name: one.half() for name, one in state.items()}, opus / "pytorch_model.bin")
-    found = read_huggingface(opus).model.state_dict()
-    assert all(one.dtype == torch.float32 for one in found.values())
-    assert_close(found, expected, atol=1e-2, rtol=1e-2)
+    torch.save({name: weight.half() for name, weight in state.items()}, opus / "pytorch_model.bin")
+    state = read_huggingface(opus).model.state_dict()
+    assert all(weight.dtype == torch.float32 for weight in state.values())
+    assert_close(state, expected, atol=1e-2, rtol=1e-2)
 
 
 class Evil:
@@ -293,39 +292,39 @@ def saved(values: Any) -> bytes:
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "T5": (replace(CONFIG, lambda one: one.update(model_type="t5")), "model_type='t5': only marian models"),
-    "BART": (replace(CONFIG, lambda one: one.update(model_type="bart")), "model_type='bart': only marian models"),
+    "T5": (replace(CONFIG, lambda values: values.update(model_type="t5")), "model_type='t5': only marian models"),
+    "BART": (replace(CONFIG, lambda values: values.update(model_type="bart")), "model_type='bart': only marian models"),
     "no config": (lambda folder: (folder / CONFIG).unlink(), "config.json is missing: give a folder as"),
     "no JSON": (lambda folder: (folder / CONFIG).write_text("{"), "config.json is damaged: it is no JSON"),
     "a text for a size": (
-        replace(CONFIG, lambda one: one.update(d_model="wide")), "config.json is damaged: .*d_model"
+        replace(CONFIG, lambda values: values.update(d_model="wide")), "config.json is damaged: .*d_model"
     ),
     "pre-norm": (
-        replace(CONFIG, lambda one: one.update(normalize_before=True)),
+        replace(CONFIG, lambda values: values.update(normalize_before=True)),
         "normalize_before=True: only normalize_before=False can be imported",
     ),
     "untied": (
-        replace(CONFIG, lambda one: one.update(tie_word_embeddings=False)),
+        replace(CONFIG, lambda values: values.update(tie_word_embeddings=False)),
         "tie_word_embeddings=False: only tie_word_embeddings=True can be imported",
     ),
     "an activation": (
-        replace(CONFIG, lambda one: one.update(activation_function="tanh")),
+        replace(CONFIG, lambda values: values.update(activation_function="tanh")),
         "activation_function=tanh: known are relu, gelu, swish, silu",
     ),
     "heads of each side": (
-        replace(CONFIG, lambda one: one.update(decoder_attention_heads=2)),
+        replace(CONFIG, lambda values: values.update(decoder_attention_heads=2)),
         "encoder_attention_heads=4 and decoder_attention_heads=2: both sides have one model.num_heads here",
     ),
     "heads that do not divide": (
-        replace(CONFIG, lambda one: one.update(encoder_attention_heads=5, decoder_attention_heads=5)),
+        replace(CONFIG, lambda values: values.update(encoder_attention_heads=5, decoder_attention_heads=5)),
         "describes no network that is known here: model.d_model=32 must be a multiple of model.num_heads=5",
     ),
     "another padding": (
-        replace(CONFIG, lambda one: one.update(pad_token_id=3)),
+        replace(CONFIG, lambda values: values.update(pad_token_id=3)),
         r"pad_token_id=3, but the vocabulary says \d+: the files belong to different models",
     ),
     "a forced beginning": (
-        replace(GENERATION, lambda one: one.update(forced_bos_token_id=7)),
+        replace(GENERATION, lambda values: values.update(forced_bos_token_id=7)),
         "forced_bos_token_id=7: only models without it can be imported",
     ),
     "no source.spm": (lambda folder: (folder / "source.spm").unlink(), "source.spm is missing: give a folder as"),
@@ -342,7 +341,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut pickled weights": (pickled(b"PK\x03\x04 and no more"), r"pytorch_model.bin is damaged \(.*\): copy it again"),
     "code": (pickled(saved({"a": Evil()})), r"pytorch_model.bin asks for .*: weights are plain values, this one"),
     "an activation that a terminal would obey": (
-        replace(CONFIG, lambda one: one.update(activation_function="\x1b[31m" + "x" * 300_000)),
+        replace(CONFIG, lambda values: values.update(activation_function="\x1b[31m" + "x" * 300_000)),
         r"activation_function=\?\[31mx{100,196}: known are relu",
     ),
     "weights of 8 bits": (
@@ -408,7 +407,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "no pickle": (pickled(b"version https://git-lfs.github.com/spec/v1"), "pytorch_model.bin is damaged"),
     "layers without end": (
-        replace(CONFIG, lambda one: one.update(encoder_layers=900)), "weights are no 901 layers, which"
+        replace(CONFIG, lambda values: values.update(encoder_layers=900)), "weights are no 901 layers, which"
     ),
     "a pipe": (
         lambda folder: ((folder / CONFIG).unlink(), os.mkfifo(folder / CONFIG)), "config.json is no file"
@@ -428,23 +427,26 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         "it has a subword that is no text",
     ),
     "a beam in words": (
-        replace(GENERATION, lambda one: one.update(num_beams="x")),
+        replace(GENERATION, lambda values: values.update(num_beams="x")),
         "generation_config.json asks for a search that is not known here: beam='x'",
     ),
     "no end mark": (
-        replace(GENERATION, lambda one: one.update(bad_words_ids=[[0]])), "forbids the end mark: no translation"
+        replace(GENERATION, lambda values: values.update(bad_words_ids=[[0]])), "forbids the end mark: no translation"
     ),
     "another end mark": (
-        replace(GENERATION, lambda one: one.update(eos_token_id=[0, 5])), r"eos_token_id=\[0, 5\], the vocabulary 0"
+        replace(GENERATION, lambda values: values.update(eos_token_id=[0, 5])),
+        r"eos_token_id=\[0, 5\], the vocabulary 0"
     ),
     "bad words that are none": (
-        replace(GENERATION, lambda one: one.update(bad_words_ids=5)), "bad_words_ids or suppress_tokens is no list"
+        replace(GENERATION, lambda values: values.update(bad_words_ids=5)),
+        "bad_words_ids or suppress_tokens is no list"
     ),
     "one mark for two": (
-        replace("tokenizer_config.json", lambda one: one.update(unk_token="</s>")), "padding, unknown and end mark are"
+        replace("tokenizer_config.json", lambda values: values.update(unk_token="</s>")),
+        "padding, unknown and end mark are"
     ),
     "a language with a line end": (
-        replace("tokenizer_config.json", lambda one: one.update(source_lang="en]\nlicense: x")),
+        replace("tokenizer_config.json", lambda values: values.update(source_lang="en]\nlicense: x")),
         "names a language 'en",
     ),
     "our own bundle": (
@@ -452,11 +454,11 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         "is a model of this program: use it as it is",
     ),
     "several bad words": (
-        replace(GENERATION, lambda one: one.update(bad_words_ids=[[3, 4]])),
+        replace(GENERATION, lambda values: values.update(bad_words_ids=[[3, 4]])),
         r"bad_words_ids of several subwords, such as \[3, 4\]: only single ones",
     ),
     "a start outside": (
-        replace(GENERATION, lambda one: one.update(decoder_start_token_id=10**6)),
+        replace(GENERATION, lambda values: values.update(decoder_start_token_id=10**6)),
         "decoder_start_token_id=1000000: it is no id of the vocabulary",
     ),
 }  # fmt: skip
@@ -496,10 +498,10 @@ def test_a_name_is_fetched_from_the_hub_with_its_revision(opus: Path, tmp_path: 
 def test_a_hub_that_cannot_be_reached_says_how_to_give_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
-    told = (
+    message = (
         "is no folder here, and the Hugging Face hub does not give it .*run `hf download Helsinki-NLP/none --local-dir"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         import_huggingface("Helsinki-NLP/none", tmp_path / "bundle")
     with pytest.raises(UserError, match="runs/a/b is no folder, and no name on the Hugging Face hub"):
         import_huggingface("runs/a/b", tmp_path / "bundle")
@@ -525,8 +527,8 @@ def test_an_export_keeps_the_search(opus: Path, tmp_path: Path):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"no_repeat_ngram_size": 3, "num_beams": 6}))
     import_huggingface(str(opus), tmp_path / "bundle")
     export_huggingface(tmp_path / "bundle", tmp_path / "back")
-    found = json.loads((tmp_path / "back/generation_config.json").read_text())
-    assert (found["no_repeat_ngram_size"], found["num_beams"]) == (3, 6)
+    generation = json.loads((tmp_path / "back/generation_config.json").read_text())
+    assert (generation["no_repeat_ngram_size"], generation["num_beams"]) == (3, 6)
 
 
 def test_words_of_a_long_text_with_a_target_language_keep_their_numbers(tmp_path: Path):
@@ -537,14 +539,14 @@ def test_words_of_a_long_text_with_a_target_language_keep_their_numbers(tmp_path
     import_huggingface(str(folder), tmp_path / "bundle")
     translator = Translator.load(tmp_path / "bundle", "cpu")
     text = ">>spa<< " + "The king sees the ball. " * 40
-    (found,) = translator.translate_nbest([text], 1, beam=1, max_length=3, min_length=2, align=True)
-    sources = [source for source, _ in found[0].alignment or []]
-    parts = [one.text for one in Segmenter(translator.tokenizer, None).segments([Text(text)])]
+    (n_best,) = translator.translate_nbest([text], 1, beam=1, max_length=3, min_length=2, align=True)
+    sources = [source for source, _ in n_best[0].alignment or []]
+    parts = [segment.text for segment in Segmenter(translator.tokenizer, None).segments([Text(text)])]
     starts = number_words(text, parts)
     assert len(parts) == 40
     for start, end in itertools.pairwise([*starts, len(text.split())]):  # each sentence's words are aligned
         assert any(start <= source < end for source in sources)
-    assert len(sources) == len(found[0].text.split())
+    assert len(sources) == len(n_best[0].text.split())
 
 
 def test_a_folder_has_no_revision(opus: Path, tmp_path: Path):
@@ -599,11 +601,11 @@ def test_a_target_language_holds_for_every_sentence_of_a_long_text(tmp_path: Pat
     seen: list[list[int]] = []
     search = translator.engine.search
 
-    def watching(sources: Any, *rest: Any, **options: Any) -> Any:
-        seen.extend(one.ids for one in sources)
+    def record(sources: Any, *rest: Any, **options: Any) -> Any:
+        seen.extend(source.ids for source in sources)
         return search(sources, *rest, **options)
 
-    translator.engine.search = watching  # type: ignore[method-assign]
+    translator.engine.search = record  # type: ignore[method-assign]
     translator.translate([">>spa<< " + "The king sees the ball. " * 40], beam=1, max_length=3)
     assert len(seen) > 1
     assert all(ids[0] == code and ids.count(code) == 1 for ids in seen)

@@ -46,14 +46,14 @@ def theirs(folder: Path) -> Any:
 
 
 def require_same(folder: Path, sources: list[str], targets: list[str]) -> None:
-    expected, found = theirs(folder), ours(folder)
-    target = found.target
-    for side, texts, wanted in (
-        (found.source, sources, expected(sources).input_ids),
+    expected, tokenizers = theirs(folder), ours(folder)
+    target = tokenizers.target
+    for side, texts, ids_of_texts in (
+        (tokenizers.source, sources, expected(sources).input_ids),
         (target, targets, expected(text_target=targets).input_ids),
     ):
         original_ids = side.original_ids
-        assert [[original_ids[i] for i in [*row, EOS]] for row in side.encode(texts)] == wanted
+        assert [[original_ids[i] for i in [*row, EOS]] for row in side.encode(texts)] == ids_of_texts
     ids, original_ids = target.encode(targets), target.original_ids
     decoded = [expected.decode([original_ids[i] for i in row], skip_special_tokens=True) for row in ids]
     assert target.decode(ids) == [" ".join(text.split()) for text in decoded]
