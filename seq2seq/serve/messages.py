@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 
 from seq2seq.serve.limits import Limits
 
-_DRAIN = 1.0  # seconds for which the rest of a too large body is read, so that its sender gets the answer
+_DRAIN_TIMEOUT = 1.0  # seconds for which the rest of a too large body is read, so that its sender gets the answer
 _MAX_FIELDS = 16  # most fields of a form, besides its texts
 _LISTS = ("without", "average")  # fields of a form that may be repeated
 _MEANINGS = {
@@ -195,7 +195,7 @@ async def _read_body(request: Request, max_bytes: int) -> bytes:
         if len(body) > max_bytes:
             body.clear()
             with suppress(TimeoutError, ClientDisconnect):
-                async with asyncio.timeout(_DRAIN):
+                async with asyncio.timeout(_DRAIN_TIMEOUT):
                     async for _ in stream:
                         pass
             raise HTTPException(413, f"the request is larger than {max_bytes} bytes", {"Connection": "close"})

@@ -16,12 +16,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from seq2seq.errors import UserError
 from seq2seq.serve.service import Service
 
-_SILENCE = 30  # seconds that a connection may be idle between requests, or take to send a request's headers
-_UNREAD = 10  # seconds in which a client must receive a chunk of its answer
-_CLOSING = 5  # seconds for connections to close after the last answer
-_SPARE = 64  # connections besides `Limits.connections`, so that /health is answered when all of these are at work
-_AT_ONCE = 64  # connections accepted before the event loop closes others
-_QUEUE = 1024  # connections that wait in the kernel to be accepted
+_SILENCE_TIMEOUT = 30  # seconds that a connection may be idle between requests, or take to send a request's headers
+_READING_TIMEOUT = 10  # seconds in which a client must receive a chunk of its answer
+_CLOSING_TIMEOUT = 5  # seconds for connections to close after the last answer
+_SPARE_CONNECTIONS = 64  # besides `Limits.connections`, so that /health is answered when all of these are at work
+_ACCEPTED_AT_ONCE = 8  # connections accepted before the event loop serves others and closes silent ones
+_KERNEL_QUEUE = (
+    4096  # connections that wait in the kernel to be accepted; when the queue is full, clients wait for seconds
+)
 _LOGGERS = ("asyncio", "uvicorn.error")  # they log what clients cause
 
 
@@ -65,7 +67,7 @@ class Connection(H11Protocol):
         write_timeout: seconds in which a client must receive what was written; the server writes in small chunks.
     """
 
-    write_timeout: float = _UNREAD
+    write_timeout: float = _READING_TIMEOUT
     _reading_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -76,7 +78,7 @@ class Connection(H11Protocol):
         self._silent: dict[Connection, asyncio.TimerHandle] = vars(self.server_state).setdefault("silent", {})
         transport.set_write_buffer_limits(high=0)  # so that every waiting byte calls `pause_writing`
         if limit is not None and len(self.connections) > limit:
-            self._make_room(limit + _SPARE)
+            self._make_room(limit + _SPARE_CONNECTIONS)
         self._update_silence_timer()
 
     def _make_room(self, limit: int) -> None:
@@ -151,7 +153,7 @@ class Server(uvicorn.Server):
         """Accept connections, and call `on_start`."""
         await super().startup(sockets)
         for listener in sockets or ():
-            listener.listen(_QUEUE)  # asyncio also takes the queue's length for the number to accept at once
+            listener.listen(_KERNEL_QUEUE)  # asyncio also takes the queue's length for the number to accept at once
         self._on_start()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -186,9 +188,9 @@ def run(app: FastAPI, listener: socket.socket, on_start: Callable[[], object]) -
         server_header=False,
         proxy_headers=False,
         limit_concurrency=_most_connections(service.limits.connections),
-        backlog=_AT_ONCE,
-        timeout_keep_alive=_SILENCE,
-        timeout_graceful_shutdown=_CLOSING,
+        backlog=_ACCEPTED_AT_ONCE,
+        timeout_keep_alive=_SILENCE_TIMEOUT,
+        timeout_graceful_shutdown=_CLOSING_TIMEOUT,
     )
     previous = signal.getsignal(signal.SIGTERM)
     once_a_second = OnceASecond()

@@ -33,7 +33,7 @@ class ExplainOptions:
 Explain = Callable[[ExplainOptions], dict[str, Any]]
 Detect = Callable[[str], list[tuple[str, float]]]  # languages and their confidences (percent), likeliest first
 
-_ENDING = 5.0  # seconds to wait at the end for the model's current step
+_STOP_TIMEOUT = 5.0  # seconds to wait at the end for the model's current step
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -132,8 +132,7 @@ class Service:
         """Stop, and wait a few seconds for the current step: Python cannot end properly while PyTorch computes."""
         await asyncio.gather(*(batcher.stop() for batcher in self._batchers))
         for worker in (self.worker, self.markup_worker):
-            worker.close()
-            await asyncio.to_thread(worker.join, _ENDING)
+            await asyncio.to_thread(worker.close, _STOP_TIMEOUT)
 
     @property
     def trouble(self) -> str:

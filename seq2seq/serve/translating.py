@@ -14,7 +14,7 @@ from seq2seq.serve.limits import Limits
 from seq2seq.serve.worker import Worker
 from seq2seq.translator import Translator
 
-_LONG = 64  # subwords; a sentence with more is for the long batcher
+_USUAL_SUBWORDS = 64  # a sentence with more subwords is for the long batcher
 _RESERVED = str.maketrans({"\0": " ", OBJECT: " "})  # characters that stand for markup inside `documents`
 
 Known = dict[tuple[str, bool], Ranked]  # translations by sentence and by whether they have alignments
@@ -108,8 +108,8 @@ class TextTranslator:
         """Return the translations of different sentences; if one batcher fails, cancel the work of the other one."""
         sizes = await asyncio.to_thread(self.count_subwords, texts)  # in another thread: a text may take 40 ms
         sentences = [Sentence(text, size) for text, size in zip(texts, sizes, strict=True)]
-        usual = [sentence for sentence in sentences if sentence.subwords <= _LONG]
-        long = [sentence for sentence in sentences if sentence.subwords > _LONG]
+        usual = [sentence for sentence in sentences if sentence.subwords <= _USUAL_SUBWORDS]
+        long = [sentence for sentence in sentences if sentence.subwords > _USUAL_SUBWORDS]
         parts = ((self.batcher, usual), (self.long_batcher, long))
         work = [asyncio.ensure_future(batcher.submit(part, options)) for batcher, part in parts]
         try:

@@ -64,14 +64,11 @@ class Worker:
         progressed_at = self._progressed_at
         return 0.0 if progressed_at is None else time.monotonic() - progressed_at
 
-    def close(self) -> None:
-        """Let the thread end after the waiting calls, without waiting for its end."""
+    def close(self, seconds: float = 0.0) -> None:
+        """Let the thread end after the waiting calls, and wait for its end, at most for this many seconds."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
-
-    def join(self, seconds: float) -> None:
-        """Wait for the thread to end, at most for this many seconds."""
         self._thread.join(seconds)
 
     def _work(self) -> None:

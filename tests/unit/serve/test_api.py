@@ -217,7 +217,9 @@ def test_pages_of_other_origins_cannot_make_it_work(ask: Ask):
             {},
         ]
         # A form: what a page may post anywhere without asking first.
-        return [(await client.post("/translate", data=question("A cat."), headers=one)).status_code for one in asked]
+        return [
+            (await client.post("/translate", data=question("A cat."), headers=headers)).status_code for headers in asked
+        ]
 
     assert ask(scenario, allow_origins=["https://good.example"]) == [403, 403, 403, 200, 200, 200]
     assert ask(scenario, allow_origins=["*"]) == [200] * 6
@@ -274,7 +276,9 @@ def test_behind_a_proxy_that_keeps_the_host_its_name_is_named_and_behind_another
         name = "translate.example.org"
         kept = {"Host": name, "Origin": f"https://{name}", "Sec-Fetch-Site": "same-origin"}
         answers = (kept, kept | {"Host": "127.0.0.1:8000"})
-        return [(await client.post("/translate", json=question("a"), headers=one)).status_code for one in answers]
+        return [
+            (await client.post("/translate", json=question("a"), headers=headers)).status_code for headers in answers
+        ]
 
     assert ask(scenario) == [403, 200]
     assert ask(scenario, allowed_hosts=["translate.example.org"]) == [200, 200]

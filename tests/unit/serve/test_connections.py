@@ -91,7 +91,7 @@ def test_beyond_the_limit_the_longest_silent_connection_is_closed_and_none_at_wo
         with suppress(ConnectionError):
             assert await reader.read() == b""  # the silent one
         late.write(REQUEST)
-        answers = [await one.readuntil(b"ok") for one in (working_reader, late_reader)]
+        answers = [await each.readuntil(b"ok") for each in (working_reader, late_reader)]
         working.close()
         late.close()
         return answers
@@ -163,10 +163,10 @@ def test_connections_that_come_together_each_close_another_one(connected: Any):
     async def scenario(reader: Any, writer: Any) -> int:
         address = writer.get_extra_info("peername")
         opened = [(reader, writer), *await asyncio.gather(*(asyncio.open_connection(*address) for _ in range(3)))]
-        ends = [asyncio.create_task(one.read()) for one, _ in opened]
+        ends = [asyncio.create_task(end.read()) for end, _ in opened]
         done, _ = await asyncio.wait(ends, timeout=0.2)  # before the silence is too long
-        for _, one in opened[1:]:
-            one.close()
+        for _, end in opened[1:]:
+            end.close()
         await asyncio.wait(ends)
         return len(done)
 

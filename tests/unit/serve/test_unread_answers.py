@@ -18,7 +18,7 @@ from seq2seq.serve.server import Connection
 from seq2seq.serve.service import Service
 
 SIZE = 15_000_000  # bytes of an answer: more than the system keeps for a socket
-PIECE = 65_536  # bytes that the server writes at a time
+CHUNK = 65_536  # bytes that the server writes at a time
 
 
 class ImpatientConnection(Connection):
@@ -68,14 +68,14 @@ def test_clients_that_never_read_hold_little_and_are_let_go():
             most = 0
             async with asyncio.timeout(40):
                 while state.connections:
-                    waiting = [one.transport.get_write_buffer_size() for one in state.connections]
+                    waiting = [connection.transport.get_write_buffer_size() for connection in state.connections]
                     most = max(most, *waiting)
                     await asyncio.sleep(0.01)
             await until(lambda: service.inside == 0)
             return most, service.explanations
 
     most, waiting = asyncio.run(with_server(app, scenario))
-    assert 0 < most <= 2 * PIECE
+    assert 0 < most <= 2 * CHUNK
     assert waiting == 0
 
 
@@ -86,7 +86,7 @@ def test_explanations_that_are_not_taken_leave_no_room_for_more_until_they_are_l
         with askers(address, 2):
             await until(lambda: is_writing(state, 2))
             with askers(address, 3) as clients:
-                refused = [await asyncio.to_thread(one.recv, 12) for one in clients]
+                refused = [await asyncio.to_thread(client.recv, 12) for client in clients]
             await until(lambda: app.state.service.inside == 0)
         with askers(address, 1) as (reading,):
             reading.setblocking(False)
@@ -111,18 +111,18 @@ def test_a_small_answer_that_is_not_taken_closes_the_connection_too():
             client.connect(address)
             client.sendall(b"GET /small HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             await until(lambda: is_writing(state, 1))
-            waiting = max(one.transport.get_write_buffer_size() for one in state.connections)
+            waiting = max(connection.transport.get_write_buffer_size() for connection in state.connections)
             await until(lambda: not state.connections)
             return waiting
 
     app = big_app()
-    app.add_api_route("/small", lambda: "x" * (PIECE - 100))
-    assert 0 < asyncio.run(with_server(app, scenario, SO_SNDBUF=1024)) < PIECE
+    app.add_api_route("/small", lambda: "x" * (CHUNK - 100))
+    assert 0 < asyncio.run(with_server(app, scenario, SO_SNDBUF=1024)) < CHUNK
 
 
 def is_writing(state: ServerState, count: int) -> bool:
     """Whether the answers of so many connections wait for their clients."""
-    return sum(one.transport.get_write_buffer_size() > 0 for one in state.connections) == count
+    return sum(connection.transport.get_write_buffer_size() > 0 for connection in state.connections) == count
 
 
 def test_an_explanation_that_is_too_large_is_refused(ask: Any):
