@@ -41,7 +41,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_the_common_options_and_a_help_for_each_of_its_own(name: str):
-    if name not in ("profile", "serving", "files", "attention", "transfers", "scale", "slopes"):
+    if name not in ("profile", "serving", "files", "attention", "transfers", "scale", "slopes", "documents"):
         pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
         pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
     told = CliRunner().invoke(make_app(name), ["--help"], env={"COLUMNS": "150"}).output
