@@ -27,9 +27,7 @@ def data_folder(tmp_path, monkeypatch):
 
 
 def test_a_set_in_sacrebleus_folder_is_read_without_network(data_folder):
-    sources, references = load_testset("wmt13")
-    assert sources == ["The ball is blue.", "Yes."]
-    assert references == ["La bola es azul.", "Sí."]
+    assert load_testset("wmt13") == (["The ball is blue.", "Yes."], ["La bola es azul.", "Sí."])
 
 
 def test_a_set_that_cannot_be_downloaded_says_so(data_folder):
@@ -37,11 +35,9 @@ def test_a_set_that_cannot_be_downloaded_says_so(data_folder):
         load_testset("wmt12")
 
 
-def test_an_unknown_set_is_refused_with_those_of_the_language_pair():
-    with pytest.raises(UserError, match=r"no test set 'wmt99' for en-es: choose one of .*wmt12, wmt13"):
-        load_testset("wmt99")
-
-
-def test_a_set_without_the_language_pair_is_refused():
-    with pytest.raises(UserError, match=r"no test set 'wmt13' for en-ja: choose one of .*wmt20"):
-        load_testset("wmt13", "en", "ja")
+@pytest.mark.parametrize(
+    ("name", "target", "choice"), [("wmt99", "es", r"choose one of .*wmt12, wmt13"), ("wmt13", "ja", ".*wmt20")]
+)
+def test_an_unknown_set_or_language_pair_is_refused_with_the_known_sets(name, target, choice):
+    with pytest.raises(UserError, match=rf"no test set '{name}' for en-{target}: {choice}"):
+        load_testset(name, "en", target)

@@ -19,13 +19,7 @@ FAULTY = [
     ("repetition", "It is big.", "Es graaaaande.", "Es grande.", "aaaaa"),
     ("repetition", "One.", "De la a de la b de la c.", "Uno de la lista.", "de la (3 times)"),
     ("too_long", "Stop!", "¡Alto ahí, o la policía vendrá a buscarte!", "¡Alto!", "42 characters for 5"),
-    (
-        "too_short",
-        "We went to the cinema in town last night.",
-        "Fuimos.",
-        "Anoche fuimos al cine.",
-        "7 characters for 41",
-    ),
+    ("too_short", "We went home in our new car.", "Fuimos.", "Nos fuimos a casa.", "7 characters for 28"),
     ("too_short", "Hello.", "", "Hola.", "0 characters for 6"),
     ("missing_number", "It costs 76,000 euros.", "Cuesta 7.600 euros.", "Cuesta 76.000 euros.", "76,000"),
     ("missing_number", "Pi is about 3.14.", "Pi es más o menos 314.", "Pi es más o menos 3,14.", "3.14"),
@@ -66,50 +60,44 @@ SOUND = [
 ]
 
 
-def found(fault: str, triple: Triple, src_lang: str = "en", tgt_lang: str = "es") -> str | None:
+def check(fault: str, triple: Triple, src_lang: str = "en", tgt_lang: str = "es") -> str | None:
     return make_checks([triple, *CONTEXT], src_lang, tgt_lang)[fault](triple)
 
 
-@pytest.mark.parametrize(("fault", "source", "hypothesis", "reference", "told"), FAULTY)
-def test_a_fault_is_found(fault: str, source: str, hypothesis: str, reference: str, told: str) -> None:
-    assert found(fault, Triple(source, hypothesis, reference)) == told
+@pytest.mark.parametrize(("fault", "source", "hypothesis", "reference", "message"), FAULTY)
+def test_a_fault_is_found(fault: str, source: str, hypothesis: str, reference: str, message: str) -> None:
+    assert check(fault, Triple(source, hypothesis, reference)) == message
 
 
 @pytest.mark.parametrize(("fault", "source", "hypothesis", "reference"), SOUND)
 def test_a_fault_is_not_found_where_there_is_none(fault: str, source: str, hypothesis: str, reference: str) -> None:
-    assert found(fault, Triple(source, hypothesis, reference)) is None
+    assert check(fault, Triple(source, hypothesis, reference)) is None
 
 
 def test_every_fault_has_examples() -> None:
-    assert {one[0] for one in FAULTY} == {one[0] for one in SOUND} == FAULTS.keys() - {"inattention"}
+    assert {fault for fault, *_ in FAULTY} == {fault for fault, *_ in SOUND} == FAULTS.keys() - {"inattention"}
 
 
 def test_the_other_direction_knows_both_languages() -> None:
-    assert found("negation", Triple("No lo sé.", "I know.", "I do not know."), "es", "en") == "lost: no"
-    assert found("missing_number", Triple("Hay 1.500.", "There are 15.", "There are 1,500."), "es", "en") == "1.500"
-    assert found("missing_number", Triple("Hay 1.500.", "There are 1,500.", "There are 1,500."), "es", "en") is None
+    assert check("negation", Triple("No lo sé.", "I know.", "I do not know."), "es", "en") == "lost: no"
+    assert check("missing_number", Triple("Hay 1.500.", "There are 15.", "There are 1,500."), "es", "en") == "1.500"
+    assert check("missing_number", Triple("Hay 1.500.", "There are 1,500.", "There are 1,500."), "es", "en") is None
 
 
-def test_numbers_and_negation_are_left_out_for_other_languages() -> None:
-    left_out = {"missing_number", "doubled_number", "negation"}
-    for languages in (("en", "de"), ("fr", "es")):
-        assert make_checks(CONTEXT, *languages).keys() == FAULTS.keys() - left_out - {"inattention"}
+@pytest.mark.parametrize("languages", [("en", "de"), ("fr", "es")])
+def test_numbers_and_negation_are_left_out_for_other_languages(languages: tuple[str, str]) -> None:
+    left_out = {"missing_number", "doubled_number", "negation", "inattention"}
+    assert make_checks(CONTEXT, *languages).keys() == FAULTS.keys() - left_out
 
 
-@pytest.mark.parametrize(
-    ("language", "written", "meanings"),
-    [
-        ("en", "1,234.5", {Decimal("1234.5")}),
-        ("en", "1.234", {Decimal("1.234")}),
-        ("es", "1.234,5", {Decimal("1234.5")}),
-        ("es", "1.234", {Decimal("1.234"), Decimal("1234")}),
-        ("es", "12 345 678", {Decimal("12345678")}),
-        ("es", "1.2.3", {"1.2.3"}),
-    ],
-)
-def test_a_number_means_what_its_language_allows(language: str, written: str, meanings: set) -> None:
-    assert numbers(f"a {written}. b", LANGUAGES[language]) == [(written, meanings)]
+MEANINGS = ["en 1,234.5=1234.5", "en 1.234=1.234", "es 1.234,5=1234.5", "es 1.234=1.234=1234", "es 12 345 678=12345678"]
+
+
+@pytest.mark.parametrize("case", MEANINGS)
+def test_a_number_means_what_its_language_allows(case: str) -> None:
+    written, *meanings = case[3:].split("=")
+    assert numbers(f"a {written}. b", LANGUAGES[case[:2]]) == [(written, set(map(Decimal, meanings)))]
 
 
 def test_words_are_runs_of_letters() -> None:
-    assert words("Tom’s well-known 2nd dog doesn't eat.") == ["Tom", "well", "known", "nd", "dog", "doesn't", "eat"]
+    assert words("Tom’s well-known 2nd dog doesn't.") == ["Tom", "well", "known", "nd", "dog", "doesn't"]
