@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.recurrent.network import Recurrent
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
@@ -37,6 +38,22 @@ def sources() -> Tensor:
     src = token_ids(4, 7)
     src[1, 5:], src[3, 2:] = PAD, PAD
     return src
+
+
+def pair() -> tuple[Tensor, Tensor]:
+    """Two sources and targets; the second of each is padded."""
+    src, tgt_in = token_ids(2, 7), token_ids(2, 5)
+    src[1, 5:], tgt_in[1, 3:] = PAD, PAD
+    return src, tgt_in
+
+
+def decode_in_parts(model: EncoderDecoder, src: Tensor, tgt_in: Tensor, lengths: list[int]) -> Tensor:
+    """Return the logits of targets that are decoded in parts of these lengths."""
+    state, parts = model.encode(src), []
+    for part in tgt_in.split(lengths, dim=1):
+        logits, state = model.decode(part, state)
+        parts.append(logits)
+    return torch.cat(parts, 1)
 
 
 def sizes(**changes: Any) -> ModelConfig:

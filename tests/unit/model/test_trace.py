@@ -9,21 +9,13 @@ from torch.testing import assert_close
 from seq2seq.model.attention import MultiHeadAttention, attend
 from seq2seq.model.trace import Trace, record_attention
 from seq2seq.model.transformer import Transformer
-from seq2seq.text.tokenizer import PAD
-from tests.unit.model.models import STYLES, make_transformer, token_ids
+from tests.unit.model.models import STYLES, make_transformer, pair, token_ids
+
+KINDS = STYLES | {"post-norm, rotary": {"positions": "rotary"}}
 
 
 def make_model(**changes: Any) -> Transformer:
     return make_transformer(scale=8, num_decoder_layers=3, **changes)
-
-
-def pair() -> tuple[Tensor, Tensor]:
-    src, tgt_in = token_ids(2, 7), token_ids(2, 5)
-    src[1, 5:], tgt_in[1, 3:] = PAD, PAD
-    return src, tgt_in
-
-
-KINDS = STYLES | {"pre-norm, sinusoidal": {"norm_position": "pre"}, "post-norm, rotary": {"positions": "rotary"}}
 
 
 @pytest.fixture(params=KINDS)
@@ -35,34 +27,32 @@ def all_of(trace: Trace) -> list[Tensor]:
     return [*trace.encoder, *trace.decoder, *trace.cross]
 
 
-def test_recording_changes_no_output(model: Transformer) -> None:
+def test_recording_changes_no_output_and_ends_also_with_an_error(model: Transformer) -> None:
     src, tgt_in = pair()
     with torch.no_grad():
         expected = model(src, tgt_in)
         with record_attention(model.modules()) as calls:
             assert torch.equal(model(src, tgt_in), expected)
-    assert len(calls) == 2 + 3 + 3
+        assert len(calls) == 2 + 3 + 3
+        with pytest.raises(RuntimeError), record_attention(model.modules()) as calls:
+            raise RuntimeError
+        model(src, tgt_in)
+    assert calls == {}
 
 
-def test_the_trace_has_every_layer_and_head_and_rows_sum_to_one(model: Transformer) -> None:
+def test_the_trace_has_every_layer_and_head_and_hides_padding_and_later_positions(model: Transformer) -> None:
     trace = model.traced(*pair())
-    assert [tuple(one.shape) for one in trace.encoder] == [(2, 3, 7, 7)] * 2
-    assert [tuple(one.shape) for one in trace.decoder] == [(2, 3, 5, 5)] * 3
-    assert [tuple(one.shape) for one in trace.cross] == [(2, 3, 5, 7)] * 3
+    assert [tuple(weights.shape) for weights in trace.encoder] == [(2, 3, 7, 7)] * 2
+    assert [tuple(weights.shape) for weights in trace.decoder] == [(2, 3, 5, 5)] * 3
+    assert [tuple(weights.shape) for weights in trace.cross] == [(2, 3, 5, 7)] * 3
     for weights in all_of(trace):
         assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
-    different = [a for i, a in enumerate(trace.cross) for b in trace.cross[:i] if torch.allclose(a, b)]
-    assert not different
-
-
-def test_no_weight_falls_on_padding_of_the_source_nor_on_later_target_positions(model: Transformer) -> None:
-    trace = model.traced(*pair())
     for weights in (*trace.encoder, *trace.cross):
         assert (weights[1, :, :, 5:] == 0).all()
         assert (weights[1, :, :, :5] > 0).all()
     for weights in trace.decoder:
         assert (weights.triu(1) == 0).all()
-        assert (weights[:, :, 0, 0] == 1).all()
+    assert not any(torch.allclose(a, b) for i, a in enumerate(trace.cross) for b in trace.cross[:i])
 
 
 @pytest.mark.parametrize("has_gradients", [False, True])
@@ -86,14 +76,13 @@ def test_weights_times_values_give_each_layers_real_output(model: Transformer, h
 
 
 def test_a_trace_in_bfloat16_has_float32_rows_that_sum_to_one() -> None:
-    src, tgt_in = pair()
-    model = make_model()
+    model, (src, tgt_in) = make_model(), pair()
     with torch.autocast("cpu", torch.bfloat16):
         low = model.traced(src, tgt_in)
-    for one, other in zip(all_of(low), all_of(model.traced(src, tgt_in)), strict=True):
-        assert one.dtype == torch.float32
-        assert_close(one.sum(-1), torch.ones(one.shape[:-1]))
-        assert (one - other).abs().mean() < 0.05
+    for weights, exact in zip(all_of(low), all_of(model.traced(src, tgt_in)), strict=True):
+        assert weights.dtype == torch.float32
+        assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+        assert (weights - exact).abs().mean() < 0.05
 
 
 def test_one_token_of_target_attends_to_itself() -> None:
@@ -102,18 +91,8 @@ def test_one_token_of_target_attends_to_itself() -> None:
     assert trace.cross[0].shape == (1, 3, 1, 3)
 
 
-def test_nothing_is_recorded_afterwards_even_after_an_error() -> None:
-    model, src_and_tgt = make_model(), pair()
-    with pytest.raises(RuntimeError), record_attention(model.modules()) as calls:
-        raise RuntimeError
-    model(*src_and_tgt)
-    assert calls == {}
-    assert not any(module._forward_hooks for module in model.modules())
-
-
 def test_calls_in_other_threads_are_not_recorded() -> None:
-    model = make_model()
-    src, tgt_in = pair()
+    model, (src, tgt_in) = make_model(), pair()
     with torch.no_grad(), record_attention(model.modules()) as calls:
         model(src, tgt_in)
         other = threading.Thread(target=lambda: model(src[:, :4], tgt_in[:, :2]))
