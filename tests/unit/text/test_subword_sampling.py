@@ -6,6 +6,7 @@ import math
 import pickle
 import subprocess
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -13,15 +14,10 @@ import pytest
 
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.text.tokenizer import Tokenizer, train_tokenizer
+from tests.unit.conftest import SENTENCES
 
 REPOSITORY = Path(__file__).parents[3]
-TEXTS = [
-    f"{subject} {verb} {thing}{mark}"
-    for subject in ("The cat", "A dog", "El gato", "Un perro", "Ella")
-    for verb in ("drank", "sees", "bebió", "ve", "quiere")
-    for thing in ("the milk", "a blue ball", "la leche", "una bola azul", "niños, años")
-    for mark in (".", "?")
-]
+TEXTS = SENTENCES[::2]
 STRANGE = ["", "😀😀 ñandú", "a▁b", "日本 cat", "\x01 \u202eabc", "¿" * 40, "<bt> El gato"]
 KINDS = ("unigram", "bpe")
 
@@ -33,14 +29,10 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
     return train_tokenizer(TEXTS, TokenizerConfig(type=kind, vocab_size=size, byte_fallback=byte_fallback))
 
 
-def without_draws(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
-    """The limit in which nothing is left to chance."""
-    alpha = 0.0 if tokenizer._is_bpe else 1000.0
-    return tokenizer.sample(texts, alpha=alpha, nbest=-1, seed=1)
-
-
 def test_without_randomness_segmentations_are_those_of_sentencepiece(tokenizer: Tokenizer):
-    assert without_draws(tokenizer, TEXTS + STRANGE) == tokenizer.encode_normalised(TEXTS + STRANGE)
+    alpha = 0.0 if tokenizer._is_bpe else 1000.0  # the limit in which nothing is left to chance
+    drawn = tokenizer.sample(TEXTS + STRANGE, alpha=alpha, nbest=-1, seed=1)
+    assert drawn == tokenizer.encode_normalised(TEXTS + STRANGE)
 
 
 def test_random_segmentations_are_of_the_same_text(tokenizer: Tokenizer):
@@ -52,14 +44,14 @@ def test_random_segmentations_are_of_the_same_text(tokenizer: Tokenizer):
 
 
 def segmentations(tokenizer: Tokenizer, word: str) -> dict[tuple[int, ...], float]:
-    """All that a word's pieces allow, and their log-probabilities."""
-    pieces = {tokenizer._processor.id_to_piece(i): i for i in range(260, tokenizer.vocab_size)}
+    """All that a word's subwords allow, and their log-probabilities."""
+    subwords = {tokenizer._processor.id_to_piece(i): i for i in range(260, tokenizer.vocab_size)}
     if not word:
         return {(): 0.0}
     return {
-        (pieces[word[:end]], *rest): tokenizer._processor.get_score(pieces[word[:end]]) + score
+        (subwords[word[:end]], *rest): tokenizer._processor.get_score(subwords[word[:end]]) + score
         for end in range(1, len(word) + 1)
-        if word[:end] in pieces
+        if word[:end] in subwords
         for rest, score in segmentations(tokenizer, word[end:]).items()
     }
 
@@ -67,22 +59,22 @@ def segmentations(tokenizer: Tokenizer, word: str) -> dict[tuple[int, ...], floa
 @pytest.mark.parametrize("nbest", [-1, 4])
 def test_unigram_segmentations_come_as_often_as_their_probability_to_the_power_of_alpha(nbest: int):
     texts = ["a" * many + " " + "b" * few for many in range(1, 9) for few in range(1, 9)]
-    tokenizer, alpha, draws = train_tokenizer(texts, TokenizerConfig(vocab_size=270)), 0.3, 20_000
-    expected = segmentations(tokenizer, "▁aaaaaa")
-    best = sorted(expected, key=expected.__getitem__, reverse=True)[: None if nbest == -1 else nbest]
-    assert len(best) == (7 if nbest == -1 else nbest), "▁, and a or up to six of it in one piece with the space"
-    weights = {ids: math.exp(alpha * expected[ids]) for ids in best}
-    found = Counter(map(tuple, tokenizer.sample(["aaaaaa"] * draws, alpha=alpha, nbest=nbest, seed=1)))
-    assert set(found) <= set(weights)
+    tokenizer, alpha, draws = train_tokenizer(texts, TokenizerConfig(vocab_size=270)), 0.3, 4_000
+    log_probs = segmentations(tokenizer, "▁aaaaaa")
+    best = sorted(log_probs, key=log_probs.__getitem__, reverse=True)[: None if nbest == -1 else nbest]
+    assert len(best) == (7 if nbest == -1 else nbest), "▁, and a or up to six of it in one subword with the space"
+    weights = {ids: math.exp(alpha * log_probs[ids]) for ids in best}
+    counts = Counter(map(tuple, tokenizer.sample(["aaaaaa"] * draws, alpha=alpha, nbest=nbest, seed=1)))
+    assert set(counts) <= set(weights)
     for ids, weight in weights.items():
         share = weight / sum(weights.values())
-        assert found[ids] / draws == pytest.approx(share, abs=5 * math.sqrt(share / draws))
+        assert counts[ids] / draws == pytest.approx(share, abs=5 * math.sqrt(share / draws))
 
 
 def test_segmentations_have_the_scores_that_sentencepiece_gives_them():
     tokenizer = train_tokenizer(TEXTS, TokenizerConfig(vocab_size=300))
     sampler = tokenizer._sampler(0.2, 5)
-    for text in ("Ella quiere", "Ella ve 日本"):  # the last two characters are spelt in three bytes each
+    for text in ("Ella quiere", "Ella ve 日本"):  # the last two characters are written in three bytes each
         best = tokenizer._processor.nbest_encode_as_proto(text, 5).nbests
         assert len(best) > 1
         scores = [sampler._score([subword.id for subword in split.pieces]) for split in best]
@@ -90,34 +82,41 @@ def test_segmentations_have_the_scores_that_sentencepiece_gives_them():
 
 
 def test_a_merge_is_left_out_as_often_as_alpha_says():
-    tokenizer, draws = train_tokenizer(["ab ab ab"], TokenizerConfig(type="bpe", vocab_size=264)), 10_000
-    pair = tokenizer.sample(["ab"], alpha=0.0, nbest=-1, seed=1)[0]
-    assert len(pair) == 2, "▁ and ab, or ▁a and b: one merge"
-    found = Counter(len(row) for row in tokenizer.sample(["ab"] * draws, alpha=0.3, nbest=-1, seed=1))
-    assert found[3] / draws == pytest.approx(0.3, abs=0.02)
+    tokenizer, draws = train_tokenizer(["ab ab ab"], TokenizerConfig(type="bpe", vocab_size=264)), 3_000
+    lengths = {
+        alpha: Counter(len(ids) for ids in tokenizer.sample(["ab"] * draws, alpha=alpha, nbest=-1, seed=1))
+        for alpha in (0.0, 0.3, 1.0)
+    }
+    assert lengths[0.0] == {2: draws}, "▁ and ab, or ▁a and b: one merge"
+    assert lengths[0.3][3] / draws == pytest.approx(0.3, abs=0.03)
+    assert lengths[1.0] == {3: draws}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("nbest", [-1, 5])
-def test_another_process_draws_the_same(kind: str, nbest: int, tmp_path: Path):
+def test_a_tag_is_never_split(kind: str):
+    tagged = [f"<bt> {text}" for text in TEXTS]
+    tokenizer = train_tokenizer(tagged, TokenizerConfig(type=kind, vocab_size=300, user_symbols=["<bt>"]))
+    drawn = tokenizer.sample(tagged * 3, alpha=0.05, nbest=-1, seed=1)
+    assert all(ids.count(tokenizer.user_symbols["<bt>"]) == 1 for ids in drawn)
+    assert sum(a != b for a, b in zip(drawn, tokenizer.encode(tagged * 3), strict=True)) > 0.1 * len(drawn)
+
+
+@pytest.mark.parametrize(("kind", "nbest"), [("unigram", -1), ("unigram", 5), ("bpe", -1)])
+def test_a_seed_draws_the_same_in_every_thread_and_process_whatever_was_drawn_before(
+    kind: str, nbest: int, tmp_path: Path
+):
     tokenizer = train_tokenizer(TEXTS, TokenizerConfig(type=kind, vocab_size=300))
-    (tmp_path / "tokenizer.model").write_bytes(tokenizer.model_bytes)
     script = (
-        "import hashlib, sys\n"
-        "from pathlib import Path\n"
-        "from seq2seq.text.vocabulary import load_tokenizers\n"
-        "texts = Path('texts').read_text(encoding='utf-8').splitlines()\n"
-        f"drawn = load_tokenizers(Path('tokenizer.model')).source.sample(texts, alpha=0.2, nbest={nbest}, seed=7)\n"
+        f"import hashlib, pickle, sys; sys.path.insert(0, {str(REPOSITORY)!r})\n"
+        "tokenizer, texts = pickle.load(open('values', 'rb'))\n"
+        f"drawn = tokenizer.sample(texts, alpha=0.2, nbest={nbest}, seed=7)\n"
         "print(hashlib.sha256(repr(drawn).encode()).hexdigest())\n"
     )
-    (tmp_path / "texts").write_text("\n".join(TEXTS), encoding="utf-8")
-    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(REPOSITORY)!r})\n{script}"]
-    there = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()
-    drawn = tokenizer.sample(TEXTS, alpha=0.2, nbest=nbest, seed=7)
-    assert hashlib.sha256(repr(drawn).encode()).hexdigest() == there
-
-
-def test_a_tokenizer_that_has_drawn_can_be_sent_to_another_process():
-    tokenizer = train_tokenizer(TEXTS, TokenizerConfig(vocab_size=300))
-    drawn = tokenizer.sample(TEXTS, alpha=0.2, nbest=-1, seed=7)
-    assert pickle.loads(pickle.dumps(tokenizer)).sample(TEXTS, alpha=0.2, nbest=-1, seed=7) == drawn
+    drawn = [tokenizer.sample(TEXTS, alpha=0.2, nbest=nbest, seed=seed) for seed in (7, 8, 7)]
+    thread = threading.Thread(target=lambda: drawn.append(tokenizer.sample(TEXTS, alpha=0.2, nbest=nbest, seed=7)))
+    thread.start()
+    thread.join()
+    assert drawn[0] == drawn[2] == drawn[3] != drawn[1]
+    (tmp_path / "values").write_bytes(pickle.dumps((tokenizer, TEXTS)))  # also of one that has drawn
+    output = subprocess.check_output([sys.executable, "-c", script], cwd=tmp_path, text=True)
+    assert output.strip() == hashlib.sha256(repr(drawn[0]).encode()).hexdigest()
