@@ -31,8 +31,8 @@ TRAIN, VALIDATION, TEST = make_pairs(300, 1), make_pairs(20, 2), make_pairs(30, 
 
 
 def config(root: Path, **changes: Any) -> DataConfig:
-    given = {"train": ["train.tsv"], "validation": ["validation.tsv"], "test": ["test.tsv"], "held_out": 10}
-    return DataConfig(root=str(root), **(given | changes))
+    settings = {"train": ["train.tsv"], "validation": ["validation.tsv"], "test": ["test.tsv"], "held_out": 10}
+    return DataConfig(root=str(root), **(settings | changes))
 
 
 def run(root: Path, vocabulary: TokenizerConfig = SMALL, **changes: Any) -> PreparedData:

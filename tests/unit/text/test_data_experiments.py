@@ -23,7 +23,7 @@ Pair = tuple[str, str]
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A part of the bundled corpus under its own names: 1,000 and 60 pairs."""
-    monkeypatch.setattr(loading, "read_ahead", lambda source, place: source(place))
+    monkeypatch.setattr(loading, "read_ahead", lambda source, start: source(start))
     monkeypatch.setenv("SEQ2SEQ_HOME", str(REPOSITORY))
     sizes = {"grammar.train": 1000, "everyday.train": 60, "grammar.validation": 40}
     for name, size in {**sizes, "grammar.test": 10, "everyday.test": 10}.items():
@@ -72,14 +72,14 @@ def test_mixture_draws_with_temperature_5_as_arivazhagan_et_al_say(corpus: Path)
     assert share > 5 * sizes[1] / sum(sizes)
 
 
-def test_noise_spoils_the_share_of_sources_that_it_tells_and_no_target(corpus: Path):
+def test_noise_changes_the_share_of_sources_that_it_names_and_no_target(corpus: Path):
     config, data = load(corpus, "noise")
     clean = read(corpus / "grammar.train.tsv") | read(corpus / "everyday.train.tsv")
     sources, targets = {src for src, _ in clean}, {tgt for _, tgt in clean}
     drawn = draw(config, data, 1000)
     assert all(tgt in targets for _, tgt in drawn)
-    spoilt = sum(src not in sources for src, _ in drawn) / len(drawn)
-    assert spoilt == pytest.approx(1 - 0.9**3, abs=0.05)
+    noisy = sum(src not in sources for src, _ in drawn) / len(drawn)
+    assert noisy == pytest.approx(1 - 0.9**3, abs=0.05)
     (loader,) = validation_loaders(config, data, rank=0, world_size=1)
     validation = [pair for batch in loader for pair in decode(data, batch)]
     assert set(validation) == read(corpus / "grammar.validation.tsv")

@@ -20,22 +20,14 @@ def own(root: Path) -> Path:
     return root
 
 
-def test_each_validation_file_is_a_set_under_its_own_name(root: Path) -> None:
+def test_each_validation_file_is_a_set_under_its_own_name_with_its_own_batches(root: Path) -> None:
     write(root / "news (1).tsv", OWN[:7])
     prepared = run(root, validation=["validation.tsv", "news (1).tsv"])
     assert prepared.validation_sets == {"validation": range(20), "news_1_": range(20, 27)}
     assert prepared.validation_pairs == [*VALIDATION, *OWN[:7]]
     assert prepared.report["sizes"]["validation_sets"] == {"validation": 20, "news_1_": 7}
-    assert run(root).validation_sets == {"validation": range(20)}
-
-
-def test_each_validation_set_has_batches_of_its_own(root: Path) -> None:
-    write(root / "news.tsv", OWN[:7])
-    data = run(root, validation=["news.tsv", "validation.tsv"])
-    settings = Config(training=TrainingConfig(max_tokens=100))
-    news, validation = validation_loaders(settings, data, rank=0, world_size=1)
-    assert sum(len(batch.src) for batch in news) == 7
-    assert sum(len(batch.src) for batch in validation) == 20
+    loaders = validation_loaders(Config(training=TrainingConfig(max_tokens=100)), prepared, rank=0, world_size=1)
+    assert [sum(len(batch.src) for batch in loader) for loader in loaders] == [20, 7]
 
 
 def test_a_validation_file_without_a_whole_pair_is_refused_though_another_has_one(root: Path) -> None:
@@ -58,37 +50,31 @@ def test_a_named_corpus_gives_a_validation_and_a_test_set_besides_the_given_ones
     assert prepared.report["files"][1] == {"name": "own.tsv", "read": 100, "kept": 82, "held out": 18}
 
 
-@pytest.mark.parametrize("order", [["own.tsv", "train.tsv"], ["train.tsv", "own.tsv"]])
 @pytest.mark.parametrize("changes", [{}, {"remove_overlap": False}, {"drop_duplicates": False}])
-def test_what_a_corpus_holds_out_does_not_depend_on_other_corpora(
-    own: Path, order: list[str], changes: dict[str, bool]
-) -> None:
-    given = {"held_out_from": ["own"], "held_out": 9}
-    vocabulary = TokenizerConfig(vocab_size=300)
-    alone = run(own, vocabulary, train=["own.tsv"], **given)
+def test_what_a_corpus_holds_out_does_not_depend_on_other_corpora(own: Path, changes: dict[str, bool]) -> None:
+    settings = {"held_out_from": ["own"], "held_out": 9, "vocabulary": TokenizerConfig(vocab_size=300)}
+    alone = run(own, train=["own.tsv"], **settings)
     held_out = {*alone.validation_pairs[20:], *alone.tests["own"]}
     assert len(held_out) == 18
     write(own / "train.tsv", [*TRAIN, *sorted(held_out)[::2]])  # has some of these pairs, too
-    mixed = run(own, vocabulary, train=order, **given, **changes)
+    mixed = run(own, train=["train.tsv", "own.tsv"], **settings, **changes)
     assert mixed.tests["own"] == alone.tests["own"]
     assert mixed.validation_pairs == alone.validation_pairs
     assert sorted(texts(mixed)) == sorted({*TRAIN, *OWN} - held_out)
 
 
 def test_without_given_sets_only_the_named_corpora_hold_out(own: Path) -> None:
-    corpora = {"train": ["train.tsv", "own.tsv"], "validation": [], "test": []}
-    one = run(own, **corpora, held_out_from=["own"], held_out="auto")
-    assert one.validation_sets == {"validation": range(5)}  # a twentieth of the corpus; one set needs no name
-    assert {name: len(pairs) for name, pairs in one.tests.items()} == {"own": 5}
-    both = run(own, **corpora, held_out_from=["*"], held_out="auto")
-    assert both.validation_sets == {"train": range(15), "own": range(15, 20)}
-    assert {name: len(pairs) for name, pairs in both.tests.items()} == {"train": 15, "own": 5}
+    corpora = {"train": ["train.tsv", "own.tsv"], "validation": [], "test": [], "held_out": "auto"}
+    prepared = run(own, **corpora, held_out_from=["own"])
+    assert prepared.validation_sets == {"validation": range(5)}  # a twentieth of the corpus; one set needs no name
+    assert {name: len(pairs) for name, pairs in prepared.tests.items()} == {"own": 5}
+    prepared = run(own, **corpora, held_out_from=["*"])
+    assert prepared.validation_sets == {"train": range(15), "own": range(15, 20)}
+    assert {name: len(pairs) for name, pairs in prepared.tests.items()} == {"train": 15, "own": 5}
 
 
 def test_what_cannot_be_held_out_is_refused_by_name(own: Path) -> None:
-    with pytest.raises(
-        UserError, match=r"data.held_out_from has mine, which names none of the corpora: own.tsv; leave"
-    ):
+    with pytest.raises(UserError, match=r"data.held_out_from has mine, which names none of the corpora: own.tsv; lea"):
         run(own, train=["own.tsv"], held_out_from=["mine"])
     message = (
         r"data.held_out=26 for validation and test takes more than half of 100 training pairs of own.tsv: lower it, or "

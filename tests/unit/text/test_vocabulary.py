@@ -43,6 +43,7 @@ def test_one_tokenizer_learns_both_sides_and_two_one_each():
     assert not pair.is_shared
     assert pair.sizes == (400, 400)
     assert (pair.start, pair.unproducible) == (BOS, (PAD, UNK, BOS))
+    assert Tokenizers(pair.target, pair.source).digest != pair.digest
     of_source, of_target = (set(side.tokens(range(400))) for side in (pair.source, pair.target))
     assert "¿" not in of_source  # English has none, so the other bytes of the alphabet spell it
     assert "¿" in "".join(of_target)
@@ -104,16 +105,13 @@ def test_an_imported_tokenizer_has_no_random_splits():
         imported(is_shared=True).source.sample(["a"], alpha=0.1, nbest=-1, seed=1)
 
 
-def test_the_digest_depends_on_which_side_is_which():
-    pair = learned(joint=False)
-    assert Tokenizers(pair.target, pair.source).digest != pair.digest
-
-
 def test_a_finished_tokenizer_is_taken_instead_of_training_one(tmp_path: Path):
     tokenizer, file = learned(), tmp_path / "tokenizer.model"
     write_files(tmp_path, tokenizer)
     settings = TokenizerConfig(model=str(file))
     assert learn_tokenizers(list, settings, 0).digest == tokenizer.digest
+    assert "joint" not in describe_tokenizers(TokenizerConfig())  # as before there could be two
+    assert describe_tokenizers(TokenizerConfig(joint=False))["joint"] is False
     described = describe_tokenizers(settings)
     assert str(file) not in str(described)
     write_files(tmp_path, learned(vocab_size=390))
@@ -124,11 +122,6 @@ def test_a_finished_tokenizer_is_taken_instead_of_training_one(tmp_path: Path):
         describe_tokenizers(TokenizerConfig(model=str(tmp_path / "none.model")))
     with pytest.raises(UserError, match=r"leave out tokenizer.joint"):
         TokenizerConfig(model=str(file), joint=False)
-
-
-def test_one_tokenizer_is_described_as_before_there_could_be_two():
-    assert "joint" not in describe_tokenizers(TokenizerConfig())
-    assert describe_tokenizers(TokenizerConfig(joint=False))["joint"] is False
 
 
 def test_a_folder_without_tokenizer_is_refused_by_name(tmp_path: Path):
