@@ -1,4 +1,4 @@
-"""The commands of README.md and docs/ run, in a small form: tests/documented_table.py says what is added to each."""
+"""The commands of README.md and docs/ run, in a small form: tests/documented_table.py has the additions."""
 
 import io
 import lzma
@@ -13,14 +13,14 @@ from launcher import Launcher
 
 from seq2seq.cli import app, main, translate_app
 from tests.documented import REPOSITORY, Command, commands
-from tests.documented_table import SMALL
+from tests.documented_table import added_words, reason_not_to_run
 from tests.toy import FILES, PAIRS, TINY, write_corpus, write_pairs
 
 pytestmark = pytest.mark.system
 
-RUN = [command for command in commands() if command.text in SMALL]
-TRAINING = [one for one in RUN if one.starts_with("python", "train.py") or one.starts_with("seq2seq", "train")]
-OTHERS = [one for one in RUN if one not in TRAINING]
+RUN = [command for command in commands() if reason_not_to_run(command) is None]
+TRAINING = [command for command in RUN if command.starts_with("python", "train.py")]
+OTHERS = [command for command in RUN if command not in TRAINING]
 NEEDS = {"--engine": "ctranslate2", "huggingface": "transformers", "prepare": "pyarrow"}
 SHORT = (
     *FILES, *TINY, "name=NAME", "training.max_tokens=256", "training.bleu_sentences=2", "training.warmup_steps=1",
@@ -88,7 +88,7 @@ def write_bundled(folder: Path) -> None:
 def test_a_documented_training_runs(command: Command, place: Path, shared_launcher: Launcher) -> None:
     given = [word for word in command.words if "=" in word]
     options = ["--multirun"] if "--multirun" in command.words else []
-    result = shared_launcher.train(*options, *given, *SMALL[command.text], cwd=place)
+    result = shared_launcher.train(*options, *given, *added_words(command), cwd=place)
     assert result.status == 0, result.output
 
 
@@ -106,7 +106,7 @@ def test_a_documented_command_runs(command: Command, place: Path, monkeypatch: p
     monkeypatch.setattr(sys, "stdout", stdout)
     is_seq2seq = command.words[0] == "seq2seq"
     words = command.words[1:] if is_seq2seq else command.words[2:]
-    monkeypatch.setattr(sys, "argv", ["seq2seq", *words, *SMALL[command.text]])
+    monkeypatch.setattr(sys, "argv", ["seq2seq", *words, *added_words(command)])
     try:
         main(app if is_seq2seq else translate_app)
         status: object = 0
