@@ -1,7 +1,8 @@
-"""The training program in this process, with training itself replaced: refusals, Ctrl-C, the end of a sweep."""
+"""The training program with training itself replaced: settings that it shows, refusals, Ctrl-C, the end of a sweep."""
 
 import importlib.util
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,15 +13,18 @@ import yaml
 from hydra.core.global_hydra import GlobalHydra
 from saved_runs import make_run
 
+from seq2seq import cli
 from seq2seq.cli.train import main, run_name
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.training import run as training
 
+REPOSITORY = Path(__file__).parents[2]
+
 
 @pytest.fixture
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process_state: None) -> Callable[..., str]:
-    """Run train.py; what it told at its end ("" if it was successful)."""
+    """Run train.py; return its last message, "" after success."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> str:
@@ -35,21 +39,31 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process_state: None) -
     return run
 
 
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 @pytest.fixture
-def preparing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was prepared."""
-    calls: list[str] = []
+def train_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that replaces training: each run gets the BLEU of its seed, or raises the seed's error."""
 
-    def prepare_text(*given: object) -> None:
-        calls.append("prepared")
-        raise KeyboardInterrupt
+    def replace(results: dict[int, float | BaseException]) -> None:
+        def train(config: Config, folder: Path, checkpoint: Path | None, named: object) -> float:
+            result = results[config.seed]
+            if isinstance(result, BaseException):
+                raise result
+            (folder / "checkpoints").rmdir()
+            make_run(folder, config, results=6)
+            (folder / "metrics.csv").write_text(f"step,val_loss,val_bleu\n6,2.5,{result}\n")
+            return result
 
-    monkeypatch.setattr(training, "prepare_text", prepare_text)
-    return calls
+        monkeypatch.setattr(training, "train", train)
+
+    return replace
 
 
 @pytest.mark.parametrize(
-    ("overrides", "told"),
+    ("overrides", "message"),
     [
         (("trainer=gpu",), "trainer.accelerator=gpu but there is no CUDA device"),
         (("training.lora_rank=4",), "training.lora_rank needs the package peft"),
@@ -57,49 +71,45 @@ def preparing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ],
 )
 def test_what_cannot_begin_is_refused_before_text_is_prepared(
-    call: Callable[..., str],
-    preparing: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    overrides: tuple[str, ...],
-    told: str,
+    call: Callable[..., str], monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...], message: str
 ) -> None:
     make_run(Path("runs/half"), updates=(4, 6))
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "peft" else find(name, *more))
     monkeypatch.setattr("seq2seq.training.early_checks.has_gpu_driver", lambda: False)
-    assert told in call(*overrides)
-    assert not preparing
+    monkeypatch.setattr(training, "prepare_text", lambda *_: pytest.fail("text was prepared"))
+    assert message in call(*overrides)
 
 
-def test_ctrl_c_while_text_is_prepared_says_that_nothing_was_saved(
-    call: Callable[..., str], preparing: list[str]
+@pytest.mark.parametrize("during", ["seq2seq.training.run.prepare_text", "seq2seq.training.run_folder.prepare_folder"])
+def test_ctrl_c_before_the_first_update_says_that_nothing_was_saved(
+    call: Callable[..., str], monkeypatch: pytest.MonkeyPatch, during: str
 ) -> None:
-    told = call("name=early")
-    assert preparing
+    monkeypatch.setattr(during, interrupt)
+    message = "error: interrupted before the first update: nothing was saved; start again with the same command"
+    assert call("name=early") == message
     assert not os.path.lexists("runs/early")
     assert not os.path.lexists("runs/latest")
-    assert told == ("error: interrupted before the first update: nothing was saved; start again with the same command")
 
 
 def test_a_run_that_its_text_refuses_leaves_no_folder(
-    call: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    call: Callable[..., str], train_with: Callable[..., None]
 ) -> None:
-    def refuse(*given: object) -> None:
-        raise UserError("no such text")
-
     for name in ("before", "newer"):
         make_run(Path("runs") / name, results=6)
     Path("runs/latest").symlink_to("before")
-    monkeypatch.setattr(training, "train", refuse)
+    train_with({1: UserError("no such text")})
     assert call("name=refused") == "error: no such text"
     assert sorted(path.name for path in Path("runs").iterdir()) == ["before", "latest", "newer"]
     assert Path("runs/latest").readlink() == Path("before")
 
 
+@pytest.mark.slow
 def test_the_settings_that_hydra_shows_are_those_that_train(call: Callable[..., str], capsys: Any) -> None:
-    for words in (("--cfg", "job"), ("--cfg=job",), ("-c", "job")):
-        assert call("experiment=distillation", *words, "model=small") == ""
-        assert yaml.safe_load(capsys.readouterr().out)["model"]["d_model"] == 256
+    for words in (("--cfg", "job"), ("--cfg=job",)):
+        assert call("experiment=distillation", *words, "model=small", "trainer.max_time=1:00:00:00") == ""
+        settings = yaml.safe_load(capsys.readouterr().out)
+        assert (settings["model"]["d_model"], settings["trainer"]["max_time"]) == (256, "1:00:00:00")
     assert call("--cfg", "job", "--package", "trainer") == ""
     assert yaml.safe_load(capsys.readouterr().out)["max_steps"] == 3000
     assert call("--hydra-help") == "0"
@@ -133,72 +143,69 @@ def test_ctrl_c_with_a_checkpoint_says_how_to_go_on(call: Callable[..., str], mo
         raise KeyboardInterrupt
 
     monkeypatch.setattr(training, "train", interrupted)
-    told = call("name=late")
-    assert told == "error: interrupted; `python train.py resume=runs/late` goes on from its last checkpoint"
-
-
-def test_ctrl_c_before_there_is_a_run_says_that_nothing_was_saved(
-    call: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*given: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("seq2seq.training.run_folder.prepare_folder", interrupted)
-    assert "nothing was saved; start again" in call("name=early")
+    assert (
+        call("name=late") == "error: interrupted; `python train.py resume=runs/late` goes on from its last checkpoint"
+    )
 
 
 def test_a_sweep_ends_with_a_table_and_the_best_run(
-    call: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    call: Callable[..., str], train_with: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def pretend(config: Config, folder: Path, checkpoint: Path | None, named: object) -> float:
-        (folder / "checkpoints").rmdir()
-        made = make_run(folder, config, results=6)
-        bleu = {1: 20.0, 2: 30.0, 3: 10.0}[config.seed]
-        (made / "metrics.csv").write_text(f"step,val_loss,val_bleu\n6,2.5,{bleu}\n")
-        return bleu
-
-    monkeypatch.setattr(training, "train", pretend)
+    train_with({1: 20.0, 2: 30.0})
     make_run(Path("runs/before"), results=6)
-    assert call("--multirun", "seed=1,2,3", "name='s-${seed}'") == ""
-    told = capsys.readouterr().err
-    rows = [line.split() for line in told.splitlines() if "seed=" in line]
-    assert [(row[1], row[3], row[5]) for row in rows] == [
-        ("s-2", "seed=2", "30.0"), ("s-1", "seed=1", "20.0"), ("s-3", "seed=3", "10.0")
-    ]  # fmt: skip
-    assert "before" not in told
+    assert call("--multirun", "seed=1,2", "name='s-${seed}'") == ""
+    table = capsys.readouterr().err
+    rows = [line.split() for line in table.splitlines() if "seed=" in line]
+    assert [(row[1], row[5]) for row in rows] == [("s-2", "30.0"), ("s-1", "20.0")]
+    assert "before" not in table
     assert Path("runs/best").readlink() == Path("s-2")
-    assert "runs/best → s-2" in told
+    assert "runs/best → s-2" in table
 
 
-def test_a_run_that_fails_does_not_end_its_sweep(
-    call: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("error", "message", "finished"),
+    [
+        (UserError("the loss is not a number"), "error: the loss is not a number", ["s-1", "s-3"]),
+        (KeyboardInterrupt(), "nothing was saved", ["s-1"]),
+    ],
+)
+def test_a_failed_run_does_not_end_its_sweep_but_ctrl_c_does(
+    call: Callable[..., str],
+    train_with: Callable[..., None],
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+    message: str,
+    finished: list[str],
 ) -> None:
-    def second_fails(config: Config, folder: Path, checkpoint: Path | None, named: object) -> float:
-        if config.seed == 2:
-            raise UserError("the loss is not a number")
-        (folder / "checkpoints").rmdir()
-        make_run(folder, config, results=6)
-        return 1.0
-
-    monkeypatch.setattr(training, "train", second_fails)
-    assert call("--multirun", "seed=1,2,3,4", "name='s-${seed}'") == "error: the loss is not a number"
-    told = capsys.readouterr().err
-    assert "s-2 (nothing saved)" in told
-    assert [Path(f"runs/s-{seed}/results.json").exists() for seed in (1, 2, 3, 4)] == [True, False, True, True]
-
-
-def test_ctrl_c_ends_a_sweep_and_shows_its_runs(
-    call: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def second_fails(config: Config, folder: Path, checkpoint: Path | None, named: object) -> float:
-        if config.seed == 2:
-            raise KeyboardInterrupt
-        (folder / "checkpoints").rmdir()
-        make_run(folder, config, results=6)
-        return 1.0
-
-    monkeypatch.setattr(training, "train", second_fails)
-    assert "nothing was saved" in call("--multirun", "seed=1,2,3", "name='s-${seed}'")
-    told = capsys.readouterr().err
-    assert "s-2 (nothing saved)" in told
+    train_with({1: 30.0, 2: error, 3: 20.0})
+    assert message in call("--multirun", "seed=1,2,3", "name='s-${seed}'")
+    assert "s-2 (nothing saved)" in capsys.readouterr().err
+    assert sorted(path.parent.name for path in Path("runs").glob("s-*/results.json")) == finished
     assert Path("runs/best").readlink() == Path("s-1")
+
+
+def test_seq2seq_train_is_the_same_program(monkeypatch: pytest.MonkeyPatch, process_state: None, capsys: Any) -> None:
+    for words in (("--cfg", "job", "model=base", "seed=4"), ("--help",)):
+        monkeypatch.setattr(sys, "argv", ["seq2seq", "train", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert ended.value.code in (0, None)
+        output = capsys.readouterr().out
+        if "--help" in words:
+            assert "trainer.max_epochs=null" in output
+        else:
+            settings = yaml.safe_load(output)
+            assert (settings["seed"], settings["model"]["d_model"]) == (4, 512)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variables", [{}, {"PYTORCH_CUDA_ALLOC_CONF": "backend:native"}])
+def test_a_gpus_allocator_extends_its_segments_unless_the_user_set_it_up(variables: dict[str, str]) -> None:
+    """PyTorch reads the settings as CUDA starts, so they must be there before it is imported."""
+    code = "import os, sys; import seq2seq.cli.train; assert 'torch' not in sys.modules\n"
+    code += "print({name: value for name, value in os.environ.items() if name.endswith('_ALLOC_CONF')})"
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_ALLOC_CONF")}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment | variables, cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.stdout.strip() == str(variables or {"PYTORCH_ALLOC_CONF": "expandable_segments:True"})
