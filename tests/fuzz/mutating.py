@@ -3,20 +3,16 @@
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from seq2seq.errors import UserError
 
+LASTING = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 SECRET = "hunter2"  # the content of a file that no input may make a reader open
 PLACE = "/SECRET/PLACE"  # in an input stands for the path of that file
 
-CHARACTERS = (
-    *"<>&;\"'`*_[](){}#|\\%$@=/!?-:.,~^\t\n\r \0\1\x0b\x0c\x1b\x1c\x7f\x85\xa0\xad",
-    "\u2028",
-    "\ufeff",
-    "é",
-    "😀",
-)
+CHARACTERS = "<>&;\"'`*_[](){}#|\\%$@=/!?-:.,~^\t\n\r \0\1\x0b\x0c\x1b\x1c\x7f\x85\xa0\xad\u2028\ufeffé😀"
 WORDS = ("One", "two", "cat.", "Is it?", "1", "{name}", "%s", "https://a.org/x", "a_b", "e\u0301")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
@@ -21,10 +21,9 @@ from seq2seq.glossary import Glossary
 from seq2seq.settings.data import DataConfig
 from seq2seq.text.corpus import Pair, read_pairs
 from tests.fuzz import seeds
-from tests.fuzz.mutating import PLACE, SECRET, arbitrary, mutated, refusal_of, with_place
+from tests.fuzz.mutating import LASTING, PLACE, SECRET, arbitrary, mutated, refusal_of, with_place
 
 pytestmark = pytest.mark.slow
-LASTING = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 LINES = "One cat.\tUn gato.\nTwo cats\tDos gatos\n\t\nThree\tTres\n"
 ENTITY = f'<!DOCTYPE tmx [<!ENTITY e SYSTEM "file://{PLACE}">]>'
@@ -43,10 +42,10 @@ TEXTS = {
             "<seg>",
             "</seg>",
             "<tuv>",
-            ENTITY,
             "&e;",
-            '<?xml version="1.0" encoding="x-y"?>',
             "<![CDATA[",
+            ENTITY,
+            '<?xml version="1.0" encoding="x-y"?>',
         ),
     ),
 }
@@ -78,15 +77,12 @@ def test_a_corpus_is_read_or_refused_in_one_line(
     path.write_bytes(packed(ending, text.encode("utf-8", "surrogatepass")))
     with watched_files() as opened:
         pairs, refusal = read(str(path))
-    assert [one for one in opened if one.endswith("secret.po")] == []
+    assert [file for file in opened if file.endswith("secret.po")] == []
     assert SECRET not in f"{pairs} {refusal}"
 
 
 @LASTING
-@given(
-    name=st.sampled_from([*TEXTS, ".parquet", ".tsv.gz", ".jsonl.xz", ".tmx.gz"]),
-    data=st.binary(max_size=200),
-)
+@given(name=st.sampled_from([*TEXTS, ".parquet", ".tsv.gz", ".jsonl.xz", ".tmx.gz"]), data=st.binary(max_size=200))
 def test_bytes_are_read_or_refused_in_one_line(name: str, data: bytes, folder: Path) -> None:
     path = folder / f"bytes{name}"
     path.write_bytes(data)
@@ -121,8 +117,8 @@ def test_a_parquet_file_is_read_or_refused_in_one_line(
     buffer = io.BytesIO()
     parquet.write_table(table, buffer)
     data = bytearray(buffer.getvalue())
-    for place, byte in edits:
-        data[int(place * len(data))] = byte
+    for share, byte in edits:
+        data[int(share * len(data))] = byte
     path = folder / "corpus.parquet"
     path.write_bytes(bytes(data))
     read(str(path))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq.pickled_weights import DamagedError
@@ -27,14 +27,13 @@ from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.lock import release_folder
 from seq2seq.training.run_files import list_runs, read_run
 from seq2seq.training.run_folder import resume_folder
-from tests.fuzz.mutating import PLACE, SECRET, arbitrary, mutated, mutated_bytes, refusal_of, with_place
+from tests.fuzz.mutating import LASTING, PLACE, SECRET, arbitrary, mutated, mutated_bytes, refusal_of, with_place
 from tests.unit.saved_runs import METRICS, make_run
 from tests.unit.saved_runs import settings as settings_of_run
 from tests.unit.training.resuming import run as train
 from tests.unit.training.resuming import small_config
 
 pytestmark = pytest.mark.slow
-LASTING = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 COSTLY = settings(LASTING, max_examples=max(settings().max_examples // 4, 8))  # each reads all settings
 NAME = "step=0000006.ckpt"
 
@@ -184,52 +183,23 @@ def test_a_forged_optimizer_is_refused_and_nothing_is_lost(
     assert {one: one.read_bytes() for one in (folder / "run/checkpoints").iterdir()} == before
 
 
-IN_METRICS = (",", "\n", '"', "\r", "\0", "nan", "inf", "1e999", "²", "-1", "step", "9" * 5000, "x")
-IN_RESULTS = ("{", "}", "[" * 5_000, "null", "NaN", "1e999", "9" * 5_000, '"scores": {', ",", '"', "-1")
+IN_METRICS = (",", '"', "nan", "inf", "1e999", "²", "-1", "step", "x", "\n", "\r", "\0", "9" * 5_000)
+IN_RESULTS = ("{", "}", "null", "NaN", "1e999", ",", '"', "-1", '"scores": {', "[" * 5_000, "9" * 5_000)
 IN_CONFIG = (
-    ": ",
-    "\n",
-    "  ",
-    "- ",
-    "!!python/object/apply:os.system [x]",
-    "&a ",
-    "*a",
-    "${oc.env:HOME}",
-    "[" * 2_000,
-    "null",
-)
-IN_CONFIG = (
-    *IN_CONFIG,
-    "1e999",
-    ".nan",
-    "'",
-    '"',
-    "{",
-    "? ",
-    "|",
-    "%YAML 9",
-    "\t",
-    "---\n",
-    "x" * 2_000,
-    "9" * 5_000,
-    "2020-13-45",
-    "<<: ",
-    PLACE,
-    "\ufeff",
-    "\0",
+    *("- ", "&a ", "*a", "${oc.env:HOME}", "null", "1e999", ".nan", "'", '"', "{", "? ", "|", "<<: ", "2020-13-45"),
+    *(": ", "\n", "  ", "\t", "---\n", "\ufeff", "\0", "%YAML 9", "!!python/object/apply:os.system [x]", PLACE),
+    *("[" * 2_000, "x" * 2_000, "9" * 5_000),
 )
 CONFIG = yaml.safe_dump(
     {"seed": 1, "training": {"monitor": "bleu", "noise": {"typos": 0.1}}, "data": {"train": ["a.tsv"]}}
 )
+RESULTS = '{"updates": 6, "training_seconds": 3.5, "parameters": 9, "scores": {"a": {"bleu": {"value": 1}}}}'
 
 
 @COSTLY
 @given(
     metrics=st.just(METRICS) | mutated([METRICS], IN_METRICS) | arbitrary(IN_METRICS),
-    results=mutated(
-        ['{"updates": 6, "training_seconds": 3.5, "parameters": 9, "scores": {"a": {"bleu": {"value": 1}}}}'],
-        IN_RESULTS,
-    ),
+    results=mutated([RESULTS], IN_RESULTS),
     config=st.just(CONFIG) | mutated([CONFIG], IN_CONFIG),
 )
 def test_a_broken_run_is_listed(metrics: str, results: str, config: str, folder: Path) -> None:
@@ -237,8 +207,7 @@ def test_a_broken_run_is_listed(metrics: str, results: str, config: str, folder:
     run = make_run(folder / "runs" / "a", results=6)
     for name, text in (("metrics.csv", metrics), ("results.json", results), ("config.yaml", config)):
         (run / name).write_bytes(text.encode("utf-8", "surrogatepass"))
-    (one,) = list_runs(folder / "runs")
-    assert one == read_run(run, "a")
+    assert list_runs(folder / "runs") == [read_run(run, "a")]
 
 
 @LASTING

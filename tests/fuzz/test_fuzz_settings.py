@@ -30,52 +30,13 @@ KEYS = st.sampled_from(
 )
 NUMBERS = ("0", "1", "-1", "2", "1e999", "nan", "inf", "9" * 5_000, "0x1f", "1_000", "0.5", "true", "null")
 SYNTAX = (
-    "[",
-    "]",
-    "{",
-    "}",
-    "'",
-    '"',
-    ",",
-    ":",
-    "=",
-    "+",
-    "~",
-    "@",
-    "\\",
-    "${",
-    "${oc.env:HOME}",
-    "${seed}",
-    "${x}",
-    "${oc.decode:[}",
-)
-SYNTAX = (
-    *SYNTAX,
-    "glob(*)",
-    "range(0,9)",
-    "choice(a,b)",
-    "interval(0,1)",
-    "[" * 300,
-    "--multirun",
-    "--config-dir=",
-    " ",
-    "\n",
-    "\0",
-    "é",
+    *("[", "]", "{", "}", "'", '"', ",", ":", "=", "+", "~", "@", "\\", " ", "\n", "\0", "é", "[" * 300),
+    *("${", "${oc.env:HOME}", "${seed}", "${x}", "${oc.decode:[}", "--multirun", "--config-dir="),
+    *("glob(*)", "range(0,9)", "choice(a,b)", "interval(0,1)"),
 )
 WORDS = (
-    "none",
-    "base",
-    "auto",
-    "bundled",
-    "transformer",
-    "modern",
-    "../",
-    "../../etc/passwd",
-    PLACE,
-    "runs/a",
-    "tatoeba_cpu",
-    "x" * 300,
+    *("none", "base", "auto", "bundled", "transformer", "modern", "runs/a", "tatoeba_cpu"),
+    *("../", "../../etc/passwd", PLACE, "x" * 300),
 )
 VALUES = st.sampled_from([*NUMBERS, *WORDS]) | st.lists(st.sampled_from([*NUMBERS, *SYNTAX, *WORDS]), max_size=4).map(
     "".join
@@ -87,15 +48,15 @@ OVERRIDES |= arbitrary((*SYNTAX, *WORDS)).map(lambda text: text.replace("\0", ""
 
 
 def check(overrides: list[str], folder: Path, watched_files: Callable[[], Any]) -> None:
-    found: list[Config] = []
-    given_ones = [with_place(one, folder.parent / "secret.po") for one in overrides]
+    configs: list[Config] = []
+    overrides = [with_place(override, folder.parent / "secret.po") for override in overrides]
     with watched_files() as opened:
-        refusal = refusal_of(lambda: found.append(compose(given_ones))) or ""
+        refusal = refusal_of(lambda: configs.append(compose(overrides))) or ""
     assert "\n" not in refusal
     assert len(refusal) < 2_000
-    assert [one for one in opened if one.endswith(("secret.po", "passwd"))] == []
+    assert [file for file in opened if file.endswith(("secret.po", "passwd"))] == []
     assert SECRET not in refusal
-    for config in found:
+    for config in configs:
         yaml.safe_dump(to_plain(config))
 
 
@@ -120,44 +81,10 @@ training:
   learning_rate: 0.001
 """
 IN_YAML = (
-    ": ",
-    "\n",
-    "  ",
-    "- ",
-    "!!python/object/apply:os.system [x]",
-    "&a ",
-    "*a",
-    "<<: *a",
-    "${oc.env:HOME}",
-    "[" * 500,
-    "null",
-)
-IN_YAML = (
-    *IN_YAML,
-    "defaults:\n  - ",
-    "override /model: base\n",
-    "# @package x\n",
-    "_target_: os.system\n",
-    "1e999",
-    ".nan",
-    "'",
-    '"',
-    "{",
-)
-IN_YAML = (
-    *IN_YAML,
-    "? ",
-    "|",
-    "%YAML 9",
-    "\t",
-    "---\n",
-    "/../../secret",
-    PLACE,
-    "\ufeff",
-    "\0",
-    "hydra:\n  run: x\n",
-    "_self_",
-    "${model}",
+    *("- ", "&a ", "*a", "${oc.env:HOME}", "${model}", "null", "1e999", ".nan", "'", '"', "{", "? ", "|", "_self_"),
+    *(": ", "\n", "  ", "\t", "---\n", "\ufeff", "\0", "%YAML 9", "<<: *a", "!!python/object/apply:os.system [x]"),
+    *("defaults:\n  - ", "override /model: base\n", "# @package x\n", "_target_: os.system\n", "hydra:\n  run: x\n"),
+    *("/../../secret", PLACE, "[" * 500),
 )
 
 
