@@ -22,7 +22,7 @@ add_module_names = False
 autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_inherit_docstrings = False
 autoclass_content = "both"
-autodoc_mock_imports = ["ctranslate2", "lxml", "polib", "ray", "transformers"]  # optional: imported by modules at once
+autodoc_mock_imports = ["ctranslate2", "polib", "ray", "transformers"]  # optional: imported by modules at once
 napoleon_use_ivar = True
 
 html_theme = "furo"
