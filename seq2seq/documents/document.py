@@ -95,8 +95,8 @@ def _decode(data: bytes) -> str:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        place = f"byte {error.start + 1} (0x{data[error.start]:02x})"
-        raise UserError(f"{place} is not UTF-8: convert the file first, for example with iconv") from error
+        byte = f"byte {error.start + 1} (0x{data[error.start]:02x})"
+        raise UserError(f"{byte} is not UTF-8: convert the file first, for example with iconv") from error
     if "\0" in text or OBJECT in text:
         raise UserError("it is binary (it has bytes 0 or 1), expected text: check its name's ending")
     return text

@@ -81,12 +81,12 @@ def _find_texts(text: str) -> list[list[Token]]:
 
 def _trim(segment: list[Token], text: str) -> list[Token]:
     """Remove white space and comments at both ends."""
-    shown = [
+    indices = [
         index
         for index, (kind, _, start, end) in enumerate(segment)
         if kind != "other" and (kind != "text" or text[start:end].strip())
     ]
-    return segment[shown[0] : shown[-1] + 1] if shown else []
+    return segment[indices[0] : indices[-1] + 1] if indices else []
 
 
 def _read(text: str, tokens: list[Token]) -> Passage:
@@ -98,16 +98,16 @@ def _read(text: str, tokens: list[Token]) -> Passage:
     start += len(text[start:end]) - len(text[start:end].lstrip())
     end = start + len(text[start:end].rstrip())
     segment: Segment[str] = Segment()
-    at = start
+    last_end = start
     for kind, tag, first, last in tokens:
         if kind == "text":
             continue
         is_alone = kind in ("empty", "other") or (kind != "object" and VOID.fullmatch(tag))
         is_cut_short = text[first] == "&" and text[last - 1] != ";"  # an entity without its semicolon
-        begin, finish = with_space(text, first, last, at, end, str.isspace) if is_alone else (first, last)
-        segment.add_text(re.sub(r"\s+", " ", html.unescape(text[at:begin])))
+        begin, finish = with_space(text, first, last, last_end, end, str.isspace) if is_alone else (first, last)
+        segment.add_text(re.sub(r"\s+", " ", html.unescape(text[last_end:begin])))
         markup = text[begin:last] + ";" * is_cut_short + text[last:finish]
-        at = finish
+        last_end = finish
         if kind == "object":
             segment.add_object(markup)
         elif not is_alone:
@@ -116,7 +116,7 @@ def _read(text: str, tokens: list[Token]) -> Passage:
             segment.add_break(markup)
         else:
             segment.add_mark(Kind.POINT, markup)
-    segment.add_text(re.sub(r"\s+", " ", html.unescape(text[at:end])))
+    segment.add_text(re.sub(r"\s+", " ", html.unescape(text[last_end:end])))
     return Passage(start, end, segment)
 
 
@@ -140,8 +140,8 @@ def _tokenize(text: str) -> list[Token]:
         elif match["slash"]:
             kind = "empty"
         elif kind == "start" and tag.lower() in _RAW:
-            found = _RAW[tag.lower()].search(text, end)
-            end = found.start() if found else len(text)
+            closing = _RAW[tag.lower()].search(text, end)
+            end = closing.start() if closing else len(text)
         if first > start:
             tokens.append(("text", "", start, first))
         tokens.append((kind, tag.lower(), first, end))
@@ -150,5 +150,5 @@ def _tokenize(text: str) -> list[Token]:
 
 
 def _is_untranslated(name: str, tag: str) -> bool:
-    marked = re.search(r"\btranslate\s*=\s*[\"']?no\b|\bclass\s*=\s*[\"'][^\"']*\bnotranslate\b", tag, re.IGNORECASE)
-    return bool(marked or _UNTRANSLATED.fullmatch(name))
+    attribute = re.search(r"\btranslate\s*=\s*[\"']?no\b|\bclass\s*=\s*[\"'][^\"']*\bnotranslate\b", tag, re.IGNORECASE)
+    return bool(attribute or _UNTRANSLATED.fullmatch(name))

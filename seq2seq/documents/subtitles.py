@@ -72,13 +72,13 @@ def _read(text: str, start: int, end: int) -> Segment[str]:
     if _TAG.search(_TAG.sub("", line)):  # removing the tags makes another tag: "<<b>/i>"
         segment.add_text(line)
         return segment
-    at = 0
+    last_end = 0
     for tag in _TAG.finditer(line):
-        segment.add_text(line[at : tag.start()])
+        segment.add_text(line[last_end : tag.start()])
         kind = Kind.POINT if tag[0].startswith("{") else Kind.CLOSE if tag[0].startswith("</") else Kind.OPEN
         segment.add_mark(kind, tag[0])
-        at = tag.end()
-    segment.add_text(line[at:])
+        last_end = tag.end()
+    segment.add_text(line[last_end:])
     return segment
 
 
