@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import polib
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -22,6 +21,7 @@ from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # has no 
 from markdown_it import MarkdownIt
 
 from seq2seq.documents.document import translate_document
+from seq2seq.documents.gettext import _parse
 from seq2seq.documents.html import _tokenize
 from seq2seq.documents.keeping import Translate, translate_texts
 from seq2seq.documents.marked import KEPT
@@ -153,7 +153,7 @@ def markup_of(name: str, text: str) -> object:
     if name == ".po":
         return [
             (one.msgctxt, one.msgid, one.msgid_plural, one.comment, one.tcomment, one.occurrences, one.obsolete)
-            for one in polib.pofile(text.replace("\r\n", "\n") + "\n")
+            for one in _parse(text)  # polib alone would end lines at U+2028
         ]
     root = etree.fromstring(text.encode(), etree.XMLParser(resolve_entities=False))
     kept = "{*}source" if name == ".xliff" else "{*}tuv"
