@@ -43,7 +43,9 @@ def register_schema() -> None:
     schema = OmegaConf.structured(Config)
     for mapping in (schema.data.weights, schema.data.hub_splits):
         OmegaConf.set_struct(mapping, False)  # the user chooses their keys
-    ConfigStore.instance().store(name="schema", node=schema)
+    store = ConfigStore.instance()
+    if "schema.yaml" not in store.repo:
+        store.store(name="schema", node=schema)
 
 
 def compose(overrides: Sequence[str]) -> Config:
