@@ -5,68 +5,59 @@ from itertools import pairwise
 import pytest
 
 from seq2seq.interface import Candidate
-from tests.unit.search.tasks import EOS, prefix_score, search
+from tests.unit.search.tasks import EOS, TableModel, search
 
-TABLES, LIMITS, BEAM = [4, 7, 9], [3, 5, 4], 3
+BEAM = 3
 
 
-def shown(model, tables, limits, **settings) -> list[list[Candidate]]:
-    """The candidates in the order in which the search shows them: step by step, sentence by sentence."""
+def candidates_of(model, tables, limits, **settings) -> list[list[Candidate]]:
+    """Return the candidates in the order of the search: step by step, sentence by sentence."""
     steps: list[list[Candidate]] = []
     settings = {"beam": BEAM, "n_best": 1, **settings}
-    found = search(model, tables, limits, on_candidates=steps.append, **settings)
-    assert found == search(model, tables, limits, **settings)
+    best = search(model, tables, limits, on_candidates=steps.append, **settings)
+    assert best == search(model, tables, limits, **settings)
     return steps
 
 
-@pytest.fixture(params=[{}, {"length_penalty": 0.0}, {"early_stopping": True}, {"min_lengths": [2]}], ids=str)
-def steps(request, table_model) -> list[list[Candidate]]:
-    return shown(table_model(9), [9], [6], **request.param)
-
-
-def test_candidates_come_best_first_and_are_twice_as_many_as_the_beam(steps):
-    for candidates in steps:
-        scores = [one.score for one in candidates]
-        assert scores == sorted(scores, reverse=True)
-        assert len(candidates) <= 2 * BEAM
+@pytest.mark.parametrize(
+    "settings", [{}, {"length_penalty": 0.0}, {"early_stopping": True}, {"min_lengths": [2]}], ids=str
+)
+def test_live_candidates_are_those_that_the_next_step_continues(settings):
+    steps = candidates_of(TableModel(9), [9], [6], **settings)
     assert len(steps[0]) == 2 * BEAM
-
-
-def test_live_candidates_are_those_that_the_next_step_continues(steps):
-    for now, later in zip(steps, [*steps[1:], []], strict=True):
-        live = [one for one in now if one.is_live]
-        assert {one.parent for one in later} <= set(range(len(live)))
-        assert bool(live) == bool(later)
-        assert not any(one.token == EOS for one in live)
+    for now, later in pairwise([*steps, []]):
+        scores = [candidate.score for candidate in now]
+        assert scores == sorted(scores, reverse=True)
+        assert len(now) <= 2 * BEAM
+        live = [candidate for candidate in now if candidate.is_live]
+        assert not any(candidate.token == EOS for candidate in live)
         assert len(live) <= BEAM
-        for one in later:
-            assert one.score <= live[one.parent].score
+        assert bool(live) == bool(later)
+        assert all(candidate.score <= live[candidate.parent].score for candidate in later)
 
 
-def test_every_live_hypothesis_is_a_parent_of_candidates_when_all_candidates_are_shown(table_model):
-    steps = shown(table_model(5), [4], [3], beam=50)
-    for now, later in pairwise(steps):
-        assert {one.parent for one in later} == set(range(sum(one.is_live for one in now)))
+def test_every_live_hypothesis_is_a_parent_of_candidates_when_all_candidates_are_shown():
+    for now, later in pairwise(candidates_of(TableModel(5), [4], [3], beam=50)):
+        assert {candidate.parent for candidate in later} == set(range(sum(candidate.is_live for candidate in now)))
 
 
 @pytest.mark.parametrize("beam", [1, BEAM])
-def test_parents_and_tokens_spell_every_hypothesis_that_has_the_score(table_model, beam):
-    model = table_model(6)
+def test_parents_and_tokens_spell_every_hypothesis_that_has_the_score(beam):
+    model = TableModel(6)
     live, ended = [()], {}
-    for candidates in shown(model, [4], [4], beam=beam):
-        continued = [(*live[one.parent], one.token) for one in candidates]
-        for ids, one in zip(continued, candidates, strict=True):
-            assert one.score == pytest.approx(prefix_score(model, 4, ids), abs=1e-4)
-            if one.token == EOS:
-                ended[ids[:-1]] = one.score
-        live = [ids for ids, one in zip(continued, candidates, strict=True) if one.is_live]
+    for candidates in candidates_of(model, [4], [4], beam=beam):
+        continued = [((*live[candidate.parent], candidate.token), candidate) for candidate in candidates]
+        for ids, candidate in continued:
+            assert candidate.score == pytest.approx(model.prefix_score(4, ids), abs=1e-4)
+            if candidate.token == EOS:
+                ended[ids[:-1]] = candidate.score
+        live = [ids for ids, candidate in continued if candidate.is_live]
     ((best,),) = search(model, [4], [4], beam=beam, n_best=1)
     assert best.score == pytest.approx(ended[tuple(best.ids)])
 
 
-def test_sentences_searched_together_are_shown_as_alone(table_model):
-    model = table_model(6)
-    together = shown(model, TABLES, LIMITS)
-    alone = [shown(model, [table], [limit]) for table, limit in zip(TABLES, LIMITS, strict=True)]
+def test_sentences_searched_together_have_the_candidates_as_alone():
+    model, tables, limits = TableModel(6), [4, 7, 9], [3, 5, 4]
+    alone = [candidates_of(model, [table], [limit]) for table, limit in zip(tables, limits, strict=True)]
     by_step = [steps[i] for i in range(max(map(len, alone))) for steps in alone if i < len(steps)]
-    assert together == by_step
+    assert candidates_of(model, tables, limits) == by_step

@@ -13,13 +13,13 @@ from seq2seq.search.rules import (
 from seq2seq.search.subset import Subset
 from seq2seq.settings.search import SearchConfig
 from tests.unit.search import tasks
-from tests.unit.search.tasks import BANNED, BOS, EOS, KINDS, contains, ids_of
+from tests.unit.search.tasks import EOS, KINDS, TableModel, contains, ids_of
 
-LIMIT = 5
+LIMIT, TABLES = 4, [31, 32]
 
 
-def search(model, tables, rules, **arguments):
-    return tasks.search(model, tables, [LIMIT] * len(tables), rules=rules, **arguments)
+def search(tables, rules, **arguments):
+    return tasks.search(TableModel(6), tables, [LIMIT] * len(tables), rules=rules, **arguments)
 
 
 def has_repeats(ids, size):
@@ -28,74 +28,76 @@ def has_repeats(ids, size):
 
 
 ALLOWED = {  # rules for sentences 0 and 1, and what they allow
-    "bigrams": (lambda: [NoRepeatNgram(2)], lambda ids, s: not has_repeats(ids, 2)),
-    "unigrams": (lambda: [NoRepeatNgram(1)], lambda ids, s: not has_repeats(ids, 1)),
-    "trigrams": (lambda: [NoRepeatNgram(3)], lambda ids, s: not has_repeats(ids, 3)),
+    "bigrams": ([NoRepeatNgram(2)], lambda ids, s: not has_repeats(ids, 2)),
+    "unigrams": ([NoRepeatNgram(1)], lambda ids, s: not has_repeats(ids, 1)),
+    "trigrams": ([NoRepeatNgram(3)], lambda ids, s: not has_repeats(ids, 3)),
     "banned": (
-        lambda: [BannedPhrases([[4], [1, 5, 1], [5, 5]])],
+        [BannedPhrases([[4], [1, 5, 1], [5, 5]])],
         lambda ids, s: not any(contains(ids, phrase) for phrase in ([4], [1, 5, 1], [5, 5])),
     ),
-    "prefix": (lambda: [ForcedPrefix([[5, 1, 1], []])], lambda ids, s: ids[:3] == [5, 1, 1] or s == 1),
+    "prefix": ([ForcedPrefix([[5, 1, 1], []])], lambda ids, s: ids[:3] == [5, 1, 1] or s == 1),
     "two": (
-        lambda: [NoRepeatNgram(2), BannedPhrases([[5, 4]])],
+        [NoRepeatNgram(2), BannedPhrases([[5, 4]])],
         lambda ids, s: not contains(ids, [5, 4]) and not has_repeats(ids, 2),
     ),
 }
 
 
 @pytest.mark.parametrize("name", ALLOWED)
-def test_a_wide_beam_finds_exactly_what_the_rule_allows(table_model, name):
+def test_a_wide_beam_finds_exactly_what_the_rule_allows(name):
     rules, is_allowed = ALLOWED[name]
-    model = table_model(6)
-    found = search(model, [31, 32], rules(), beam=400)
-    for sentence, best in enumerate(found):
-        everything = model.all_sequences((31, 32)[sentence], LIMIT, 1.0, BANNED)
+    for sentence, best in enumerate(search(TABLES, rules, beam=200)):
+        everything = TableModel(6).all_sequences(TABLES[sentence], LIMIT)
         assert ids_of(best) == [ids for ids in everything if is_allowed(ids, sentence)]
 
 
-def test_repeated_tokens_cost_the_penalty_in_the_ranking_and_not_in_the_scores(table_model):
-    model, penalty = table_model(6), 1.7
-    (found,) = search(model, [33], [RepetitionPenalty(penalty)], beam=400)
+def test_repeated_tokens_cost_the_penalty_in_the_ranking_and_not_in_the_scores():
+    model, penalty = TableModel(6), 1.7
+    (best,) = search([33], [RepetitionPenalty(penalty)], beam=200)
 
     def penalised(ids):
-        tokens, score = (BOS, *ids, EOS), 0.0
-        for position in range(1, len(tokens)):
-            log_prob = model.logits(33, tokens[:position]).log_softmax(-1)[tokens[position]].item()
-            score += log_prob * (penalty if tokens[position] in tokens[1:position] else 1.0)
-        return score
+        steps = [(ids[:position], token) for position, token in enumerate([*ids, EOS])]
+        return sum(
+            model.log_probs(33, tuple(earlier))[token] * (penalty if token in earlier else 1.0)
+            for earlier, token in steps
+        )
 
-    assert len(found) == len(model.all_sequences(33, LIMIT, 1.0, BANNED))
-    for one in found:
-        assert one.score == pytest.approx(model.score(33, one.ids), abs=1e-4)
-        assert one.normalised_score == pytest.approx(one.score / (len(one.ids) + 1), abs=1e-6)
-    values = [penalised(one.ids) / (len(one.ids) + 1) for one in found]
+    assert len(best) == len(model.all_sequences(33, LIMIT))
+    for hypothesis in best:
+        assert hypothesis.score == pytest.approx(model.score(33, hypothesis.ids), abs=1e-4)
+        assert hypothesis.normalised_score == pytest.approx(hypothesis.score / (len(hypothesis.ids) + 1), abs=1e-6)
+    values = [penalised(ids) / (len(ids) + 1) for ids in ids_of(best)]
     assert values == pytest.approx(sorted(values, reverse=True), abs=1e-5)
-    assert any(penalised(one.ids) < one.score - 0.1 for one in found)
+    assert any(penalised(hypothesis.ids) < hypothesis.score - 0.1 for hypothesis in best)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rules_that_leave_nothing_leave_no_hypothesis(table_model, kind):
+def test_rules_that_leave_nothing_leave_no_hypothesis(kind):
     rules = [BannedPhrases([[token] for token in range(6) if token != EOS])]
-    found = search(table_model(6), [1, 2, 3], rules, min_lengths=[2, 0, 2], **KINDS[kind])
-    assert [set(map(tuple, ids_of(best))) for best in found] == [set(), {()}, set()]
+    results = search([1, 2, 3], rules, min_lengths=[2, 0, 2], **KINDS[kind])
+    assert [set(map(tuple, ids_of(best))) for best in results] == [set(), {()}, set()]
 
 
-def test_forced_tokens_need_not_obey_the_rules_for_free_tokens(table_model):
-    model, rules = table_model(6), [NoRepeatNgram(1), BannedPhrases([[4]])]
-    forced, free = search(model, [34, 35], [ForcedPrefix([[4, 5, 5], []], rules)], beam=400)
+def test_forced_tokens_need_not_obey_the_rules_for_free_tokens():
+    rules = [NoRepeatNgram(1), BannedPhrases([[4]])]
+    forced, free = search([34, 35], [ForcedPrefix([[4, 5, 5], []], rules)], beam=200)
     assert sorted(ids_of(forced)) == [[4, 5, 5], [4, 5, 5, 1]]
-    everything = model.all_sequences(35, LIMIT, 1.0, BANNED)
+    everything = TableModel(6).all_sequences(35, LIMIT)
     assert ids_of(free) == [ids for ids in everything if 4 not in ids and not has_repeats(ids, 1)]
-    assert search(model, [34], [ForcedPrefix([[4, 5, 5]]), *rules], beam=400) == [[]]
+    assert search([34], [ForcedPrefix([[4, 5, 5]]), *rules], beam=200) == [[]]
 
 
-def test_impossible_rules_are_refused():
-    with pytest.raises(ValueError, match="size=0 must be at least 1"):
-        NoRepeatNgram(0)
-    with pytest.raises(ValueError, match=r"penalty=0\.0 must be positive"):
-        RepetitionPenalty(0.0)
-    with pytest.raises(ValueError, match=r"phrases=\[\[4\], \[\]\]: every phrase needs a token"):
-        BannedPhrases([[4], []])
+@pytest.mark.parametrize(
+    ("rule", "argument", "message"),
+    [
+        (NoRepeatNgram, 0, "size=0 must be at least 1"),
+        (RepetitionPenalty, 0.0, r"penalty=0\.0 must be positive"),
+        (BannedPhrases, [[4], []], r"phrases=\[\[4\], \[\]\]: every phrase needs a token"),
+    ],
+)
+def test_impossible_rules_are_refused(rule, argument, message):
+    with pytest.raises(ValueError, match=message):
+        rule(argument)
 
 
 SUBWORDS = {1: "c", 4: "a", 5: "b", 6: "ab", 7: "bcd"}
@@ -110,23 +112,24 @@ def text_of(ids):
     return "".join(SUBWORDS[token] for token in ids)
 
 
-def test_a_wide_beam_finds_all_spellings_of_an_unfinished_word_and_no_other_sequences(table_model):
-    model, words = table_model(8), [UnfinishedWord(0, ABC, 3), UnfinishedWord(1, ABC, 3), None]
+def test_a_wide_beam_finds_all_spellings_of_an_unfinished_word_and_no_other_sequences():
+    model, words = TableModel(8), [UnfinishedWord(0, ABC, 3), UnfinishedWord(1, ABC, 3), None]
     rules = [CompletedWord(words, [ForcedPrefix([[], [7], []])])]
-    found = tasks.search(model, [31, 32, 33], [4] * 3, rules=rules, beam=800)
-    for table, beginning, best in zip([31, 32, 33], ["abc", "bcdabc", ""], found, strict=True):
-        everything = model.all_sequences(table, 4, 1.0, BANNED)
+    results = tasks.search(model, [31, 32, 33], [4] * 3, rules=rules, beam=800)
+    for table, beginning, best in zip([31, 32, 33], ["abc", "bcdabc", ""], results, strict=True):
+        everything = model.all_sequences(table, 4)
         is_allowed = [text_of(ids).startswith(beginning) and (table != 32 or ids[0] == 7) for ids in everything]
         assert ids_of(best) == [ids for ids, allowed in zip(everything, is_allowed, strict=True) if allowed]
-    assert {one.ids[-1] for one in found[0]} == SUBWORDS.keys()  # any token may follow the word
+    assert {ids[-1] for ids in ids_of(results[0])} == SUBWORDS.keys()  # any token may follow the word
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_search_begins_with_a_spelling_of_an_unfinished_word(table_model, kind):
-    rules = [CompletedWord([UnfinishedWord(0, ABC, 3)] * 3)]
-    found = tasks.search(table_model(8), [31, 32, 33], [9, 6, 9], rules=rules, **KINDS[kind])
-    assert all(found)
-    assert all(text_of(one.ids).startswith("abc") for best in found for one in best)
+@pytest.mark.parametrize("others", [[], [BannedPhrases([[4], [6]])]], ids=["alone", "against a rule"])
+def test_every_search_begins_with_a_spelling_of_an_unfinished_word(kind, others):
+    rules = [CompletedWord([UnfinishedWord(0, ABC, 3)] * 3, others)]
+    results = tasks.search(TableModel(8), [31, 32, 33], [9, 6, 9], rules=rules, **KINDS[kind])
+    assert all(results)
+    assert all(text_of(ids).startswith("abc") for best in results for ids in ids_of(best))
 
 
 def test_a_subset_of_the_vocabulary_keeps_only_spellings_that_can_be_finished():
@@ -137,17 +140,14 @@ def test_a_subset_of_the_vocabulary_keeps_only_spellings_that_can_be_finished():
     assert source.unfinished == UnfinishedWord(0, [{5: 2}, {}], 2)
 
 
-def names(settings, prefixes=((), ()), words=(None, None), banned=()) -> list[str]:
-    return [type(rule).__name__ for rule in make_rules(settings, prefixes=prefixes, words=words, banned=banned)]
+def names(settings, words=(None, None), banned=()) -> list[str]:
+    return [type(rule).__name__ for rule in make_rules(settings, prefixes=[(), ()], words=words, banned=banned)]
 
 
-def test_there_is_a_rule_for_every_setting_that_asks_for_one_and_no_other():
+def test_there_is_a_rule_for_every_setting_that_asks_for_one_and_a_prefix_overrides_them():
     assert names(SearchConfig(min_length=3)) == []
     assert names(SearchConfig(repetition_penalty=1.2, no_repeat_ngram=3)) == ["RepetitionPenalty", "NoRepeatNgram"]
     assert names(SearchConfig(), banned=[[7]], words=(None, UnfinishedWord(0, ABC, 3))) == ["CompletedWord"]
-
-
-def test_a_forced_prefix_overrides_all_other_rules():
     (rule,) = make_rules(SearchConfig(), prefixes=[(), (5,)], words=(None, None), banned=[[7]])
     assert isinstance(rule, ForcedPrefix)
     assert [type(inner).__name__ for inner in rule.rules] == ["BannedPhrases"]
