@@ -23,7 +23,6 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.search.next_tokens import best_next
 from tests.unit.model import models
 from tests.unit.model.models import FORKING, make_recurrent, make_transformer, sources, token_ids
-from tests.unit.search.tasks import KINDS, search
 from tests.unit.searches import NEEDS_COMPILER
 
 STYLES: dict[str, dict[str, Any]] = {
@@ -138,30 +137,6 @@ def test_a_model_that_gives_nan_gives_nan_compiled(name: str) -> None:
     model = make()
     model.get_parameter(f"decoder_layers.{name}").data.fill_(torch.nan)
     assert first_step(NativeDecoder(model), sources()).isnan().all()
-
-
-class SearchedDecoder:
-    """A compiled decoder in the place of a table model, for three sentences."""
-
-    def __init__(self, model: Transformer) -> None:
-        self.decoder = NativeDecoder(model)
-        self.step = self.decoder.step
-
-    def start(self, _: Any) -> NativeState:
-        return self.decoder.encode(sources()[:3])
-
-
-@NEEDS_COMPILER
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_compiled_search_refuses_scores_that_are_nan(kind: str) -> None:
-    model = make()
-    searched = SearchedDecoder(model)
-    with torch.no_grad():
-        assert all(search(searched, None, [5] * 3, find_best=searched.decoder.best_next, **KINDS[kind]))
-        model.embedding.weight[7] = torch.nan  # the logit of token 7, in every row
-        searched = SearchedDecoder(model)
-        with pytest.raises(UserError, match=r"not numbers \(NaN\): its weights are damaged, train it again"):
-            search(searched, None, [5] * 3, find_best=searched.decoder.best_next, **KINDS[kind])
 
 
 @NEEDS_COMPILER
