@@ -108,10 +108,7 @@ def test_the_settings_choose_the_network() -> None:
         ({"decoder_mask": "off"}, r"model\.decoder_mask=off is not known: choose one of causal, none"),
         ({"cross_attention": "off"}, r"model\.cross_attention=off is not known: choose one of source, none"),
         ({"attention": "none"}, "^model.attention=none means nothing to model.architecture=transformer: leave it out$"),
-        (
-            {"architecture": "recurrent", "norm": "rmsnorm"},
-            "^model.norm=rmsnorm means nothing to model.architecture=recurrent: leave it out$",
-        ),
+        ({"architecture": "recurrent", "num_heads": 4}, "model.num_heads=4 means nothing to model.architecture=rec"),
         ({"architecture": "recurrent", "attention": "dot"}, "model.attention=dot is not known: choose one of additive"),
     ],
 )

@@ -194,8 +194,6 @@ class Wrapper(nn.Module):
     def __init__(self, inner: Any) -> None:
         super().__init__()
         self.inner = inner
-        if isinstance(inner, nn.Linear):
-            self.in_features = inner.in_features
 
     def __getattr__(self, name: str) -> Any:
         return super().__getattr__(name) if name == "inner" else getattr(self.inner, name)
@@ -216,20 +214,18 @@ def with_own_source_mask() -> Transformer:
     return model
 
 
-REPLACED: dict[str, Callable[[nn.Module], nn.Module]] = {
-    "decoder_layers.1": Wrapper,
-    "decoder_layers.1.self_attention.q_proj": Wrapper,
-    "decoder_layers.1.cross_attention.q_proj": nn.Sequential,
-    "decoder_layers.0.feed_forward": nn.Sequential,
-    "decoder_layers.0.cross_residual.norm": nn.Sequential,
-}
+REPLACED = ("self_attention.q_proj", "cross_attention.q_proj", "feed_forward", "cross_residual.norm")
 OTHERS: dict[str, tuple[Callable[[], Any], torch.dtype, str]] = {
     "LSTM": (make_recurrent, torch.float32, "Transformers, and this model is none"),
     "bfloat16": (make, torch.bfloat16, "the CPU in float32"),
     "weights in float64": (lambda: make().double(), torch.float32, "the CPU in float32"),
     "ablated attention": (lambda: make(relevance="unscaled"), torch.float32, "unchanged layers"),
     "source_mask": (with_own_source_mask, torch.float32, "unchanged layers, and this model has others"),
-    **{path: (partial(replaced, path, wrap), torch.float32, "unchanged layers") for path, wrap in REPLACED.items()},
+    "layer": (partial(replaced, "decoder_layers.1", Wrapper), torch.float32, "unchanged layers"),
+    **{
+        path: (partial(replaced, f"decoder_layers.0.{path}", nn.Sequential), torch.float32, "unchanged layers")
+        for path in REPLACED
+    },
 }
 
 
