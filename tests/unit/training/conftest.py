@@ -1,12 +1,16 @@
-"""Fixtures of the tests that resume runs."""
+"""Small runs, whole or resumed, that end without what takes long."""
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
+from seq2seq.evaluation.significance import compare
 from seq2seq.settings.config import Config
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.prepare import prepare
+from seq2seq.training import baseline, completion
 from tests.unit.training.resuming import small_config, straight_run
 
 
@@ -26,3 +30,12 @@ def data(config: Config) -> PreparedData:
 def straight(config: Config, data: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
     """A run without interruption: its folder, a copy of every file it ever saved, and its events."""
     return straight_run(config, data, tmp_path_factory.mktemp("straight"))
+
+
+@pytest.fixture(scope="module")
+def quick_end() -> Iterator[None]:
+    """Let runs end without a picture of their curves, and compare translations by few samples."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(completion, "draw_curves", lambda folder: None)
+        patch.setattr(baseline, "compare", partial(compare, samples=20, trials=20))
+        yield

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from resuming import small_config
 
 from seq2seq.errors import UserError
+from seq2seq.evaluation.analysis import Translated
 from seq2seq.evaluation.significance import Comparison, compare
 from seq2seq.settings.config import Config
 from seq2seq.settings.loading import load_config
@@ -17,6 +19,7 @@ from seq2seq.training.baseline import compare_with, keep_translations, read_base
 from seq2seq.training.early_checks import refuse_early
 from seq2seq.training.finetune import start_from_bundle
 from seq2seq.training.run import train
+from seq2seq.training.run_files import list_checkpoints
 from seq2seq.training.run_folder import write_config
 
 REFERENCES = {"news": ["El gato.", "", "¿Un perro?"], "talks": ["Una bola."]}
@@ -35,21 +38,17 @@ def baseline(tmp_path: Path) -> Path:
 def test_kept_translations_are_read_again(baseline: Path) -> None:
     assert read_baseline(str(baseline), REFERENCES) == TRANSLATIONS
     assert (baseline / "translations" / "news.txt").read_text(encoding="utf-8") == "Un gato.\n\n¿El perro?\n"
-    assert [(one.name, *one.sources) for one in read_translations(baseline)] == [
-        ("news", "A text.", "A text.", "A text."),
-        ("talks", "A text."),
+    assert read_translations(baseline) == [
+        Translated(name, ["A text."] * len(texts), TRANSLATIONS[name], texts) for name, texts in REFERENCES.items()
     ]
-    assert {one.name: one.hypotheses for one in read_translations(baseline)} == TRANSLATIONS
-    assert {one.name: one.references for one in read_translations(baseline)} == REFERENCES
-    assert read_baseline(None, REFERENCES) == {}
-    assert read_baseline("auto", REFERENCES) == {}
+    assert read_baseline(None, REFERENCES) == read_baseline("auto", REFERENCES) == {}
 
 
 def test_only_shared_test_sets_are_compared_and_the_others_named(
     baseline: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    found = read_baseline(str(baseline), {"talks": REFERENCES["talks"], "novels": ["Nada."]})
-    assert found == {"talks": TRANSLATIONS["talks"]}
+    references = {"talks": REFERENCES["talks"], "novels": ["Nada."]}
+    assert read_baseline(str(baseline), references) == {"talks": TRANSLATIONS["talks"]}
     assert "has no translations of the test set novels" in caplog.text
     assert "has the test set news, and this run does not: it is not compared" in caplog.text
 
@@ -86,108 +85,96 @@ def test_a_run_without_kept_translations_is_refused_before_anything_else(tmp_pat
         refuse_early(Config(baseline=str(tmp_path)))
 
 
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory, quick_end: None) -> Iterator[Config]:
+    """The settings of a small run; the working directory is a folder with a run called `first`."""
+    folder = tmp_path_factory.mktemp("work")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        config = small_config(folder)
+        config.training.learning_rate = 1e-2
+        config.trainer.max_steps = config.trainer.validate_every = 2
+        run(config, "first")
+        yield config
+
+
 def run(config: Config, name: str, **changes: object) -> Path:
     folder = Path("runs", name)
     (folder / "checkpoints").mkdir(parents=True)
-    trainer = replace(config.trainer, max_steps=2, validate_every=2)
-    train(replace(config, name=name, trainer=trainer, **changes), folder)
+    config = replace(config, name=name, **changes)
+    write_config(config, folder)
+    train(config, folder)
     return folder
 
 
-def test_a_run_ends_with_the_comparison(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    config = small_config(tmp_path)
-    first = run(config, "first")
-    lines = (first / "translations" / "held.txt").read_text(encoding="utf-8").splitlines()
-    assert len(lines) == 8
-    second = run(config, "second", baseline="runs/first")
-    facts = json.loads((second / "results.json").read_text(encoding="utf-8"))
-    assert facts["baseline"]["run"] == "runs/first"
-    found = facts["baseline"]["tests"]["held"]
-    assert found["systems"] == ["runs/first", "runs/second"]
-    assert found["metrics"]["bleu"]["systems"][1]["bootstrap_p"] == 1  # the same settings and seed
-    assert found["metrics"]["bleu"]["systems"][1]["value"] == facts["scores"]["held"]["bleu"]["value"]
+def resumed(folder: Path, updates: int) -> dict[str, Any]:
+    """Resume a run from its newest checkpoint up to so many updates; its facts."""
+    config = load_config(str(folder), [f"trainer.max_steps={updates}", f"trainer.validate_every={updates}"])
+    train(config, folder, list_checkpoints(folder / "checkpoints")[-1])
+    return facts(folder)
+
+
+def facts(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "results.json").read_text(encoding="utf-8"))
+
+
+def test_a_run_ends_with_the_comparison(settings: Config, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(Path("runs/first/translations/held.txt").read_text(encoding="utf-8").splitlines()) == 8
+    second = facts(run(settings, "second", baseline="runs/first"))
+    assert second["baseline"]["run"] == "runs/first"
+    comparison = second["baseline"]["tests"]["held"]
+    assert comparison["systems"] == ["runs/first", "runs/second"]
+    bleu = comparison["metrics"]["bleu"]["systems"][1]
+    assert bleu["bootstrap_p"] == 1  # the same settings and seed
+    assert bleu["value"] == second["scores"]["held"]["bleu"]["value"]
     assert "held: 8 sentences; baseline: runs/first" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_seed_that_the_comparison_cannot_use_is_refused_before_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    config = small_config(tmp_path)
-    first = run(config, "first")
     monkeypatch.setenv("SACREBLEU_SEED", "abc")
     with pytest.raises(UserError, match="SACREBLEU_SEED is 'abc', which is no seed"):
-        run(config, "second", baseline=str(first))
-    assert not list(Path("runs/second/checkpoints").iterdir())
-    run(config, "third")  # it compares nothing
+        run(settings, "refused", baseline="runs/first")
+    assert not list(Path("runs/refused/checkpoints").iterdir())
 
 
-def tuned(config: Config, first: Path, name: str, **changes: object) -> Path:
-    return run(start_from_bundle(replace(config, init=str(first)), []), name, **changes)
-
-
-def test_a_run_with_an_initial_model_ends_with_before_and_after(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_run_with_an_initial_model_ends_with_before_and_after_also_if_it_is_resumed_and_the_model_is_there(
+    settings: Config, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    config = small_config(tmp_path)
-    config.training.learning_rate = 1e-2
-    first = run(config, "first")
-    assert "baseline" not in json.loads((first / "results.json").read_text(encoding="utf-8"))
+    first, copied = Path("runs/first"), Path("copied")
+    assert "baseline" not in facts(first)
+    shutil.copytree(first, copied)
+    tuned = run(start_from_bundle(replace(settings, init=str(copied)), []), "tuned")
+    assert facts(tuned)["baseline"]["run"] == str((copied / "model").resolve())
+    comparison = facts(tuned)["baseline"]["tests"]["held"]
+    assert comparison["systems"] == ["before", "after"]
+    before, after = comparison["metrics"]["chrf"]["systems"]
+    assert before["value"] == facts(first)["scores"]["held"]["chrf"]["value"] != after["value"]
+    assert after["value"] == facts(tuned)["scores"]["held"]["chrf"]["value"]
     kept = (first / "translations" / "held.txt").read_text(encoding="utf-8")
-    capsys.readouterr()
-    second = tuned(config, first, "second")
-    facts = json.loads((second / "results.json").read_text(encoding="utf-8"))
-    assert facts["baseline"]["run"] == str((first / "model").resolve())
-    found = facts["baseline"]["tests"]["held"]
-    assert found["systems"] == ["before", "after"]
-    before, after = found["metrics"]["chrf"]["systems"]
-    scores = json.loads((first / "results.json").read_text(encoding="utf-8"))["scores"]["held"]
-    assert before["value"] == scores["chrf"]["value"] != after["value"]
-    assert after["value"] == facts["scores"]["held"]["chrf"]["value"]
-    assert (second / "translations" / "held.before.txt").read_text(encoding="utf-8") == kept
-    bleu = [one["value"] for one in found["metrics"]["bleu"]["systems"]]
-    p_value = found["metrics"]["bleu"]["systems"][1]["randomisation_p"]
-    shown = " ".join(capsys.readouterr().err.split())
-    assert f"│ held │ {bleu[0]:.1f} │ {bleu[1]:.1f} │ {bleu[1] - bleu[0]:+.1f} │ {p_value:.4f} │" in shown
-    card = (second / "model" / "README.md").read_text(encoding="utf-8")
+    assert (tuned / "translations" / "held.before.txt").read_text(encoding="utf-8") == kept
+    bleu = [system["value"] for system in comparison["metrics"]["bleu"]["systems"]]
+    p_value = comparison["metrics"]["bleu"]["systems"][1]["randomisation_p"]
+    table = " ".join(capsys.readouterr().err.split())
+    assert f"│ held │ {bleu[0]:.1f} │ {bleu[1]:.1f} │ {bleu[1] - bleu[0]:+.1f} │ {p_value:.4f} │" in table
+    card = (tuned / "model" / "README.md").read_text(encoding="utf-8")
     assert f"\n| held | {bleu[0]:.1f} | {bleu[1]:.1f} | {p_value:.4f} | {before['value']:.1f} | " in card
 
-
-def test_a_resumed_run_compares_too_and_null_or_another_baseline_replaces_the_initial_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    config = small_config(tmp_path)
-    first = run(config, "first")
-    silent = tuned(config, first, "silent", baseline=None)
-    assert "baseline" not in json.loads((silent / "results.json").read_text(encoding="utf-8"))
-    assert not (silent / "translations" / "held.before.txt").exists()
-    other = tuned(config, first, "other", baseline=str(silent))
-    facts = json.loads((other / "results.json").read_text(encoding="utf-8"))["baseline"]
-    assert facts["tests"]["held"]["systems"] == [str(silent), str(other)]
-    assert not (other / "translations" / "held.before.txt").exists()
-
-    second = tuned(config, first, "second")
-    write_config(start_from_bundle(replace(config, init=str(first), name="second"), []), second)
-    (second / "results.json").unlink()
-    settings = load_config(str(second), ["trainer.max_steps=3", "trainer.validate_every=3"])
-    train(settings, second, second / "checkpoints" / "step=0000002.ckpt")
-    facts = json.loads((second / "results.json").read_text(encoding="utf-8"))
-    assert (facts["updates"], facts["baseline"]["tests"]["held"]["systems"]) == (3, ["before", "after"])
-
-    shutil.copytree(first, tmp_path / "gone")
-    gone = tuned(config, tmp_path / "gone", "third")
-    shutil.rmtree(tmp_path / "gone" / "model")
-    (gone / "results.json").unlink()
-    config = start_from_bundle(replace(config, init=str(first)), [])
-    config = replace(config, init=str(tmp_path / "gone" / "model"), name="third")
-    config.trainer.max_steps = config.trainer.validate_every = 3
-    train(config, gone, gone / "checkpoints" / "step=0000002.ckpt")
-    facts = json.loads((gone / "results.json").read_text(encoding="utf-8"))
-    assert "baseline" not in facts
+    again = resumed(tuned, 3)
+    assert (again["updates"], again["baseline"]["tests"]["held"]["systems"]) == (3, ["before", "after"])
+    (copied / "model" / "config.json").unlink()
+    alone = resumed(tuned, 4)
+    assert "baseline" not in alone
+    assert alone["scores"]
     assert "the initial model is not compared: " in caplog.text
-    assert facts["scores"]
+
+
+def test_null_or_another_baseline_replaces_the_initial_model(settings: Config) -> None:
+    tuning = start_from_bundle(replace(settings, init="runs/first"), [])
+    silent = run(tuning, "silent", baseline=None)
+    assert "baseline" not in facts(silent)
+    other = run(tuning, "other", baseline=str(silent))
+    assert facts(other)["baseline"]["tests"]["held"]["systems"] == [str(silent), str(other)]
+    for folder in (silent, other):
+        assert not (folder / "translations" / "held.before.txt").exists()

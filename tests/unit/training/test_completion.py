@@ -15,7 +15,9 @@ from seq2seq.text.prepare import prepare
 from seq2seq.training import completion
 from seq2seq.training.completion import TrainingEnd, complete_run, shipped_model
 from seq2seq.training.run import train
-from seq2seq.training.run_files import read_metrics
+from seq2seq.training.run_files import list_checkpoints, read_metrics
+
+pytestmark = pytest.mark.usefixtures("quick_end")
 
 
 @pytest.fixture
@@ -29,26 +31,26 @@ def config(tmp_path: Path) -> Config:
 def results(config: Config, folder: Path, weights: str, checkpoint: Path | None = None) -> dict[str, Any]:
     config.training.final_weights = weights
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    (folder / "results.json").unlink(missing_ok=True)  # as if the run had been killed during its tests
     train(config, folder, checkpoint)
     return json.loads((folder / "results.json").read_text())
 
 
 def test_the_validation_loss_is_that_of_the_shipped_weights(config: Config, tmp_path: Path) -> None:
-    found = {name: results(config, tmp_path / name, name) for name in ("last", "best", "average")}
-    losses = {int(row["step"]): float(row["val_loss"]) for row in read_metrics(tmp_path / "best") if row["val_loss"]}
+    folder = tmp_path / "run"
+    last = results(config, folder, "last")
+    losses = {int(row["step"]): float(row["val_loss"]) for row in read_metrics(folder) if row["val_loss"]}
     best = min(losses, key=losses.__getitem__)
     assert best < max(losses)
-    assert found["last"]["validation_loss"] == pytest.approx(losses[max(losses)], abs=1e-4)
-    assert found["best"]["validation_loss"] == pytest.approx(losses[best], abs=1e-4)
-    assert found["best"]["weights"] == [f"best-step={best:07d}-val_loss={losses[best]:.2f}.ckpt"]
-    assert len(found["average"]["weights"]) == 2
-    assert found["average"]["validation_loss"] not in (found["last"]["validation_loss"], losses[best])
-    assert (
-        f"Validation loss: {found['best']['validation_loss']} nats" in (tmp_path / "best/model/README.md").read_text()
-    )
-    (tmp_path / "best/results.json").unlink()  # killed during the tests
-    again = results(config, tmp_path / "best", "best", sorted((tmp_path / "best/checkpoints").glob("step=*"))[-1])
-    assert again["validation_loss"] == found["best"]["validation_loss"]
+    assert last["validation_loss"] == pytest.approx(losses[max(losses)], abs=1e-4)
+    newest = list_checkpoints(folder / "checkpoints")[-1]
+    of_best = results(config, folder, "best", newest)
+    assert of_best["validation_loss"] == pytest.approx(losses[best], abs=1e-4)
+    assert of_best["weights"] == [f"best-step={best:07d}-val_loss={losses[best]:.2f}.ckpt"]
+    assert f"Validation loss: {of_best['validation_loss']} nats" in (folder / "model" / "README.md").read_text()
+    average = results(config, folder, "average", newest)
+    assert len(average["weights"]) == 2
+    assert average["validation_loss"] not in (last["validation_loss"], of_best["validation_loss"])
 
 
 def test_after_a_signal_the_model_is_written_without_a_measurement(

@@ -1,5 +1,8 @@
 """A run with several validation sets: what is logged, and that the means decide which checkpoint is best."""
 
+import contextlib
+import io
+import logging
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,47 +12,64 @@ from matplotlib.axes import Axes
 from resuming import small_config
 
 from seq2seq.settings.config import Config
-from seq2seq.text.prepare import prepare
 from seq2seq.training import monitor
 from seq2seq.training.report import draw_curves
 from seq2seq.training.run import train
 from seq2seq.training.run_files import best_validation, read_metrics
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> Config:
-    config = small_config(tmp_path)
-    lines = (tmp_path / "held.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
-    (tmp_path / "own.tsv").write_text("".join(lines[:5]), encoding="utf-8")
-    (tmp_path / "general.tsv").write_text("".join(lines[5:]), encoding="utf-8")
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory, quick_end: None) -> Config:
+    folder = tmp_path_factory.mktemp("text")
+    config = small_config(folder)
+    lines = (folder / "held.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
+    (folder / "own.tsv").write_text("".join(lines[:5]), encoding="utf-8")
+    (folder / "general.tsv").write_text("".join(lines[5:]), encoding="utf-8")
     config.trainer.max_steps = 8
+    config.training.bleu_sentences = 4
+    config.data.validation = ["own.tsv", "general.tsv"]
     return config
 
 
-def validations(config: Config, folder: Path, files: list[str]) -> list[dict[str, str]]:
-    config.data.validation = files
-    (folder / "checkpoints").mkdir(parents=True)
-    train(config, folder)
+@pytest.fixture(scope="module")
+def straight(config: Config, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """A run with two sets whose BLEU is 40 and 30: its folder, its log, and what it printed."""
+    folder = tmp_path_factory.mktemp("straight")
+    output, log = io.StringIO(), io.StringIO()
+    handler = logging.StreamHandler(log)
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(output):
+        patch.setenv("COLUMNS", "200")
+        patch.setattr(monitor, "bleu", lambda lines, references, language: 10.0 * len(references))
+        logger = logging.getLogger("seq2seq")
+        logger.addHandler(handler)
+        patch.setattr(logger, "level", logging.INFO)
+        validations(config, folder)
+        logger.removeHandler(handler)
+    return folder, log.getvalue(), output.getvalue()
+
+
+def validations(config: Config, folder: Path, checkpoint: Path | None = None) -> list[dict[str, str]]:
+    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    train(config, folder, checkpoint)
+    return validated(folder)
+
+
+def validated(folder: Path) -> list[dict[str, str]]:
     return [row for row in read_metrics(folder) if row["val_loss"]]
 
 
-def test_each_set_is_logged_and_the_means_decide(
-    config: Config,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    caplog.set_level("INFO")
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(monitor, "bleu", lambda lines, references, language: 10.0 * len(references))
-    config.training.bleu_sentences = 4
-    folder = tmp_path / "several"
-    rows = validations(config, folder, ["own.tsv", "general.tsv"])
-    assert [(row["val_bleu/own"], row["val_bleu/general"], row["val_bleu"]) for row in rows] == [
-        ("40.0", "30.0", "35.0")
-    ] * 2
-    assert [row["step"] for row in rows] == ["4", "8"]
+def means_line(row: dict[str, str], bleu: tuple[str, str, str]) -> str:
+    """The line of the log about a validation, with or without BLEU."""
+    losses = [f"{float(row[key]):.3f}" for key in ("val_loss", "val_loss/own", "val_loss/general")]
+    mean, own, general = (f"{loss}{value}" for loss, value in zip(losses, bleu, strict=True))
+    return f"update {row['step']}: validation loss {mean}, the means of own {own}; general {general}\n"
+
+
+def test_each_set_is_logged_and_the_means_decide(straight: tuple[Path, str, str]) -> None:
+    folder, log, output = straight
+    rows = validated(folder)
+    names = ("step", "val_bleu/own", "val_bleu/general", "val_bleu")
+    assert [tuple(row[name] for name in names) for row in rows] == [(step, "40.0", "30.0", "35.0") for step in "48"]
     for row in rows:
         own, general = (float(row[f"val_loss/{name}"]) for name in ("own", "general"))
         assert float(row["val_loss"]) == pytest.approx((own + general) / 2, rel=1e-5)
@@ -59,10 +79,8 @@ def test_each_set_is_logged_and_the_means_decide(
     assert best.loss == min(float(row["val_loss"]) for row in rows)
     names = sorted(path.name for path in (folder / "checkpoints").glob("best-*"))
     assert names == [f"best-step=000000{row['step']}-val_loss={float(row['val_loss']):.2f}.ckpt" for row in rows]
-    losses = [float(rows[0][key]) for key in ("val_loss", "val_loss/own", "val_loss/general")]
-    told = "update 4: validation loss {:.3f}, BLEU 35.0, the means of own {:.3f}, 40.0; general {:.3f}, 30.0"
-    assert told.format(*losses) in caplog.text
-    assert "by loss, the mean over own and general" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert means_line(rows[0], (", BLEU 35.0", ", 40.0", ", 30.0")) in log
+    assert "by loss, the mean over own and general" in " ".join(output.replace("│", " ").split())
 
 
 def test_the_picture_has_a_curve_of_each_set_and_of_the_mean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,40 +104,31 @@ def test_the_picture_has_a_curve_of_each_set_and_of_the_mean(tmp_path: Path, mon
     ]
 
 
-def test_the_loss_of_each_set_is_what_the_set_alone_has(config: Config, tmp_path: Path) -> None:
-    both = validations(config, tmp_path / "both", ["own.tsv", "general.tsv"])
-    for name in ("own", "general"):
-        alone = validations(config, tmp_path / name, [f"{name}.tsv"])
-        for row, one in zip(both, alone, strict=True):
-            assert float(row[f"val_loss/{name}"]) == pytest.approx(float(one["val_loss"]), rel=1e-5)
-            assert row[f"val_bleu/{name}"] == one["val_bleu"]
-        assert not any("/" in column for column in alone[0])  # one set is logged as ever
+def test_the_loss_of_each_set_is_what_the_set_alone_has(
+    config: Config, straight: tuple[Path, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config.data, "validation", ["general.tsv"])
+    alone = validations(config, tmp_path)
+    for row, of_one in zip(validated(straight[0]), alone, strict=True):
+        assert float(row["val_loss/general"]) == pytest.approx(float(of_one["val_loss"]), rel=1e-5)
+    assert not any("/" in column for column in alone[0]), "one set is logged as ever"
 
 
-def test_without_bleu_the_mean_loss_decides_and_is_told(
-    config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_validation_that_was_due_is_made_on_resume_of_all_sets_also_without_bleu(
+    config: Config,
+    straight: tuple[Path, str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
-    config.training.bleu_sentences = 0
-    rows = validations(config, tmp_path / "x", ["own.tsv", "general.tsv"])
-    losses = [float(rows[0][key]) for key in ("val_loss", "val_loss/own", "val_loss/general")]
-    assert "update 4: validation loss {:.3f}, the means of own {:.3f}; general {:.3f}\n".format(*losses) in caplog.text
-    assert float(rows[0]["val_loss"]) == pytest.approx(
-        (float(rows[0]["val_loss/own"]) + float(rows[0]["val_loss/general"])) / 2, rel=1e-5
-    )
-    assert list((tmp_path / "x" / "checkpoints").glob("best-*"))
-
-
-def test_prepared_sets_reach_the_table_in_their_order(config: Config) -> None:
-    config.data.validation = ["general.tsv", "own.tsv"]
-    assert list(prepare(config.data, config.tokenizer).validation_sets) == ["general", "own"]
-
-
-def test_a_validation_that_was_due_is_made_on_resume_of_all_sets(config: Config, tmp_path: Path) -> None:
-    straight = validations(config, tmp_path / "straight", ["own.tsv", "general.tsv"])
-    (tmp_path / "resumed" / "checkpoints").mkdir(parents=True)
+    monkeypatch.setattr(config.training, "bleu_sentences", 0)
+    (tmp_path / "checkpoints").mkdir()
     name = "checkpoints/step=0000004.ckpt"  # written before the validation
-    train(config, tmp_path / "resumed", Path(shutil.copy(tmp_path / "straight" / name, tmp_path / "resumed" / name)))
-    resumed = [row for row in read_metrics(tmp_path / "resumed") if row["val_loss"]]
-    columns = [name for name in straight[0] if name.startswith("val_")]
-    assert [[row[name] for name in columns] for row in resumed] == [[row[name] for name in columns] for row in straight]
+    rows = validations(config, tmp_path, Path(shutil.copy(straight[0] / name, tmp_path / name)))
+    columns = ("step", "val_loss", "val_loss/own", "val_loss/general")
+    assert [[row[name] for name in columns] for row in rows] == [
+        [row[name] for name in columns] for row in validated(straight[0])
+    ]
+    assert means_line(rows[0], ("", "", "")) in caplog.text
+    assert list((tmp_path / "checkpoints").glob("best-*"))
