@@ -79,11 +79,11 @@ def test_a_feed_stopped_anywhere_and_restored_gives_the_very_same_batches(tmp_pa
     data = prepare(config.data, config.tokenizer)
     straight = [take(feed(config, data, rank, ranks), STEPS) for rank in range(ranks)]
     stops = sorted(random.Random(f"{kind} {ranks}").sample(range(1, STEPS), 3))
-    state, done, batches = None, 0, [[] for _ in range(ranks)]
+    state, done, batches = dict[str, Any](), 0, [[] for _ in range(ranks)]
     for stop in (*stops, STEPS):
         feeds = [feed(config, data, rank, ranks) for rank in range(ranks)]
         for rank, loader in enumerate(feeds):
-            if state is not None:
+            if state:
                 loader.load_state_dict(json.loads(json.dumps(state)))  # of rank 0: all have the same
             batches[rank] += take(loader, stop - done)
         state, done = feeds[0].state_dict(), stop

@@ -1,6 +1,7 @@
 """Several validation sets are kept apart by file, and named corpora give held-out sets of their own."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from preparing import TEST, TRAIN, VALIDATION, make_pairs, run, texts, write
@@ -51,7 +52,7 @@ def test_a_named_corpus_gives_a_validation_and_a_test_set_besides_the_given_ones
 
 
 @pytest.mark.parametrize("changes", [{}, {"remove_overlap": False}, {"drop_duplicates": False}])
-def test_what_a_corpus_holds_out_does_not_depend_on_other_corpora(own: Path, changes: dict[str, bool]) -> None:
+def test_what_a_corpus_holds_out_does_not_depend_on_other_corpora(own: Path, changes: dict[str, Any]) -> None:
     settings = {"held_out_from": ["own"], "held_out": 9, "vocabulary": TokenizerConfig(vocab_size=300)}
     alone = run(own, train=["own.tsv"], **settings)
     held_out = {*alone.validation_pairs[20:], *alone.tests["own"]}

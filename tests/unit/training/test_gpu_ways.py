@@ -9,12 +9,16 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.testing import assert_close
 
+from seq2seq.errors import UserError
 from seq2seq.model import attention
 from seq2seq.model.build import build_model
+from seq2seq.settings.config import Config
 from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.trainer import TrainerConfig
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch, collate
 from seq2seq.training import module as module_file
+from seq2seq.training.computation import WIDTH, widen
 from seq2seq.training.module import TranslationModule
 
 V = 40
@@ -58,18 +62,21 @@ STYLES: dict[str, dict[str, Any]] = {
 def test_a_gpus_way_of_training_changes_no_loss_and_no_gradient(
     style: str, r_drop: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module, fused, calls = make_module(r_drop, **STYLES[style]), F.scaled_dot_product_attention, []
+    module, fused, keys = make_module(r_drop, **STYLES[style]), F.scaled_dot_product_attention, list[Tensor]()
     with monkeypatch.context() as textbook:
         textbook.setattr(attention, "uses_fused_kernel", lambda *_: False)
         expected = loss_and_gradients(module)
     assert len(expected) > 20
     monkeypatch.setattr(module_file, "KEEPS_WIDTHS", ())
-    monkeypatch.setattr(
-        F, "scaled_dot_product_attention", lambda *given, **more: calls.append(given) or fused(*given, **more)
-    )
+
+    def recorded(query: Tensor, key: Tensor, value: Tensor, *arguments: Any, **options: Any) -> Tensor:
+        keys.append(key)
+        return fused(query, key, value, *arguments, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", recorded)
     assert_close(loss_and_gradients(module), expected, atol=1e-6, rtol=1e-6)
-    assert len(calls) == 6
-    assert all(keys.shape[2] % 8 == 0 for _, keys, *_ in calls)
+    assert keys
+    assert all(key.shape[2] % 8 == 0 for key in keys)
 
 
 def test_only_a_transformer_on_a_gpu_gets_more_padding(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,3 +90,17 @@ def test_only_a_transformer_on_a_gpu_gets_more_padding(monkeypatch: pytest.Monke
     assert (width(make_module()), width(recurrent)) == (14, 14)
     monkeypatch.setattr(module_file, "KEEPS_WIDTHS", ())
     assert (width(make_module()), width(recurrent)) == (16, 14)
+
+
+@pytest.mark.parametrize(("length", "expected"), [(1, WIDTH), (WIDTH, WIDTH), (WIDTH + 1, 2 * WIDTH)])
+def test_batches_get_few_widths_by_padding_on_the_right(length: int, expected: int) -> None:
+    ids = torch.randint(4, 30, (3, length))
+    wider = widen(ids)
+    assert wider.shape == (3, expected)
+    assert torch.equal(wider[:, :length], ids)
+    assert not wider[:, length:].any()
+
+
+def test_what_compiling_excludes_is_refused() -> None:
+    with pytest.raises(UserError, match=r"trainer.compile=true decides by itself"):
+        Config(training=TrainingConfig(activation_checkpointing=True), trainer=TrainerConfig(compile=True))

@@ -1,10 +1,19 @@
+"""The loss and its gradients are those of PyTorch's operations and of R-Drop's paper, chunk by chunk."""
+
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 from torch.testing import assert_close
 
+from seq2seq.errors import UserError
+from seq2seq.model.transformer import Transformer
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.training import TrainingConfig
+from seq2seq.text.batching import Batch
 from seq2seq.training import loss as loss_module
-from seq2seq.training.loss import cross_entropy
+from seq2seq.training.loss import cross_entropy, r_drop_loss
+from seq2seq.training.module import TranslationModule
 
 N, T, D, V, PAD = 3, 5, 8, 21, 0
 
@@ -21,64 +30,100 @@ def padding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(loss_module, "LEAVES_OUT_PADDING", ())
 
 
-@pytest.mark.usefixtures("padding")
+@pytest.fixture
+def targets() -> Tensor:
+    torch.manual_seed(0)
+    targets = torch.randint(1, V, (N, T))
+    targets[1, 3:] = PAD
+    return targets
+
+
+@pytest.mark.usefixtures("padding", "chunk")
 @pytest.mark.parametrize("bias", [None, torch.linspace(-1, 2, V)])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_loss_and_gradients_equal_pytorchs_over_real_tokens(
-    chunk: int, smoothing: float, bias: torch.Tensor | None
+    targets: Tensor, smoothing: float, bias: Tensor | None
 ) -> None:
-    hidden = torch.randn(N, T, D, requires_grad=True)
-    weight = torch.randn(V, D, requires_grad=True)
-    targets = torch.randint(1, V, (N, T))
-    targets[1, 3:] = PAD
+    hidden, weight = torch.randn(N, T, D, requires_grad=True), torch.randn(V, D, requires_grad=True)
     loss, nll, tokens = cross_entropy(hidden, weight, targets, pad=PAD, smoothing=smoothing, bias=bias)
-    (3 * loss).backward()
-    grads = hidden.grad, weight.grad
-    hidden.grad, weight.grad = None, None
+    gradients = torch.autograd.grad(3 * loss, (hidden, weight))
 
     logits = F.linear(hidden, weight, bias).flatten(0, 1)
     options = {"ignore_index": PAD, "reduction": "sum"}
     expected = F.cross_entropy(logits, targets.flatten(), label_smoothing=smoothing, **options)
-    (3 * expected).backward()
     assert tokens == N * T - 2
     assert_close(loss, expected)
     assert_close(nll, F.cross_entropy(logits, targets.flatten(), **options))
-    assert_close(grads, (hidden.grad, weight.grad))
+    assert_close(gradients, torch.autograd.grad(3 * expected, (hidden, weight)))
+    assert (gradients[0][1, 3:] == 0).all(), "padding gets no gradient"
 
 
-@pytest.mark.usefixtures("padding")
-def test_padding_rows_get_no_gradient() -> None:
-    hidden = torch.randn(N, T, D, requires_grad=True)
-    targets = torch.randint(1, V, (N, T))
-    targets[2, 1:] = PAD
-    cross_entropy(hidden, torch.randn(V, D), targets, pad=PAD)[0].backward()
-    assert hidden.grad is not None
-    assert (hidden.grad[2, 1:] == 0).all()
-    assert (hidden.grad[2, 0] != 0).any()
+@pytest.mark.usefixtures("padding", "chunk")
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("alpha", [0.0, 5.0])
+def test_r_drops_loss_and_gradients_are_those_of_the_papers_formula(
+    targets: Tensor, smoothing: float, alpha: float
+) -> None:
+    hidden = torch.randn(2 * N, T, D, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(V, D, dtype=torch.float64, requires_grad=True)
+    loss, nll, divergence, tokens = r_drop_loss(hidden, weight, targets, pad=PAD, alpha=alpha, smoothing=smoothing)
+    gradients = torch.autograd.grad(3 * loss, (hidden, weight))
+
+    real = targets.flatten() != PAD
+    ids = targets.flatten()[real]
+    p, q = ((half @ weight.T).log_softmax(-1).flatten(0, 1)[real] for half in hidden.chunk(2))
+    both = torch.cat((p, q))
+    entropies = F.cross_entropy(both, ids.repeat(2), reduction="sum", label_smoothing=smoothing)
+    kls = F.kl_div(torch.cat((q, p)), both, reduction="sum", log_target=True)
+    expected = 0.5 * (entropies + alpha * 0.5 * kls)  # half of Liang et al. 2021, eq. 4
+    assert tokens == N * T - 2
+    assert_close(loss, expected)
+    assert_close(divergence, kls / 2)
+    assert_close(nll, F.nll_loss(both, ids.repeat(2), reduction="sum") / 2)
+    assert_close(gradients, torch.autograd.grad(3 * expected, (hidden, weight)))
 
 
-def test_bfloat16_autocast_stays_close_to_float32() -> None:
-    hidden, weight, targets = torch.randn(N, T, D), torch.randn(V, D), torch.randint(1, V, (N, T))
+@pytest.mark.parametrize("bias", [None, torch.linspace(-1, 2, V)])
+def test_equal_passes_give_the_single_passes_loss_and_gradient(targets: Tensor, bias: Tensor | None) -> None:
+    single, weight = torch.randn(N, T, D, requires_grad=True), torch.randn(V, D, requires_grad=True)
+    expected, *_ = cross_entropy(single, weight, targets, pad=PAD, smoothing=0.1, bias=bias)
+    twice = single.repeat(2, 1, 1)
+    loss, _, divergence, _ = r_drop_loss(twice, weight, targets, pad=PAD, alpha=5.0, smoothing=0.1, bias=bias)
+    assert divergence == 0
+    assert_close(loss, expected)
+    assert_close(torch.autograd.grad(loss, (single, weight)), torch.autograd.grad(expected, (single, weight)))
+
+
+@pytest.mark.parametrize("alpha", [None, 5.0])
+def test_bfloat16_autocast_stays_close_to_float32(targets: Tensor, alpha: float | None) -> None:
+    hidden, weight = torch.randn(2 * N, T, D), torch.randn(V, D)
+
+    def loss() -> Tensor:
+        if alpha is None:
+            return cross_entropy(hidden[:N], weight, targets, pad=PAD, smoothing=0.1)[0]
+        return r_drop_loss(hidden, weight, targets, pad=PAD, alpha=alpha)[0]
+
     with torch.autocast("cpu", torch.bfloat16):
-        low, _, _ = cross_entropy(hidden, weight, targets, pad=PAD, smoothing=0.1)
-    high, _, _ = cross_entropy(hidden, weight, targets, pad=PAD, smoothing=0.1)
+        low = loss()
     assert low.dtype == torch.float32
-    assert_close(low, high, rtol=0.02, atol=0)
+    assert_close(low, loss(), rtol=0.03, atol=0)
 
 
 @pytest.mark.usefixtures("padding")
-def test_a_batch_of_padding_alone_costs_nothing() -> None:
-    hidden = torch.randn(N, T, D, requires_grad=True)
-    loss, nll, tokens = cross_entropy(hidden, torch.randn(V, D), torch.zeros(N, T, dtype=torch.long), pad=PAD)
-    loss.backward()
-    assert (loss.item(), nll.item(), tokens.item()) == (0, 0, 0)
+def test_a_batch_of_padding_alone_costs_nothing(targets: Tensor) -> None:
+    hidden, weight = torch.randn(2 * N, T, D, requires_grad=True), torch.randn(V, D)
+    nothing = torch.zeros_like(targets)
+    for loss, *_ in (
+        cross_entropy(hidden[:N], weight, nothing, pad=PAD),
+        r_drop_loss(hidden, weight, nothing, pad=PAD, alpha=5.0),
+    ):
+        loss.backward()
+        assert loss.item() == 0
 
 
-def test_a_factor_of_the_loss_is_not_rounded_to_bf16():
-    torch.manual_seed(0)
+def test_a_factor_of_the_loss_is_not_rounded_to_bf16(targets: Tensor) -> None:
     hidden = torch.randn(N, T, D, requires_grad=True)
     weight = torch.randn(V, D, requires_grad=True)
-    targets = torch.randint(1, V, (N, T))
     gradients = []
     for divisor in (512, 768):  # a power of two has no error
         with torch.autocast("cpu", torch.bfloat16):
@@ -87,3 +132,53 @@ def test_a_factor_of_the_loss_is_not_rounded_to_bf16():
         gradients.append((gradient * divisor).double())
     ratio = (gradients[0] * gradients[1]).sum() / gradients[0].square().sum()
     assert abs(ratio - 1) < 1e-3  # 1/768 in bf16 is 0.2 % more
+
+
+def learner(alpha: float, dropout: float = 0.3) -> TranslationModule:
+    torch.manual_seed(1)
+    config = ModelConfig(d_model=16, num_heads=2, d_ff=32, num_encoder_layers=1, num_decoder_layers=1, dropout=dropout)
+    return TranslationModule(
+        Transformer(config, V), TrainingConfig(r_drop=alpha, label_smoothing=0.0, max_tokens=4096, learning_rate=7e-4)
+    )
+
+
+def a_batch() -> Batch:
+    torch.manual_seed(2)
+    tgt = torch.randint(4, V, (16, 6))
+    src = torch.cat((tgt, torch.full((16, 1), 3)), 1)
+    return Batch(src, torch.cat((torch.full((16, 1), 2), tgt), 1), torch.cat((tgt, torch.full((16, 1), 3)), 1))
+
+
+@pytest.mark.slow
+def test_training_draws_two_dropouts_predictions_together() -> None:
+    divergences, losses = {}, {}
+    for alpha in (0.0, 5.0):
+        module, batch = learner(alpha), a_batch()
+        optimizer = torch.optim.Adam(module.parameters(), lr=5e-3)
+        for step in range(80):
+            torch.manual_seed(step)
+            optimizer.zero_grad()
+            module.training_step(batch, step).backward()
+            optimizer.step()
+        assert module.last_nll is not None
+        losses[alpha] = module.last_nll.item()
+        hidden = module.model(batch.src.repeat(2, 1), batch.tgt_in.repeat(2, 1))
+        of_both = r_drop_loss(hidden, module.model.embedding.weight, batch.tgt_out, pad=PAD, alpha=1.0)
+        divergences[alpha] = of_both[2].item()
+    assert divergences[5.0] < divergences[0.0] / 2
+    assert losses[5.0] < 16 * 7 * 3.0  # and it learns: ln 21 = 3.04 nats a token at the beginning
+
+
+def test_tokens_count_once_and_validation_is_plain() -> None:
+    module, batch = learner(5.0), a_batch()
+    module.training_step(batch, 0)
+    assert module.last_tokens == 16 * 7
+    plain = learner(0.0)
+    module.eval()
+    plain.eval()
+    assert_close(module.loss(batch, 0.0), plain.loss(batch, 0.0))
+
+
+def test_without_dropout_there_is_nothing_to_draw_together() -> None:
+    with pytest.raises(UserError, match=r"training.r_drop=5.0 compares two dropouts, but model.dropout"):
+        learner(5.0, dropout=0.0)

@@ -1,4 +1,3 @@
-import warnings
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -39,57 +38,46 @@ BOTH = collate(
 def module(**changes: object) -> TranslationModule:
     torch.manual_seed(0)
     config = ModelConfig(d_model=12, num_heads=3, d_ff=20, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0)
-    values = {
-        "max_tokens": 4096,
-        "warmup_steps": 0,
-        "schedule": "constant",
-        "learning_rate": 1.0,
-        "eps": 1.0,
-        **changes,
-    }
-    return TranslationModule(Transformer(config, V), TrainingConfig(**values))  # type: ignore[arg-type]
+    values = {"max_tokens": 4096, "warmup_steps": 0, "schedule": "constant", "learning_rate": 1.0, "eps": 1.0}
+    return TranslationModule(Transformer(config, V), TrainingConfig(**(values | changes)))  # type: ignore[arg-type]
+
+
+def make_trainer(folder: Path, **options: Any) -> L.Trainer:
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    return L.Trainer(accelerator="cpu", enable_model_summary=False, default_root_dir=folder, **quiet, **options)
+
+
+def loader(batches: list[Batch]) -> Any:
+    return torch.utils.data.DataLoader(batches, batch_size=None)  # type: ignore[arg-type]
 
 
 def train(
-    module: TranslationModule, batches: list[Batch], folder: Path, accumulate: int = 1, **options: object
+    module: TranslationModule, batches: list[Batch], folder: Path, accumulate: int = 1, callbacks: Any = None
 ) -> None:
-    trainer = L.Trainer(
-        accelerator="cpu",
-        max_steps=len(batches) // accumulate,
-        accumulate_grad_batches=accumulate,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=folder,
-        **options,  # type: ignore[arg-type]
-    )
-    trainer.fit(module, torch.utils.data.DataLoader(batches, batch_size=None))  # type: ignore[arg-type]
+    updates = len(batches) // accumulate
+    trainer = make_trainer(folder, max_steps=updates, accumulate_grad_batches=accumulate, callbacks=callbacks)
+    trainer.fit(module, loader(batches))
 
 
 def weights(module: TranslationModule) -> dict[str, Tensor]:
     return {name: p.detach().clone() for name, p in module.model.named_parameters()}
 
 
-@pytest.fixture(autouse=True)
-def _quiet() -> None:
-    for message in (
-        ".*does not have many workers.*",
-        ".*the number of training batches.*",
-        ".*have no `val_dataloader.*",
-    ):
-        warnings.filterwarnings("ignore", message)
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore:.*{message}.*")
+    for message in ("does not have many workers", "the number of training batches", "have no `val_dataloader")
+]
 
 
 @pytest.mark.parametrize("clip_norm", [0.0, 0.5])
 def test_two_micro_batches_of_different_sizes_update_like_their_union(tmp_path: Path, clip_norm: float) -> None:
-    split, whole = module(clip_norm=clip_norm), module(clip_norm=clip_norm)
+    split, union = module(clip_norm=clip_norm), module(clip_norm=clip_norm)
     train(split, [SHORT, LONG], tmp_path, accumulate=2)
-    train(whole, [BOTH], tmp_path)
-    assert_close(weights(split), weights(whole), atol=1e-6, rtol=1e-5)
+    train(union, [BOTH], tmp_path)
+    assert_close(weights(split), weights(union), atol=1e-6, rtol=1e-5)
     assert split.grad_norm is not None
-    assert whole.grad_norm is not None
-    assert_close(split.grad_norm, whole.grad_norm)
+    assert union.grad_norm is not None
+    assert_close(split.grad_norm, union.grad_norm)
 
 
 def test_the_gradient_norm_is_that_of_the_loss_per_token_and_is_clipped(tmp_path: Path) -> None:
@@ -98,19 +86,13 @@ def test_the_gradient_norm_is_that_of_the_loss_per_token_and_is_clipped(tmp_path
     logits, _ = reference.decode(LONG.tgt_in, reference.encode(LONG.src))
     torch.nn.functional.cross_entropy(logits.flatten(0, 1), LONG.tgt_out.flatten(), ignore_index=0).backward()
     expected = torch.nn.utils.get_total_norm([p.grad for p in reference.parameters() if p.grad is not None])
-
     norms: list[Tensor] = []
 
-    class Spy(L.Callback):
-        def on_before_zero_grad(self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: object) -> None:
-            grads = [p.grad for p in clipped.parameters() if p.grad is not None]
-            if grads:
-                norms.append(torch.nn.utils.get_total_norm(grads))
-
+    class Record(L.Callback):
         def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
-            self.on_before_zero_grad(None, None, None)  # type: ignore[arg-type]
+            norms.append(torch.nn.utils.get_total_norm([p.grad for p in clipped.parameters() if p.grad is not None]))
 
-    train(clipped, [LONG], tmp_path, callbacks=[Spy()])
+    train(clipped, [LONG], tmp_path, callbacks=[Record()])
     assert clipped.grad_norm is not None
     assert_close(clipped.grad_norm, expected)
     assert_close(norms[-1], torch.tensor(0.01), rtol=1e-4, atol=0)
@@ -118,8 +100,8 @@ def test_the_gradient_norm_is_that_of_the_loss_per_token_and_is_clipped(tmp_path
 
 def test_a_gradient_below_the_limit_is_not_scaled_up_to_it(tmp_path: Path) -> None:
     clipped, free = module(clip_norm=100.0), module(clip_norm=0.0)
-    for one in (clipped, free):
-        train(one, [LONG], tmp_path)
+    for trained in (clipped, free):
+        train(trained, [LONG], tmp_path)
     assert_close(weights(clipped), weights(free), atol=0, rtol=0)
 
 
@@ -141,16 +123,8 @@ def test_the_validation_loss_is_a_mean_over_tokens_not_over_batches(tmp_path: Pa
     validated = module()
     with torch.no_grad():
         sums = [validated.loss(batch, 0.0)[1:] for batch in (SHORT, LONG)]
-    trainer = L.Trainer(
-        accelerator="cpu",
-        logger=False,
-        enable_progress_bar=False,
-        enable_checkpointing=False,
-        default_root_dir=tmp_path,
-    )
-    data: Any = torch.utils.data.DataLoader([SHORT, LONG], batch_size=None)  # type: ignore[arg-type]
-    (found,) = trainer.validate(validated, data, verbose=False)
-    assert found["val_loss"] == pytest.approx(float(sum(nll for nll, _ in sums) / sum(n for _, n in sums)), rel=1e-6)
+    (values,) = make_trainer(tmp_path).validate(validated, loader([SHORT, LONG]), verbose=False)
+    assert values["val_loss"] == pytest.approx(float(sum(nll for nll, _ in sums) / sum(n for _, n in sums)), rel=1e-6)
 
 
 def test_embeddings_norms_and_biases_are_not_decayed() -> None:

@@ -15,9 +15,9 @@ from seq2seq.training.completion import translate_tests
 from seq2seq.training.processes import choose_precision
 
 
-@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
-def test_a_precision_that_is_given_stays(precision: str):
-    assert choose_precision(TrainerConfig(precision=precision)) == precision
+def test_a_precision_that_is_named_stays():
+    for precision in ("32-true", "bf16-mixed"):
+        assert choose_precision(TrainerConfig(precision=precision)) == precision
 
 
 @pytest.mark.parametrize(
@@ -45,16 +45,12 @@ def test_auto_asks_an_older_pytorch(monkeypatch: pytest.MonkeyPatch, supported: 
     assert choose_precision(TrainerConfig(accelerator="cpu")) == ("bf16-mixed" if supported else "32-true")
 
 
-@pytest.mark.parametrize("accelerator", ["gpu", "auto"])
-@pytest.mark.parametrize(
-    ("capability", "expected"), [((7, 5), "32-true"), ((8, 0), "bf16-mixed"), ((9, 0), "bf16-mixed")]
-)
-def test_auto_asks_the_gpu(
-    monkeypatch: pytest.MonkeyPatch, accelerator: str, capability: tuple[int, int], expected: str
-):
+def test_auto_asks_the_gpu(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
-    assert choose_precision(TrainerConfig(accelerator=accelerator)) == expected
+    for capability, expected in (((7, 5), "32-true"), ((8, 0), "bf16-mixed"), ((9, 0), "bf16-mixed")):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda capability=capability: capability)
+        for accelerator in ("gpu", "auto"):
+            assert choose_precision(TrainerConfig(accelerator=accelerator)) == expected
 
 
 @pytest.mark.parametrize(("precision", "dtype"), [("32-true", torch.float32), ("bf16-mixed", torch.bfloat16)])
@@ -62,15 +58,15 @@ def test_a_run_in_float32_is_tested_in_float32(
     monkeypatch: pytest.MonkeyPatch, bundle_folder: Path, precision: str, dtype: torch.dtype
 ):
     monkeypatch.setattr("seq2seq.engine.default_dtype", lambda device: torch.bfloat16)  # as on a GPU
-    bundle, found = load_bundle(bundle_folder), set()
+    bundle, dtypes = load_bundle(bundle_folder), set()
     encode = Transformer.encode
 
     def observed(model: Transformer, src: Tensor) -> DecoderState:
         state = encode(model, src)
-        found.add(state.memory[0].keys.dtype)
+        dtypes.add(state.memory[0].keys.dtype)
         return state
 
     monkeypatch.setattr(Transformer, "encode", observed)
     tests = {"test": [("The cat sees.", "El gato ve.")]}
     translate_tests(bundle, Config(trainer=TrainerConfig(precision=precision)), tests, torch.device("cpu"))
-    assert found == {dtype}
+    assert dtypes == {dtype}

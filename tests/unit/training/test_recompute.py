@@ -44,13 +44,13 @@ def test_gradients_are_the_very_same_with_dropout_too(changes: dict[str, object]
     batch = batch_of((5, 3), (4, 6), (2, 2))
     kept, computed = model_of(**changes), model_of(**changes)
     recompute_layers(computed)
-    expected, found = gradients(kept, batch), gradients(computed, batch)
-    assert found.keys() == expected.keys()
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    expected, recomputed = gradients(kept, batch), gradients(computed, batch)
+    assert recomputed.keys() == expected.keys()
+    assert all(torch.equal(recomputed[name], expected[name]) for name in expected)
 
 
 def test_a_layers_activations_are_not_kept() -> None:
-    batch = batch_of(*[(30, 30)] * 8)
+    batch = batch_of(*[(20, 20)] * 6)
     kept, computed = (model_of(num_encoder_layers=4, num_decoder_layers=4) for _ in range(2))
     recompute_layers(computed)
     assert kept_by_forward(computed, batch) < 0.25 * kept_by_forward(kept, batch)

@@ -29,7 +29,7 @@ def test_inverse_square_root_is_the_papers() -> None:
 
 @pytest.mark.parametrize("schedule", ["cosine", "linear"])
 def test_the_peak_is_the_value_that_was_set_whatever_the_budget(schedule: str) -> None:
-    for budget in (150, 1000, 100_000):
+    for budget in (150, 100_000):
         rates = [learning_rate(config(schedule=schedule), step, step / budget) for step in range(150)]
         assert [rates[99], rates[100], max(rates)] == pytest.approx([2.0, 2.0, 2.0])
         assert rates[101] < 2.0

@@ -57,17 +57,11 @@ def reference(pairs: Pairs, rounds: int) -> dict[int, dict[int, float]]:
 
 
 def test_a_union_has_what_its_sources_need_and_is_filled_up_with_frequent_ids() -> None:
-    found = shortlist({5: [70, 80], 6: [80, 90], 7: [100]}, [0, 1, 2, 3, 10])
-    union = found.union([[5, 6], [6], []], [120])
-    wanted = {0, 1, 2, 3, 10, 5, 6, 70, 80, 90, 120}
-    assert set(union.tolist()) == wanted | set(range(SIZE - (MULTIPLE - len(wanted)), SIZE))
-    assert union.tolist() == sorted(union.tolist())
+    union = shortlist({5: [70, 80], 6: [80, 90], 7: [100]}, [0, 1, 2, 3, 10]).union([[5, 6], [6], []], [120])
+    needed = {0, 1, 2, 3, 10, 5, 6, 70, 80, 90, 120}
+    assert union.tolist() == sorted(needed | set(range(SIZE - (MULTIPLE - len(needed)), SIZE)))
     assert len(union) == MULTIPLE
-
-
-def test_a_union_of_everything_is_the_vocabulary() -> None:
-    found = shortlist({}, list(range(SIZE)))
-    assert found.union([]).tolist() == list(range(SIZE))
+    assert shortlist({}, list(range(SIZE))).union([]).tolist() == list(range(SIZE)), "the vocabulary is the most"
 
 
 def test_what_is_learned_are_the_best_of_model_1(
@@ -76,30 +70,22 @@ def test_what_is_learned_are_the_best_of_model_1(
     expected = reference(toy_pairs, cooccurrence._ROUNDS)
     for block in (cooccurrence._BLOCK, 300, 1):
         monkeypatch.setattr(cooccurrence, "_BLOCK", block)
-        found = learn_shortlist(toy_pairs, Tokenizers.joint(toy_tokenizer), best=3, frequent=0)
+        learned = learn_shortlist(toy_pairs, Tokenizers.joint(toy_tokenizer), best=3, frequent=0)
         for source in range(toy_tokenizer.vocab_size):
             counts = expected.get(source, {}) if source != cooccurrence.NO_SOURCE else {}
-            kept = found.needed_by(source).tolist()
+            kept = learned.needed_by(source).tolist()
             assert len(kept) == min(3, len(counts))
-            least = min((counts[one] for one in kept), default=0)
+            least = min((counts[target] for target in kept), default=0)
             assert all(count <= least * (1 + 1e-9) for target, count in counts.items() if target not in kept)
-
-
-def test_words_of_a_toy_corpus_find_their_translations(toy_pairs: Pairs, toy_tokenizer: Tokenizer) -> None:
-    found = learn_shortlist(toy_pairs, Tokenizers.joint(toy_tokenizer), best=12, frequent=0)
-    for source, target in zip(
-        *(toy_tokenizer.encode([side]) for side in ("The dog has the milk.", "leche")), strict=True
-    ):
-        assert set(target) <= set(found.union([source]).tolist())
 
 
 def test_every_text_is_allowed_specials_frequent_ids_and_the_bytes_of_targets(tokenizer: Tokenizer) -> None:
     src, tgt = tokenizer.encode(["the milk", "a dog"]), tokenizer.encode(["la la leche ☃", "perro"])
-    found = learn_shortlist(Pairs.of(src, tgt), Tokenizers.joint(tokenizer), best=1, frequent=1)
-    snow = [one for one in tgt[0] if one in tokenizer.byte_ids]
+    learned = learn_shortlist(Pairs.of(src, tgt), Tokenizers.joint(tokenizer), best=1, frequent=1)
+    snow = [token for token in tgt[0] if token in tokenizer.byte_ids]
     frequent = int(np.bincount(list(itertools.chain(*tgt))).argmax())
     assert snow
-    assert found.always.tolist() == sorted({0, 1, 2, 3, *snow, frequent})
+    assert learned.always.tolist() == sorted({0, 1, 2, 3, *snow, frequent})
 
 
 def test_of_a_large_corpus_some_pairs_are_read(
@@ -107,30 +93,30 @@ def test_of_a_large_corpus_some_pairs_are_read(
 ) -> None:
     total = int((toy_pairs.tgt_lengths * (toy_pairs.src_lengths + 1)).sum())
     monkeypatch.setattr(cooccurrence, "_MOST", -(-total // 4))
-    few = Pairs.of(*zip(*([one.tolist() for one in toy_pairs[i]] for i in range(0, len(toy_pairs), 4)), strict=True))
+    few = Pairs.of(*zip(*([ids.tolist() for ids in toy_pairs[i]] for i in range(0, len(toy_pairs), 4)), strict=True))
     sampled, expected = (
-        learn_shortlist(one, Tokenizers.joint(toy_tokenizer), best=5, frequent=9) for one in (toy_pairs, few)
+        learn_shortlist(pairs, Tokenizers.joint(toy_tokenizer), best=5, frequent=9) for pairs in (toy_pairs, few)
     )
     assert sampled.digest == expected.digest
 
 
 @pytest.mark.parametrize("pairs", [Pairs.of([], []), Pairs.of([[], [4]], [[5], []])])
 def test_pairs_without_words_teach_nothing(pairs: Pairs, tokenizer: Tokenizer) -> None:
-    found = learn_shortlist(pairs, Tokenizers.joint(tokenizer), best=3, frequent=2)
-    assert len(found.targets) == 0
-    assert found.always.tolist()[:4] == [0, 1, 2, 3]
+    learned = learn_shortlist(pairs, Tokenizers.joint(tokenizer), best=3, frequent=2)
+    assert len(learned.targets) == 0
+    assert learned.always.tolist()[:4] == [0, 1, 2, 3]
 
 
-def test_a_file_comes_back_as_it_was(tmp_path: Path, toy_pairs: Pairs, toy_tokenizer: Tokenizer) -> None:
-    found = learn_shortlist(toy_pairs, Tokenizers.joint(toy_tokenizer), best=3, frequent=5)
-    found.save(tmp_path / "file")
-    again = Shortlist.load(tmp_path / "file")
-    assert again.digest == found.digest
-    assert again.vocabulary == Tokenizers.joint(toy_tokenizer).digest
-    again.require(Tokenizers.joint(toy_tokenizer).digest)
-    assert learn_shortlist(toy_pairs, Tokenizers.joint(toy_tokenizer), best=4, frequent=5).digest != found.digest
+def test_a_file_comes_back_with_its_digest_and_vocabulary(tmp_path: Path) -> None:
+    saved = replace(shortlist({5: [70]}, [0, 10]), vocabulary="mine")
+    saved.save(tmp_path / "file")
+    loaded = Shortlist.load(tmp_path / "file")
+    assert loaded.digest == saved.digest
+    loaded.require("mine")
+    with pytest.raises(UserError, match="belongs to another model, whose tokenizer differs: make one for this model"):
+        loaded.require("another")
     with pytest.raises(UserError, match="cannot be written: No such file"):
-        found.save(tmp_path / "missing" / "file")
+        saved.save(tmp_path / "missing" / "file")
 
 
 def test_a_shortlist_that_allows_other_ids_has_another_digest() -> None:
@@ -140,11 +126,6 @@ def test_a_shortlist_that_allows_other_ids_has_another_digest() -> None:
     others.append(replace(first, by_frequency=first.by_frequency[::-1].copy()))
     assert len({listed.digest for listed in (first, *others)}) == 5
     assert shortlist({5: [70]}, [0, 10]).digest == first.digest
-
-
-def test_another_models_shortlist_is_refused(tokenizer: Tokenizer) -> None:
-    with pytest.raises(UserError, match="belongs to another model, whose tokenizer differs: make one for this model"):
-        shortlist({}, []).require(Tokenizers.joint(tokenizer).digest)
 
 
 @pytest.mark.parametrize(
@@ -161,26 +142,21 @@ def test_another_models_shortlist_is_refused(tokenizer: Tokenizer) -> None:
     ],
 )
 def test_damaged_numbers_are_one_line(tmp_path: Path, name: str, value: np.ndarray) -> None:
-    whole = {
-        "offsets": np.array([0, 1, 2, 3], np.int64),
-        **{one: np.array([0, 1, 2], np.int32) for one in ("targets", "always", "by_frequency")},
-    }
+    ids = np.array([0, 1, 2], np.int32)
+    arrays = {"offsets": np.array([0, 1, 2, 3], np.int64), "targets": ids, "always": ids, "by_frequency": ids}
     about = {"format": "seq2seq-shortlist-1", "vocabulary": ""}
-    save_file(whole, tmp_path / "file", about)
+    save_file(arrays, tmp_path / "file", about)
     assert Shortlist.load(tmp_path / "file").union([[1]]).tolist() == [0, 1, 2]
-    save_file({**whole, name: value}, tmp_path / "file", about)
+    save_file({**arrays, name: value}, tmp_path / "file", about)
     with pytest.raises(UserError, match="file is damaged: its numbers do not fit each other; make it with `seq2seq sh"):
         Shortlist.load(tmp_path / "file")
 
 
-@pytest.mark.parametrize("content", [b"", b"no shortlist", b"\x08\0\0\0\0\0\0\0" + b"{" * 8, b"\xff" * 64])
-def test_another_file_is_one_line(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "file").write_bytes(content)
-    with pytest.raises(UserError, match="file is damaged, or no shortlist: make it with `seq2seq shortlist`"):
-        Shortlist.load(tmp_path / "file")
-
-
-def test_what_is_no_file_or_of_another_format_is_one_line(tmp_path: Path) -> None:
+def test_another_file_is_one_line(tmp_path: Path) -> None:
+    for content in (b"", b"no shortlist", b"\x08\0\0\0\0\0\0\0" + b"{" * 8, b"\xff" * 64):
+        (tmp_path / "file").write_bytes(content)
+        with pytest.raises(UserError, match="file is damaged, or no shortlist: make it with `seq2seq shortlist`"):
+            Shortlist.load(tmp_path / "file")
     with pytest.raises(UserError, match=r"missing cannot be read \(No such file or directory\): make it with"):
         Shortlist.load(tmp_path / "missing")
     with pytest.raises(UserError, match=r"cannot be read|is damaged"):
@@ -190,11 +166,10 @@ def test_what_is_no_file_or_of_another_format_is_one_line(tmp_path: Path) -> Non
         Shortlist.load(tmp_path / "weights")
 
 
-def test_a_vmap_has_a_line_for_each_source_piece(toy_tokenizer: Tokenizer) -> None:
-    found = shortlist({5: [70, 80]}, [0, 3, 10])
-    pieces = [f"p{number}" for number in range(SIZE)]
-    pieces[6], pieces[80] = "two words", "a\ttab"  # which the format cannot hold
-    lines = list(found.vmap(pieces))
+def test_a_vmap_has_a_line_for_each_source_subword() -> None:
+    subwords = [f"p{number}" for number in range(SIZE)]
+    subwords[6], subwords[80] = "two words", "a\ttab"  # which the format cannot hold
+    lines = list(shortlist({5: [70, 80]}, [0, 3, 10]).vmap(subwords))
     assert lines[0] == "\tp0 p3 p10"
     assert "p5\tp5 p70" in lines
     assert "p7\tp7" in lines

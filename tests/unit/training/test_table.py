@@ -1,9 +1,12 @@
+"""metrics.csv: rows and columns are added to those that are there; a resumed run logs later rows again."""
+
 import csv
 from pathlib import Path
 
 import pytest
 
 from seq2seq.training.loggers import continued_table
+from seq2seq.training.run_files import forget_after, read_metrics
 
 
 def read(folder: Path) -> list[dict[str, str]]:
@@ -49,6 +52,35 @@ def test_killed_while_a_column_is_added_the_rows_so_far_are_there(
     with pytest.raises(KeyboardInterrupt):
         logger.log_metrics({"val_loss": 3.0}, 1)
     assert (folder / "metrics.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("", []),
+        ("step,loss\n", []),
+        ("step,loss\n1,3.5\n2,3.4\n3,3.3\n", ["1", "2"]),
+        ("step,loss\n1,3.5\n2,3,4,5\n", ["1"]),
+        ("step,loss\n1,3.5\n2," + "9" * 200_000 + "\n", ["1"]),
+        ("step,loss\n1,3.5\n2", ["1"]),
+        (f"step,loss\n1,2.0\n{'9' * 5000},1.0\n", ["1"]),
+    ],
+    ids=[
+        "empty",
+        "no rows",
+        "later rows",
+        "too many fields",
+        "a field too long",
+        "truncated",
+        "a step of too many digits",
+    ],
+)
+def test_later_and_damaged_rows_go_on_resume(tmp_path: Path, text: str, steps: list[str]) -> None:
+    path = tmp_path / "metrics.csv"
+    path.write_text(text)
+    forget_after(path, 2, validated=True)
+    assert [row["step"] for row in read_metrics(tmp_path) if row["loss"]] == steps
+    assert [path.name for path in tmp_path.iterdir()] == ["metrics.csv"]
 
 
 @pytest.mark.parametrize("text", ["", "\r\n"])

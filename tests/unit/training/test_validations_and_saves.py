@@ -1,6 +1,7 @@
 """When a run saves, validates and logs; which checkpoints stay; and no validation is lost by a kill."""
 
 import csv
+import errno
 import os
 import shutil
 import signal
@@ -16,33 +17,25 @@ from seq2seq.settings.config import Config
 from seq2seq.text.batching import Batch
 from seq2seq.text.dataset import PreparedData
 from seq2seq.training.callbacks import Budget
-from seq2seq.training.checkpoints import Checkpoints, DurableIO
+from seq2seq.training.checkpoints import Checkpoints, DurableIO, _link
 from seq2seq.training.run_files import list_checkpoints, step_of
 from tests.unit.training.resuming import UPDATES, end_of, is_same, losses, resume, run
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*")
 
 
-def test_a_run_shorter_than_every_interval_logs_and_validates_at_its_end(
+def test_a_run_logs_and_validates_at_its_end_and_logs_before_each_validation(
     config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for key, value in (("max_steps", 3), ("log_every", 50), ("validate_every", 1000), ("checkpoint_every", 1000)):
+    for key, value in (("max_steps", 5), ("log_every", 4), ("validate_every", 3), ("checkpoint_every", 1000)):
         monkeypatch.setattr(config.trainer, key, value)
     _, events = run(config, data, tmp_path)
-    assert [event[:2] for event in events if event[0] == "validation"] == [("validation", 3)]
-    assert list(losses(tmp_path)) == ["3"]
+    assert [event[:2] for event in events if event[0] == "validation"] == [("validation", 3), ("validation", 5)]
+    assert list(losses(tmp_path)) == ["3", "4", "5"]
     with (tmp_path / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [row["step"] for row in rows if row["val_loss"]] == ["3"]
+    assert [row["step"] for row in rows if row["val_loss"]] == ["3", "5"]
     assert float(rows[0]["seconds"]) > 0
-
-
-def test_losses_between_the_last_log_entry_and_a_validation_are_logged_before_it(
-    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(config.trainer, "log_every", 6)
-    run(config, data, tmp_path)
-    assert list(losses(tmp_path)) == ["4", "6", "8", "11"]
 
 
 def test_a_run_that_a_signal_stops_is_saved_and_not_validated(
@@ -70,18 +63,6 @@ def test_only_the_last_k_and_the_best_are_kept(
     names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert names[-2:] == ["step=0000010.ckpt", "step=0000011.ckpt"]
     assert [name.partition("-val_loss=")[0] for name in names[:-2]] == ["best-step=0000008", "best-step=0000011"]
-
-
-def test_checkpoints_by_the_clock(
-    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(config.trainer, "checkpoint_every", 1000)
-    monkeypatch.setattr(config.trainer, "validate_every", 1000)
-    run(config, data, tmp_path / "never")
-    assert [path.name for path in list_checkpoints(tmp_path / "never/checkpoints")] == ["step=0000011.ckpt"]
-    monkeypatch.setattr(config.trainer, "checkpoint_minutes", 1e-9)
-    run(config, data, tmp_path / "always")
-    assert len(list_checkpoints(tmp_path / "always/checkpoints")) == UPDATES
 
 
 def test_minutes_are_counted_from_the_last_save(
@@ -118,7 +99,7 @@ def test_fewer_best_checkpoints_or_those_by_another_measure_can_be_asked_for(
     assert all("-val_bleu=" in name for name in best)
 
 
-def test_a_half_finished_set_of_names_is_made_whole(
+def test_a_missing_second_name_is_given_on_resume(
     config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed after the last checkpoint was written and before it got its second name as one of the best."""
@@ -183,13 +164,6 @@ def test_a_run_killed_in_its_last_validation_can_be_given_more_updates(
     assert [step for kind, step, _ in events if kind == "train"][::2] == [12, 13]
 
 
-class KillInValidation(L.Callback):
-    """Ends a run as a kill in the middle of a validation would."""
-
-    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        raise RuntimeError("killed")
-
-
 def test_a_due_validation_is_made_although_validate_every_was_changed(
     config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,11 +177,14 @@ def test_a_due_validation_is_made_although_validate_every_was_changed(
 def test_a_run_that_ended_by_its_time_and_was_killed_in_its_last_validation_makes_the_validation_on_resume(
     config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class HourPasses(KillInValidation):
+    class HourPasses(L.Callback):
         def on_train_batch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
             if trainer.global_step == 2:
                 budget = next(c for c in trainer.callbacks if isinstance(c, Budget))  # type: ignore[attr-defined]
                 budget.load_state_dict({"time_elapsed": {"train": 3600.0}})
+
+        def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+            raise RuntimeError("killed")
 
     monkeypatch.setattr(config.trainer, "max_time", "00:01:00:00")
     with pytest.raises(RuntimeError, match="killed"):
@@ -228,3 +205,35 @@ def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monk
     path = tmp_path / "step=1.ckpt"
     DurableIO().save_checkpoint({"x": 1}, path)
     assert events == [path.stat().st_ino, path, tmp_path.stat().st_ino]
+
+
+def test_a_second_name_leaves_no_draft_also_without_hard_links_or_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved, best = tmp_path / "step=0000008.ckpt", tmp_path / "best-step=0000008.ckpt"
+    saved.write_bytes(b"weights")
+
+    def names() -> list[str]:
+        return sorted(path.name for path in tmp_path.iterdir())
+
+    for _ in range(2):  # a validation that is made again after a kill names its checkpoint again
+        _link(saved, best)
+        assert names() == [best.name, saved.name]
+        assert best.samefile(saved)
+    best.unlink()
+
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    def fill(source: Path, target: Path) -> None:
+        Path(target).write_bytes(b"wei")
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "link", refuse)
+    _link(saved, best)
+    assert not best.samefile(saved)
+    monkeypatch.setattr("shutil.copyfile", fill)
+    with pytest.raises(OSError, match="full"):
+        _link(saved, best)
+    assert names() == [best.name, saved.name]
+    assert best.read_bytes() == b"weights"
