@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from preparing import TEST, TRAIN, config, make_pairs, run, texts, write
+from preparing import TRAIN, config, make_pairs, run, texts, write
 
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
@@ -132,21 +132,23 @@ def test_nothing_of_a_failed_preparation_is_left(root: Path):
     assert [path for path in (root.parent / "cache").iterdir() if path.is_dir()] == []
 
 
-def test_no_training_corpus_is_refused(root: Path):
-    with pytest.raises(UserError, match=r"^data.train is empty: give training corpora"):
-        run(root, train=[])
-
-
-@pytest.mark.parametrize("split", ["train", "validation", "test"])
-def test_a_missing_or_empty_file_of_any_split_is_named(root: Path, split: str):
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train": []}, "^data.train is empty: give training corpora"),
+        *(({split: ["nowhere.tsv"]}, "nowhere.tsv does not exist") for split in ("train", "validation", "test")),
+        *(({split: ["empty.tsv"]}, "^empty.tsv is empty: it has no") for split in ("train", "validation", "test")),
+        ({"train": ["useless.tsv"]}, "no training pair is left after cleaning: .*'identical': 1"),
+        ({"train": ["test.tsv"]}, "no training pair is left after cleaning: .*'overlap': 30"),
+        ({"validation": ["one_sided.tsv"]}, "one_sided.tsv has no pair with text on both sides"),
+    ],
+)
+def test_text_that_cannot_serve_is_refused_by_name(root: Path, changes: dict[str, Any], message: str):
     (root / "empty.tsv").touch()
-    for name, message in (
-        ("nowhere.tsv", "nowhere.tsv does not exist"),
-        ("empty.tsv", "^empty.tsv is empty: it has no"),
-    ):
-        specs: dict[str, Any] = {split: [name]}
-        with pytest.raises(UserError, match=message):
-            run(root, **specs)
+    write(root / "useless.tsv", [("a", "a"), ("", "b")])
+    write(root / "one_sided.tsv", [("a", ""), ("\u200b", "b")])
+    with pytest.raises(UserError, match=message):
+        run(root, **changes)
 
 
 def test_a_file_that_cannot_be_hashed_is_named(root: Path, monkeypatch: pytest.MonkeyPatch):
@@ -155,21 +157,6 @@ def test_a_file_that_cannot_be_hashed_is_named(root: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(hashlib, "file_digest", refuse)
     with pytest.raises(UserError, match=r"train.tsv cannot be read: Input/output error"):
-        run(root)
-
-
-def test_training_text_of_which_nothing_is_left_tells_why(root: Path):
-    write(root / "train.tsv", [("a", "a"), ("", "b")])
-    with pytest.raises(UserError, match=r"no training pair is left after cleaning: .*'identical': 1"):
-        run(root)
-    write(root / "train.tsv", TEST)
-    with pytest.raises(UserError, match=r"no training pair is left after cleaning: .*'overlap': 30"):
-        run(root)
-
-
-def test_validation_text_without_a_usable_pair_is_refused(root: Path):
-    write(root / "validation.tsv", [("a", ""), ("\u200b", "b")])
-    with pytest.raises(UserError, match=r"validation.tsv has no pair with text on both sides"):
         run(root)
 
 

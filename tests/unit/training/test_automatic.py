@@ -1,4 +1,4 @@
-"""Numbers for settings that say `auto`, and the table that tells them."""
+"""Numbers for settings that say `auto`, and the table that shows them."""
 
 import io
 from collections.abc import Collection
@@ -6,8 +6,6 @@ from pathlib import Path
 from unittest.mock import MagicMock
 
 import numpy as np
-import pytest
-import yaml
 from rich.console import Console
 
 from seq2seq.settings import rules
@@ -45,7 +43,7 @@ def settled(folder: Path, count: int = 20_480, **trainer: object) -> tuple[Confi
 
 def test_a_run_that_names_nothing_gets_numbers_by_its_text_and_model(tmp_path: Path) -> None:
     config, ruled, epoch = settled(tmp_path)
-    # 204,800 positions are 201 batches of 1,024 (ten positions a pair, so that a batch has 4 places left)
+    # 204,800 positions are 201 batches of 1,024 (ten positions a pair, so that a batch has 4 positions left)
     assert epoch == 201
     assert (config.model.dropout, config.training.max_tokens, config.training.learning_rate) == (0.3, 1024, 1e-3)
     assert (config.trainer.max_steps, config.training.warmup_steps, config.trainer.validate_every) == (4100, 410, 164)
@@ -59,24 +57,20 @@ def test_the_numbers_are_in_the_runs_config_for_resuming(tmp_path: Path) -> None
     config, *_ = settled(tmp_path)
     again = load_config(str(tmp_path), [])
     assert (again.training, again.trainer) == (config.training, config.trainer)
-    assert yaml.safe_load((tmp_path / "config.yaml").read_text())["tokenizer"]["vocab_size"] == "auto"
+    assert again.tokenizer.vocab_size == "auto"
 
 
-def test_the_rate_follows_the_positions_of_an_update(tmp_path: Path) -> None:
-    config, *_ = settled(tmp_path, devices=4, num_nodes=100)
-    assert config.training.learning_rate == 2e-3
-
-
-def test_what_is_named_stays(tmp_path: Path) -> None:
+def test_what_is_named_stays_and_the_rate_follows_the_positions_of_an_update(tmp_path: Path) -> None:
     config, ruled, _ = settled(tmp_path, max_steps=77, validate_every=7)
     assert (config.trainer.max_steps, config.trainer.validate_every, config.training.warmup_steps) == (77, 7, 7)
     assert "trainer.max_steps" not in ruled
+    assert settled(tmp_path, devices=4, num_nodes=100)[0].training.learning_rate == 2e-3
 
 
 def test_with_a_time_limit_the_warm_up_waits_for_the_time(tmp_path: Path) -> None:
     config, ruled, epoch = settled(tmp_path, max_time="00:00:05:00")
     assert config.training.warmup_steps == load_config(str(tmp_path), []).training.warmup_steps == "auto"
-    assert "0.001 after a warm-up of a tenth of the run, then linear" in shown(config, epoch, ((), ruled))
+    assert "0.001 after a warm-up of a tenth of the run, then linear" in printed(config, epoch, ((), ruled))
 
 
 def test_epochs_are_counted_in_updates_and_whatever_ends_first_counts(tmp_path: Path) -> None:
@@ -85,30 +79,20 @@ def test_epochs_are_counted_in_updates_and_whatever_ends_first_counts(tmp_path: 
     assert settled(tmp_path, max_epochs=3, devices=2)[0].trainer.max_steps == 302
 
 
-@pytest.mark.parametrize(
-    ("pairs", "size"),
-    [(100, 2000), (20_000, 4000), (108_000, 8000), (576_000, 16_000), (2_000_000, 32_000), (10**9, 32_000)],
-)
-def test_vocabularies_grow_with_the_text(pairs: int, size: int) -> None:
-    assert rules.vocab_size(pairs) == size
-
-
-def test_dropout_falls_with_the_text() -> None:
+def test_numbers_follow_the_text_the_model_and_the_batch() -> None:
+    sizes = [rules.vocab_size(pairs) for pairs in (100, 20_000, 108_000, 576_000, 2_000_000, 10**9)]
+    assert sizes == [2000, 4000, 8000, 16_000, 32_000, 32_000]
     assert [rules.dropout(pairs) for pairs in (100, 20_000, 108_000)] == [0.3, 0.3, 0.1]
-
-
-def test_rates_fall_with_the_width_and_runs_grow_with_the_text() -> None:
     assert [rules.learning_rate(width, 1024) for width in (128, 256, 512, 1024)] == [1.4e-3, 1e-3, 7.1e-4, 5e-4]
     assert [rules.learning_rate(256, batch) for batch in (512, 25_000, 400_000)] == [1e-3, 1e-3, 2e-3]
-    assert [rules.max_steps(positions, 1024) for positions in (10, 200_000, 1_200_000, 14_000_000)] == [
-        *(200, 4000, 9900, 33_700)
-    ]
+    steps = [rules.max_steps(positions, 1024) for positions in (10, 200_000, 1_200_000, 14_000_000)]
+    assert steps == [200, 4000, 9900, 33_700]
     assert rules.max_steps(1_200_000, 4 * 1024) == 4900
     assert [rules.validate_every(updates) for updates in (7, 300, 4000, 10**6)] == [7, 100, 160, 5000]
     assert [rules.warmup_steps(updates) for updates in (3, 4000, 10**6)] == [1, 400, 4000]
 
 
-def shown(config: Config, epoch: float, decided: tuple[Collection[str], Collection[str]]) -> str:
+def printed(config: Config, epoch: float, decided: tuple[Collection[str], Collection[str]]) -> str:
     table = summary_table(config, prepared(20_480), decided, epoch, (1_000, 10), "2 CPU cores")
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(table)
@@ -118,8 +102,8 @@ def shown(config: Config, epoch: float, decided: tuple[Collection[str], Collecti
 def test_one_table_says_what_the_run_is_and_who_decided(tmp_path: Path) -> None:
     config, ruled, epoch = settled(tmp_path)
     decided = {"data", "data.train", "training.schedule"}, ruled
-    lines = {line.split("│")[1].strip(): line for line in shown(config, epoch, decided).splitlines() if "│" in line}
-    for name, told, who in (
+    lines = {line.split("│")[1].strip(): line for line in printed(config, epoch, decided).splitlines() if "│" in line}
+    for name, text, who in (
         ("text", "mine.tsv", "you"),
         ("pairs", "en→es: 20,480 to train on, 5 to validate, t 0", "you"),
         ("example", "The [red] ball. → La pelota [roja].", "you"),
@@ -132,5 +116,5 @@ def test_one_table_says_what_the_run_is_and_who_decided(tmp_path: Path) -> None:
         ("ends", "after 4,100 updates (20.4 epochs), or after 8 validations without improvement", "rule"),
         ("validation", "every 164 updates, by bleu", "rule"),
     ):
-        assert told in lines[name]
+        assert text in lines[name]
         assert lines[name].rstrip(" │").endswith(who), name

@@ -31,11 +31,8 @@ def variant(folder: Path, of: Path, seed: int, **changes: object) -> Path:
 
 
 def test_a_mean_of_bundles_has_the_mean_of_each_weight_and_says_of_what(bundle_folder: Path, tmp_path: Path) -> None:
-    folders = [
-        bundle_folder,
-        variant(tmp_path / "b", bundle_folder, 1, dropout=0.5),
-        variant(tmp_path / "c", bundle_folder, 2),
-    ]
+    others = [variant(tmp_path / "b", bundle_folder, 1, dropout=0.5), variant(tmp_path / "c", bundle_folder, 2)]
+    folders = [bundle_folder, *others]
     assert average_bundles(folders, tmp_path / "mean") == [str(folder) for folder in folders]
     states = [load_bundle(folder).model.state_dict() for folder in folders]
     mean = load_bundle(tmp_path / "mean")
@@ -54,9 +51,8 @@ def test_only_like_models_have_a_mean(bundle_folder: Path, tokenizer: Tokenizer,
             average_bundles([bundle_folder, folder], tmp_path / "mean")
         assert not (tmp_path / "mean").exists()
 
-    refused(
-        variant(tmp_path / "wide", bundle_folder, 1, d_ff=48), r"wide has d_ff=48, but .* has 40: only models of the"
-    )
+    wide = variant(tmp_path / "wide", bundle_folder, 1, d_ff=48)
+    refused(wide, r"wide has d_ff=48, but .* has 40: only models of the")
     bundle = load_bundle(bundle_folder)
     save_bundle(tmp_path / "back", replace(bundle, config=replace(bundle.config, src_lang="fr")), card="")
     refused(tmp_path / "back", r"back translates fr→es, but .* en→es: only like models")
@@ -122,15 +118,16 @@ def test_checkpoints_that_cannot_be_averaged_are_named(run: Path, tmp_path: Path
     refused(4, r"checkpoints has checkpoints of 3 updates, --last asks for 4: lower it, or .* trainer.keep_last=4")
     refused(1, r"--last 1 has no mean")
     refused(2, r"no model at .*nothing", tmp_path / "nothing")
-    good = torch.load(run / "checkpoints/step=0000006.ckpt", weights_only=True)
+    newest = run / "checkpoints/step=0000006.ckpt"
+    good = torch.load(newest, weights_only=True)
     good["belongs_to"]["vocabulary"] = "another"
-    torch.save(good, run / "checkpoints/step=0000006.ckpt")
+    torch.save(good, newest)
     refused(2, r"step=0000006.ckpt has another vocabulary than .*run/model: a mean needs")
     del good["belongs_to"]["architecture"]  # as checkpoints were before there was a choice
     good["belongs_to"]["d_ff"] = 48
-    torch.save(good, run / "checkpoints/step=0000006.ckpt")
+    torch.save(good, newest)
     refused(2, r"step=0000006.ckpt has d_ff=48, but .*run/model has 40: only models of the same sizes")
-    torch.save({RECORD: {}, "state_dict": {}}, run / "checkpoints/step=0000006.ckpt")
+    torch.save({RECORD: {}, "state_dict": {}}, newest)
     refused(2, r"step=0000006.ckpt cannot be read \(it holds no weights\)")
-    (run / "checkpoints/step=0000006.ckpt").write_bytes(b"damaged")
+    newest.write_bytes(b"damaged")
     refused(2, r"step=0000006.ckpt cannot be read \(.*\): restore it")

@@ -28,20 +28,19 @@ def test_what_has_nothing_missing_passes(tmp_path: Path) -> None:
     refuse_early(resumed(tmp_path / "none", 6))  # refused by who looks for its checkpoint
 
 
-def test_adapters_need_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = Config(training=TrainingConfig(lora_rank=4))
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (Config(training=TrainingConfig(lora_rank=4)), r"training.lora_rank needs the package peft: pip install"),
+        (Config(logger=LoggerConfig(wandb=True)), r"^logger=wandb needs the package wandb: .* -e '.*\[wandb\]'$"),
+        (Config(logger=LoggerConfig(mlflow=True)), r"^logger=mlflow needs the package mlflow: .* -e '.*\[mlflow\]'$"),
+    ],
+)
+def test_adapters_and_loggers_need_their_packages(
+    config: Config, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"training.lora_rank needs the package peft: pip install"):
-        refuse_early(config)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
-    refuse_early(config)
-
-
-@pytest.mark.parametrize("name", ["wandb", "mlflow"])
-def test_a_logger_needs_its_package(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = Config(logger=LoggerConfig(wandb=name == "wandb", mlflow=name == "mlflow"))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=rf"^logger={name} needs the package {name}: pip install -e '.*\[{name}\]'$"):
+    with pytest.raises(UserError, match=message):
         refuse_early(config)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     refuse_early(config)
@@ -56,9 +55,9 @@ def test_a_gpu_needs_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     refuse_early(config)
 
 
-@pytest.mark.parametrize(("status", "devices", "found"), [(0, 2, True), (0, 0, False), (100, 0, False)])
+@pytest.mark.parametrize(("status", "devices", "expected"), [(0, 2, True), (0, 0, False), (100, 0, False)])
 def test_the_driver_is_asked_for_devices(
-    monkeypatch: pytest.MonkeyPatch, status: int, devices: int, found: bool
+    monkeypatch: pytest.MonkeyPatch, status: int, devices: int, expected: bool
 ) -> None:
     class Driver:
         def cuInit(self, flags: int) -> int:  # noqa: N802
@@ -70,7 +69,7 @@ def test_the_driver_is_asked_for_devices(
 
     monkeypatch.setattr(Path, "exists", lambda path: False)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Driver())
-    assert has_gpu_driver() == found
+    assert has_gpu_driver() == expected
 
 
 def test_a_complete_run_is_refused_and_a_larger_budget_is_named(tmp_path: Path) -> None:
@@ -82,26 +81,21 @@ def test_a_complete_run_is_refused_and_a_larger_budget_is_named(tmp_path: Path) 
     config.training.patience = 0
     with pytest.raises(UserError, match=r"done: the run is complete after 6 updates; .* trainer.max_steps=12$"):
         refuse_early(config)
-    timed = replace(config, trainer=TrainerConfig(max_steps=6, max_time="00:01:00:00"))
-    with pytest.raises(UserError, match=r"trainer.max_steps=12 trainer.max_time=null$"):
-        refuse_early(timed)
-    counted = replace(config, trainer=TrainerConfig(max_steps=6, max_epochs=2))
-    with pytest.raises(UserError, match=r"trainer.max_steps=12 trainer.max_epochs=null$"):
-        refuse_early(counted)
+    for limit in ({"max_time": "00:01:00:00"}, {"max_epochs": 2}):
+        limited = replace(config, trainer=TrainerConfig(max_steps=6, **limit))  # type: ignore[arg-type]
+        with pytest.raises(UserError, match=rf"trainer.max_steps=12 trainer.{next(iter(limit))}=null$"):
+            refuse_early(limited)
     refuse_early(resumed(folder, 7))
 
 
 def test_fewer_updates_than_there_are_are_refused(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "half", updates=(4, 6))
-    with pytest.raises(
-        UserError,
-        match=r"half: the run has 6 updates already, trainer.max_steps=5 is not more: give a larger one",
-    ):
+    message = r"half: the run has 6 updates already, trainer.max_steps=5 is not more: give a larger one"
+    with pytest.raises(UserError, match=message):
         refuse_early(resumed(folder, 5))
 
 
 def test_refusing_imports_neither_pytorch_nor_lightning() -> None:
     """They take seconds; so this runs in an interpreter of its own, which has not imported them for other tests."""
     code = "import sys, seq2seq.cli, seq2seq.training.early_checks; print({'torch', 'lightning'} & sys.modules.keys())"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout == "set()\n"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"

@@ -1,4 +1,4 @@
-"""A sweep that is started again runs what is missing, goes on with what was broken off, and keeps the rest."""
+"""A sweep that is started again runs what is missing, resumes what was interrupted, and keeps the rest."""
 
 import logging
 from dataclasses import replace
@@ -48,19 +48,14 @@ def test_a_complete_run_is_kept_and_says_so(config: Config, tmp_path: Path, capl
     assert [best_value(folder, monitor) for monitor in ("bleu", "loss")] == [20.25, 3.0]
 
 
-def test_a_run_that_was_broken_off_is_gone_on_with(config: Config, tmp_path: Path) -> None:
-    folder = make_run(config, tmp_path, results=False)
-    assert not find_existing(config, tmp_path)
-    assert config.resume == str(folder)
-
-
-def test_the_rules_numbers_of_such_a_run_are_kept(config: Config, tmp_path: Path) -> None:
+def test_an_interrupted_run_is_resumed_with_the_rules_numbers_that_it_has(config: Config, tmp_path: Path) -> None:
     then = replace(config, training=TrainingConfig(max_tokens=777), model=replace(config.model, dropout=0.3))
-    make_run(then, tmp_path, results=False)
+    folder = make_run(then, tmp_path, results=False)
     config.training.max_tokens = config.model.dropout = AUTO
     assert not find_existing(config, tmp_path)
+    assert config.resume == str(folder)
     assert (config.training.max_tokens, config.model.dropout) == (777, 0.3)
-    assert config.training.learning_rate == AUTO  # that one still says so, too
+    assert config.training.learning_rate == AUTO  # `auto` in the run, too
 
 
 def test_a_run_without_a_checkpoint_says_what_to_do(config: Config, tmp_path: Path) -> None:

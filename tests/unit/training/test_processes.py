@@ -19,14 +19,17 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable)
 
 
-def set_all(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
-    for name, value in variables.items():
+def start(monkeypatch: pytest.MonkeyPatch, processes: int, *, by_slurm: bool = False) -> None:
+    """Set the variables of torchrun's or SLURM's processes."""
+    torchrun = {"RANK": "0", "WORLD_SIZE": f"{processes}", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    slurm = {"SLURM_NTASKS": f"{processes}", "SLURM_NTASKS_PER_NODE": f"{processes}", "SLURM_JOB_NAME": "train"}
+    for name, value in (slurm | {"SLURM_JOB_ID": "7"} if by_slurm else torchrun).items():
         monkeypatch.setenv(name, value)
 
 
 def test_processes_and_devices_have_to_be_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
     check_processes(TrainerConfig(devices=4))  # Lightning starts the others
-    set_all(monkeypatch, RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="1")
+    start(monkeypatch, 2)
     check_processes(TrainerConfig(devices=2))
     check_processes(TrainerConfig(devices=1, num_nodes=2))
     with pytest.raises(UserError, match=r"2 processes were started, but trainer.devices=1 × trainer.num_nodes=1 is 1"):
@@ -34,7 +37,7 @@ def test_processes_and_devices_have_to_be_as_many(monkeypatch: pytest.MonkeyPatc
 
 
 def test_slurms_tasks_count_as_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_all(monkeypatch, SLURM_NTASKS="3", SLURM_NTASKS_PER_NODE="3", SLURM_JOB_NAME="train", SLURM_JOB_ID="7")
+    start(monkeypatch, 3, by_slurm=True)
     check_processes(TrainerConfig(devices=3))
     with pytest.raises(UserError, match=r"3 processes were started, but trainer.devices=2"):
         check_processes(TrainerConfig(devices=2))
@@ -76,14 +79,13 @@ def test_all_devices_are_taken_unless_a_number_is_named(
 
 
 def test_as_many_devices_are_taken_as_processes_were_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"RANK": "0", "WORLD_SIZE": "6", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
-        monkeypatch.setenv(name, value)
+    start(monkeypatch, 6)
     config = TrainerConfig(devices=AUTO, num_nodes=2)
     choose_devices(config)
     assert config.devices == 3
 
 
-def test_apples_gpu_is_not_taken_and_this_is_told(
+def test_apples_gpu_is_not_taken_which_the_log_says(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -98,9 +100,7 @@ def test_apples_gpu_is_not_taken_and_this_is_told(
 
 def test_fewer_gpus_than_asked_for_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    with pytest.raises(
-        UserError, match=r"trainer.devices=4 but this machine has 2 GPUs: leave it out to take them all"
-    ):
+    with pytest.raises(UserError, match=r"trainer.devices=4 but this machine has 2 GPUs: leave it out to take them a"):
         choose_devices(TrainerConfig(devices=4))
     with pytest.raises(UserError, match=r"trainer.devices=4 but this machine has 2 GPUs: set trainer.devices=2"):
         choose_devices(TrainerConfig(devices=4), is_resumed=True)  # else the saved number would come again

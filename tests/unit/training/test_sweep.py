@@ -24,12 +24,12 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def text(runs: Path) -> list[list[str]]:
-    found = finish_sweep(runs, "mine")
-    assert found is not None
+def table(runs: Path) -> list[list[str]]:
+    table_and_best = finish_sweep(runs, "mine")
+    assert table_and_best is not None
     console = Console(width=200)
     with console.capture() as capture:
-        console.print(found[0])
+        console.print(table_and_best[0])
     rows = [line.replace("┃", "│").split("│") for line in capture.get().splitlines() if "│" in line or "┃" in line]
     return [[cell.strip() for cell in row[1:-1]] for row in rows]
 
@@ -41,12 +41,12 @@ def test_outside_a_sweep_nothing_is_written(tmp_path: Path, monkeypatch: pytest.
     assert finish_sweep(tmp_path, "mine") is None
 
 
-def test_runs_are_told_with_what_differs_the_best_first(runs: Path) -> None:
+def test_runs_are_listed_with_what_differs_the_best_first(runs: Path) -> None:
     make_swept(runs / "d", "bleu", 20.0, 2.9, "seed=4")
     make_swept(runs / "a", "bleu", 20.0, 3.0, "seed=1")
     make_swept(runs / "b", "bleu", 25.0, 3.5, "seed=2", "data.train=[x.tsv]")
     make_swept(runs / "c", "bleu", 30.0, 2.0, "seed=3", results=None)
-    assert text(runs) == [
+    assert table(runs) == [
         ["run", "changed", "BLEU ↑", "loss ↓", "everyday BLEU ↑"],
         ["b", "seed=2 data.train=[x.tsv]", "25.0", "3.500", "31.2"],
         ["d", "seed=4", "20.0", "2.900", "31.2"],
@@ -61,11 +61,11 @@ def test_the_best_is_the_one_of_least_loss_where_training_looks_at_the_loss(runs
     make_swept(runs / "lab" / "a", "loss", 20.0, 3.0, "seed=1")
     make_swept(runs / "lab" / "b", "loss", 25.0, 3.5, "seed=2")
     (runs / "best").symlink_to("stranger")  # of an earlier sweep
-    assert [row[0] for row in text(runs)[1:]] == ["lab/a", "lab/b"]
+    assert [row[0] for row in table(runs)[1:]] == ["lab/a", "lab/b"]
     assert (runs / "best").resolve() == (runs / "lab" / "a").resolve()
 
 
 def test_without_a_complete_run_there_is_no_best(runs: Path) -> None:
     make_swept(runs / "a", "bleu", 20.0, 3.0, "seed=1", results=None)
-    assert text(runs)[1][:2] == ["a (stopped)", "data=files seed=1"]
+    assert table(runs)[1][:2] == ["a (stopped)", "data=files seed=1"]
     assert not (runs / "best").is_symlink()
