@@ -13,7 +13,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 
 from seq2seq.bundle import Bundle, BundleConfig, save_bundle
-from seq2seq.cli import main, translate_app
+from seq2seq.cli import app, main, translate_app
 from seq2seq.errors import UserError
 from seq2seq.model.compiling import load_library
 from seq2seq.model.transformer import Transformer
@@ -22,7 +22,9 @@ from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import Tokenizer, train_tokenizer
 from seq2seq.text.vocabulary import Tokenizers
+from seq2seq.translator import Translator
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "bundle"  # of a trained model
 SENTENCES = [
     f"{subject} {verb} {thing}{mark}"
     for subject in ("The cat", "A dog", "El gato", "Un perro", "¿Quién", "Ella")
@@ -77,6 +79,12 @@ def bundle_folder(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory
     return folder
 
 
+@pytest.fixture(scope="session")
+def translator(bundle_folder: Path) -> Translator:
+    """The untrained model."""
+    return Translator.load(bundle_folder, "cpu")
+
+
 class Terminal(io.TextIOWrapper):
     def isatty(self):
         return True
@@ -112,6 +120,12 @@ def run(monkeypatch, bundle_folder):
         return (1, out, f"{err}{status}\n") if isinstance(status, str) else (status or 0, out, err)
 
     return call
+
+
+@pytest.fixture
+def seq2seq(run):
+    """Run `seq2seq` with its words, like `run`."""
+    return lambda *words, **options: run(*words, command=(), application=app, **options)
 
 
 COMET = """

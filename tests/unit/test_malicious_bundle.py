@@ -52,70 +52,50 @@ def edit(folder: Path, *keys: str, value: object) -> None:
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.model"])
-@pytest.mark.parametrize("protocol", [0, 4])
-def test_a_pickle_in_any_files_place_is_refused_unrun(forged: Path, tmp_path: Path, name: str, protocol: int) -> None:
+def test_a_pickle_instead_of_a_file_is_refused_unrun(forged: Path, tmp_path: Path, name: str) -> None:
     trace = tmp_path / "the-payload-ran"
-    (forged / name).write_bytes(pickle.dumps(Payload(trace), protocol=protocol))
+    (forged / name).write_bytes(pickle.dumps(Payload(trace), protocol=4))
     refuse(forged, name)
     assert not trace.exists()
 
 
 @pytest.mark.parametrize(
-    ("keys", "value"),
+    ("key", "value"),
     [
-        (("model", "d_model"), 10**9),
-        (("model", "d_model"), 10**30),
-        (("model", "d_ff"), 10**12),
-        (("model", "num_heads"), 10**9),
-        (("model", "num_decoder_layers"), 10**9),
-        (("model", "d_model"), -2),
-        (("model", "d_model"), 1e300),
-        (("vocab_size",), 10**12),
-        (("vocab_size",), 10**30),
-        (("search", "beam"), 10**9),
-        (("search", "max_length_offset"), 10**12),
-        (("search", "batch_tokens"), 10**15),
-        (("search", "mbr"), 10**9),
-        (("model", "_target_"), "os.system"),
-        (("search", "_target_"), "os.system"),
-        (("model", "norm"), "__import__('os')"),
-        (("model", "norm"), "${oc.env:HOME}"),
-        (("model",), {"d_model": {"$ref": "x"}}),
+        *[("model.d_model", value) for value in (10**9, 10**30, -2, 1e300)],
+        *[("model.d_ff", 10**12), ("model.num_heads", 10**9), ("model.num_decoder_layers", 10**9)],
+        *[("vocab_size", 10**12), ("search.beam", 10**9), ("search.mbr", 10**9)],
+        *[("search.max_length_offset", 10**12), ("search.batch_tokens", 10**15)],
+        *[("model._target_", "os.system"), ("search._target_", "os.system")],
+        *[("model.norm", "__import__('os')"), ("model", {"d_model": {"$ref": "x"}})],
     ],
 )
-def test_absurd_and_executable_settings_are_refused(forged: Path, keys: tuple[str, ...], value: object) -> None:
-    edit(forged, *keys, value=value)
+def test_absurd_and_executable_settings_are_refused(forged: Path, key: str, value: object) -> None:
+    edit(forged, *key.split("."), value=value)
     refuse(forged, "config.json is damaged")
 
 
-@pytest.mark.parametrize("keys", [("model", "positions"), ("model", "norm"), ("search", "beam")])
+@pytest.mark.parametrize("keys", [("model", "positions"), ("search", "beam")])
 def test_a_bundle_reads_no_environment(forged: Path, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...]) -> None:
     monkeypatch.setenv("SECRET", "sinusoidal")
     edit(forged, *keys, value="${oc.env:SECRET}")
     refuse(forged, r"config.json is damaged: a setting has \$\{, but settings are plain values")
 
 
-@pytest.mark.parametrize(
-    "text", ["[" * 100_000, '{"a":' * 100_000, "9" * 10_000, "\ud800".encode("utf-16", "surrogatepass")]
-)
+@pytest.mark.parametrize("text", ["[" * 100_000, "9" * 10_000, "\ud800".encode("utf-16", "surrogatepass")])
 def test_json_that_breaks_parsers_is_refused(forged: Path, text: str | bytes) -> None:
     (forged / "config.json").write_bytes(text if isinstance(text, bytes) else text.encode())
     refuse(forged, "config.json (cannot be read|is not a model)")
 
 
-def test_an_endless_config_is_not_read(forged: Path) -> None:
-    with (forged / "config.json").open("wb") as file:
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.model"])
+def test_an_endless_file_is_not_read(forged: Path, name: str) -> None:
+    with (forged / name).open("wb") as file:
         file.truncate(10**12)
-    refuse(forged, r"config.json has 1,000,000,000,000 bytes")
+    refuse(forged, rf"{name} has 1,000,000,000,000 bytes")
 
 
-def test_an_endless_tokenizer_is_not_read(forged: Path) -> None:
-    with (forged / "tokenizer.model").open("wb") as file:
-        file.truncate(10**12)
-    refuse(forged, r"tokenizer.model has 1,000,000,000,000 bytes")
-
-
-def test_a_pipe_in_the_configs_place_is_not_waited_for(forged: Path) -> None:
+def test_a_pipe_instead_of_the_config_is_not_waited_for(forged: Path) -> None:
     (forged / "config.json").unlink()
     os.mkfifo(forged / "config.json")
     refuse(forged, r"config.json is no file")
@@ -134,26 +114,31 @@ def test_a_thousand_layers_without_weights_are_not_built(forged: Path) -> None:
         refuse(forged, r"model.safetensors does not belong to its config.json: \d+ tensors are no 1002 layers")
 
 
-@pytest.mark.parametrize("length", [2**63 - 1, 2**40, 10**8])
+def write_weights(folder: Path, header: dict[str, object]) -> None:
+    data = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(data)) + data + bytes(4))
+
+
+@pytest.mark.parametrize("length", [2**63 - 1, 10**8])
 def test_an_absurd_length_of_the_weights_header_is_refused(forged: Path, length: int) -> None:
     (forged / "model.safetensors").write_bytes(struct.pack("<Q", length) + b"{}")
     refuse(forged, r"model.safetensors is damaged")
 
 
 @pytest.mark.parametrize(
-    "entry",
+    ("dtype", "shape", "offsets"),
     [
-        {"dtype": "F32", "shape": [10**12], "data_offsets": [0, 4 * 10**12]},
-        {"dtype": "F32", "shape": [2**62, 2**62], "data_offsets": [0, 4]},
-        {"dtype": "F32", "shape": [1], "data_offsets": [-8, 4]},
-        {"dtype": "F32\nF32", "shape": [1], "data_offsets": [0, 4]},
-        {"dtype": "x" * 10_000, "shape": [1], "data_offsets": [0, 4]},
-        {"dtype": "OBJECT", "shape": [1], "data_offsets": [0, 4]},
+        ("F32", [10**12], [0, 4 * 10**12]),
+        ("F32", [2**62, 2**62], [0, 4]),
+        ("F32", [1], [-8, 4]),
+        ("F32\nF32", [1], [0, 4]),
+        ("x" * 10_000, [1], [0, 4]),
     ],
 )
-def test_absurd_tensors_in_the_weights_header_are_refused(forged: Path, entry: dict[str, object]) -> None:
-    header = json.dumps({"embedding.weight": entry}).encode()
-    (forged / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+def test_absurd_tensors_in_the_weights_header_are_refused(
+    forged: Path, dtype: str, shape: list[int], offsets: list[int]
+) -> None:
+    write_weights(forged, {"embedding.weight": {"dtype": dtype, "shape": shape, "data_offsets": offsets}})
     refuse(forged, r"model.safetensors is damaged")
 
 
@@ -170,35 +155,21 @@ def test_weights_that_do_not_fit_into_memory_are_refused(
 
 def test_a_tensor_named_like_a_path_is_refused(forged: Path) -> None:
     entries = {f"../../{name}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for name in "wvxyz"}
-    header = json.dumps({**entries, "../../u": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
-    (forged / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+    write_weights(forged, {**entries, "../../u": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})
     refuse(forged, r"model.safetensors does not belong to its config.json: \.\./\.\./u")
     assert {path.name for path in forged.parent.iterdir()} == {"model"}
 
 
 @pytest.mark.parametrize(("old", "new"), [(b"<unk>", b"<un\x80"), (b"<0x03>", b"<0x\xff3>"), (b"\x81", b"\xff")])
-def test_a_tokenizer_whose_pieces_are_no_text_is_refused(forged: Path, old: bytes, new: bytes) -> None:
+def test_a_tokenizer_whose_subwords_are_no_text_is_refused(forged: Path, old: bytes, new: bytes) -> None:
     data = (forged / "tokenizer.model").read_bytes()
     assert old in data
     with pytest.raises(UserError, match=r"tokenizer.model is damaged"):
         Tokenizer(data.replace(old, new, 1))
 
 
-GENUINE_START = 400  # bytes kept of the genuine file
-
-
-@pytest.mark.parametrize(
-    "garbage",
-    [
-        b"",
-        b"\0" * 1000,
-        b"\xff" * 1000,
-        bytes(range(256)) * 40,
-        b"\x0a" + b"\xff" * 9 + b"\x01",
-        b"\x0a\x80\x80\x80\x80\x7f",
-    ],
-)
-@pytest.mark.parametrize("start", [0, GENUINE_START])
+@pytest.mark.parametrize("garbage", [b"", b"\xff" * 1000, bytes(range(256)) * 40, b"\x0a\x80\x80\x80\x80\x7f"])
+@pytest.mark.parametrize("start", [0, 400])  # bytes kept of the genuine file
 def test_a_tokenizer_of_garbage_is_refused(forged: Path, garbage: bytes, start: int) -> None:
     data = (forged / "tokenizer.model").read_bytes()[:start] + garbage
     with pytest.raises(UserError, match=r"tokenizer") as caught:
