@@ -1,6 +1,7 @@
 """A model that translates every text into itself, for tests of what is around a model."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -8,7 +9,10 @@ from torch import Tensor, nn
 
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.model import ModelConfig
-from seq2seq.text.tokenizer import EOS
+from seq2seq.settings.search import SearchConfig
+from seq2seq.text.tokenizer import EOS, Tokenizer
+from seq2seq.text.vocabulary import Tokenizers
+from seq2seq.translator import Translator
 
 TEXTS = [
     "The cat drank the milk.",
@@ -16,7 +20,7 @@ TEXTS = [
     "A dog sees a blue ball!",
     "¿Quién quiere la leche?",
     "niños",
-    "a, b, c, d, e",
+    "a, b, c",
 ]
 
 
@@ -50,3 +54,17 @@ class EchoModel(EncoderDecoder):
         expected = state.src[:, min(state.position, state.src.shape[1] - 1)]
         hidden = 30.0 * F.one_hot(torch.where(expected == 0, EOS, expected), self.vocab_size)
         return hidden[:, None], replace(state, position=state.position + 1)
+
+
+def echo_translator(
+    tokenizer: Tokenizer,
+    *,
+    room: int = 10**9,
+    error: str | None = None,
+    trained_length: int | None = None,
+    **search: Any,
+) -> Translator:
+    """Return a translator with an EchoModel; search holds fields of SearchConfig."""
+    model = EchoModel(tokenizer.vocab_size, room, **({"error": error} if error else {}))
+    settings = SearchConfig(**search)
+    return Translator(model, Tokenizers.joint(tokenizer), search=settings, trained_length=trained_length)

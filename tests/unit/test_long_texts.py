@@ -1,40 +1,39 @@
 """A text that is too long for the model: its segments, its tag, and the scores and words of its translation."""
 
 from collections.abc import Collection
-from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from echo import EchoModel
+from echo import echo_translator
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq.interface import Hypothesis, Text, TokenScores
 from seq2seq.settings.data import TokenizerConfig
-from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import EOS, Tokenizer, train_tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translation import MAX_SOURCE_TOKENS, STRETCH, Segmenter, split_to_match
 from seq2seq.translator import Translator
-from tests.unit.conftest import SENTENCES
+from tests.thin import thin
+from tests.unit.conftest import GOLDEN, SENTENCES
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "bundle"
 SENTENCE = "The cat drank the milk, a dog sees a blue ball."
 LONG = ["The cat sees the milk.", "The cow brings an apple.", "A dog?", "The bird wants a ball."]
 
 
 def segments_of(tokenizer: Tokenizer, text: str, trained_length: int | None) -> list[str]:
-    return [one.text for one in Segmenter(Tokenizers.joint(tokenizer), trained_length).segments([Text(text)])]
+    segments = Segmenter(Tokenizers.joint(tokenizer), trained_length).segments([Text(text)])
+    return [segment.text for segment in segments]
 
 
 def test_a_text_longer_than_what_was_trained_on_is_translated_by_sentences(tokenizer, caplog):
     sentences = ["The cat drank the milk.", "Ella ve la leche, un perro."]
     text, lengths = " ".join(sentences), [len(ids) for ids in tokenizer.encode([*sentences, " ".join(sentences)])]
     for trained_length, expected in ((None, lengths[2:]), (lengths[2], lengths[2:]), (lengths[2] - 1, lengths[:2])):
-        model = EchoModel(tokenizer.vocab_size)
-        translator = Translator(
-            model, Tokenizers.joint(tokenizer), search=SearchConfig(beam=1), trained_length=trained_length
-        )
+        translator = echo_translator(tokenizer, beam=1, trained_length=trained_length)
+        engine: Any = translator.engine
+        model = engine.model
         assert translator.translate([text], batch_tokens=1) == [text]
         assert sorted(length - 1 for _, length in model.shapes) == sorted(expected)
         model.shapes.clear()
@@ -57,8 +56,7 @@ def test_a_sentence_somewhat_longer_than_what_was_trained_on_stays_whole_and_a_l
         parts = segments_of(tokenizer, sentence, trained_length)
         assert " ".join(parts) == sentence  # at spaces
         assert max(map(len, tokenizer.encode(parts))) <= STRETCH * trained_length
-        echo = Translator(EchoModel(tokenizer.vocab_size), Tokenizers.joint(tokenizer), trained_length=trained_length)
-        assert echo.translate([sentence]) == [sentence]
+        assert echo_translator(tokenizer, trained_length=trained_length).translate([sentence]) == [sentence]
 
 
 def test_without_a_trained_length_a_sentence_of_up_to_200_tokens_stays_whole(tokenizer):
@@ -83,28 +81,29 @@ def test_the_tag_of_a_text_begins_every_segment(tagging, tags):
     (beginning,) = tagging.source.encode([tags])
     assert tagging.source.tokens(beginning)[:2] == ["▁", tags.split()[0]]
     for trained_length in (None, 10):
-        segments = Segmenter(tagging, trained_length).segments(
-            [Text(f"{tags} {' '.join([SENTENCE] * 9)}"), Text(SENTENCE)]
-        )
-        with_tag = [one.source.ids for one in segments if one.text_index == 0]
+        texts = [Text(f"{tags} {' '.join([SENTENCE] * 9)}"), Text(SENTENCE)]
+        segments = Segmenter(tagging, trained_length).segments(texts)
+        with_tag = [segment.source.ids for segment in segments if segment.text_index == 0]
         assert len(with_tag) > 8
         assert all(ids[: len(beginning)] == beginning for ids in with_tag)
         assert all(ids.count(beginning[-1]) == 1 for ids in with_tag)
-        assert not any(set(beginning[1::2]) & set(one.source.ids) for one in segments if one.text_index == 1)
+        assert not any(
+            set(beginning[1::2]) & set(segment.source.ids) for segment in segments if segment.text_index == 1
+        )
 
 
-def test_a_tag_fits_into_the_segments_that_it_begins(tagging):
-    segments = Segmenter(tagging, 8).segments([Text("<2es> " + "niños " * 30)])
-    assert max(len(one.source.ids) for one in segments) <= 8 * STRETCH
+@pytest.mark.parametrize("search", [{"beam": 2}, {"beam": 1}, {"sampling": True}], ids=str)
+def test_no_search_produces_a_tag(tagging, search):
+    """The model of this test would translate a text into itself."""
+    assert "<2" not in "".join(echo_translator(tagging.source, **search).translate(["<2es> Ella ve.", "niños <2fr>"]))
 
 
-def test_a_tag_is_never_a_segment_of_its_own(tagging):
-    for text in ("<2es> " + "a" * 60, "<2es><2fr>" + "a" * 60):
+def test_a_tag_fits_into_the_segments_that_it_begins_and_is_none_of_its_own(tagging):
+    for text in ("<2es> " + "niños " * 30, "<2es> " + "a" * 60, "<2es><2fr>" + "a" * 60, "<2es> " * 20 + SENTENCE):
         segments = Segmenter(tagging, 12).segments([Text(text)])
         assert len(segments) > 1
-        assert not any("<2" in one.text for one in segments)
-    many = Segmenter(tagging, 12).segments([Text("<2es> " * 20 + SENTENCE)])  # too many to begin every segment
-    assert max(len(one.source.ids) for one in many) <= 12 * STRETCH
+        assert max(len(segment.source.ids) for segment in segments) <= 12 * STRETCH
+        assert text.count("<2") > 2 or not any("<2" in segment.text for segment in segments)
 
 
 class Diagonal:
@@ -116,9 +115,9 @@ class Diagonal:
         self.tags = tags
 
     def search(self, sources, settings, n_best, banned=(), *, on_step=None):
-        for index, source in enumerate(sources):
-            start = max((place + 1 for place, one in enumerate(source.ids) if one in self.tags), default=0)
-            yield [(index, [Hypothesis(source.ids[start:], 0.0, 0.0)])]
+        for number, source in enumerate(sources):
+            start = max((index + 1 for index, token in enumerate(source.ids) if token in self.tags), default=0)
+            yield [(number, [Hypothesis(source.ids[start:], 0.0, 0.0)])]
 
     def score(self, sources, targets, batch_tokens, *, align=False):
         for index, (src, tgt) in enumerate(zip(sources, targets, strict=True)):
@@ -132,32 +131,30 @@ def test_words_of_a_long_text_with_a_tag_keep_their_numbers(tagging, trained_len
     translator = Translator(engine, tagging, trained_length=trained_length)
     for repeated in (3, 9):
         text = " ".join(["<2es>", *[SENTENCE] * repeated])
-        (found,) = translator.translate_nbest([text], 1, align=True)[0]
-        assert found.text == text.removeprefix("<2es> ")
-        assert found.alignment == [(word + 1, word) for word in range(len(found.text.split()))]
+        (translation,) = translator.translate_nbest([text], 1, align=True)[0]
+        assert translation.text == text.removeprefix("<2es> ")
+        assert translation.alignment == [(word + 1, word) for word in range(len(translation.text.split()))]
 
 
-@pytest.mark.parametrize("trained_length", [None, 20])
+@pytest.mark.parametrize("trained_length", thin([None, 20], [20]))
 def test_a_long_text_and_its_own_translation_have_the_score_of_the_search(trained_length):
     golden = Translator.load(GOLDEN, "cpu")
-    translator = Translator(
-        golden.engine,
-        golden.tokenizer,
-        search=golden.search,
-        trained_length=trained_length,  # type: ignore[arg-type]
-    )
+    engine: Any = golden.engine
+    translator = Translator(engine, golden.tokenizer, search=golden.search, trained_length=trained_length)
     text = " ".join(LONG * 12)
     assert len(golden.tokenizer.source.encode([text])[0]) > MAX_SOURCE_TOKENS
-    (found,) = translator.translate_nbest([text], 1, align=True)[0]
-    sizes = [len(one.source.ids) for one in Segmenter(golden.tokenizer, trained_length).segments([Text(text)])]
-    parts = golden.tokenizer.target.encode(split_to_match(found.text, sizes))
-    assert parts == [list(part.ids) for part in found.parts]  # so both read the same tokens
+    (translation,) = translator.translate_nbest([text], 1, align=True)[0]
+    segments = Segmenter(golden.tokenizer, trained_length).segments([Text(text)])
+    parts = split_to_match(translation.text, [len(segment.source.ids) for segment in segments])
     assert len(parts) == 48
-    (scored,) = translator.score([text], [found.text], align=True)
-    assert scored.score == pytest.approx(found.score, abs=1e-3)
-    assert scored.normalised_score == pytest.approx(found.normalised_score, abs=1e-5)
-    assert scored.alignment == found.alignment
-    assert [one for one in scored.tokens if one != golden.tokenizer.target.tokens([EOS])[0]] == found.tokens
+    # the search and the score read the same tokens
+    assert golden.tokenizer.target.encode(parts) == [list(part.ids) for part in translation.parts]
+    (scored,) = translator.score([text], [translation.text], align=True)
+    assert scored.score == pytest.approx(translation.score, abs=1e-3)
+    assert scored.normalised_score == pytest.approx(translation.normalised_score, abs=1e-5)
+    assert scored.alignment == translation.alignment
+    (eos,) = golden.tokenizer.target.tokens([EOS])
+    assert [token for token in scored.tokens if token != eos] == translation.tokens
 
 
 def test_any_translation_of_a_long_text_can_be_scored():
@@ -186,9 +183,6 @@ def test_a_translation_with_as_many_sentences_is_cut_sentence_for_sentence(drawn
 
 
 def test_sentences_go_to_the_segments_of_like_lengths():
-    assert split_to_match("Sí. No. Ella ve la leche de un gato. Ella no.", [10, 40, 10]) == [
-        "Sí. No.",
-        "Ella ve la leche de un gato.",
-        "Ella no.",
-    ]
+    parts = ["Sí. No.", "Ella ve la leche de un gato.", "Ella no."]
+    assert split_to_match(" ".join(parts), [10, 40, 10]) == parts
     assert split_to_match("uno dos tres cuatro cinco", [10, 50]) == ["uno", "dos tres cuatro cinco"]

@@ -13,9 +13,9 @@ from seq2seq.search.shortlist import Shortlist
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import EOS, UNPRODUCIBLE_IDS, Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
-from seq2seq.translation import Segmenter
 from seq2seq.translator import Translator
 from seq2seq.words import WordCompleter
+from tests.thin import thin
 
 KINDS = {
     "greedy": {"beam": 1},
@@ -50,7 +50,7 @@ def liking(tokenizer: Tokenizer, subword: str, shortlist: Shortlist | None = Non
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", thin(KINDS, ["beam", "sampling"]))
 def test_the_last_word_of_a_prefix_may_be_completed_unless_a_space_follows(tokenizer: Tokenizer, kind: str) -> None:
     translator = liking(tokenizer, "▁azul")
     for prefix, expected in (
@@ -61,8 +61,7 @@ def test_the_last_word_of_a_prefix_may_be_completed_unless_a_space_follows(token
         ("La bola es", "La bola es azul"),
         ("", "azul"),
     ):
-        (found,) = translator.translate([Text("The ball", prefix)], **KINDS[kind])
-        assert found == expected
+        assert translator.translate([Text("The ball", prefix)], **KINDS[kind]) == [expected]
 
 
 def test_a_prefix_without_a_space_at_its_end_may_also_be_whole(tokenizer: Tokenizer) -> None:
@@ -70,40 +69,34 @@ def test_a_prefix_without_a_space_at_its_end_may_also_be_whole(tokenizer: Tokeni
     assert liking(tokenizer, "s").translate([Text("The ball", "La bola")]) == ["La bolas"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_translation_begins_with_its_prefix(bundle_folder, kind):
-    translator = Translator.load(bundle_folder, "cpu")
+@pytest.mark.parametrize("kind", thin(KINDS, ["beam", "rules"]))
+def test_every_translation_begins_with_its_prefix(translator, kind):
     texts = [Text("The cat drank the milk.", prefix) for prefix in ["", *PREFIXES]]
     n_best = 1 if kind == "greedy" else 3
-    found = translator.translate_nbest(texts, n_best, max_length=24, **KINDS[kind])
+    results = translator.translate_nbest(texts, n_best, max_length=24, **KINDS[kind])
     rests = set()
-    for text, best in zip(texts, found, strict=True):
-        assert all(one.text.startswith(text.prefix.strip()) for one in best)
-        rests |= {one.text.removeprefix(text.prefix.strip()) for one in best}
+    for text, best in zip(texts, results, strict=True):
+        assert all(translation.text.startswith(text.prefix.strip()) for translation in best)
+        rests |= {translation.text.removeprefix(text.prefix.strip()) for translation in best}
     assert len(rests) > 1
     if kind != "sampling":  # which depends on the line
         (alone,) = translator.translate_nbest(texts[8:9], n_best, max_length=24, **KINDS[kind])
-        assert [one.text for one in alone] == [one.text for one in found[8]]
+        assert [translation.text for translation in alone] == [translation.text for translation in results[8]]
 
 
-@pytest.mark.parametrize(
-    "rules",
-    [{"no_repeat_ngram": 1}, {"no_repeat_ngram": 2}, {"banned": ["gato"]}, {"banned": ["o", "t", "at"]}],
-    ids=str,
-)
+@pytest.mark.parametrize("rules", [{"no_repeat_ngram": 1}, {"banned": ["gato"]}, {"banned": ["o", "t", "at"]}], ids=str)
 def test_rules_change_no_word_of_a_prefix_not_even_the_last_one(tokenizer, rules):
     prefix = "El gato El gato"
-    (found,) = liking(tokenizer, "▁azul").translate([Text("The cat", prefix)], **rules)
-    assert found.startswith(prefix)
+    (translation,) = liking(tokenizer, "▁azul").translate([Text("The cat", prefix)], **rules)
+    assert translation.startswith(prefix)
 
 
-def test_a_prefix_fits_into_any_limit(bundle_folder):
+@pytest.mark.parametrize("kind", thin(KINDS, ["beam"]))
+def test_a_prefix_fits_into_any_limit(translator, kind):
     """Subwords can spell a prefix in several ways, some of them longer than the limit."""
-    translator = Translator.load(bundle_folder, "cpu")
-    for kind in KINDS.values():
-        for prefix in PREFIXES:
-            (found,) = translator.translate([Text("The cat.", prefix)], max_length=1, **kind)
-            assert found.startswith(prefix.strip())
+    texts = [Text("The cat.", prefix) for prefix in PREFIXES]
+    for prefix, translation in zip(PREFIXES, translator.translate(texts, max_length=1, **KINDS[kind]), strict=True):
+        assert translation.startswith(prefix.strip())
 
 
 def test_a_shortlist_does_not_keep_a_translation_from_its_prefix(tokenizer, monkeypatch):
@@ -111,7 +104,7 @@ def test_a_shortlist_does_not_keep_a_translation_from_its_prefix(tokenizer, monk
     size = tokenizer.vocab_size
     (azul,) = (number for number in range(size) if tokenizer.tokens([number]) == ["▁azul"])
     for allowed, expected in (([0, 1, 2, 3, azul], "La bola es azul"), ([0, 1, 2, 3], "La bola es az")):
-        by_frequency = np.array([*allowed, *(one for one in range(size) if one not in allowed)], np.int32)
+        by_frequency = np.array([*allowed, *(token for token in range(size) if token not in allowed)], np.int32)
         offsets, none = np.zeros(size + 1, np.int64), np.empty(0, np.int32)
         shortlist = Shortlist(
             offsets, none, np.array(allowed, np.int32), by_frequency, Tokenizers.joint(tokenizer).digest
@@ -120,28 +113,10 @@ def test_a_shortlist_does_not_keep_a_translation_from_its_prefix(tokenizer, monk
         assert translator.translate([Text("The ball", "La bola es az")], max_length=14)[0].startswith(expected)
 
 
-def test_an_engine_gets_the_whole_prefix_and_the_word_that_may_be_completed(tokenizer: Tokenizer) -> None:
-    def source(prefix: str) -> Source:
-        (segment,) = Segmenter(Tokenizers.joint(tokenizer), None).segments([Text("The ball", prefix)])
-        assert list(segment.source.prefix) == tokenizer.encode([prefix])[0]
-        return segment.source
-
-    assert source("").unfinished is None
-    space = source("La bola es ").unfinished
-    assert space is not None
-    assert {tokenizer.tokens([one])[0] for one in space.spellings[0]} >= {"</s>", "▁", "▁azul"}
-    assert all(tokenizer.tokens([one])[0].startswith(("▁", "</s>")) for one in space.spellings[0])
-    word = source("La bola es az").unfinished
-    assert word is not None
-    assert word.start == len(tokenizer.encode(["La bola es"])[0])
-    assert {tokenizer.tokens([one])[0] for one in word.spellings[0]} >= {"▁", "▁azul"}
-    assert not {one for ways in word.spellings for one in ways} & {*UNPRODUCIBLE_IDS, EOS}
-
-
 def test_an_engine_may_ignore_that_a_word_is_unfinished(tokenizer: Tokenizer) -> None:
     class Whole:
         def search(self, sources: list[Source], *_: object, **__: object) -> object:
-            yield [(index, [Hypothesis([*one.prefix], 0.0, 0.0)]) for index, one in enumerate(sources)]
+            yield [(index, [Hypothesis([*source.prefix], 0.0, 0.0)]) for index, source in enumerate(sources)]
 
     translator = Translator(Whole(), Tokenizers.joint(tokenizer))  # type: ignore[arg-type]
     assert translator.translate([Text("The ball", "La bola es az")]) == ["La bola es az"]
@@ -165,10 +140,9 @@ def test_a_long_word_without_a_space_takes_time_in_proportion_to_its_length(toke
     assert len(word.spellings) == word.length == 6001
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_after_a_space_nothing_attaches_to_the_last_word_of_a_prefix(tokenizer: Tokenizer, kind: str) -> None:
+def test_after_a_space_nothing_attaches_to_the_last_word_of_a_prefix(tokenizer: Tokenizer) -> None:
     translator = liking(tokenizer, "s")
-    (attached,) = translator.translate([Text("The ball", "La bola")], **KINDS[kind])
+    (attached,) = translator.translate([Text("The ball", "La bola")])
     assert attached.split()[1].removeprefix("bola")
-    (found,) = translator.translate([Text("The ball", "La bola ")], **KINDS[kind])
-    assert found.split()[:2] == ["La", "bola"]
+    (separate,) = translator.translate([Text("The ball", "La bola ")])
+    assert separate.split()[:2] == ["La", "bola"]

@@ -1,9 +1,9 @@
 """A recurrent model is searched, scored, saved and refused by the same code as a Transformer."""
 
 import html
+import importlib
 import itertools
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import EOS, Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translator import Translator
+from tests.thin import thin
 
 V = 7  # of which 3 can be produced: not PAD, UNK, BOS and EOS
 SOURCES = [[4, 5, 6, 5], [6], [5, 4], [4, 4, 6, 6, 5, 4], []]
@@ -47,9 +48,9 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     return Engine(drawn(request.param), "cpu", torch.float32)
 
 
-def found(engine: Engine, sources: list[Source], n_best: int = 1, **settings: Any) -> list[list[Hypothesis]]:
-    search = SearchConfig(**{"batch_tokens": 100, **LIMIT, **settings})
-    results = {index: best for batch in engine.search(sources, search, n_best) for index, best in batch}
+def search(engine: Engine, sources: list[Source], n_best: int = 1, **settings: Any) -> list[list[Hypothesis]]:
+    config = SearchConfig(**{"batch_tokens": 100, **LIMIT, **settings})
+    results = {index: best for batch in engine.search(sources, config, n_best) for index, best in batch}
     return [results[index] for index in range(len(sources))]
 
 
@@ -60,44 +61,36 @@ def score(engine: Engine, source: list[int], target: list[int]) -> float:
 
 @pytest.mark.slow
 def test_a_wide_beam_finds_what_trying_everything_finds(engine: Engine) -> None:
+    tokens: list[int] = [4, 5, 6]
+    sequences = [list(ids) for length in range(4) for ids in itertools.product(tokens, repeat=length)]
     for ids in SOURCES:
-        sequences: list[list[int]] = [
-            list(tokens) for length in range(4) for tokens in itertools.product((4, 5, 6), repeat=length)
-        ]
-        values = {tuple(one): score(engine, ids, one) / (len(one) + 1) for one in sequences}
-        (best,) = found(engine, [Source(ids)], 4, beam=len(sequences))
-        expected = sorted(sequences, key=lambda one: values[tuple(one)], reverse=True)[:4]
-        assert [hypothesis.ids for hypothesis in best] == expected
-        expected_scores = [values[tuple(one)] for one in expected]
-        assert [one.normalised_score for one in best] == pytest.approx(expected_scores, abs=1e-4)
+        scores = [score(engine, ids, target) / (len(target) + 1) for target in sequences]
+        ranking = sorted(range(len(sequences)), key=scores.__getitem__, reverse=True)[:4]
+        (best,) = search(engine, [Source(ids)], 4, beam=len(sequences))
+        assert [hypothesis.ids for hypothesis in best] == [sequences[index] for index in ranking]
+        expected = [scores[index] for index in ranking]
+        assert [hypothesis.normalised_score for hypothesis in best] == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"beam": 1},
-        {"beam": 3},
-        {"beam": 3, "early_stopping": True},
-        {"beam": 4, "groups": 2, "diversity": 0.5},
-        {"sampling": True, "seed": 3},
-        {"beam": 3, "no_repeat_ngram": 1},
-        {"beam": 3, "min_length": 2},
-    ],
-    ids=str,
-)
+SETTINGS: list[dict[str, Any]] = [{"beam": 3}, {"beam": 1}, {"beam": 3, "early_stopping": True}]
+SETTINGS += [{"beam": 4, "groups": 2, "diversity": 0.5}, {"sampling": True, "seed": 3}]
+SETTINGS += [{"beam": 3, "no_repeat_ngram": 1}, {"beam": 3, "min_length": 2}]
+
+
+@pytest.mark.parametrize("settings", thin(SETTINGS, SETTINGS[:2]), ids=str)
 def test_a_batch_gives_what_sentences_give_alone(engine: Engine, settings: dict[str, Any]) -> None:
     sources = [Source(ids, key=number) for number, ids in enumerate(SOURCES)]
-    together = found(engine, sources, **settings)
-    alone = [found(engine, [source], **settings)[0] for source in sources]
-    assert [[one.ids for one in best] for best in together] == [[one.ids for one in best] for best in alone]
+    together = search(engine, sources, **settings)
+    alone = [search(engine, [source], **settings)[0] for source in sources]
+    assert [best[0].ids for best in together] == [best[0].ids for best in alone]
     for ids, (best,) in zip(SOURCES, together, strict=True):
         assert best.score == pytest.approx(score(engine, ids, best.ids), abs=1e-4)
 
 
 def test_prefixes_and_phrases_are_kept(engine: Engine) -> None:
-    prefixed = found(engine, [Source(ids, prefix=[6, 4]) for ids in SOURCES], beam=2)
+    prefixed = search(engine, [Source(ids, prefix=[6, 4]) for ids in SOURCES], beam=2)
     assert all(best.ids[:2] == [6, 4] for (best,) in prefixed)
-    with_phrase = found(engine, [Source(ids, phrases=[[5, 6]]) for ids in SOURCES], beam=3)
+    with_phrase = search(engine, [Source(ids, phrases=[[5, 6]]) for ids in SOURCES], beam=3)
     assert all("56" in "".join(map(str, best.ids)) for (best,) in with_phrase)
 
 
@@ -106,23 +99,27 @@ def test_scores_have_the_attention_that_is_asked_for() -> None:
     ((_, first), (_, second)) = next(engine.score([[4, 5, 6], [6]], [[5, 5], [4]], 100, align=True))
     assert first.attention is not None
     assert second.attention is not None
-    assert [torch.tensor(one.attention).shape for one in (first, second)] == [(3, 4), (2, 2)]
+    assert [torch.tensor(scores.attention).shape for scores in (first, second)] == [(3, 4), (2, 2)]
     assert_close(torch.tensor(second.attention).sum(-1), torch.ones(2))
 
 
-def test_a_bundle_comes_back_and_translates_alike(tokenizer: Tokenizer, tmp_path: Path) -> None:
+@pytest.fixture
+def recurrent_bundle(tokenizer: Tokenizer, tmp_path: Path) -> Bundle:
+    """Write the bundle of a recurrent model to tmp_path/model."""
     model = drawn(vocab_size=tokenizer.vocab_size)
-    save_bundle(
-        tmp_path / "model",
-        Bundle(model, Tokenizers.joint(tokenizer), BundleConfig(model.config, SearchConfig(beam=2))),
-        "card",
-    )
-    loaded = load_bundle(tmp_path / "model")
-    assert loaded.config.model == model.config
-    assert '"architecture": "seq2seq-recurrent"' in (tmp_path / "model/config.json").read_text()
-    assert "num_heads" not in (tmp_path / "model/config.json").read_text()
+    bundle = Bundle(model, Tokenizers.joint(tokenizer), BundleConfig(model.config, SearchConfig(beam=2)))
+    save_bundle(tmp_path / "model", bundle, "card")
+    return bundle
+
+
+def test_a_bundle_comes_back_and_translates_alike(recurrent_bundle: Bundle, tmp_path: Path) -> None:
+    assert load_bundle(tmp_path / "model").config == recurrent_bundle.config
+    config = (tmp_path / "model/config.json").read_text()
+    assert '"architecture": "seq2seq-recurrent"' in config
+    assert "num_heads" not in config
     texts = ["The cat drank the milk.", "", "¿Quién?"]
-    before = Translator(model, Tokenizers.joint(tokenizer), search=SearchConfig(beam=2)).translate(texts, max_length=9)
+    translator = Translator(recurrent_bundle.model, recurrent_bundle.tokenizer, search=recurrent_bundle.config.search)
+    before = translator.translate(texts, max_length=9)
     assert Translator.load(tmp_path / "model", "cpu").translate(texts, max_length=9) == before
     assert before[0]
 
@@ -142,38 +139,23 @@ def test_a_document_with_tags_is_translated_whether_or_not_words_can_be_aligned(
     assert re.findall("<[^>]*>", result.read_text()) == ["<p>", "<b>", "</b>", "</p>"]
 
 
-def exports() -> list[Callable[[Path, Path], object]]:
-    for name in ("ctranslate2", "transformers"):
-        pytest.importorskip(name, reason=f"{name} is not installed")
-    from seq2seq.exchange.ctranslate2 import export_ctranslate2
-    from seq2seq.exchange.huggingface import export_huggingface
-
-    return [export_ctranslate2, export_huggingface]
-
-
-def test_other_programs_refuse_it_in_one_line(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    model = drawn(vocab_size=tokenizer.vocab_size)
-    save_bundle(
-        tmp_path / "model",
-        Bundle(model, Tokenizers.joint(tokenizer), BundleConfig(model.config, SearchConfig())),
-        "card",
-    )
-    for export in exports():
-        with pytest.raises(
-            UserError, match=r"architecture=recurrent: CTranslate2 and Hugging Face have no such"
-        ) as told:
-            export(tmp_path / "model", tmp_path / "export")
-        assert "\n" not in str(told.value)
-        assert not (tmp_path / "export").exists()
+@pytest.mark.usefixtures("recurrent_bundle")
+@pytest.mark.parametrize(("package", "name"), [("ctranslate2", "ctranslate2"), ("transformers", "huggingface")])
+def test_other_programs_refuse_it_in_one_line(tmp_path: Path, package: str, name: str) -> None:
+    pytest.importorskip(package, reason=f"{package} is not installed")
+    export = getattr(importlib.import_module(f"seq2seq.exchange.{name}"), f"export_{name}")
+    message = "^[^\n]*architecture=recurrent: CTranslate2 and Hugging Face have no such[^\n]*$"
+    with pytest.raises(UserError, match=message):
+        export(tmp_path / "model", tmp_path / "export")
+    assert not (tmp_path / "export").exists()
 
 
 def test_a_recurrent_model_and_a_transformer_translate_together() -> None:
     config = ModelConfig(d_model=12, num_heads=3, d_ff=20, num_encoder_layers=1, num_decoder_layers=1)
     ensemble = Ensemble([drawn(), build_model(config, V).eval()])
     engine = Engine(ensemble, "cpu", torch.float32)
-    best = found(engine, [Source(ids) for ids in SOURCES], beam=3)
-    assert [one[0].score for one in best] == pytest.approx(
-        [score(engine, ids, one[0].ids) for ids, one in zip(SOURCES, best, strict=True)], abs=1e-4
-    )
+    best = search(engine, [Source(ids) for ids in SOURCES], beam=3)
+    for ids, (hypothesis,) in zip(SOURCES, best, strict=True):
+        assert hypothesis.score == pytest.approx(score(engine, ids, hypothesis.ids), abs=1e-4)
     _, attention = ensemble.predict_and_align(torch.tensor([[4, 5, EOS]]), torch.tensor([[2, 4]]))
     assert_close(attention.sum(-1), torch.ones(1, 2))

@@ -9,15 +9,10 @@ import pytest
 import torch
 
 import seq2seq
-from seq2seq import Glossary, Text, Translator, UserError
+from seq2seq import Text, Translator, UserError
 from seq2seq.bundle import load_bundle
 
 TEXTS = ["The cat drank the milk.", "Ella ve."]
-
-
-@pytest.fixture(scope="module")
-def translator(bundle_folder):
-    return Translator.load(bundle_folder, "cpu")
 
 
 @pytest.fixture
@@ -40,21 +35,18 @@ def test_texts_may_come_from_anything_to_iterate_over(translator):
     expected = translator.translate(TEXTS)
     assert translator.translate(text for text in TEXTS) == expected
     assert translator.translate(tuple(TEXTS)) == translator.translate(np.array(TEXTS)) == expected
-    readings = translator.score((text for text in TEXTS), iter(expected))
-    assert [one.score for one in readings] == [one.score for one in translator.score(TEXTS, expected)]
+    scored = translator.score((text for text in TEXTS), iter(expected))
+    assert [pair.score for pair in scored] == [pair.score for pair in translator.score(TEXTS, expected)]
 
 
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
         (None, r"texts is None \(of type NoneType\): give a list of strings"),
-        (5, r"texts is 5 \(of type int\): give a list of strings"),
         (b"Ella ve.", r"texts is b'Ella ve.' \(of type bytes\): give a list of strings"),
         ("Ella ve.", r"texts is one string \('Ella ve.'…\): give a list of them, \[text\]"),
         (Text("Ella ve."), r"texts is Text\(text='Ella ve.'.* \(of type Text\): give a list of strings"),
-        (["Ella ve.", 1], r"text 2 is 1 \(of type int\): give a string"),
-        ([None], r"text 1 is None \(of type NoneType\): give a string"),
-        ([["Ella ve."]], r"text 1 is \['Ella ve.'\] \(of type list\): give a string"),
+        (["Ella ve.", ["Ella"]], r"text 2 is \['Ella'\] \(of type list\): give a string"),
     ],
 )
 @pytest.mark.usefixtures("unchecked")
@@ -67,9 +59,7 @@ def test_what_is_no_list_of_texts_is_refused(translator, texts, message):
     ("options", "message"),
     [
         ({"beam": "5"}, r"^beam='5' is of type str: give a whole number$"),
-        ({"beam": 5.0}, r"^beam=5.0 is of type float: give a whole number$"),
         ({"beam": True}, r"^beam=True is of type bool: give a whole number$"),
-        ({"max_length": "9"}, r"^max_length='9' is of type str: give a whole number$"),
         ({"length_penalty": [1.0]}, r"^length_penalty=\[1.0\] is of type list: give a number$"),
         ({"sampling": 1}, r"^sampling=1 is of type int: give True or False$"),
         ({"bem": 3}, r"^there is no search setting bem \(did you mean beam\?\): choose from beam, "),
@@ -85,48 +75,39 @@ def test_a_setting_of_the_wrong_type_or_name_is_refused(translator, options, mes
         translator.translate(TEXTS, **options)
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda it: it.translate_nbest(TEXTS, "3"), "n_best='3' is of type str: give a whole number"),
+        (lambda it: it.translate_nbest(TEXTS, 0), "n_best=0 must be at least 1"),
+        (lambda it: next(it.stream("Ella ve.", it.request())), "texts is one string"),
+        (lambda it: it.load("anywhere", device=3), "device '3' is not known: use cpu, cuda, cuda:N or auto"),
+        (lambda it: it.score("Ella ve.", ["She sees."]), "sources is one string"),
+        (lambda it: it.score(["Ella ve."], [None]), r"translations\[0\] is None \(of type NoneType\): give a string"),
+        (lambda it: it.score(["Ella ve."], []), "1 sources but 0 translations: give one for each"),
+        (lambda it: Text("The ball is blue.", phrases="pelota"), "phrases is one string"),
+        (lambda it: Text("A ball", prefix=None), "prefix is None"),  # type: ignore[arg-type]
+    ],
+)
 @pytest.mark.usefixtures("unchecked")
-def test_other_arguments_of_the_wrong_type_are_refused(translator):
-    with pytest.raises(UserError, match="n_best='3' is of type str: give a whole number"):
-        translator.translate_nbest(TEXTS, "3")
-    with pytest.raises(UserError, match="n_best=0 must be at least 1"):
-        translator.translate_nbest(TEXTS, 0)
-    with pytest.raises(UserError, match="texts is one string"):
-        next(translator.stream("Ella ve.", translator.request()))
-    with pytest.raises(UserError, match="device '3' is not known: use cpu, cuda, cuda:N or auto"):
-        Translator.load("anywhere", device=3)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="sources is one string"):
-        translator.score("Ella ve.", ["She sees."])
-    with pytest.raises(UserError, match=r"translations\[0\] is None \(of type NoneType\): give a string"):
-        translator.score(["Ella ve."], [None])
-    with pytest.raises(UserError, match="phrases is one string"):
-        Text("The ball is blue.", phrases="pelota")
-    with pytest.raises(UserError, match=r"prefix is None \(of type NoneType\): give a string"):
-        Text("The ball is blue.", prefix=None)  # type: ignore[arg-type]
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_numbers_of_other_libraries_are_taken(translator):
-    one, *_ = translator.translate_nbest(TEXTS, 1, beam=np.int64(2), length_penalty=np.float32(1), max_length=None)
-    assert one[0].tokens == translator.translate_nbest(TEXTS, np.int64(1), beam=2)[0][0].tokens
-    assert translator.translate_nbest(TEXTS, np.int64(2)) == translator.translate_nbest(TEXTS, 2)
-    assert type(translator.request(n_best=np.int64(2)).n_best) is int  # so that it can become JSON
+def test_other_wrong_arguments_are_refused(translator, call, message):
+    with pytest.raises(UserError, match=message):
+        call(translator)
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_banned_phrases_may_come_from_anything_to_iterate_over(translator):
-    request = translator.request(banned=(phrase for phrase in ["leche", "gato"]))
+def test_numbers_of_other_libraries_and_any_iterable_are_taken(translator):
+    (best, *_) = translator.translate_nbest(TEXTS, 1, beam=np.int64(2), length_penalty=np.float32(1), max_length=None)
+    assert best[0].tokens == translator.translate_nbest(TEXTS, np.int64(1), beam=2)[0][0].tokens
+    request = translator.request(n_best=np.int64(2), banned=(phrase for phrase in ["leche", "gato"]))
+    assert type(request.n_best) is int  # so that it can become JSON
     assert request.banned == ("leche", "gato")
-
-
-def test_a_glossary_of_the_package_is_taken(translator):
-    assert translator.translate(TEXTS, glossary=Glossary([("cat", "perro")]), max_length=9)
 
 
 def test_a_translator_is_loaded_from_a_run_or_its_bundle(bundle_folder):
     run = bundle_folder.parent
-    models = [Translator.load(where, "cpu") for where in (run, str(run), bundle_folder, [run, str(bundle_folder)])]
-    assert len({tuple(one.translate(TEXTS)) for one in models}) == 1
+    models = [Translator.load(run, torch.device("cpu")), Translator.load([str(run), bundle_folder], "cpu")]
+    assert models[0].translate(TEXTS) == models[1].translate(TEXTS)
 
 
 @pytest.mark.parametrize(
@@ -146,10 +127,6 @@ def test_what_is_no_model_is_refused(folder, message, tmp_path, monkeypatch):
     (tmp_path / "exported" / "config.json").write_text('{"architectures": ["MarianMTModel"]}')
     with pytest.raises(UserError, match=message):
         Translator.load(folder)
-
-
-def test_a_device_of_pytorch_is_taken(bundle_folder):
-    assert Translator.load(bundle_folder, torch.device("cpu")).device == torch.device("cpu")
 
 
 def test_a_translator_tells_its_languages_size_and_device(bundle_folder, translator):

@@ -3,16 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.bundle import Bundle, BundleConfig, load_bundle, save_bundle
-from seq2seq.cli import app
 from seq2seq.cli.corpora import TAG
-from seq2seq.model.transformer import Transformer
 from seq2seq.settings.data import DataConfig, TokenizerConfig
-from seq2seq.settings.model import ModelConfig
-from seq2seq.settings.search import SearchConfig
 from seq2seq.text.prepare import prepare
-from seq2seq.text.tokenizer import Tokenizer, train_tokenizer
-from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translator import Translator
 
 PAIRS = [
@@ -34,39 +27,40 @@ def made(path: Path) -> list[list[str]]:
     return [line.split("\t") for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
 
 
-def call(run, command, bundle_folder, *arguments):
-    return run(*arguments, "--device", "cpu", command=(command, "--model", str(bundle_folder)), application=app)
+@pytest.fixture
+def call(seq2seq, bundle_folder):
+    return lambda command, *words: seq2seq(command, "--model", bundle_folder, "--device", "cpu", *words)
 
 
-def test_a_distilled_corpus_has_the_teachers_translations_as_targets(run, bundle_folder, corpus, tmp_path):
+def test_a_distilled_corpus_has_the_teachers_translations_as_targets(call, translator, corpus, tmp_path):
     out = tmp_path / "distilled.tsv"
-    status, stdout, err = call(run, "distill", bundle_folder, "--input", corpus, "--output", out, "--beam", "2")
+    status, stdout, err = call("distill", "--input", corpus, "--output", out, "--beam", "2")
     assert (status, stdout) == (0, "")
     assert err == f"{out}: en→es of {corpus}\n"
     sources = ["The cat drank the milk.", "", "Ella ve la leche.", "A blue ball?"]
-    translations = Translator.load(bundle_folder, "cpu").translate(sources, beam=2)
+    translations = translator.translate(sources, beam=2)
     assert made(out) == [list(pair) for pair in zip(sources, translations, strict=True)]
 
 
-def test_synthetic_sources_are_tagged_and_texts_stay_as_they_are(run, bundle_folder, corpus, tmp_path):
+def test_synthetic_sources_are_tagged_and_texts_stay_as_they_are(call, translator, tmp_path):
     mono, out = tmp_path / "mono.es", tmp_path / "synthetic.tsv"
     mono.write_text("".join(f"{src}\n" for src, _ in PAIRS), encoding="utf-8")
-    assert call(run, "backtranslate", bundle_folder, "--input", mono, "--output", out, "--tag")[0] == 0
+    assert call("backtranslate", "--input", mono, "--output", out, "--tag")[0] == 0
     sources = ["The cat drank the milk.", "", "Ella ve la leche.", "A blue ball?"]
-    expected = Translator.load(bundle_folder, "cpu").translate(sources)
+    expected = translator.translate(sources)
     assert made(out) == [
         [f"{TAG} {back}", text] if back else ["", ""] for back, text in zip(expected, sources, strict=True)
     ]
-    assert call(run, "backtranslate", bundle_folder, "--input", mono, "--output", out)[0] == 0
+    assert call("backtranslate", "--input", mono, "--output", out)[0] == 0
     assert made(out)[0] == [expected[0], sources[0]]
 
 
 @pytest.mark.parametrize("command", ["distill", "backtranslate"])
-def test_an_empty_input_leaves_the_corpus_made_before(run, bundle_folder, tmp_path, command):
+def test_an_empty_input_leaves_the_corpus_made_before(call, tmp_path, command):
     out, mono = tmp_path / "made.tsv", tmp_path / "mono.txt"
     out.write_text("before\n")
     mono.write_text("")
-    status, _, err = call(run, command, bundle_folder, "--input", mono, "--output", out)
+    status, _, err = call(command, "--input", mono, "--output", out)
     assert (status, err) == (1, f"error: --input {mono} is empty: there is no text in it\n")
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("made")] == ["made.tsv"]
     assert out.read_text() == "before\n"
@@ -82,70 +76,63 @@ def test_an_empty_input_leaves_the_corpus_made_before(run, bundle_folder, tmp_pa
         ("distill", "give the sources of a corpus (--languages tells the order of a .tsv's columns)"),
     ],
 )
-def test_text_in_the_language_that_the_model_writes_is_warned_of(run, bundle_folder, tmp_path, command, hint):
-    told = f"warning: the texts look like es, but the model translates en→es: {hint}\n"
-    for line, warning in (("Ella ve la leche que está en la mesa.", told), ("The cat and the dog drank the milk.", "")):
+def test_text_in_the_language_that_the_model_writes_is_warned_of(call, tmp_path, command, hint):
+    message = f"warning: the texts look like es, but the model translates en→es: {hint}\n"
+    for line, warning in (
+        ("Ella ve la leche que está en la mesa.", message),
+        ("The cat and the dog drank the milk.", ""),
+    ):
         mono, out = tmp_path / "mono.txt", tmp_path / "out.tsv"
         mono.write_text(f"{line}\n" * 9)
-        status, _, err = call(run, command, bundle_folder, "--input", mono, "--output", out)
+        status, _, err = call(command, "--input", mono, "--output", out)
         assert (status, err) == (0, f"{warning}{out}: en→es of {mono}\n")
         assert len(made(out)) == 9
 
 
-def test_samples_follow_their_seed(run, bundle_folder, corpus, tmp_path):
-    found = []
-    for seed in (1, 2, 1):
-        out = tmp_path / "synthetic.tsv"
-        options = ("--sampling", "--top-k", "20", "--seed", seed, "--input", corpus, "--output", out)
-        assert call(run, "backtranslate", bundle_folder, *options)[0] == 0
-        found.append(out.read_text())
-    assert found[0] == found[2] != found[1]
-
-
-def test_either_column_of_a_tsv_and_several_inputs_can_be_translated(run, bundle_folder, corpus, tmp_path):
+def test_either_column_of_a_tsv_and_several_inputs_can_be_translated(call, corpus, tmp_path):
     out, mono = tmp_path / "out.tsv", tmp_path / "more.txt"
     mono.write_text("una bola\n")
-    options = ("--input", corpus, "--input", mono, "--output", out)
-    assert call(run, "distill", bundle_folder, *options, "--languages", "es,en")[0] == 0
+    options = ("--input", corpus, "--input", mono, "--output", out, "--beam", "1", "--max-length", "3")
+    assert call("distill", *options, "--languages", "es,en")[0] == 0
     assert [source for source, _ in made(out)] == ["uno", "dos", "tres", "cuatro", "una bola"]
 
 
-def test_a_corpus_that_was_broken_off_goes_on(run, bundle_folder, tmp_path, monkeypatch):
+def test_a_corpus_that_was_broken_off_goes_on(call, tmp_path, monkeypatch):
     mono, out = tmp_path / "mono", tmp_path / "out.tsv"
     mono.write_text("".join(f"{PAIRS[i % 4][0]} {i}\n" for i in range(12)), encoding="utf-8")
     monkeypatch.setattr("seq2seq.translator.CHUNK_LINES", 4)
-    options = ("--input", mono, "--output", out)
-    assert call(run, "distill", bundle_folder, *options)[0] == 0
-    whole = out.read_bytes()
+    options = ("--input", mono, "--output", out, "--max-length", "3")
+    assert call("distill", *options)[0] == 0
+    complete = out.read_bytes()
     out.unlink()
     translated, stream = [], Translator.stream
 
-    def breaking(self, texts, request, **given):
-        for number, best in enumerate(stream(self, texts, request, **given)):
+    def breaking(self, texts, request, **options):
+        for number, best in enumerate(stream(self, texts, request, **options)):
             if number == 6 and not translated:
                 translated.append(number)
                 raise KeyboardInterrupt
             yield best
 
     monkeypatch.setattr(Translator, "stream", breaking)
-    assert call(run, "distill", bundle_folder, *options)[0] == 130
+    assert call("distill", *options)[0] == 130
     assert not out.exists()
     progress = json.loads((tmp_path / "out.tsv.progress").read_text())
     assert progress["inputs"] == 4
-    status, _, err = call(run, "distill", bundle_folder, *options, "--beam", "2", "--resume")
+    status, _, err = call("distill", *options, "--beam", "2", "--resume")
     assert status == 1
     assert "was made with beam=None, not 2" in err
     text = mono.read_text(encoding="utf-8")
     mono.write_text(text.replace(" 11\n", " 12\n"), encoding="utf-8")
-    assert "was made with input_digest=" in call(run, "distill", bundle_folder, *options, "--resume")[2]
+    assert "was made with input_digest=" in call("distill", *options, "--resume")[2]
     mono.write_text(text, encoding="utf-8")
-    assert call(run, "distill", bundle_folder, *options, "--resume")[0] == 0
-    assert out.read_bytes() == whole
+    assert call("distill", *options, "--resume")[0] == 0
+    assert out.read_bytes() == complete
 
 
-def test_what_is_wrong_with_a_corpus_is_told_in_one_line(run, bundle_folder, corpus, tmp_path):
+def test_what_is_wrong_with_a_corpus_is_told_in_one_line(call, corpus, tmp_path):
     def error(*options):
-        status, out, err = call(run, "distill", bundle_folder, *options)
+        status, out, err = call("distill", *options)
         assert (status, out) == (1, "")
         assert err.startswith("error: ")
         assert err.count("\n") == 1
@@ -158,33 +145,6 @@ def test_what_is_wrong_with_a_corpus_is_told_in_one_line(run, bundle_folder, cor
     corpus.write_text("one field\n")
     assert "train.tsv:1 has 1 tab-separated fields" in error("--input", corpus, *out)
     assert not (tmp_path / "out.tsv").exists()
-
-
-@pytest.fixture(scope="module")
-def tagging(tmp_path_factory) -> Path:
-    """An untrained bundle whose vocabulary has the tag and likes nothing better."""
-    texts = [f"{a} {b} {c}." for a in ("uno", "dos", "tres") for b in ("ve", "come", "trae") for c in ("pan", "leche")]
-    tokenizer = train_tokenizer(texts, TokenizerConfig(vocab_size=279, user_symbols=[TAG]))
-    config = ModelConfig(d_model=16, num_heads=2, d_ff=32, num_encoder_layers=1, num_decoder_layers=1)
-    model = Transformer(config, tokenizer.vocab_size)
-    model.get_parameter("decoder_layers.0.feed_forward_residual.norm.bias").data.fill_(1.0)
-    model.embedding.weight.data[tokenizer.user_symbols[TAG]] = 3.0  # a logit of 48, next to none
-    folder = tmp_path_factory.mktemp("tagging") / "model"
-    save_bundle(
-        folder,
-        Bundle(model, Tokenizers.joint(tokenizer), BundleConfig(config, SearchConfig(beam=2, max_length_offset=3))),
-        "",
-    )
-    return folder
-
-
-@pytest.mark.parametrize("changes", [{}, {"beam": 1}, {"sampling": True}])
-def test_no_search_produces_the_tag(tagging: Path, changes, monkeypatch):
-    translator = Translator.load(tagging, "cpu")
-    texts = ["uno ve pan.", "dos come leche."]
-    assert not any(TAG in text for text in translator.translate(texts, **changes))
-    monkeypatch.setattr(Tokenizer, "user_symbols", {})
-    assert all(TAG in text for text in Translator.load(tagging, "cpu").translate(texts, **changes))
 
 
 def test_a_tag_is_one_id_of_synthetic_sources_and_of_nothing_else(tmp_path):
@@ -202,20 +162,14 @@ def test_a_tag_is_one_id_of_synthetic_sources_and_of_nothing_else(tmp_path):
     assert tag not in prepared.validation[0][0].tolist()
 
 
-def test_average_makes_a_model_that_translates(run, bundle_folder, tmp_path):
+def test_average_makes_a_model_that_translates(seq2seq, bundle_folder, translator, tmp_path):
     out = tmp_path / "mean"
-    options = ("--model", bundle_folder, "--output", out)
-    status, _, err = run(*options, command=("average", "--model", str(bundle_folder)), application=app)
+    command = ("average", "--model", bundle_folder, "--model", bundle_folder, "--output", out)
+    status, _, err = seq2seq(*command)
     assert (status, err) == (0, f"{out}: the mean of {bundle_folder}, {bundle_folder}\n")
-    assert load_bundle(out).model.state_dict().keys() == load_bundle(bundle_folder).model.state_dict().keys()
     texts = [PAIRS[0][0]]
-    assert Translator.load(out, "cpu").translate(texts) == Translator.load(bundle_folder, "cpu").translate(texts)
-    status, _, err = run(*options, command=("average", "--model", str(bundle_folder)), application=app)
+    assert Translator.load(out, "cpu").translate(texts) == translator.translate(texts)
+    status, _, err = seq2seq(*command)
     assert (status, err) == (1, f"error: --output {out} is there already: choose another folder\n")
-    for wrong in (
-        (),
-        ("--run", "runs/x"),
-        ("--last", "3", "--model", "a"),
-        ("--run", "x", "--last", "2", "--model", "a"),
-    ):
-        assert run("--output", tmp_path / "new", *wrong, command=("average",), application=app)[0] == 2
+    for wrong in ((), ("--run", "runs/x"), ("--last", "3", "--model", "a")):
+        assert seq2seq("average", "--output", tmp_path / "new", *wrong)[0] == 2
