@@ -1,14 +1,17 @@
-"""What tests of whole processes share."""
+"""Fixtures of tests of whole processes."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from launcher import Launcher
-from small_run import write_corpus
+from small_run import BASE
+
+from tests.toy import write_corpus
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def launcher() -> Iterator[Launcher]:
     launcher = Launcher()
     yield launcher
@@ -16,5 +19,20 @@ def launcher() -> Iterator[Launcher]:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def workdir(tmp_path: Path) -> Path:
+    """A working folder with the toy corpus."""
     return write_corpus(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def _trained(launcher: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_corpus(tmp_path_factory.mktemp("trained"))
+    result = launcher.train(*BASE, "name=run", "trainer.max_steps=3", cwd=folder)
+    assert result.status == 0, result.output
+    return folder
+
+
+@pytest.fixture
+def trained(_trained: Path, tmp_path: Path) -> Path:
+    """A working folder with the toy corpus and runs/run, which is complete after three updates."""
+    return shutil.copytree(_trained, tmp_path, symlinks=True, dirs_exist_ok=True)

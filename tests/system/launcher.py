@@ -61,6 +61,9 @@ def serve() -> None:
     import matplotlib.figure  # noqa: F401
     import torch.utils.tensorboard  # noqa: F401
 
+    import seq2seq.cli.train
+    import seq2seq.training.run  # noqa: F401
+
     # Hydra would silence all loggers that exist already.
     logging.Logger.disabled = property(lambda logger: False, lambda logger, value: None)  # type: ignore[assignment]
 

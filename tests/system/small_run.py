@@ -1,4 +1,4 @@
-"""A training run of seconds that is done to and looked into; for tests of whole processes."""
+"""Settings of a training run of seconds, and what its folder holds; for tests of whole processes."""
 
 import csv
 import re
@@ -8,44 +8,45 @@ from typing import Any
 import torch
 from launcher import Finished
 
-from tests.toy import PAIRS, write_pairs
+from tests.toy import FILES, TINY
 
-BASE = (
-    "training=short", "model=tiny",
-    "data=files", "data.train=[train.tsv]", "data.validation=[validation.tsv]", "data.test=[validation.tsv]",
-    "data.remove_overlap=false", "tokenizer.vocab_size=300", "model.d_model=16", "model.num_encoder_layers=1",
-    "model.num_decoder_layers=1", "model.d_ff=32", "training.max_tokens=256", "training.bleu_sentences=2",
-    "training.warmup_steps=3", "search.beam=1", "search.max_length_ratio=1", "search.max_length_offset=2",
+RUN = (
+    "training=short", *FILES, "training.max_tokens=256", "training.bleu_sentences=2", "training.warmup_steps=3",
+    "search.beam=1", "search.max_length_ratio=1", "search.max_length_offset=2",
     "trainer.max_time=null",  # the clock would decide the learning rate
     "trainer.max_steps=20", "trainer.validate_every=8", "trainer.checkpoint_every=3", "trainer.log_every=1",
 )  # fmt: skip
+BASE = (*RUN, "model=tiny", *TINY)
 SAMPLED = ("training.subword_sampling.alpha=0.2", "training.noise.typos=0.5")
 VARIANTS = {
-    "fp32": ("trainer.precision=32-true",),
-    "bf16": ("trainer.precision=bf16-mixed",),
-    "subwords": ("trainer.precision=32-true", "data.block=40", *SAMPLED),
+    "subwords": (*BASE, "trainer.precision=32-true", "data.block=40", *SAMPLED),
+    "recurrent": (*RUN, "trainer.precision=bf16-mixed", "model=lstm", "model.d_model=16", "tokenizer.vocab_size=300"),
 }
-
-
-def write_corpus(folder: Path) -> Path:
-    for name, pairs in (("train", PAIRS[:70]), ("validation", PAIRS[70:])):
-        write_pairs(folder / f"{name}.tsv", pairs)
-    return folder
+PAIR = ("trainer=ddp", "trainer.devices=2", "trainer.accelerator=cpu")
 
 
 def checkpoints(run: Path) -> list[str]:
     return sorted(path.name for path in (run / "checkpoints").glob("step=*"))
 
 
+def newest_update(run: Path) -> int:
+    return int(checkpoints(run)[-1][5:12])
+
+
 def last_weights(run: Path) -> dict[str, Any]:
     return torch.load(run / "checkpoints" / checkpoints(run)[-1], weights_only=True)
 
 
-def logged(run: Path) -> list[tuple[str, str, str]]:
-    """Update, loss and validation loss of each row of metrics.csv."""
+def logged(run: Path, *keys: str) -> list[tuple[str, ...]]:
+    """Return the update, the loss and the values of the keys in each row of metrics.csv that has a loss."""
     with (run / "metrics.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    return [(row["step"], row["loss"], row.get("val_loss", "")) for row in rows]
+        return [tuple(row[key] for key in ("step", "loss", *keys)) for row in csv.DictReader(file) if row["loss"]]
+
+
+def validated(run: Path) -> dict[str, str]:
+    """Return the validation loss after each update that was followed by a validation."""
+    with (run / "metrics.csv").open() as file:
+        return {row["step"]: row["val_loss"] for row in csv.DictReader(file) if row.get("val_loss")}
 
 
 def fails_in_one_line(result: Finished, pattern: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from launcher import Launcher
+from small_run import RUN
 from torch.testing import assert_close
 
 pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
@@ -15,15 +16,11 @@ from benchmarks.checkpoints import write_checkpoint
 from seq2seq.bundle import load_bundle
 from seq2seq.cli import app, main
 from seq2seq.translator import Translator
-from tests.toy import FILES, PAIRS, TINY, write_corpus
+from tests.toy import PAIRS, TINY
 
 pytestmark = pytest.mark.system
 
-SHORT = (
-    *FILES, "training.max_tokens=256", "training.bleu_sentences=2", "training.warmup_steps=1", "search.beam=2",
-    "search.max_length_ratio=1", "search.max_length_offset=2", "trainer.max_time=null", "trainer.max_steps=4",
-    "trainer.validate_every=4", "trainer.checkpoint_every=2",
-)  # fmt: skip
+SHORT = (*RUN, "trainer.max_steps=4", "trainer.validate_every=4", "trainer.checkpoint_every=2")
 SMALL: dict[str, Any] = {
     "d_model": 16, "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 32,
     "decoder_ffn_dim": 32, "encoder_layers": 1, "decoder_layers": 2,
@@ -31,10 +28,11 @@ SMALL: dict[str, Any] = {
 TEXTS = [src for src, _ in PAIRS[:3]]
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(write_corpus(tmp_path))
-    return tmp_path
+@pytest.fixture(autouse=True)
+def _in_workdir(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workdir)
+    (workdir / "in.en").write_text("".join(f"{text}\n" for text in TEXTS))
+    (workdir / "hub").mkdir()
 
 
 def seq2seq(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
@@ -44,78 +42,74 @@ def seq2seq(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
     assert not ended.value.code, ended.value.code
 
 
-def test_the_journey_of_an_imported_model(place: Path, launcher: Launcher, monkeypatch: pytest.MonkeyPatch):
-    (place / "hub").mkdir()
-    write_checkpoint(place / "hub", "opus-mt", **SMALL)
+def test_the_journey_of_an_imported_model(workdir: Path, launcher: Launcher, monkeypatch: pytest.MonkeyPatch):
+    write_checkpoint(workdir / "hub", "opus-mt", **SMALL)
     seq2seq(monkeypatch, "import", "huggingface", "hub", "--output", "opus")
-    (place / "in.en").write_text("".join(f"{text}\n" for text in TEXTS))
     limits = ("--max-length", "8")
     seq2seq(monkeypatch, "translate", "--model", "opus", "--input", "in.en", "--output", "out.es", *limits)
-    before = (place / "out.es").read_text().splitlines()
+    before = (workdir / "out.es").read_text().splitlines()
     assert len(before) == len(TEXTS)
     seq2seq(monkeypatch, "score", "--model", "opus", "--input", "in.en", "--translations", "out.es", "--json",
             "--output", "scores.jsonl")  # fmt: skip
-    assert len((place / "scores.jsonl").read_text().splitlines()) == len(TEXTS)
+    assert len((workdir / "scores.jsonl").read_text().splitlines()) == len(TEXTS)
     seq2seq(monkeypatch, "attend", TEXTS[0], "--model", "opus", "--target", "El gato.", "--output", "maps")
-    pieces = json.loads((place / "maps/attention.json").read_text())["pieces"]
+    pieces = json.loads((workdir / "maps/attention.json").read_text())["pieces"]
     assert pieces["target_in"][0] == "<pad>"
     assert pieces["target_out"][-1] == "</s>"
-    made = launcher.train(*SHORT, "name=tuned", "init=opus", "training.learning_rate=1e-2", cwd=place)
+    made = launcher.train(*SHORT, "name=tuned", "init=opus", "training.learning_rate=1e-2", cwd=workdir)
     assert made.status == 0, made.output
-    first, tuned = load_bundle(place / "opus"), load_bundle(place / "runs/tuned/model")
+    first, tuned = load_bundle(workdir / "opus"), load_bundle(workdir / "runs/tuned/model")
     assert tuned.tokenizer.digest == first.tokenizer.digest
     assert first.model.output_bias is not None
     assert tuned.model.output_bias is not None
     assert torch.equal(tuned.model.output_bias, first.model.output_bias)
     assert not torch.equal(tuned.model.embedding.weight, first.model.embedding.weight)
-    resumed = launcher.train("resume=runs/tuned", "trainer.max_steps=6", cwd=place)
+    resumed = launcher.train("resume=runs/tuned", "trainer.max_steps=6", cwd=workdir)
     assert resumed.status == 0, resumed.output
     seq2seq(monkeypatch, "export", "huggingface", "--model", "runs/tuned", "--output", "back")
-    again = launcher.train(*SHORT, "name=straight", "init=back", "trainer.max_steps=2", cwd=place)
+    again = launcher.train(*SHORT, "name=straight", "init=back", "trainer.max_steps=2", cwd=workdir)
     assert again.status == 0, again.output
     seq2seq(monkeypatch, "shortlist", "--model", "runs/tuned", "--output", "some.shortlist")
     seq2seq(monkeypatch, "translate", "--model", "runs/tuned", "--input", "in.en", "--output", "short.es",
             "--shortlist", "some.shortlist", *limits)  # fmt: skip
 
 
-def test_resuming_a_run_on_imported_weights_gives_what_one_go_gives(place: Path, launcher: Launcher):
-    (place / "hub").mkdir()
-    write_checkpoint(place / "hub", "tiny", is_separate=True, **SMALL)
+def test_resuming_a_run_on_imported_weights_gives_what_one_go_gives(workdir: Path, launcher: Launcher):
+    write_checkpoint(workdir / "hub", "tiny", is_separate=True, **SMALL)
     settings = (*SHORT, "init=hub", "training.schedule=constant", "trainer.log_every=1")
-    assert launcher.train(*settings, "name=whole", cwd=place).status == 0
-    stopped = launcher.train(*settings, "name=parts", cwd=place, until="update 3")
+    assert launcher.train(*settings, "name=straight", cwd=workdir).status == 0
+    stopped = launcher.train(*settings, "name=parts", cwd=workdir, until="update 3")
     assert stopped.status < 0, stopped.output
-    resumed = launcher.train("resume=runs/parts", cwd=place)
+    resumed = launcher.train("resume=runs/parts", cwd=workdir)
     assert resumed.status == 0, resumed.output
-    weights = [load_bundle(place / f"runs/{name}/model").model.state_dict() for name in ("whole", "parts")]
+    weights = [load_bundle(workdir / f"runs/{name}/model").model.state_dict() for name in ("straight", "parts")]
     assert_close(*weights, atol=0, rtol=0)
 
 
 @pytest.mark.parametrize("architecture", ["transformer", "recurrent"])
 def test_two_vocabularies_learn_translate_and_leave(
-    place: Path, launcher: Launcher, monkeypatch: pytest.MonkeyPatch, architecture: str
+    workdir: Path, launcher: Launcher, monkeypatch: pytest.MonkeyPatch, architecture: str
 ):
     sizes = TINY if architecture == "transformer" else ("model=lstm", "model.d_model=16")
-    made = launcher.train(*SHORT, *sizes, "tokenizer.vocab_size=auto", "tokenizer.joint=false", "name=two", cwd=place)
+    made = launcher.train(*SHORT, *sizes, "tokenizer.vocab_size=auto", "tokenizer.joint=false", "name=two", cwd=workdir)
     assert made.status == 0, made.output
-    values = json.loads((place / "runs/two/model/config.json").read_text())
+    values = json.loads((workdir / "runs/two/model/config.json").read_text())
     assert values["format_version"] == 3
-    bundle = load_bundle(place / "runs/two/model")
+    bundle = load_bundle(workdir / "runs/two/model")
     assert (values["vocab_size"], values["source_vocab_size"]) == bundle.tokenizer.sizes
     assert bundle.model.encoder_embedding is not None
-    ours = Translator.load(place / "runs/two", "cpu").translate(TEXTS, max_length=8)
-    resumed = launcher.train("resume=runs/two", "trainer.max_steps=6", cwd=place)
+    resumed = launcher.train("resume=runs/two", "trainer.max_steps=6", cwd=workdir)
     assert resumed.status == 0, resumed.output
     if architecture == "recurrent":
+        assert len(Translator.load(workdir / "runs/two", "cpu").translate(TEXTS, max_length=8)) == len(TEXTS)
         return
-    ours = Translator.load(place / "runs/two", "cpu", torch.float32).translate(TEXTS, max_length=8, beam=1)
+    ours = Translator.load(workdir / "runs/two", "cpu", torch.float32).translate(TEXTS, max_length=8, beam=1)
     seq2seq(monkeypatch, "export", "huggingface", "--model", "runs/two", "--output", "there")
     seq2seq(monkeypatch, "import", "huggingface", "there", "--output", "back")
-    back = Translator.load(place / "back", "cpu", torch.float32)
+    back = Translator.load(workdir / "back", "cpu", torch.float32)
     assert back.tokenizer.source.imported is not None
     assert back.translate(TEXTS, max_length=8, beam=1) == ours
     pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
-    (place / "in.en").write_text("".join(f"{text}\n" for text in TEXTS))
     seq2seq(monkeypatch, "translate", "--model", "runs/two", "--input", "in.en", "--output", "fast.es", "--engine",
             "ctranslate2", "--quantization", "float32", "--beam", "1", "--max-length", "8")  # fmt: skip
-    assert (place / "fast.es").read_text().splitlines() == ours
+    assert (workdir / "fast.es").read_text().splitlines() == ours

@@ -8,38 +8,31 @@ import time
 from pathlib import Path
 
 import pytest
+from launcher import Launcher
+
+from tests.toy import TINY
 
 REPOSITORY = Path(__file__).parents[2]
 SETTINGS = ("data=files", "data.train=[train*.tsv]", "data.validation=[held.tsv]", "data.test=[held.tsv]")
-TRAINING = ("model.d_model=16", "model.num_heads=2", "model.num_encoder_layers=1", "model.num_decoder_layers=1")
 CLEANED = ".*.building/work/cleaned/*/manifest.json"
 
 pytestmark = pytest.mark.system
 
 
-def start(*command: str, cwd: Path) -> subprocess.Popen[str]:
-    cache = {"SEQ2SEQ_CACHE": str(cwd / "cache"), "PYTHONPATH": str(REPOSITORY)}
-    pipe = subprocess.PIPE
-    return subprocess.Popen(
-        [sys.executable, *command], cwd=cwd, env=os.environ | cache, stdout=pipe, stderr=pipe, text=True
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
-    return out, err
-
-
-def test_a_preparation_killed_and_begun_anew_is_found_by_training(tmp_path: Path):
+def test_a_preparation_killed_and_begun_anew_is_found_by_training(tmp_path: Path, launcher: Launcher):
     for number in range(6):
-        lines = (f"Sentence {i} of {number}.\tFrase {i} de {number}.\n" for i in range(3000))
+        lines = (f"Sentence {i} of {number}.\tFrase {i} de {number}.\n" for i in range(1000))
         (tmp_path / f"train{number}.tsv").write_text("".join(lines))
     (tmp_path / "held.tsv").write_text("A sentence.\tUna frase.\nA word.\tUna palabra.\n")
-    cache, program = tmp_path / "cache", "from seq2seq.cli import main; main()"
-    prepare = ("-c", program, "prepare", *SETTINGS, "tokenizer.vocab_size=300", "data.num_proc=2")
+    cache, pipe = tmp_path / "cache", subprocess.PIPE
+    environment = os.environ | {"SEQ2SEQ_CACHE": str(cache), "PYTHONPATH": str(REPOSITORY)}
 
-    killed = start(*prepare, cwd=tmp_path)
+    def prepare() -> subprocess.Popen[str]:
+        program = "from seq2seq.cli import main; main()"
+        command = [sys.executable, "-c", program, "prepare", *SETTINGS, "tokenizer.vocab_size=300", "data.num_proc=2"]
+        return subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe, text=True)
+
+    killed = prepare()
     while not list(cache.glob(CLEANED)) and killed.poll() is None:
         time.sleep(0.002)
     killed.send_signal(signal.SIGKILL)
@@ -47,10 +40,14 @@ def test_a_preparation_killed_and_begun_anew_is_found_by_training(tmp_path: Path
     assert killed.returncode == -signal.SIGKILL
     assert list(cache.glob(CLEANED))
 
-    folder = Path(finish(start(*prepare, cwd=tmp_path))[0].splitlines()[-1].removeprefix("folder: "))
+    again = prepare()
+    out, err = again.communicate(timeout=300)
+    assert again.returncode == 0, err
+    folder = Path(out.splitlines()[-1].removeprefix("folder: "))
     assert [path for path in cache.iterdir() if path.is_dir()] == [folder]
 
-    given = (*SETTINGS, "tokenizer.vocab_size=300", *TRAINING, "trainer.max_steps=1")
-    _, err = finish(start(str(REPOSITORY / "train.py"), *given, cwd=tmp_path))
-    assert f"prepared text: {folder}" in err
-    assert "training the tokenizer" not in err
+    sets = (*TINY, *SETTINGS, "model=tiny", "training=short", "trainer.max_steps=1")
+    trained = launcher.train(*sets, cwd=tmp_path, SEQ2SEQ_CACHE=str(cache))
+    assert trained.status == 0, trained.output
+    assert f"prepared text: {folder}" in trained.output
+    assert "training the tokenizer" not in trained.output
