@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.server_process import REPOSITORY, ServerProcess
 from seq2seq.explain.page import write_page
+from tests.browser.watched import Watched
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -27,44 +29,59 @@ def chromium() -> Iterator[Any]:
     program = next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:
         pytest.skip("no Chromium is installed: apt-get install chromium")
+    playwright.expect.set_options(timeout=60_000)  # however busy the machine is
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield browser
         browser.close()
 
 
-class Watched:
-    """A page that counts what went wrong in it and what it asked the network for."""
+@pytest.fixture
+def contexts(chromium: Any) -> Iterator[Callable[..., Any]]:
+    """Make a browser's context: contexts(width=, theme=, **options)."""
+    made = []
 
-    def __init__(self, page: Any, file: Path) -> None:
-        """Open the file."""
-        self.page, self.faults, self.requests = page, [], []
-        page.on("console", lambda message: self.faults.append(message.text))
-        page.on("pageerror", lambda error: self.faults.append(str(error)))
-        page.on("dialog", lambda dialog: (self.faults.append(dialog.message), dialog.dismiss()))
-        page.on("request", lambda request: self.requests.append(request.url))
-        page.goto(file.as_uri())
+    def call(*, width: int = 1280, theme: str = "light", **options: Any) -> Any:
+        size = {"width": width, "height": 900}
+        options |= {"viewport": size, "color_scheme": theme, "has_touch": width < 600, "reduced_motion": "reduce"}
+        made.append(chromium.new_context(**options))
+        return made[-1]
+
+    yield call
+    for context in made:
+        context.close()
 
 
 @pytest.fixture
-def opened(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Watched]]:
+def opened(contexts: Callable[..., Any], tmp_path: Path) -> Callable[..., Watched]:
     """Write a page and open it from its file: opened(explanation, walks, beams, width=, theme=)."""
-    contexts = []
 
-    def call(explanation: dict, walks: list, beams: dict, *, width: int = 1280, theme: str = "light") -> Watched:
+    def call(explanation: dict, walks: list, beams: dict, **options: Any) -> Watched:
         file = tmp_path / "page.html"
-        data = {"explanation": explanation, "walks": walks, "beams": beams}
-        file.write_text(write_page(data), encoding="utf-8")
-        size = {"width": width, "height": 900}
-        context = chromium.new_context(offline=True, viewport=size, color_scheme=theme, has_touch=width < 600)
-        contexts.append(context)
-        watched = Watched(context.new_page(), file)
-        watched.page.set_default_timeout(60_000)  # however busy the machine is
+        file.write_text(write_page({"explanation": explanation, "walks": walks, "beams": beams}), encoding="utf-8")
+        return Watched(contexts(offline=True, **options).new_page(), file.as_uri())
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[ServerProcess]:
+    with ServerProcess(REPOSITORY / "tests" / "golden" / "bundle", "--device", "cpu", OMP_NUM_THREADS="1") as process:
+        yield process
+
+
+@pytest.fixture
+def visit(contexts: Callable[..., Any], server: ServerProcess) -> Callable[..., Watched]:
+    """Open the server's page: visit(width=, theme=)."""
+
+    def call(**options: Any) -> Watched:
+        context = contexts(**options)
+        context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
+        watched = Watched(context.new_page(), server.url)
+        watched.page.wait_for_selector("#examples button", state="attached")
         return watched
 
-    yield call
-    for context in contexts:
-        context.close()
+    return call
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def walk(part: str = "decoder", *, layer: int = 0, head: int = 1) -> Plain:
         **{"d_model": WIDTH, "channels": channels, "mask": mask.tolist(), "mixture": _rounded(mixture)},
         **{name: _rounded(number) for name, number in numbers.items()},
         **{name: _rounded(number[:, :8]) for name, number in wide.items()},
-        "scaled": [[None if one == -math.inf else one for one in row] for row in _rounded(scaled)],
+        "scaled": [[None if score == -math.inf else score for score in row] for row in _rounded(scaled)],
     }
 
 
@@ -91,7 +91,7 @@ def beams() -> Plain:
         [(6, 4, "</s>", "El gato", -0.5, "finished"), (7, 4, "▁negro", "El gato negro", -2.9, "dropped")],
     ]
     names = ("id", "parent", "piece", "text", "score", "fate")
-    steps = [[{**dict(zip(names, one, strict=True)), "log_prob": -0.2} for one in row] for row in rows]
+    steps = [[{**dict(zip(names, values, strict=True)), "log_prob": -0.2} for values in row] for row in rows]
     return {
         "source": "The cat",
         "beam": 2,
@@ -108,9 +108,9 @@ def _rounded(numbers: Tensor) -> Any:
     return (numbers.double() * 1e4).round().div(1e4).tolist()
 
 
-def _by_word(weights: Tensor, asking: list[list[int]], given: list[list[int]]) -> Tensor:
-    rows = torch.stack([weights[:, :, pieces].mean(2) for pieces in asking], 2)
-    return torch.stack([rows[..., pieces].sum(-1) for pieces in given], 3)
+def _by_word(weights: Tensor, queries: list[list[int]], keys: list[list[int]]) -> Tensor:
+    rows = torch.stack([weights[:, :, pieces].mean(2) for pieces in queries], 2)
+    return torch.stack([rows[..., pieces].sum(-1) for pieces in keys], 3)
 
 
 def _statistics(head: Tensor) -> dict[str, float]:

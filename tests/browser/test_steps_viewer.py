@@ -46,8 +46,8 @@ def follow(page: Any, part: str, row: int, column: int) -> dict:
     return WALKS[part]
 
 
-def close(one: float, other: float) -> bool:
-    return math.isclose(one, other, abs_tol=0.03)
+def close(number: float, other: float) -> bool:
+    return math.isclose(number, other, abs_tol=0.03)
 
 
 def test_masked_scores_of_the_encoder_are_of_pieces_that_are_switched_off(opened) -> None:
@@ -93,26 +93,25 @@ def test_the_buttons_keep_the_keyboard_at_the_ends(watched) -> None:
     assert page.locator(".walk .back").evaluate("button => button === document.activeElement")
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_the_matrices_are_the_walks_own(watched, part: str) -> None:
+def test_the_matrices_are_the_walks_own(watched) -> None:
     page = watched.page
-    walk = follow(page, part, 3, 1)
-    wanted = [
-        {"E": "embedding", "P": "position", "X": "input"},
-        {"Q": "queries", "K": "keys", "V": "values"},
-        {"S": "scores"},
-        {},
-        {"S′, masked": "scaled"},
-        {"A": "weights"},
-        {"A": "weights", "V": "values", "Z": "mixture"},
-        {"Z, all heads": "joined", "O": "output"},
-    ]
-    for step, names in enumerate(wanted):
-        page.get_by_role("tablist", name="Steps of attention").get_by_role("tab").nth(step).click()
-        for name, key in names.items():
-            values = walk[key]
-            is_wide = key in ("embedding", "position", "input", "joined", "output")
-            assert same(table(page, name), values, 5 if is_wide else None), name
+    tabs = page.get_by_role("tablist", name="Steps of attention").get_by_role("tab")
+    expected = {
+        0: {"E": "embedding", "P": "position", "X": "input"},
+        1: {"Q": "queries", "K": "keys", "V": "values"},
+        2: {"S": "scores"},
+        4: {"S′, masked": "scaled"},
+        5: {"A": "weights"},
+        6: {"A": "weights", "V": "values", "Z": "mixture"},
+        7: {"Z, all heads": "joined", "O": "output"},
+    }
+    for part in PARTS:
+        walk = follow(page, part, 3, 1)
+        for step, names in expected.items():
+            tabs.nth(step).click()
+            for name, key in names.items():
+                is_wide = key in ("embedding", "position", "input", "joined", "output")
+                assert same(table(page, name), walk[key], 5 if is_wide else None), (part, name)
 
 
 @pytest.mark.parametrize(("part", "row", "column"), [("encoder", 2, 5), ("decoder", 4, 1), ("cross", 3, 6)])
@@ -124,8 +123,8 @@ def test_the_numbers_worked_out_come_out(watched, part: str, row: int, column: i
         page.get_by_role("tablist", name="Steps of attention").get_by_role("tab").nth(step).click()
         return page.locator(".walk .worked").text_content()
 
-    embedded, placed, total = map(number, re.findall(r": (\S+) \+ (\S+) = (\S+)$", worked(0))[0])
-    assert close(embedded + placed, total)
+    embedded, position, total = map(number, re.findall(r": (\S+) \+ (\S+) = (\S+)$", worked(0))[0])
+    assert close(embedded + position, total)
     terms = re.findall(r"(\(?[−\d.]+\)?) × (\(?[−\d.]+\)?)", worked(2))
     assert [(number(q), number(k)) for q, k in terms] == [
         (pytest.approx(q, abs=0.0051), pytest.approx(k, abs=0.0051))
@@ -135,8 +134,8 @@ def test_the_numbers_worked_out_come_out(watched, part: str, row: int, column: i
     assert close(number(worked(2).split(" = ")[1]), product)
     assert close(number(worked(3).split(" = ")[1]), product / math.sqrt(walk["channels"]))
     assert f"may look at {sum(walk['mask'][row])} of {len(walk['columns'])} pieces" in worked(4)
-    power, whole = map(number, re.findall(r"= (\S+) / (\S+) =", worked(5))[0])
-    assert close(power / whole, walk["weights"][row][column])
+    power, total = map(number, re.findall(r"= (\S+) / (\S+) =", worked(5))[0])
+    assert close(power / total, walk["weights"][row][column])
     assert close(number(worked(6).split(" = ")[1]), walk["mixture"][row][0])
     first = walk["head"] * walk["channels"]
     assert worked(7) == f"This head's numbers are channels {first + 1} to {first + walk['channels']}."
@@ -159,7 +158,7 @@ def test_a_click_on_a_cell_follows_it(watched) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "text"),
     [
         ({"position": None, "input": WALKS["encoder"]["embedding"]}, "turn queries and keys instead"),
         ({"layer": 1, "input": WALKS["encoder"]["output"]}, "Layer 2 sees what the layers below have made of it"),
@@ -167,9 +166,9 @@ def test_a_click_on_a_cell_follows_it(watched) -> None:
         ({"embedding": None, "position": None}, "numbers"),
     ],
 )
-def test_other_kinds_of_model(opened, change: dict, told: str) -> None:
+def test_other_kinds_of_model(opened, change: dict, text: str) -> None:
     watched = opened(made_up.explanation(), [WALKS["encoder"] | change], {})
-    assert told in watched.page.locator(".walk .told p").text_content()
+    assert text in watched.page.locator(".walk .told p").text_content()
     for tab in watched.page.get_by_role("tab").all():
         tab.click()
     assert watched.faults == []
@@ -183,12 +182,14 @@ def test_the_beams_grow_and_name_the_fate_of_every_candidate(watched) -> None:
     for index, step in enumerate(beams["steps"]):
         columns = page.locator(".tree .column:not([hidden])")
         assert columns.count() == index + 2  # the start is one
-        assert columns.last.locator(".piece").all_text_contents() == [one["piece"] for one in step["candidates"]]
+        assert columns.last.locator(".piece").all_text_contents() == [
+            candidate["piece"] for candidate in step["candidates"]
+        ]
         rows = page.locator(".candidates tbody tr")
         fates = [fate.split()[-1] for fate in rows.locator("td:last-child").all_text_contents()]
-        assert fates == [one["fate"] for one in step["candidates"]]
+        assert fates == [candidate["fate"] for candidate in step["candidates"]]
         scores = rows.locator("td:nth-child(3)").all_text_contents()
-        assert [number(text) for text in scores] == [one["score"] for one in step["candidates"]]
+        assert [number(text) for text in scores] == [candidate["score"] for candidate in step["candidates"]]
         page.keyboard.press("ArrowRight")
     assert page.locator(".candidates td:first-child").all_text_contents() == ["El gato", "El"]
     assert page.locator(".node.winner .piece").all_text_contents() == ["<s>", "▁El", "▁gato", "</s>"]
