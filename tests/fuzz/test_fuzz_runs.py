@@ -67,7 +67,7 @@ def read(path: Path, data: bytes, watched_files: Callable[[], Any]) -> None:
         refusal = refusal_of_checkpoint(path) or ""
     assert "\n" not in refusal
     assert len(refusal) < 500
-    assert {one for one in opened if one != str(path) and "/lib/python" not in one} == set()
+    assert {file for file in opened if file != str(path) and "/lib/python" not in file} == set()
     assert path.read_bytes() == data
 
 
@@ -103,6 +103,17 @@ ODD = st.recursive(
 )
 
 
+def change(values: Any, path: tuple[Any, ...], value: Any, is_left_out: bool) -> None:
+    """Set the value at a path of keys, or leave it out."""
+    *keys, last = path
+    for key in keys:
+        values = values[key]
+    if is_left_out:
+        del values[last]
+    else:
+        values[last] = value
+
+
 @COSTLY
 @given(
     key=st.sampled_from([(RECORD,), *((RECORD, key) for key in values()[RECORD])]), value=ODD, is_left_out=st.booleans()
@@ -113,11 +124,7 @@ def test_a_forged_record_is_resumed_or_refused(
     shutil.rmtree(folder / "runs", ignore_errors=True)
     run = make_run(folder / "runs" / "a", settings_of_run())
     forged = values()
-    place = forged[RECORD] if len(key) == 2 else forged
-    if is_left_out:
-        del place[key[-1]]
-    else:
-        place[key[-1]] = value
+    change(forged, key, value, is_left_out)
     (run / "checkpoints" / NAME).write_bytes(bytes_of(forged))
     try:
         refusal = refusal_of(lambda: resume_folder(load_config(str(run), []), run))
@@ -146,14 +153,14 @@ NO_MOMENTS = st.sampled_from(
     ]
 )
 MOMENTS = [("state", 0, key) for key in ("step", "exp_avg", "exp_avg_sq")]
-PLACES = [*MOMENTS, (), ("state",), ("state", 0), ("param_groups",), ("param_groups", 0), ("param_groups", 0, "params")]
+PATHS = [*MOMENTS, (), ("state",), ("state", 0), ("param_groups",), ("param_groups", 0), ("param_groups", 0, "params")]
 
 
 @pytest.mark.filterwarnings("ignore:.*")
 @COSTLY
-@given(place=st.sampled_from(PLACES), value=ODD | NO_MOMENTS, is_left_out=st.booleans(), number=st.integers(0, 9))
+@given(path_inside=st.sampled_from(PATHS), value=ODD | NO_MOMENTS, is_left_out=st.booleans(), number=st.integers(0, 9))
 def test_a_forged_optimizer_is_refused_and_nothing_is_lost(
-    place: tuple[Any, ...],
+    path_inside: tuple[Any, ...],
     value: Any,
     is_left_out: bool,
     number: int,
@@ -165,22 +172,16 @@ def test_a_forged_optimizer_is_refused_and_nothing_is_lost(
     shutil.copytree(stopped, folder / "run")
     path = folder / "run/checkpoints/step=0000002.ckpt"
     values = torch.load(path, weights_only=True)
-    inner: Any = values
-    *keys, last = ("optimizer_states", 0, *(number if key == 0 and place[0] == "state" else key for key in place))
-    for key in keys:
-        inner = inner[key]
-    if is_left_out:
-        del inner[last]
-    else:
-        inner[last] = value
+    keys = (number if key == 0 and path_inside[0] == "state" else key for key in path_inside)
+    change(values, ("optimizer_states", 0, *keys), value, is_left_out)
     torch.save(values, path)
-    before = {one: one.read_bytes() for one in (folder / "run/checkpoints").iterdir()}
+    before = {file: file.read_bytes() for file in (folder / "run/checkpoints").iterdir()}
     refusal = refusal_of(lambda: train(config, data, folder / "run", path))
     assert refusal is not None
     assert "step=0000002.ckpt" in refusal
     assert "\n" not in refusal
     assert len(refusal) < 900
-    assert {one: one.read_bytes() for one in (folder / "run/checkpoints").iterdir()} == before
+    assert {file: file.read_bytes() for file in (folder / "run/checkpoints").iterdir()} == before
 
 
 IN_METRICS = (",", '"', "nan", "inf", "1e999", "²", "-1", "step", "x", "\n", "\r", "\0", "9" * 5_000)
@@ -219,5 +220,5 @@ def test_broken_settings_of_a_run(text: str, folder: Path, watched_files: Callab
         refusal = refusal_of(lambda: load_config(str(folder), [])) or ""
     assert "\n" not in refusal
     assert len(refusal) < 900
-    assert {one for one in opened if one != str(path) and "/lib/python" not in one} == set()
+    assert {file for file in opened if file != str(path) and "/lib/python" not in file} == set()
     assert SECRET not in refusal
