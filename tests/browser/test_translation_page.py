@@ -103,27 +103,25 @@ def test_each_sentence_can_be_looked_into(visit: Any):
     visitor.wait_for_text("#attention .diagram", "milk.")
 
 
-def test_a_busy_server_is_asked_again_when_it_said(visit: Any):
+BUSY = {"status": 429, "headers": {"Retry-After": "10"}, "content_type": "application/json", "body": "{}"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason", "seconds"),
+    [
+        (lambda route: route.fulfill(**BUSY), "The server is busy.", 10),
+        (lambda route: route.abort(), "The server does not answer.", 3),
+    ],
+    ids=["busy", "gone"],
+)
+def test_a_question_without_an_answer_is_asked_again(visit: Any, answer: Any, reason: str, seconds: int):
     visitor = visit()
     page = visitor.page
     page.clock.install()
-    busy: Any = {"status": 429, "headers": {"Retry-After": "10"}, "content_type": "application/json"}
-    page.route("**/translate", lambda route: route.fulfill(**busy, body='{"error": "Slowdown"}'), times=1)
+    page.route("**/translate", answer, times=1)
     page.locator("#source").fill(CAT)
-    visitor.wait_for_text("#trouble", "The server is busy. Trying again in 10 s.")
-    page.clock.fast_forward(10_000)
-    visitor.wait_for_text("#target", TRANSLATED)
-    assert visitor.text("#trouble") == ""
-
-
-def test_a_server_that_is_gone_is_told_and_found_again(visit: Any):
-    visitor = visit()
-    page = visitor.page
-    page.clock.install()
-    page.route("**/translate", lambda route: route.abort(), times=1)
-    page.locator("#source").fill(CAT)
-    visitor.wait_for_text("#trouble", "The server does not answer. Trying again in 3 s.")
-    page.clock.fast_forward(3_000)
+    visitor.wait_for_text("#trouble", f"{reason} Trying again in {seconds} s.")
+    page.clock.fast_forward(1000 * seconds)
     visitor.wait_for_text("#target", TRANSLATED)
     assert visitor.text("#trouble") == ""
 
