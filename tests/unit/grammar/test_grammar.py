@@ -70,7 +70,7 @@ def test_a_sentence_is_filed_by_the_combinations_that_it_shows():
     blue = ("ball", "blue")
     other = next(pair for number in range(99) if split_of(pair := ("noun", str(number))) == "validation")
     assert splits.add(Pair(Text("The ball is blue.", "La bola es azul."), frozenset({blue})))
-    assert not splits.add(Pair(Text("The ball is blue!", "La bola es azul."), frozenset()))  # an old one
+    assert not splits.add(Pair(Text("The ball is blue!", "La bola es azul."), frozenset()))  # an old sentence
     assert not splits.add(Pair(Text("Both.", "Ambos."), frozenset({blue, other})))
     assert not splits.add(Pair(Text(next(iter(RESERVED)), "Me duele."), frozenset()))
     assert {split: len(pairs) for split, pairs in splits.pairs.items()} == {"train": 0, "validation": 0, "test": 1}

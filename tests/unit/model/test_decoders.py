@@ -77,9 +77,9 @@ def test_an_ensemble_gives_the_mean_of_its_members_probabilities_and_attention()
     assert not any(member.training for member in members)
     log_probs, attention = ensemble.predict_and_align(src, tgt_in)
     assert_close(ensemble.predict(src, tgt_in), log_probs)
-    one, other = (member.predict(src, tgt_in).softmax(-1) for member in members)
-    assert_close(log_probs.exp(), (one + other) / 2)
-    assert not torch.allclose(one, other, atol=1e-2)
+    first, second = (member.predict(src, tgt_in).softmax(-1) for member in members)
+    assert_close(log_probs.exp(), (first + second) / 2)
+    assert not torch.allclose(first, second, atol=1e-2)
     assert_close(attention, sum(member.predict_and_align(src, tgt_in)[1] for member in members) / 2)
     assert ensemble.can_align
     assert not Ensemble([*members, make_recurrent(attention="none")]).can_align

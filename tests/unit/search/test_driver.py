@@ -44,8 +44,8 @@ def test_sentences_searched_together_come_out_as_alone(kind, has_rules):
     of_sentence = {name: of_all.pop(name) for name in ("phrases", "keys") if name in of_all}
     together = search(model, TABLES, LIMITS, rules=rules(range(3)), min_lengths=least, **of_all, **of_sentence)
     for i, best in enumerate(together):
-        own = {name: [values[i]] for name, values in of_sentence.items()}
-        alone = search(model, [TABLES[i]], [LIMITS[i]], rules=rules([i]), min_lengths=[least[i]], **of_all, **own)
+        of_this = {name: [values[i]] for name, values in of_sentence.items()}
+        alone = search(model, [TABLES[i]], [LIMITS[i]], rules=rules([i]), min_lengths=[least[i]], **of_all, **of_this)
         assert best
         assert [best] == alone
     assert not has_rules or {hypothesis.ids[0] for hypothesis in together[0]} == {6}

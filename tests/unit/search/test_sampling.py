@@ -109,7 +109,7 @@ def test_samples_obey_rules_but_are_scored_by_the_model():
     assert all(ids[:2] == [6, 1] for ids in ids_of(results[0]))
 
 
-@pytest.mark.parametrize(("top_k", "top_p"), [(2, 1.0), (0, 0.95)])  # 5 alone has less than 0.95, with one more, more
+@pytest.mark.parametrize(("top_k", "top_p"), [(2, 1.0), (0, 0.95)])  # 5 alone has less than 0.95
 def test_equally_likely_tokens_are_kept_or_cut_off_together(top_k, top_p):
     model = TableModel(8)
     model.logits = lambda table, prefix: torch.tensor([0.0, 2.0, 0.0, 0.0, 2.0, 5.0, 2.0, 0.0])
