@@ -21,6 +21,7 @@ from seq2seq.model.ensemble import Ensemble
 from seq2seq.model.native import NativeDecoder, NativeState
 from seq2seq.model.transformer import Transformer
 from seq2seq.search.next_tokens import best_next
+from tests.thin import thin
 from tests.unit.model import models
 from tests.unit.model.models import FORKING, make_recurrent, make_transformer, sources, token_ids
 from tests.unit.searches import NEEDS_COMPILER
@@ -41,7 +42,7 @@ def make(**changes: Any) -> Transformer:
     return make_transformer(scale=4, **{"d_model": 16, "num_heads": 2, "d_ff": 32, **changes})
 
 
-@pytest.fixture(params=STYLES)
+@pytest.fixture(params=thin(STYLES, ("modern", "no cross-attention", "swish, bias on the logits", "deep decoder")))
 def model(request: pytest.FixtureRequest) -> Transformer:
     return make(**STYLES[request.param])
 
@@ -60,9 +61,9 @@ def require_equal_steps(model: Transformer, steps: Sequence[tuple[list[int], lis
     return state
 
 
+@torch.no_grad()
 def first_step(decoder: Any, src: Tensor, last: Tensor = FIRST) -> Tensor:
-    with torch.no_grad():
-        return decoder.step(last, decoder.encode(src))[0]
+    return decoder.step(last, decoder.encode(src))[0]
 
 
 @NEEDS_COMPILER

@@ -6,7 +6,6 @@ import torch
 from tests.unit.search.tasks import BANNED, BOS, EOS, TableModel, ids_of, search
 
 each_alpha = pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
-ENDS_AT_ONCE = torch.tensor([-9.0, -9.0, -9.0, 5.0, -9.0, -9.0])
 
 
 def plain_beam_search(model, table, limit, beam, alpha, *, is_early=False):
@@ -82,7 +81,7 @@ def test_dropping_hopeless_hypotheses_saves_work_and_changes_no_result(alpha, n_
 @pytest.mark.parametrize("arguments", [{"beam": 4, "n_best": 1}, {"beam": 3, "groups": 3}], ids=str)
 def test_a_search_ends_once_no_hypothesis_can_be_overtaken(arguments):
     model = TableModel(6)
-    model.logits = lambda table, prefix: ENDS_AT_ONCE
+    model.logits = lambda table, prefix: torch.tensor([-9.0, -9.0, -9.0, 5.0, -9.0, -9.0])  # ends at once
     assert [ids_of(best) for best in search(model, [0, 1], [50, 50], length_penalty=0.0, **arguments)] == [[[]], [[]]]
     assert model.calls == [2]
 
