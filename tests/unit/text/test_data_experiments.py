@@ -1,7 +1,5 @@
 """The experiments about data do to the bundled corpus what the papers they name say."""
 
-import itertools
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from seq2seq.text.batching import Batch
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.loading import training_feed, validation_loaders
 from seq2seq.text.prepare import prepare
-from seq2seq.text.tokenizer import PAD, SPECIAL_IDS
+from seq2seq.text.tokenizer import SPECIAL_IDS
 
 REPOSITORY = Path(__file__).parents[3]
 Pair = tuple[str, str]
@@ -83,20 +81,3 @@ def test_noise_changes_the_share_of_sources_that_it_names_and_no_target(corpus: 
     (loader,) = validation_loaders(config, data, rank=0, world_size=1)
     validation = [pair for batch in loader for pair in decode(data, batch)]
     assert set(validation) == read(corpus / "grammar.validation.tsv")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_subword_sampling_splits_the_same_sentence_in_many_ways(corpus: Path, kind: str):
-    config, data = load(corpus, "subword_sampling", f"tokenizer={kind}", "tokenizer.vocab_size=400")
-    assert config.training.subword_sampling.alpha > 0
-    feed = iter(training_feed(config, data, rank=0, world_size=1, pin=False))
-    seen: dict[str, Counter[tuple[int, ...]]] = {}
-    for batch in itertools.islice(feed, 400):
-        for text, row in zip(decode(data, batch), batch.tgt_out.tolist(), strict=True):
-            seen.setdefault(text[1], Counter())[tuple(i for i in row if i != PAD)] += 1
-    often = [ways for ways in seen.values() if ways.total() >= 4]
-    assert len(often) > 500
-    assert sum(len(ways) for ways in often) / sum(ways.total() for ways in often) > 0.5
-    clean = read(corpus / "grammar.train.tsv") | read(corpus / "everyday.train.tsv")
-    assert set(seen) <= {tgt for _, tgt in clean}

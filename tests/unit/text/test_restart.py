@@ -212,6 +212,7 @@ def wait_for_the_end(task: tuple[int, Path]) -> int:
     return number
 
 
+@pytest.mark.slow
 def test_tasks_at_work_hear_that_nobody_waits_any_more(tmp_path: Path):
     with Processes(2) as workers:
         assert next(workers.map(wait_for_the_end, ((number, tmp_path) for number in range(9)))) == 0

@@ -3,6 +3,7 @@
 import csv
 import shutil
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,13 @@ def small_config(folder: Path) -> Config:
             keep_last=99, log_every=3,
         ),
     )  # fmt: skip
+
+
+def changed(config: Config, **values: Any) -> Config:
+    """The settings with other values of `trainer` or `training`."""
+    trainer = {key: value for key, value in values.items() if hasattr(config.trainer, key)}
+    training = {key: value for key, value in values.items() if key not in trainer}
+    return replace(config, trainer=replace(config.trainer, **trainer), training=replace(config.training, **training))
 
 
 class Diary(L.Callback):

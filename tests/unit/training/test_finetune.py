@@ -1,5 +1,4 @@
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -149,12 +148,6 @@ def test_wrong_targets_are_refused_with_the_right_ones() -> None:
         add_adapters(transformer(), settings(lora_rank=2, lora_targets=["query"]))
     with pytest.raises(UserError, match=r"lora_targets is empty"):
         add_adapters(transformer(), settings(lora_rank=2, lora_targets=[]))
-
-
-def test_without_peft_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(UserError, match=r"lora_rank needs the package peft: pip install -e '.*\[peft\]'$"):
-        add_adapters(transformer(), settings(**LORA))
 
 
 def test_a_mean_of_equal_weights_is_the_same_to_the_last_bit() -> None:

@@ -79,19 +79,6 @@ def test_a_gpus_way_of_training_changes_no_loss_and_no_gradient(
     assert all(key.shape[2] % 8 == 0 for key in keys)
 
 
-def test_only_a_transformer_on_a_gpu_gets_more_padding(monkeypatch: pytest.MonkeyPatch) -> None:
-    def width(module: TranslationModule) -> int:
-        return module._widened(make_batch()).src.shape[1]  # pyright: ignore[reportPrivateUsage]
-
-    recurrent = TranslationModule(
-        build_model(ModelConfig(architecture="recurrent", d_model=8, num_encoder_layers=1, num_decoder_layers=1), V),
-        TrainingConfig(max_tokens=128, learning_rate=1e-3),
-    )
-    assert (width(make_module()), width(recurrent)) == (14, 14)
-    monkeypatch.setattr(module_file, "KEEPS_WIDTHS", ())
-    assert (width(make_module()), width(recurrent)) == (16, 14)
-
-
 @pytest.mark.parametrize(("length", "expected"), [(1, WIDTH), (WIDTH, WIDTH), (WIDTH + 1, 2 * WIDTH)])
 def test_batches_get_few_widths_by_padding_on_the_right(length: int, expected: int) -> None:
     ids = torch.randint(4, 30, (3, length))

@@ -15,7 +15,7 @@ from seq2seq.training.callbacks import Patience
 from seq2seq.training.checkpoint_files import read_checkpoint
 from seq2seq.training.run_files import list_checkpoints
 from tests.thin import thin
-from tests.unit.training.resuming import UPDATES, end_of, is_same, losses, resume, run
+from tests.unit.training.resuming import UPDATES, changed, end_of, is_same, losses, resume, run
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*")
 
@@ -139,44 +139,37 @@ def test_dropout_alone_is_drawn_at_random_and_needs_no_state_but_its_position(
 
 
 def test_the_time_spent_counts_on(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path
 ) -> None:
     values = torch.load(straight[1][0], weights_only=True)
     values["callbacks"]["Budget"]["time_elapsed"]["train"] = 3599.99
     torch.save(values, tmp_path / "late.ckpt")
-    monkeypatch.setattr(config.trainer, "max_time", "00:01:00:00")
-    events = resume(config, data, straight, tmp_path / "late.ckpt", tmp_path / "run")
+    timed = changed(config, max_time="00:01:00:00")
+    events = resume(timed, data, straight, tmp_path / "late.ckpt", tmp_path / "run")
     assert len([event for event in events if event[0] == "train"]) <= 2
 
 
 def test_patience_is_remembered_and_a_run_out_of_it_does_not_train_on(
-    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, data: PreparedData, tmp_path: Path
 ) -> None:
-    for group, key, value in (
-        ("training", "learning_rate", 0.0),  # no validation is better than the first
-        ("training", "patience", 2),
-        ("trainer", "validate_every", 2),
-    ):
-        monkeypatch.setattr(getattr(config, group), key, value)
+    config = changed(config, learning_rate=0.0, patience=2, validate_every=2)  # the first validation is the best
     _, events = run(config, data, tmp_path / "straight")
     assert events[-1][:2] == ("validation", 6)
     paths = list_checkpoints(tmp_path / "straight/checkpoints")
-    for number, stops in ((4, 6), (5, 6)):  # after updates 5 and 6
+    for number, left in ((4, 3), (5, 0)):  # after updates 5 and 6
         trainer, events = run(config, data, tmp_path / f"again-{number}", paths[number])
-        assert trainer.global_step == stops
-        assert len(events) == (3 if number == 4 else 0)
+        assert trainer.global_step == 6
+        assert len(events) == left
     assert next(c for c in trainer.callbacks if isinstance(c, Patience)).is_out  # type: ignore[attr-defined]
-    monkeypatch.setattr(config.training, "patience", 3)
-    assert run(config, data, tmp_path / "more", paths[5])[0].global_step == 8
+    assert run(changed(config, patience=3), data, tmp_path / "more", paths[5])[0].global_step == 8
 
 
 def test_without_its_running_average_a_run_goes_on_as_if_it_had_never_had_one(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path
 ) -> None:
     """The average decides nothing of what is trained, so every later loss is the straight run's."""
-    monkeypatch.setattr(config.training, "ema_decay", 0.0)
-    monkeypatch.setattr(config.training, "final_weights", "last")
-    events = resume(config, data, straight, straight[1][4], tmp_path / "run")
+    plain = changed(config, ema_decay=0.0, final_weights="last")
+    events = resume(plain, data, straight, straight[1][4], tmp_path / "run")
     losses_then = [event for event in events if event[0] == "train"]
     assert losses_then == [event for event in straight[2] if event[0] == "train" and event[1] > 5]
     end, expected = end_of(tmp_path / "run"), end_of(straight[0])
@@ -186,10 +179,9 @@ def test_without_its_running_average_a_run_goes_on_as_if_it_had_never_had_one(
 
 
 def test_the_optimizer_follows_settings_that_were_changed_on_purpose(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path
 ) -> None:
-    for key, value in (("weight_decay", 0.25), ("betas", [0.8, 0.9]), ("eps", 1e-7)):
-        monkeypatch.setattr(config.training, key, value)
+    config = changed(config, weight_decay=0.25, betas=[0.8, 0.9], eps=1e-7)
     resume(config, data, straight, straight[1][4], tmp_path / "run")
     decayed, others = end_of(tmp_path / "run")["optimizer_states"][0]["param_groups"]
     assert (decayed["weight_decay"], others["weight_decay"]) == (0.25, 0.0)
@@ -197,12 +189,11 @@ def test_the_optimizer_follows_settings_that_were_changed_on_purpose(
 
 
 def test_another_product_of_ranks_and_accumulation_is_refused(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(config.training, "accumulate", 1)
     message = r"2 batches \(1 processes × training.accumulate=2\).*set training.accumulate=2"
     with pytest.raises(UserError, match=message):
-        resume(config, data, straight, straight[1][2], tmp_path / "run")
+        resume(changed(config, accumulate=1), data, straight, straight[1][2], tmp_path / "run")
 
 
 def test_speed_and_time_left_after_a_resume_are_of_this_process_not_of_the_time_before(
@@ -210,16 +201,14 @@ def test_speed_and_time_left_after_a_resume_are_of_this_process_not_of_the_time_
     data: PreparedData,
     straight: tuple[Any, ...],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     values = torch.load(straight[1][6], weights_only=True)  # after update 6: that of 5 and 6 is not logged yet
     values["callbacks"]["Budget"]["time_elapsed"]["train"] += 360_000.0  # a hundred hours on a busy machine
     values["callbacks"]["Meter"]["tokens"] += 1e9
     torch.save(values, tmp_path / "slow.ckpt")
-    monkeypatch.setattr(config.trainer, "log_every", 4)
     with caplog.at_level("INFO", logger="seq2seq"):
-        resume(config, data, straight, tmp_path / "slow.ckpt", tmp_path / "run")
+        resume(changed(config, log_every=4), data, straight, tmp_path / "slow.ckpt", tmp_path / "run")
     logged = [record.getMessage() for record in caplog.records if "ETA" in record.getMessage()]
     assert logged[0].startswith("update 8 ")
     assert all("ETA 0:00:0" in line for line in logged)

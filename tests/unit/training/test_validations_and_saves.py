@@ -19,16 +19,15 @@ from seq2seq.text.dataset import PreparedData
 from seq2seq.training.callbacks import Budget
 from seq2seq.training.checkpoints import Checkpoints, DurableIO, _link
 from seq2seq.training.run_files import list_checkpoints, step_of
-from tests.unit.training.resuming import UPDATES, end_of, is_same, losses, resume, run
+from tests.unit.training.resuming import UPDATES, changed, end_of, is_same, losses, resume, run
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*")
 
 
 def test_a_run_logs_and_validates_at_its_end_and_logs_before_each_validation(
-    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, data: PreparedData, tmp_path: Path
 ) -> None:
-    for key, value in (("max_steps", 5), ("log_every", 4), ("validate_every", 3), ("checkpoint_every", 1000)):
-        monkeypatch.setattr(config.trainer, key, value)
+    config = changed(config, max_steps=5, log_every=4, validate_every=3, checkpoint_every=1000)
     _, events = run(config, data, tmp_path)
     assert [event[:2] for event in events if event[0] == "validation"] == [("validation", 3), ("validation", 5)]
     assert list(losses(tmp_path)) == ["3", "4", "5"]
@@ -53,23 +52,15 @@ def test_a_run_that_a_signal_stops_is_saved_and_not_validated(
     assert not torch.load(newest, weights_only=True)["run"]["validation_pending"]
 
 
-def test_only_the_last_k_and_the_best_are_kept(
-    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(config.trainer, "keep_last", 2)
-    monkeypatch.setattr(config.trainer, "checkpoint_every", 5)
-    monkeypatch.setattr(config.training, "keep_best", 1)
-    run(config, data, tmp_path)
+def test_only_the_last_k_and_the_best_are_kept(config: Config, data: PreparedData, tmp_path: Path) -> None:
+    run(changed(config, keep_last=2, checkpoint_every=5, keep_best=1), data, tmp_path)
     names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert names[-2:] == ["step=0000010.ckpt", "step=0000011.ckpt"]
     assert [name.partition("-val_loss=")[0] for name in names[:-2]] == ["best-step=0000008", "best-step=0000011"]
 
 
-def test_minutes_are_counted_from_the_last_save(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for key, value in (("checkpoint_every", 1000), ("validate_every", 1000), ("checkpoint_minutes", 1)):
-        monkeypatch.setattr(config.trainer, key, value)
+def test_minutes_are_counted_from_the_last_save(config: Config, tmp_path: Path) -> None:
+    config = changed(config, checkpoint_every=1000, validate_every=1000, checkpoint_minutes=1.0)
     now, saved = 0, list[int]()
     checkpoints = Checkpoints(tmp_path, config, {}, lambda: float(now))
     trainer = MagicMock(spec=L.Trainer, accumulate_grad_batches=1, should_stop=False, is_global_zero=False)
@@ -82,31 +73,26 @@ def test_minutes_are_counted_from_the_last_save(
 
 
 def test_fewer_best_checkpoints_or_those_by_another_measure_can_be_asked_for(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path
 ) -> None:
     """Losses and BLEU cannot be told apart by their numbers."""
     newest = straight[1][8]  # of update 9; two are the best
-    monkeypatch.setattr(config.trainer, "keep_last", 1)
-    monkeypatch.setattr(config.trainer, "validate_every", 10)
-    monkeypatch.setattr(config.training, "keep_best", 1)
-    resume(config, data, straight, newest, tmp_path / "fewer")
+    fewer = changed(config, keep_last=1, validate_every=10, keep_best=1)
+    resume(fewer, data, straight, newest, tmp_path / "fewer")
     assert len(list((tmp_path / "fewer/checkpoints").glob("best-*"))) == 1
-    monkeypatch.setattr(config.training, "keep_best", 2)
-    monkeypatch.setattr(config.training, "monitor", "bleu")
-    resume(config, data, straight, newest, tmp_path / "other")
+    resume(changed(fewer, keep_best=2, monitor="bleu"), data, straight, newest, tmp_path / "other")
     best = sorted(path.name for path in (tmp_path / "other/checkpoints").glob("best-*"))
     assert [name.partition("=0")[0] for name in best] == ["best-step", "best-step"]
     assert all("-val_bleu=" in name for name in best)
 
 
 def test_a_missing_second_name_is_given_on_resume(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path
 ) -> None:
     """Killed after the last checkpoint was written and before it got its second name as one of the best."""
     (tmp_path / "run/checkpoints").mkdir(parents=True)
     newest = Path(shutil.copy(straight[1][11], tmp_path / "run/checkpoints/step=0000011.ckpt"))
-    monkeypatch.setattr(config.trainer, "max_steps", UPDATES + 1)
-    trainer, _ = run(config, data, tmp_path / "run", newest)
+    trainer, _ = run(changed(config, max_steps=UPDATES + 1), data, tmp_path / "run", newest)
     best = next(c for c in trainer.callbacks if isinstance(c, Checkpoints)).best()  # type: ignore[attr-defined]
     assert [path.exists() for path in best if "step=0000011" in path.name] == [True]
 
@@ -123,8 +109,7 @@ def test_a_validation_writes_one_file_and_gives_it_a_second_name(
         write(self, checkpoint, path, storage_options)
 
     monkeypatch.setattr(DurableIO, "save_checkpoint", note)
-    monkeypatch.setattr(config.trainer, "checkpoint_every", 1000)
-    run(config, data, tmp_path)
+    run(changed(config, checkpoint_every=1000), data, tmp_path)
     assert written == [f"step={step:07d}.ckpt" for step in (4, 8, 11, 11)]
     best = list((tmp_path / "checkpoints").glob("best-*"))
     assert len(best) == 3  # two at a time
@@ -132,10 +117,9 @@ def test_a_validation_writes_one_file_and_gives_it_a_second_name(
 
 
 def test_what_a_validation_decided_is_decided_again_after_a_kill_before_the_next_save(
-    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, data: PreparedData, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(config.trainer, "checkpoint_every", 1000)
-    monkeypatch.setattr(config.trainer, "keep_last", 1)
+    config = changed(config, checkpoint_every=1000, keep_last=1)
 
     class Kill(L.Callback):
         def on_train_batch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
@@ -156,26 +140,25 @@ def test_what_a_validation_decided_is_decided_again_after_a_kill_before_the_next
 
 
 def test_a_run_killed_in_its_last_validation_can_be_given_more_updates(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(config.trainer, "max_steps", UPDATES + 2)
-    events = resume(config, data, straight, straight[1][10], tmp_path / "run")
+    events = resume(changed(config, max_steps=UPDATES + 2), data, straight, straight[1][10], tmp_path / "run")
     assert [step for kind, step, _ in events if kind == "validation"] == [11, 12, 13]
     assert [step for kind, step, _ in events if kind == "train"][::2] == [12, 13]
 
 
 def test_a_due_validation_is_made_although_validate_every_was_changed(
-    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path
 ) -> None:
     """Killed after the checkpoint that precedes a validation, or after the validation: its result is not lost."""
-    monkeypatch.setattr(config.trainer, "validate_every", 5)
-    events = resume(config, data, straight, straight[1][7], tmp_path / "run")  # after update 8, validation pending
+    newest = straight[1][7]  # after update 8, validation pending
+    events = resume(changed(config, validate_every=5), data, straight, newest, tmp_path / "run")
     assert events[0] == next(event for event in straight[2] if event[:2] == ("validation", 8))
     assert [step for kind, step, _ in events if kind == "validation"] == [8, 10, 11]
 
 
 def test_a_run_that_ended_by_its_time_and_was_killed_in_its_last_validation_makes_the_validation_on_resume(
-    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, data: PreparedData, tmp_path: Path
 ) -> None:
     class HourPasses(L.Callback):
         def on_train_batch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
@@ -186,7 +169,7 @@ def test_a_run_that_ended_by_its_time_and_was_killed_in_its_last_validation_make
         def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
             raise RuntimeError("killed")
 
-    monkeypatch.setattr(config.trainer, "max_time", "00:01:00:00")
+    config = changed(config, max_time="00:01:00:00")
     with pytest.raises(RuntimeError, match="killed"):
         run(config, data, tmp_path, None, HourPasses())
     newest = list_checkpoints(tmp_path / "checkpoints")[-1]
