@@ -1,4 +1,4 @@
-"""Run folders as training leaves them, without training."""
+"""Run folders and bundles as training leaves them, without training."""
 
 import json
 from collections.abc import Sequence
@@ -7,9 +7,14 @@ from pathlib import Path
 
 import yaml
 
+from seq2seq.bundle import Bundle, BundleConfig, save_bundle
+from seq2seq.model.build import build_model
 from seq2seq.settings.config import Config, to_plain
 from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
 from seq2seq.settings.training import TrainingConfig
+from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.vocabulary import Tokenizers
 
 METRICS = "step,loss,seconds,val_loss,val_bleu\n2,5.0,30.0,,\n4,,,3.5,20.25\n6,4.0,90.0,3.0,18.5\n"
 
@@ -32,4 +37,14 @@ def make_run(
         scores = {"everyday": {"bleu": {"value": 31.25}}}
         facts = {"updates": results, "training_seconds": 3725.2, "parameters": 1_600_000, "scores": scores}
         (folder / "results.json").write_text(json.dumps(facts))
+    return folder
+
+
+def write_recurrent_bundle(folder: Path, tokenizer: Tokenizer, attention: str) -> Path:
+    """Write the bundle of an untrained recurrent model."""
+    config = ModelConfig(
+        architecture="recurrent", attention=attention, d_model=16, num_encoder_layers=1, num_decoder_layers=1
+    )
+    model = build_model(config, tokenizer.vocab_size)
+    save_bundle(folder, Bundle(model, Tokenizers.joint(tokenizer), BundleConfig(config, SearchConfig(beam=2))), "card")
     return folder

@@ -8,7 +8,6 @@ import pytest
 import torch
 from filelock import FileLock
 
-from seq2seq.cli import app
 from seq2seq.distributed import bulk
 
 TEXTS = [f"The cat {verb} {thing} {i}." for i in range(2) for verb in ("sees", "has") for thing in ("milk", "a ball")]
@@ -24,12 +23,13 @@ def mono(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def translate(run, bundle_folder: Path, mono: Path):
+def translate(seq2seq, bundle_folder: Path, mono: Path):
     threads = torch.get_num_threads()
 
     def call(*more: object):
-        given = ("--model", bundle_folder, "--input", mono / "*.en", "--output", mono.parent / "out", "--device", "cpu")
-        return run("bulk-translate", *given, "--threads", 1, *more, command=(), application=app)
+        files = ("--input", mono / "*.en", "--output", mono.parent / "out")
+        model = ("--model", bundle_folder, "--device", "cpu", "--threads", 1)
+        return seq2seq("bulk-translate", *model, *files, *more)
 
     yield call
     torch.set_num_threads(threads)
@@ -98,16 +98,26 @@ def test_samples_do_not_depend_on_shards(translate, mono: Path, monkeypatch: pyt
     assert (mono.parent / "whole" / "a.en").read_bytes() == (mono.parent / "cut" / "a.en").read_bytes()
 
 
-def test_what_another_job_wrote_is_not_taken_for_finished(translate, mono: Path):
+def test_what_another_job_wrote_is_not_taken_for_finished(translate, mono: Path, monkeypatch: pytest.MonkeyPatch):
     assert translate()[0] == 0
-    told = "a.en is no translation of this input by this model with these settings: choose another --output"
-    assert told in translate("--beam", 1)[2]
+    error = "a.en is no translation of this input by this model with these settings: choose another --output"
+    assert error in translate("--beam", 1)[2]
+    for name, value in (
+        ("seq2seq.device.default_dtype", lambda _: torch.bfloat16),
+        ("seq2seq.distributed.bulk.__version__", "9"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(name, value)
+            assert error in translate()[2]
     (mono / "a.en").write_text("Another text.\n")
-    assert told in translate()[2]
+    assert error in translate()[2]
 
 
 def test_bad_input_is_refused_in_one_line(translate, mono: Path):
     assert "error: --workers 2 needs --ray" in translate("--workers", 2)[2]
+    assert (
+        "error: --ray local needs --device cpu or --device cuda" in translate("--ray", "local", "--device", "auto")[2]
+    )
     assert "search.top_p=-1.0 must be in (0, 1]" in translate("--top-p", -1)[2]
     assert "nothing.* matches no file" in translate("--input", mono / "nothing.*")[2]
     (mono / "b.en").write_bytes(b"good\nb\xe9d\n")
@@ -129,26 +139,3 @@ def test_a_full_disk_can_be_gone_on_from(translate, monkeypatch: pytest.MonkeyPa
         patched.setattr(bulk, "run_step", full)
         assert "cannot be written (No space left on device): the same command goes on" in translate()[2]
     assert translate()[0] == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("default_dtype", lambda device: torch.bfloat16), ("__version__", "9.9")],
-    ids=["dtype", "version"],
-)
-def test_shards_of_another_dtype_or_version_are_not_mixed(
-    translate, mono: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: Any
-):
-    assert translate()[0] == 0
-    monkeypatch.setattr(f"seq2seq.{'device' if name == 'default_dtype' else 'distributed.bulk'}.{name}", value)
-    status, _, err = translate()
-    assert status == 1
-    assert "is no translation of this input by this model with these settings: choose another --output" in err
-
-
-def test_workers_on_other_machines_need_a_device(run):
-    status, _, err = run(
-        "bulk-translate", "--ray", "local", "--input", "x", "--output", "out", command=(), application=app
-    )
-    assert status == 1
-    assert "error: --ray local needs --device cpu or --device cuda" in err

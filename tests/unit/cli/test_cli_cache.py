@@ -1,5 +1,6 @@
 """The cache listed and cleared, as a user asks for it."""
 
+import functools
 import json
 import os
 import time
@@ -10,7 +11,6 @@ from filelock import FileLock
 from saved_runs import make_run
 
 from seq2seq.cache import cached_folder, note_run
-from seq2seq.cli import app
 from seq2seq.training.lock import lock_folder, release_folder
 
 DAY = 86_400
@@ -42,11 +42,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def ask(run):
-    def call(*arguments: str, **how):
-        return run("cache", *arguments, command=(), application=app, **how)
-
-    return call
+def ask(seq2seq):
+    return functools.partial(seq2seq, "cache")
 
 
 def folders(cache: Path) -> set[str]:

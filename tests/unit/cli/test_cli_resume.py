@@ -16,20 +16,20 @@ ROOT = Path(__file__).parents[3]
 
 def test_an_interrupted_file_goes_on_as_if_nothing_had_happened(run, tmp_path, monkeypatch):
     monkeypatch.setattr("seq2seq.translator.CHUNK_LINES", 3)
-    source, whole, broken = tmp_path / "in.en", tmp_path / "whole.es", tmp_path / "broken.es"
-    source.write_text("\n".join(f"The cat {number}." for number in range(20)))
-    assert run("--input", source, "--output", whole, "--n-best", "2")[0] == 0
-    monkeypatch.setattr("seq2seq.cli.shared.show", breaking_at(11))
-    assert run("--input", source, "--output", broken, "--n-best", "2")[0] == 130
+    source, complete, broken = tmp_path / "in.en", tmp_path / "complete.es", tmp_path / "broken.es"
+    source.write_text("\n".join(f"The cat {number}." for number in range(10)))
+    options = ("--input", source, "--max-length", "3", "--n-best", "2")
+    assert run(*options, "--output", complete)[0] == 0
+    with monkeypatch.context() as patched:
+        patched.setattr("seq2seq.cli.shared.show", breaking_at(7))
+        assert run(*options, "--output", broken)[0] == 130
     assert not broken.exists()
-    monkeypatch.undo()
-    monkeypatch.setattr("seq2seq.translator.CHUNK_LINES", 3)
-    status, _, err = run("--input", source, "--output", broken, "--n-best", "2", "--beam", "2", "--resume")
+    status, _, err = run(*options, "--output", broken, "--beam", "2", "--resume")
     assert status == 1
     assert "broken.es.partial was made with beam=None, not 2: --resume it with the same" in err
-    assert run("--input", source, "--output", broken, "--n-best", "2", "--resume")[0] == 0
-    assert broken.read_bytes() == whole.read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.es", "in.en", "whole.es"]
+    assert run(*options, "--output", broken, "--resume")[0] == 0
+    assert broken.read_bytes() == complete.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.es", "complete.es", "in.en"]
     status, _, err = run("--input", source, "--output", broken, "--resume")
     assert (status, err.count("\n")) == (1, 1)
     assert "nothing to resume" in err
@@ -39,17 +39,16 @@ def test_an_interrupted_file_goes_on_as_if_nothing_had_happened(run, tmp_path, m
 def test_a_changed_input_or_glossary_is_not_resumed(run, tmp_path, monkeypatch):
     monkeypatch.setattr("seq2seq.translator.CHUNK_LINES", 3)
     source, terms, broken = tmp_path / "in.en", tmp_path / "terms.tsv", tmp_path / "broken.es"
-    texts = [f"The cat {number}." for number in range(20)]
-    source.write_text("\n".join(texts))
+    source.write_text("\n".join(f"The cat {number}." for number in range(10)))
     terms.write_text("# old\nsee\tve\n")
-    options = ("--input", source, "--glossary", terms, "--output", broken)
+    options = ("--input", source, "--glossary", terms, "--output", broken, "--max-length", "4")
     with monkeypatch.context() as patched:
-        patched.setattr("seq2seq.cli.shared.show", breaking_at(11))
+        patched.setattr("seq2seq.cli.shared.show", breaking_at(7))
         assert run(*options)[0] == 130
     begun = (tmp_path / "broken.es.partial").read_bytes()
     for file, name in ((source, "input"), (terms, "glossary")):
         before = file.read_text()
-        file.write_text(before.replace("see", "drinks").replace("cat 15", "dog 15"))
+        file.write_text(before.replace("see", "drinks").replace("cat 9", "dog 9"))
         status, _, err = run(*options, "--resume")
         assert (status, err.count("\n")) == (1, 1)
         assert re.search(
@@ -101,8 +100,7 @@ def test_a_killed_translation_resumes_to_the_same_file(bundle_folder, tmp_path):
         "cpu",
         "--input",
         source,
-        "--beam",
-        "1",
+        "--beam=1",
     ]
     subprocess.run([*command, "--output", whole], cwd=ROOT, check=True)
     process = subprocess.Popen([*command, "--output", killed], cwd=ROOT)

@@ -1,5 +1,6 @@
 """Runs listed, compared and removed, as a user asks for it."""
 
+import functools
 import json
 import os
 from pathlib import Path
@@ -7,7 +8,6 @@ from pathlib import Path
 import pytest
 from saved_runs import make_run, settings
 
-from seq2seq.cli import app
 from seq2seq.training.lock import holder_of, lock_folder, release_folder
 
 
@@ -28,11 +28,8 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.fixture
-def ask(run):
-    def call(*arguments: str, **how):
-        return run("runs", *arguments, command=(), application=app, **how)
-
-    return call
+def ask(seq2seq):
+    return functools.partial(seq2seq, "runs")
 
 
 @pytest.fixture
@@ -61,18 +58,19 @@ def test_a_running_run_and_one_of_another_version_are_listed_too(runs: Path, ask
     assert entries["done"]["state"] == "running"
     assert entries["done"]["holder"].startswith(f"{os.getpid()} on ")
     assert entries["empty"]["state"] == "nothing saved"
+    assert json.loads(ask("--json")[1])  # a look at the lock leaves it as it is
+    assert str(holder_of(trained_in)).startswith(f"{os.getpid()} on ")
+    (runs / "empty" / "lock").touch()  # of a process that has ended
+    assert holder_of(runs / "empty") is None
 
 
 @pytest.mark.parametrize(
     ("name", "data"),
     [
         ("results.json", b"[" * 100_000),
-        ("results.json", b'{"updates": 1e999}'),
         ("metrics.csv", b"step,seconds,val_bleu\n6,\xff,2\n"),
         ("metrics.csv", b"step,seconds,val_bleu\n6,3,high\n"),
-        ("metrics.csv", b"step,seconds\n6,3,4\n7\n"),
         ("metrics.csv", "step,seconds\n²,3\n".encode()),
-        ("metrics.csv", b"step,seconds\n" + b"6" * 200_000),
         ("checkpoints/step=².ckpt", b""),
     ],
 )
@@ -83,14 +81,6 @@ def test_a_run_with_a_damaged_file_is_listed_too(runs: Path, ask, name: str, dat
     assert {entry["name"] for entry in json.loads(out)} == {"done", "lab/half", "empty"}
 
 
-def test_a_look_at_the_lock_leaves_it_as_it_is(runs: Path, trained_in: Path) -> None:
-    for _ in range(2):
-        assert str(holder_of(trained_in)).startswith(f"{os.getpid()} on ")
-    assert holder_of(runs / "empty") is None
-    (runs / "empty" / "lock").touch()  # of a process that has ended
-    assert holder_of(runs / "empty") is None
-
-
 def test_the_best_validation_is_the_one_that_training_looks_at(runs: Path, ask) -> None:
     make_run(runs / "by_loss", settings(monitor="loss"), results=6)
     entries = {entry["name"]: entry for entry in json.loads(ask("--json")[1])}
@@ -98,15 +88,10 @@ def test_the_best_validation_is_the_one_that_training_looks_at(runs: Path, ask) 
     assert entries["done"]["validation"] == {"updates": 4, "loss": 3.5, "bleu": 20.25}
     assert entries["done"]["tests"] == {"everyday": 31.25}
     assert entries["done"]["parameters"] == 1_600_000
-
-
-def test_a_further_name_of_a_checkpoint_takes_no_room(runs: Path, ask) -> None:
-    before = {entry["name"]: entry["bytes"] for entry in json.loads(ask("--json")[1])}
     folder = runs / "done" / "checkpoints"
     os.link(folder / "step=0000006.ckpt", folder / "best-step=0000006-val_bleu=20.25.ckpt")
-    after = {entry["name"]: entry["bytes"] for entry in json.loads(ask("--json")[1])}
-    assert before == after
-    assert before["done"] > 1000
+    again = {entry["name"]: entry for entry in json.loads(ask("--json")[1])}
+    assert again["done"]["bytes"] == entries["done"]["bytes"] > 1000  # a second name takes no space
 
 
 def test_runs_are_compared_by_scores_and_by_settings_that_differ(runs: Path, ask) -> None:

@@ -32,9 +32,9 @@ def imported(*arguments: str) -> set[str]:
 
 @pytest.mark.slow
 def test_a_translation_imports_no_slow_package(bundle_folder: Path) -> None:
-    found = imported("--model", str(bundle_folder), "--device", "cpu")
-    assert "torch" in found
-    assert not found & SLOW
+    modules = imported("--model", str(bundle_folder), "--device", "cpu")
+    assert "torch" in modules
+    assert not modules & SLOW
 
 
 @pytest.mark.slow
@@ -43,6 +43,6 @@ def test_a_translation_by_an_export_imports_no_pytorch(bundle_folder: Path) -> N
     from seq2seq.exchange.ctranslate2_engine import cached_export
 
     cached_export(bundle_folder, "int8", None)
-    found = imported("--model", str(bundle_folder), "--engine", "ctranslate2", "--json")
-    assert "ctranslate2" in found
-    assert not found & {*SLOW, "torch", "numpy", "jaxtyping"}
+    modules = imported("--model", str(bundle_folder), "--engine", "ctranslate2", "--json")
+    assert "ctranslate2" in modules
+    assert not modules & {*SLOW, "torch", "numpy", "jaxtyping"}
