@@ -38,26 +38,26 @@ class Command:
 
 def blocks() -> list[Block]:
     """Return all code blocks, in the order of the documents; of a document the indented ones last."""
-    found = []
+    result = []
     for path in DOCUMENTS:
         name, text = path.relative_to(REPOSITORY).as_posix(), path.read_text(encoding="utf-8")
-        found += [Block(name, *parts) for parts in FENCED.findall(text)]
-        found += [Block(name, "", textwrap.dedent(part)) for part in INDENTED.findall(FENCED.sub("", text))]
-    return found
+        result += [Block(name, *parts) for parts in FENCED.findall(text)]
+        result += [Block(name, "", textwrap.dedent(part)) for part in INDENTED.findall(FENCED.sub("", text))]
+    return result
 
 
 def commands() -> list[Command]:
     """Return the commands of all blocks that hold commands, once each."""
-    found = (command for block in blocks() if block.language in SHELL for command in _commands_of(block))
-    return list({command.text: command for command in found}.values())
+    all_commands = (command for block in blocks() if block.language in SHELL for command in _commands_of(block))
+    return list({command.text: command for command in all_commands}.values())
 
 
 def settings_of(command: Command) -> list[str]:
     """Return the overrides of a training command; of a sweep, the overrides of its first run."""
-    given = [word for word in command.words if "=" in word and not word.startswith("-")]
+    overrides = [word for word in command.words if "=" in word and not word.startswith("-")]
     if "--multirun" not in command.words:
-        return given
-    return [re.sub(r"^([\w./@]+)=([^,\[\]{}()]+),.*$", r"\1=\2", override) for override in given]
+        return overrides
+    return [re.sub(r"^([\w./@]+)=([^,\[\]{}()]+),.*$", r"\1=\2", override) for override in overrides]
 
 
 def _commands_of(block: Block) -> list[Command]:

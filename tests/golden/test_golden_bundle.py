@@ -14,13 +14,13 @@ SOURCES = ["The cat sees the milk.", "The cow brings an apple.", "The bird wants
 
 def test_the_stored_bundle_translates_as_it_did(request: pytest.FixtureRequest) -> None:
     translator = Translator.load(FOLDER / "bundle", "cpu")
-    found = [
+    results = [
         [{"text": t.text, "score": round(t.score, 4)} for t in translations]
         for translations in translator.translate_nbest(SOURCES, 2)
     ]
     if request.config.getoption("--update-golden"):
-        EXPECTED.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        EXPECTED.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     expected = json.loads(EXPECTED.read_text(encoding="utf-8"))
-    assert [[t["text"] for t in n_best] for n_best in found] == [[t["text"] for t in n_best] for n_best in expected]
-    for n_best, wanted in zip(found, expected, strict=True):
-        assert [t["score"] for t in n_best] == pytest.approx([t["score"] for t in wanted], abs=2e-3)
+    assert [[t["text"] for t in n_best] for n_best in results] == [[t["text"] for t in n_best] for n_best in expected]
+    for n_best, stored in zip(results, expected, strict=True):
+        assert [t["score"] for t in n_best] == pytest.approx([t["score"] for t in stored], abs=2e-3)

@@ -32,22 +32,17 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_clone_is_installed_again_with_the_extra(monkeypatch: pytest.MonkeyPatch):
+def test_a_clone_is_installed_again_with_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(REPOSITORY)
     assert install_command("serve") == "pip install -e '.[serve]'"
-
-
-def test_in_another_folder_the_command_names_the_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     assert install_command("serve") == f"pip install -e '{REPOSITORY}[serve]'"
 
 
-def test_beside_a_wheel_the_packages_are_installed_by_their_own_names(wheel: Path):
-    assert install_command("serve") == "pip install 'fastapi>=0.115' uvicorn"
-
-
-def test_settings_of_another_project_beside_a_wheel_are_no_clone(wheel: Path):
-    (wheel / "pyproject.toml").write_text('name = "other"\n')
+@pytest.mark.parametrize("has_other_project", [False, True])
+def test_beside_a_wheel_the_packages_are_installed_by_their_own_names(wheel: Path, has_other_project: bool):
+    if has_other_project:
+        (wheel / "pyproject.toml").write_text('name = "other"\n')
     assert install_command("serve") == "pip install 'fastapi>=0.115' uvicorn"
 
 
@@ -58,8 +53,8 @@ def test_the_command_that_trains_is_one_that_there_is(monkeypatch: pytest.Monkey
 
 
 def test_a_missing_package_is_one_line():
-    told = r"^the page needs the package nosuch: pip install -e '.*\[serve\]'$"
-    with pytest.raises(UserError, match=told), needing("serve", "the page"):
+    message = r"^the page needs the package nosuch: pip install -e '.*\[serve\]'$"
+    with pytest.raises(UserError, match=message), needing("serve", "the page"):
         raise ModuleNotFoundError(name="nosuch")
 
 
@@ -70,23 +65,19 @@ def test_every_extra_that_the_code_names_exists():
     assert named <= set(SETTINGS["optional-dependencies"])
 
 
-def test_the_distribution_is_the_one_that_is_asked_for():
-    assert SETTINGS["name"] == extras.DISTRIBUTION
-
-
-def test_no_text_tells_to_install_the_distribution_from_an_index():
+def test_no_text_says_to_install_the_distribution_from_an_index():
     texts = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md")]
     texts += [path for folder in ("conf", "seq2seq") for path in REPOSITORY.glob(f"{folder}/**/*.*[yl]")]
     assert len(texts) > 100
-    for path in texts:
-        told = re.findall(r"pip install [^&\n]*?\bseq2seq(?:-trainer)?['\"\[ `]", path.read_text(encoding="utf-8"))
-        assert not told, f"{path}: {told}"
+    pattern = re.compile(r"pip install [^&\n]*?\bseq2seq(?:-trainer)?['\"\[ `]")
+    assert [path for path in texts if pattern.search(path.read_text(encoding="utf-8"))] == []
+    assert SETTINGS["name"] == extras.DISTRIBUTION
 
 
 def test_extras_for_users_name_packages_of_others_alone():
     """A wheel's user is told to install them by name, and the distribution has none in an index."""
     for extra, packages in SETTINGS["optional-dependencies"].items():
-        assert extra in ("test", "dev") or not any(extras.DISTRIBUTION in package for package in packages)
+        assert extra in ("test", "all") or not any(extras.DISTRIBUTION in package for package in packages)
 
 
 def test_the_command_that_resumes_a_run_is_read_by_the_shell_and_by_hydra() -> None:

@@ -21,19 +21,18 @@ def test_every_package_is_in_the_wheel():
 
 
 def test_every_file_of_a_package_is_in_the_wheel():
-    """Whatever is no Python has a pattern, in conf/ and in the corpus too."""
-    places = {"seq2seq": "seq2seq", **SETTINGS["package-dir"]}
-    wanted = {
-        path for path in REPOSITORY.glob("seq2seq/**/*.*") if path.is_file() and path.suffix not in (".py", ".pyc")
-    }
-    wanted |= {*REPOSITORY.glob("conf/**/*.yaml"), *REPOSITORY.glob("data/bundled/*"), REPOSITORY / "data/README.md"}
-    found = {
+    """All files that are no Python have a pattern, in conf/ and in the corpus too."""
+    folders = {"seq2seq": "seq2seq", **SETTINGS["package-dir"]}
+    files = [path for path in REPOSITORY.glob("seq2seq/**/*.*") if path.is_file()]
+    expected = {path for path in files if path.suffix not in (".py", ".pyc")}
+    expected |= {*REPOSITORY.glob("conf/**/*.yaml"), *REPOSITORY.glob("data/bundled/*"), REPOSITORY / "data/README.md"}
+    shipped = {
         path
         for package, patterns in SETTINGS["package-data"].items()
         for pattern in patterns
-        for path in (REPOSITORY / places[package]).glob(pattern)
+        for path in (REPOSITORY / folders[package]).glob(pattern)
     }
-    assert wanted - found == set()
+    assert expected - shipped == set()
 
 
 def test_the_citation_and_the_changelog_name_the_version():
@@ -44,20 +43,15 @@ def test_the_citation_and_the_changelog_name_the_version():
     assert heading == str(citation.get("date-released", "unreleased"))
 
 
-def test_a_clone_is_its_own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_home_is_the_clone_or_a_folder_of_the_wheel_or_what_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
     monkeypatch.delenv("SEQ2SEQ_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
     assert compose.home() == REPOSITORY
-
-
-def test_the_home_of_a_wheel_lies_inside_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.delenv("SEQ2SEQ_HOME", raising=False)
     (tmp_path / "conf").mkdir()  # another project's, at the top of site-packages
     (tmp_path / "seq2seq" / "shipped" / "conf").mkdir(parents=True)
     monkeypatch.setattr(compose, "__file__", str(tmp_path / "seq2seq" / "settings" / "compose.py"))
     assert compose.home() == tmp_path / "seq2seq" / "shipped"
-
-
-def test_the_environment_names_another_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("SEQ2SEQ_HOME", str(tmp_path))
     assert compose.home() == tmp_path
