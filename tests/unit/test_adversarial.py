@@ -1,12 +1,10 @@
-"""Hostile lines, two thousand of them in CI: each gives one line, the one that it gives alone."""
+"""Hostile lines, five hundred of them in CI: each gives one line, the one that it gives alone."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seq2seq.translator import Translator
-
-LINES = 40
+LINES = 20
 EXAMPLES = settings().max_examples  # 15; in CI 200
 ANY = st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=60)
 CONTROLS = st.text(
@@ -25,15 +23,10 @@ LONG = st.builds(
 HOSTILE = st.one_of(ANY, CONTROLS, EMOJI, RIGHT_TO_LEFT, MARKS, COMBINING, SPECIAL)
 
 
-@pytest.fixture(scope="module")
-def translator(bundle_folder):
-    return Translator.load(bundle_folder, "cpu")
-
-
-@settings(max_examples=max(4, EXAMPLES // 4))
+@settings(max_examples=max(2, EXAMPLES // 8))
 @given(lines=st.lists(HOSTILE, min_size=LINES, max_size=LINES))
 def test_hostile_lines_give_one_line_each_and_do_not_touch_each_other(translator, lines):
-    fast = {"beam": 2, "max_length": 5}
+    fast = {"beam": 2, "max_length": 3}
     together = translator.translate(lines, **fast)
     assert len(together) == LINES
     assert not any("\n" in line or "\r" in line for line in together)
@@ -51,16 +44,10 @@ def test_fifty_thousand_characters_give_one_line_and_leave_the_others_alone(tran
     assert [first, last] == translator.translate(["Ella ve.", "niños"], **fast)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])  # `run` keeps nothing
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=max(3, EXAMPLES // 4))
 @given(lines=st.lists(HOSTILE, min_size=5, max_size=5))
 def test_the_filter_gives_a_line_for_every_line_of_bytes(run, translator, lines):
     stdin = "".join(f"{line}\n" for line in lines).encode()
-    status, out, err = run("--beam", 1, "--max-length", 3, stdin=stdin)
+    status, out, err = run("--beam", 1, "--max-length", 2, stdin=stdin)
     assert (status, err) == (0, "")
-    assert out == "".join(f"{line}\n" for line in translator.translate(lines, beam=1, max_length=3))
-
-
-def test_bytes_that_are_no_text_are_refused_by_line(run):
-    status, _, err = run(stdin=b"hola\nni\xf1o\n")
-    assert (status, err.count("\n")) == (1, 1)
-    assert "stdin:2 is not UTF-8 (byte 0xf1 at column 3)" in err
+    assert out == "".join(f"{line}\n" for line in translator.translate(lines, beam=1, max_length=2))

@@ -17,23 +17,10 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from seq2seq.drafts import draft_of
-if sys.argv[2] == "between the names":
-    rename = Path.rename
-    def killing(self, target):
-        if not str(target).endswith("-old"):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return rename(self, target)
-    Path.rename = killing
 with draft_of(Path(sys.argv[1])) as draft:
     (draft / "half").write_text("of it")
-    if sys.argv[2] == "writing":
-        os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
 """
-
-
-def kill_a_process_that_writes(folder: Path, moment: str) -> None:
-    done = subprocess.run([sys.executable, "-c", KILLED, str(folder), moment], check=False, timeout=600)
-    assert done.returncode == -signal.SIGKILL
 
 
 def write(folder: Path, text: str) -> None:
@@ -44,7 +31,8 @@ def write(folder: Path, text: str) -> None:
 
 def test_the_draft_of_a_killed_process_vanishes_with_the_next_save(tmp_path: Path) -> None:
     write(tmp_path / "model", "before")
-    kill_a_process_that_writes(tmp_path / "model", "writing")
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "model")], check=False, timeout=600)
+    assert killed.returncode == -signal.SIGKILL
     assert len(os.listdir(tmp_path)) == 2
     assert (tmp_path / "model/text").read_text() == "before"
     write(tmp_path / "model", "after")
@@ -89,23 +77,23 @@ def generation(folder: Path) -> str:
 def test_a_replacement_killed_at_any_point_is_complete_when_it_is_seen_next(
     tmp_path: Path, see: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, found, is_killed = tmp_path / "model", [], True
+    folder, texts, is_killed = tmp_path / "model", [], True
     while is_killed:
         write(folder, "before")
         with monkeypatch.context() as patched:
-            die_after(len(found), patched)
+            die_after(len(texts), patched)
             is_killed = False
             try:
                 write(folder, "after")
             except Killed:
                 is_killed = True
         see(folder)
-        found.append(generation(folder))
+        texts.append(generation(folder))
         sweep(folder)
         assert os.listdir(tmp_path) == ["model"]
-    assert found[0] == "before"
-    assert set(found[1:]) == {"after"}
-    assert len(found) > 4  # points at which it was killed
+    assert texts[0] == "before"
+    assert set(texts[1:]) == {"after"}
+    assert len(texts) > 4  # points at which it was killed
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
@@ -129,16 +117,7 @@ def test_a_replacement_that_fails_or_is_interrupted_leaves_the_folder_before(
     assert os.listdir(tmp_path) == ["model"]
 
 
-def test_a_replacement_is_completed_after_a_kill_of_the_process_too(tmp_path: Path) -> None:
-    write(tmp_path / "model", "before")
-    kill_a_process_that_writes(tmp_path / "model", "between the names")
-    assert not (tmp_path / "model").exists()
-    assert find_model(tmp_path) == tmp_path / "model"
-    assert os.listdir(tmp_path / "model") == ["half"]
-    assert os.listdir(tmp_path) == ["model"]
-
-
-def test_two_who_write_at_once_do_not_take_each_others_drafts(tmp_path: Path) -> None:
+def test_two_writers_do_not_take_each_others_drafts(tmp_path: Path) -> None:
     with draft_of(tmp_path / "model") as slow:
         (slow / "text").write_text("slow")
         write(tmp_path / "model", "quick")
@@ -169,15 +148,11 @@ def test_other_folders_of_a_like_name_are_left_alone(tmp_path: Path) -> None:
     names = [".model-2", ".model-abcdefgh", ".models-abcdefgh.draft", "model-abcdefgh.draft", ".model-abcdefg.draft"]
     for name in names:
         (tmp_path / name).mkdir()
-    write(tmp_path / "model", "text")
-    assert sorted(os.listdir(tmp_path)) == sorted([*names, "model"])
-
-
-def test_a_file_where_a_folder_should_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
+    write(tmp_path / "model", "text")
     with pytest.raises(NotADirectoryError, match="file is no folder"):
         write(tmp_path / "file/model", "text")
-    assert (tmp_path / "file").read_text() == "mine"
+    assert sorted(os.listdir(tmp_path)) == sorted([*names, "file", "model"])
 
 
 def test_a_link_stays_and_its_folder_keeps_its_permissions(tmp_path: Path) -> None:

@@ -94,17 +94,11 @@ def test_a_capital_after_an_initial_and_a_weekday_after_a_time_are_known_faults(
     assert sentences_of("Come at 10 a.m. Monday.") == ["Come at 10 a.m.", "Monday."]
 
 
-@pytest.mark.parametrize("repeated", ["a", "word ", ".", '"', ",", " ", ".)", "(."])
-def test_a_long_text_without_sentence_ends_is_read_once(repeated):
-    text = "Yes. " + repeated * (200_000 // len(repeated))  # in quadratic time, dots or commas would take minutes
-    segments = split_text(text, 150_000, count_characters)
+@pytest.mark.parametrize("repeated", ["a", "word ", ".", '"', ",", " ", ".)", "(.", "a. ", "A. ", ". (", "。（"])
+def test_a_long_text_is_read_once_and_cut_without_loss(repeated):
+    text = "Yes. " + repeated * (60_000 // len(repeated))  # in quadratic time, dots or commas would take minutes
+    segments = split_text(text, 50_000, count_characters)
     assert re.sub(r"\s", "", "".join(segments)) == re.sub(r"\s", "", text)
-
-
-@pytest.mark.parametrize("repeated", ["a. ", "A. ", ". (", "。（"])
-def test_a_long_text_of_many_marks_is_cut_without_loss(repeated):
-    text = repeated * 20_000
-    assert re.sub(r"\s", "", "".join(sentences_of(text))) == re.sub(r"\s", "", text)
 
 
 def test_a_long_sentence_is_cut_at_clauses_that_are_joined_while_they_fit():
@@ -112,15 +106,8 @@ def test_a_long_sentence_is_cut_at_clauses_that_are_joined_while_they_fit():
     assert split_text(text, 5, count_words) == ["one two, three four;", "five six: seven,", "eight nine ten."]
 
 
-def test_a_long_clause_is_cut_at_spaces():
-    assert split_text("one two three four five six seven", 3, count_words) == [
-        "one two three",
-        "four five six",
-        "seven",
-    ]
-
-
-def test_a_long_word_is_cut_anywhere():
+def test_a_long_clause_is_cut_at_spaces_and_a_long_word_anywhere():
+    assert split_text("one two three four five", 3, count_words) == ["one two three", "four five"]
     assert split_text("ab " + "x" * 10, 4, count_characters) == ["ab", "xx", "xxx", "xx", "xxx"]
 
 

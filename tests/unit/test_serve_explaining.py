@@ -19,11 +19,6 @@ from tests.unit.serve.schemas import check_answer
 DOCUMENT = Path(__file__).parents[2] / "docs" / "attention.md"
 
 
-@pytest.fixture(scope="module")
-def translator(bundle_folder: Path) -> Translator:
-    return Translator.load(bundle_folder, "cpu")
-
-
 def ask(translator: Translator, **sent: Any) -> httpx.Response:
     async def scenario() -> httpx.Response:
         app = create_app(Service(translator, explain=cli_serve.explainer(translator)), viewer=cli_serve.viewer())
@@ -43,11 +38,8 @@ def test_an_answer_is_the_explanation_with_walks_and_beams(translator: Translato
     answer = ask(translator, source="The cat drank.", layer=0, head=2).json()
     walks, beams = answer.pop("walks"), answer.pop("beams")
     assert answer == json.loads(json.dumps(explain(translator, "The cat drank.").to_plain()))
-    assert [(walk["part"], walk["layer"], walk["head"]) for walk in walks] == [
-        ("encoder", 0, 2),
-        ("decoder", 0, 2),
-        ("cross", 0, 2),
-    ]
+    parts = [(walk["part"], walk["layer"], walk["head"]) for walk in walks]
+    assert parts == [("encoder", 0, 2), ("decoder", 0, 2), ("cross", 0, 2)]
     assert beams["result"][0]["text"] == answer["target"]
 
 

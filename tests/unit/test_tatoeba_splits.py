@@ -1,13 +1,13 @@
 """Training, validation and test pairs of Tatoeba's export."""
 
 import bz2
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tatoeba import read_export, split
+from tatoeba import main, read_export, split
 
 PAIRS = [(f"Sentence {number}.", f"Oración {number}.") for number in range(100)]
 
@@ -29,39 +29,50 @@ def write_export(folder: Path, pairs: list[tuple[str, str]]) -> dict[str, Path]:
     return paths
 
 
-def run(folder: Path, paths: dict[str, Path], *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "data/tatoeba.py", "--sentences", paths["eng"], paths["spa"], "--links", paths["links"]]
-    command += ["--test", paths["test.eng"], paths["test.spa"], "--output", folder / "out", *options]
-    return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Return a function that runs the command; it returns status, stdout and stderr."""
+
+    def call(paths: dict[str, Path], *options: str) -> tuple[Any, ...]:
+        words = ["tatoeba.py", "--sentences", paths["eng"], paths["spa"], "--links", paths["links"]]
+        words += ["--test", paths["test.eng"], paths["test.spa"], "--output", tmp_path / "out", *options]
+        monkeypatch.setattr(sys, "argv", [str(word) for word in words])
+        try:
+            main()
+        except SystemExit as end:
+            return end.code, *capsys.readouterr()
+        return 0, *capsys.readouterr()
+
+    return call
 
 
-def test_the_command_writes_three_files_that_share_no_side(tmp_path: Path) -> None:
+def test_the_command_writes_three_files_that_share_no_side(tmp_path: Path, run: Callable[..., Any]) -> None:
     again = ("Sentence 8.", "Otra oración 8.")  # a second translation
-    done = run(tmp_path, write_export(tmp_path, [*PAIRS, again]), "--validation-pairs", "20")
-    assert done.returncode == 0, done.stderr
+    status, out, err = run(write_export(tmp_path, [*PAIRS, again]), "--validation-pairs", "20")
+    assert status == 0, err
     splits = {}
     for name in ("train", "validation", "test"):
         lines = (tmp_path / "out" / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
         splits[name] = [line.split("\t") for line in lines]
-        assert f"{name}.tsv: {len(lines)} pairs" in done.stdout
+        assert f"{name}.tsv: {len(lines)} pairs" in out
     assert splits["test"] == [["Sentence 3.", "Otra."], ["Never seen.", "Oración 4."]]
     assert len(splits["validation"]) == 20
     assert len(splits["train"]) in (78, 79)  # 101 - 2 - 20, and perhaps the other translation
-    for one, other in (("train", "validation"), ("train", "test"), ("validation", "test")):
+    for name, other in (("train", "validation"), ("train", "test"), ("validation", "test")):
         for side in (0, 1):
-            assert not {pair[side] for pair in splits[one]} & {pair[side] for pair in splits[other]}
+            assert not {pair[side] for pair in splits[name]} & {pair[side] for pair in splits[other]}
 
 
 def test_the_same_pairs_are_held_out_in_any_order_of_the_export(tmp_path: Path) -> None:
-    found = []
+    splits = []
     for pairs in (PAIRS, PAIRS[::-1]):
         paths = write_export(tmp_path, pairs)
-        found.append(split(read_export(paths["eng"], paths["spa"], paths["links"]), [], 10))
-    assert found[0] == found[1]
-    assert found[0][1] != PAIRS[:10]
+        splits.append(split(read_export(paths["eng"], paths["spa"], paths["links"]), [], 10))
+    assert splits[0] == splits[1]
+    assert splits[0][1] != PAIRS[:10]
 
 
-def test_other_files_are_refused_in_one_line(tmp_path: Path) -> None:
+def test_other_files_are_refused_in_one_line(tmp_path: Path, run: Callable[..., Any]) -> None:
     paths = write_export(tmp_path, PAIRS)
     cut, binary, empty = tmp_path / "cut.bz2", tmp_path / "binary.bz2", tmp_path / "empty.tsv"
     cut.write_bytes(paths["eng"].read_bytes()[:100])
@@ -74,26 +85,18 @@ def test_other_files_are_refused_in_one_line(tmp_path: Path) -> None:
         ({"eng": cut}, "cut.bz2 cannot be read"),
         ({"spa": binary}, "binary.bz2 is not UTF-8 text"),
         ({"links": empty}, "empty.tsv links no sentence of"),
-        ({"links": tmp_path}, "cannot be read"),
-        ({"links": paths["eng"]}, "links no sentence of"),
         ({"eng": paths["links"]}, "line 1 has 2 columns instead of 3"),
         ({"spa": tmp_path / "none.tsv"}, "No such file"),
         ({"test.spa": paths["eng"]}, "test.eng has 2 lines and "),
-        ({"test.eng": empty, "test.spa": empty}, "empty.tsv have no translations"),
         ({"test.eng": failed, "test.spa": failed}, "404 have no translations"),
         ({"test.spa": tabs}, "tabs has a line with a tab"),
         ({"--validation-pairs": 1000}, "is left to train on"),
     ]
-    for changed, told in cases:
-        number = changed.pop("--validation-pairs", 20)
-        done = run(tmp_path, paths | changed, f"--validation-pairs={number}")
-        assert done.returncode == 2
-        assert told in done.stderr.splitlines()[-1]
-        assert "data/README.md" in done.stderr
-        assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize("count", ["-1", "many"])
-def test_an_impossible_number_of_pairs_is_refused(tmp_path: Path, count: str) -> None:
-    done = run(tmp_path, write_export(tmp_path, PAIRS), f"--validation-pairs={count}")
-    assert f"{count} is no number of pairs" in done.stderr
+    for changes, message in cases:
+        number = changes.pop("--validation-pairs", 20)
+        status, _, err = run(paths | changes, f"--validation-pairs={number}")
+        assert status == 2
+        assert message in err.splitlines()[-1]
+        assert "data/README.md" in err
+    for count in ("-1", "many"):
+        assert f"{count} is no number of pairs" in run(paths, f"--validation-pairs={count}")[2]
