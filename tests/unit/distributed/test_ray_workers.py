@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from seq2seq.cli import app
 from seq2seq.cli.shared import ray_workers
 from seq2seq.distributed import bulk
 from seq2seq.errors import UnfinishedError, UserError
@@ -39,10 +38,10 @@ def test_a_mistake_is_one_line_and_a_failure_can_be_gone_on_from(
     (tmp_path / "a").write_bytes(b"x\n\xff\n")
     with pytest.raises(UserError, match=r"a:2 is not UTF-8 \(byte 0xff at column 1\)"):
         list(workers.map(count_lines, [tmp_path / "a"]))
-    told = r"^the Ray job failed \(FileNotFoundError: .*nowhere'\): the same command goes on from what is done$"
+    message = r"^the Ray job failed \(FileNotFoundError: .*nowhere'\): the same command goes on from what is done$"
     with pytest.raises(UnfinishedError) as failed:
         list(workers.map(os.remove, [tmp_path / "nowhere"]))
-    assert re.match(told, str(failed.value))
+    assert re.match(message, str(failed.value))
     assert "Traceback" in failed.value.__notes__[0]  # for --debug
     assert capfd.readouterr().err == ""
 
@@ -55,13 +54,13 @@ def test_preparation_gives_the_bytes_of_one_process(
     for name, some in (("a", pairs), ("b", [*pairs[200:], ("", "x"), *((f"{s}!", t) for s, t in pairs[:40])])):
         (tmp_path / f"{name}.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in some))
     data = DataConfig(root=str(tmp_path), train=["a.tsv", "b.tsv"], held_out=10)
-    found = []
+    files = []
     for name, who in (("here", None), ("ray", workers)):
         monkeypatch.setenv("SEQ2SEQ_CACHE", str(tmp_path / name))
         folder = prepare(data, TokenizerConfig(vocab_size=300), who).folder
-        found.append({path.name: path.read_bytes() for path in folder.iterdir()})
-    assert found[0] == found[1]
-    assert b'"duplicate": 50' in found[0]["report.json"]
+        files.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert files[0] == files[1]
+    assert b'"duplicate": 50' in files[0]["report.json"]
 
 
 def test_bulk_translation_by_actors_is_that_of_one_process(workers: "RayWorkers", tmp_path: Path, bundle_folder: Path):
@@ -95,9 +94,9 @@ def test_no_cluster_at_an_address_is_one_line(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", refuse)
-    found: Any = ray_workers("auto")
+    workers: Any = ray_workers("auto")
     with pytest.raises(UserError, match=r"--ray auto: no Ray cluster there \(Could not .*\); try --ray local"):
-        found.__enter__()
+        workers.__enter__()
 
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
@@ -108,16 +107,16 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
         ray_workers("local")
 
 
-def test_the_commands_work_on_a_cluster(workers: "RayWorkers", run, tmp_path: Path, bundle_folder: Path):
+def test_the_commands_work_on_a_cluster(workers: "RayWorkers", seq2seq: Any, tmp_path: Path, bundle_folder: Path):
     (tmp_path / "mono.en").write_text("The cat sees.\n\nA dog.\n")
-    given = ("--model", bundle_folder, "--input", tmp_path / "mono.en", "--output", tmp_path / "out", "--ray", "auto")
-    status, _, err = run("bulk-translate", *given, "--device", "cpu", command=(), application=app)
+    words = ("--model", bundle_folder, "--input", tmp_path / "mono.en", "--output", tmp_path / "out", "--ray", "auto")
+    status, _, err = seq2seq("bulk-translate", *words, "--device", "cpu")
     assert status == 0, err
     assert (tmp_path / "out" / "mono.en").read_text().count("\n") == 3
     text = "".join(f"Sentence {i} of {i % 9}.\tFrase {i} de {i % 9}.\n" for i in range(200))
     (tmp_path / "train.tsv").write_text(text)
     settings = ("data=files", f"data.root={tmp_path}", "data.train=[train.tsv]", "data.held_out=10")
-    settings = (*settings, f"init={bundle_folder}", f"data.cache={tmp_path / 'cache'}", "--ray", "auto")
-    status, out, err = run("prepare", *settings, command=(), application=app)
+    cache = f"data.cache={tmp_path / 'cache'}"
+    status, out, err = seq2seq("prepare", *settings, f"init={bundle_folder}", cache, "--ray", "auto")
     assert status == 0, err
     assert "pairs: train 180, validation 10, held_out 10" in out

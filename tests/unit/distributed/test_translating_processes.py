@@ -1,4 +1,4 @@
-"""Several processes translate as one does, in order; what goes wrong in one is told in one line."""
+"""Several processes translate as one does, in order; what goes wrong in one is one line."""
 
 import multiprocessing
 import threading
@@ -18,11 +18,6 @@ pytestmark = pytest.mark.slow  # a process needs seconds to begin
 LINES = ["The cat drank the milk.", "", "Ella ve la leche.", "¿Quién quiere niños?"]
 
 
-@pytest.fixture(scope="module")
-def translator(bundle_folder: Path) -> Translator:
-    return Translator.load(bundle_folder, "cpu")
-
-
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "CHUNK_LINES", 3)
@@ -35,10 +30,12 @@ def test_several_processes_translate_as_one_does(bundle_folder: Path, compiles: 
     texts = [Text(line) for line in LINES * 4]
     request = translator.request(sampling=True, seed=3, n_best=2)  # samples depend on the number of the line
     expected = list(translator.stream(texts, request, chunk=3, first_line=7))
-    found = list(processes.stream(translator, texts, request, 2, first_line=7))
-    assert [[one.tokens for one in best] for best in found] == [[one.tokens for one in best] for best in expected]
-    scores = [one.score for best in expected for one in best]
-    assert [one.score for best in found for one in best] == pytest.approx(scores, rel=1e-5)
+    translations = list(processes.stream(translator, texts, request, 2, first_line=7))
+    assert [[hypothesis.tokens for hypothesis in best] for best in translations] == [
+        [hypothesis.tokens for hypothesis in best] for best in expected
+    ]
+    scores = [hypothesis.score for best in expected for hypothesis in best]
+    assert [hypothesis.score for best in translations for hypothesis in best] == pytest.approx(scores, rel=1e-5)
 
 
 def test_a_process_that_dies_is_one_line(translator: Translator) -> None:
