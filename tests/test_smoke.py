@@ -39,43 +39,43 @@ def finish(process: "subprocess.Popen[str]") -> str:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A working folder in which train.py has trained the run `straight`."""
     folder = write_corpus(tmp_path_factory.mktemp("smoke"))
     finish(start("train.py", *SHORT, "name=straight", cwd=folder))
     return folder
 
 
-def test_what_train_leaves_translates(place: Path) -> None:
-    run = place / "runs" / "straight"
-    assert (place / "runs" / "latest").resolve() == run
+def test_what_train_leaves_translates(workdir: Path) -> None:
+    run = workdir / "runs" / "straight"
+    assert (workdir / "runs" / "latest").resolve() == run
     assert json.loads((run / "results.json").read_text())["updates"] == 4
-    told = finish(start("translate.py", SENTENCE, cwd=place))
-    assert told == Translator.load(run / "model", "cpu").translate([SENTENCE])[0] + "\n"
+    output = finish(start("translate.py", SENTENCE, cwd=workdir))
+    assert output == Translator.load(run / "model", "cpu").translate([SENTENCE])[0] + "\n"
 
 
-def test_a_killed_run_that_is_resumed_ends_with_the_weights_of_an_uninterrupted_one(place: Path) -> None:
-    process = start("train.py", *SHORT, "name=killed", cwd=place)
+def test_a_killed_run_that_is_resumed_ends_with_the_weights_of_an_uninterrupted_one(workdir: Path) -> None:
+    process = start("train.py", *SHORT, "name=killed", cwd=workdir)
     assert process.stderr is not None
     for line in process.stderr:
         if "update 3 " in line:
             process.kill()
             break
     process.communicate(timeout=60)
-    assert not (place / "runs" / "killed" / "results.json").exists()
-    finish(start("train.py", "resume=runs/killed", cwd=place))
-    ends = [place / "runs" / name / "checkpoints" / "step=0000004.ckpt" for name in ("straight", "killed")]
+    assert not (workdir / "runs" / "killed" / "results.json").exists()
+    finish(start("train.py", "resume=runs/killed", cwd=workdir))
+    ends = [workdir / "runs" / name / "checkpoints" / "step=0000004.ckpt" for name in ("straight", "killed")]
     straight, resumed = (torch.load(path, weights_only=True)["state_dict"] for path in ends)
     assert straight.keys() == resumed.keys()
     assert all(torch.equal(tensor, resumed[name]) for name, tensor in straight.items())
 
 
-def test_a_served_model_translates(place: Path) -> None:
+def test_a_served_model_translates(workdir: Path) -> None:
     pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
-    model = place / "runs" / "straight" / "model"
+    model = workdir / "runs" / "straight" / "model"
     with ServerProcess(model, "--device", "cpu", OMP_NUM_THREADS="1") as server:
         body = json.dumps({"q": SENTENCE, "source": "en", "target": "es"}).encode()
         request = urllib.request.Request(f"{server.url}/translate", body, {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=120) as answer:
-            found = json.load(answer)
-    assert found["translatedText"] == Translator.load(model, "cpu").translate([SENTENCE])[0]
+            translation = json.load(answer)["translatedText"]
+    assert translation == Translator.load(model, "cpu").translate([SENTENCE])[0]

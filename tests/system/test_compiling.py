@@ -20,7 +20,7 @@ from seq2seq.training.loss import cross_entropy, loss_of_chunk
 
 graphs = []
 
-def backend(graph, inputs):  # what a compiler would be given, run as it is: code for the processor takes minutes
+def backend(graph, inputs):  # the graph as it is: code for the processor takes minutes
     graphs.append(graph)
     return graph.forward
 
@@ -31,9 +31,9 @@ forward = computation.compile_forward(model)
 
 def gradients(hidden):
     hidden.square().sum().backward()
-    found = [parameter.grad for parameter in model.parameters()]
+    values = [parameter.grad for parameter in model.parameters()]
     model.zero_grad()
-    return found
+    return values
 
 for rows, source, target in ((3, 5, 17), (4, 9, 12), (6, 17, 3), (2, 30, 20), (7, 20, 60)):
     src, tgt_in = torch.randint(4, 30, (rows, source)), torch.randint(4, 30, (rows, target))
@@ -89,6 +89,6 @@ def test_without_a_compiler_one_line_says_so(tmp_path: Path) -> None:
         cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=1200, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    (told,) = done.stdout.splitlines()
-    assert told.startswith("trainer.compile=true cannot make its kernels here (No working C++ compiler found in")
-    assert told.endswith("install one, or leave trainer.compile out")
+    (message,) = done.stdout.splitlines()
+    assert message.startswith("trainer.compile=true cannot make its kernels here (No working C++ compiler found in")
+    assert message.endswith("install one, or leave trainer.compile out")

@@ -5,53 +5,41 @@ import lzma
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from launcher import Launcher
+from small_run import BASE
 
 from seq2seq.cli import app, main, translate_app
 from tests.documented import REPOSITORY, Command, commands
 from tests.documented_table import added_words, reason_not_to_run
-from tests.toy import FILES, PAIRS, TINY, write_corpus, write_pairs
+from tests.toy import PAIRS, write_corpus, write_pairs
 
 pytestmark = pytest.mark.system
 
+
 RUN = [command for command in commands() if reason_not_to_run(command) is None]
-TRAINING = [command for command in RUN if command.starts_with("python", "train.py")]
+TRAINING = [run for run in RUN if run.starts_with("python", "train.py") or run.starts_with("seq2seq", "train")]
 OTHERS = [command for command in RUN if command not in TRAINING]
 NEEDS = {"--engine": "ctranslate2", "huggingface": "transformers", "prepare": "pyarrow"}
-SHORT = (
-    *FILES, *TINY, "name=NAME", "training.max_tokens=256", "training.bleu_sentences=2", "training.warmup_steps=1",
-    "search.beam=2", "search.max_length_ratio=1", "search.max_length_offset=2", "trainer.max_time=null",
-    "trainer.max_steps=5", "trainer.validate_every=5", "trainer.checkpoint_every=1", "trainer.keep_last=5",
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def shared_launcher() -> Iterator[Launcher]:
-    launcher = Launcher()
-    yield launcher
-    launcher.close()
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, shared_launcher: Launcher) -> Path:
+def workdir(tmp_path_factory: pytest.TempPathFactory, launcher: Launcher) -> Path:
     """A working folder with all files and runs that the documents name."""
     folder = write_corpus(tmp_path_factory.mktemp("documented"))
     write_toy(folder / "toy")
     write_bundled(folder / "bundled")
     sources, targets = ("".join(f"{pair[side]}\n" for pair in PAIRS[:3]) for side in (0, 1))
     (folder / "terms.tsv").write_text("milk\tleche\n", encoding="utf-8")
-    spanish = ("ref.es", "ref2.es", "out.es", "old.es", "new.es", "rival.es", "ours.es", "modern.es")
-    for name, text in (("in.en", sources), *((name, targets) for name in spanish)):
-        (folder / name).write_text(text, encoding="utf-8")
     (folder / "page.html").write_text("<p>The <b>cat</b> sees the milk.</p>\n")
+    (folder / "in.en").write_text(sources, encoding="utf-8")
     (folder / "mono").mkdir()
-    for name in ("mono/a.es", "mono.es"):
-        (folder / name).write_text(targets, encoding="utf-8")
-    made = shared_launcher.train(*SHORT, cwd=folder)
+    for name in ("ref", "ref2", "out", "old", "new", "rival", "ours", "modern", "mono", "mono/a"):
+        (folder / f"{name}.es").write_text(targets, encoding="utf-8")
+    steps = ("trainer.max_steps=5", "trainer.validate_every=5", "trainer.checkpoint_every=1", "trainer.keep_last=5")
+    made = launcher.train(*BASE, *steps, "name=NAME", cwd=folder)
     assert made.status == 0, made.output
     for name in ("a", "b", "base", "general", "reverse", "slowly", "tatoeba_cpu", "teacher"):
         shutil.copytree(folder / "runs" / "NAME", folder / "runs" / name)
@@ -84,35 +72,30 @@ def write_bundled(folder: Path) -> None:
         (folder / path.name).write_text("".join(lines[: 300 if "train" in path.name else 10]), encoding="utf-8")
 
 
-@pytest.mark.parametrize("command", TRAINING, ids=lambda one: one.text)
-def test_a_documented_training_runs(command: Command, place: Path, shared_launcher: Launcher) -> None:
-    given = [word for word in command.words if "=" in word]
+@pytest.mark.parametrize("command", TRAINING, ids=lambda command: command.text)
+def test_a_documented_training_runs(command: Command, workdir: Path, launcher: Launcher) -> None:
+    overrides = [word for word in command.words if "=" in word]
     options = ["--multirun"] if "--multirun" in command.words else []
-    result = shared_launcher.train(*options, *given, *added_words(command), cwd=place)
+    result = launcher.train(*options, *overrides, *added_words(command), cwd=workdir)
     assert result.status == 0, result.output
 
 
-@pytest.mark.parametrize("command", OTHERS, ids=lambda one: one.text)
-def test_a_documented_command_runs(command: Command, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", OTHERS, ids=lambda command: command.text)
+def test_a_documented_command_runs(command: Command, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for word, package in NEEDS.items():
         if word in command.words:
             pytest.importorskip(package, reason=f"{package} is not installed")
     for output in ("exported", "runs/mean"):
-        shutil.rmtree(place / output, ignore_errors=True)
-    monkeypatch.chdir(place)
-    stdin = io.TextIOWrapper(io.BytesIO(redirected(command)), encoding="utf-8")
-    stdout = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    monkeypatch.setattr(sys, "stdin", stdin)
-    monkeypatch.setattr(sys, "stdout", stdout)
+        shutil.rmtree(workdir / output, ignore_errors=True)
+    monkeypatch.chdir(workdir)
+    for name, data in (("stdin", redirected(command)), ("stdout", b"")):
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
     is_seq2seq = command.words[0] == "seq2seq"
     words = command.words[1:] if is_seq2seq else command.words[2:]
     monkeypatch.setattr(sys, "argv", ["seq2seq", *words, *added_words(command)])
-    try:
+    with pytest.raises(SystemExit) as ended:
         main(app if is_seq2seq else translate_app)
-        status: object = 0
-    except SystemExit as exit_:
-        status = exit_.code
-    assert status in (0, None), status
+    assert not ended.value.code, ended.value.code
 
 
 def redirected(command: Command) -> bytes:
