@@ -37,6 +37,7 @@ def test_a_step_of_a_search_waits_once(model: str, kind: str) -> None:
     assert counts.most(waits=False) < 5
 
 
+@pytest.mark.slow
 def test_the_count_includes_every_request_for_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.ones(3, device="meta")
     with as_on_a_gpu() as counted:

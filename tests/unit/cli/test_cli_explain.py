@@ -81,6 +81,7 @@ def test_what_is_switched_off_is_shown_beside_what_the_model_does_with_it(attend
     assert [text.partition(": ")[2] for _, text in scores] == [plain["unchanged"]["target"], plain["target"]]
 
 
+@pytest.mark.slow
 def test_the_softmax_is_more_even_at_a_higher_temperature(attend):
     def entropy(*more: object) -> float:
         _, folder = attend("--target", "El gato ve la leche.", *more)
@@ -90,6 +91,7 @@ def test_the_softmax_is_more_even_at_a_higher_temperature(attend):
     assert entropy("--softmax-temperature", 0.5) < entropy() < entropy("--softmax-temperature", 3)
 
 
+@pytest.mark.slow
 def test_heads_are_ranked_in_a_list_a_picture_and_numbers(attend):
     (status, out, err), folder = attend("--target", "El gato ve la leche.", "--rank-heads")
     assert (status, err) == (0, "")
