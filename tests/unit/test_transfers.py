@@ -20,8 +20,9 @@ def _quiet() -> None:
         warnings.filterwarnings("ignore", message)
 
 
-@pytest.mark.parametrize("kind", thin(TRAINING, list(TRAINING)[:1]))
-@pytest.mark.parametrize("model", thin(MODELS, ["transformer"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", TRAINING)
+@pytest.mark.parametrize("model", MODELS)
 def test_an_update_waits_for_nothing_and_copies_nothing(model: str, kind: str, tmp_path: Path) -> None:
     counts = transfers.train(MODELS[model], transfers.training_config(TRAINING[kind]), tmp_path)
     assert len(counts.steps) >= 3

@@ -43,11 +43,7 @@ def test_a_sentence_gives_a_page_a_picture_and_numbers(attend):
     pairs = [tuple(re.split(r"\s+←\s+", line.strip())) for line in lines if "←" in line]
     assert pairs == [(target[j], source[i]) for i, j in plain["alignment"]]
     assert [line.split()[0] for line in lines[-4:]] == [str(folder / name) for name in names]
-
-
-def test_the_page_holds_the_numbers_the_walks_and_the_search(attend):
-    _, folder = attend()
-    data = data_of(folder)
+    data = data_of(folder)  # the numbers, the walks and the search
     assert data["explanation"] == json.loads((folder / "attention.json").read_text())
     assert [(walk["part"], walk["head"]) for walk in data["walks"]] == [
         (part, head) for part in ("encoder", "decoder", "cross") for head in range(4)
@@ -66,6 +62,7 @@ def test_a_given_translation_is_explained_without_a_search(attend):
     assert (data["explanation"]["translated"], data["beams"]) == (False, {})
 
 
+@pytest.mark.slow
 def test_what_is_switched_off_is_shown_beside_what_the_model_does_with_it(attend):
     (status, out, err), folder = attend("--without", "source.2", "--without", "cross.1.head.2", "--average", "encoder")
     assert (status, err) == (0, "")
