@@ -70,20 +70,17 @@ def plain_search(model, table, limit, phrases, beam, alpha):
 
 
 @pytest.mark.parametrize("phrases", PHRASE_SETS, ids=str)
-@pytest.mark.parametrize("alpha", [0.0, 1.0])
-def test_a_wide_enough_beam_finds_what_exhaustive_search_finds_among_sequences_with_all_phrases(phrases, alpha):
+def test_a_wide_enough_beam_finds_what_exhaustive_search_finds_among_sequences_with_all_phrases(phrases):
     model, longest = TableModel(6), 5
-    complete = [
-        ids for ids in model.all_sequences(1, longest, alpha) if all(contains(ids, phrase) for phrase in phrases)
-    ]
+    complete = [ids for ids in model.all_sequences(1, longest) if all(contains(ids, phrase) for phrase in phrases)]
     expected = [ids for ids in complete if has_room(ids, phrases, longest)]
     assert expected
-    assert ids_of(search(model, [1], [longest], [phrases], beam=400, length_penalty=alpha)[0]) == expected
+    assert ids_of(search(model, [1], [longest], [phrases], beam=400)[0]) == expected
     can_overlap = any(a[-1:] == b[:1] for a in phrases for b in phrases if a != b or len(a) > 1)
     assert can_overlap or expected == complete  # no sequence is lost for want of room
 
 
-@pytest.mark.parametrize("beam", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("beam", [1, 3, 8])
 @pytest.mark.parametrize("phrases", [[], *PHRASE_SETS], ids=str)
 def test_a_narrow_beam_keeps_what_dynamic_beam_allocation_keeps(phrases, beam):
     model, longest = TableModel(7), 5
