@@ -47,8 +47,10 @@ def test_every_source_token_changes_every_prediction(model: EncoderDecoder, posi
 
 def test_padding_changes_nothing(model: EncoderDecoder) -> None:
     src, tgt_in = pair()
-    batch = model(src, tgt_in)
-    assert_close(model(src[1:, :5], tgt_in[1:, :3])[0], batch[1, :3])
+    for length in (5, 1):
+        src[1, length:] = PAD
+        batch = model(src, tgt_in)
+        assert_close(model(src[1:, :length], tgt_in[1:, :3])[0], batch[1, :3])
     assert_close(model(torch.cat((src, torch.full((2, 4), PAD)), 1), tgt_in), batch)
 
 

@@ -37,16 +37,18 @@ def test_the_encoder_equals_pytorchs_packed_bidirectional_lstm() -> None:
     assert_close(ours(x, turning(mask))[mask], expected[mask])
 
 
-def test_steps_equal_pytorchs_lstm_that_gets_the_attended_source() -> None:
+def test_steps_equal_pytorchs_lstm_that_gets_the_attended_source_and_their_readout_is_maxout() -> None:
     model, (src, tgt_in) = make_recurrent(), pair()
     state = model.encode(src)
     assert state.memory is not None
-    _, after = model.hidden_states(tgt_in, state)
+    states, after = model.hidden_states(tgt_in, state)
     assert after.attention is not None
-    attended = torch.cat((model._embed(tgt_in, "target"), after.attention @ state.memory.values), -1)
+    embedded, contexts = model._embed(tgt_in, "target"), after.attention @ state.memory.values
     start = (state.past[:, 0, 0][None].contiguous(), state.past[:, 0, 1][None].contiguous())
-    _, (hidden, cell) = model.decoder_layers[0](attended, start)
+    outputs, (hidden, cell) = model.decoder_layers[0](torch.cat((embedded, contexts), -1), start)
     assert_close(after.past[:, 0], torch.stack((hidden[0], cell[0]), 1))
+    readout = model.decoder_readout(torch.cat((outputs, contexts, embedded), -1))
+    assert_close(states, readout.unflatten(-1, (2, -1)).amax(-2))
 
 
 @pytest.mark.parametrize("length", [7, 4, 0])

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from seq2seq.model.attention import MultiHeadAttention, attend
-from seq2seq.model.trace import Trace, record_attention
+from seq2seq.model.trace import record_attention
 from seq2seq.model.transformer import Transformer
 from tests.unit.model.models import STYLES, make_transformer, pair, token_ids
 
@@ -21,10 +21,6 @@ def make_model(**changes: Any) -> Transformer:
 @pytest.fixture(params=KINDS)
 def model(request: pytest.FixtureRequest) -> Transformer:
     return make_model(**KINDS[request.param])
-
-
-def all_of(trace: Trace) -> list[Tensor]:
-    return [*trace.encoder, *trace.decoder, *trace.cross]
 
 
 def test_recording_changes_no_output_and_ends_also_with_an_error(model: Transformer) -> None:
@@ -45,7 +41,7 @@ def test_the_trace_has_every_layer_and_head_and_hides_padding_and_later_position
     assert [tuple(weights.shape) for weights in trace.encoder] == [(2, 3, 7, 7)] * 2
     assert [tuple(weights.shape) for weights in trace.decoder] == [(2, 3, 5, 5)] * 3
     assert [tuple(weights.shape) for weights in trace.cross] == [(2, 3, 5, 7)] * 3
-    for weights in all_of(trace):
+    for weights in (*trace.encoder, *trace.decoder, *trace.cross):
         assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
     for weights in (*trace.encoder, *trace.cross):
         assert (weights[1, :, :, 5:] == 0).all()
@@ -79,10 +75,11 @@ def test_a_trace_in_bfloat16_has_float32_rows_that_sum_to_one() -> None:
     model, (src, tgt_in) = make_model(), pair()
     with torch.autocast("cpu", torch.bfloat16):
         low = model.traced(src, tgt_in)
-    for weights, exact in zip(all_of(low), all_of(model.traced(src, tgt_in)), strict=True):
+    exact = model.traced(src, tgt_in)
+    for weights, expected in zip((*low.encoder, *low.cross), (*exact.encoder, *exact.cross), strict=True):
         assert weights.dtype == torch.float32
         assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
-        assert (weights - exact).abs().mean() < 0.05
+        assert (weights - expected).abs().mean() < 0.05
 
 
 def test_one_token_of_target_attends_to_itself() -> None:
