@@ -14,19 +14,19 @@ from seq2seq.training import baseline, completion
 from tests.unit.training.resuming import small_config, straight_run
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
-    """The settings of a small run."""
+    """The settings of a small run; a test that wants others takes a `changed` copy."""
     return small_config(tmp_path_factory.mktemp("corpus"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def data(config: Config) -> PreparedData:
     """The small run's text."""
     return prepare(config.data, config.tokenizer)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def straight(config: Config, data: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
     """A run without interruption: its folder, a copy of every file it ever saved, and its events."""
     return straight_run(config, data, tmp_path_factory.mktemp("straight"))

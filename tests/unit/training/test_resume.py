@@ -132,7 +132,7 @@ def test_dropout_alone_is_drawn_at_random_and_needs_no_state_but_its_position(
     expected = [event for event in straight[2] if event[1] > 5]
     assert differences(events, expected) == {"losses", "validation losses"}
     assert all(event != other for event, other in zip(events, expected, strict=True))
-    plain = replace(config, model=replace(config.model, dropout=0.0))
+    plain = replace(changed(config, max_steps=7), model=replace(config.model, dropout=0.0))
     _, expected = run(plain, data, tmp_path / "plain")
     events = run(plain, data, tmp_path / "again", list_checkpoints(tmp_path / "plain/checkpoints")[4])[1]
     assert events == [event for event in expected if event[1] > 5] != []
