@@ -24,11 +24,11 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_resumed_run_adds_rows_and_columns_to_those_that_are_there(folder: Path) -> None:
     logger = continued_table(folder)
-    logger.log_metrics({"loss": 3.25}, 2)
     logger.log_metrics({"val_loss": 3.0}, 2)
+    logger.log_metrics({"loss": 3.25}, 2)
     assert [row["step"] for row in read(folder)] == ["1", "2", "2"]
-    assert [row["loss"] for row in read(folder)] == ["3.5", "3.25", ""]
-    assert [row["val_loss"] for row in read(folder)] == ["", "", "3.0"]
+    assert [row["loss"] for row in read(folder)] == ["3.5", "", "3.25"]
+    assert [row["val_loss"] for row in read(folder)] == ["", "3.0", ""]
     assert [path.name for path in folder.iterdir()] == ["metrics.csv"]
 
 
