@@ -118,6 +118,22 @@ def test_it_is_berts_with_padding() -> None:
     assert weights.amax() > 0.2
 
 
+@pytest.mark.slow
+def test_it_is_a_vision_transformers_over_a_class_token_and_patches() -> None:
+    """A picture of 224 × 224 in patches of 16 × 16: 196 patches after the class token, and no mask."""
+    modeling = pytest.importorskip("transformers.models.vit.modeling_vit", reason="transformers is not installed")
+    config: Any = modeling.ViTConfig(attn_implementation="eager")
+    theirs, ours = modeling.ViTAttention(config).eval(), MultiHeadAttention(768, 12).eval()
+    with torch.no_grad():
+        x = modeling.ViTEmbeddings(config).eval()(torch.randn(1, 3, 224, 224))
+        for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
+            linear = getattr(ours, name.replace("o_proj", "out_proj"))
+            linear.weight.normal_(std=0.06)
+            getattr(theirs, name).load_state_dict(linear.state_dict())
+        assert x.shape == (1, 197, 768)
+        assert_close(ours(x, ours.keys_values(x)), theirs(x)[0], atol=1e-4, rtol=1e-4)
+
+
 def test_rows_of_a_sentence_may_share_its_memory() -> None:
     attention, x, source = MultiHeadAttention(H * C, H), torch.randn(3 * N, 1, H * C), torch.randn(N, S, H * C)
     memory, mask = attention.keys_values(source), random_mask()[:, :, :1]
