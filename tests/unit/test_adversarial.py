@@ -23,6 +23,7 @@ LONG = st.builds(
 HOSTILE = st.one_of(ANY, CONTROLS, EMOJI, RIGHT_TO_LEFT, MARKS, COMBINING, SPECIAL)
 
 
+@pytest.mark.slow
 @settings(max_examples=max(2, EXAMPLES // 8))
 @given(lines=st.lists(HOSTILE, min_size=LINES, max_size=LINES))
 def test_hostile_lines_give_one_line_each_and_do_not_touch_each_other(translator, lines):

@@ -51,6 +51,7 @@ OF_A_RUN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("override", "message"), thin([*OF_SETTINGS, *OF_A_RUN], [OF_SETTINGS[6], OF_A_RUN[0]]), ids=lambda text: text[:40]
 )

@@ -74,6 +74,7 @@ def test_both_exact_beam_searches_find_the_same_translations_at_the_same_scores(
         assert ours[index].normalised_score == pytest.approx(float(theirs.sequences_scores[index]), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_updates_of_both_lower_the_loss_of_a_batch(model: Transformer, batch: Batch):
     marian = to_marian(model).train()
     optimizer = huggingface.make_optimizer(marian, 1e-2)

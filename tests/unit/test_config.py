@@ -83,6 +83,7 @@ def test_the_error_for_a_glob_without_match_lists_the_options() -> None:
 SIZES = [("tiny", 128), ("small", 256), ("base", 512), ("big", 1024)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "d_model"), thin(SIZES, SIZES[:1]))
 def test_sizes_and_styles_combine(size: str, d_model: int) -> None:
     for style in ("vaswani", "modern"):

@@ -28,6 +28,7 @@ def words_of(translation) -> str:
     return " ".join("".join(translation.tokens).replace("▁", " ").split())
 
 
+@pytest.mark.slow
 def test_phrases_and_the_terms_of_a_glossary_appear_and_banned_phrases_do_not(translator):
     texts = [Text(text, phrases=["una bola azul"]) for text in TEXTS]
     for (best,) in translator.translate_nbest(texts, 1, max_length=12):
@@ -68,6 +69,7 @@ def tokens_of(translations):
     return [[one.tokens for one in best] for best in translations]
 
 
+@pytest.mark.slow
 def test_samples_depend_on_seed_and_line_only(translator):
     settings = {"sampling": True, "temperature": 1.5, "max_length": 8}
     first = translator.translate_nbest(TEXTS, 4, seed=3, **settings)
@@ -87,6 +89,7 @@ def test_minimum_bayes_risk_chooses_the_sample_most_like_the_others(translator):
         assert chosen.text == texts[max(range(6), key=utilities.__getitem__)]
 
 
+@pytest.mark.slow
 def test_every_setting_reaches_the_search(translator):
     longer = translator.translate_nbest(TEXTS, 1, max_length=12, min_length=10, no_repeat_ngram=1)
     assert all(10 <= len(set(best.tokens)) == len(best.tokens) for (best,) in longer)
@@ -102,6 +105,7 @@ RULES = {"repetition_penalty": 1.2, "length_penalty": 0.6, "max_length": 12, "mi
 CHANGES = [{"beam": 4, "phrases": ["leche"]}, {"beam": 1}, {"beam": 4}, {"beam": 4, "groups": 2}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", thin(CHANGES, CHANGES[:1]), ids=str)
 def test_scores_are_those_of_the_model_whatever_rules_rank_by(translator, changes):
     options = {name: value for name, value in changes.items() if name != "phrases"}
@@ -120,6 +124,7 @@ def test_scores_are_those_of_the_model_whatever_rules_rank_by(translator, change
             assert hypothesis.normalised_score == pytest.approx(normalised, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_scores_equal_those_of_decoding_token_by_token(translator):
     model, engine = translator.engine.model, translator.engine
     assert isinstance(engine, Engine)
@@ -138,6 +143,7 @@ def test_scores_equal_those_of_decoding_token_by_token(translator):
     assert translator.score(TEXTS[:1], targets[:1])[0].alignment is None
 
 
+@pytest.mark.slow
 def test_alignments_come_in_batches_and_are_those_of_one_by_one(translator, monkeypatch):
     sizes, score = [], Engine._score
 
@@ -161,6 +167,7 @@ def test_alignments_come_in_batches_and_are_those_of_one_by_one(translator, monk
     assert translator.translate_nbest(texts, 1)[0][0].alignment is None
 
 
+@pytest.mark.slow
 def test_a_text_however_long_is_aligned_segment_by_segment_in_small_batches(translator, monkeypatch):
     shapes, score = [], Engine._score
 

@@ -47,6 +47,7 @@ def test_a_command_is_killed_once_its_part_is_written_and_its_memory_is_told(tmp
     assert not any(rest[1:])
 
 
+@pytest.mark.slow
 def test_a_command_that_may_end_is_not_killed(tmp_path: Path):
     finished = write(tmp_path, files.Measured(), 2.0)
     assert not finished.is_stopped
@@ -54,6 +55,7 @@ def test_a_command_that_may_end_is_not_killed(tmp_path: Path):
     assert len((tmp_path / "out").read_text().splitlines()) == 100
 
 
+@pytest.mark.slow
 def test_the_peak_of_a_program_is_that_of_its_largest_process():
     finished = processes.run([sys.executable, "-c", _CHILD])
     assert 3e8 < finished.peak < 6e8

@@ -27,6 +27,7 @@ def segments_of(tokenizer: Tokenizer, text: str, trained_length: int | None) -> 
     return [segment.text for segment in segments]
 
 
+@pytest.mark.slow
 def test_a_text_longer_than_what_was_trained_on_is_translated_by_sentences(tokenizer, caplog):
     sentences = ["The cat drank the milk.", "Ella ve la leche, un perro."]
     text, lengths = " ".join(sentences), [len(ids) for ids in tokenizer.encode([*sentences, " ".join(sentences)])]
@@ -76,6 +77,7 @@ def tagging() -> Tokenizers:
     return Tokenizers.joint(train_tokenizer(SENTENCES, config))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tags", ["<2es>", "<2fr> <2es>"])
 def test_the_tag_of_a_text_begins_every_segment(tagging, tags):
     (beginning,) = tagging.source.encode([tags])
@@ -136,6 +138,7 @@ def test_words_of_a_long_text_with_a_tag_keep_their_numbers(tagging, trained_len
         assert translation.alignment == [(word + 1, word) for word in range(len(translation.text.split()))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trained_length", thin([None, 20], [20]))
 def test_a_long_text_and_its_own_translation_have_the_score_of_the_search(trained_length):
     golden = Translator.load(GOLDEN, "cpu")

@@ -91,6 +91,7 @@ def test_the_bundled_corpus_brings_a_short_run() -> None:
 KEYS = ["trainer.log_every=10", "data.num_proc=4", "analyse=true", "trainer.progress_bar=false"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", thin(KEYS, KEYS[:1]))
 def test_a_key_that_chooses_nothing_changes_nothing_else(key: str) -> None:
     plain, changed = flatten(compose([])), flatten(compose([key]))

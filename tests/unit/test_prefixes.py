@@ -69,6 +69,7 @@ def test_a_prefix_without_a_space_at_its_end_may_also_be_whole(tokenizer: Tokeni
     assert liking(tokenizer, "s").translate([Text("The ball", "La bola")]) == ["La bolas"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", thin(KINDS, ["beam", "rules"]))
 def test_every_translation_begins_with_its_prefix(translator, kind):
     texts = [Text("The cat drank the milk.", prefix) for prefix in ["", *PREFIXES]]

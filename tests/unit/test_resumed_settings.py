@@ -10,6 +10,8 @@ from seq2seq.settings.compose import compose
 from seq2seq.settings.config import to_plain
 from seq2seq.settings.loading import load_config
 
+pytestmark = pytest.mark.slow
+
 
 def write(folder: Path, *overrides: str) -> str:
     """Write config.yaml as composed, as that of a run of other text than the bundled corpus."""

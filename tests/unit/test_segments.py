@@ -94,6 +94,7 @@ def test_a_capital_after_an_initial_and_a_weekday_after_a_time_are_known_faults(
     assert sentences_of("Come at 10 a.m. Monday.") == ["Come at 10 a.m.", "Monday."]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repeated", ["a", "word ", ".", '"', ",", " ", ".)", "(.", "a. ", "A. ", ". (", "。（"])
 def test_a_long_text_is_read_once_and_cut_without_loss(repeated):
     text = "Yes. " + repeated * (60_000 // len(repeated))  # in quadratic time, dots or commas would take minutes

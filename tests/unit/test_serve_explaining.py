@@ -34,6 +34,7 @@ def ask(translator: Translator, **sent: Any) -> httpx.Response:
     return asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_an_answer_is_the_explanation_with_walks_and_beams(translator: Translator):
     answer = ask(translator, source="The cat drank.", layer=0, head=2).json()
     walks, beams = answer.pop("walks"), answer.pop("beams")
@@ -50,6 +51,7 @@ def test_an_answer_has_the_documented_fields_and_no_others(translator: Translato
     assert set(ask(translator, source="The cat drank.").json()) == documented | {"walks", "beams"}
 
 
+@pytest.mark.slow
 def test_answers_match_their_openapi_description(translator: Translator):
     api = create_app(Service(translator, explain=cli_serve.explainer(translator))).openapi()
     for status, sent in ((200, {"source": "The cat drank."}), (400, {"source": "The cat.", "layer": 2})):
@@ -64,6 +66,7 @@ def test_a_layer_that_only_the_decoder_has_is_walked_through_there(translator: T
     assert (answer["target"], answer["translated"]) == ("El gato", False)
 
 
+@pytest.mark.slow
 def test_parts_of_the_model_are_switched_off_for_one_answer(translator: Translator):
     usual = ask(translator, source="The cat drank.", target="El gato").json()
     changes = {"without": ["source.2", "cross.1.head.1"], "average": ["encoder"], "temperature": 2.0}

@@ -32,6 +32,8 @@ from tests.unit.searches import (
     sources,
 )
 
+pytestmark = pytest.mark.slow
+
 NAMES = [*SEARCHES, "banned", "prefix"]
 BANNED = {"banned": [[17], [33, 50]]}
 RECURRENT: dict[str, Any] = {"architecture": "recurrent"}

@@ -88,6 +88,7 @@ def test_links_to_markdown_outside_the_site_become_downloads() -> None:
     assert source == [expected]
 
 
+@pytest.mark.slow
 def test_the_live_page_shows_the_sentence() -> None:
     page = reference.live_page()
     assert f"<title>Attention: {reference.SENTENCE}</title>" in page

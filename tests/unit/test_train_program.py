@@ -19,6 +19,8 @@ from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.training import run as training
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).parents[2]
 
 

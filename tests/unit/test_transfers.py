@@ -13,6 +13,8 @@ from seq2seq.settings.search import SearchConfig
 from seq2seq.training import loss
 from tests.thin import thin
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _quiet() -> None:

@@ -31,6 +31,7 @@ def test_the_package_has_the_classes_of_its_interface_and_loads_no_pytorch_for_t
         seq2seq.translator_of_all  # noqa: B018
 
 
+@pytest.mark.slow
 def test_texts_may_come_from_anything_to_iterate_over(translator):
     expected = translator.translate(TEXTS)
     assert translator.translate(text for text in TEXTS) == expected

@@ -36,6 +36,7 @@ def test_line_ends_within_a_text_count_as_spaces(echo):
     assert echo.translate(["The cat\ndrank\r\nthe milk.\u2028 Ella ve."]) == ["The cat drank the milk. Ella ve."]
 
 
+@pytest.mark.slow
 def test_a_long_text_is_translated_in_segments_with_one_warning(echo, caplog):
     sentence = "The cat drank the milk, a dog sees a blue ball."
     text = " ".join([sentence] * 40)
@@ -56,12 +57,14 @@ def test_a_stream_is_translated_in_order_holding_one_chunk_at_a_time(echo):
     assert len(list(stream)) == 7
 
 
+@pytest.mark.slow
 def test_warnings_of_a_stream_name_the_line_of_the_whole_stream(echo, caplog):
     long = "la leche " * 200
     list(echo.stream(iter(["a", "b", "c", "d", long]), echo.request(beam=1), chunk=2))
     assert caplog.messages[0].startswith("line 5 has ")
 
 
+@pytest.mark.slow
 def test_progress_counts_every_text_once(echo):
     advances = []
     texts = [*TEXTS, "", "niños" * 500, ""]
@@ -115,6 +118,7 @@ def test_a_loaded_bundle_brings_its_settings_and_languages(translator):
     assert (translator.src_lang, translator.tgt_lang, translator.device.type) == ("en", "es", "cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam", [1, 4])
 def test_texts_translated_together_come_out_as_alone(translator, beam):
     for text, best in zip(TEXTS, translator.translate_nbest(TEXTS, beam, beam=beam), strict=True):
@@ -146,6 +150,7 @@ def test_the_nbest_of_a_long_text_join_those_of_its_segments(translator):
         assert joined[rank].score == pytest.approx(sum(best[rank].score for best in single), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiles", ["off", "auto"])
 def test_several_threads_may_use_one_translator(tokenizer, compiles):
     config = ModelConfig(d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num_decoder_layers=1, dropout=0.5)

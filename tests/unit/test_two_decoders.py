@@ -22,6 +22,7 @@ STYLES: dict[str, dict[str, Any]] = {"vaswani": {}, "modern": {**MODERN, "bias":
 SHORT = SearchConfig(beam=3, max_length_ratio=0.0, max_length_offset=8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", thin(STYLES, ["modern"]))
 @pytest.mark.parametrize("name", SEARCHES)
 def test_compiled_and_textbook_searches_give_equal_translations_and_scores(name: str, style: str) -> None:
@@ -29,6 +30,7 @@ def test_compiled_and_textbook_searches_give_equal_translations_and_scores(name:
     assert_alike(search(model, name, "on"), search(model, name, "off"))
 
 
+@pytest.mark.slow
 def test_an_ensemble_of_compiled_members_translates_like_one_of_textbooks() -> None:
     models = Ensemble([random_model(), random_model(**MODERN)])
     assert_alike(search(models, "beam", "on"), search(models, "beam", "off"))

@@ -95,6 +95,7 @@ def test_a_model_gives_attention_and_the_text_of_its_run(analyse, finished):
     assert err.endswith("; or give --training FILE\n")
 
 
+@pytest.mark.slow
 def test_a_run_is_analysed_by_the_translations_that_it_keeps(seq2seq, analyse, finished):
     results = []
     for words in ((), FILES):

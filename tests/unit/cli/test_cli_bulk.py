@@ -10,6 +10,8 @@ from filelock import FileLock
 
 from seq2seq.distributed import bulk
 
+pytestmark = pytest.mark.slow
+
 TEXTS = [f"The cat {verb} {thing} {i}." for i in range(2) for verb in ("sees", "has") for thing in ("milk", "a ball")]
 
 

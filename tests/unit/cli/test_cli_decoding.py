@@ -30,6 +30,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "settings"), OPTIONS)
 def test_options_are_the_settings_of_the_same_names(run, translator, options, settings):
     status, out, err = run(*options.split(), stdin="\n".join(LINES).encode())
@@ -37,6 +38,7 @@ def test_options_are_the_settings_of_the_same_names(run, translator, options, se
     assert out.split("\n")[:-1] == translator.translate(LINES, **settings)
 
 
+@pytest.mark.slow
 def test_what_a_model_switches_on_can_be_switched_off(run, bundle_folder, translator, tmp_path):
     bundle = tmp_path / "model"
     shutil.copytree(bundle_folder, bundle)
@@ -113,6 +115,7 @@ def test_ctranslate2_computes_with_int8_weights_as_the_readme_says(run, monkeypa
     assert "`--engine ctranslate2` computes with int8 weights" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cc") is None, reason="this machine has no C compiler")
 @pytest.mark.parametrize("option", ["--beam=4", "--beam=1", "--sampling", "--ban=leche"])
 def test_compiled_code_translates_alike(run, option):

@@ -11,6 +11,8 @@ from saved_runs import write_recurrent_bundle
 
 from tests.unit.conftest import GOLDEN
 
+pytestmark = pytest.mark.slow
+
 TEXT = "The cat sees the milk."
 
 

@@ -9,6 +9,8 @@ from seq2seq.text import pipeline
 from seq2seq.text.prepare import prepare
 from seq2seq.text.vocabulary import FILE
 
+pytestmark = pytest.mark.slow
+
 WORDS = ["table", "river", "window", "summer", "friend", "letter", "bottle", "garden", "mountain", "street"]
 SENTENCES = [f"The {WORDS[i % 10]} and number {i}." for i in range(160)]
 

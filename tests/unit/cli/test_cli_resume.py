@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.slow
 def test_an_interrupted_file_goes_on_as_if_nothing_had_happened(run, tmp_path, monkeypatch):
     monkeypatch.setattr("seq2seq.translator.CHUNK_LINES", 3)
     source, complete, broken = tmp_path / "in.en", tmp_path / "complete.es", tmp_path / "broken.es"
@@ -36,6 +37,7 @@ def test_an_interrupted_file_goes_on_as_if_nothing_had_happened(run, tmp_path, m
     assert run("hola", "--resume")[0] == 2
 
 
+@pytest.mark.slow
 def test_a_changed_input_or_glossary_is_not_resumed(run, tmp_path, monkeypatch):
     monkeypatch.setattr("seq2seq.translator.CHUNK_LINES", 3)
     source, terms, broken = tmp_path / "in.en", tmp_path / "terms.tsv", tmp_path / "broken.es"

@@ -10,6 +10,8 @@ from saved_runs import make_run, settings
 
 from seq2seq.training.lock import holder_of, lock_folder, release_folder
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

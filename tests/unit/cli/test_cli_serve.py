@@ -15,6 +15,8 @@ from seq2seq.extras import install_command
 from seq2seq.serve.app import create_app
 from seq2seq.serve.service import Service
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:

@@ -20,6 +20,8 @@ from seq2seq.translator import Translator
 from tests.thin import thin
 from tests.toy import FILES, PAIRS, TINY, write_corpus
 
+pytestmark = pytest.mark.slow
+
 TEXTS = [src for src, _ in PAIRS[:8]]
 
 

@@ -8,6 +8,8 @@ from seq2seq.settings.data import DataConfig, TokenizerConfig
 from seq2seq.text.prepare import prepare
 from seq2seq.translator import Translator
 
+pytestmark = pytest.mark.slow
+
 PAIRS = [
     ("The cat drank the milk.", "uno"),
     ("", "dos"),

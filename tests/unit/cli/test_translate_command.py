@@ -41,6 +41,7 @@ def runs(tmp_path, monkeypatch, bundle_folder):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("runs")
 def test_a_model_that_nobody_named_is_named_on_stderr(run, seq2seq, expected, source, tmp_path):
     line = "model: runs/newest/model\n"
@@ -102,6 +103,7 @@ def test_json_gives_an_object_for_every_line(run, expected):
     assert objects[0]["n_best"][0]["score"] == objects[0]["score"] < objects[0]["normalised_score"] < 0
 
 
+@pytest.mark.slow
 def test_references_give_scores_with_signatures_on_stderr(run, source, expected, tmp_path):
     reference = tmp_path / "ref.es"
     reference.write_text("".join(f"{line}\n" for line in expected), encoding="utf-8")
@@ -153,6 +155,7 @@ def one_line_error(result):
     return err
 
 
+@pytest.mark.slow
 def test_a_users_mistake_is_one_line(run, source, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     bad = tmp_path / "bad.en"
@@ -172,6 +175,7 @@ def test_a_users_mistake_is_one_line(run, source, tmp_path, monkeypatch):
     assert "device cuda is asked for but no CUDA device is there" in one_line_error(run("--device", "cuda", "hola"))
 
 
+@pytest.mark.slow
 def test_a_file_of_a_format_that_is_not_read_is_refused_by_name(run, source, expected, tmp_path):
     subtitles = tmp_path / "in.vtt"
     shutil.copy(source, subtitles)
@@ -211,6 +215,7 @@ def test_a_terminal_as_input_gets_help_instead_of_waiting(run):
     assert "nothing to translate: give a sentence, --input FILE" in err
 
 
+@pytest.mark.slow
 def test_a_bar_on_stderr_shows_progress_when_that_is_a_terminal(run, source, tmp_path):
     assert "translating" in run("--input", source, terminal=("stderr",))[2]
     assert "translating" in run("--output", tmp_path / "out", stdin=b"hola\n", terminal=("stdout", "stderr"))[2]
@@ -226,6 +231,7 @@ def test_an_interruption_is_one_line(run, monkeypatch):
     assert run("hola") == (130, "", "error: interrupted\n")
 
 
+@pytest.mark.slow
 def test_a_long_line_is_translated_with_a_warning_that_names_it(run):
     status, out, err = run(stdin=("hola\n" + "la leche. " * 100 + "\n").encode())
     assert (status, out.count("\n")) == (0, 2)

@@ -106,6 +106,7 @@ ENDLESS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", ENDLESS)
 def test_the_time_to_read_a_page_grows_with_its_length(piece: str):
     def seconds(length: int) -> float:

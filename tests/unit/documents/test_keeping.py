@@ -130,6 +130,7 @@ def make(text: str, marks: list[tuple[int, Kind]]) -> Marked:
     return Marked(text, tuple(Mark(place, Kind(kind), number) for number, (place, kind) in enumerate(placed)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", HOSTILE)
 @given(given_texts=st.lists(MARKED, max_size=3))
 def test_no_model_can_change_what_is_kept(model: str, given_texts: list[tuple[str, list[tuple[int, Kind]]]]):

@@ -143,6 +143,7 @@ LONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LONG)
 def test_long_documents_are_read_in_linear_time(run: Run, name: str):
     assert run(".md", f"{LONG[name]}\n", list).split() == LONG[name].split()

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from seq2seq.documents.keeping import translate_marked, translate_texts
 from seq2seq.documents.marked import Kind, Mark, Marked
 
+pytestmark = pytest.mark.slow
+
 Alignment = list[tuple[int, int]]
 CAT = ("The black cat sleeps.", "El gato negro duerme.", [(0, 0), (2, 1), (1, 2), (3, 3)])
 MODEL = {

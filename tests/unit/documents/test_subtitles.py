@@ -104,6 +104,7 @@ def test_a_subtitle_may_follow_without_a_blank_line(run: Run):
     assert run(".srt", text) == text.replace("one", "ONE").replace("two", "TWO")
 
 
+@pytest.mark.slow
 def test_a_very_long_line_is_read_in_linear_time(run: Run):
     text = "1\n00:00:01,000 --> 00:00:02,000\n" + "word " * 60_000 + "\n"
     assert run(".srt", text, list).split() == text.split()

@@ -231,6 +231,7 @@ def test_entities_are_not_expanded(run: Run):
     assert "<seg>&e11; ONE</seg>" in run(".tmx", text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content", ["<x/>", "<g>a</g>", "<!-- ñ -->", "a\n ", "&amp;", "<![CDATA[a]]>", "<mrk> </mrk>", "<bpt>a</bpt>"]
 )

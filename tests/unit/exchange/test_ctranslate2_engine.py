@@ -96,6 +96,7 @@ RULES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", thin(RULES, ["banned phrases", "least length"]))
 def test_greedy_search_by_rules_finds_what_the_pytorch_engine_finds(model, export, sources, rule):
     pytorch, settings, banned = Engine(model, CPU, torch.float32), replace(GREEDY, **RULES[rule]), ()
@@ -111,6 +112,7 @@ def test_greedy_search_by_rules_finds_what_the_pytorch_engine_finds(model, expor
     assert [best[0].ids for best in ours] != free
 
 
+@pytest.mark.slow
 def test_the_model_of_these_tests_would_produce_forbidden_tokens(export, model, sources):
     first = [
         model.decode(torch.tensor([[BOS]]), model.encode(torch.tensor([[*source.ids, EOS]])))[0] for source in sources
@@ -118,6 +120,7 @@ def test_the_model_of_these_tests_would_produce_forbidden_tokens(export, model, 
     assert {int(logits.argmax()) for logits in first} & {PAD, UNK, BOS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", thin([0.0, 0.6, 1.0], [0.6]))
 def test_beam_search_gives_the_n_best_with_the_models_own_scores(model, export, sources, token_scores, alpha):
     n_best = search(export.engine, sources, replace(GREEDY, beam=4, length_penalty=alpha), n_best=3)

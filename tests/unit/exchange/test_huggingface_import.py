@@ -84,6 +84,7 @@ def test_the_logits_are_the_same(source: Path):
     assert_close(logits[:, :, target.original_ids], ours, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 @pytest.mark.parametrize("beam", [1, 4])
 def test_generate_finds_the_same_tokens(source: Path, tmp_path: Path, beam: int):
@@ -104,6 +105,7 @@ def test_generate_finds_the_same_tokens(source: Path, tmp_path: Path, beam: int)
     assert max(ended) > 1
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_scores_are_those_of_generate_also_when_it_renormalises(opus: Path, tmp_path: Path):
     path = opus / "generation_config.json"
@@ -137,6 +139,7 @@ def test_scores_are_those_of_generate_also_when_it_renormalises(opus: Path, tmp_
     assert json.loads((tmp_path / "back/generation_config.json").read_text())["renormalize_logits"] is True
 
 
+@pytest.mark.slow
 def test_the_way_back_changes_no_weight_and_no_vocabulary(source: Path, tmp_path: Path):
     import_huggingface(str(source), tmp_path / "bundle")
     export_huggingface(tmp_path / "bundle", tmp_path / "back")
@@ -159,6 +162,7 @@ def test_the_way_back_changes_no_weight_and_no_vocabulary(source: Path, tmp_path
     assert [" ".join(text.split()) for text in tokenizer.batch_decode(rows, skip_special_tokens=True)] == expected
 
 
+@pytest.mark.slow
 def test_an_export_of_our_own_comes_back_as_it_was(bundle_folder: Path, tmp_path: Path):
     export_huggingface(bundle_folder, tmp_path / "export")
     import_huggingface(str(tmp_path / "export"), tmp_path / "back")

@@ -63,6 +63,7 @@ def test_odd_texts_are_split_and_joined_as_transformers_does(folder: Path):
     require_same(folder, ODD, ODD)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TATOEBA.exists(), reason="the texts of ../shared/data are not here")
 def test_everyday_texts_are_split_and_joined_as_transformers_does(folder: Path):
     pairs = [line.split("\t") for line in TATOEBA.read_text(encoding="utf-8").splitlines()[:2000]]

@@ -10,6 +10,8 @@ from seq2seq.explain.steps import beam_steps
 from seq2seq.settings.search import SearchConfig
 from seq2seq.translator import Translator
 
+pytestmark = pytest.mark.slow
+
 SENTENCE, TARGET = "The black cat drank the milk.", "El gato negro bebió la leche."
 
 

@@ -17,6 +17,7 @@ def translator(request) -> Translator:
 CHANGES = [{}, {"beam": 1}, {"length_penalty": 0.4, "beam": 4}, {"early_stopping": True}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", thin(CHANGES, [{}]))
 def test_the_recorded_search_finds_the_same_translation_at_the_same_score(translator, changes):
     for text in TEXTS:

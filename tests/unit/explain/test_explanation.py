@@ -153,6 +153,7 @@ def test_an_empty_sentence_is_refused(golden, text):
         explain(golden, TEXT, text)
 
 
+@pytest.mark.slow
 def test_the_error_for_a_long_text_names_the_limit(golden):
     long = "leche " * MAX_SUBWORDS
     limit = MAX_SUBWORDS - 1
@@ -206,6 +207,7 @@ def test_a_model_without_cross_attention_aligns_nothing(golden):
     assert explanation.heads["cross"][0][0].entropy == 0
 
 
+@pytest.mark.slow
 def test_explaining_does_not_change_the_model(golden):
     before = golden.translate_nbest([TEXT], 3)
     model = golden.engine.model

@@ -158,6 +158,7 @@ def test_a_changed_translator_can_be_changed_again(translator: Translator) -> No
     assert not torch.equal(output(second), outer)
 
 
+@pytest.mark.slow
 @NEEDS_COMPILER
 def test_a_compiled_search_is_changed_like_any_other() -> None:
     changes = Interventions(without=["source.3"])
@@ -201,6 +202,7 @@ def test_an_lstm_has_no_heads_to_change(golden: Translator) -> None:
         rank_heads(lstm, [(SENTENCE, TARGET)])
 
 
+@pytest.mark.slow
 def test_a_changed_translator_searches_and_reads_with_the_changes(golden: Translator) -> None:
     usual = golden.translate([SENTENCE])
     blind = changed(golden, Interventions(without=["cross"]))
@@ -214,6 +216,7 @@ def test_a_changed_translator_searches_and_reads_with_the_changes(golden: Transl
         changed(golden, Interventions(without=["source.7"]), SENTENCE)
 
 
+@pytest.mark.slow
 def test_heads_are_ranked_by_the_score_of_a_translation_without_them(golden: Translator) -> None:
     ranked = rank_heads(golden, [(SENTENCE, TARGET), ("The ball is blue.", "La bola es azul.")])
     losses = [worth.loss for worth in ranked]

@@ -28,6 +28,8 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.settings.model import ModelConfig
 from seq2seq.translator import Translator
 
+pytestmark = pytest.mark.slow
+
 TEXT, TARGET = "The cat sees a blue ball.", "El gato ve una bola."
 
 

@@ -56,6 +56,7 @@ def test_a_picture_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
         draw_lengths(buckets, {"a": points}, tmp_path / "lengths.nothing")
 
 
+@pytest.mark.slow
 def test_the_command_draws_and_prints(run, bundle_folder: Path, tmp_path: Path) -> None:
     for side in ("en", "es"):
         (tmp_path / f"test.{side}").write_text("\n".join(SHORT) + "\n")

@@ -13,6 +13,8 @@ from seq2seq.lab.report import fill, mean_curve, write_report
 from seq2seq.lab.runs import read_lab, read_run
 from seq2seq.lab.verdicts import BASELINE, RULE, Claim, judge, read_claims
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).parents[3]
 EXPERIMENTS = REPOSITORY / "conf" / "experiment" / "lab"
 Make = Callable[..., Path]

@@ -69,6 +69,7 @@ def test_the_page_is_given_whole_whatever_part_is_requested(ask: Ask, part: str)
     assert (answer.status_code, answer.text.endswith("</html>\n")) == (200, True)
 
 
+@pytest.mark.slow
 def test_refusals_for_time_and_load_match_their_description(ask: Ask, translator: FakeTranslator):
     async def scenario(client: Any) -> Any:
         async def slow() -> Any:

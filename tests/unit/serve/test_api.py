@@ -19,6 +19,7 @@ def test_one_text_is_answered_with_one_and_a_list_with_a_list(ask: Ask):
     assert post(ask, json=question(["a", "", "b"])).json() == {"translatedText": ["A", "", "B"]}
 
 
+@pytest.mark.slow
 def test_alternatives_come_beside_the_best(ask: Ask):
     one = post(ask, json=question("a", alternatives=2)).json()
     assert one == {"translatedText": "A", "alternatives": ["A!", "A!!"]}
@@ -244,6 +245,7 @@ def test_where_a_browser_tells_no_site_its_origin_is_compared_with_the_host(ask:
     assert statuses == [200, 200, 403, 403, 200, 403, 403, 200]
 
 
+@pytest.mark.slow
 def test_a_name_that_the_server_is_not_known_by_is_refused(ask: Ask):
     """A stranger's page may have its own name point here, and is of one origin with the server then (DNS rebinding)."""
 

@@ -66,6 +66,7 @@ def test_a_head_that_drips_is_given_up(connected: Any):
     assert connected(scenario) == b""
 
 
+@pytest.mark.slow
 def test_who_asks_is_answered_however_long_it_takes_and_may_ask_again(connected: Any):
     async def scenario(reader: Any, writer: Any) -> list[bytes]:
         answers = []
@@ -81,6 +82,7 @@ def test_who_asks_is_answered_however_long_it_takes_and_may_ask_again(connected:
     assert rest == b""
 
 
+@pytest.mark.slow
 def test_beyond_the_limit_the_longest_silent_connection_is_closed_and_none_at_work(connected: Any):
     async def scenario(reader: Any, writer: Any) -> Any:
         address = writer.get_extra_info("peername")
@@ -100,6 +102,7 @@ def test_beyond_the_limit_the_longest_silent_connection_is_closed_and_none_at_wo
     assert all(answer.startswith(b"HTTP/1.1 200") for answer in answers)
 
 
+@pytest.mark.slow
 def test_a_connection_that_is_silent_after_an_answer_makes_room_too(connected: Any):
     async def scenario(reader: Any, writer: Any) -> bytes:
         address = writer.get_extra_info("peername")
@@ -119,6 +122,7 @@ def test_a_connection_that_is_silent_after_an_answer_makes_room_too(connected: A
     assert connected(scenario, most=2).startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.slow
 def test_when_all_connections_are_at_work_some_more_are_answered(connected: Any):
     async def scenario(reader: Any, writer: Any) -> bytes:
         writer.write(REQUEST)

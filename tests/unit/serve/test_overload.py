@@ -19,6 +19,7 @@ Ask = Callable[..., Any]
 JSON = {"Content-Type": "application/json"}
 
 
+@pytest.mark.slow
 def test_a_body_is_not_read_beyond_its_limit(ask: Ask):
     read = 0
 
@@ -35,6 +36,7 @@ def test_a_body_is_not_read_beyond_its_limit(ask: Ask):
     assert read < 1_000_000
 
 
+@pytest.mark.slow
 def test_a_body_that_does_not_come_is_given_up(ask: Ask):
     async def slow() -> Any:
         yield b"{"
@@ -84,6 +86,7 @@ def test_a_short_text_overtakes_a_long_one_at_work(
     assert order == [4, len(text.strip())]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_translated_never_joins_a_batch(ask: Ask, translator: FakeTranslator):
     bad = ("{n, plural, one {a cat} other {cats}}", "<i>y</i> " * 200, "<b>x</b> " * 200)
     kinds = {bad[1]: "html"}
@@ -130,6 +133,7 @@ def test_a_full_queue_answers_429_and_says_when_to_come_back(ask: Ask, translato
     assert [one.status_code for one in answered] == [200, 200]
 
 
+@pytest.mark.slow
 def test_who_waits_too_long_is_told_so(ask: Ask, translator: FakeTranslator):
     async def scenario(client: Any) -> Any:
         translator.may_go.clear()
@@ -170,6 +174,7 @@ async def health_of(client: Any, status: int) -> Any:
     return answer
 
 
+@pytest.mark.slow
 def test_markup_that_takes_too_long_stops_nobody_else_and_is_told(ask: Ask, monkeypatch: pytest.MonkeyPatch):
     may_go = threading.Event()
     monkeypatch.setattr(html, "read", lambda *_, **__: may_go.wait(20))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import uvicorn
 from fastapi import FastAPI
 from serving import FakeTranslator, until
@@ -16,6 +17,8 @@ from seq2seq.serve.app import create_app
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.server import Connection
 from seq2seq.serve.service import Service
+
+pytestmark = pytest.mark.slow
 
 SIZE = 15_000_000  # bytes of an answer: more than the system keeps for a socket
 CHUNK = 65_536  # bytes that the server writes at a time

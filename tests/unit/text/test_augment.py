@@ -49,6 +49,7 @@ def texts(tokenizer: Tokenizer, batches: list[Batch]) -> Counter[tuple[str, str]
     return Counter(zip(*map(tokenizer.decode, sides), strict=True))
 
 
+@pytest.mark.slow
 def test_prepared_pairs_come_once_an_epoch_split_otherwise_each_time(tokenizer: Tokenizer):
     pairs = Pairs.of(*(tokenizer.encode([pair[side] for pair in PAIRS]) for side in (0, 1)))
     source = PreparedEpochs(pairs, 3, None, encoder(tokenizer), 100)
@@ -71,6 +72,7 @@ def test_a_pair_with_an_unknown_token_stays_as_it_is():
     assert sorted(kept) == sorted(narrow.encode(SENTENCES[:3]))
 
 
+@pytest.mark.slow
 def test_only_training_batches_are_sampled(tmp_path):
     write(tmp_path / "t.tsv", PAIRS[:160])
     write(tmp_path / "v.tsv", PAIRS[160:])

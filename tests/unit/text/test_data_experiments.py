@@ -14,6 +14,8 @@ from seq2seq.text.loading import training_feed, validation_loaders
 from seq2seq.text.prepare import prepare
 from seq2seq.text.tokenizer import SPECIAL_IDS
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).parents[3]
 Pair = tuple[str, str]
 

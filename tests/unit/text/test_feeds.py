@@ -23,6 +23,8 @@ from seq2seq.text.prepare import prepare
 from seq2seq.workers import read_ahead
 from tests.thin import thin
 
+pytestmark = pytest.mark.slow
+
 NOISY: dict[str, Any] = {
     "subword_sampling": SubwordSamplingConfig(alpha=0.2),
     "noise": NoiseConfig(case=0.3, typos=0.5, punctuation=0.3),

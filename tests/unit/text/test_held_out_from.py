@@ -64,6 +64,7 @@ def test_what_a_corpus_holds_out_does_not_depend_on_other_corpora(own: Path, cha
     assert sorted(texts(mixed)) == sorted({*TRAIN, *OWN} - held_out)
 
 
+@pytest.mark.slow
 def test_without_given_sets_only_the_named_corpora_hold_out(own: Path) -> None:
     corpora = {"train": ["train.tsv", "own.tsv"], "validation": [], "test": [], "held_out": "auto"}
     prepared = run(own, **corpora, held_out_from=["own"])

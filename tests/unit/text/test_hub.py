@@ -103,6 +103,7 @@ def test_no_connection_is_one_line_with_the_way_out(monkeypatch: pytest.MonkeyPa
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_each_slice_of_a_split_is_prepared_by_itself(tmp_path: Path):
     """All slices are of one Arrow file."""
     hub = make_set(tmp_path / "set", {"default": {"train": nested(make_pairs(200, 1))}})

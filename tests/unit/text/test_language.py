@@ -11,6 +11,8 @@ from seq2seq.errors import UserError
 from seq2seq.settings.data import DataConfig
 from seq2seq.text.filters import LanguageCheck, seem_to_be
 
+pytestmark = pytest.mark.slow
+
 EN = "The weather was so bad yesterday that nobody wanted to leave the house."
 ES = "Ayer hacía tan mal tiempo que nadie quería salir de la casa."
 DE = "Gestern war das Wetter so schlecht, dass niemand das Haus verlassen wollte."

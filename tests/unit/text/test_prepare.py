@@ -27,6 +27,7 @@ def test_clean_text_comes_through_in_order_and_without_special_ids(root: Path):
     assert prepared.report["sizes"] == {"train": 300, "validation": 20, "tests": {"test": 30}}
 
 
+@pytest.mark.slow
 def test_a_training_pair_is_shown_in_the_direction_of_training(root: Path):
     write(root / "train.tsv", [("word " * 40, "¿" + "wort " * 40), *TRAIN])
     source, target = "word " * 20 + "…", ("¿" + "wort " * 20)[:100] + "…"
@@ -115,6 +116,7 @@ def test_a_held_out_split_shares_no_side_with_training(root: Path):
     assert not {src for src, _ in prepared.validation_pairs} & {src for src, _ in texts(prepared)}
 
 
+@pytest.mark.slow
 def test_what_is_held_out_does_not_depend_on_the_order_of_files_or_on_repeats(root: Path):
     first = run(root, validation=[], test=[])
     write(root / "a.tsv", [*TRAIN[200:], *TRAIN[:20]])
@@ -125,6 +127,7 @@ def test_what_is_held_out_does_not_depend_on_the_order_of_files_or_on_repeats(ro
     assert not {*second.validation_pairs, *second.tests["held_out"]} & {*texts(second)}
 
 
+@pytest.mark.slow
 def test_drawn_pairs_have_the_outermost_digests_of_those_that_no_other_set_takes(root: Path):
     ranked = sorted(TRAIN, key=lambda pair: digest_pair(*pair))
     write(root / "validation.tsv", ranked[-30:])
@@ -167,6 +170,7 @@ def test_real_mixed_corpora_lose_their_known_defects(
     assert len(prepared.validation_pairs) == 3003
 
 
+@pytest.mark.slow
 def test_no_drawn_set_shares_a_side_with_another_held_out_set(root: Path):
     """Else early stopping would see the test set."""
     leaked, others = TRAIN[:100], [(src, tgt.upper()) for src, tgt in TRAIN[200:280]]

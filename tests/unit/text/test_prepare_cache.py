@@ -71,6 +71,7 @@ def test_a_corpus_has_its_present_name_in_tables_weights_and_held_out_from(
     assert mixture.shares[1] == pytest.approx(2 / 3)
 
 
+@pytest.mark.slow
 def test_a_file_that_changes_while_it_is_read_is_refused_and_nothing_is_stored(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -87,6 +88,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused_and_nothing_is_stored(
     assert len(run(root).train) == 300
 
 
+@pytest.mark.slow
 def test_what_is_asked_of_a_finished_tokenizer_is_asked_of_a_cached_text_too(root: Path):
     model = root / "finished.model"
     model.write_bytes(run(root).tokenizer.target.model_bytes)
@@ -95,6 +97,7 @@ def test_what_is_asked_of_a_finished_tokenizer_is_asked_of_a_cached_text_too(roo
         run(root, TokenizerConfig(model=str(model), user_symbols=["<bt>"]))
 
 
+@pytest.mark.slow
 def test_a_changed_setting_or_file_is_prepared_anew(root: Path, count_trainings: Callable[[], int]):
     changes: list[dict[str, Any]] = [
         {},
@@ -116,6 +119,7 @@ def test_a_changed_setting_or_file_is_prepared_anew(root: Path, count_trainings:
         assert sizes["train"] + sizes["validation"] + sizes["tests"]["test"] == 350 + number
 
 
+@pytest.mark.slow
 def test_a_damaged_cache_is_prepared_anew_with_a_warning(root: Path, caplog: pytest.LogCaptureFixture):
     first = texts(run(root))
     (ids,) = (root.parent / "cache").glob("*/train.ids")

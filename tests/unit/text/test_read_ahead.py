@@ -36,6 +36,7 @@ def failing(start: dict[str, int]) -> Iterator[int]:
     yield
 
 
+@pytest.mark.slow
 def test_the_reading_process_loads_no_pytorch():
     """It would cost it some 180 MB, and seconds to start."""
     code = "import sys, seq2seq.text.epochs, seq2seq.workers; print('torch' in sys.modules)"

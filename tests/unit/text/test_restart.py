@@ -21,6 +21,8 @@ from seq2seq.text.prepare import prepare
 from seq2seq.workers import Processes, Workers, is_stopping
 from tests.thin import thin
 
+pytestmark = pytest.mark.slow
+
 REPEATED = [*TRAIN, TEST[0], ("", "x"), *TRAIN[10:20], ("same", "same")]
 SPLITS: dict[str, dict[str, Any]] = {"given": {}, "held out": {"validation": [], "test": []}}
 

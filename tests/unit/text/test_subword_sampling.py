@@ -81,6 +81,7 @@ def test_segmentations_have_the_scores_that_sentencepiece_gives_them():
         assert scores == pytest.approx([split.score for split in best], abs=1e-3)
 
 
+@pytest.mark.slow
 def test_a_merge_is_left_out_as_often_as_alpha_says():
     tokenizer, draws = train_tokenizer(["ab ab ab"], TokenizerConfig(type="bpe", vocab_size=264)), 3_000
     lengths = {

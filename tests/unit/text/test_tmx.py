@@ -48,6 +48,7 @@ def big_memory(num_units: int) -> bytes:
     return ("<tmx><body>" + "".join(unit.format(i) for i in range(num_units)) + "</body></tmx>").encode()
 
 
+@pytest.mark.slow
 def test_chunks_end_anywhere_and_the_pairs_are_those_of_a_tree(tmp_path: Path):
     path = tmp_path / "a.tmx"
     path.write_bytes(big_memory(3000))

@@ -19,6 +19,8 @@ from seq2seq.training.checkpoints import RECORD
 from seq2seq.training.finetune import add_adapters
 from seq2seq.training.module import TranslationModule
 
+pytestmark = pytest.mark.slow
+
 
 def variant(folder: Path, of: Path, seed: int, **changes: object) -> Path:
     """A bundle with other weights; changes are the model's settings."""

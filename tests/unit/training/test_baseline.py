@@ -22,6 +22,8 @@ from seq2seq.training.run import train
 from seq2seq.training.run_files import list_checkpoints
 from seq2seq.training.run_folder import write_config
 
+pytestmark = pytest.mark.slow
+
 REFERENCES = {"news": ["El gato.", "", "¿Un perro?"], "talks": ["Una bola."]}
 TESTS = {name: [("A text.", text) for text in texts] for name, texts in REFERENCES.items()}
 TRANSLATIONS = {"news": ["Un gato.", "", "¿El perro?"], "talks": ["Una pelota."]}

@@ -88,6 +88,7 @@ def test_the_translated_sample_is_spread_over_the_whole_validation_set(tokenizer
         assert validation.samples == [[pairs[number] for number in numbers]]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*")
 def test_the_average_moves_once_an_update_and_faster_at_the_beginning(
     config: Config, data: PreparedData, tmp_path: Path

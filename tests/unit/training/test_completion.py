@@ -17,7 +17,7 @@ from seq2seq.training.completion import TrainingEnd, complete_run, shipped_model
 from seq2seq.training.run import train
 from seq2seq.training.run_files import list_checkpoints, read_metrics
 
-pytestmark = pytest.mark.usefixtures("quick_end")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_end")]
 
 
 @pytest.fixture

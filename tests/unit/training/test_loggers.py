@@ -44,6 +44,7 @@ def kinds(config: Config, folder: Path) -> list[str]:
     return [type(logger).__name__ for logger in make_loggers(config, folder)]
 
 
+@pytest.mark.slow
 def test_the_group_chooses_the_loggers_and_the_table_is_always_written(folder: Path):
     assert kinds(compose(["logger=csv"]), folder) == ["CSVLogger"]
     for overrides in ([], ["logger=tensorboard"], ["logger=csv,tensorboard"]):
@@ -65,6 +66,7 @@ def test_an_unknown_logger_and_an_empty_project_are_refused():
         LoggerConfig(project=" ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["wandb", "mlflow"])
 def test_only_the_first_process_logs(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip(name, reason=f"the extra {name} is not installed")

@@ -93,6 +93,7 @@ def test_a_tensor_of_absurd_size_is_refused(tmp_path: Path) -> None:
     refuse(tmp_path / "huge.ckpt", r"a tensor of 1,000,000,000,000 numbers, more than fit into it")
 
 
+@pytest.mark.slow
 def test_lists_that_multiply_or_never_end_are_refused(tmp_path: Path) -> None:
     doubled, deep = [0], [0]
     for _ in range(40):

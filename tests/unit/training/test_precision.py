@@ -53,6 +53,7 @@ def test_auto_asks_the_gpu(monkeypatch: pytest.MonkeyPatch):
             assert choose_precision(TrainerConfig(accelerator=accelerator)) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("precision", "dtype"), [("32-true", torch.float32), ("bf16-mixed", torch.bfloat16)])
 def test_a_run_in_float32_is_tested_in_float32(
     monkeypatch: pytest.MonkeyPatch, bundle_folder: Path, precision: str, dtype: torch.dtype

@@ -49,6 +49,7 @@ def test_gradients_are_the_very_same_with_dropout_too(changes: dict[str, object]
     assert all(torch.equal(recomputed[name], expected[name]) for name in expected)
 
 
+@pytest.mark.slow
 def test_a_layers_activations_are_not_kept() -> None:
     batch = batch_of(*[(20, 20)] * 6)
     kept, computed = (model_of(num_encoder_layers=4, num_decoder_layers=4) for _ in range(2))

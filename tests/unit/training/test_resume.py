@@ -17,7 +17,7 @@ from seq2seq.training.run_files import list_checkpoints
 from tests.thin import thin
 from tests.unit.training.resuming import UPDATES, changed, end_of, is_same, losses, resume, run
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*")]
 
 
 def test_the_straight_run_has_what_the_others_are_compared_with(straight: tuple[Any, ...]) -> None:

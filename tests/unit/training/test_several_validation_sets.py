@@ -17,6 +17,8 @@ from seq2seq.training.report import draw_curves
 from seq2seq.training.run import train
 from seq2seq.training.run_files import best_validation, read_metrics
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory, quick_end: None) -> Config:

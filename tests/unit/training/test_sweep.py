@@ -9,6 +9,8 @@ from saved_runs import make_run, settings
 
 from seq2seq.training.sweep import FILE, VARIABLE, finish_sweep, note_run
 
+pytestmark = pytest.mark.slow
+
 
 def make_swept(folder: Path, monitor: str, bleu: float, loss: float, *overrides: str, results: int | None = 6) -> None:
     make_run(folder, settings(monitor=monitor), results=results)

@@ -21,7 +21,7 @@ from seq2seq.training.checkpoints import Checkpoints, DurableIO, _link
 from seq2seq.training.run_files import list_checkpoints, step_of
 from tests.unit.training.resuming import UPDATES, changed, end_of, is_same, losses, resume, run
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*")]
 
 
 def test_a_run_logs_and_validates_at_its_end_and_logs_before_each_validation(
