@@ -30,7 +30,7 @@ _NEVER_LAST = _words("""
     mr mrs Ms messrs dr drs prof Gen Col Maj Capt Cmdr Sgt Lt Cpl Sen Rep Gov Pres Rev Hon Mt Ft Fr Supt Insp
     vs cf viz e.g i.e approx
     sres sra sras srta srtas dra dras profa dña Dn Lic Lcda Lcdo Ing Arq Abg Cap Cnel gral Mons Sto Sta Hno Hna Pbro
-    av avda p.ej v.gr admón
+    Tte Cte av avda p.ej v.gr admón
 """)
 _BEFORE_NUMBERS = _words("""
     No Nos N° p pp v vol vols ch chs chap fig figs sec sect art arts eq eqs ext tel

@@ -33,6 +33,7 @@ HARD_SENTENCES = [
     ["1. Open the door.", "2. Close the door."],
     ["hello there.", "how are you?", "i am fine."],
     # Spanish
+    ["El Tte. Ruiz y el Cte. Gil esperaban.", "Nadie vino."],
     ["El Sr. Pérez y la Sra. Gómez llegaron a las 5 p. m. del viernes.", "Se fueron."],
     ["Llegó a las 6 p. m.", "Los invitados se fueron."],
     ["Usa una unidad, p. ej. Metros.", "Funciona."],
