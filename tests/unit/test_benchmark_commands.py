@@ -58,13 +58,6 @@ def test_every_command_has_the_common_options(name: str):
     assert all(option in result.output for option in ("--device", "--threads", "--output"))
 
 
-@pytest.mark.usefixtures("plans")
-def test_an_option_is_a_field_and_its_help_the_fields_comment():
-    output = call("--help").output
-    assert "Folder of texts." in output
-    assert "Times that the program is killed; 0: never." in output
-
-
 def test_a_measurement_is_printed_as_markdown_and_written_as_json(plans: list[Any], tmp_path: Path):
     output = tmp_path / "new" / "a.json"
     options = ["--data", "texts", "--kills", "0", "--device", "cpu", "--threads", "3", "--output", str(output)]

@@ -19,10 +19,10 @@ from seq2seq.translator import Translator
 
 pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 
-from benchmarks import huggingface, profile
+from benchmarks import huggingface
 from benchmarks.data import drawn_pairs, epochs_of
 from benchmarks.ours import Updates
-from benchmarks.race import Race, Spread, race
+from benchmarks.race import race
 from seq2seq.exchange.huggingface import to_marian
 
 VOCAB = 30
@@ -74,16 +74,6 @@ def test_both_exact_beam_searches_find_the_same_translations_at_the_same_scores(
         assert ours[index].normalised_score == pytest.approx(float(theirs.sequences_scores[index]), abs=1e-4)
 
 
-@pytest.mark.slow
-def test_updates_of_both_lower_the_loss_of_a_batch(model: Transformer, batch: Batch):
-    marian = to_marian(model).train()
-    optimizer = huggingface.make_optimizer(marian, 1e-2)
-    updates = Updates(model, TrainingConfig(max_tokens=120, learning_rate=1e-2))
-    for update in (updates.update, lambda batch: huggingface.update(marian, optimizer, batch)):
-        losses = [float(update(batch)) for _ in range(20)]
-        assert losses[-1] < 0.9 * losses[0]
-
-
 def test_in_a_race_everyone_does_every_block_in_turns():
     done: list[str] = []
 
@@ -101,11 +91,6 @@ def test_in_a_race_everyone_does_every_block_in_turns():
     assert result.rate("a").median == pytest.approx(np.median([10 / seconds for seconds in result.seconds["a"]]))
 
 
-def test_a_ratio_is_of_the_same_round():
-    result = Race({"ours": [1.0, 2.0, 4.0], "theirs": [3.0, 4.0, 8.0]}, 8, {})
-    assert result.ratio("ours", "theirs") == Spread(2, 2, 3)
-
-
 def test_a_difference_has_the_scores_of_both_translations():
     pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
     from benchmarks.equality import differences
@@ -119,17 +104,3 @@ def test_a_difference_has_the_scores_of_both_translations():
         translator.score([source], [good], length_penalty=1.0)[0].normalised_score
     )
     assert difference.their_score < difference.our_score < 0
-
-
-def test_a_profile_has_every_part_and_what_the_products_need(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(profile.SQUARE, "cpu", 128)
-    monkeypatch.setattr(profile, "model_config", lambda size: CONFIG)
-    plan = profile.Plan(rounds=2, batches=2, max_tokens=120, vocab_size=VOCAB, precision="32-true")
-    results, (table,) = profile.run(plan, torch.device("cpu"))
-    assert len(results["rounds"]) == 2
-    for measured in results["rounds"]:
-        assert measured["all parts"] == pytest.approx(sum(measured[part] for part in profile.PARTS))
-        assert all(seconds > 0 for seconds in measured.values())
-    rows = "\n".join(row[0] for row in table.rows)
-    assert "backward" in rows
-    assert "its matrix products alone" in rows

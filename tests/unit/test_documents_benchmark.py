@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from benchmarks import documents
-from seq2seq.errors import UserError
 
 HEADER = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
 FILES = {
@@ -59,8 +58,3 @@ def test_a_file_that_changes_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
 )
 def test_only_what_a_translation_adds_is_ignored(name: str, text: str, rest: str):
     assert documents.remaining(text.encode(), name, "es") == rest.encode()
-
-
-def test_a_folder_without_documents_is_refused(tmp_path: Path):
-    with pytest.raises(UserError, match=r"has no document: give a folder with files \.htm"):
-        measure(tmp_path)

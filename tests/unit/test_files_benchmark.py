@@ -1,7 +1,6 @@
 """Programs in processes of their own, their memory, and the measurement of long files."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -48,14 +47,6 @@ def test_a_command_is_killed_once_its_part_is_written_and_its_memory_is_told(tmp
 
 
 @pytest.mark.slow
-def test_a_command_that_may_end_is_not_killed(tmp_path: Path):
-    finished = write(tmp_path, files.Measured(), 2.0)
-    assert not finished.is_stopped
-    assert finished.seconds > 0.5
-    assert len((tmp_path / "out").read_text().splitlines()) == 100
-
-
-@pytest.mark.slow
 def test_the_peak_of_a_program_is_that_of_its_largest_process():
     finished = processes.run([sys.executable, "-c", _CHILD])
     assert 3e8 < finished.peak < 6e8
@@ -79,11 +70,3 @@ def test_a_program_does_not_outlive_a_watch_that_fails():
         processes.run(["sleep", "60"], watch=watch)
     with pytest.raises(ProcessLookupError):
         os.kill(seen[0], 0)
-
-
-def test_memory_is_that_of_a_session_or_of_one_process():
-    with subprocess.Popen(["sleep", "5"], start_new_session=True) as first, subprocess.Popen(["sleep", "5"]) as second:
-        assert 0 < processes.memory_of(first.pid) < processes.memory_of(os.getsid(0))
-        assert 0 < processes.memory_of(second.pid) < processes.memory_of(os.getpid())
-        first.kill()
-        second.kill()

@@ -1,17 +1,12 @@
 import asyncio
-import resource
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 
 import pytest
 
 from benchmarks import attacks, serving
-from seq2seq.errors import UserError
 from seq2seq.serve.limits import Limits
 from tests.thin import thin
 
@@ -72,17 +67,6 @@ def test_answers_are_timed_and_refusals_are_errors():
     assert ask("200 OK", b"{}").errors[0] == "200 {}"
 
 
-def test_numbers_are_summed_up():
-    tally = serving.Tally([0.01 * i for i in range(1, 101)], ["x"], [1.0, 5.0, 2.0, 9.0, 3.04])
-    tally.health = [0.02, 0.3, 0.1]
-    values = serving.summarise(tally, 50.0)
-    assert (values["answers"], values["errors"], values["sentences_per_second"]) == (100, 1, 2.0)
-    assert (values["p50_ms"], values["p95_ms"], values["slowest_health_ms"]) == (505, 950, 300)
-    assert values["memory_mb"] == [1.0, 2.0, 3.0]  # at the start, in the middle and at the end
-    assert serving.summarise(serving.Tally(), 5.0)["p95_ms"] == 0
-    assert serving.summarise(serving.Tally(), 5.0)["memory_mb"] == [0.0, 0.0, 0.0]
-
-
 def test_every_attack_stays_within_the_limits_of_a_request():
     limits = Limits()
     for texts in (attacks.white_space_documents(), attacks.subword_texts(), attacks.costly_documents()):
@@ -113,27 +97,3 @@ def test_an_attack_counts_its_answers_or_disconnections(name: str, monkeypatch: 
     counts = asyncio.run(scenario())
     assert counts["disconnected"] > 0
     assert (counts["400"] > 0) == (name != "idle connections")
-
-
-def test_too_few_files_for_idle_connections_are_named(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
-    with pytest.raises(SystemExit, match="need 1164 open files, 256 are allowed: raise `ulimit -Hn`"):
-        attacks.raise_file_limit()
-
-
-def test_a_failed_attack_is_named():
-    command = [sys.executable, "-c", "import sys; sys.exit('error: too few files')"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    with pytest.raises(UserError, match=r"^too few files$"):
-        serving.end_attack(process)
-
-
-def test_the_tables_have_a_row_for_each_case(tmp_path: Path):
-    before = serving.summarise(serving.Tally([0.5], memory=[7.0], health=[0.01]), 1.0)
-    beside = serving.summarise(serving.Tally([1.0], memory=[8.0], health=[0.02]), 1.0)
-    values = {name: {**beside, "before": before, "log_bytes": 12} for name in (*serving.OPTIONS, *serving.ATTACKS)}
-    plan = serving.Plan(model=tmp_path)
-    assert serving.speed_table(values, plan).rows[1] == ["one at a time", "1.0", "1,000", "1,000", "0", "8 → 8 → 8"]
-    rows = serving.attack_table(values, plan).rows
-    assert [row[0] for row in rows] == list(serving.ATTACKS)
-    assert rows[0][1:] == ["500 → 1,000", "500 → 1,000", "2.00", "0", "10 → 20", "7 → 8", "12"]

@@ -4,13 +4,10 @@ import warnings
 from pathlib import Path
 
 import pytest
-import torch
 
 from benchmarks import transfers
-from benchmarks.meta_device import as_on_a_gpu
 from benchmarks.transfers import MODELS, SEARCHES, TRAINING
 from seq2seq.settings.search import SearchConfig
-from seq2seq.training import loss
 from tests.thin import thin
 
 pytestmark = pytest.mark.slow
@@ -38,22 +35,3 @@ def test_a_step_of_a_search_waits_once(model: str, kind: str) -> None:
     assert len(counts.steps) == 5
     assert counts.most(waits=True) == 1
     assert counts.most(waits=False) < 5
-
-
-@pytest.mark.slow
-def test_the_count_includes_every_request_for_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    x = torch.ones(3, device="meta")
-    with as_on_a_gpu() as counted:
-        x.tolist()
-        float(x[0])
-        x.to("cpu")
-        x[x > 0]
-        torch.tensor([1.0], device="meta")
-        torch.tensor([1.0])  # on the host
-        torch.ones(2).to("meta", non_blocking=True)
-    waits = sorted(transfer.what for transfer in counted.seen if transfer.waits)
-    assert waits == ["__float__", "index", "tensor", "to", "tolist"]
-    assert [transfer.what for transfer in counted.seen if not transfer.waits] == ["to"]
-    monkeypatch.setattr(loss, "LEAVES_OUT_PADDING", ("meta",))  # as on the CPU
-    counts = transfers.train(MODELS["transformer"], transfers.training_config({}), tmp_path)
-    assert counts.most(waits=True) > 0

@@ -6,29 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from grammar.agreement import Agreement, Tense, Text
+from grammar.agreement import Text
 from grammar.corpus import RESERVED, SEED, SEEN, SIZES, Pair, Splits, bare, generate, split_of, words
-from grammar.phrases import Nominals, possessive
-from grammar.reading import load_lexicon
-from grammar.spanish import contract
 
 BUNDLED = Path(__file__).parents[3] / "data" / "bundled"
-LEXICON = load_lexicon()
-ENGLISH, SPANISH, BUILD, NOUNS = LEXICON.english, LEXICON.spanish, Nominals(LEXICON).build, LEXICON.nouns
-ME, SHE, WE, GIRLS = Agreement(1), Agreement(3, gender="f"), Agreement(1, plural=True), Agreement(3, True, "f")
-ENGLISH_VERBS = """cry cries crying cried cried, run runs running ran run, see sees seeing saw seen,
-use uses using used used, have has having had had, forget forgets forgetting forgot forgotten,
-watch watches watching watched watched, follow follows following followed followed"""
-ENGLISH_PLURALS = "box boxes, story stories, toy toys, child children, potato potatoes, piano pianos"
-COMPARISONS = "big bigger biggest, nice nicer nicest, easy easier easiest, good better best, cheap cheaper cheapest"
-CONJUGATIONS = """dormir present duermo duermes duerme dormimos duermen, oír future oiré oirás oirá oiremos oirán,
-conocer present conozco conoces conoce conocemos conocen, elegir present elijo eliges elige elegimos eligen,
-seguir preterite seguí seguiste siguió seguimos siguieron, leer preterite leí leíste leyó leímos leyeron,
-traer preterite traje trajiste trajo trajimos trajeron, hacer preterite hice hiciste hizo hicimos hicieron,
-buscar preterite busqué buscaste buscó buscamos buscaron, tener imperfect tenía tenías tenía teníamos tenían"""
-OTHER_FORMS = """leer leyendo leído lee leas, dormir durmiendo dormido duerme duermas, ir yendo ido ve vayas,
-seguir siguiendo seguido sigue sigas, tocar tocando tocado toca toques"""
-SPANISH_PLURALS = "flor flores, lápiz lápices, camión camiones, sofá sofás, gris grises, lunes lunes, examen exámenes"
 
 
 @pytest.fixture(scope="module")
@@ -101,60 +82,3 @@ def test_sentences_are_well_written(committed):
         assert re.fullmatch(r"(¿[A-ZÁÉÍÓÚ][^?¿.]*\? ?)?([A-ZÁÉÍÓÚ][^?¿.]*\.)?", es), es
         assert not re.search(r"\s\s|\s[.,?]|^\s|\s$|\b[Aa] [aeio]|\b[Aa]n [bcdfgjk]", en), en
         assert not re.search(r"\s\s|\s[.,?]|\b(a|de) el\b", es), es
-
-
-def entries(table: str) -> list[list[str]]:
-    return [entry.split() for entry in table.split(",")]
-
-
-def test_english_words_have_their_forms():
-    for verb, *forms in entries(ENGLISH_VERBS):
-        assert [ENGLISH.third(verb), ENGLISH.gerund(verb), ENGLISH.past(verb), ENGLISH.participle(verb)] == forms
-    for noun, plural in entries(ENGLISH_PLURALS):
-        assert ENGLISH.plural(noun) == plural
-    for adjective, *forms in entries(COMPARISONS):
-        assert [ENGLISH.comparative(adjective), ENGLISH.superlative(adjective)] == forms
-
-
-def test_spanish_words_have_their_forms():
-    for verb, tense, *forms in entries(CONJUGATIONS):
-        assert [SPANISH.finite(verb, tense, form) for form in range(5)] == forms
-    for verb, *forms in entries(OTHER_FORMS):
-        commands = [SPANISH.command(verb, negative=is_negative) for is_negative in (False, True)]
-        assert [SPANISH.gerund(verb), SPANISH.participle(verb), *commands] == forms
-    for word, plural in entries(SPANISH_PLURALS):
-        assert SPANISH.plural(word) == plural
-
-
-def test_verb_phrases_have_their_auxiliaries_and_pronouns():
-    assert ENGLISH.predicate("eat", Tense.PRESENT, SHE, support=True) == ("does", "eat")
-    assert ENGLISH.predicate("eat", Tense.WANT_TO, SHE, support=False) == ("", "wants to eat")
-    assert ENGLISH.predicate("eat", Tense.USED_TO, SHE, support=True) == ("did", "use to eat")
-    assert SPANISH.predicate("comer", Tense.PROGRESSIVE, SHE, clitic="lo", negative=True) == ("no lo está comiendo", "")
-    assert SPANISH.predicate("acostarse", Tense.WANT_TO, WE) == ("queremos", "acostarnos")
-    assert SPANISH.predicate("levantarse", Tense.PRESENT, ME, negative=True) == ("no me levanto", "")
-
-
-@pytest.mark.parametrize(
-    ("phrase", "english", "spanish"),
-    [
-        (BUILD(NOUNS["book"], "a", adjective=LEXICON.adjective("good")), "a good book", "un buen libro"),
-        (BUILD(NOUNS["water"], adjective=LEXICON.adjective("cold")), "the cold water", "el agua fría"),
-        (BUILD(NOUNS["eagle"], "a"), "an eagle", "un águila"),
-        (BUILD(NOUNS["eagle"], "this"), "this eagle", "esta águila"),
-        (BUILD(NOUNS["pants"], "that"), "those pants", "esos pantalones"),
-        (BUILD(NOUNS["ball"], possessive(BUILD(NOUNS["dog"]))), "its ball", "su bola"),
-        (BUILD(NOUNS["milk"], owner=BUILD(NOUNS["cat"], plural=True)), "the cats' milk", "la leche de los gatos"),
-    ],
-)
-def test_noun_phrases_agree_in_both_languages(phrase, english, spanish):
-    assert (phrase.text.en, phrase.text.es) == (english, spanish)
-
-
-def test_other_words_agree_with_whom_they_describe():
-    adjectives = " ".join(SPANISH.adjective("trabajador", who) for who in (ME, SHE, WE, GIRLS))
-    assert adjectives == "trabajador trabajadora trabajadores trabajadoras"
-    assert (SPANISH.number("treinta y un", GIRLS), SPANISH.number("cientos", GIRLS)) == ("treinta y una", "cientas")
-    what = Nominals(LEXICON).profession(NOUNS["teacher"], SHE, LEXICON.adjective("good"))
-    assert (what.en, what.es) == ("a good teacher", "una buena maestra")
-    assert contract("Veo a el niño de el río, a él y a la elegante") == "Veo al niño del río, a él y a la elegante"
