@@ -17,9 +17,6 @@ COMBINING = st.text(st.sampled_from("aeñ\u0301\u0303\u0308\u0336"), max_size=40
 SPECIAL = st.sampled_from(
     ["<s>", "</s>", "<pad>", "<unk>", "▁", "<0x0A>", "\ufeffhola", "a\x00b", "\r", "hola\r", "\t", " "]
 )
-LONG = st.builds(
-    lambda word, times: (word * times)[:50_000], st.sampled_from(["a", "ab ", "¿", "x. "]), st.just(50_000)
-)
 HOSTILE = st.one_of(ANY, CONTROLS, EMOJI, RIGHT_TO_LEFT, MARKS, COMBINING, SPECIAL)
 
 
@@ -33,16 +30,6 @@ def test_hostile_lines_give_one_line_each_and_do_not_touch_each_other(translator
     assert not any("\n" in line or "\r" in line for line in together)
     alone = [translator.translate([line], **fast)[0] for line in dict.fromkeys(lines)]
     assert dict(zip(lines, together, strict=True)) == dict(zip(dict.fromkeys(lines), alone, strict=True))
-
-
-@pytest.mark.slow
-@settings(max_examples=max(1, EXAMPLES // 60))
-@given(line=LONG)
-def test_fifty_thousand_characters_give_one_line_and_leave_the_others_alone(translator, line):
-    fast = {"beam": 1, "max_length": 3}
-    first, middle, last = translator.translate(["Ella ve.", line, "niños"], **fast)
-    assert "\n" not in middle
-    assert [first, last] == translator.translate(["Ella ve.", "niños"], **fast)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=max(3, EXAMPLES // 4))

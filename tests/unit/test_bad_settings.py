@@ -34,9 +34,7 @@ def end_of_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process_sta
 OF_SETTINGS = [
     ("tokenizer.vocab_size=3000000000", "tokenizer.vocab_size=3000000000 must be at most 2147483647"),
     ("tokenizer.user_symbols=['</s>']", "tokenizer.user_symbols has </s>, which every tokenizer has anyway"),
-    ("tokenizer.user_symbols=['<a>','<a>']", "tokenizer.user_symbols has <a> twice"),
     ("tokenizer.user_symbols=['▁x']", "tokenizer.user_symbols has '▁x': a symbol is one word"),
-    ("tokenizer.character_coverage=0.5", "tokenizer.character_coverage=0.5 not in [0.98, 1]"),
     ("data.train=[{a: b}]", "data.train=[{'a': 'b'}] is no list of words"),
     ("seed=" + "9" * 5000, "4300 digits"),
     ("model=" + "x" * 5000, "xxx: File name too long"),
@@ -53,7 +51,7 @@ OF_A_RUN = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("override", "message"), thin([*OF_SETTINGS, *OF_A_RUN], [OF_SETTINGS[6], OF_A_RUN[0]]), ids=lambda text: text[:40]
+    ("override", "message"), thin([*OF_SETTINGS, *OF_A_RUN], [OF_SETTINGS[4], OF_A_RUN[0]]), ids=lambda text: text[:40]
 )
 def test_bad_settings_get_one_line(end_of_training: Callable[..., str], override: str, message: str) -> None:
     if "gpu" in message and torch.cuda.is_available():
@@ -70,7 +68,6 @@ def test_bad_settings_get_one_line(end_of_training: Callable[..., str], override
     ("text", "message"),
     [
         ("# @package _global_\nseed: [1", "own.yaml"),
-        ("# @package a b c\nseed: 1", "Too many components"),
         ("# @package _global_\nseed: " + "9" * 5000, "4300 digits"),
     ],
 )

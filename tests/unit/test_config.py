@@ -30,15 +30,7 @@ def composed(*overrides: str) -> Config:
     return seq2seq.settings.compose.compose(list(overrides))
 
 
-EXPERIMENTS = [path.stem for path in sorted((CONF / "experiment").glob("*.yaml"))]
 LAB = [path.stem for path in sorted((CONF / "experiment" / "lab").glob("*.yaml"))]
-
-
-@pytest.mark.parametrize("experiment", thin(EXPERIMENTS, ["finetune"]))
-def test_every_experiment_documents_its_command_and_has_its_name(experiment: str) -> None:
-    header = (CONF / "experiment" / f"{experiment}.yaml").read_text()
-    assert "python train.py" in header
-    assert composed(f"experiment={experiment}").experiment_name == experiment
 
 
 @pytest.mark.parametrize("experiment", thin(LAB, ["no_positions"]))
@@ -80,24 +72,6 @@ def test_the_error_for_a_glob_without_match_lists_the_options() -> None:
         rewrite(["experiment=glob(lav/*)"])
 
 
-SIZES = [("tiny", 128), ("small", 256), ("base", 512), ("big", 1024)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("size", "d_model"), thin(SIZES, SIZES[:1]))
-def test_sizes_and_styles_combine(size: str, d_model: int) -> None:
-    for style in ("vaswani", "modern"):
-        model = composed(f"model={size}", f"model/style={style}").model
-        assert (model.norm_position, model.d_model) == ("pre" if style == "modern" else "post", d_model)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("experiment", ["tatoeba_cpu", "noise", "r_drop"])
-def test_the_recurrent_baseline_combines_with_experiments(experiment: str) -> None:
-    model = composed(f"experiment={experiment}", "model=lstm").model
-    assert (model.architecture, model.attention) == ("recurrent", "additive")
-
-
 @pytest.mark.slow
 def test_the_published_sizes_equal_the_papers() -> None:
     base, big = composed("model=vaswani").model, composed("model=big").model
@@ -110,14 +84,11 @@ def test_the_published_sizes_equal_the_papers() -> None:
     [
         (TrainingConfig, {"schedule": "cosinus"}, "training.schedule=cosinus is not known: choose one of inverse_sqrt"),
         (TrainingConfig, {"learning_rate": -1.0}, "training.learning_rate=-1.0 must be at least 0"),
-        (TrainingConfig, {"learning_rate": float("nan")}, "training.learning_rate=nan must be at least 0"),
-        (TrainingConfig, {"betas": [0.9]}, r"training.betas=\[0.9\] must be two numbers"),
         (TrainingConfig, {"final_weights": "ema"}, "final_weights=ema needs training.ema_decay above 0"),
         (TrainingConfig, {"bleu_sentences": 0}, "monitor=bleu needs training.bleu_sentences above 0"),
         (TrainingConfig, {"final_weights": "best", "keep_best": 0}, "final_weights=best needs training.keep_best"),
         (TrainerConfig, {"max_time": "25 minutes"}, "max_time=25 minutes must be days:hours:minutes:seconds"),
         (TrainerConfig, {"max_time": "00:00:00:00"}, "max_time=00:00:00:00 leaves no time to train"),
-        (TrainerConfig, {"max_time": f"{10**12}:00:00:00"}, "max_time=1000000000000:00:00:00 is too long"),
         (TrainerConfig, {"precision": "fp8"}, "trainer.precision=fp8 is not known"),
         (TrainerConfig, {"max_steps": 0}, "trainer.max_steps=0 must be at least 1"),
     ],
@@ -129,7 +100,6 @@ def test_impossible_values_are_refused_by_name(group: type, values: dict[str, An
 
 def test_a_time_limit_is_days_hours_minutes_seconds() -> None:
     assert TrainerConfig(max_time="01:02:03:04").duration() == timedelta(days=1, hours=2, minutes=3, seconds=4)
-    assert TrainerConfig().duration() is None
 
 
 def test_the_launcher_for_clusters_starts_one_process_for_each_device() -> None:

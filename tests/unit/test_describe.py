@@ -25,15 +25,6 @@ def test_every_setting_and_every_option_has_a_meaning() -> None:
         assert len(option.meaning) > 10, option
 
 
-def test_a_comment_above_or_after_its_field_belongs_to_it() -> None:
-    described = {key: (value, meaning) for key, value, meaning in meanings(DEFAULTS)}
-    assert described["training.max_tokens"][0] == "auto"
-    assert described["training.max_tokens"][1].startswith("positions of a batch on either side")
-    assert described["training.final_weights"][1].endswith("else ema if ema_decay is above 0, else last")
-    assert "BPE dropout" in described["training.subword_sampling.alpha"][1]
-    assert described["model.d_model"][0] == "256"
-
-
 def test_help_shows_groups_values_and_examples(capsys: pytest.CaptureFixture[str]) -> None:
     show_help(CONF, DEFAULTS)
     output = capsys.readouterr().out

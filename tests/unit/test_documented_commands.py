@@ -2,7 +2,6 @@
 
 import ast
 import re
-import shlex
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 import typer
 
 from seq2seq.cli import app, translate_app
-from tests.documented import PAGES, REPOSITORY, Command, blocks, commands, settings_of
+from tests.documented import PAGES, REPOSITORY, blocks, commands
 from tests.documented_table import NOT_RUN, reason_not_to_run
 
 COMMANDS = commands()
@@ -27,12 +26,6 @@ def test_every_command_is_run_by_a_test_or_has_a_reason_not_to_be() -> None:
     }
     assert unknown == set(), "tests cannot run these: name the reason in NOT_RUN of tests/documented_table.py"
     assert [key for key in NOT_RUN if not any(re.search(key, command.text) for command in COMMANDS)] == []
-
-
-def test_settings_of_a_sweep_are_those_of_its_first_run() -> None:
-    line = "python train.py --multirun a.b=1,2 'x=glob(lab/*)' data.train=[a,b] resume=c"
-    swept = Command("README.md", line, tuple(shlex.split(line)))
-    assert settings_of(swept) == ["a.b=1", "x=glob(lab/*)", "data.train=[a,b]", "resume=c"]
 
 
 def test_the_options_of_commands_exist(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,14 +4,12 @@ from typing import Any
 
 import pytest
 import torch
-from echo import TEXTS, EchoModel, echo_translator
+from echo import TEXTS, echo_translator
 
 from seq2seq.bundle import load_bundle
 from seq2seq.engine import Engine
 from seq2seq.errors import UserError, is_out_of_memory
 from seq2seq.interface import Source, Text, length_limits
-from seq2seq.model.decoders import TextbookDecoder
-from seq2seq.model.ensemble import Ensemble
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.tokenizer import BOS, EOS
 from seq2seq.translator import Translator
@@ -19,8 +17,7 @@ from tests.thin import thin
 from tests.unit.searches import NEEDS_COMPILER, random_model
 
 CHANGES: list[dict[str, Any]] = [{}, {"beam": 1}, {"phrases": ["bola"]}, {"sampling": True}, {"groups": 3}]
-CHANGES += [{"no_repeat_ngram": 2}, {"repetition_penalty": 1.5}, {"min_length": 3}]
-CHANGES += [{"banned": ["la leche"]}, {"banned": ["e"]}, {"prefix": "El gato"}]
+CHANGES += [{"repetition_penalty": 1.5}, {"banned": ["la leche"]}, {"prefix": "El gato"}]
 
 
 @pytest.fixture
@@ -49,14 +46,6 @@ def test_a_batch_holds_at_most_batch_tokens_with_padding_times_beam(echo):
     shapes = echo.engine.model.shapes
     assert all(rows * length * 4 <= 120 or rows == 1 for rows, length in shapes)
     assert sum(rows for rows, _ in shapes) == len(TEXTS) * 5
-
-
-@pytest.mark.parametrize(("device", "most"), [("cpu", 4096), ("cuda", 32_768)])
-def test_an_automatic_batch_is_larger_on_a_gpu(tokenizer, device: str, most: int) -> None:
-    engine: Any = echo_translator(tokenizer).engine
-    engine.device = torch.device(device)
-    batches = list(engine._batches("search", [8] * 20_000, SearchConfig().batch_tokens, lambda batch: batch, rows=5))
-    assert len(batches[0]) == most // (5 * 8)
 
 
 def test_running_out_of_memory_halves_the_batch_and_changes_no_translation(tokenizer, caplog):
@@ -96,13 +85,6 @@ def test_a_single_text_that_does_not_fit_is_the_users_to_solve(tokenizer):
         echo_translator(tokenizer, room=5, error="shapes do not match").translate(TEXTS)
 
 
-def test_an_engine_puts_its_model_into_evaluation_mode(tokenizer):
-    models = [EchoModel(tokenizer.vocab_size).train() for _ in range(3)]
-    Engine(models[0], "cpu")
-    Engine(Ensemble(models[1:]), "cpu")
-    assert not any(model.training for model in models)
-
-
 @pytest.mark.parametrize("compiles", ["off", pytest.param("on", marks=NEEDS_COMPILER)])
 @pytest.mark.parametrize("changes", thin(CHANGES, CHANGES[:3]), ids=str)
 def test_damaged_weights_are_reported_as_such_whatever_rules_there_are(bundle_folder, changes, compiles):
@@ -113,22 +95,6 @@ def test_damaged_weights_are_reported_as_such_whatever_rules_there_are(bundle_fo
     options = {name: value for name, value in changes.items() if name not in ("prefix", "phrases")}
     with pytest.raises(UserError, match=r"not numbers \(NaN\): its weights are damaged"):
         translator.translate([text], max_length=8, **options)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_matrix_products_have_the_precision_asked_for_and_logits_are_float32(bundle_folder, dtype, monkeypatch):
-    translator = Translator.load(bundle_folder, "cpu", dtype=dtype, compiles="off")
-    dtypes = set()
-    step = TextbookDecoder.step
-
-    def observed(decoder, last, state):
-        logits, state = step(decoder, last, state)
-        dtypes.add((logits.dtype, state.inner.past[0].keys.dtype, state.inner.memory[0].keys.dtype))
-        return logits, state
-
-    monkeypatch.setattr(TextbookDecoder, "step", observed)
-    translator.translate(TEXTS)
-    assert dtypes == {(torch.float32, dtype, dtype)}
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
@@ -156,9 +122,7 @@ ERRORS = [
     (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), True),
     (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), True),
     (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
-    (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), True),
     (RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED"), False),
-    (ValueError("shapes do not match"), False),
 ]
 
 

@@ -74,12 +74,6 @@ def test_no_text_says_to_install_the_distribution_from_an_index():
     assert SETTINGS["name"] == extras.DISTRIBUTION
 
 
-def test_extras_for_users_name_packages_of_others_alone():
-    """A wheel's user is told to install them by name, and the distribution has none in an index."""
-    for extra, packages in SETTINGS["optional-dependencies"].items():
-        assert extra in ("test", "all") or not any(extras.DISTRIBUTION in package for package in packages)
-
-
 def test_the_command_that_resumes_a_run_is_read_by_the_shell_and_by_hydra() -> None:
     for folder in ("runs/latest", "runs/rate=1e-3, it's", "runs/a b"):
         word = shlex.split(resume_command(folder))[-1]

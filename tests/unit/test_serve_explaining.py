@@ -14,7 +14,6 @@ from seq2seq.explain.explanation import explain
 from seq2seq.serve.app import create_app
 from seq2seq.serve.service import Service
 from seq2seq.translator import Translator
-from tests.unit.serve.schemas import check_answer
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "attention.md"
 
@@ -51,15 +50,6 @@ def test_an_answer_has_the_documented_fields_and_no_others(translator: Translato
     assert set(ask(translator, source="The cat drank.").json()) == documented | {"walks", "beams"}
 
 
-@pytest.mark.slow
-def test_answers_match_their_openapi_description(translator: Translator):
-    api = create_app(Service(translator, explain=cli_serve.explainer(translator))).openapi()
-    for status, sent in ((200, {"source": "The cat drank."}), (400, {"source": "The cat.", "layer": 2})):
-        answer = ask(translator, **sent)
-        assert answer.status_code == status
-        check_answer(api, answer)
-
-
 def test_a_layer_that_only_the_decoder_has_is_walked_through_there(translator: Translator):
     answer = ask(translator, source="The cat drank.", target="El gato", layer=1).json()
     assert [walk["part"] for walk in answer["walks"]] == ["decoder", "cross"]
@@ -85,11 +75,8 @@ def test_parts_of_the_model_are_switched_off_for_one_answer(translator: Translat
         ({"head": 3}, "head"),
         ({"target": " "}, "empty"),
         ({"without": ["cross.1.head.9"]}, "cross.1.head.9: this model has heads 1 to "),
-        ({"without": ["source.3"]}, "source.3: the sentence has words 1 to 2"),
-        ({"average": ["mask"]}, "'mask' names nothing to change"),
         ({"without": ["x" * 41]}, "without: "),
         ({"temperature": 0}, "temperature: "),
-        ({"temperature": 1e-320}, "temperature: "),
     ],
 )
 def test_what_is_not_there_is_named(translator: Translator, sent: Any, message: str):

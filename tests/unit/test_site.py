@@ -52,35 +52,6 @@ def test_the_reference_has_every_command_and_option() -> None:
     assert not re.search(r"\[/?(bold|dim)\]", text)  # markup of the terminal
 
 
-def test_markup_of_help_becomes_code_and_plain_text() -> None:
-    text = "[bold]seq2seq runs --json[/bold]   a_b, *c*, `d_e` with --top-k. [dim]default: none[/dim] \\[x]"
-    assert reference._markdown(text) == (
-        "`seq2seq runs --json`   a\\_b, \\*c\\*, `d_e` with `--top-k`. \\[default: none\\] \\[x\\]"
-    )
-
-
-def test_a_package_page_has_every_module_and_no_private_one() -> None:
-    modules = re.findall(r"^\.\. automodule:: (.*)$", reference.package_markdown("model"), re.M)
-    assert {"seq2seq.model.attention", "seq2seq.model.recurrent.network"} <= set(modules)
-    assert "seq2seq.translator" in reference.package_markdown("core")
-    assert "seq2seq.model" not in reference.package_markdown("core")
-
-
-@pytest.mark.parametrize(
-    ("written", "escaped"),
-    [
-        ("Σⱼ aᵢⱼ |j - dᵢ| and *.tsv", "Σⱼ aᵢⱼ \\|j - dᵢ\\| and \\*.tsv"),
-        ("Trains on `Batch`es of |`a|b`|.", "Trains on `Batch`\\ es of \\|`a|b`\\ \\|."),
-        ("input_ is a name", "input\\_ is a name"),
-        ("Alias for field number 0", ""),
-    ],
-)
-def test_docstrings_are_plain_text_with_code(written: str, escaped: str) -> None:
-    lines = [written]
-    reference.escape_docstring(None, "function", "name", None, None, lines)  # pyright: ignore[reportArgumentType]
-    assert lines == ([escaped] if escaped else [])
-
-
 def test_links_to_markdown_outside_the_site_become_downloads() -> None:
     source = ["[a](../../README.md#results) [b](../data.md#x) [c](../../seq2seq/bundle.py) [d](../../data/README.md)"]
     reference.download_outside_pages(SimpleNamespace(srcdir=DOCS), "tutorials/gpu", source)  # pyright: ignore

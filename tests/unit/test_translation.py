@@ -44,9 +44,7 @@ def test_texts_may_come_from_anything_to_iterate_over(translator):
     ("texts", "message"),
     [
         (None, r"texts is None \(of type NoneType\): give a list of strings"),
-        (b"Ella ve.", r"texts is b'Ella ve.' \(of type bytes\): give a list of strings"),
         ("Ella ve.", r"texts is one string \('Ella ve.'…\): give a list of them, \[text\]"),
-        (Text("Ella ve."), r"texts is Text\(text='Ella ve.'.* \(of type Text\): give a list of strings"),
         (["Ella ve.", ["Ella"]], r"text 2 is \['Ella'\] \(of type list\): give a string"),
     ],
 )
@@ -60,11 +58,8 @@ def test_what_is_no_list_of_texts_is_refused(translator, texts, message):
     ("options", "message"),
     [
         ({"beam": "5"}, r"^beam='5' is of type str: give a whole number$"),
-        ({"beam": True}, r"^beam=True is of type bool: give a whole number$"),
-        ({"length_penalty": [1.0]}, r"^length_penalty=\[1.0\] is of type list: give a number$"),
         ({"sampling": 1}, r"^sampling=1 is of type int: give True or False$"),
         ({"bem": 3}, r"^there is no search setting bem \(did you mean beam\?\): choose from beam, "),
-        ({"xyz": 3}, r"^there is no search setting xyz: choose from beam, .*, max_length$"),
         ({"banned": "rojo"}, r"^banned is one string \('rojo'…\): give a list of them, \[text\]$"),
         ({"banned": [3]}, r"^banned\[0\] is 3 \(of type int\): give a string$"),
         ({"glossary": {"a": "b"}}, r"^glossary is {'a': 'b'} \(of type dict\): give Glossary\(\[\("),
@@ -79,15 +74,12 @@ def test_a_setting_of_the_wrong_type_or_name_is_refused(translator, options, mes
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda it: it.translate_nbest(TEXTS, "3"), "n_best='3' is of type str: give a whole number"),
         (lambda it: it.translate_nbest(TEXTS, 0), "n_best=0 must be at least 1"),
-        (lambda it: next(it.stream("Ella ve.", it.request())), "texts is one string"),
         (lambda it: it.load("anywhere", device=3), "device '3' is not known: use cpu, cuda, cuda:N or auto"),
         (lambda it: it.score("Ella ve.", ["She sees."]), "sources is one string"),
         (lambda it: it.score(["Ella ve."], [None]), r"translations\[0\] is None \(of type NoneType\): give a string"),
         (lambda it: it.score(["Ella ve."], []), "1 sources but 0 translations: give one for each"),
         (lambda it: Text("The ball is blue.", phrases="pelota"), "phrases is one string"),
-        (lambda it: Text("A ball", prefix=None), "prefix is None"),  # type: ignore[arg-type]
     ],
 )
 @pytest.mark.usefixtures("unchecked")
@@ -116,7 +108,6 @@ def test_a_translator_is_loaded_from_a_run_or_its_bundle(bundle_folder):
     [
         ("nowhere", r"^nowhere is no folder: give runs/NAME or runs/NAME/model$"),
         (None, r"^the model is None \(of type NoneType\): give runs/NAME or runs/NAME/model$"),
-        ([3], r"^the model is 3 \(of type int\): give runs/NAME or runs/NAME/model$"),
         ("exported", r"^exported/config.json is not a model of this program: its architecture is no seq2seq-…$"),
         ([], r"^the list of models is empty: give runs/NAME or runs/NAME/model$"),
     ],
@@ -134,7 +125,3 @@ def test_a_translator_tells_its_languages_size_and_device(bundle_folder, transla
     size = sum(parameter.numel() for parameter in load_bundle(bundle_folder).model.parameters())
     assert translator.num_parameters == size
     assert repr(translator) == f"Translator(en→es, {size / 1000:.1f}k parameters, cpu)"
-    assert repr(Translator.load([bundle_folder] * 2, "cpu")) == f"Translator(en→es, {size / 500:.1f}k parameters, cpu)"
-    large = Translator(translator.engine, translator.tokenizer, num_parameters=7_642_112)
-    assert repr(large) == "Translator(en→es, 7.6M parameters, cpu)"
-    assert repr(Translator(translator.engine, translator.tokenizer)) == "Translator(en→es, cpu)"

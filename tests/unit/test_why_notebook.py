@@ -25,33 +25,9 @@ def test_the_notebook_is_the_text_as_it_is_now() -> None:
     assert why.NOTEBOOK.read_text(encoding="utf-8") == why.notebook(MARKDOWN), "run python -m docs._ext.why"
 
 
-def test_cells_without_output_have_none() -> None:
-    text = "One.\n\n```python\na = 1\n```\n\nTwo.\n\n```python\nprint(a)\n```\n\n```text\n1\n```\n"
-    text += "\n```text\nno output\n```\n"
-    assert why.cells(text) == [
-        why.Cell("markdown", "One."),
-        why.Cell("code", "a = 1\n"),
-        why.Cell("markdown", "Two."),
-        why.Cell("code", "print(a)\n", "1\n"),
-        why.Cell("markdown", "```text\nno output\n```"),
-    ]
-    assert why.run(text)[0] == ["", "1\n"]
-    assert why.with_outputs(text, ["", "2\n"]) == text.replace("\n1\n", "\n2\n")
-
-
 def test_every_picture_is_used_and_there() -> None:
     named = re.findall(r"\]\(pictures/(why-\w+\.png)\)", MARKDOWN)
     assert sorted(named) == sorted(path.name for path in why.PICTURES.glob("why-*.png"))
-
-
-def test_every_rung_has_its_question_code_picture_measurement_and_sources() -> None:
-    rungs = re.split(r"^## ", MARKDOWN, flags=re.M)
-    rungs = [rung for rung in rungs if rung.startswith("Rung ")]
-    assert [rung[:6] for rung in rungs] == [f"Rung {number}" for number in range(1, 9)]
-    for rung in rungs:
-        assert re.search(r"\n\n\*\*.+\?\*\*\n", rung)  # the question
-        for part in ("```python", "](pictures/", "**The lab**", "**Code:**", "**Paper:**"):
-            assert part in rung, part
 
 
 def test_the_measurements_are_those_of_the_lab() -> None:

@@ -10,7 +10,6 @@ from torch import Tensor
 from seq2seq.model.build import build_model
 from seq2seq.settings.compose import compose
 from seq2seq.settings.config import Config
-from seq2seq.training.module import learning_rate
 
 REPOSITORY = Path(__file__).parents[3]
 NAMES = sorted(path.stem for path in (REPOSITORY / "conf" / "experiment" / "lab").glob("*.yaml"))
@@ -32,16 +31,3 @@ def test_experiments_with_the_baselines_parameters_start_from_its_weights(name: 
     weights, expected = drawn(configured(name)), drawn(configured("baseline"))
     is_same = all(name in weights and torch.equal(weights[name], weight) for name, weight in expected.items())
     assert is_same == (name not in OTHER_WEIGHTS)
-
-
-def test_without_warm_up_the_decay_starts_at_once_from_the_same_peak() -> None:
-    rates = []
-    for name in ("baseline", "no_warmup"):
-        training = configured(name).training
-        rates.append([learning_rate(training, step, step / 3000) for step in range(3000)])
-    with_rise, without = rates
-    assert without[0] == with_rise[299] == max(with_rise + without)
-    assert all(rise < full for rise, full in zip(with_rise[:270], without[:270], strict=True))
-    assert all(full > fallen for full, fallen in zip(with_rise[300:], without[300:], strict=True))
-    assert with_rise[-1] == pytest.approx(0, abs=1e-8)
-    assert without[-1] == pytest.approx(0, abs=1e-8)

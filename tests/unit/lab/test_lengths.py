@@ -6,7 +6,7 @@ from sacrebleu.metrics.bleu import BLEU
 
 from seq2seq.cli import app
 from seq2seq.errors import UserError
-from seq2seq.lab.lengths import FEWEST, bleu_by_length, draw_lengths, make_buckets, names_of, table
+from seq2seq.lab.lengths import FEWEST, bleu_by_length, draw_lengths, make_buckets, table
 
 SHORT, LONG = [f"A cat sees dog {i}." for i in range(30)], [f"{'the old cat ' * 4}sees {i}." for i in range(25)]
 
@@ -42,11 +42,6 @@ def test_the_interval_is_a_bootstrap_interval() -> None:
     scores = [BLEU().corpus_score([said[i] for i in draw], [[LONG[i] for i in draw]]).score for draw in draws]
     low, high = np.percentile(scores, [2.5, 97.5])
     assert point.half_width == pytest.approx((high - low) / 2, rel=0.2)
-
-
-def test_bundles_are_named_by_their_runs() -> None:
-    assert names_of([Path("runs/lstm/model"), Path("runs/small/model")]) == ["lstm", "small"]
-    assert names_of([Path("a/x/model"), Path("b/x/model")]) == ["a/x/model", "b/x/model"]
 
 
 def test_a_picture_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.image
@@ -9,8 +10,8 @@ import pytest
 
 from seq2seq.cli import app
 from seq2seq.errors import UserError
-from seq2seq.lab.report import fill, mean_curve, write_report
-from seq2seq.lab.runs import read_lab, read_run
+from seq2seq.lab.report import fill, write_report
+from seq2seq.lab.runs import read_lab
 from seq2seq.lab.verdicts import BASELINE, RULE, Claim, judge, read_claims
 
 pytestmark = pytest.mark.slow
@@ -37,10 +38,7 @@ def test_every_experiment_has_a_claim_whose_text_stands_in_its_config() -> None:
     claims = read_claims()
     assert {claim.experiment for claim in claims} == names - {BASELINE}
     assert claims[0].text == "Attention knows no order, so positions have to be told: without them BLEU falls."
-    for claim in claims:
-        assert claim.against in names
-        assert claim.direction in ("lower", "higher", "either")
-        assert claim.measure in ("bleu", "validation_loss")
+    assert {claim.against for claim in claims} <= names
 
 
 def test_each_claim_gets_the_verdict_that_the_rule_gives(runs: Path) -> None:
@@ -59,14 +57,9 @@ def test_each_claim_gets_the_verdict_that_the_rule_gives(runs: Path) -> None:
     nothing_claimed = judge(Claim("no_dropout", "which is better is not claimed", "either"), lab)
     assert nothing_claimed is not None
     assert nothing_claimed.word == "higher"
-
-
-def test_one_run_each_gives_a_difference_and_no_verdict(make_run: Make) -> None:
-    make_run("baseline", 1, 80.0)
-    folder = make_run("no_positions", 1, 40.0)
-    verdict = judge(read_claims()[0], read_lab(folder.parent, []))
-    assert verdict is not None
-    assert (verdict.word, verdict.difference) == ("no verdict", None)
+    single = judge(read_claims()[0], replace(lab, runs=[run for run in lab.runs if run.seed == 1]))
+    assert single is not None
+    assert (single.word, single.difference) == ("no verdict", None)
 
 
 def test_the_report_has_all_tables_values_and_the_picture(runs: Path, tmp_path: Path) -> None:
@@ -83,20 +76,10 @@ def test_the_report_has_all_tables_values_and_the_picture(runs: Path, tmp_path: 
     assert f"- {absent}\n" in page
     assert "heads_1, heads_2" in absent
     values = json.loads((tmp_path / "docs" / "lab" / "lab.json").read_text())
-    assert len(values["runs"]) == 15
-    assert values["runs"][0]["validation_losses"] == [[100, 3.0], [200, 2.0], [300, 1.5]]
-    assert values["problems"] == lab.problems
+    assert (len(values["runs"]), values["problems"]) == (15, lab.problems)
     assert "](lab/curves.png)" in page
     height, width, _ = matplotlib.image.imread(tmp_path / "docs" / "lab" / "curves.png").shape
     assert width > height > 300
-
-
-def test_two_experiments_fill_the_picture(make_run: Make, tmp_path: Path) -> None:
-    for experiment in (BASELINE, "unscaled"):
-        folder = make_run(experiment, 1, 50.0).parent
-    write_report(folder, tmp_path / "docs")
-    picture = matplotlib.image.imread(tmp_path / "docs" / folder.name / "curves.png")
-    assert picture[:, picture.shape[1] * 3 // 4 :].min() < 0.9  # the last quarter is not white
 
 
 def test_only_the_reports_section_of_the_page_is_replaced(runs: Path, tmp_path: Path) -> None:
@@ -127,6 +110,7 @@ def test_partial_and_absent_runs_are_named(make_run: Make) -> None:
     (damaged / "results.json").write_text('{"scores": {}}')
     short = make_run("heads_8", 1, 80.0, updates=150)
     (short.parent / "latest").symlink_to(short)
+    shutil.copytree(short, short.with_name("heads_8-1-copy"))
     lab = read_lab(short.parent, ["heads_1", "heads_4"])
     assert [(run.experiment, run.seed) for run in lab.runs] == [
         ("baseline", 1), ("baseline", 2), ("heads_1", 1), ("heads_8", 1)
@@ -134,6 +118,7 @@ def test_partial_and_absent_runs_are_named(make_run: Make) -> None:
     assert lab.problems == [
         "heads_1-2: broken off or still going on, 200 updates of 300",
         "heads_2-1: results.json or metrics.csv is damaged (StopIteration())",
+        "heads_8: two runs with seed 1: the second, by folder name, is left out",
         "not run: heads_4",
         "heads_1: no complete run with seed 2",
         "unequal updates (300 elsewhere): heads_8-1: 150",
@@ -143,9 +128,7 @@ def test_partial_and_absent_runs_are_named(make_run: Make) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("results.json", b'{"scores": []}', "is damaged"),
         ("results.json", b"[" * 100_000, "is nested too deeply|is damaged"),
-        ("metrics.csv", b"step,loss\n1,\xff\n", "is damaged"),
         ("metrics.csv", b'step,loss\n1,"' + b"9" * 200_000 + b'"\n', "is damaged"),
         ("metrics.csv", b"step,loss,val_loss\n300,1.0,nan\n", "its loss or BLEU is not a finite number: the training"),
     ],
@@ -158,14 +141,6 @@ def test_a_damaged_run_is_named_and_left_out(make_run: Make, name: str, content:
     assert [run.seed for run in lab.runs] == [1]
     (problem,) = lab.problems
     assert re.match(f"baseline-2: .*({message})", problem)
-
-
-def test_a_copy_of_a_run_does_not_count_as_another_run(make_run: Make) -> None:
-    folder = make_run("baseline", 1, 80.0)
-    shutil.copytree(folder, folder.with_name("baseline-1-copy"))
-    lab = read_lab(folder.parent, [])
-    assert len(lab.runs) == 1
-    assert lab.problems == ["baseline: two runs with seed 1: the second, by folder name, is left out"]
 
 
 def test_the_report_names_the_settings_in_which_runs_differ(make_run: Make, tmp_path: Path) -> None:
@@ -190,11 +165,6 @@ def test_a_folder_without_runs_is_an_error_of_one_line(tmp_path: Path, make_run:
     folder = make_run("baseline", 1, 80.0, complete=False)
     with pytest.raises(UserError, match=r"has no complete run \(baseline-1: broken off .*\): make the runs first"):
         read_lab(folder.parent, [])
-
-
-def test_a_mean_curve_has_the_updates_of_all_runs(make_run: Make) -> None:
-    complete, short = make_run("baseline", 1, 80.0, (3.0, 2.0, 1.0)), make_run("baseline", 2, 80.0, (4.0, 3.0))
-    assert mean_curve([read_run(complete), read_run(short)]) == [(100, 3.5), (200, 2.5)]
 
 
 def test_the_command_reports_and_warns(run, runs: Path, tmp_path: Path) -> None:
