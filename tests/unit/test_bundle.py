@@ -79,23 +79,15 @@ def test_a_failed_save_leaves_the_bundle_as_before(
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
 
-def test_a_missing_folder_says_how_to_get_a_model(tmp_path: Path) -> None:
+def test_what_is_not_whole_is_refused_by_name(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no model at .*nowhere: give a bundle's folder, or train one"):
         load_bundle(tmp_path / "nowhere")
-
-
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.model"])
-def test_a_missing_file_is_named(folder: Path, name: str) -> None:
-    (folder / name).unlink()
-    with pytest.raises(UserError, match=f"not a whole model: {name} is missing"):
-        load_bundle(folder)
-
-
-@pytest.mark.parametrize("keep", [0, 200, -1])
-def test_truncated_weights_are_refused(folder: Path, keep: int) -> None:
     weights = (folder / "model.safetensors").read_bytes()
-    (folder / "model.safetensors").write_bytes(weights[:keep])
+    (folder / "model.safetensors").write_bytes(weights[:-1])
     with pytest.raises(UserError, match=r"model.safetensors is damaged"):
+        load_bundle(folder)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(UserError, match=r"not a whole model: model.safetensors is missing"):
         load_bundle(folder)
 
 
@@ -123,11 +115,8 @@ def change(folder: Path, **values: object) -> None:
         ({"architecture": "seq2seq-markov"}, "model.architecture=markov is not known: choose one of transformer"),
         ({"format_version": 2}, "format_version=2, this version reads 1 and 3: use the version that wrote it"),
         ({"trained_length": "long"}, "damaged: trained_length='long', expected a positive whole number"),
-        ({"vocab_size": "many"}, "damaged: vocab_size='many', expected int"),
         ({"vocab_size": 10**12}, "damaged: vocab_size=1000000000000, tokenizer.model has 280 tokens"),
-        ({"model": {"d_model": 12, "_target_": "os.system"}}, "damaged: Key '_target_' not in 'ModelConfig'"),
         ({"model": {"d_model": "wide"}}, "damaged: Value 'wide'"),
-        ({"model": {"num_encoder_layers": 10**9}}, "damaged: model.num_encoder_layers=1000000000 must be at most 1000"),
     ],
 )
 def test_a_foreign_or_malicious_config_is_refused(folder: Path, values: dict[str, object], message: str) -> None:
@@ -138,9 +127,8 @@ def test_a_foreign_or_malicious_config_is_refused(folder: Path, values: dict[str
 
 def test_a_retired_setting_of_an_older_version_is_left_out_if_it_was_off(bundle: Bundle, folder: Path) -> None:
     search = json.loads((folder / "config.json").read_text())["search"]
-    for off in (0, 0.0):
-        change(folder, search={**search, "coverage_penalty": off})
-        assert load_bundle(folder).config == bundle.config
+    change(folder, search={**search, "coverage_penalty": 0.0})
+    assert load_bundle(folder).config == bundle.config
     change(folder, search={**search, "coverage_penalty": 0.3})
     with pytest.raises(UserError, match=r"^.*json is damaged: Key 'coverage_penalty' not in 'SearchConfig'$"):
         load_bundle(folder)
@@ -155,22 +143,11 @@ def test_sizes_are_held_against_the_weights_before_memory_is_taken(folder: Path,
         load_bundle(folder)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "\x00"])
-def test_a_config_that_is_no_json_object_is_refused(folder: Path, text: str) -> None:
-    (folder / "config.json").write_text(text)
-    with pytest.raises(UserError, match=r"config.json"):
-        load_bundle(folder)
-
-
-@pytest.mark.parametrize(
-    "changes", [{"relevance": "shared"}, {"relevance": "uniform", "positions": "none"}, {"decoder_mask": "none"}]
-)
-def test_a_bundle_keeps_a_changed_architecture(bundle: Bundle, tmp_path: Path, changes: dict[str, str]) -> None:
-    config = replace(bundle.config.model, **changes)
+def test_a_bundle_keeps_a_changed_architecture(bundle: Bundle, tmp_path: Path) -> None:
+    config = replace(bundle.config.model, relevance="uniform", positions="none", decoder_mask="none")
     model = Transformer(config, bundle.model.vocab_size).eval()
     save_bundle(tmp_path / "model", replace(bundle, model=model, config=BundleConfig(config, SEARCH)), "")
     loaded = load_bundle(tmp_path / "model")
     assert loaded.config.model == config
     src, tgt_in = torch.arange(4, 18).view(2, 7), torch.arange(4, 14).view(2, 5)
     assert torch.equal(loaded.model(src, tgt_in), model(src, tgt_in))
-    assert sum(p.numel() for p in loaded.model.parameters()) == sum(p.numel() for p in model.parameters())

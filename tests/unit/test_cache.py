@@ -3,7 +3,6 @@
 import errno
 import hashlib
 import logging
-import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from seq2seq import cache
-from seq2seq.cache import WORK, cached_folder, digest_files, list_entries, remove_entry
+from seq2seq.cache import WORK, cached_folder
 from seq2seq.errors import UnfinishedError, UserError
 from seq2seq.settings.data import cache_root
 
@@ -46,17 +45,15 @@ def test_each_key_is_built_once(tmp_path: Path):
     assert build.calls == 2
 
 
-@pytest.mark.parametrize("damage", ["changed", "missing", "no manifest", "bad manifest", "deep"])
-def test_a_damaged_folder_is_built_again_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str):
+@pytest.mark.parametrize(
+    ("name", "text"), [("b", "bet4"), ("b", None), ("manifest.json", "[]"), ("manifest.json", None)]
+)
+def test_a_damaged_folder_is_built_again_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, text: str | None
+):
     build = Builder()
     folder = cached_folder(tmp_path, "key", build)
-    {
-        "changed": lambda: (folder / "b").write_text("bet4"),
-        "missing": lambda: (folder / "b").unlink(),
-        "no manifest": lambda: (folder / "manifest.json").unlink(),
-        "bad manifest": lambda: (folder / "manifest.json").write_text("[]"),
-        "deep": lambda: (folder / "manifest.json").write_text("[" * 100_000),
-    }[damage]()
+    (folder / name).unlink() if text is None else (folder / name).write_text(text)
     with caplog.at_level(logging.WARNING):
         cached_folder(tmp_path, "key", build)
     assert build.calls == 2
@@ -76,19 +73,6 @@ def test_a_folder_that_cannot_be_read_just_now_is_not_damaged(tmp_path: Path, mo
         with pytest.raises(UserError, match=rf"{folder} cannot be read \(.*run the same command again"):
             cached_folder(tmp_path, "key", build)
     assert cached_folder(tmp_path, "key", build) == folder
-    assert build.calls == 1
-
-
-def test_a_build_that_fails_leaves_nothing_and_its_error_comes_through(tmp_path: Path):
-    def fail(folder: Path) -> None:
-        (folder / "half").write_text("x")
-        raise UserError("corpus.tsv:3 is bad")
-
-    with pytest.raises(UserError, match=r"^corpus.tsv:3 is bad$"):
-        cached_folder(tmp_path, "key", fail)
-    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
-    build = Builder()
-    cached_folder(tmp_path, "key", build)
     assert build.calls == 1
 
 
@@ -151,7 +135,7 @@ def test_only_what_a_second_try_would_meet_again_ends_the_work(tmp_path: Path, e
         (folder.parent / WORK).mkdir()
         raise error("so")
 
-    with pytest.raises((UserError, OSError)):
+    with pytest.raises((UserError, OSError), match="so"):
         cached_folder(tmp_path, "key", fail)
     draft = tmp_path / ".key.building"
     assert (draft / WORK).exists() == left
@@ -184,23 +168,3 @@ def test_the_setting_comes_before_the_environment(monkeypatch: pytest.MonkeyPatc
     assert (cache_root("~/other"), cache_root()) == (Path.home() / "other", Path("/somewhere"))
     monkeypatch.setenv("SEQ2SEQ_CACHE", "")
     assert cache_root() == Path.home() / ".cache" / "seq2seq"
-
-
-def test_digests_tell_contents_and_not_names(tmp_path: Path):
-    for name, content in (("a", b"x"), ("b", b"x"), ("c", b"y")):
-        (tmp_path / name).write_bytes(content)
-    a, b, c = digest_files(tmp_path / name for name in "abc")
-    assert a == b != c
-
-
-def test_the_cache_is_listed_while_another_process_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    draft = tmp_path / ".abc.building"
-    draft.mkdir()
-    (draft / "there").write_text("x")
-    walk = os.walk
-    monkeypatch.setattr(os, "walk", lambda folder: [(at, inner, [*names, "gone"]) for at, inner, names in walk(folder)])
-    (entry,) = list_entries(tmp_path)
-    assert (entry.kind, entry.bytes) == ("unfinished", 1)
-    (draft / "there").unlink()
-    draft.rmdir()
-    assert not remove_entry(entry)

@@ -62,12 +62,9 @@ def test_a_pickle_instead_of_a_file_is_refused_unrun(forged: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        *[("model.d_model", value) for value in (10**9, 10**30, -2, 1e300)],
-        *[("model.d_ff", 10**12), ("model.num_heads", 10**9), ("model.num_decoder_layers", 10**9)],
-        *[("vocab_size", 10**12), ("search.beam", 10**9), ("search.mbr", 10**9)],
-        *[("search.max_length_offset", 10**12), ("search.batch_tokens", 10**15)],
-        *[("model._target_", "os.system"), ("search._target_", "os.system")],
-        *[("model.norm", "__import__('os')"), ("model", {"d_model": {"$ref": "x"}})],
+        *[("model.d_model", 10**30), ("model.d_model", -2), ("model.num_decoder_layers", 10**9)],
+        *[("search.beam", 10**9), ("model._target_", "os.system"), ("search._target_", "os.system")],
+        ("model", {"d_model": {"$ref": "x"}}),
     ],
 )
 def test_absurd_and_executable_settings_are_refused(forged: Path, key: str, value: object) -> None:
@@ -101,9 +98,9 @@ def test_a_pipe_instead_of_the_config_is_not_waited_for(forged: Path) -> None:
     refuse(forged, r"config.json is no file")
 
 
-@pytest.mark.parametrize("keys", [("format_version",), ("vocab_size",), ("trained_length",), ("model", "d_model")])
-def test_long_values_are_not_repeated(forged: Path, keys: tuple[str, ...]) -> None:
-    edit(forged, *keys, value="x" * 10_000)
+@pytest.mark.parametrize("key", ["format_version", "vocab_size"])
+def test_long_values_are_not_repeated(forged: Path, key: str) -> None:
+    edit(forged, key, value="x" * 10_000)
     refuse(forged, r"config.json (is damaged|has format_version)")
 
 
@@ -119,26 +116,11 @@ def write_weights(folder: Path, header: dict[str, object]) -> None:
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(data)) + data + bytes(4))
 
 
-@pytest.mark.parametrize("length", [2**63 - 1, 10**8])
-def test_an_absurd_length_of_the_weights_header_is_refused(forged: Path, length: int) -> None:
-    (forged / "model.safetensors").write_bytes(struct.pack("<Q", length) + b"{}")
+@pytest.mark.parametrize(("dtype", "shape"), [("F32", [10**12]), ("x" * 10_000, [1]), ("F32\nF32", [1])])
+def test_absurd_tensors_in_the_weights_header_are_refused(forged: Path, dtype: str, shape: list[int]) -> None:
+    write_weights(forged, {"embedding.weight": {"dtype": dtype, "shape": shape, "data_offsets": [0, 4]}})
     refuse(forged, r"model.safetensors is damaged")
-
-
-@pytest.mark.parametrize(
-    ("dtype", "shape", "offsets"),
-    [
-        ("F32", [10**12], [0, 4 * 10**12]),
-        ("F32", [2**62, 2**62], [0, 4]),
-        ("F32", [1], [-8, 4]),
-        ("F32\nF32", [1], [0, 4]),
-        ("x" * 10_000, [1], [0, 4]),
-    ],
-)
-def test_absurd_tensors_in_the_weights_header_are_refused(
-    forged: Path, dtype: str, shape: list[int], offsets: list[int]
-) -> None:
-    write_weights(forged, {"embedding.weight": {"dtype": dtype, "shape": shape, "data_offsets": offsets}})
+    (forged / "model.safetensors").write_bytes(struct.pack("<Q", 2**63 - 1) + b"{}")
     refuse(forged, r"model.safetensors is damaged")
 
 
@@ -168,12 +150,7 @@ def test_a_tokenizer_whose_subwords_are_no_text_is_refused(forged: Path, old: by
         Tokenizer(data.replace(old, new, 1))
 
 
-@pytest.mark.parametrize("garbage", [b"", b"\xff" * 1000, bytes(range(256)) * 40, b"\x0a\x80\x80\x80\x80\x7f"])
-@pytest.mark.parametrize("start", [0, 400])  # bytes kept of the genuine file
-def test_a_tokenizer_of_garbage_is_refused(forged: Path, garbage: bytes, start: int) -> None:
-    data = (forged / "tokenizer.model").read_bytes()[:start] + garbage
-    with pytest.raises(UserError, match=r"tokenizer") as caught:
-        Tokenizer(data)
-    assert "\n" not in str(caught.value)
-    (forged / "tokenizer.model").write_bytes(data)
+@pytest.mark.parametrize("garbage", [b"", bytes(range(256)) * 40, b"\x0a\x80\x80\x80\x80\x7f"])
+def test_a_tokenizer_of_garbage_is_refused(forged: Path, garbage: bytes) -> None:
+    (forged / "tokenizer.model").write_bytes(garbage)
     refuse(forged, r"tokenizer.model")

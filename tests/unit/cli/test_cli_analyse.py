@@ -21,6 +21,7 @@ LINES = {
     "empty": [],
 }
 MODEL = ("--model", "runs/a", "--device", "cpu")
+GIVEN = "--reference ref.es --input in.en --hypotheses"
 FILES = ("--hypotheses", "out.es", "--reference", "ref.es", "--input", "in.en")
 
 
@@ -107,61 +108,29 @@ def test_a_run_is_analysed_by_the_translations_that_it_keeps(seq2seq, analyse, f
     assert (finished / "analysis/analysis.json").is_file()
 
 
-@pytest.mark.parametrize(
-    ("file", "message"),
-    [
-        ("test.txt", "runs/a/translations/test.txt has 1 lines, test.source.txt 3: one is damaged"),
-        ("test.source.txt", "runs/a keeps no test translations with sources: it is unfinished, old, or had no test "),
-    ],
-)
-def test_a_run_without_all_its_translations_is_refused(analyse, finished, file, message):
-    path = finished / "translations" / file
-    if file == "test.txt":
-        path.write_text("El gato.\n", encoding="utf-8")
-    else:
-        path.unlink()
-    status, out, err = analyse(*MODEL)
-    assert (status, out, err.count("\n")) == (1, "", 1)
-    assert err.startswith(f"error: {message}")
-    assert not Path("deep").exists()
-
-
-def test_nothing_to_analyse_is_one_line(seq2seq, analyse):
-    start = "error: nothing to analyse: give --hypotheses, --reference and --input, or the --model of a run\n"
-    assert analyse() == (1, "", start)
-    assert seq2seq("analyse", *FILES) == (1, "", "error: give --output: the folder of the analysis\n")
-
-
-def files(hypotheses: str, references: str, sources: str) -> tuple[str, ...]:
-    return ("--hypotheses", *hypotheses.split(), "--reference", *references.split(), "--input", *sources.split())
+def test_a_run_without_all_its_translations_is_refused(analyse, finished):
+    (finished / "translations/test.txt").write_text("El gato.\n", encoding="utf-8")
+    message = "error: runs/a/translations/test.txt has 1 lines, test.source.txt 3: one is damaged"
+    assert analyse(*MODEL)[2].startswith(message)
+    (finished / "translations/test.source.txt").unlink()
+    assert analyse(*MODEL)[2].startswith("error: runs/a keeps no test translations with sources: ")
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            files("short.es", "ref.es", "in.en"),
-            "the files have different numbers of lines: in.en 3, short.es 1, ref.es 3; ",
-        ),
-        (
-            files("out.es ref.es", "ref.es", "in.en"),
-            "2 --hypotheses, 1 --reference and 1 --input files: give one of each ",
-        ),
-        (files("empty", "empty", "empty"), "there is nothing to score: 0 translations and 0 reference lines"),
-        (
-            files("out.es empty", "ref.es empty", "in.en empty"),
-            "there is nothing to score: 0 translations and 0 reference",
-        ),
-        (files("none.es", "ref.es", "in.en"), "none.es cannot be read: "),
-        (
-            (*FILES, "--training", "in.en", "--languages", "en,fr"),
-            "--languages en,fr has to name en and es, in the order ",
-        ),
-        ((*FILES, "--model", "nothing"), "--model nothing is no folder: give runs/NAME or runs/NAME/model"),
+        ("", "nothing to analyse: give --hypotheses, --reference and --input, or the --model of a run"),
+        (f"{GIVEN} short.es", "the files have different numbers of lines: in.en 3, short.es 1, ref.es 3; "),
+        (f"{GIVEN} out.es ref.es", "2 --hypotheses, 1 --reference and 1 --input files: give one of each "),
+        ("--reference empty --input empty --hypotheses empty", "there is nothing to score: 0 translations"),
+        (f"{GIVEN} none.es", "none.es cannot be read: "),
+        (f"{GIVEN} out.es --training in.en --languages en,fr", "--languages en,fr has to name en and es, in the "),
+        (f"{GIVEN} out.es --model nothing", "--model nothing is no folder: give runs/NAME or runs/NAME/model"),
     ],
 )
-def test_bad_input_is_one_line(analyse, words, message):
-    status, out, err = analyse(*words)
+def test_bad_input_is_one_line(seq2seq, analyse, words, message):
+    assert seq2seq("analyse", *FILES) == (1, "", "error: give --output: the folder of the analysis\n")
+    status, out, err = analyse(*words.split())
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert err.startswith(f"error: {message}")
     assert not Path("deep").exists()
@@ -171,7 +140,6 @@ def test_bad_input_is_one_line(analyse, words, message):
     ("words", "obstacle", "message"),
     [
         (("--training", "empty"), None, "--training empty is empty: there is no text in it"),
-        (("--training", "none.tsv"), None, "none.tsv"),
         ((), "deep/out", "--output deep/out is a file: name a folder"),
         ((), "deep", "--output deep/out cannot be made: Not a directory"),
         ((), "deep/out/analysis.html/", "deep/out/analysis.html cannot be written: Is a directory"),

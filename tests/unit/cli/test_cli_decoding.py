@@ -32,8 +32,8 @@ OPTIONS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("options", "settings"), OPTIONS)
-def test_options_are_the_settings_of_the_same_names(run, translator, options, settings):
-    status, out, err = run(*options.split(), stdin="\n".join(LINES).encode())
+def test_options_are_the_settings_of_the_same_names(run, bundle_folder, translator, options, settings):
+    status, out, err = run(*options.split(), "--model", bundle_folder, stdin="\n".join(LINES).encode())  # an ensemble
     assert (status, err) == (0, "")
     assert out.split("\n")[:-1] == translator.translate(LINES, **settings)
 
@@ -72,12 +72,6 @@ def test_phrases_reach_every_line(run, translator, tmp_path):
     assert "none.tsv cannot be read" in err
 
 
-def test_several_models_are_an_ensemble(run, bundle_folder, translator):
-    status, out, _ = run("--model", bundle_folder, stdin="\n".join(LINES).encode())
-    assert status == 0
-    assert out.split("\n")[:-1] == translator.translate(LINES)
-
-
 def test_json_has_the_words_that_belong_together(run, translator):
     _, out, _ = run("--json", "--n-best", "2", stdin="\n".join(LINES).encode())
     objects = [json.loads(line) for line in out.splitlines()]
@@ -113,15 +107,6 @@ def test_ctranslate2_computes_with_int8_weights_as_the_readme_says(run, monkeypa
     monkeypatch.setattr("seq2seq.cli.shared.load", load)
     assert run("--engine", "ctranslate2", LINES[0])[2] == "error: ctranslate2 with int8\n"
     assert "`--engine ctranslate2` computes with int8 weights" in (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("cc") is None, reason="this machine has no C compiler")
-@pytest.mark.parametrize("option", ["--beam=4", "--beam=1", "--sampling", "--ban=leche"])
-def test_compiled_code_translates_alike(run, option):
-    status, out, err = run("--compile", "on", option, *LINES)
-    assert (status, err) == (0, "")
-    assert out == run("--compile", "off", option, *LINES)[1]
 
 
 def test_ctranslate2_is_refused_with_compile_or_without_its_package(run, monkeypatch):

@@ -93,17 +93,7 @@ def breaking_at(line):
 def test_a_killed_translation_resumes_to_the_same_file(bundle_folder, tmp_path):
     source, whole, killed = tmp_path / "in.en", tmp_path / "whole.es", tmp_path / "killed.es"
     source.write_text("\n".join(f"The cat drank {number} times." for number in range(3000)))
-    command = [
-        sys.executable,
-        "translate.py",
-        "--model",
-        bundle_folder,
-        "--device",
-        "cpu",
-        "--input",
-        source,
-        "--beam=1",
-    ]
+    command = [sys.executable, "translate.py", "--model", bundle_folder, "--device=cpu", "--input", source, "--beam=1"]
     subprocess.run([*command, "--output", whole], cwd=ROOT, check=True)
     process = subprocess.Popen([*command, "--output", killed], cwd=ROOT)
     progress = tmp_path / "killed.es.progress"

@@ -9,7 +9,6 @@ import typer
 from fastapi import FastAPI
 
 from seq2seq.cli import main
-from seq2seq.cli import serve as cli_serve
 from seq2seq.documents.keeping import translate_texts
 from seq2seq.extras import install_command
 from seq2seq.serve.app import create_app
@@ -115,12 +114,3 @@ def test_without_the_packages_it_says_what_to_install(serve: Any, monkeypatch: p
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "fastapi", None)
     assert serve() == (1, f"error: this needs the package fastapi: {install_command('serve')}\n")
-
-
-def test_languages_are_not_detected_without_the_package(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
-    assert cli_serve.detector() is None
-
-
-def test_loopback():
-    assert [cli_serve.is_loopback(address) for address in ("127.9.9.9", "::1", "10.0.0.1")] == [True, True, False]

@@ -4,8 +4,6 @@ from pathlib import Path
 import pytest
 
 from seq2seq.cli.corpora import TAG
-from seq2seq.settings.data import DataConfig, TokenizerConfig
-from seq2seq.text.prepare import prepare
 from seq2seq.translator import Translator
 
 pytestmark = pytest.mark.slow
@@ -147,21 +145,6 @@ def test_what_is_wrong_with_a_corpus_is_told_in_one_line(call, corpus, tmp_path)
     corpus.write_text("one field\n")
     assert "train.tsv:1 has 1 tab-separated fields" in error("--input", corpus, *out)
     assert not (tmp_path / "out.tsv").exists()
-
-
-def test_a_tag_is_one_id_of_synthetic_sources_and_of_nothing_else(tmp_path):
-    words = ("uno", "dos", "tres", "ve", "come", "trae", "pan", "leche", "agua")
-    real = [(f"{a} {b} {c}", f"{c} {b} {a}") for a in words[:3] for b in words[3:6] for c in words[6:]]
-    (tmp_path / "real.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in real))
-    (tmp_path / "synthetic.tsv").write_text("".join(f"{TAG} {tgt}\t{src}\n" for src, tgt in real))
-    (tmp_path / "v.tsv").write_text("pan uno\tuno pan\n")
-    data = DataConfig(root=str(tmp_path), train=["real.tsv", "synthetic.tsv"], validation=["v.tsv"], test=["v.tsv"])
-    prepared = prepare(data, TokenizerConfig(vocab_size=280, user_symbols=[TAG]))
-    tag = prepared.tokenizer.target.user_symbols[TAG]
-    rows = [prepared.train[i] for i in range(len(prepared.train))]
-    assert [row[0].tolist().count(tag) for row in rows] == [0] * 27 + [1] * 27
-    assert not any(tag in row[1].tolist() for row in rows)
-    assert tag not in prepared.validation[0][0].tolist()
 
 
 def test_average_makes_a_model_that_translates(seq2seq, bundle_folder, translator, tmp_path):

