@@ -61,22 +61,3 @@ def test_bad_settings_get_one_line(end_of_training: Callable[..., str], override
     assert message in error
     assert "\n" not in error
     assert len(error) < 2000
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("# @package _global_\nseed: [1", "own.yaml"),
-        ("# @package _global_\nseed: " + "9" * 5000, "4300 digits"),
-    ],
-)
-def test_a_broken_preset_gets_one_line(
-    end_of_training: Callable[..., str], tmp_path: Path, text: str, message: str
-) -> None:
-    (tmp_path / "own" / "experiment").mkdir(parents=True)
-    (tmp_path / "own" / "experiment" / "own.yaml").write_text(text)
-    error = end_of_training("experiment=own", "--config-dir", str(tmp_path / "own"))
-    assert error.startswith("error: ")
-    assert message in error
-    assert "\n" not in error

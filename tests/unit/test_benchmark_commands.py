@@ -12,10 +12,8 @@ import torch
 from typer.testing import CliRunner, Result
 
 from benchmarks import command
-from benchmarks.__main__ import COMMANDS
 from benchmarks.command import Options, Results, Table, make_app
 from seq2seq.errors import UserError
-from tests.thin import thin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,16 +44,6 @@ def call(*options: str, name: str = "nothing") -> Result:
         return CliRunner().invoke(make_app(name), options, env={"COLUMNS": "150"})
     finally:
         torch.set_num_threads(threads)
-
-
-@pytest.mark.parametrize("name", thin(COMMANDS, ["serving"]))
-def test_every_command_has_the_common_options(name: str):
-    if name not in ("profile", "serving", "files", "attention", "transfers", "scale", "slopes", "documents"):
-        pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
-        pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
-    result = call("--help", name=name)
-    assert result.exit_code == 0
-    assert all(option in result.output for option in ("--device", "--threads", "--output"))
 
 
 def test_a_measurement_is_printed_as_markdown_and_written_as_json(plans: list[Any], tmp_path: Path):

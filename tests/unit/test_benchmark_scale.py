@@ -80,14 +80,6 @@ def test_other_files_and_impossible_slopes_are_refused_in_one_line(tmp_path: Pat
         read_slopes(path)
 
 
-def test_the_table_has_a_column_for_each_size_and_given_speeds_replace_slopes() -> None:
-    results, (costs, limits) = scale.run(replace(PLAN, pairs=[10, 1000, 100_000], tflops=2.5, lines=7), CPU)
-    assert costs.header == ["pairs", "10", "1,000", "100,000"]
-    assert {len(row) for row in costs.rows} == {4}
-    assert len(limits.rows) == 6
-    assert (results["slopes"]["reached"], results["slopes"]["translated"]) == (2.5e12, 7)
-
-
 @pytest.mark.slow
 def test_what_is_measured_gives_slopes() -> None:
     results, (sizes, _) = slopes.run(slopes.Plan(pairs=[3000, 4000]), CPU)

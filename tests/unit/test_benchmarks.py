@@ -1,5 +1,4 @@
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import EOS, PAD
 from seq2seq.training.loss import cross_entropy
-from seq2seq.translator import Translator
 
 pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 
@@ -26,7 +24,6 @@ from benchmarks.race import race
 from seq2seq.exchange.huggingface import to_marian
 
 VOCAB = 30
-BUNDLE = Path(__file__).parents[1] / "golden" / "bundle"
 CONFIG = ModelConfig(d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num_decoder_layers=2, dropout=0.1)
 
 
@@ -89,18 +86,3 @@ def test_in_a_race_everyone_does_every_block_in_turns():
     assert result.outputs == {"a": ["a1 of 7", "a2 of 10"], "b": ["b1 of 8", "b2 of 9"]}
     assert result.ratio("a", "a").median == 1
     assert result.rate("a").median == pytest.approx(np.median([10 / seconds for seconds in result.seconds["a"]]))
-
-
-def test_a_difference_has_the_scores_of_both_translations():
-    pytest.importorskip("ctranslate2", reason="the extra `ctranslate2` is not installed")
-    from benchmarks.equality import differences
-
-    translator = Translator.load(BUNDLE, "cpu")
-    source, good, bad = "The cat sees the milk.", "El gato ve la leche.", "El gato ve una bola."
-    assert differences(translator, [source], [good], [good]) == []
-    (difference,) = differences(translator, [source, source], [good, good], [good, bad])
-    assert (difference.source, difference.ours, difference.theirs) == (source, good, bad)
-    assert difference.our_score == pytest.approx(
-        translator.score([source], [good], length_penalty=1.0)[0].normalised_score
-    )
-    assert difference.their_score < difference.our_score < 0

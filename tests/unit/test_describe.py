@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-import pytest
-
 from seq2seq.settings.compose import compose
-from seq2seq.settings.describe import markdown, meanings, options, show_help
+from seq2seq.settings.describe import markdown, meanings, options
 
 REPOSITORY = Path(__file__).parents[2]
 CONF = REPOSITORY / "conf"
@@ -23,10 +21,3 @@ def test_every_setting_and_every_option_has_a_meaning() -> None:
         assert len(meaning) > 10, key
     for option in options(CONF):
         assert len(option.meaning) > 10, option
-
-
-def test_help_shows_groups_values_and_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    show_help(CONF, DEFAULTS)
-    output = capsys.readouterr().out
-    for expected in ("model=small", "trainer.max_epochs=null", "passes over the training pairs", "resume=runs/NAME"):
-        assert expected in output

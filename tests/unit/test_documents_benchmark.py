@@ -44,17 +44,3 @@ def test_a_file_that_changes_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "a.html").write_text(FILES["a.html"], encoding="utf-8")
     monkeypatch.setattr(documents, "unchanged", lambda texts, align: [("other", None) for _ in texts])
     assert measure(tmp_path)["HTML"]["different"] == [f"{tmp_path / 'a.html'}"]
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "rest"),
-    [
-        ("PO", '#, fuzzy, x\nmsgid "a"\nmsgstr[0] ""\n"b"\nmsgstr[1] "c"\n#', '#, x\nmsgid "a"\n\n#'),
-        ("XLIFF", '<file trgLang="es" a="b"><source/>\n <target x="y">a</target>\n<target/>', '<file a="b"><source/>'),
-        ("TMX", '<tuv xml:lang="en">a</tuv>\n<tuv xml:lang="es">b</tuv></tu>', '<tuv xml:lang="en">a</tuv></tu>'),
-        ("HTML", '<HTML lang="es"><p lang="es">', '<HTML><p lang="es">'),
-        ("Markdown", "a", "a"),
-    ],
-)
-def test_only_what_a_translation_adds_is_ignored(name: str, text: str, rest: str):
-    assert documents.remaining(text.encode(), name, "es") == rest.encode()

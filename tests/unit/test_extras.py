@@ -65,15 +65,6 @@ def test_every_extra_that_the_code_names_exists():
     assert named <= set(SETTINGS["optional-dependencies"])
 
 
-def test_no_text_says_to_install_the_distribution_from_an_index():
-    texts = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md")]
-    texts += [path for folder in ("conf", "seq2seq") for path in REPOSITORY.glob(f"{folder}/**/*.*[yl]")]
-    assert len(texts) > 100
-    pattern = re.compile(r"pip install [^&\n]*?\bseq2seq(?:-trainer)?['\"\[ `]")
-    assert [path for path in texts if pattern.search(path.read_text(encoding="utf-8"))] == []
-    assert SETTINGS["name"] == extras.DISTRIBUTION
-
-
 def test_the_command_that_resumes_a_run_is_read_by_the_shell_and_by_hydra() -> None:
     for folder in ("runs/latest", "runs/rate=1e-3, it's", "runs/a b"):
         word = shlex.split(resume_command(folder))[-1]

@@ -15,16 +15,12 @@ def test_terms_are_found_as_whole_words_whatever_their_case():
     assert glossary.translations("Ñandú 2: कम.") == ["rhea 2", "less"]
 
 
-@pytest.mark.parametrize("text", ["cats", "2cat", "cat_food", "ñcat", "Cat\u0327", "cat\u200dx"])
-def test_a_term_within_a_word_is_not_found(text: str):
-    glossary = Glossary([("cat", "minino"), ("ice cream", "helado")])
-    assert glossary.translations(f"A {text} here, {text}.") == []
-    assert glossary.translations(f"A {text} here, cat.") == ["minino"]
-
-
-@pytest.mark.parametrize("text", ["cat", "(Cat)", "cat's", "cat-like", "¿cat?", "«CAT»", "a cat", "cat/dog"])
-def test_a_whole_word_is_found_beside_everything_else(text: str):
-    assert Glossary([("cat", "minino")]).translations(text) == ["minino"]
+def test_a_term_within_a_word_is_not_found_but_one_beside_marks_is():
+    glossary = Glossary([("cat", "minino")])
+    for text in ("cats", "2cat", "cat_food", "ñcat", "Cat\u0327", "cat\u200dx"):
+        assert glossary.translations(f"A {text} here, {text}.") == []
+    for text in ("(Cat)", "cat's", "cat-like", "¿cat?", "«CAT»", "cats or a cat"):
+        assert glossary.translations(text) == ["minino"]
 
 
 @pytest.mark.parametrize("terms", [[("", "x")], [("a", " ")], [("a",)], [("a", 1)], ["ab"], [("\u200b", "x")]])
@@ -44,12 +40,9 @@ def test_lines_are_read_without_comments():
     assert glossary.translations("Cat, dog") == ["minino", "can"]
 
 
-@pytest.mark.parametrize("line", ["cat", "cat\t", "\tgato", "a\tb\tc"])
+@pytest.mark.parametrize("line", ["cat", "cat\t"])
 def test_a_line_that_is_no_term_is_named(line):
     with pytest.raises(UserError, match=r"terms.tsv:2: expected term, tab, translation, found"):
         Glossary.parse(["cat\tgato", line], "terms.tsv")
-
-
-def test_an_empty_glossary_is_refused():
     with pytest.raises(UserError, match=r"terms.tsv has no terms"):
         Glossary.parse(["# nothing"], "terms.tsv")

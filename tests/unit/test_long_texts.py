@@ -58,17 +58,6 @@ def test_a_sentence_somewhat_longer_than_what_was_trained_on_stays_whole_and_a_l
     assert max(map(len, tokenizer.encode(parts))) <= STRETCH * 6
 
 
-def test_without_a_trained_length_a_sentence_of_up_to_200_tokens_stays_whole(tokenizer):
-    words = ["niños"] * MAX_SOURCE_TOKENS
-    while len(tokenizer.encode([" ".join(words)])[0]) > MAX_SOURCE_TOKENS:
-        words.pop()
-    whole, longer = " ".join(words), " ".join([*words, "niños"])
-    for trained_length in (None, 150, 5000):
-        assert segments_of(tokenizer, whole, trained_length) == [whole]
-        assert " ".join(segments_of(tokenizer, longer, trained_length)) == longer
-        assert len(segments_of(tokenizer, longer, trained_length)) == 2
-
-
 @pytest.fixture(scope="module")
 def tagging() -> Tokenizers:
     config = TokenizerConfig(vocab_size=310, user_symbols=["<2es>", "<2fr>"])

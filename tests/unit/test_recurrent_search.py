@@ -77,15 +77,6 @@ def test_a_batch_gives_what_sentences_give_alone(engine: Engine, settings: dict[
         assert best.score == pytest.approx(score(engine, ids, best.ids), abs=1e-4)
 
 
-def test_scores_have_the_attention_that_is_asked_for() -> None:
-    engine = Engine(drawn(), "cpu", torch.float32)
-    ((_, first), (_, second)) = next(engine.score([[4, 5, 6], [6]], [[5, 5], [4]], 100, align=True))
-    assert first.attention is not None
-    assert second.attention is not None
-    assert [torch.tensor(scores.attention).shape for scores in (first, second)] == [(3, 4), (2, 2)]
-    assert_close(torch.tensor(second.attention).sum(-1), torch.ones(2))
-
-
 @pytest.fixture
 def recurrent_bundle(tokenizer: Tokenizer, tmp_path: Path) -> Bundle:
     """Write the bundle of a recurrent model to tmp_path/model."""

@@ -50,12 +50,6 @@ def test_an_answer_has_the_documented_fields_and_no_others(translator: Translato
     assert set(ask(translator, source="The cat drank.").json()) == documented | {"walks", "beams"}
 
 
-def test_a_layer_that_only_the_decoder_has_is_walked_through_there(translator: Translator):
-    answer = ask(translator, source="The cat drank.", target="El gato", layer=1).json()
-    assert [walk["part"] for walk in answer["walks"]] == ["decoder", "cross"]
-    assert (answer["target"], answer["translated"]) == ("El gato", False)
-
-
 @pytest.mark.slow
 def test_parts_of_the_model_are_switched_off_for_one_answer(translator: Translator):
     usual = ask(translator, source="The cat drank.", target="El gato").json()

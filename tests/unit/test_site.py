@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -50,13 +49,6 @@ def test_the_reference_has_every_command_and_option() -> None:
     assert len(re.findall(r"^\| `--debug` \|", text, re.M)) >= 10
     assert "| `--early-stopping / --no-early-stopping` |" in text
     assert not re.search(r"\[/?(bold|dim)\]", text)  # markup of the terminal
-
-
-def test_links_to_markdown_outside_the_site_become_downloads() -> None:
-    source = ["[a](../../README.md#results) [b](../data.md#x) [c](../../seq2seq/bundle.py) [d](../../data/README.md)"]
-    reference.download_outside_pages(SimpleNamespace(srcdir=DOCS), "tutorials/gpu", source)  # pyright: ignore
-    expected = "[a](path:../../README.md) [b](../data.md#x) [c](../../seq2seq/bundle.py) [d](path:../../data/README.md)"
-    assert source == [expected]
 
 
 @pytest.mark.slow

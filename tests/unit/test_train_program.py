@@ -108,10 +108,9 @@ def test_a_run_that_its_text_refuses_leaves_no_folder(
 
 @pytest.mark.slow
 def test_the_settings_that_hydra_shows_are_those_that_train(call: Callable[..., str], capsys: Any) -> None:
-    for words in (("--cfg", "job"), ("--cfg=job",)):
-        assert call("experiment=distillation", *words, "model=small", "trainer.max_time=1:00:00:00") == ""
-        settings = yaml.safe_load(capsys.readouterr().out)
-        assert (settings["model"]["d_model"], settings["trainer"]["max_time"]) == (256, "1:00:00:00")
+    assert call("experiment=distillation", "--cfg=job", "model=small", "trainer.max_time=1:00:00:00") == ""
+    settings = yaml.safe_load(capsys.readouterr().out)
+    assert (settings["model"]["d_model"], settings["trainer"]["max_time"]) == (256, "1:00:00:00")
     assert call("--cfg", "job", "--package", "trainer") == ""
     assert yaml.safe_load(capsys.readouterr().out)["max_steps"] == 3000
     assert call("--hydra-help") == "0"
@@ -137,17 +136,6 @@ def test_the_settings_that_hydra_shows_are_those_that_train(call: Callable[..., 
 def test_a_runs_name_consists_of_its_text_and_its_choices(overrides: list[str], name: str) -> None:
     assert run_name("mine", overrides, {"model": "base", "model/style": "modern", "data": "files"}) == name
     assert "=" not in name
-
-
-def test_ctrl_c_with_a_checkpoint_says_how_to_go_on(call: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(config: Config, folder: Path, checkpoint: Path | None, named: object) -> None:
-        (folder / "checkpoints" / "step=0000003.ckpt").touch()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(training, "train", interrupted)
-    assert (
-        call("name=late") == "error: interrupted; `python train.py resume=runs/late` goes on from its last checkpoint"
-    )
 
 
 def test_a_sweep_ends_with_a_table_and_the_best_run(

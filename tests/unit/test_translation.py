@@ -41,39 +41,21 @@ def test_texts_may_come_from_anything_to_iterate_over(translator):
 
 
 @pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        (None, r"texts is None \(of type NoneType\): give a list of strings"),
-        ("Ella ve.", r"texts is one string \('Ella ve.'…\): give a list of them, \[text\]"),
-        (["Ella ve.", ["Ella"]], r"text 2 is \['Ella'\] \(of type list\): give a string"),
-    ],
-)
-@pytest.mark.usefixtures("unchecked")
-def test_what_is_no_list_of_texts_is_refused(translator, texts, message):
-    with pytest.raises(UserError, match=message):
-        translator.translate(texts)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"beam": "5"}, r"^beam='5' is of type str: give a whole number$"),
-        ({"sampling": 1}, r"^sampling=1 is of type int: give True or False$"),
-        ({"bem": 3}, r"^there is no search setting bem \(did you mean beam\?\): choose from beam, "),
-        ({"banned": "rojo"}, r"^banned is one string \('rojo'…\): give a list of them, \[text\]$"),
-        ({"banned": [3]}, r"^banned\[0\] is 3 \(of type int\): give a string$"),
-        ({"glossary": {"a": "b"}}, r"^glossary is {'a': 'b'} \(of type dict\): give Glossary\(\[\("),
-    ],
-)
-@pytest.mark.usefixtures("unchecked")
-def test_a_setting_of_the_wrong_type_or_name_is_refused(translator, options, message):
-    with pytest.raises(UserError, match=message):
-        translator.translate(TEXTS, **options)
-
-
-@pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda it: it.translate(None), r"texts is None \(of type NoneType\): give a list of strings"),
+        (lambda it: it.translate("Ella ve."), r"texts is one string \('Ella ve.'…\): give a list of them, \[text\]"),
+        (lambda it: it.translate(["Ella ve.", ["Ella"]]), r"text 2 is \['Ella'\] \(of type list\): give a string"),
+        (lambda it: it.translate(TEXTS, beam="5"), r"^beam='5' is of type str: give a whole number$"),
+        (lambda it: it.translate(TEXTS, beam=True), r"^beam=True is of type bool: give a whole number$"),
+        (lambda it: it.translate(TEXTS, sampling=1), r"^sampling=1 is of type int: give True or False$"),
+        (
+            lambda it: it.translate(TEXTS, bem=3),
+            r"^there is no search setting bem \(did you mean beam\?\): choose from ",
+        ),
+        (lambda it: it.translate(TEXTS, banned="rojo"), r"^banned is one string \('rojo'…\): give a list of them, "),
+        (lambda it: it.translate(TEXTS, banned=[3]), r"^banned\[0\] is 3 \(of type int\): give a string$"),
+        (lambda it: it.translate(TEXTS, glossary={"a": "b"}), r"^glossary is {'a': 'b'} \(of type dict\): give Gloss"),
         (lambda it: it.translate_nbest(TEXTS, 0), "n_best=0 must be at least 1"),
         (lambda it: it.load("anywhere", device=3), "device '3' is not known: use cpu, cuda, cuda:N or auto"),
         (lambda it: it.score("Ella ve.", ["She sees."]), "sources is one string"),
@@ -83,7 +65,7 @@ def test_a_setting_of_the_wrong_type_or_name_is_refused(translator, options, mes
     ],
 )
 @pytest.mark.usefixtures("unchecked")
-def test_other_wrong_arguments_are_refused(translator, call, message):
+def test_what_has_the_wrong_type_or_name_is_refused(translator, call, message):
     with pytest.raises(UserError, match=message):
         call(translator)
 

@@ -122,16 +122,6 @@ def test_the_best_of_n_is_the_translation(translator):
 
 
 @pytest.mark.slow
-def test_the_nbest_of_a_long_text_join_those_of_its_segments(translator):
-    sentences = ["The cat drank the milk."] * 2 + ["Ella ve la leche."] * 60
-    joined = translator.translate_nbest([" ".join(sentences)], 2)[0]
-    single = translator.translate_nbest(sentences, 2)
-    for rank in (0, 1):
-        assert joined[rank].text.split() == " ".join(best[rank].text for best in single).split()
-        assert joined[rank].score == pytest.approx(sum(best[rank].score for best in single), rel=1e-4)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("compiles", ["off", "auto"])
 def test_several_threads_may_use_one_translator(tokenizer, compiles):
     config = ModelConfig(d_model=24, num_heads=3, d_ff=40, num_encoder_layers=1, num_decoder_layers=1, dropout=0.5)

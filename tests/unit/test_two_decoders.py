@@ -1,7 +1,5 @@
 """The compiled step computes what the textbook computes: the same translations and scores, in every search."""
 
-import pickle
-from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import pytest
@@ -11,12 +9,10 @@ from torch import Tensor, nn
 from seq2seq import engine
 from seq2seq.engine import Engine
 from seq2seq.errors import UserError
-from seq2seq.interface import Compile
 from seq2seq.model.ensemble import Ensemble
-from seq2seq.model.native import NativeDecoder
 from seq2seq.settings.search import SearchConfig
 from tests.thin import thin
-from tests.unit.searches import MODERN, NEEDS_COMPILER, SEARCHES, assert_alike, random_model, search, sources
+from tests.unit.searches import MODERN, SEARCHES, assert_alike, random_model, search, sources
 
 STYLES: dict[str, dict[str, Any]] = {"vaswani": {}, "modern": {**MODERN, "bias": False}}
 SHORT = SearchConfig(beam=3, max_length_ratio=0.0, max_length_offset=8)
@@ -78,23 +74,3 @@ def test_a_model_that_does_not_fit_is_one_line(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(engine, "decoder_for_search", fail)
     with pytest.raises(UserError, match="the model does not fit into the memory of cpu: use another device"):
         search(random_model(), "beam")
-
-
-@pytest.mark.parametrize("compiles", ["off", pytest.param("on", marks=NEEDS_COMPILER)])
-def test_an_engine_that_has_searched_can_be_pickled(compiles: Compile) -> None:
-    searching = Engine(random_model(), "cpu", torch.float32, compiles=compiles)
-    expected = list(searching.search(sources("beam"), SHORT, 1))
-    assert list(pickle.loads(pickle.dumps(searching)).search(sources("beam"), SHORT, 1)) == expected
-
-
-@NEEDS_COMPILER
-def test_other_processes_share_the_weights_of_the_compiled_decoder() -> None:
-    engine = Engine(random_model(), "cpu", torch.float32)
-    copy = pickle.loads(ForkingPickler.dumps(engine))  # as for --workers
-    weights: list[list[Tensor]] = []
-    for decoder in (engine._decoder, copy._decoder):
-        assert isinstance(decoder, NativeDecoder)
-        weights.append([decoder.embedding, decoder.output.weight, decoder.layers[1][1][0].weight])
-    for tensor, other in zip(*weights, strict=True):
-        tensor.data[:] = 7
-        assert (other == 7).all()

@@ -25,11 +25,6 @@ def test_the_notebook_is_the_text_as_it_is_now() -> None:
     assert why.NOTEBOOK.read_text(encoding="utf-8") == why.notebook(MARKDOWN), "run python -m docs._ext.why"
 
 
-def test_every_picture_is_used_and_there() -> None:
-    named = re.findall(r"\]\(pictures/(why-\w+\.png)\)", MARKDOWN)
-    assert sorted(named) == sorted(path.name for path in why.PICTURES.glob("why-*.png"))
-
-
 def test_the_measurements_are_those_of_the_lab() -> None:
     """Every name of an experiment with its difference and interval is a row of docs/lab.md."""
     lab = (REPOSITORY / "docs/lab.md").read_text(encoding="utf-8")

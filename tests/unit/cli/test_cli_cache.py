@@ -34,8 +34,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     note_run(text, tmp_path / "runs" / "reader")  # once more
     note_run(text, tmp_path / "runs" / "gone")
     then = time.time() - 40 * DAY
-    os.utime(text, (then, then))
-    cached_folder(root, "export", fill("model.bin", "tokenizer.model"))
+    for folder in (text, cached_folder(root, "export", fill("model.bin", "tokenizer.model"))):
+        os.utime(folder, (then, then))
+    cached_folder(root, "export", fill("other"))  # is used again
     (root / ".half.building").mkdir()
     (root / "mine").mkdir()
     return root

@@ -72,17 +72,6 @@ def test_phrases_reach_every_line(run, translator, tmp_path):
     assert "none.tsv cannot be read" in err
 
 
-def test_json_has_the_words_that_belong_together(run, translator):
-    _, out, _ = run("--json", "--n-best", "2", stdin="\n".join(LINES).encode())
-    objects = [json.loads(line) for line in out.splitlines()]
-    expected = translator.translate_nbest(LINES, 2, align=True)
-    for entry, best in zip(objects, expected, strict=True):
-        alignments = [[list(pair) for pair in translation.alignment] for translation in best]
-        assert [hypothesis["alignment"] for hypothesis in entry["n_best"]] == alignments
-        assert entry["alignment"] == alignments[0]
-    assert "alignment ([source word, target word] from 0)" in " ".join(run("--help")[1].split())
-
-
 def test_a_conversation_answers_line_by_line(run, translator):
     status, out, _ = run("--interactive", stdin="\n".join(LINES).encode())
     assert status == 0

@@ -56,19 +56,11 @@ def test_text_for_fine_tuning_is_tokenised_by_the_bundle_s_tokenizer(seq2seq, se
     assert "leave out tokenizer.vocab_size=9" in seq2seq("prepare", *with_model, "tokenizer.vocab_size=9")[2]
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("data.num_proc=0", "data.num_proc=0 must be at least 1"),
-        ("data.train=[nowhere.tsv]", "nowhere.tsv does not exist"),
-    ],
-)
-def test_a_wrong_setting_is_one_line(seq2seq, settings: list[str], setting: str, message: str):
-    status, out, err = seq2seq("prepare", *settings, setting)
+def test_a_wrong_setting_is_one_line(seq2seq, settings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    status, out, err = seq2seq("prepare", *settings, "data.train=[nowhere.tsv]")
     assert (status, out, err.count("\n")) == (1, "", 1)
-    assert message in err
-
-
-def test_a_missing_conf_folder_is_one_line(seq2seq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    assert "nowhere.tsv does not exist" in err
+    monkeypatch.setenv("SEQ2SEQ_HOME", str(tmp_path))
+    assert "has no conf/config.yaml: set the environment's SEQ2SEQ_HOME" in seq2seq("prepare")[2]
     monkeypatch.setenv("SEQ2SEQ_HOME", str(tmp_path))
     assert "has no conf/config.yaml: set the environment's SEQ2SEQ_HOME" in seq2seq("prepare")[2]

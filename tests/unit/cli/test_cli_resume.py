@@ -15,54 +15,34 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.slow
-def test_an_interrupted_file_goes_on_as_if_nothing_had_happened(run, tmp_path, monkeypatch):
+def test_an_interrupted_file_goes_on_as_if_nothing_had_happened_unless_something_changed(run, tmp_path, monkeypatch):
     monkeypatch.setattr("seq2seq.translator.CHUNK_LINES", 3)
-    source, complete, broken = tmp_path / "in.en", tmp_path / "complete.es", tmp_path / "broken.es"
+    source, terms, complete, broken = (tmp_path / name for name in ("in.en", "terms.tsv", "complete.es", "broken.es"))
     source.write_text("\n".join(f"The cat {number}." for number in range(10)))
-    options = ("--input", source, "--max-length", "3", "--n-best", "2")
+    terms.write_text("# old\nsee\tve\n")
+    options = ("--input", source, "--glossary", terms, "--max-length", "4", "--n-best", "2")
     assert run(*options, "--output", complete)[0] == 0
     with monkeypatch.context() as patched:
         patched.setattr("seq2seq.cli.shared.show", breaking_at(7))
         assert run(*options, "--output", broken)[0] == 130
     assert not broken.exists()
-    status, _, err = run(*options, "--output", broken, "--beam", "2", "--resume")
-    assert status == 1
-    assert "broken.es.partial was made with beam=None, not 2: --resume it with the same" in err
-    assert run(*options, "--output", broken, "--resume")[0] == 0
-    assert broken.read_bytes() == complete.read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.es", "complete.es", "in.en"]
-    status, _, err = run("--input", source, "--output", broken, "--resume")
-    assert (status, err.count("\n")) == (1, 1)
-    assert "nothing to resume" in err
-    assert run("hola", "--resume")[0] == 2
-
-
-@pytest.mark.slow
-def test_a_changed_input_or_glossary_is_not_resumed(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("seq2seq.translator.CHUNK_LINES", 3)
-    source, terms, broken = tmp_path / "in.en", tmp_path / "terms.tsv", tmp_path / "broken.es"
-    source.write_text("\n".join(f"The cat {number}." for number in range(10)))
-    terms.write_text("# old\nsee\tve\n")
-    options = ("--input", source, "--glossary", terms, "--output", broken, "--max-length", "4")
-    with monkeypatch.context() as patched:
-        patched.setattr("seq2seq.cli.shared.show", breaking_at(7))
-        assert run(*options)[0] == 130
     begun = (tmp_path / "broken.es.partial").read_bytes()
+    resume = (*options, "--output", broken, "--resume")
+    assert "broken.es.partial was made with beam=None, not 2: --resume it with the same" in run(*resume, "--beam", 2)[2]
     for file, name in ((source, "input"), (terms, "glossary")):
         before = file.read_text()
         file.write_text(before.replace("see", "drinks").replace("cat 9", "dog 9"))
-        status, _, err = run(*options, "--resume")
+        status, _, err = run(*resume)
         assert (status, err.count("\n")) == (1, 1)
-        assert re.search(
-            rf"broken\.es\.partial was made with {name}_digest=\w+, not \w+: .*leave out --resume to begin anew", err
-        )
+        assert re.search(rf"made with {name}_digest=\w+, not \w+: .*leave out --resume to begin anew", err)
         assert (tmp_path / "broken.es.partial").read_bytes() == begun
         file.write_text(before)
     terms.write_text("see\tve\n")  # a comment changes no translation
-    assert run(*options, "--resume")[0] == 0
-    resumed = broken.read_bytes()
-    assert run(*options)[0] == 0
-    assert broken.read_bytes() == resumed
+    assert run(*resume)[0] == 0
+    assert broken.read_bytes() == complete.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.es", "complete.es", "in.en", "terms.tsv"]
+    assert "nothing to resume" in run(*resume)[2]
+    assert run("hola", "--resume")[0] == 2
 
 
 def test_what_cannot_be_read_or_written_again_is_not_resumed(run, tmp_path):

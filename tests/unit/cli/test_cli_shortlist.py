@@ -143,18 +143,15 @@ def test_ctranslate2_reads_the_vmap(learn: Any, toy_run: Path, tmp_path: Path) -
     assert differing  # without it, they contain other subwords
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+def test_an_output_that_cannot_be_written_is_refused_before_anything_is_learned(
+    seq2seq: Any, toy_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seq2seq.text.prepare.prepare", lambda *_: pytest.fail("text is prepared"))
+    for words, message in (
         (("--output", "none/s"), "--output none/s cannot be written: No such file or directory"),
         (("--output", "runs"), "--output runs cannot be written: Is a directory"),
         (("--output", "s", "--vmap", "none/v"), "--output none/v cannot be written: No such file or directory"),
         (("--output", "s", "--vmap", "./s"), "--output and --vmap are both s: name two files"),
-    ],
-)
-def test_an_output_that_cannot_be_written_is_refused_before_anything_is_learned(
-    seq2seq: Any, toy_run: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], message: str
-) -> None:
-    monkeypatch.setattr("seq2seq.text.prepare.prepare", lambda *_: pytest.fail("text is prepared"))
-    assert seq2seq("shortlist", "--model", toy_run, *words) == (1, "", f"error: {message}\n")
-    assert not Path("s").exists()
+    ):
+        assert seq2seq("shortlist", "--model", toy_run, *words) == (1, "", f"error: {message}\n")
+        assert not Path("s").exists()

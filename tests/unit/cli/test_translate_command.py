@@ -85,7 +85,7 @@ def test_nbest_lines_carry_number_translation_and_score(run, bundle_folder):
     assert [float(row[2]) for row in rows] == [round(one.normalised_score, 4) for entry in best for one in entry]
 
 
-def test_json_gives_an_object_for_every_line(run, expected):
+def test_json_gives_an_object_for_every_line(run, expected, translator):
     status, out, _ = run("--json", "--n-best", "2", stdin="\n".join(LINES).encode())
     objects = [json.loads(line) for line in out.splitlines()]
     assert status == 0
@@ -93,6 +93,10 @@ def test_json_gives_an_object_for_every_line(run, expected):
     assert [entry["translation"] for entry in objects] == expected
     assert [entry["line"] for entry in objects] == [1, 2, 3, 4]
     assert [len(entry["n_best"]) for entry in objects] == [2, 1, 2, 2]
+    best = translator.translate_nbest(LINES, 2, align=True)
+    alignments = [[[list(pair) for pair in one.alignment] for one in n_best] for n_best in best]
+    assert [[hypothesis["alignment"] for hypothesis in entry["n_best"]] for entry in objects] == alignments
+    assert [entry["alignment"] for entry in objects] == [first for first, *_ in alignments]
     assert objects[0]["n_best"][0]["score"] == objects[0]["score"] < objects[0]["normalised_score"] < 0
 
 
@@ -214,14 +218,6 @@ def test_an_interruption_is_one_line(run, monkeypatch):
 
     monkeypatch.setattr(Translator, "load", interrupt)
     assert run("hola") == (130, "", "error: interrupted\n")
-
-
-@pytest.mark.slow
-def test_a_long_line_is_translated_with_a_warning_that_names_it(run):
-    status, out, err = run(stdin=("hola\n" + "la leche. " * 100 + "\n").encode())
-    assert (status, out.count("\n")) == (0, 2)
-    assert err.startswith("warning: line 2 has ")
-    assert err.count("\n") == 1
 
 
 def test_evaluate_scores_a_finished_translation(seq2seq, tmp_path, testset):

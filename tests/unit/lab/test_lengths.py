@@ -16,9 +16,6 @@ def test_sources_are_grouped_by_their_words() -> None:
     assert [(bucket.name, len(bucket.lines)) for bucket in buckets] == [("1–5", 30), ("11–15", 25)]
     assert buckets[1].lines == list(range(30, 55))
     assert [bucket.name for bucket in make_buckets(["word " * 50] * FEWEST)] == ["41+"]
-
-
-def test_too_few_sentences_are_an_error() -> None:
     with pytest.raises(UserError, match="19 sentences are too few: no group of like length has 20"):
         make_buckets(["one two"] * 19)
 
