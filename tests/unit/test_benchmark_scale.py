@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from benchmarks import scale, slopes
+from benchmarks.command import make_app
 from benchmarks.scale import costs_of, limits_of
 from benchmarks.slopes import Slopes, fit, read_slopes
 from seq2seq.errors import UserError
@@ -88,3 +90,17 @@ def test_what_is_measured_gives_slopes() -> None:
     assert 0 < measured.prepared <= measured.work
     assert 3e7 < measured.memory < 1e9
     assert [len(row) for row in sizes.rows] == [9, 9]
+
+
+def test_the_command_prints_markdown_and_writes_json(tmp_path: Path) -> None:
+    threads = torch.get_num_threads()
+    try:
+        words = ["--pairs", "1000", "--device", "cpu", "--threads", "3", "--output", str(tmp_path)]
+        result = CliRunner().invoke(make_app("scale"), words)
+    finally:
+        torch.set_num_threads(threads)
+    assert result.exit_code == 0
+    assert "| pairs | 1,000 |" in result.output
+    written = json.loads((tmp_path / "scale.json").read_text(encoding="utf-8"))
+    assert written["plan"]["pairs"] == [1000]
+    assert "3 threads" in written["machine"]

@@ -46,7 +46,7 @@ def test_each_key_is_built_once(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("b", "bet4"), ("b", None), ("manifest.json", "[]"), ("manifest.json", None)]
+    ("name", "text"), [("b", "bet4"), ("b", None), ("manifest.json", "[1]"), ("manifest.json", None)]
 )
 def test_a_damaged_folder_is_built_again_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, text: str | None

@@ -193,6 +193,17 @@ def test_no_text_is_repeated_among_the_n_best(translator):
     assert all(len(best) == 8 for best in samples)
 
 
+def test_an_engine_that_only_searches_cannot_align(translator):
+    class Searcher:
+        def search(self, *arguments, **options):
+            return translator.engine.search(*arguments, **options)
+
+    searcher = Translator(Searcher(), translator.tokenizer, search=translator.search)
+    assert searcher.translate(TEXTS) == translator.translate(TEXTS)
+    with pytest.raises(UserError, match="cannot score given translations: use the pytorch engine"):
+        searcher.translate_nbest(TEXTS, 1, align=True)
+
+
 def test_an_ensemble_of_one_model_twice_is_that_model(bundle_folder, translator):
     twice = Translator.load([bundle_folder, bundle_folder], "cpu")
     assert twice.can_align

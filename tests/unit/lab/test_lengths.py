@@ -6,7 +6,7 @@ from sacrebleu.metrics.bleu import BLEU
 
 from seq2seq.cli import app
 from seq2seq.errors import UserError
-from seq2seq.lab.lengths import FEWEST, bleu_by_length, draw_lengths, make_buckets, table
+from seq2seq.lab.lengths import FEWEST, bleu_by_length, make_buckets, table
 
 SHORT, LONG = [f"A cat sees dog {i}." for i in range(30)], [f"{'the old cat ' * 4}sees {i}." for i in range(25)]
 
@@ -39,13 +39,6 @@ def test_the_interval_is_a_bootstrap_interval() -> None:
     scores = [BLEU().corpus_score([said[i] for i in draw], [[LONG[i] for i in draw]]).score for draw in draws]
     low, high = np.percentile(scores, [2.5, 97.5])
     assert point.half_width == pytest.approx((high - low) / 2, rel=0.2)
-
-
-def test_a_picture_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    buckets = make_buckets(SHORT)
-    points = bleu_by_length(buckets, SHORT, SHORT)
-    with pytest.raises(UserError, match=r"cannot write .*lengths.nothing: Format 'nothing' is not supported"):
-        draw_lengths(buckets, {"a": points}, tmp_path / "lengths.nothing")
 
 
 @pytest.mark.slow
