@@ -1,6 +1,7 @@
 """The translate command's options beside plain translation."""
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -124,9 +125,13 @@ def test_a_search_option_out_of_range_is_refused_first(run, seq2seq, bundle_fold
     assert not out.exists()
 
 
-def test_json_of_a_model_that_cannot_align_has_no_alignment(run, tokenizer, tmp_path):
+def test_a_model_that_cannot_align_translates_documents_too_and_its_json_has_no_alignment(run, tokenizer, tmp_path):
     write_recurrent_bundle(tmp_path / "model", tokenizer, attention="none")
     command = ("--model", str(tmp_path / "model"), "--device", "cpu")
     status, out, err = run("--json", "--max-length", "5", LINES[0], command=command)
     assert (status, err) == (0, "")
     assert json.loads(out).keys() == {"line", "source", "translation", "score", "normalised_score", "n_best"}
+    page, result = tmp_path / "in.html", tmp_path / "out.html"
+    page.write_text("<p>The <b>cat</b> sees.</p>")
+    assert run("--input", page, "--output", result, "--max-length", "5", command=command)[0] == 0
+    assert re.findall("<[^>]*>", result.read_text()) == ["<p>", "<b>", "</b>", "</p>"]
