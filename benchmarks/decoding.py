@@ -11,7 +11,6 @@ import torch
 
 from benchmarks import huggingface
 from benchmarks.command import Options, Results, Table
-from benchmarks.ctranslate import Contestant, Way, export_all
 from benchmarks.data import joint, read_test
 from benchmarks.race import Race, race
 from seq2seq.bundle import Bundle, load_bundle
@@ -142,15 +141,25 @@ def contestants(
         entered[name] = lambda block, m=model, o=options: huggingface.translate(
             m, tokenizer, block.texts, beam=plan.beam, max_length=block.max_length, **o
         )
+    if device.type == "cpu":
+        entered |= exported(bundle, tokenizer, plan, folder)
+    absent = {"ours", "ours-textbook", "hf-exact"} if plan.beam == 1 else set[str]()
+    return {name: entered[name] for name in (*CONTESTANTS, *entered) if name in entered.keys() - absent}
+
+
+def exported(bundle: Bundle, tokenizer: Tokenizer, plan: Plan, folder: Path) -> dict[str, Translate]:
+    """Return the contestants that compute with CTranslate2, here on the CPU only."""
+    from benchmarks.ctranslate import Contestant, Way, export_all  # a race on a GPU needs no CTranslate2
+
     exports, threads = export_all(bundle.model, tokenizer, LIMIT, folder), torch.get_num_threads()
-    exported: tuple[tuple[str, str, Way], ...] = (("ct2", "float32", "one batch"), ("ours-ct2-int8", "int8", "engine"))
-    for name, precision, way in exported:
+    ways: tuple[tuple[str, str, Way], ...] = (("ct2", "float32", "one batch"), ("ours-ct2-int8", "int8", "engine"))
+    entered: dict[str, Translate] = {}
+    for name, precision, way in ways:
         contestant = Contestant(exports[precision], threads, way)
         entered[name] = lambda block, c=contestant: tokenizer.decode(
             c.search(block.texts, beam=plan.beam, max_length=block.max_length)
         )
-    absent = ("ours", "ours-textbook", "hf-exact") if plan.beam == 1 else ()
-    return {name: entered[name] for name in (*CONTESTANTS, *entered) if name not in absent}
+    return entered
 
 
 def row_name(name: str, beam: int) -> str:

@@ -53,7 +53,7 @@ def run(plan: Plan, device: torch.device) -> Results:
             entered = contestants(bundle, tokenizer, options, device, Path(folder))
         first = "ours" if beam > 1 else "ours-early"
         ours, sources = [entered[first](block)[0] for block in blocks], [block.texts[0] for block in blocks]
-        for name in (f"{first}-textbook", "ct2", "hf"):
+        for name in [one for one in (f"{first}-textbook", "ct2", "hf") if one in entered]:
             theirs = [entered[name](block)[0] for block in blocks]
             listed = differences(translator, sources, ours, theirs)
             worse = sum(one.our_score < one.their_score - 1e-5 for one in listed)
