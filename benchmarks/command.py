@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from seq2seq.device import choose_device
+from seq2seq.device import choose_device, prepare
 from seq2seq.errors import UserError
 from seq2seq.settings.describe import field_comments
 
@@ -93,6 +93,7 @@ def measure(name: str, run: Callable[[Any, torch.device], Results], plan: Option
     if plan.threads:
         torch.set_num_threads(plan.threads)
     device = choose_device(plan.device)
+    prepare(device)  # as `train.py` and `translate.py` do
     machine = describe_machine(device)
     values, tables = run(plan, device)
     print(machine)

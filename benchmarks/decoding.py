@@ -144,6 +144,8 @@ def contestants(
     if device.type == "cpu":
         entered |= exported(bundle, tokenizer, plan, folder)
     absent = {"ours", "ours-textbook", "hf-exact"} if plan.beam == 1 else set[str]()
+    if device.type != "cpu":  # no search is compiled there
+        absent |= {"ours-textbook", "ours-early-textbook"}
     return {name: entered[name] for name in (*CONTESTANTS, *entered) if name in entered.keys() - absent}
 
 

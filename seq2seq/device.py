@@ -35,21 +35,24 @@ def choose_device(wanted: str | torch.device) -> torch.device:
 
 
 def prepare(device: torch.device) -> None:
-    """Switch off cuDNN's attention if device is a GPU: cuDNN builds a graph for every new shape."""
+    """Switch off two defaults of cuDNN if device is a GPU: attention with a new graph for every shape, and TF32."""
     if device.type == "cuda":
         torch.backends.cuda.enable_cudnn_sdp(False)
+        torch.backends.cudnn.allow_tf32 = False  # which an LSTM uses
 
 
 @contextlib.contextmanager
 def tf32_products(device: torch.device) -> Iterator[None]:
     """Within this context, let a GPU multiply float32 matrices in TF32: several times faster, 10 bits of mantissa."""
-    before = torch.get_float32_matmul_precision()
+    before, cudnn_before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
+        torch.backends.cudnn.allow_tf32 = True
     try:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+        torch.backends.cudnn.allow_tf32 = cudnn_before
 
 
 def tensor_on(

@@ -12,6 +12,7 @@ from small_run import BASE, validated
 from torch import Tensor
 from torch.testing import assert_close
 
+from seq2seq.device import prepare
 from seq2seq.model.build import build_model
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.training import TrainingConfig
@@ -44,6 +45,7 @@ STYLES: dict[str, dict[str, Any]] = {
 
 def gradients(style: str, device: str, dtype: torch.dtype = torch.float32) -> list[Tensor]:
     """Return the loss and the gradients of one batch, computed on device."""
+    prepare(torch.device(device))
     torch.manual_seed(0)
     config = ModelConfig(d_model=64, num_encoder_layers=2, num_decoder_layers=2, dropout=0.0, **STYLES[style])
     model = build_model(config, VOCABULARY)

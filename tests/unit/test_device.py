@@ -4,12 +4,18 @@ import torch
 from seq2seq.device import prepare, tf32_products
 
 
-def test_a_gpu_never_takes_cudnns_attention() -> None:
+def test_a_gpu_takes_neither_cudnns_attention_nor_its_tf32() -> None:
+    before = torch.backends.cudnn.allow_tf32
     try:
         prepare(torch.device("cuda"))
         assert not torch.backends.cuda.cudnn_sdp_enabled()
+        assert not torch.backends.cudnn.allow_tf32
+        with tf32_products(torch.device("cuda")):
+            assert torch.backends.cudnn.allow_tf32
+        assert not torch.backends.cudnn.allow_tf32
     finally:
         torch.backends.cuda.enable_cudnn_sdp(True)
+        torch.backends.cudnn.allow_tf32 = before
 
 
 @pytest.mark.parametrize(("device", "precision"), [("cuda", "high"), ("cpu", "highest")])
