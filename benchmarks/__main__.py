@@ -13,8 +13,8 @@ from benchmarks.command import make_app
 from seq2seq.errors import UserError
 
 COMMANDS = (
-    "training", "profile", "rival", "decoding", "equality", "workers", "files", "serving", "attention",
-    "transfers", "importing", "scale", "slopes", "documents",
+    "training", "profile", "rival", "speedrun", "decoding", "equality", "workers", "files", "serving",
+    "attention", "transfers", "importing", "scale", "slopes", "documents",
 )  # fmt: skip
 
 

@@ -9,10 +9,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.command import Options
-from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.trainer import TrainerConfig
-from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.processes import choose_precision
@@ -54,9 +52,9 @@ def precision_on(device: torch.device, wanted: str) -> str:
 class Updates:
     """Trains a model batch by batch, in the order of Lightning's own loop."""
 
-    def __init__(self, model: EncoderDecoder, config: TrainingConfig, precision: str = "bf16-mixed") -> None:
+    def __init__(self, module: TranslationModule, precision: str = "bf16-mixed") -> None:
         self.is_mixed = precision == "bf16-mixed"
-        self.module = TranslationModule(model.train(), config)
+        self.module = module.train()
         self.module.trainer = cast(L.Trainer, SimpleNamespace(world_size=1, accumulate_grad_batches=1))
         optimizer = self.module.configure_optimizers()
         assert isinstance(optimizer, torch.optim.Optimizer)

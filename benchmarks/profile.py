@@ -18,6 +18,7 @@ from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import PAD
 from seq2seq.training.loss import chunk_of, cross_entropy
+from seq2seq.training.module import TranslationModule
 
 LOADER, LOSS = "loader: batch made and moved", "loss, with its gradients"
 PARTS = (LOADER, "forward", LOSS, "backward", "clipping", "optimizer")
@@ -86,7 +87,7 @@ def measure(plan: Plan, device: torch.device) -> list[Round]:
     config, precision = model_config(plan.size), precision_on(device, plan.precision)
     dtype = torch.bfloat16 if precision == "bf16-mixed" else torch.float32
     settings = TrainingConfig(max_tokens=plan.max_tokens, learning_rate=1e-4)
-    updates = Updates(build_model(config, plan.vocab_size).to(device), settings, precision)
+    updates = Updates(TranslationModule(build_model(config, plan.vocab_size).to(device), settings), precision)
     warm_up = to_device(next(drawn), str(device))
     for _ in range(2):
         updates.update(warm_up)

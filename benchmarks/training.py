@@ -21,6 +21,7 @@ from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import PAD
 from seq2seq.training.loss import cross_entropy
+from seq2seq.training.module import TranslationModule
 
 TOLERANCE = 1e-3  # nats; more than the rounding errors of thousands of float32 losses
 LEARNING_RATE = 1e-4  # small, so that losses stay normal over the rounds; no effect on time
@@ -70,7 +71,7 @@ def contestants(model: EncoderDecoder, plan: Plan, precision: str) -> dict[str, 
     settings = TrainingConfig(
         max_tokens=plan.max_tokens, learning_rate=LEARNING_RATE, label_smoothing=0.1, clip_norm=1.0
     )
-    ours = Updates(copy.deepcopy(model), settings, precision)
+    ours = Updates(TranslationModule(copy.deepcopy(model), settings), precision)
     runs: dict[str, Callable[[Sequence[Batch]], object]] = {OURS: lambda block: [ours.update(batch) for batch in block]}
     for name, attention in RIVALS.items():
         marian = to_marian(model, attention).train()

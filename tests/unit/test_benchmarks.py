@@ -14,6 +14,7 @@ from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import EOS, PAD
 from seq2seq.training.loss import cross_entropy
+from seq2seq.training.module import TranslationModule
 
 pytest.importorskip("transformers", reason="the extra `huggingface` is not installed")
 
@@ -52,7 +53,7 @@ def test_both_losses_of_the_same_weights_are_equal(model: Transformer, batch: Ba
 @pytest.mark.slow
 def test_both_exact_beam_searches_find_the_same_translations_at_the_same_scores(model: Transformer, batch: Batch):
     torch.manual_seed(3)  # of dropout, whatever ran before
-    updates = Updates(model, TrainingConfig(max_tokens=120, learning_rate=3e-3))
+    updates = Updates(TranslationModule(model, TrainingConfig(max_tokens=120, learning_rate=3e-3)))
     for _ in range(250):  # so that translations end before the limit
         updates.update(batch)
     limit = batch.tgt_out.shape[1] + 5
