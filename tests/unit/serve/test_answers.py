@@ -6,7 +6,6 @@ from typing import Any
 
 import httpx
 import pytest
-from jsonschema import ValidationError
 from schemas import check_answer
 from serving import FakeTranslator, question, until
 
@@ -92,16 +91,6 @@ def test_refusals_for_time_and_load_match_their_description(ask: Ask, translator
     assert [answer.status_code for answer in answers] == [429, 503, 503, 408]
     for answer in answers:
         check_answer(api, answer)
-
-
-def test_an_answer_of_another_shape_is_noticed(ask: Ask):
-    api = ask(lambda client: client.get("/openapi.json")).json()
-    request = httpx.Request("GET", "http://127.0.0.1/health")
-    check_answer(api, httpx.Response(200, json={"status": "ok"}, request=request))
-    with pytest.raises(ValidationError):
-        check_answer(api, httpx.Response(200, json={"status": "ok", "more": 1}, request=request))
-    with pytest.raises(KeyError):
-        check_answer(api, httpx.Response(429, json={"error": "a"}, request=request))
 
 
 @pytest.mark.parametrize(

@@ -78,14 +78,6 @@ async def while_busy(batcher: Any, computer: Computer) -> Any:
     return first
 
 
-def test_what_comes_within_the_delay_is_computed_together(run: Any, computer: Computer):
-    async def scenario(batcher: Any) -> Any:
-        return await asyncio.gather(*(submit(batcher, [one], "a") for one in (1, 2, 3)))
-
-    assert run(scenario, max_delay=0.2) == [[2], [4], [6]]
-    assert computer.batches == [("a", [1, 2, 3])]
-
-
 def test_a_full_batch_does_not_wait(run: Any, computer: Computer):
     async def scenario(batcher: Any) -> Any:
         return await asyncio.gather(*(submit(batcher, [one], "a") for one in range(2, 10)))
@@ -261,19 +253,6 @@ def test_who_is_cancelled_leaves_the_queue(run: Any, computer: Computer):
     assert computer.batches == [("a", [1]), ("a", [4])]
 
 
-def test_who_waited_too_long_is_dropped_uncomputed(run: Any, computer: Computer):
-    async def scenario(batcher: Any) -> Any:
-        first = await while_busy(batcher, computer)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(submit(batcher, [2], "a"), 0.01)
-        assert batcher.waiting_sentences == 0
-        computer.may_go.set()
-        return await first
-
-    assert run(scenario) == [2]
-    assert computer.batches == [("a", [1])]
-
-
 def test_what_nobody_waits_for_any_more_is_given_up_half_done(
     run: Any, computer: Computer, caplog: pytest.LogCaptureFixture
 ):
@@ -335,15 +314,3 @@ def test_a_batch_is_charged_for_its_own_seconds_only(monkeypatch: pytest.MonkeyP
 
     asyncio.run(scenario())
     assert calls == [0.5]
-
-
-def test_on_batch_is_called_for_every_batch(run: Any):
-    calls: list[tuple[int, float]] = []
-
-    async def scenario(batcher: Any) -> Any:
-        batcher.on_batch = lambda count, seconds: calls.append((count, seconds))
-        return await submit(batcher, [1, 2, 3], "a")
-
-    run(scenario)
-    assert [count for count, _ in calls] == [3]
-    assert calls[0][1] > 0

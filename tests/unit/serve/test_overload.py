@@ -36,16 +36,6 @@ def test_a_body_is_not_read_beyond_its_limit(ask: Ask):
     assert read < 1_000_000
 
 
-@pytest.mark.slow
-def test_a_body_that_does_not_come_is_given_up(ask: Ask):
-    async def slow() -> Any:
-        yield b"{"
-        await asyncio.sleep(20)
-
-    answer = ask(lambda client: client.post("/translate", content=slow(), headers=JSON), limits=Limits(timeout=1.0))
-    assert answer.status_code == 408
-
-
 def test_a_failure_says_nothing_of_the_inside_and_leaves_others_alone(ask: Ask):
     async def scenario(client: Any) -> Any:
         answers = (client.post("/translate", json=question(q)) for q in ("one", "boom", "two"))
@@ -103,15 +93,6 @@ def test_what_cannot_be_translated_never_joins_a_batch(ask: Ask, translator: Fak
     assert not any(text in batch for text in bad for batch in translator.batches)
 
 
-def test_many_clients_share_batches(ask: Ask, translator: FakeTranslator):
-    async def scenario(client: Any) -> Any:
-        return await asyncio.gather(*(client.post("/translate", json=question(f"t {i}.")) for i in range(50)))
-
-    answers = ask(scenario, limits=Limits(max_delay=0.3, max_batch=64))
-    assert [one.json()["translatedText"] for one in answers] == [f"T {i}." for i in range(50)]
-    assert len(translator.batches) <= 3
-
-
 def test_a_full_queue_answers_429_and_says_when_to_come_back(ask: Ask, translator: FakeTranslator):
     async def scenario(client: Any) -> Any:
         translator.may_go.clear()
@@ -146,24 +127,6 @@ def test_who_waits_too_long_is_told_so(ask: Ask, translator: FakeTranslator):
     assert "retry-after" in late.headers
     assert next_one.status_code == 200
     assert translator.finished == 1  # the late one was given up half done
-
-
-def test_a_long_document_s_sentences_take_turns_with_other_requests(ask: Ask, translator: FakeTranslator):
-    async def scenario(client: Any) -> Any:
-        translator.may_go.clear()
-        document = "".join(f"<p>Sentence number {number}.</p>" for number in range(40))
-        long = asyncio.create_task(client.post("/translate", json=question(document, format="html")))
-        await until(lambda: bool(translator.batches))
-        short = asyncio.create_task(client.post("/translate", json=question("short")))
-        await asyncio.sleep(0.05)
-        translator.may_go.set()
-        return await asyncio.gather(long, short)
-
-    long, short = ask(scenario, limits=Limits(max_batch=8))
-    assert [len(batch) for batch in translator.batches] == [8, 8, 8, 8, 8, 1]
-    assert "short" in translator.batches[1]
-    assert "<p>SENTENCE NUMBER 39.</p>" in long.json()["translatedText"]
-    assert short.json() == {"translatedText": "SHORT"}
 
 
 async def health_of(client: Any, status: int) -> Any:

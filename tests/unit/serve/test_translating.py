@@ -82,10 +82,6 @@ def test_html_keeps_its_markup_whoever_else_asks(translator: FakeTranslator):
     assert {"One two.", "Three"} <= set(translator.batches[0])
 
 
-def test_alternatives_of_html_are_whole_documents(translator: FakeTranslator):
-    assert translate(translator, ["<p>One</p>"], 2, is_html=True) == [["<p>ONE</p>", "<p>ONE!</p>"]]
-
-
 @pytest.mark.parametrize(
     ("text", "is_html", "limits", "message"),
     [
