@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import html
 import json
 import re
 from html.parser import HTMLParser
@@ -79,7 +78,3 @@ def test_the_page_fetches_nothing_and_turns_no_text_into_html(page: Reader) -> N
 def test_nan_is_refused() -> None:
     with pytest.raises(ValueError, match="Out of range float"):
         write_page({"explanation": {"source": "", "log_probs": [float("nan")]}})
-
-
-def test_the_title_is_escaped_once() -> None:
-    assert f"<title>Attention: {html.escape('Q & A')}</title>" in write_page({"explanation": {"source": "Q & A"}})

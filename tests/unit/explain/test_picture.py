@@ -43,12 +43,6 @@ def size_of(png):
     return struct.unpack(">II", png[16:24])
 
 
-def test_a_picture_is_written_large_enough_to_read(explanation, tmp_path):
-    draw(explanation, tmp_path / "a.png")
-    width, height = size_of((tmp_path / "a.png").read_bytes())
-    assert 600 < width < height <= MAX_PIXELS
-
-
 def maps_of(explanation: Explanation, part: str) -> list[Any]:
     """Return the axes of a part's maps, without the scale of colours."""
     return [axes for axes in make_figure(explanation, [part]).axes if axes.images]

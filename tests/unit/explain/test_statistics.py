@@ -17,15 +17,6 @@ def test_a_uniform_head_has_the_entropy_of_its_width():
     assert statistics.diagonal == pytest.approx(0.25)
 
 
-def test_a_head_on_the_position_before_has_distance_one():
-    before = torch.eye(5).roll(-1, 1)
-    before[0] = torch.tensor([1.0, 0, 0, 0, 0])
-    before[1:] = torch.eye(5)[:-1]
-    (statistics,) = head_statistics(before[None])
-    assert (statistics.entropy, statistics.distance) == (0, pytest.approx(4 / 5))
-    assert statistics.diagonal == pytest.approx(1 / 5)
-
-
 def test_the_diagonal_of_cross_attention_runs_from_the_first_piece_to_the_last():
     straight = torch.zeros(1, 3, 6)  # positions 0, 2.5 and 5 of the source; 3 is the later neighbour of 2.5
     straight[0, 0, 0] = straight[0, 1, 3] = straight[0, 2, 5] = 1

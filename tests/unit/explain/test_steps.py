@@ -120,10 +120,3 @@ def test_wide_tables_show_eight_channels_and_name_their_width(translator):
 def test_an_unknown_part_layer_or_head_is_refused(golden, wrong, message):
     with pytest.raises(UserError, match=message):
         plain_steps(golden, **{"part": "cross", "layer": 0, "head": 0, **wrong})
-
-
-def test_no_hook_stays_on_the_model(golden):
-    plain_steps(golden, part="cross", layer=0, head=0)
-    for module in golden.engine.model.modules():
-        assert not module._forward_hooks
-        assert not module._forward_pre_hooks
