@@ -140,24 +140,6 @@ def test_all_markup_survives_once_and_nested_as_before(
         assert all(0 <= mark.position <= len(found.text) for mark in found.marks)
 
 
-@given(
-    text=st.recursive(
-        st.sampled_from(["a", "b c", "d.", "<br>"]),
-        lambda inner: st.lists(inner, max_size=3).map(lambda parts: f"<t>{' '.join(parts)}</t>"),
-        max_leaves=8,
-    ),
-    alignment=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=8),
-)
-def test_written_tags_stay_balanced(text: str, alignment: Alignment):
-    (found,) = translate_texts([text], lambda texts, _: [("x y z v w", alignment) for _ in texts])
-    assert re.findall("<br>", found) == re.findall("<br>", text)
-    assert found.count("<t>") == text.count("<t>") == found.count("</t>")
-    depth = 0
-    for tag in re.findall("</?t>", found):
-        depth += 1 if tag == "<t>" else -1
-        assert depth >= 0
-
-
 @pytest.mark.parametrize(
     "text", ["a<b> " * 5000, "a </b>" * 5000, "<b>a " * 5000 + "</b>" * 5000, "<b>a</b> " * 5000, "<br>a " * 5000]
 )
