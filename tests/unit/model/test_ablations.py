@@ -79,13 +79,6 @@ def test_unscaled_scores_are_not_divided() -> None:
     assert_close(attend(unscaled.queries(x), memory), expected @ memory.values)
 
 
-def test_one_projection_has_a_quarter_fewer_weights_and_the_others_as_many() -> None:
-    relevances = ("query_key", "uniform", "unscaled", "shared")
-    plain, *others, shared = (sum(p.numel() for p in make_attention(name).parameters()) for name in relevances)
-    assert others == [plain, plain]
-    assert shared * 4 == plain * 3
-
-
 @pytest.mark.parametrize("positions", ["none", "sinusoidal", "rotary"])
 def test_only_without_positions_no_prediction_depends_on_the_order_of_the_source(positions: str) -> None:
     src, tgt_in, order = token_ids(N, S), token_ids(N, T), torch.randperm(S)

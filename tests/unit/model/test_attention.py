@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from seq2seq.model.attention import KeysValues, MultiHeadAttention, attend, attention_weights
 from seq2seq.model.kernels import UNFUSED_MAX_KEYS, uses_fused_kernel
-from seq2seq.model.masks import causal_mask, padding_mask
+from seq2seq.model.masks import padding_mask
 from seq2seq.model.positions import rotate, rotations, sinusoidal
 
 N, H, T, S, C = 2, 3, 5, 7, 4
@@ -141,33 +141,10 @@ def test_rows_of_a_sentence_may_share_its_memory() -> None:
     assert_close(attention(x, memory, mask), attention(x, memory.select(of_row), mask[of_row]))
 
 
-def test_attention_knows_no_order_of_its_memory() -> None:
-    queries, memory = random_inputs()
-    order, mask = torch.tensor([3, 0, 5, 1, 6, 4, 2]), random_mask()
-    shuffled = KeysValues(memory.keys[:, :, order], memory.values[:, :, order])
-    assert_close(attend(queries, shuffled, mask[..., order]), attend(queries, memory, mask))
-
-
-def test_causal_mask_lets_a_position_attend_to_itself_and_earlier_positions() -> None:
-    assert causal_mask(3, 0, CPU)[0, 0].tolist() == [[True, False, False], [True, True, False], [True, True, True]]
-    assert causal_mask(2, 2, CPU)[0, 0].tolist() == [[True, True, True, False], [True, True, True, True]]
-
-
-def test_padding_mask_hides_padding_from_every_query() -> None:
-    mask = padding_mask(torch.tensor([[5, 3, 0, 0], [5, 6, 7, 3]]), 0)
-    assert mask.shape == (2, 1, 1, 4)
-    assert mask[:, 0, 0].tolist() == [[True, True, False, False], [True, True, True, True]]
-
-
 def test_sinusoids_are_the_papers() -> None:
     angles = [[position / 10_000 ** (2 * i / 12) for i in range(6)] for position in range(9)]
     expected = [[wave(angle) for angle in row for wave in (math.sin, math.cos)] for row in angles]
     assert_close(sinusoidal(0, 9, 12, CPU), torch.tensor(expected))
-
-
-def test_positions_that_start_later_are_a_cut_of_those_from_the_start() -> None:
-    assert_close(sinusoidal(4, 3, 12, CPU), sinusoidal(0, 7, 12, CPU)[4:])
-    assert_close(rotations(4, 3, 12, CPU), rotations(0, 7, 12, CPU)[:, 4:])
 
 
 def test_rotation_keeps_lengths_and_makes_products_depend_on_distance_only() -> None:

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from seq2seq.model.attention import MultiHeadAttention, attend
 from seq2seq.model.trace import record_attention
 from seq2seq.model.transformer import Transformer
-from tests.unit.model.models import STYLES, make_transformer, pair, token_ids
+from tests.unit.model.models import STYLES, make_transformer, pair
 
 KINDS = STYLES | {"post-norm, rotary": {"positions": "rotary"}}
 
@@ -80,12 +80,6 @@ def test_a_trace_in_bfloat16_has_float32_rows_that_sum_to_one() -> None:
         assert weights.dtype == torch.float32
         assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
         assert (weights - expected).abs().mean() < 0.05
-
-
-def test_one_token_of_target_attends_to_itself() -> None:
-    trace = make_model().traced(token_ids(1, 3), token_ids(1, 1))
-    assert all((weights == 1).all() for weights in trace.decoder)
-    assert trace.cross[0].shape == (1, 3, 1, 3)
 
 
 def test_calls_in_other_threads_are_not_recorded() -> None:
