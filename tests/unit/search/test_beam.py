@@ -99,14 +99,6 @@ def test_early_stopping_ends_when_no_hypothesis_has_a_higher_value_at_its_presen
     assert sum(hasty.calls) < sum(patient.calls) or alpha == 0
 
 
-@pytest.mark.parametrize(("beam", "calls"), [(1, [3, 3, 2, 2, 1, 1]), (3, [3, 9, 6, 6, 3, 3])])
-def test_finished_sentences_leave_the_batch(beam, calls):
-    model = TableModel(6)
-    model.logits = lambda table, prefix: torch.tensor([0.0, 9.0, 0.0, -20.0, 0.0, 0.0])  # hardly ever ends
-    search(model, [1, 2, 3], [1, 3, 5], beam=beam)
-    assert model.calls == calls  # first one row for each sentence: all its hypotheses are still the same
-
-
 def test_a_hypothesis_at_the_limit_is_ended_at_the_price_of_eos():
     model = TableModel(6)
     (best,) = search(model, [4], [3], beam=5)

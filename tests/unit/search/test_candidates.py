@@ -36,11 +36,6 @@ def test_live_candidates_are_those_that_the_next_step_continues(settings):
         assert all(candidate.score <= live[candidate.parent].score for candidate in later)
 
 
-def test_every_live_hypothesis_is_a_parent_of_candidates_when_all_candidates_are_shown():
-    for now, later in pairwise(candidates_of(TableModel(5), [4], [3], beam=50)):
-        assert {candidate.parent for candidate in later} == set(range(sum(candidate.is_live for candidate in now)))
-
-
 @pytest.mark.parametrize("beam", [1, BEAM])
 def test_parents_and_tokens_spell_every_hypothesis_that_has_the_score(beam):
     model = TableModel(6)

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from seq2seq.search.constrained import ConstrainedBeamSearch, Progress, tokens_needed
+from seq2seq.search.constrained import ConstrainedBeamSearch, tokens_needed
 from tests.unit.search import tasks
 from tests.unit.search.tasks import BANNED, BOS, EOS, TableModel, contains, ids_of
 
@@ -145,16 +145,6 @@ def test_a_phrase_that_a_rule_forbids_gives_no_hypothesis():
         return log_probs
 
     assert search(TableModel(6), [0, 1], [3, 3], [[[4]], [[4, 1]]], beam=3, rules=[never_four]) == [[], []]
-
-
-@pytest.mark.parametrize("phrases", PHRASE_SETS, ids=str)
-def test_progress_knows_what_is_missing_from_every_sequence(phrases):
-    for ids in TableModel(6).all_sequences(0, 4):
-        progress = Progress.start(phrases)
-        for token in ids:
-            progress = progress.steps.get(token, progress.broken_off)
-        assert progress.needed == missing_tokens(ids, phrases)
-        assert bool(progress.missing) != all(contains(ids, phrase) for phrase in phrases)
 
 
 def test_phrases_need_room_for_all_tokens_but_those_within_others():

@@ -46,14 +46,6 @@ def test_one_group_is_beam_search():
     assert diverse == search(model, tables, limits, beam=4)
 
 
-def test_more_diversity_makes_first_tokens_differ():
-    model = TableModel(12)
-    (alike,) = search(model, [54], [4], beam=4, groups=4, diversity=0.0)
-    (different,) = search(model, [54], [4], beam=4, groups=4, diversity=100.0)
-    assert len(alike) == 1  # all groups find the same
-    assert len({tuple(ids[:1]) for ids in ids_of(different)}) == 4
-
-
 def test_groups_go_on_while_a_longer_hypothesis_may_be_worth_more():
     model, always_four = TableModel(6), torch.tensor([-99.0, -99.0, -99.0, -99.0, 0.0, -99.0])
     start = torch.tensor([0.0, 0.05, 0.0, 0.6, 0.3, 0.05]).log()  # EOS is likelier than 4

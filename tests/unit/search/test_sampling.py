@@ -121,10 +121,3 @@ def test_samples_that_rules_leave_no_token_are_missing():
     rules = [BannedPhrases([[1], [4], [5]])]
     results = sample(TableModel(6), [1, 2], [4, 4], samples=3, rules=rules, min_lengths=[2, 0])
     assert [ids_of(samples) for samples in results] == [[], [[], [], []]]
-
-
-def test_samples_that_ended_leave_the_batch():
-    model = TableModel(6)
-    results = sample(model, [1, 2, 3], [4, 6, 0], samples=4)
-    lengths = [len(ids) for samples in results for ids in ids_of(samples)]
-    assert model.calls == [3, *(sum(length >= step for length in lengths) for step in range(1, max(lengths) + 1))]
