@@ -73,14 +73,18 @@ def test_a_pair_with_an_unknown_token_stays_as_it_is():
 
 
 @pytest.mark.slow
-def test_only_training_batches_are_sampled(tmp_path):
+def test_only_training_batches_are_sampled_and_noisy(tmp_path):
     write(tmp_path / "t.tsv", PAIRS[:160])
     write(tmp_path / "v.tsv", PAIRS[160:])
     data = DataConfig(root=str(tmp_path), train=["t.tsv"], validation=["v.tsv"], test=["v.tsv"], remove_overlap=False)
-    training = TrainingConfig(max_tokens=400, subword_sampling=SubwordSamplingConfig(alpha=0.2))
+    sampling, noise = SubwordSamplingConfig(alpha=0.2), NoiseConfig(typos=0.5)
+    training = TrainingConfig(max_tokens=400, subword_sampling=sampling, noise=noise)
     config = Config(data=data, tokenizer=TokenizerConfig(vocab_size=300), training=training)
     prepared = prepare(data, config.tokenizer)
-    batches = itertools.islice(training_feed(config, prepared, rank=0, world_size=1, pin=False), 40)
+    batches = list(itertools.islice(training_feed(config, prepared, rank=0, world_size=1, pin=False), 40))
+    drawn, (sources, targets) = texts(prepared.tokenizer.target, batches), map(set, zip(*PAIRS, strict=True))
+    assert {tgt for _, tgt in drawn} <= targets
+    assert 0.3 < sum(count for (src, _), count in drawn.items() if src not in sources) / drawn.total() < 0.6
     sampled = sum(int((batch.tgt_out != 0).sum()) - len(batch.src) for batch in batches)
     assert sampled > 1.1 * int(prepared.train.tgt_lengths.sum())
     (loader,) = validation_loaders(config, prepared, rank=0, world_size=1)

@@ -72,12 +72,8 @@ def test_every_format_reads_the_same_pairs_in_both_directions(tmp_path: Path, na
     WRITERS[name](tmp_path / name)
     assert read(name, tmp_path) == read(name, tmp_path, languages=["en", "es"]) == PAIRS
     assert read(name, tmp_path, languages=["en", "es"], **REVERSED) == EXCHANGED
-
-
-@pytest.mark.parametrize("name", [name for name in WRITERS if name != "a.tsv"])
-def test_columns_named_by_language_tell_the_direction(tmp_path: Path, name: str):
-    WRITERS[name](tmp_path / name)
-    assert read(name, tmp_path, **REVERSED) == EXCHANGED
+    if name != "a.tsv":  # whose columns have no names
+        assert read(name, tmp_path, **REVERSED) == EXCHANGED
 
 
 @pytest.mark.parametrize("name", [name for name in WRITERS if not name.endswith("parquet")])
@@ -246,13 +242,6 @@ def test_a_spec_that_names_no_corpus_is_refused_with_advice(tmp_path: Path, spec
         (tmp_path / name).write_text("x\n")
     with pytest.raises(UserError, match=re.escape(message)):
         read(spec.replace("b.tsv", "a.csv"), tmp_path)
-
-
-@pytest.mark.slow
-def test_real_corpora_are_read_whole(shared_data: Path):
-    assert len(read("tatoeba/train.tsv", shared_data)) == 107_990
-    assert len(read("tests/newstest2012.en+tests/newstest2012.es", shared_data)) == 3_003
-    assert len(read("corpora/ud_*.tsv.xz", shared_data)) == 999
 
 
 @pytest.mark.parametrize("spec", ["a.en+a.es", "a.es+a.en"])

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from seq2seq.settings.compose import compose
-from seq2seq.settings.data import DataConfig, TokenizerConfig
+from seq2seq.settings.data import DataConfig
 from seq2seq.text.corpus import open_corpora
 
 CONF = Path(__file__).parents[3] / "conf"
@@ -24,18 +23,6 @@ def test_every_data_config_names_text_and_hub_sets_a_configuration_and_their_spl
     if config.hub is not None:
         assert config.hub.endswith(":en-es")
         assert {"train"} <= set(config.hub_splits) <= {"train", "validation", "test"}
-
-
-@pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_every_tokenizer_config_is_of_its_type(kind: str):
-    assert TokenizerConfig(**yaml.safe_load((CONF / "tokenizer" / f"{kind}.yaml").read_text())).type == kind
-
-
-def test_the_bundled_corpus_is_where_its_config_says():
-    config = load("bundled")
-    assert config.root == str(CONF.parent / "data" / "bundled")
-    for spec in (*config.train, *config.validation, *config.test):
-        assert open_corpora(spec, config.root, config)
 
 
 @pytest.mark.parametrize(("name", "folder"), [("mixed", "."), ("tatoeba_files", "tatoeba")])

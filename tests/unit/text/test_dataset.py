@@ -1,13 +1,10 @@
 """Tokens come back from disk as they went in, without being copied or loaded."""
 
-import pickle
 from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from seq2seq.errors import UserError
 from seq2seq.text.batching import collate
@@ -34,32 +31,6 @@ def test_pairs_come_back_in_order_across_parts_as_views_of_the_file(path: Path):
     assert (dataset.src_lengths.tolist(), dataset.tgt_lengths.tolist()) == ([3, 0, 1, 2], [1, 2, 0, 4])
     assert np.shares_memory(dataset[0][0], dataset[0][0])
     assert not dataset[0][0].flags.writeable
-
-
-def test_an_index_is_any_integer_within_the_pairs(path: Path):
-    assert Pairs.load(path)[np.int64(3)][0].tolist() == [8, 9]
-    for index in (-1, 4):
-        with pytest.raises(IndexError, match=f"pair {index} of 4"):
-            Pairs.load(path)[index]
-
-
-def test_a_pickle_is_the_path_and_not_the_tokens(tmp_path: Path):
-    write_pairs(tmp_path / "tokens", [Pairs.of([[1] * 1000] * 100, [[2] * 1000] * 100)])
-    dataset = Pairs.load(tmp_path / "tokens")
-    pickled = pickle.dumps(dataset)
-    assert len(pickled) < 1000
-    assert as_lists(pickle.loads(pickled)) == as_lists(dataset)
-
-
-@given(st.lists(st.lists(st.tuples(*[st.lists(st.integers(0, 2**31 - 1), max_size=5)] * 2), max_size=4), max_size=4))
-def test_any_parts_come_back_and_give_the_bytes_of_one_part(tmp_path_factory: pytest.TempPathFactory, batches: list):
-    folder = tmp_path_factory.mktemp("tokens")
-    expected = [pair for batch in batches for pair in batch]  # often none at all
-    write_pairs(folder / "parts", (Pairs.of([src for src, _ in batch], [tgt for _, tgt in batch]) for batch in batches))
-    write_pairs(folder / "whole", [Pairs.of([src for src, _ in expected], [tgt for _, tgt in expected])])
-    assert as_lists(Pairs.load(folder / "parts")) == expected
-    for ending in (".ids", ".lengths"):
-        assert (folder / f"parts{ending}").read_bytes() == (folder / f"whole{ending}").read_bytes()
 
 
 @pytest.mark.parametrize(("vocab_size", "id_bytes"), [(65_536, 2), (65_537, 4)])

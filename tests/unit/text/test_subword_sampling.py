@@ -71,16 +71,6 @@ def test_unigram_segmentations_come_as_often_as_their_probability_to_the_power_o
         assert counts[ids] / draws == pytest.approx(share, abs=5 * math.sqrt(share / draws))
 
 
-def test_segmentations_have_the_scores_that_sentencepiece_gives_them():
-    tokenizer = train_tokenizer(TEXTS, TokenizerConfig(vocab_size=300))
-    sampler = tokenizer._sampler(0.2, 5)
-    for text in ("Ella quiere", "Ella ve 日本"):  # the last two characters are written in three bytes each
-        best = tokenizer._processor.nbest_encode_as_proto(text, 5).nbests
-        assert len(best) > 1
-        scores = [sampler._score([subword.id for subword in split.pieces]) for split in best]
-        assert scores == pytest.approx([split.score for split in best], abs=1e-3)
-
-
 @pytest.mark.slow
 def test_a_merge_is_left_out_as_often_as_alpha_says():
     tokenizer, draws = train_tokenizer(["ab ab ab"], TokenizerConfig(type="bpe", vocab_size=264)), 3_000

@@ -3,7 +3,6 @@
 import gzip
 import lzma
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
@@ -48,17 +47,6 @@ def big_memory(num_units: int) -> bytes:
     return ("<tmx><body>" + "".join(unit.format(i) for i in range(num_units)) + "</body></tmx>").encode()
 
 
-@pytest.mark.slow
-def test_chunks_end_anywhere_and_the_pairs_are_those_of_a_tree(tmp_path: Path):
-    path = tmp_path / "a.tmx"
-    path.write_bytes(big_memory(3000))
-    expected = [
-        tuple("".join(segment.itertext()) for segment in unit.iter("seg"))
-        for unit in ElementTree.parse(path).getroot().iter("tu")
-    ]
-    assert list(read_tmx(path, DataConfig())) == expected
-
-
 def test_a_memory_is_read_as_a_stream_even_in_one_line(tmp_path: Path):
     (tmp_path / "a.tmx").write_bytes(big_memory(3000).removesuffix(b"</body></tmx>") + b"<broken>>&</tmx>")
     pairs = read_tmx(tmp_path / "a.tmx", DataConfig())
@@ -87,8 +75,3 @@ def test_a_defect_is_one_line_that_names_the_file(tmp_path: Path, name: str, con
     with pytest.raises(UserError, match=message) as caught:
         list(read_tmx(tmp_path / name, DataConfig()))
     assert "\n" not in str(caught.value)
-
-
-def test_a_missing_file_is_named(tmp_path: Path):
-    with pytest.raises(UserError, match=r"a.tmx cannot be read: No such file"):
-        next(read_tmx(tmp_path / "a.tmx", DataConfig()))

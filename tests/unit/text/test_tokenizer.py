@@ -6,7 +6,6 @@ import random
 import re
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +16,8 @@ from hypothesis import strategies as st
 
 from seq2seq.errors import UserError
 from seq2seq.settings.data import TokenizerConfig
-from seq2seq.text import tokenizer as tokenizer_module
 from seq2seq.text.normalise import normalise
-from seq2seq.text.tokenizer import BOS, EOS, PAD, SPECIAL_IDS, UNK, Tokenizer, _sample, train_tokenizer
+from seq2seq.text.tokenizer import BOS, EOS, PAD, SPECIAL_IDS, UNK, Tokenizer, train_tokenizer
 from seq2seq.text.vocabulary import load_tokenizers
 
 
@@ -83,13 +81,6 @@ def test_ids_have_subwords_and_the_vocabulary_the_size_asked_for(tokenizer: Toke
         tokenizer.decode([[380]])
 
 
-def test_bytes_file_and_pickle_give_the_same_tokenizer(tokenizer: Tokenizer, tmp_path: Path):
-    path = tmp_path / "tokenizer.model"
-    path.write_bytes(tokenizer.model_bytes)
-    for copy in (load_tokenizers(path).source, Tokenizer(tokenizer.model_bytes), pickle.loads(pickle.dumps(tokenizer))):
-        assert copy.encode(TEXTS[:20]) == tokenizer.encode(TEXTS[:20])
-
-
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_the_same_texts_give_the_same_bytes_in_every_process(kind: str):
     """SentencePiece's own sampling repeats itself within a process only."""
@@ -110,16 +101,6 @@ def test_only_as_many_sentences_as_set_are_learnt_from():
     sampled = train_tokenizer(texts, config(vocab_size=330, character_coverage=1.0, input_sentence_size=150))
     assert "日" in "".join(everything.tokens(everything.encode(["日本"])[0]))
     assert "日" not in "".join(sampled.tokens(sampled.encode(["日本"])[0]))
-
-
-def test_every_text_is_drawn_equally_often_also_the_first_and_the_last(monkeypatch: pytest.MonkeyPatch):
-    drawn: Counter[str] = Counter()
-    for seed in range(600):
-        monkeypatch.setattr(tokenizer_module, "_SEED", seed)
-        drawn.update(_sample(["a", "b", "c"], 1))
-    assert [drawn[text] for text in "abc"] == pytest.approx([200] * 3, abs=50)
-    assert len(set(_sample(map(str, range(100)), 20))) == 20
-    assert _sample(["a", "b"], 2) == ["a", "b"]
 
 
 def test_without_byte_fallback_an_unseen_character_is_unknown():
