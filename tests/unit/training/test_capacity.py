@@ -58,13 +58,6 @@ def test_a_trial_tries_long_and_typical_sentences_and_takes_running_out_of_memor
     assert tried == [(8, 64), (64, 8), (16, 64)]
 
 
-def test_other_errors_are_no_answer() -> None:
-    trial = Trial(settings(), (30, None), torch.device("cpu"), widths=(4,), available=1e9)
-    trial.ids = 99  # ids that the model does not have
-    with pytest.raises((IndexError, RuntimeError)):
-        trial.fits(512)
-
-
 def test_copies_of_the_weights_take_their_share() -> None:
     plain, averaged = (
         Trial(settings(**changes), (30, None), torch.device("cpu"), widths=(4,), available=1e9)

@@ -1,6 +1,5 @@
 """Loggers write into the run's folder, and a resumed run goes on in the same logged run."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from seq2seq.settings.config import Config
 from seq2seq.settings.trainer import LoggerConfig
 from seq2seq.training import loggers
 from seq2seq.training.loggers import make_loggers
-from tests.wandb_files import offline_runs
 
 
 @pytest.fixture(autouse=True)
@@ -28,16 +26,6 @@ def nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "runs" / "mine").mkdir(parents=True)
     return tmp_path / "runs" / "mine"
-
-
-def write(config: Config, folder: Path, updates: range) -> None:
-    """One process of a run: it makes its loggers, logs and ends."""
-    made = make_loggers(config, folder)
-    for update in updates:
-        for logger in made:
-            logger.log_metrics({"loss": update / 4}, step=update)
-    for logger in made:
-        logger.finalize("success")
 
 
 def kinds(config: Config, folder: Path) -> list[str]:
@@ -92,43 +80,12 @@ def test_an_account_is_looked_for_where_wandb_keeps_it(monkeypatch: pytest.Monke
     assert loggers._has_wandb_account()
 
 
-def test_mlflow_goes_on_in_the_run_that_it_began(folder: Path):
-    pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
-    config = Config(logger=LoggerConfig(mlflow=True, project="mine"))
-    write(config, folder, range(1, 4))
-    began = json.loads((folder / "loggers.json").read_text())["mlflow"]
-    write(config, folder, range(3, 6))  # resumed from the checkpoint of update 2
-    assert json.loads((folder / "loggers.json").read_text()) == {"mlflow": began}
-    assert [path.name for path in (folder / "mlruns").glob("*/*/") if (path / "meta.yaml").is_file()] == [began]
-    from mlflow.tracking import MlflowClient
-
-    client = MlflowClient((folder / "mlruns").as_uri())
-    logged = client.get_run(began)
-    assert (logged.info.run_name, logged.info.status) == ("mine", "FINISHED")
-    assert client.get_experiment(logged.info.experiment_id).name == "mine"
-    assert logged.data.params["model.d_model"] == str(config.model.d_model)
-    values = {metric.step: metric.value for metric in client.get_metric_history(began, "loss")}
-    assert values == {update: update / 4 for update in range(1, 6)}
-
-
 def test_a_server_that_is_not_there_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with pytest.raises(UserError, match=r"^logger=mlflow: http://127.0.0.1:9 cannot be used \(.*\)$"):
         make_loggers(Config(logger=LoggerConfig(mlflow=True)), folder)
-
-
-@pytest.mark.slow
-def test_weights_and_biases_goes_on_offline_in_the_run_that_it_began(folder: Path):
-    pytest.importorskip("wandb", reason="the extra wandb is not installed")
-    config = Config(logger=LoggerConfig(wandb=True, project="mine"))
-    write(config, folder, range(1, 4))
-    began = json.loads((folder / "loggers.json").read_text())["wandb"]
-    write(config, folder, range(3, 6))  # resumed from the checkpoint of update 2
-    runs, values = offline_runs(folder, 5)
-    assert runs == [(began, "mine", "mine")] * 2
-    assert {update: row["loss"] for update, row in values.items()} == {update: update / 4 for update in range(1, 6)}
 
 
 def test_weights_and_biases_that_cannot_be_used_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch):

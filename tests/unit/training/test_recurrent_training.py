@@ -1,15 +1,12 @@
 """A recurrent model is trained by the same code as a Transformer; what it cannot do is refused."""
 
 import copy
-from typing import Any, cast
+from typing import Any
 
-import lightning as L
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.profiler import ProfilerActivity, profile
 from torch.testing import assert_close
 
 from seq2seq.errors import UserError
@@ -67,34 +64,6 @@ def gradients(model: EncoderDecoder) -> dict[str, Tensor]:
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-@pytest.mark.parametrize(("attention", "r_drop"), [("additive", 0.0), ("none", 1.0)])
-def test_updates_lower_the_loss(attention: str, r_drop: float) -> None:
-    config = TrainingConfig(learning_rate=1e-2, label_smoothing=0.0, r_drop=r_drop, max_tokens=64)
-    losses = updated(recurrent(attention), config, updates=12)
-    assert losses[-1] < 0.9 * losses[0]
-
-
-class OneDevice:
-    """What the module asks of its trainer."""
-
-    world_size = accumulate_grad_batches = 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("attention", KINDS)
-def test_an_update_asks_the_device_for_no_value(attention: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loss, "LEAVES_OUT_PADDING", ())  # as on a GPU
-    with FakeTensorMode():
-        module = TranslationModule(recurrent(attention).train(), TrainingConfig(max_tokens=4096, learning_rate=1e-3))
-        module.trainer = cast(L.Trainer, OneDevice())
-        batch = Batch(*(torch.ones(4, length, dtype=torch.int64) for length in (5, 7, 7)))
-        module.training_step(batch, 0).backward()
-        optimizer = module.configure_optimizers()
-        module.configure_gradient_clipping(optimizer)
-        cast(torch.optim.Optimizer, optimizer).step()
-    assert isinstance(module.grad_norm, FakeTensor)
-
-
 @pytest.mark.parametrize("attention", KINDS)
 def test_recomputed_activations_give_the_very_same_gradients(attention: str) -> None:
     kept, computed = recurrent(attention, attention_dropout=0.1), recurrent(attention, attention_dropout=0.1)
@@ -102,20 +71,6 @@ def test_recomputed_activations_give_the_very_same_gradients(attention: str) -> 
     expected, recomputed = gradients(kept), gradients(computed)
     assert recomputed.keys() == expected.keys() == dict(kept.named_parameters()).keys()
     assert all(torch.equal(recomputed[name], expected[name]) for name in expected)
-
-
-@pytest.mark.slow
-def test_what_attention_compares_is_not_kept_but_computed_again() -> None:
-    batch, memory = batch_of(*[(30, 30)] * 8), []
-    for recompute in (False, True):
-        model = recurrent(num_encoder_layers=1, num_decoder_layers=1)
-        if recompute:
-            recompute_layers(model)
-        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as measured:
-            hidden = model(batch.src, batch.tgt_in)
-        assert hidden.requires_grad
-        memory.append(sum(event.self_cpu_memory_usage for event in measured.key_averages()))
-    assert memory[1] < 0.5 * memory[0]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from seq2seq import cache
 from seq2seq.errors import UserError
 from seq2seq.settings.config import Config
 from seq2seq.settings.data import DataConfig, TokenizerConfig
@@ -75,18 +74,3 @@ def test_a_setting_that_would_make_other_batches_is_refused(key: str, changes: d
     then, now = describe_run(Config(), {}), describe_run(Config(**changes), {})
     with pytest.raises(UserError, match=rf"resume=r: {key}=.* would make other batches than {key}="):
         require_same_run(Path("r"), then, now)
-
-
-def test_no_text_is_hashed_twice_in_a_process_unless_it_changed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may be hundreds of gigabytes, and a start asks for it in preparation, on resume and for the checkpoints."""
-    now, hashed = cache.time.time_ns() + 10**10, list[Path]()  # just written files are hashed: they may change unseen
-    monkeypatch.setattr(cache.time, "time_ns", lambda: now)
-    digest_files = cache.digest_files
-    monkeypatch.setattr(cache, "digest_files", lambda paths: hashed.extend(paths) or digest_files(paths))
-    then = describe(root, "a.tsv", "b.tsv")
-    for _ in range(3):
-        assert describe(root, "a.tsv", "b.tsv") == then
-    assert hashed == [root / "a.tsv", root / "b.tsv"]
-    (root / "b.tsv").write_text("b.tsv\tna\n")
-    assert describe(root, "a.tsv", "b.tsv") != then
-    assert hashed[2:] == [root / "b.tsv"]

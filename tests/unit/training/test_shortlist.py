@@ -88,18 +88,6 @@ def test_every_text_is_allowed_specials_frequent_ids_and_the_bytes_of_targets(to
     assert learned.always.tolist() == sorted({0, 1, 2, 3, *snow, frequent})
 
 
-def test_of_a_large_corpus_some_pairs_are_read(
-    toy_pairs: Pairs, toy_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    total = int((toy_pairs.tgt_lengths * (toy_pairs.src_lengths + 1)).sum())
-    monkeypatch.setattr(cooccurrence, "_MOST", -(-total // 4))
-    few = Pairs.of(*zip(*([ids.tolist() for ids in toy_pairs[i]] for i in range(0, len(toy_pairs), 4)), strict=True))
-    sampled, expected = (
-        learn_shortlist(pairs, Tokenizers.joint(toy_tokenizer), best=5, frequent=9) for pairs in (toy_pairs, few)
-    )
-    assert sampled.digest == expected.digest
-
-
 @pytest.mark.parametrize("pairs", [Pairs.of([], []), Pairs.of([[], [4]], [[5], []])])
 def test_pairs_without_words_teach_nothing(pairs: Pairs, tokenizer: Tokenizer) -> None:
     learned = learn_shortlist(pairs, Tokenizers.joint(tokenizer), best=3, frequent=2)
