@@ -121,12 +121,10 @@ def test_a_shortlist_that_allows_other_ids_has_another_digest() -> None:
     [
         ("offsets", np.array([0, 2, 1, 3], np.int64)),
         ("offsets", np.array([0, 1, 2, 4], np.int64)),
-        ("offsets", np.array([0, 3], np.int64)),
         ("offsets", np.array([0.0, 1.0, 2.0, 3.0])),
         ("targets", np.array([0, 1, 3], np.int32)),
         ("targets", np.array([[0, 1, 2]], np.int32)),
         ("always", np.array([-1], np.int32)),
-        ("by_frequency", np.array([0, 1, 1], np.int32)),
     ],
 )
 def test_damaged_numbers_are_one_line(tmp_path: Path, name: str, value: np.ndarray) -> None:

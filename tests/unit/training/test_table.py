@@ -58,15 +58,6 @@ def test_killed_while_a_column_is_added_the_rows_so_far_are_there(
         ("step,loss\n1,3.5\n2", ["1"]),
         (f"step,loss\n1,2.0\n{'9' * 5000},1.0\n", ["1"]),
     ],
-    ids=[
-        "empty",
-        "no rows",
-        "later rows",
-        "too many fields",
-        "a field too long",
-        "truncated",
-        "a step of too many digits",
-    ],
 )
 def test_later_and_damaged_rows_go_on_resume(tmp_path: Path, text: str, steps: list[str]) -> None:
     path = tmp_path / "metrics.csv"
