@@ -62,5 +62,3 @@ def test_a_wrong_setting_is_one_line(seq2seq, settings: list[str], tmp_path: Pat
     assert "nowhere.tsv does not exist" in err
     monkeypatch.setenv("SEQ2SEQ_HOME", str(tmp_path))
     assert "has no conf/config.yaml: set the environment's SEQ2SEQ_HOME" in seq2seq("prepare")[2]
-    monkeypatch.setenv("SEQ2SEQ_HOME", str(tmp_path))
-    assert "has no conf/config.yaml: set the environment's SEQ2SEQ_HOME" in seq2seq("prepare")[2]
