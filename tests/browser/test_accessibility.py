@@ -31,15 +31,3 @@ def test_axe_finds_nothing_serious(watched: Any) -> None:
     assert watched.serious_faults() == []
     page.evaluate("document.querySelector('.reading').style.color = '#888a'")
     assert any(fault.startswith("color-contrast") for fault in watched.serious_faults())
-
-
-def test_the_attribute_overrides_the_systems_theme(opened: Any) -> None:
-    def paper(theme: str, attribute: str | None) -> str:
-        page = opened(made_up.explanation(), [], {}, theme=theme).page
-        if attribute:
-            page.evaluate("theme => document.documentElement.dataset.theme = theme", attribute)
-        return page.evaluate("getComputedStyle(document.body).backgroundColor")
-
-    light, dark = paper("light", None), paper("dark", None)
-    assert light != dark
-    assert (paper("light", "dark"), paper("dark", "light")) == (dark, light)

@@ -68,15 +68,11 @@ def test_hovering_a_target_word_shows_what_it_looked_at(watched) -> None:
     best = max(range(len(cross)), key=cross.__getitem__)
     assert f"In the source it looked at {list(made_up.WORDS['source'])[best]} {as_shown(cross[best])}" in reading
     assert page.locator(".heatmap tr.chosen th").all_text_contents() == ["bebió", "negro"]
-
-
-def test_hovering_a_source_word_shows_both_directions(watched) -> None:
-    page = watched.page
+    word(page, "Translation", "El").click()
     word(page, "Source sentence", "cat").hover()
-    assert shares(page, "Source sentence") == pytest.approx(mean(EXPLANATION["by_word"]["encoder"][0])[2])
-    seen = [row[2] for row in mean(EXPLANATION["by_word"]["cross"][0])]
-    assert shares(page, "Translation") == pytest.approx([0, *seen])
-    assert page.locator("path.seen").count() == sum(weight >= 0.02 for weight in seen)
+    assert page.locator("path.seen").count() == sum(row[2] >= 0.02 for row in mean(EXPLANATION["by_word"]["cross"][0]))
+    page.mouse.move(5, 5)
+    assert page.get_by_role("status").text_content().startswith("To write El")
 
 
 def test_another_layer_and_head_are_shown_when_picked(watched) -> None:
@@ -123,15 +119,6 @@ def test_arrow_keys_go_along_a_sentence_and_across(watched) -> None:
     assert page.get_by_role("toolbar", name="Translation").locator(":focus").count() == 1
 
 
-def test_what_is_hovered_is_shown_for_as_long_only(watched) -> None:
-    page = watched.page
-    word(page, "Translation", "El").click()
-    word(page, "Translation", "negro").hover()
-    assert page.get_by_role("status").text_content().startswith("To write negro")
-    page.mouse.move(5, 5)
-    assert page.get_by_role("status").text_content().startswith("To write El")
-
-
 def test_markup_in_a_sentence_is_shown_as_text(opened) -> None:
     explanation = made_up.explanation(source=HOSTILE, target=HOSTILE)
     explanation["words"]["source"][0]["text"] = explanation["words"]["target"][0]["text"] = HOSTILE
@@ -168,17 +155,6 @@ def test_a_model_without_self_attention_shows_its_cross_attention(opened) -> Non
     assert watched.faults == []
 
 
-def test_a_stack_with_fewer_layers_says_so(opened) -> None:
-    explanation = made_up.explanation()
-    for table in ("attention", "by_word", "heads"):
-        explanation[table]["encoder"] = explanation[table]["encoder"][:1]
-    watched = opened(explanation, [], {})
-    watched.page.get_by_label("Layer").select_option(label="2")
-    assert watched.page.locator(".none").all_text_contents() == ["This part has no layer 2; its last layer is 1."]
-    word(watched.page, "Source sentence", "cat").click()
-    assert watched.faults == []
-
-
 @pytest.mark.parametrize(("encoder", "decoder", "opening"), [(4, 1, "1"), (1, 4, "1"), (2, 4, "2"), (4, 3, "2")])
 def test_it_opens_on_a_layer_that_every_stack_has(opened, encoder: int, decoder: int, opening: str) -> None:
     explanation = made_up.explanation()
@@ -189,6 +165,8 @@ def test_it_opens_on_a_layer_that_every_stack_has(opened, encoder: int, decoder:
     layer = watched.page.get_by_label("Layer")
     assert layer.evaluate("list => list.selectedOptions[0].textContent") == opening
     assert watched.page.locator(".none").count() == 0
+    layer.select_option(index=max(encoder, decoder) - 1)
+    assert "This part has no layer 4; its last layer is " in watched.page.locator(".none").first.text_content()
     assert watched.faults == []
 
 

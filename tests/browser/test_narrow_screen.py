@@ -1,7 +1,5 @@
 """On a phone no page is wider than the screen, whatever fonts the machine has and however long a word is."""
 
-import json
-from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -16,15 +14,6 @@ FONTS = {
     "wide": "* { font-family: monospace !important; letter-spacing: 0.1em !important; }",
     "spaced": "* { letter-spacing: 0.25em !important; word-spacing: 0.3em !important; }",
     "large": ":root { font-size: 22px; }",
-}
-TYPES = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg": "image/svg+xml"}
-SETTINGS = {
-    "charLimit": 5000,
-    "frontendTimeout": 0,
-    "keyRequired": True,
-    "alternatives": 1,
-    "explainLimit": 500,
-    "language": {"source": {"code": "en", "name": "English"}, "target": {"code": "es", "name": "Spanish"}},
 }
 
 
@@ -85,35 +74,18 @@ def test_the_attention_viewer_never_scrolls_sideways_on_a_phone(opened, unit: st
     assert watched.faults == []
 
 
-@pytest.fixture
-def answering(contexts: Any) -> Any:
-    """The server's page at http://page.test/, its questions answered here."""
+@pytest.mark.parametrize("font", ["wide", "large"])
+def test_the_servers_page_never_scrolls_sideways_on_a_phone(visit: Any, font: str) -> None:
+    page = visit(width=WIDTH).page
     explanation, walks, beams = with_long_words()
     answers = {
-        "frontend/settings": SETTINGS,
         "translate": {"translatedText": f"El {LONG}", "alternatives": [LONG], "sentences": [f"The {LONG}"]},
         "explain": {**explanation, "walks": walks, "beams": beams},
     }
-
-    def answer(route: Any) -> None:
-        path = route.request.url.removeprefix("http://page.test/") or "page/index.html"
-        if path in answers:
-            return route.fulfill(body=json.dumps(answers[path]), content_type="application/json")
-        room = files("seq2seq.serve") if path.startswith("page/") else files("seq2seq.explain")
-        return route.fulfill(body=(room / path).read_text(encoding="utf-8"), content_type=TYPES[path.split(".")[-1]])
-
-    context = contexts(width=WIDTH)
-    context.route("http://page.test/**", answer)
-    page = context.new_page()
-    page.goto("http://page.test/")
-    return page
-
-
-@pytest.mark.parametrize("font", ["wide", "large"])
-def test_the_servers_page_never_scrolls_sideways_on_a_phone(answering, font: str) -> None:
-    page = answering
+    page.route("**/translate", lambda route: route.fulfill(json=answers["translate"]))
+    page.route("**/explain", lambda route: route.fulfill(json=answers["explain"]))
     set_fonts(page, FONTS[font])
-    page.wait_for_selector("#key-form:not([hidden])")
+    page.evaluate("document.getElementById('key-form').hidden = false")
     require_narrow(page, "empty")
     page.locator("#source").fill(f"The {LONG}")
     page.wait_for_selector("#attention .diagram")
