@@ -71,19 +71,13 @@ def test_a_corpus_is_read_or_refused_in_one_line(
 
 
 @LASTING
-@given(name=st.sampled_from([*TEXTS, ".parquet", ".tsv.gz", ".jsonl.xz", ".tmx.gz"]), data=st.binary(max_size=200))
+@given(
+    name=st.sampled_from([*TEXTS, ".parquet", ".tsv.gz", ".jsonl.xz", ".tmx.gz", ".en"]), data=st.binary(max_size=200)
+)
 def test_bytes_are_read_or_refused_in_one_line(name: str, data: bytes, folder: Path) -> None:
-    path = folder / f"bytes{name}"
-    path.write_bytes(data)
-    read(str(path))
-
-
-@LASTING
-@given(src=arbitrary(("\n", "\r\n", "\r")), tgt=arbitrary(("\n", "\r\n", "\r")))
-def test_two_files_are_read_or_refused_in_one_line(src: str, tgt: str, folder: Path) -> None:
-    for language, text in (("en", src), ("es", tgt)):
-        (folder / f"two.{language}").write_bytes(text.encode("utf-8", "surrogatepass"))
-    read(f"{folder}/two.en+{folder}/two.es")
+    for path in (folder / f"bytes{name}", folder / "bytes.es"):
+        path.write_bytes(data)
+    read(f"{folder}/bytes.en+{folder}/bytes.es" if name == ".en" else f"{folder}/bytes{name}")
 
 
 VALUES = st.none() | st.text(max_size=4) | st.integers(-9, 9) | st.binary(max_size=3)

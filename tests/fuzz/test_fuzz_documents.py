@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  # has no stubs
 from markdown_it import MarkdownIt
@@ -26,92 +26,29 @@ from seq2seq.documents.html import _tokenize
 from seq2seq.documents.keeping import Translate, translate_texts
 from seq2seq.documents.marked import KEPT
 from tests.fuzz import seeds
-from tests.fuzz.mutating import PLACE, SECRET, arbitrary, mutated, refusal_of, with_place
+from tests.fuzz.mutating import LASTING, PLACE, SECRET, arbitrary, mutated, refusal_of, with_place
 
 pytestmark = pytest.mark.slow
-LASTING = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-
 MARKUP = (
-    "<b>",
-    "</b>",
-    "<br>",
-    "<img src=x>",
-    "<!--",
-    "-->",
-    "<a href='",
-    "&lt;",
-    "&#1;",
-    "&#xD800;",
-    "&amp;",
-    "<code>",
+    *("<b>", "</b>", "<br>", "<img src=x>", "<!--", "-->", "<a href='", "&lt;", "&#1;", "&#xD800;", "&amp;", "<code>"),
 )
 IN_HTML = (
-    *MARKUP,
-    "<p>",
-    "</p>",
-    "<![",
-    "<?",
-    "<!DOCTYPE",
-    "<script>",
-    "</script>",
-    "<pre>",
-    "translate=no",
-    "lang=en",
+    *(*MARKUP, "<p>", "</p>", "<![", "<?", "<!DOCTYPE", "<script>", "</script>", "<pre>", "translate=no", "lang=en"),
 )
 IN_MARKDOWN = (
-    *MARKUP,
-    "**",
-    "_",
-    "~~",
-    "`",
-    "```\n",
-    "\n\n",
-    "\n> ",
-    "\n- ",
-    "\n1. ",
-    "  \n",
-    "\\\n",
-    "[a](b)",
-    "![a](b)",
+    *(*MARKUP, "**", "_", "~~", "`", "```\n", "\n\n", "\n> ", "\n- ", "\n1. ", "  \n", "\\\n", "[a](b)", "![a](b)"),
+    *("\n| a | b |\n|---|---|\n| c | d |\n", "[a]: b\n", "---\n", "\t", "\r", "\r\n", "    "),
 )
-IN_MARKDOWN = (*IN_MARKDOWN, "\n| a | b |\n|---|---|\n| c | d |\n", "[a]: b\n", "---\n", "\t", "\r", "\r\n", "    ")
 IN_SUBTITLES = (*MARKUP, "1\n00:00:01,000 --> 00:00:02,000\n", "\n\n", "\r\n", "- ", "{\\an8}", "-->", "<i>", "</i>")
 IN_CATALOGUES = (
-    *MARKUP,
-    'msgid "',
-    'msgstr "',
-    '"\n',
-    "\\n",
-    "\\",
-    "#, fuzzy\n",
-    "#~ ",
-    "msgctxt",
-    PLACE,
-    "\r\n",
-    "nplurals=",
+    *(*MARKUP, 'msgid "', 'msgstr "', '"\n', "\\n", "\\", "#, fuzzy\n", "#~ ", "msgctxt", PLACE, "\r\n", "nplurals="),
 )
 ENTITY = f'<!DOCTYPE tmx [<!ENTITY e SYSTEM "file://{PLACE}"><!ENTITY l "lol&#49;">]>'
-IN_XML = (
-    *MARKUP,
-    ENTITY,
-    "&e;",
-    "&l;",
-    "<g id='1'>",
-    "</g>",
-    "<x/>",
-    "<bpt>",
-    "</ept>",
-    "<?a b?>",
-    "<![CDATA[x]]>",
-    "xmlns=''",
-)
+INCLUSION = f'<xi:include xmlns:xi="http://www.w3.org/2001/XInclude" href="{PLACE}"/>'
 ENCODINGS = tuple(f'<?xml version="1.0" encoding="{name}"?>' for name in ("utf-16", "latin1", "x-y", "ebcdic-cp-fr"))
 IN_XML = (
-    *IN_XML,
-    *ENCODINGS,
-    "<source>",
-    "</target>",
-    f'<xi:include xmlns:xi="http://www.w3.org/2001/XInclude" href="{PLACE}"/>',
+    *(*MARKUP, *ENCODINGS, ENTITY, INCLUSION, "&e;", "&l;", "<g id='1'>", "</g>", "<x/>", "<bpt>", "</ept>"),
+    *("<?a b?>", "<![CDATA[x]]>", "xmlns=''", "<source>", "</target>"),
 )
 SEEDS = {
     ".html": ([seeds.HTML], IN_HTML),

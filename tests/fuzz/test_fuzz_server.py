@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlencode
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq.cli import serve as cli_serve
@@ -22,12 +22,10 @@ from seq2seq.serve.limits import Limits
 from seq2seq.serve.service import Service
 from seq2seq.translator import Translator
 from tests.fuzz import seeds
-from tests.fuzz.mutating import SECRET, arbitrary, mutated
+from tests.fuzz.mutating import LASTING, SECRET, arbitrary, mutated
 from tests.unit.serve.schemas import check_answer
 
 pytestmark = pytest.mark.slow
-LASTING = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-
 KEY = "k"
 REPOSITORY = str(Path(cli_serve.__file__).parents[1])
 WORK, FACTS = ("/translate", "/detect", "/explain"), ("/", "/languages", "/frontend/settings", "/health", "/ready")
@@ -63,18 +61,10 @@ def ask(bundle_folder: Path) -> Iterator[Ask]:
             sent.append(message)
 
         scope = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": method,
-            "scheme": "http",
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": query,
-            "root_path": "",
+            **{"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http", "root_path": ""},
+            **{"method": method, "path": path, "raw_path": path.encode(), "query_string": query},
+            **{"client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2)},
             "headers": [(name.lower().encode("latin-1"), value) for name, value in headers],
-            "client": ("127.0.0.1", 1),
-            "server": ("127.0.0.1", 2),
         }
         await app(scope, receive, send)
         return sent
@@ -128,19 +118,9 @@ BODIES = st.builds(
 )
 NESTED = ("[" * 5_000, '{"q":' * 5_000, '"\\ud800"', "9" * 5_000, "1e999", "NaN", "\ufeff", '"q":', ",", "}", "]", "\0")
 CHARSETS = (
-    "",
-    "; charset=utf-16",
-    "; charset=x-y",
-    "; charset=punycode",
-    "; charset=idna",
-    "; charset=unicode_escape",
-    "; charset*=utf-8''punycode",
-    "; charset=utf-8; charset=punycode",
-    "; charset=" + " " * 99,
-    '; charset="',
-    "; boundary=b",
-    "; boundary=",
-    "; boundary=" + "b" * 99,
+    *("", "; charset=utf-16", "; charset=x-y", "; charset=punycode", "; charset=idna", "; charset=unicode_escape"),
+    *("; charset*=utf-8''punycode", "; charset=utf-8; charset=punycode", "; charset=" + " " * 99, '; charset="'),
+    *("; boundary=b", "; boundary=", "; boundary=" + "b" * 99),
 )
 
 
@@ -164,34 +144,11 @@ def test_broken_json_gets_an_answer_that_is_told(path: str, text: str, encoding:
 
 
 PART = '--b\r\nContent-Disposition: form-data; name="{}"\r\n\r\n{}\r\n'
-FILE = (
-    '--b\r\nContent-Disposition: form-data; name="q"; filename="../../a.txt"\r\nContent-Type: text/plain\r\n\r\nx\r\n'
-)
+FILE = '--b\r\nContent-Disposition: form-data; name="q"; filename="../a.txt"\r\nContent-Type: text/plain\r\n\r\nx\r\n'
 IN_FORMS = (
-    FILE,
-    "--b",
-    "--b--",
-    "\r\n",
-    "\r\n\r\n",
-    'name="',
-    "filename*=utf-8''%2e",
-    "Content-Disposition:",
-    "Content-Type: text/plain; charset=punycode\r\n",
-    'name="_charset_"\r\n\r\npunycode\r\n',
-    "q=",
-    "&",
-    "=",
-)
-IN_FORMS = (
-    *IN_FORMS,
-    "%ff",
-    "%ed%a0%80",
-    "%",
-    "+",
-    ";",
-    "Content-Transfer-Encoding: base64\r\n",
-    "a: b\r\n" * 99,
-    "q=a&" * 30,
+    *(FILE, "--b", "--b--", "\r\n", "\r\n\r\n", 'name="', "filename*=utf-8''%2e", "Content-Disposition:"),
+    *("Content-Type: text/plain; charset=punycode\r\n", 'name="_charset_"\r\n\r\npunycode\r\n', "q=", "&", "=", "%ff"),
+    *("%ed%a0%80", "%", "+", ";", "Content-Transfer-Encoding: base64\r\n", "a: b\r\n" * 99, "q=a&" * 30),
 )
 
 
@@ -217,20 +174,7 @@ def test_broken_forms_get_a_described_answer(
 
 
 PATH_PARTS = (
-    "..",
-    ".",
-    "%2e%2e",
-    "%00",
-    "\0",
-    "//",
-    "\\",
-    "etc/passwd",
-    "page",
-    "viewer",
-    "page.js",
-    "index.html",
-    "~",
-    "\n",
+    *("..", ".", "%2e%2e", "%00", "\0", "//", "\\", "etc/passwd", "page", "viewer", "page.js", "index.html", "~", "\n"),
 )
 PATHS = st.sampled_from(["/", "/page/", "/viewer/", *FACTS, *WORK, "/metrics", "/openapi.json", "/docs", "/static"])
 PATHS = st.builds(lambda start, rest: start + "/".join(rest), PATHS, st.lists(st.sampled_from(PATH_PARTS), max_size=9))
@@ -243,24 +187,8 @@ VALUES |= st.sampled_from(
 )
 VALUES |= st.binary(max_size=20).map(lambda value: bytes(byte for byte in value if byte not in b"\0\r\n"))
 NAMES = (
-    "Host",
-    "Origin",
-    "Authorization",
-    "Content-Type",
-    "Content-Length",
-    "Range",
-    "If-Range",
-    "If-None-Match",
-    "Accept",
-)
-NAMES = (
-    *NAMES,
-    "If-Modified-Since",
-    "Sec-Fetch-Site",
-    "Access-Control-Request-Method",
-    "X-Forwarded-Host",
-    "Cookie",
-    "Te",
+    *("Host", "Origin", "Authorization", "Content-Type", "Content-Length", "Range", "If-Range", "If-None-Match", "Te"),
+    *("Accept", "If-Modified-Since", "Sec-Fetch-Site", "Access-Control-Request-Method", "X-Forwarded-Host", "Cookie"),
 )
 HEADERS = st.lists(st.tuples(st.sampled_from(NAMES), VALUES), max_size=4)
 QUERIES = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=20).map(str.encode)  # as HTTP/1.1 has it

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from seq2seq.settings.compose import compose, home, known_settings, rewrite
 from seq2seq.settings.config import Config, to_plain
-from tests.fuzz.mutating import PLACE, SECRET, arbitrary, mutated, refusal_of, with_place
+from tests.fuzz.mutating import LASTING, PLACE, SECRET, arbitrary, mutated, refusal_of, with_place
 
 pytestmark = pytest.mark.slow
 EXAMPLES = max(settings().max_examples // 4, 8)  # each composes twice
 LASTING = settings(
+    LASTING,
     max_examples=EXAMPLES,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # to shrink would take minutes
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 KEYS = st.sampled_from(
