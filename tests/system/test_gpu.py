@@ -29,16 +29,11 @@ REPOSITORY = Path(__file__).parents[2]
 GOLDEN = REPOSITORY / "tests" / "golden"
 SOURCES = ["The cat sees the milk.", "The cow brings an apple.", "The bird wants a ball.", "A dog?", "€ 5 → ñ"]
 VOCABULARY = 60
-STYLES: dict[str, dict[str, Any]] = {
-    "vaswani": {"num_heads": 4, "d_ff": 128},
-    "modern": {
-        "num_heads": 4,
-        "d_ff": 128,
-        "norm_position": "pre",
-        "norm": "rmsnorm",
-        "activation": "swiglu",
-        "positions": "rotary",
-    },
+SIZES: dict[str, Any] = {"num_heads": 4, "d_ff": 128}
+MODERN = {"norm_position": "pre", "norm": "rmsnorm", "activation": "swiglu", "positions": "rotary"}
+STYLES = {
+    "vaswani": SIZES,
+    "modern": SIZES | MODERN,
     "recurrent": {"architecture": "recurrent", "attention": "additive"},
 }
 

@@ -35,18 +35,14 @@ def test_a_run_leaves_everything_in_one_folder(finished: Path) -> None:
     results = json.loads((finished / "results.json").read_text())
     assert results["updates"] == 12
     assert results["scores"]["test"]["bleu"]["signature"].startswith("nrefs:1|case:mixed")
+    analysis = json.loads((finished / "analysis/analysis.json").read_text(encoding="utf-8"))
+    assert analysis["bleu"] == pytest.approx(results["scores"]["test"]["bleu"]["value"], abs=0.01)
+    assert {"length", "rarity"} <= set(analysis["groups"])
+    assert "inattention" in [fault["name"] for fault in analysis["faults"]]
     assert (finished.parent / "latest").resolve() == finished
     card = (finished / "model/README.md").read_text()
     assert card.startswith("---\nlanguage: [en, es]\n")
     assert "| test | 10 |" in card
-
-
-def test_the_analysis_is_of_the_test_translations(finished: Path) -> None:
-    analysis = json.loads((finished / "analysis/analysis.json").read_text(encoding="utf-8"))
-    results = json.loads((finished / "results.json").read_text(encoding="utf-8"))
-    assert analysis["bleu"] == pytest.approx(results["scores"]["test"]["bleu"]["value"], abs=0.01)
-    assert {"length", "rarity"} <= set(analysis["groups"])
-    assert "inattention" in [fault["name"] for fault in analysis["faults"]]
 
 
 def test_metrics_tell_loss_speed_and_validation(finished: Path) -> None:

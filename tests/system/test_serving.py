@@ -98,16 +98,6 @@ def metrics(url: str) -> str:
         return answer.read().decode()
 
 
-def test_an_open_server_takes_its_key_from_the_environment_and_does_not_warn():
-    with ServerProcess(BUNDLE, "--device", "cpu", "--host", "0.0.0.0", SEQ2SEQ_API_KEY="s3cret") as process:
-        assert translate(process.url, "A dog?", api_key="s3cret")["translatedText"]
-        with pytest.raises(urllib.error.HTTPError, match="400") as refused:
-            translate(process.url, "A dog?")
-        refused.value.close()
-        assert process.stop(signal.SIGINT) == 0
-    assert [line for line in process.errors if "warning" in line] == []
-
-
 def test_a_port_that_is_taken_is_told_in_one_line_before_the_model_is_loaded(tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from tests.toy import TINY
+
 pytestmark = pytest.mark.system
 
 REPOSITORY = Path(__file__).parents[2]
 BUILD = "import sys, setuptools.build_meta as b; print(getattr(b, sys.argv[1])(sys.argv[2]))"
 SMALL = (
-    "model.d_model=16", "model.num_heads=2", "model.d_ff=32", "model.num_encoder_layers=1",
-    "model.num_decoder_layers=1", "training.max_tokens=512", "training.bleu_sentences=2", "search.beam=1",
+    *TINY[1:], "training.max_tokens=512", "training.bleu_sentences=2", "search.beam=1",
     "search.max_length_ratio=1", "search.max_length_offset=2", "data.validation=[everyday.test.tsv]", "data.test=[]",
     "trainer.max_time=null", "trainer.validate_every=2", "trainer.checkpoint_every=2", "trainer.log_every=1",
 )  # fmt: skip

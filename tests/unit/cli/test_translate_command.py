@@ -1,16 +1,12 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from sacrebleu.dataset import DATASETS
 
 from seq2seq.translator import Translator
 
-ROOT = Path(__file__).parents[3]
 LINES = ["The cat drank the milk.", "", "Ella ve la leche.", "¿Quién quiere niños?"]
 
 
@@ -106,9 +102,7 @@ def test_references_give_scores_with_signatures_on_stderr(run, source, expected,
     reference.write_text("".join(f"{line}\n" for line in expected), encoding="utf-8")
     status, out, err = run("--input", source, "--reference", reference)
     assert (status, out.splitlines()) == (0, expected)
-    assert "BLEU" in err
-    assert "chrF++" in err
-    assert "TER" in err
+    assert all(name in err for name in ("BLEU", "chrF++", "TER"))
     _, _, err = run("--input", source, "--reference", reference, "--json")
     assert json.loads(err)["chrf"]["value"] == pytest.approx(100)
     assert "nw:2" in json.loads(err)["chrf"]["signature"]
@@ -163,11 +157,7 @@ def test_a_users_mistake_is_one_line(run, source, tmp_path, monkeypatch):
     assert "no/out.es cannot be written" in one_line_error(run("--input", source, "--output", "no/out.es"))
     assert "there is no model under" in one_line_error(run("hola", command=()))
     assert "no folder: give runs/NAME" in one_line_error(run("hola", command=("--model", "nothing")))
-    assert "n_best=9 needs a beam" in one_line_error(run("--n-best", "9", "hola"))
-    assert "no test set 'wmt99' for en-es: choose one of" in one_line_error(run("--testset", "wmt99"))
     assert "sentence 1 is not UTF-8" in one_line_error(run("ni\udcf1o"))
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert "device cuda is asked for but no CUDA device is there" in one_line_error(run("--device", "cuda", "hola"))
 
 
 @pytest.mark.slow
@@ -223,17 +213,9 @@ def test_an_interruption_is_one_line(run, monkeypatch):
 def test_evaluate_scores_a_finished_translation(seq2seq, tmp_path, testset):
     file = tmp_path / "out.es"
     file.write_text("The cat.\nUna bola azul.\n")
-    for options in (("--reference", file), ("--testset", "wmt13")):
-        status, out, _ = seq2seq("evaluate", "--hypotheses", file, *options, "--json")
-        assert (status, json.loads(out)["bleu"]["value"]) == (0, pytest.approx(100))
+    status, out, _ = seq2seq("evaluate", "--hypotheses", file, "--testset", "wmt13", "--json")
+    assert (status, json.loads(out)["bleu"]["value"]) == (0, pytest.approx(100))
     status, out, err = seq2seq("evaluate", "--hypotheses", file, "--reference", file)
     assert (status, err) == (0, "")
     assert "chrF++" in out
     assert seq2seq("evaluate", "--hypotheses", file)[0] == 2
-
-
-@pytest.mark.slow
-def test_translate_py_is_the_translate_command(bundle_folder, expected):
-    command = [sys.executable, "translate.py", "--model", str(bundle_folder), "--device", "cpu"]
-    done = subprocess.run(command, cwd=ROOT, input="\n".join(LINES).encode(), capture_output=True, check=False)
-    assert (done.returncode, done.stdout.decode().splitlines(), done.stderr.decode()) == (0, expected, "")

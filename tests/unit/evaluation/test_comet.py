@@ -40,10 +40,7 @@ def test_each_segment_is_scored_by_source_translation_and_reference(fake_comet: 
     ("model", "message"),
     [
         ("none.ckpt", "--comet-model none.ckpt is no file: give a COMET checkpoint, or a name as Unbabel/wmt22"),
-        (
-            "Unbabel/nothing",
-            r"load --comet-model Unbabel/nothing \(OSError: no network\): give the path of a checkpoint, ",
-        ),
+        ("Unbabel/nothing", r"load --comet-model Unbabel/nothing \(OSError: no network\): give the path of a check"),
         (".", r"COMET cannot load --comet-model \. \(Exception: no checkpoint at checkpoints/model\.ckpt\): "),
         ("fails", r"COMET failed to score \(RuntimeError: out of memory\): try fewer lines"),
         ("dies", r"python\S* ended with status -9 and no scores of COMET \(written by native code\): see that it "),
@@ -67,7 +64,6 @@ def test_what_is_no_python_is_refused() -> None:
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ('{"scores": 3, "version": "9"}', "no scores of COMET"),
         ('{"scores": [["x"], [1]], "version": "9"}', "no scores of COMET"),
         ('{"scores": [[1, 2, NaN], [1, 2, 3]], "version": "9"}', "scores with --comet-model .* are not one number for"),
         ('{"scores": [[1, 2], [1, 2, 3]], "version": "9"}', "are not one number for each line: try another model"),
@@ -83,12 +79,9 @@ def test_an_answer_without_a_score_for_each_line_is_refused(tmp_path: Path, answ
 
 def test_a_python_without_comet_is_refused_with_the_commands_that_install_it(fake_comet: Path) -> None:
     (fake_comet.parents[2] / "comet.py").write_text("import not_installed")
-    message = (
-        r"needs the package unbabel-comet, which \S+ does not have \(ModuleNotFoundError: No module named "
-        r"'not_installed'\): install it in an environment of its own, with `python3 -m venv comet-env && .*`, and add "
-        r"--comet-python comet-env/bin/python"
-    )
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(
+        UserError, match=r"needs the package unbabel-comet, which .*not_installed.*-m venv comet-env && "
+    ):
         run(MODEL)
 
 

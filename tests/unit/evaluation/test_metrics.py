@@ -45,16 +45,9 @@ def test_the_table_shows_complete_signatures_on_a_narrow_terminal():
     assert column == scores.bleu.signature + scores.chrf.signature + scores.ter.signature
 
 
-@pytest.mark.parametrize(
-    ("references", "message"),
-    [
-        ("a", "the reference is shorter than the translations: 1 lines against 2"),
-        ("abc", "the reference is longer than the translations: 3 lines against 2"),
-    ],
-)
-def test_unequal_numbers_of_lines_are_refused_with_both_counts(references, message):
+def test_unequal_numbers_of_lines_are_refused_with_both_counts():
     for function in (score, bleu):
-        with pytest.raises(UserError, match=message):
-            function(["a", "b"], list(references))
+        with pytest.raises(UserError, match="the reference is shorter than the translations: 1 lines against 2"):
+            function(["a", "b"], ["a"])
     with pytest.raises(UserError, match="nothing to score: 0 translations and 0 reference lines"):
         score([], [])
