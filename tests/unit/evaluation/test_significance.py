@@ -1,4 +1,5 @@
 import io
+import json
 import random
 from typing import Any
 
@@ -33,15 +34,15 @@ def comparison() -> Comparison:
     return compare(SYSTEMS, [REFERENCE], samples=100, trials=200)
 
 
-def sacrebleus(test: str, number: int) -> dict[str, list[Any]]:
+def sacrebleus(references: list[list[str]], test: str, number: int) -> dict[str, list[Any]]:
     """Return what sacreBLEU's own paired test says of SYSTEMS, by our names of the metrics."""
     metrics = {"bleu": BLEU(), "chrf": CHRF(word_order=2), "ter": TER()}
-    signatures, results = PairedTest([*SYSTEMS], metrics, [REFERENCE], test, number)()
+    signatures, results = PairedTest([*SYSTEMS], metrics, references, test, number)()
     return dict(zip(metrics, (results[name] for name in signatures), strict=True))
 
 
 def test_the_numbers_are_those_of_sacrebleu(comparison: Comparison) -> None:
-    bootstrap, randomisation = sacrebleus("bs", 100), sacrebleus("ar", 200)
+    bootstrap, randomisation = sacrebleus([REFERENCE], "bs", 100), sacrebleus([REFERENCE], "ar", 200)
     for name, scores in comparison.metrics.items():
         for system, by_bootstrap, by_trials in zip(scores.systems, bootstrap[name], randomisation[name], strict=True):
             expected = (by_bootstrap.score, by_bootstrap.mean, by_bootstrap.ci, by_bootstrap.p_value)
@@ -51,6 +52,26 @@ def test_the_numbers_are_those_of_sacrebleu(comparison: Comparison) -> None:
             else:
                 assert system.randomisation_p == by_trials.p_value
         assert {"bs:100", "ar:200", "seed:12345", "nrefs:1"} <= set(scores.signature.split("|"))
+
+
+def test_several_references_score_as_by_sacrebleu() -> None:
+    references = [REFERENCE, worsened(REFERENCE, 0.3, 9)]
+    comparison = compare(SYSTEMS, references, ["bleu", "chrf"], samples=10, trials=10)
+    expected = sacrebleus(references, "bs", 10)
+    for name, scores in comparison.metrics.items():
+        assert scores.signature.startswith("nrefs:2|")
+        assert [system.value for system in scores.systems] == [result.score for result in expected[name]]
+    assert comparison.num_references == 2
+
+
+def test_a_clearly_better_system_has_small_p_values_and_an_equal_one_has_1() -> None:
+    comparison = compare([SYSTEMS[0], SYSTEMS[2], SYSTEMS[0]], [REFERENCE], samples=100, trials=100)
+    for scores in comparison.metrics.values():
+        baseline, better, same = scores.systems
+        assert (baseline.bootstrap_p, baseline.randomisation_p) == (None, None)
+        assert (better.bootstrap_p, better.randomisation_p) == (pytest.approx(1 / 101), pytest.approx(1 / 101))
+        assert (same.bootstrap_p, same.randomisation_p) == (1.0, 1.0)
+        assert (same.value, same.interval) == (baseline.value, baseline.interval)
 
 
 @pytest.mark.parametrize(("differing", "exact"), [(1, 1.0), (2, 0.5), (5, 1 / 16)])
@@ -70,6 +91,14 @@ def test_systems_of_the_same_quality_do_not_differ_however_the_trials_are_divide
     assert 0.05 < (other.randomisation_p or 0) < 1
     monkeypatch.setattr(significance, "TRIALS_AT_ONCE", 32)
     assert compare(EQUALS, [REFERENCE], ["bleu"], 200, 500) == comparison
+
+
+def test_chosen_metrics_alone_are_computed_and_become_plain_values(comparison: Comparison) -> None:
+    chosen = compare(SYSTEMS, [REFERENCE], ["ter"], samples=100, trials=200)
+    assert chosen.metrics == {"ter": comparison.metrics["ter"]}
+    plain = json.loads(json.dumps(chosen.to_dict()))
+    assert (plain["baseline"], plain["systems"], plain["num_sentences"]) == ("a", ["a", "b", "c"], 60)
+    assert plain["metrics"]["ter"]["systems"][0]["bootstrap_p"] is None
 
 
 def printed(comparison: Comparison) -> str:
@@ -95,7 +124,7 @@ def test_unequal_numbers_of_lines_are_refused() -> None:
         compare([SYSTEMS[0], ("b", SYSTEMS[1][1][:-1])], [REFERENCE])
 
 
-@pytest.mark.parametrize("seed", ["abc", "0"])
+@pytest.mark.parametrize("seed", ["abc", "0", "1.5", ""])
 def test_a_seed_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch, seed: str) -> None:
     monkeypatch.setenv("SACREBLEU_SEED", seed)
     message = f"variable SACREBLEU_SEED is '{seed}', which is no seed: set it to a whole num"
@@ -109,7 +138,8 @@ def test_the_seed_can_be_set_or_left_to_chance(monkeypatch: pytest.MonkeyPatch, 
     assert f"seed:{seed.lower()}" in compare(SYSTEMS, [REFERENCE], ["bleu"], 5, 5).metrics["bleu"].signature
 
 
-def test_more_samples_than_memory_holds_are_refused() -> None:
-    for samples in (10**15, 10**30):
-        with pytest.raises(UserError, match=f"{samples:,} samples of 60 lines do not fit into memory: give `seq2seq"):
-            compare(SYSTEMS, [REFERENCE], ["bleu"], samples, 5)
+@pytest.mark.parametrize("samples", [10**15, 10**30])
+def test_more_samples_than_memory_holds_are_refused(samples: int) -> None:
+    message = f"{samples:,} samples of 60 lines do not fit into memory: give `seq2seq evaluate` fewer"
+    with pytest.raises(UserError, match=message):
+        compare(SYSTEMS, [REFERENCE], ["bleu"], samples, 5)

@@ -28,6 +28,7 @@ FAULTY = [
     ("missing_name", "I saw Tom this morning.", "Vi a un hombre hoy.", "He visto a Tom hoy.", "Tom"),
     ("missing_name", "Tom's dog is here.", "Su perro está aquí.", "El perro de Tom está aquí.", "Tom"),
     ("negation", "I don't know him.", "Lo conozco.", "No lo conozco.", "lost: don't"),
+    ("negation", "I don’t know him.", "Lo conozco.", "No lo conozco.", "lost: don't"),
     ("negation", "I know nobody.", "Conozco a todos.", "No conozco a nadie.", "lost: nobody"),
     ("negation", "I like it.", "No me gusta.", "Me gusta.", "added: no"),
 ]

@@ -126,3 +126,11 @@ def test_equal_scores_come_out_in_the_same_order_every_time():
     model.logits = lambda table, prefix: torch.zeros(8)
     first, second = (search(model, tables, [3] * len(tables), beam=5) for tables in ([0], [0, 1, 2]))
     assert second == first * 3
+
+
+@pytest.mark.parametrize(("beam", "calls"), [(1, [3, 3, 2, 2, 1, 1]), (3, [3, 9, 6, 6, 3, 3])])
+def test_finished_sentences_leave_the_batch(beam, calls):
+    model = TableModel(6)
+    model.logits = lambda table, prefix: torch.tensor([0.0, 9.0, 0.0, -20.0, 0.0, 0.0])  # hardly ever ends
+    search(model, [1, 2, 3], [1, 3, 5], beam=beam)
+    assert model.calls == calls  # first one row for each sentence: all its hypotheses are still the same
