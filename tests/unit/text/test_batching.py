@@ -9,10 +9,13 @@ import pytest
 
 from seq2seq.errors import UserError
 from seq2seq.text.batching import (
+    LONGER_SIDE_FIRST,
     Batch,
     BatchLoader,
     _ahead,
     collate,
+    count_batches,
+    plan_batches,
 )
 from seq2seq.text.dataset import Pairs
 from seq2seq.text.epochs import PreparedEpochs
@@ -76,6 +79,13 @@ def test_every_pair_comes_once_an_epoch_over_all_ranks_in_whole_updates(
             rank.load_state_dict({"epoch": epoch + 1, "block": 0, "batches": 0})
 
 
+def test_no_batch_exceeds_the_budget_with_its_padding_and_little_is_padding(pairs: Pairs) -> None:
+    batches = epoch_of(loader(pairs))
+    assert all(max(batch.src.numel(), batch.tgt_in.numel()) <= 64 for batch in batches)
+    real = sum(int((batch.tgt_out != PAD).sum()) for batch in batches)
+    assert real > 0.8 * sum(batch.tgt_out.numel() for batch in batches)
+
+
 def test_batches_are_cut_greedily_from_pairs_sorted_by_target_and_source_and_shuffled(pairs: Pairs) -> None:
     rng = np.random.default_rng([5, 0])  # of the loader's seed and the epoch
     expected: list[list[int]] = [[]]
@@ -87,6 +97,20 @@ def test_batches_are_cut_greedily_from_pairs_sorted_by_target_and_source_and_shu
     assert [*map(indices, epoch_of(loader(pairs)))] == [expected[i] for i in rng.permutation(len(expected))]
 
 
+def test_batches_are_counted_without_a_plan(pairs: Pairs) -> None:
+    assert count_batches(pairs, 64) == len(epoch_of(loader(pairs)))
+    draws = np.random.default_rng(1).integers(0, 50, 300)  # some pairs several times, others never
+    assert count_batches(pairs, 64, draws) == len(plan_batches(pairs, draws, 64))
+
+
+def test_large_batches_hold_pairs_with_an_equal_longer_side() -> None:
+    pairs = random_pairs(20_000)
+    batches = [*plan_batches(pairs, np.arange(len(pairs)), LONGER_SIDE_FIRST)]
+    widest = sorted((pairs.lengths[batch].max(axis=1).min(), pairs.lengths[batch].max()) for batch in batches)
+    assert all(following[0] >= batch[1] for batch, following in itertools.pairwise(widest))
+    assert sorted(np.concatenate(batches)) == list(range(len(pairs)))
+
+
 def test_every_epoch_has_other_batches_and_the_state_follows_them(pairs: Pairs) -> None:
     endless, size = loader(pairs), len(epoch_of(loader(pairs)))
     epochs = []
@@ -96,6 +120,13 @@ def test_every_epoch_has_other_batches_and_the_state_follows_them(pairs: Pairs) 
         assert visited(batches) == Counter(range(len(pairs)))
         epochs.append({frozenset(indices(batch)) for batch in batches})
     assert epochs[0] != epochs[1] != epochs[2]
+
+
+def test_only_the_end_of_an_epoch_depends_on_the_number_of_ranks(pairs: Pairs) -> None:
+    single = epoch_of(loader(pairs))
+    ranks = [epoch_of(loader(pairs, rank=rank, world_size=8)) for rank in range(8)]
+    together = [batch for step in zip(*ranks, strict=True) for batch in step]
+    assert [*map(indices, single[:-8])] == [*map(indices, together[: len(single) - 8])]
 
 
 def test_too_few_pairs_for_equal_counts_are_refused() -> None:

@@ -69,9 +69,6 @@ def test_a_corpus_has_its_present_name_in_tables_weights_and_held_out_from(
     mixture = make_mixture(Config(data=config(root, **names)), prepared)
     assert mixture is not None
     assert mixture.shares[1] == pytest.approx(2 / 3)
-    tempered = make_mixture(Config(data=config(root, **names | {"weights": {}, "temperature": 1e9})), prepared)
-    assert tempered is not None
-    assert tempered.shares == pytest.approx([0.5, 0.5])
 
 
 @pytest.mark.slow
@@ -120,6 +117,23 @@ def test_a_changed_setting_or_file_is_prepared_anew(root: Path, count_trainings:
         sizes = run(root).report["sizes"]
         assert count_trainings() == len(changes) + number
         assert sizes["train"] + sizes["validation"] + sizes["tests"]["test"] == 350 + number
+
+
+@pytest.mark.slow
+def test_a_damaged_cache_is_prepared_anew_with_a_warning(root: Path, caplog: pytest.LogCaptureFixture):
+    first = texts(run(root))
+    (ids,) = (root.parent / "cache").glob("*/train.ids")
+    ids.write_bytes(ids.read_bytes()[:-100])
+    assert texts(run(root)) == first
+    assert "is damaged: preparing it again" in caplog.text
+
+
+def test_nothing_of_a_failed_preparation_is_left(root: Path):
+    with (root / "train.tsv").open("a") as file:
+        file.write("no tab\n")
+    with pytest.raises(UserError, match=r"train.tsv:301 has 1 tab-separated fields"):
+        run(root)
+    assert [path for path in (root.parent / "cache").iterdir() if path.is_dir()] == []
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -155,6 +157,44 @@ def test_a_damaged_step_is_run_again(
     finished_steps.clear()
     assert prepare_into(tmp_path / "killed", corpus, monkeypatch) == expected
     assert [name for name in finished_steps if name.startswith("cleaned/")] == [f"cleaned/{damaged.parent.name}"]
+
+
+PROGRAM = """
+import os, signal, sys
+sys.path[:0] = sys.argv[1:3]
+from pathlib import Path
+from preparing import run
+from seq2seq import cache
+from seq2seq.text import shards
+shards.SHARD_BYTES = 4000
+make = cache.write_complete
+def killing(folder, build):
+    if sys.argv[4] in str(folder):
+        make(folder, lambda draft: (build(draft), os.kill(os.getpid(), signal.SIGKILL)))
+    make(folder, build)
+cache.write_complete = killing
+run(Path(sys.argv[3]), train=["train.tsv", "more.tsv"], max_length=20)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("inside", ["cleaned/00000-000003", "tokens/00000-000000"])
+def test_a_killed_process_is_gone_on_from(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, finished_steps: list[str], inside: str
+):
+    monkeypatch.setattr(shards, "SHARD_BYTES", 4000)
+    expected = prepare_into(tmp_path / "straight", corpus, monkeypatch)
+    straight = len(finished_steps)
+    finished_steps.clear()
+    paths = [str(Path(__file__).parent), str(Path(__file__).parents[3]), str(corpus)]
+    environment = {**os.environ, "SEQ2SEQ_CACHE": str(tmp_path / "killed")}
+    killed = subprocess.run([sys.executable, "-c", PROGRAM, *paths, inside], env=environment, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    done = len(list((tmp_path / "killed").glob(".*.building/work/*/*/manifest.json")))
+    done += len(list((tmp_path / "killed").glob(".*.building/work/*/manifest.json")))
+    assert done >= 3
+    assert prepare_into(tmp_path / "killed", corpus, monkeypatch) == expected
+    assert len(finished_steps) == straight - done
 
 
 def die(task: int) -> int:

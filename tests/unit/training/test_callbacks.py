@@ -1,5 +1,6 @@
 """What acts beside the updates: early stopping, signals, the running average, the sample that is translated."""
 
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.dataset import PreparedData
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
-from seq2seq.training.callbacks import Patience
+from seq2seq.training.callbacks import Budget, Patience
 from seq2seq.training.monitor import TranslationValidation
 from tests.unit.training.resuming import UPDATES, end_of, run
 
@@ -37,10 +38,46 @@ def stops_after(validations: list[tuple[float, float]]) -> int:
     return len(validations)
 
 
-def test_a_run_stops_when_neither_bleu_nor_the_loss_gets_better() -> None:
+def test_a_falling_loss_keeps_a_run_going_whose_bleu_is_still_zero() -> None:
     assert stops_after([(0.0, 9.0), (0.0, 8.0), (0.0, 7.0), (0.0, 6.0), (0.0, 5.0)]) == 5
+
+
+def test_a_run_stops_when_neither_bleu_nor_the_loss_gets_better() -> None:
     assert stops_after([(5.0, 3.0), (4.0, 3.5), (4.5, 3.2), (4.8, 3.1)]) == 3
     assert stops_after([(5.0, 3.0), (4.0, 3.5), (6.0, 3.6), (5.0, 3.7), (5.0, 3.7), (5.0, 3.7)]) == 5
+
+
+@pytest.fixture
+def trainer() -> Any:
+    """One of two processes."""
+    strategy = MagicMock(root_device=torch.device("cpu"))
+    return MagicMock(spec=L.Trainer, world_size=2, num_nodes=2, strategy=strategy, should_stop=False, global_step=0)
+
+
+def test_a_signal_that_another_process_received_is_named(trainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def all_reduce(values: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+        values.copy_(torch.maximum(values, torch.tensor([0.0, signal.SIGTERM])))
+
+    monkeypatch.setattr(torch.distributed, "all_reduce", all_reduce)
+    budget = Budget(10, None)
+    assert budget.stopped_by is None
+    assert budget._agree(trainer)
+    assert (budget.stopped_by, budget.received) == ("SIGTERM", 0)  # its own first signal does not interrupt at once
+
+
+def test_signals_are_handled_before_waiting_for_other_processes(trainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {name: signal.getsignal(name) for name in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
+    during: list[Any] = []
+    monkeypatch.setattr(
+        torch.distributed, "all_reduce", lambda *args, **kwargs: during.append(signal.getsignal(signal.SIGTERM))
+    )
+    try:
+        Budget(10, None).on_train_start(trainer, MagicMock(spec=L.LightningModule))
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
+    assert len(during) == 1
+    assert during[0] is not before[signal.SIGTERM]
 
 
 def test_the_translated_sample_is_spread_over_the_whole_validation_set(tokenizer: Tokenizer) -> None:

@@ -60,20 +60,18 @@ def test_loss_and_gradients_equal_pytorchs_over_real_tokens(
 
 @pytest.mark.usefixtures("padding", "chunk")
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize(("alpha", "bias"), [(0.0, None), (5.0, None), (5.0, torch.linspace(-1, 2, V).double())])
+@pytest.mark.parametrize("alpha", [0.0, 5.0])
 def test_r_drops_loss_and_gradients_are_those_of_the_papers_formula(
-    targets: Tensor, smoothing: float, alpha: float, bias: Tensor | None
+    targets: Tensor, smoothing: float, alpha: float
 ) -> None:
     hidden = torch.randn(2 * N, T, D, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(V, D, dtype=torch.float64, requires_grad=True)
-    loss, nll, divergence, tokens = r_drop_loss(
-        hidden, weight, targets, pad=PAD, alpha=alpha, smoothing=smoothing, bias=bias
-    )
+    loss, nll, divergence, tokens = r_drop_loss(hidden, weight, targets, pad=PAD, alpha=alpha, smoothing=smoothing)
     gradients = torch.autograd.grad(3 * loss, (hidden, weight))
 
     real = targets.flatten() != PAD
     ids = targets.flatten()[real]
-    p, q = (F.linear(half, weight, bias).log_softmax(-1).flatten(0, 1)[real] for half in hidden.chunk(2))
+    p, q = ((half @ weight.T).log_softmax(-1).flatten(0, 1)[real] for half in hidden.chunk(2))
     both = torch.cat((p, q))
     entropies = F.cross_entropy(both, ids.repeat(2), reduction="sum", label_smoothing=smoothing)
     kls = F.kl_div(torch.cat((q, p)), both, reduction="sum", log_target=True)
@@ -83,6 +81,32 @@ def test_r_drops_loss_and_gradients_are_those_of_the_papers_formula(
     assert_close(divergence, kls / 2)
     assert_close(nll, F.nll_loss(both, ids.repeat(2), reduction="sum") / 2)
     assert_close(gradients, torch.autograd.grad(3 * expected, (hidden, weight)))
+
+
+@pytest.mark.parametrize("bias", [None, torch.linspace(-1, 2, V)])
+def test_equal_passes_give_the_single_passes_loss_and_gradient(targets: Tensor, bias: Tensor | None) -> None:
+    single, weight = torch.randn(N, T, D, requires_grad=True), torch.randn(V, D, requires_grad=True)
+    expected, *_ = cross_entropy(single, weight, targets, pad=PAD, smoothing=0.1, bias=bias)
+    twice = single.repeat(2, 1, 1)
+    loss, _, divergence, _ = r_drop_loss(twice, weight, targets, pad=PAD, alpha=5.0, smoothing=0.1, bias=bias)
+    assert divergence == 0
+    assert_close(loss, expected)
+    assert_close(torch.autograd.grad(loss, (single, weight)), torch.autograd.grad(expected, (single, weight)))
+
+
+@pytest.mark.parametrize("alpha", [None, 5.0])
+def test_bfloat16_autocast_stays_close_to_float32(targets: Tensor, alpha: float | None) -> None:
+    hidden, weight = torch.randn(2 * N, T, D), torch.randn(V, D)
+
+    def loss() -> Tensor:
+        if alpha is None:
+            return cross_entropy(hidden[:N], weight, targets, pad=PAD, smoothing=0.1)[0]
+        return r_drop_loss(hidden, weight, targets, pad=PAD, alpha=alpha)[0]
+
+    with torch.autocast("cpu", torch.bfloat16):
+        low = loss()
+    assert low.dtype == torch.float32
+    assert_close(low, loss(), rtol=0.03, atol=0)
 
 
 @pytest.mark.usefixtures("padding")
@@ -125,10 +149,31 @@ def a_batch() -> Batch:
     return Batch(src, torch.cat((torch.full((16, 1), 2), tgt), 1), torch.cat((tgt, torch.full((16, 1), 3)), 1))
 
 
+@pytest.mark.slow
+def test_training_draws_two_dropouts_predictions_together() -> None:
+    divergences, losses = {}, {}
+    for alpha in (0.0, 5.0):
+        module, batch = learner(alpha), a_batch()
+        optimizer = torch.optim.Adam(module.parameters(), lr=5e-3)
+        for step in range(80):
+            torch.manual_seed(step)
+            optimizer.zero_grad()
+            module.training_step(batch, step).backward()
+            optimizer.step()
+        assert module.last_nll is not None
+        losses[alpha] = module.last_nll.item()
+        hidden = module.model(batch.src.repeat(2, 1), batch.tgt_in.repeat(2, 1))
+        of_both = r_drop_loss(hidden, module.model.embedding.weight, batch.tgt_out, pad=PAD, alpha=1.0)
+        divergences[alpha] = of_both[2].item()
+    assert divergences[5.0] < divergences[0.0] / 2
+    assert losses[5.0] < 16 * 7 * 3.0  # and it learns: ln 21 = 3.04 nats a token at the beginning
+
+
 def test_tokens_count_once_and_validation_is_plain() -> None:
-    module, plain, batch = learner(1000.0), learner(0.0), a_batch()
-    assert module.training_step(batch, 0) > 1.2 * plain.training_step(batch, 0), "two dropouts differ"
+    module, batch = learner(5.0), a_batch()
+    module.training_step(batch, 0)
     assert module.last_tokens == 16 * 7
+    plain = learner(0.0)
     module.eval()
     plain.eval()
     assert_close(module.loss(batch, 0.0), plain.loss(batch, 0.0))

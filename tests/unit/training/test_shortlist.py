@@ -88,6 +88,18 @@ def test_every_text_is_allowed_specials_frequent_ids_and_the_bytes_of_targets(to
     assert learned.always.tolist() == sorted({0, 1, 2, 3, *snow, frequent})
 
 
+def test_of_a_large_corpus_some_pairs_are_read(
+    toy_pairs: Pairs, toy_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    total = int((toy_pairs.tgt_lengths * (toy_pairs.src_lengths + 1)).sum())
+    monkeypatch.setattr(cooccurrence, "_MOST", -(-total // 4))
+    few = Pairs.of(*zip(*([ids.tolist() for ids in toy_pairs[i]] for i in range(0, len(toy_pairs), 4)), strict=True))
+    sampled, expected = (
+        learn_shortlist(pairs, Tokenizers.joint(toy_tokenizer), best=5, frequent=9) for pairs in (toy_pairs, few)
+    )
+    assert sampled.digest == expected.digest
+
+
 @pytest.mark.parametrize("pairs", [Pairs.of([], []), Pairs.of([[], [4]], [[5], []])])
 def test_pairs_without_words_teach_nothing(pairs: Pairs, tokenizer: Tokenizer) -> None:
     learned = learn_shortlist(pairs, Tokenizers.joint(tokenizer), best=3, frequent=2)
@@ -121,10 +133,12 @@ def test_a_shortlist_that_allows_other_ids_has_another_digest() -> None:
     [
         ("offsets", np.array([0, 2, 1, 3], np.int64)),
         ("offsets", np.array([0, 1, 2, 4], np.int64)),
+        ("offsets", np.array([0, 3], np.int64)),
         ("offsets", np.array([0.0, 1.0, 2.0, 3.0])),
         ("targets", np.array([0, 1, 3], np.int32)),
         ("targets", np.array([[0, 1, 2]], np.int32)),
         ("always", np.array([-1], np.int32)),
+        ("by_frequency", np.array([0, 1, 1], np.int32)),
     ],
 )
 def test_damaged_numbers_are_one_line(tmp_path: Path, name: str, value: np.ndarray) -> None:

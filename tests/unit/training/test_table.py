@@ -32,6 +32,13 @@ def test_a_resumed_run_adds_rows_and_columns_to_those_that_are_there(folder: Pat
     assert [path.name for path in folder.iterdir()] == ["metrics.csv"]
 
 
+def test_the_rows_so_far_are_there_at_every_moment_of_resuming(folder: Path) -> None:
+    """A kill -9 after that would leave what is on the disk now."""
+    before = read(folder)
+    continued_table(folder)
+    assert read(folder) == before
+
+
 def test_killed_while_a_column_is_added_the_rows_so_far_are_there(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,6 +64,15 @@ def test_killed_while_a_column_is_added_the_rows_so_far_are_there(
         ("step,loss\n1,3.5\n2," + "9" * 200_000 + "\n", ["1"]),
         ("step,loss\n1,3.5\n2", ["1"]),
         (f"step,loss\n1,2.0\n{'9' * 5000},1.0\n", ["1"]),
+    ],
+    ids=[
+        "empty",
+        "no rows",
+        "later rows",
+        "too many fields",
+        "a field too long",
+        "truncated",
+        "a step of too many digits",
     ],
 )
 def test_later_and_damaged_rows_go_on_resume(tmp_path: Path, text: str, steps: list[str]) -> None:

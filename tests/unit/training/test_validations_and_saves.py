@@ -97,6 +97,25 @@ def test_a_missing_second_name_is_given_on_resume(
     assert [path.exists() for path in best if "step=0000011" in path.name] == [True]
 
 
+def test_a_validation_writes_one_file_and_gives_it_a_second_name(
+    config: Config, data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the last validation is followed by a second write, of what it decided."""
+    written: list[str] = []
+    write = DurableIO.save_checkpoint
+
+    def note(self: DurableIO, checkpoint: dict[str, Any], path: Path, storage_options: Any = None) -> None:
+        written.append(Path(path).name)
+        write(self, checkpoint, path, storage_options)
+
+    monkeypatch.setattr(DurableIO, "save_checkpoint", note)
+    run(changed(config, checkpoint_every=1000), data, tmp_path)
+    assert written == [f"step={step:07d}.ckpt" for step in (4, 8, 11, 11)]
+    best = list((tmp_path / "checkpoints").glob("best-*"))
+    assert len(best) == 3  # two at a time
+    assert all(path.samefile(tmp_path / "checkpoints" / f"{path.name[5:17]}.ckpt") for path in best)
+
+
 def test_what_a_validation_decided_is_decided_again_after_a_kill_before_the_next_save(
     config: Config, data: PreparedData, tmp_path: Path
 ) -> None:
@@ -118,6 +137,14 @@ def test_what_a_validation_decided_is_decided_again_after_a_kill_before_the_next
     assert {path.name for path in folder.iterdir()} == {
         path.name for path in (tmp_path / "straight/checkpoints").iterdir()
     }
+
+
+def test_a_run_killed_in_its_last_validation_can_be_given_more_updates(
+    config: Config, data: PreparedData, straight: tuple[Any, ...], tmp_path: Path
+) -> None:
+    events = resume(changed(config, max_steps=UPDATES + 2), data, straight, straight[1][10], tmp_path / "run")
+    assert [step for kind, step, _ in events if kind == "validation"] == [11, 12, 13]
+    assert [step for kind, step, _ in events if kind == "train"][::2] == [12, 13]
 
 
 def test_a_due_validation_is_made_although_validate_every_was_changed(
