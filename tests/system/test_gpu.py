@@ -72,8 +72,9 @@ def test_a_gpu_computes_the_loss_and_the_gradients_of_the_cpu(style: str) -> Non
 
 def test_a_gpu_finds_the_translations_of_the_cpu() -> None:
     cpu, gpu = (Translator.load(GOLDEN / "bundle", device, torch.float32) for device in ("cpu", "cuda"))
-    for settings in ({"beam": 1}, {"beam": 5}, {"beam": 5, "early_stopping": True, "length_penalty": 0.0}):
-        assert gpu.translate(SOURCES, **settings) == cpu.translate(SOURCES, **settings)
+    for beam, is_early in ((1, False), (5, False), (5, True)):
+        translations = [model.translate(SOURCES, beam=beam, early_stopping=is_early) for model in (cpu, gpu)]
+        assert translations[0] == translations[1]
 
 
 @pytest.mark.parametrize("is_compiled", [False, True])
