@@ -24,8 +24,15 @@ Source = Annotated[
 Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")]
 ImportFormat = Annotated[Literal["huggingface"], typer.Argument(metavar="FORMAT", help="huggingface.")]
 Format = Annotated[
-    Literal["ctranslate2", "huggingface"], typer.Argument(metavar="FORMAT", help="ctranslate2 or huggingface.")
+    Literal["bundle", "ctranslate2", "huggingface"],
+    typer.Argument(metavar="FORMAT", help="bundle, ctranslate2 or huggingface."),
 ]
+
+_WEIGHTS = {  # precisions that each format can have
+    "bundle": ("float32", "float16"),
+    "ctranslate2": ("float32", "int8", "float16"),
+    "huggingface": ("float32",),
+}
 
 
 def average(output: options.NewFolder, model: Averaged = None, run: Run = None, last: Last = None) -> None:
@@ -77,20 +84,26 @@ def export(
     model: options.OneModel = None,
     quantization: options.Quantization = "float32",
 ) -> None:
-    """Write a model to a folder for another program, which then translates without this one.
+    """Write a model to a folder: for another program, which then translates without this one, or in half the space.
 
     [bold]seq2seq export ctranslate2 --quantization int8 --output FOLDER[/bold]   float32, int8 or float16
 
     [bold]seq2seq export huggingface --output FOLDER[/bold]   a MarianMTModel with its tokenizer
+
+    [bold]seq2seq export bundle --quantization float16 --output FOLDER[/bold]   the same model in half the space
     """
-    if format_ == "huggingface" and quantization != "float32":
+    if quantization not in _WEIGHTS[format_]:
         raise UserError(
-            f"export huggingface writes float32 weights, so --quantization {quantization} would do nothing: "
-            f"leave it out, or use `seq2seq export ctranslate2 --quantization {quantization}`"
+            f"export {format_} writes {' or '.join(_WEIGHTS[format_])} weights, not {quantization}: "
+            f"leave out --quantization, or use `seq2seq export ctranslate2 --quantization {quantization}`"
         )
     (folder,) = shared.choose_models([model] if model else None)
     with needing(format_):
-        if format_ == "ctranslate2":
+        if format_ == "bundle":
+            from seq2seq.bundle import copy_bundle
+
+            copy_bundle(folder, output, is_half=quantization == "float16")
+        elif format_ == "ctranslate2":
             from seq2seq.exchange.ctranslate2 import export_ctranslate2
 
             export_ctranslate2(folder, output, quantization)

@@ -61,8 +61,16 @@ def test_a_pair_that_is_too_long_is_refused_by_its_line(score, tmp_path):
 
 
 def test_an_option_that_an_export_does_not_have_is_refused(seq2seq, bundle_folder, tmp_path):
-    words = ("export", "huggingface", "--model", bundle_folder, "--output", tmp_path / "export")
-    status, _, err = seq2seq(*words, "--quantization", "int8")
-    assert (status, err.count("\n")) == (1, 1)
-    assert "--quantization int8 would do nothing: leave it out, or use `seq2seq export ctranslate2" in err
-    assert not (tmp_path / "export").exists()
+    for form, has in (("huggingface", "float32"), ("bundle", "float32 or float16")):
+        words = ("export", form, "--model", bundle_folder, "--output", tmp_path / "export")
+        status, _, err = seq2seq(*words, "--quantization", "int8")
+        assert (status, err.count("\n")) == (1, 1)
+        assert f"export {form} writes {has} weights, not int8: leave out --quantization" in err
+        assert not (tmp_path / "export").exists()
+
+
+def test_a_model_is_exported_in_half_the_space(seq2seq, bundle_folder, tmp_path):
+    words = ("export", "bundle", "--quantization", "float16", "--model", bundle_folder, "--output", tmp_path / "half")
+    assert seq2seq(*words)[0] == 0
+    sizes = [(folder / "model.safetensors").stat().st_size for folder in (tmp_path / "half", bundle_folder)]
+    assert sizes[0] < 0.6 * sizes[1]
