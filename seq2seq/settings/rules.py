@@ -32,14 +32,20 @@ def dropout(pairs: int) -> float:
     return 0.3 if pairs < SMALL_TEXT else 0.1
 
 
-def learning_rate(d_model: int, batch: int) -> float:
-    """Return the peak learning rate for a width and for the positions of an update.
+def learning_rate(d_model: int, batch: int, *, is_pre_norm: bool) -> float:
+    """Return the peak learning rate for a width, for the positions of an update, and for the place of normalisation.
 
-    It is 1e-3 at a width of 256 and falls with the square root of the width, as that of Vaswani et al. 2017 does, who
+    At a width of 256 it is 2e-3 with pre-norm, else 1e-3: a post-norm Transformer does not learn to align at 2e-3
+    (docs/speedrun.md). It falls with the square root of the width, as that of Vaswani et al. 2017 does, who
     had batches of 25,000. Smaller batches have the same rate (docs/automatic.md). Larger ones have more, by the fourth
     root: Ott et al. 2018 doubled the rate for batches 16 times as large.
     """
-    return _rounded(1e-3 * math.sqrt(256 / d_model) * max(1.0, batch / PAPERS_BATCH) ** 0.25)
+    return _rounded((2e-3 if is_pre_norm else 1e-3) * math.sqrt(256 / d_model) * max(1.0, batch / PAPERS_BATCH) ** 0.25)
+
+
+def optimizer(*, is_pre_norm: bool) -> str:
+    """Return the optimizer: Muon where it was measured (docs/speedrun.md), with pre-norm; else AdamW."""
+    return "muon" if is_pre_norm else "adamw"
 
 
 def max_steps(positions: int, batch: int) -> int:

@@ -47,8 +47,12 @@ class TrainingConfig:
 
     # positions of a batch on either side, padding included, on each device; auto: 1,024 on a CPU, all that fit on a GPU
     max_tokens: IntOrAuto = AUTO
-    # peak learning rate; auto: 1e-3 · √(256 / model.d_model), more above 25,000 positions an update
+    # peak learning rate; auto: 1e-3 · √(256 / model.d_model), twice that with pre-norm, more above 25,000 positions an
+    # update
     learning_rate: NumberOrAuto = AUTO
+    # adamw | muon: matrices of layers change by their orthogonalised momentum (Jordan et al. 2024), the rest by AdamW;
+    # auto: muon for a Transformer with pre-norm, else adamw
+    optimizer: str = "adamw"
     schedule: str = "linear"  # inverse_sqrt | cosine | linear | constant, after the warm-up
     warmup_steps: IntOrAuto = AUTO  # updates of linear warm-up; auto: a tenth of the run or of its time, at most 4,000
     final_rate: float = 0.0  # last learning rate of cosine and linear, as a share of the peak
@@ -89,6 +93,7 @@ class TrainingConfig:
         check_choices(
             "training.",
             self,
+            optimizer=(AUTO, "adamw", "muon"),
             schedule=("inverse_sqrt", "cosine", "linear", "constant"),
             final_weights=("auto", "last", "best", "average", "ema"),
             monitor=("bleu", "loss"),

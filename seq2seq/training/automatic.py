@@ -30,6 +30,7 @@ _NUMBERS = {
     "tokenizer.vocab_size",
     "model.dropout",
     "training.max_tokens",
+    "training.optimizer",
     "training.learning_rate",
     "training.warmup_steps",
     "trainer.max_steps",
@@ -54,9 +55,12 @@ def settle_numbers(config: Config, folder: Path, data: PreparedData) -> tuple[fr
     if config.model.dropout == rules.AUTO:
         config.model.dropout = rules.dropout(len(data.train))
     resolve_max_tokens(config, data.train, data.tokenizer.sizes)
+    is_pre_norm = config.model.norm_position == "pre"
+    if training.optimizer == rules.AUTO:
+        training.optimizer = rules.optimizer(is_pre_norm=is_pre_norm)
     if training.learning_rate == rules.AUTO:
         batch = training.max_tokens * _batches_an_update(config)
-        training.learning_rate = rules.learning_rate(config.model.d_model, batch)
+        training.learning_rate = rules.learning_rate(config.model.d_model, batch, is_pre_norm=is_pre_norm)
     epoch = batches_an_epoch(config, data) / _batches_an_update(config)
     trainer.max_steps = _max_steps(config, data, epoch)
     if training.warmup_steps == rules.AUTO and trainer.max_time is None:

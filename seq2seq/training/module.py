@@ -20,6 +20,7 @@ from seq2seq.text.batching import Batch
 from seq2seq.text.tokenizer import PAD
 from seq2seq.training.computation import compile_forward, compiled, widen
 from seq2seq.training.loss import cross_entropy, loss_of_chunk, r_drop_loss
+from seq2seq.training.muon import MuonAdamW
 
 log = logging.getLogger(__name__)
 KEEPS_WIDTHS = ("cpu",)  # on other devices the attention kernels prefer widths that are multiples of 8
@@ -40,13 +41,15 @@ class TranslationModule(L.LightningModule):
         *,
         seed: int = 0,
         vocabulary: str = "",
+        is_bf16: bool = False,
         is_compiled: bool = False,
         validation_sets: Sequence[str] = (),
     ) -> None:
         """Train model; seed decides dropout, vocabulary is the tokenizer's hash, equal in all checkpoints of a run.
 
         With several validation_sets, each set's loss is logged under its name; `TranslationValidation` logs the mean.
-        With is_compiled, the forward passes of training and the loss run as compiled kernels.
+        With is_bf16, Muon multiplies in bfloat16. With is_compiled, the forward passes of training and the loss run as
+        compiled kernels.
 
         Raises:
             UserError: R-Drop is on and there is no dropout.
@@ -61,6 +64,7 @@ class TranslationModule(L.LightningModule):
         self.model = model
         self.config = config
         self.validation_sets = list(validation_sets)
+        self._muon_dtype = torch.bfloat16 if is_bf16 else torch.float32
         self._compiled = compile_forward(model) if is_compiled else None
         self._loss_of_chunk = compiled(loss_of_chunk) if is_compiled else loss_of_chunk
         self.progress = 0.0  # share of the run's budget spent; set by the Budget callback
@@ -116,7 +120,7 @@ class TranslationModule(L.LightningModule):
         return loss, nll, tokens
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Save the model's settings, the vocabulary's hash, and the frozen parts and adapters in the checkpoint."""
+        """Save what `on_load_checkpoint` compares: the model's settings, the vocabulary's hash, and the optimizer."""
         checkpoint["belongs_to"] = self._identity()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -130,7 +134,8 @@ class TranslationModule(L.LightningModule):
                 other adapters.
             ValueError: the optimizer's state does not fit the parameters.
         """
-        theirs = asdict(ModelConfig()) | checkpoint.get("belongs_to", {})  # older checkpoints lack newer settings
+        newer = {**asdict(ModelConfig()), "training.optimizer": "adamw"}  # settings that older checkpoints lack
+        theirs = newer | checkpoint.get("belongs_to", {})
         identity = self._identity()
         for key in identity | theirs:
             ours = identity.get(key)
@@ -148,17 +153,21 @@ class TranslationModule(L.LightningModule):
         """Refuse an optimizer state that PyTorch loads, but that fails in a later update or trains wrongly."""
         (saved,) = states
         ids = [number for group in saved["param_groups"] for number in group["params"]]
-        parameters = [p for group in self.configure_optimizers().param_groups for p in group["params"]]
+        groups = self.configure_optimizers().param_groups
+        parameters = [(p, group.get("muon", False)) for group in groups for p in group["params"]]
         if len(ids) != len(parameters) or saved["state"].keys() != set(ids):
             raise ValueError(f"the optimizer has {len(saved['state'])} states for {len(parameters)} parameters")
-        for number, parameter in zip(ids, parameters, strict=True):
-            step, mean, square = (saved["state"][number][key] for key in ("step", "exp_avg", "exp_avg_sq"))
-            if not (step.ndim == 0 and 0 <= step.item() <= updates and step.item() % 1 == 0):
+        for number, (parameter, is_muon) in zip(ids, parameters, strict=True):
+            state, names = saved["state"][number], ("exp_avg",) if is_muon else ("exp_avg", "exp_avg_sq")
+            if state.keys() != {"step", *names}:
+                raise ValueError(f"the optimizer has {', '.join(map(str, state))} of a parameter")
+            if (step := state["step"]).ndim or not 0 <= step.item() <= updates or step.item() % 1:
                 raise ValueError(f"the optimizer's step is {step} after {updates} updates")
-            for moment in (mean, square):
-                if moment.shape != parameter.shape or moment.dtype != parameter.dtype:
+            for name in names:
+                moment = state[name]
+                if moment.shape != parameter.shape or moment.dtype != parameter.dtype or not moment.is_contiguous():
                     raise ValueError(f"the optimizer has {moment.dtype} moments of shape {list(moment.shape)}")
-                if not (moment.isfinite().all() and (square >= 0).all()):
+                if not moment.isfinite().all() or (name == "exp_avg_sq" and (moment < 0).any()):
                     raise ValueError("the optimizer's moments are no finite numbers")
 
     def _identity(self) -> dict[str, Any]:
@@ -167,10 +176,11 @@ class TranslationModule(L.LightningModule):
         if config.lora_rank:
             adapters = (config.lora_rank, config.lora_alpha, *config.lora_targets)
             tuned |= {"training.lora_rank, lora_alpha and lora_targets": list(map(str, adapters))}
-        return {**asdict(self.model.config), "vocabulary": self.vocabulary, **tuned}
+        own = {"training.optimizer": config.optimizer, "vocabulary": self.vocabulary}
+        return {**asdict(self.model.config), **own, **tuned}
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Return fused AdamW (Loshchilov & Hutter 2019); biases, norms and embeddings have no weight decay."""
+        """Return fused AdamW (Loshchilov & Hutter 2019) or Muon; biases, norms and embeddings have no weight decay."""
         config = self.config
         parameters = [p for p in self.model.parameters() if p.requires_grad]
         embeddings = {id(one.weight) for one in self.model.embeddings()}
@@ -179,7 +189,11 @@ class TranslationModule(L.LightningModule):
         groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
         groups = [group for group in groups if group["params"]]  # frozen parameters are in neither group
         betas = (config.betas[0], config.betas[1])
-        return torch.optim.AdamW(groups, lr=config.learning_rate, betas=betas, eps=config.eps, fused=True)
+        settings: dict[str, Any] = {"lr": config.learning_rate, "betas": betas, "eps": config.eps, "fused": True}
+        if config.optimizer == "adamw":
+            return torch.optim.AdamW(groups, **settings)
+        groups = [{**group, "muon": (is_muon := group["params"] is decayed), "fused": not is_muon} for group in groups]
+        return MuonAdamW(groups, self._muon_dtype, **settings)
 
     def on_train_start(self) -> None:
         """Replace the optimizer settings that a resumed run loaded from its checkpoint by the current settings."""

@@ -23,6 +23,7 @@ LICENCE_NOTE = "The weights may be used under the terms of the texts they were t
 
 _TEXT = ("data.train", "data.hub", "data.root", "data.src_lang", "data.tgt_lang", "data.languages")
 _DEVICE = ("trainer.accelerator", "trainer.devices", "trainer.precision")
+_RATE = ("training.optimizer", "training.learning_rate", "training.warmup_steps", "training.schedule")
 _END = ("trainer.max_steps", "trainer.max_epochs", "trainer.max_time", "training.patience")
 
 
@@ -42,7 +43,7 @@ def summary_table(
     training = config.training
     steps = training.warmup_steps
     warmup = "a warm-up of a tenth of the run" if steps == AUTO else f"{steps:,} updates of warm-up"
-    rate = f"{training.learning_rate:g} after {warmup}, then {training.schedule}"
+    rate = f"{training.optimizer}, {training.learning_rate:g} after {warmup}, then {training.schedule}"
     validation = f"every {config.trainer.validate_every:,} updates, by {training.monitor}{_sets(data)}"
     table = Table("", "this run", "decided by", title="Before the first update", title_justify="left")
     for name, text, keys in (
@@ -58,7 +59,7 @@ def summary_table(
         ("dropout", f"{config.model.dropout:g}", ("model.dropout",)),
         ("device", _device(config, hardware), _DEVICE),
         ("batch", _batch(config, updates_per_epoch), ("training.max_tokens", "training.accumulate")),
-        ("learning rate", rate, ("training.learning_rate", "training.warmup_steps", "training.schedule")),
+        ("learning rate", rate, _RATE),
         ("ends", _end(config, updates_per_epoch), _END),
         ("validation", validation, ("trainer.validate_every", "training.patience", "training.monitor")),
     ):

@@ -33,7 +33,7 @@ from seq2seq.training.computation import recompute_layers
 from seq2seq.training.early_checks import refuse_spent
 from seq2seq.training.finetune import count_trained, make_model
 from seq2seq.training.module import TranslationModule
-from seq2seq.training.processes import rank
+from seq2seq.training.processes import choose_precision, rank
 from seq2seq.training.report import summary_table
 from seq2seq.training.run_files import best_value, step_of
 from seq2seq.training.run_folder import point_latest
@@ -114,6 +114,7 @@ def make_module(config: Config, data: PreparedData, *, resumed: bool) -> Transla
         config.training,
         seed=config.seed,
         vocabulary=vocabulary,
+        is_bf16=choose_precision(config.trainer) == "bf16-mixed",
         is_compiled=config.trainer.compile,
         validation_sets=list(data.validation_sets),
     )

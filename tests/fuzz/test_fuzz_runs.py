@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from seq2seq.pickled_weights import DamagedError
@@ -149,6 +149,7 @@ NO_MOMENTS = st.sampled_from(
     [
         *(torch.full((), step) for step in (-1.0, 1e30, float("nan"), float("inf"), 2.5)),
         *(torch.zeros(0), torch.zeros(3, 5), torch.zeros(2, 2, 2, 2), torch.full((8,), float("nan"))),
+        torch.zeros(1).expand(8),  # eight values in one place
         *(torch.zeros(8, dtype=torch.int64), torch.ones(8, dtype=torch.bool), torch.tensor(-7)),
     ]
 )
@@ -158,7 +159,7 @@ PATHS = [*MOMENTS, (), ("state",), ("state", 0), ("param_groups",), ("param_grou
 
 @pytest.mark.filterwarnings("ignore:.*")
 @COSTLY
-@given(path_inside=st.sampled_from(PATHS), value=ODD | NO_MOMENTS, is_left_out=st.booleans(), number=st.integers(0, 9))
+@given(path_inside=st.sampled_from(PATHS), value=ODD | NO_MOMENTS, is_left_out=st.booleans(), number=st.integers(0, 25))
 def test_a_forged_optimizer_is_refused_and_nothing_is_lost(
     path_inside: tuple[Any, ...],
     value: Any,
@@ -172,7 +173,9 @@ def test_a_forged_optimizer_is_refused_and_nothing_is_lost(
     shutil.copytree(stopped, folder / "run")
     path = folder / "run/checkpoints/step=0000002.ckpt"
     values = torch.load(path, weights_only=True)
-    keys = (number if key == 0 and path_inside[0] == "state" else key for key in path_inside)
+    keys = [number if key == 0 and path_inside[0] == "state" else key for key in path_inside]
+    if is_left_out and keys[-1:] == ["exp_avg_sq"]:
+        assume(keys[-1] in values["optimizer_states"][0]["state"][number])  # matrices have none
     change(values, ("optimizer_states", 0, *keys), value, is_left_out)
     torch.save(values, path)
     before = {file: file.read_bytes() for file in (folder / "run/checkpoints").iterdir()}

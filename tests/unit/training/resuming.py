@@ -46,7 +46,7 @@ def small_config(folder: Path) -> Config:
         training=TrainingConfig(
             max_tokens=64, learning_rate=7e-4, schedule="inverse_sqrt", warmup_steps=2, accumulate=2, ema_decay=0.9,
             final_weights="ema", bleu_sentences=2,
-            monitor="loss", keep_best=2, patience=5, sample_translations=0,
+            optimizer="muon", monitor="loss", keep_best=2, patience=5, sample_translations=0,
         ),
         search=SearchConfig(beam=1, max_length_ratio=1.0, max_length_offset=1),
         trainer=TrainerConfig(

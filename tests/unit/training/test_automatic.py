@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -48,7 +49,7 @@ def test_a_run_that_names_nothing_gets_numbers_by_its_text_and_model(tmp_path: P
     assert (config.model.dropout, config.training.max_tokens, config.training.learning_rate) == (0.3, 1024, 1e-3)
     assert (config.trainer.max_steps, config.training.warmup_steps, config.trainer.validate_every) == (4100, 410, 164)
     assert ruled == {
-        *("training.max_tokens", "training.learning_rate", "training.warmup_steps"),
+        *("training.optimizer", "training.max_tokens", "training.learning_rate", "training.warmup_steps"),
         *("trainer.max_steps", "trainer.validate_every", "tokenizer.vocab_size", "model.dropout"),
     }
 
@@ -83,8 +84,11 @@ def test_numbers_follow_the_text_the_model_and_the_batch() -> None:
     sizes = [rules.vocab_size(pairs) for pairs in (100, 20_000, 108_000, 576_000, 2_000_000, 10**9)]
     assert sizes == [2000, 4000, 8000, 16_000, 32_000, 32_000]
     assert [rules.dropout(pairs) for pairs in (100, 20_000, 108_000)] == [0.3, 0.3, 0.1]
-    assert [rules.learning_rate(width, 1024) for width in (128, 256, 512, 1024)] == [1.4e-3, 1e-3, 7.1e-4, 5e-4]
-    assert [rules.learning_rate(256, batch) for batch in (512, 25_000, 400_000)] == [1e-3, 1e-3, 2e-3]
+    rate = partial(rules.learning_rate, is_pre_norm=False)
+    assert [rate(width, 1024) for width in (128, 256, 512, 1024)] == [1.4e-3, 1e-3, 7.1e-4, 5e-4]
+    assert [rate(256, batch) for batch in (512, 25_000, 400_000)] == [1e-3, 1e-3, 2e-3]
+    assert rules.learning_rate(128, 1024, is_pre_norm=True) == 2.8e-3
+    assert [rules.optimizer(is_pre_norm=is_pre_norm) for is_pre_norm in (False, True)] == ["adamw", "muon"]
     steps = [rules.max_steps(positions, 1024) for positions in (10, 200_000, 1_200_000, 14_000_000)]
     assert steps == [200, 4000, 9900, 33_700]
     assert rules.max_steps(1_200_000, 4 * 1024) == 4900
@@ -112,7 +116,7 @@ def test_one_table_says_what_the_run_is_and_who_decided(tmp_path: Path) -> None:
         ("dropout", "0.3", "rule"),
         ("device", "2 CPU cores, 32-true", "conf/"),
         ("batch", "1,024 positions an update; 201 updates an epoch", "rule"),
-        ("learning rate", "0.001 after 410 updates of warm-up, then linear", "you + rule"),
+        ("learning rate", "adamw, 0.001 after 410 updates of warm-up, then linear", "you + rule"),
         ("ends", "after 4,100 updates (20.4 epochs), or after 8 validations without improvement", "rule"),
         ("validation", "every 164 updates, by bleu", "rule"),
     ):

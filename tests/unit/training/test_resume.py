@@ -15,7 +15,7 @@ from seq2seq.training.callbacks import Patience
 from seq2seq.training.checkpoint_files import read_checkpoint
 from seq2seq.training.run_files import list_checkpoints
 from tests.thin import thin
-from tests.unit.training.resuming import UPDATES, changed, end_of, is_same, losses, resume, run
+from tests.unit.training.resuming import UPDATES, changed, end_of, is_same, losses, resume, run, straight_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*")]
 
@@ -66,7 +66,7 @@ def drop_current(values: dict[str, Any]) -> None:
 
 def zero_moments(values: dict[str, Any]) -> None:
     for moments in values["optimizer_states"][0]["state"].values():
-        moments["exp_avg_sq"].zero_()
+        moments["exp_avg"].zero_()
 
 
 LOADER = ("loops", "fit_loop", "state_dict", "combined_loader")
@@ -121,6 +121,33 @@ def test_a_checkpoint_without_one_of_its_parts_leads_elsewhere(
     end, straight_end = parts_of(end_of(tmp_path / "run")), parts_of(end_of(folder))
     assert end.keys() == straight_end.keys()
     assert differing | {key for key in end if not is_same(end[key], straight_end[key])} == expected
+
+
+def test_a_run_with_adamw_needs_its_squares_too(
+    config: Config, data: PreparedData, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    adamw = changed(config, optimizer="adamw")
+    straight = straight_run(adamw, data, tmp_path_factory.mktemp("adamw"))
+    resume(adamw, data, straight, straight[1][5], tmp_path / "whole")
+    assert is_same(end_of(tmp_path / "whole"), end_of(straight[0]))
+    values = torch.load(straight[1][5], weights_only=True)
+    for state in values["optimizer_states"][0]["state"].values():
+        state["exp_avg_sq"].zero_()
+    torch.save(values, tmp_path / "less.ckpt")
+    resume(adamw, data, straight, tmp_path / "less.ckpt", tmp_path / "less")
+    assert not is_same(end_of(tmp_path / "less"), end_of(straight[0]))
+
+
+@pytest.mark.parametrize(("before", "now"), [("muon", "adamw"), ("adamw", "muon")])
+def test_another_optimizer_is_refused(
+    config: Config, data: PreparedData, straight: tuple[Any, ...], before: str, now: str, tmp_path: Path
+) -> None:
+    checkpoint = straight[1][2]
+    if before == "adamw":
+        run(changed(config, optimizer=before, max_steps=2), data, tmp_path / "run")
+        checkpoint = list_checkpoints(tmp_path / "run/checkpoints")[-1]
+    with pytest.raises(UserError, match=rf"written with another training.optimizer \({before}, now {now}\)"):
+        run(changed(config, optimizer=now), data, tmp_path / "run", checkpoint)
 
 
 def test_dropout_alone_is_drawn_at_random_and_needs_no_state_but_its_position(

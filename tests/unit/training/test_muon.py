@@ -1,0 +1,126 @@
+"""Muon: singular values near 1, changes of AdamW's size in every second update, and AdamW itself elsewhere."""
+
+from copy import deepcopy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from seq2seq.training.muon import EVERY, RMS, MuonAdamW, orthogonalised
+
+RATE = 0.1
+
+
+@pytest.mark.parametrize("shape", [(3, 16, 40), (3, 40, 16), (2, 24, 24)])
+def test_directions_stay_and_their_singular_values_become_alike(shape: tuple[int, int, int]) -> None:
+    torch.manual_seed(0)
+    matrices = torch.randn(shape)
+    left, before, right = torch.linalg.svd(matrices, full_matrices=False)
+    after = left.mT @ orthogonalised(matrices, torch.float32) @ right.mT
+    values = after.diagonal(dim1=-2, dim2=-1)
+    torch.testing.assert_close(after, torch.diag_embed(values), atol=1e-4, rtol=0)  # the same singular vectors
+    large = values[before > 0.01 * before.amax(-1, keepdim=True)]
+    assert large.min() > 0.1
+    assert large.max() < 2
+    half = orthogonalised(matrices, torch.bfloat16)
+    assert (half - orthogonalised(matrices, torch.float32)).norm() < 0.05 * half.norm()
+
+
+def parameters() -> list[nn.Parameter]:
+    torch.manual_seed(1)
+    return [nn.Parameter(torch.randn(shape)) for shape in ((12, 20), (12, 12), (12, 20), (20,))]
+
+
+def make(optimised: list[nn.Parameter], weight_decay: float = 0.0) -> MuonAdamW:
+    groups = [
+        {"params": optimised[:3], "muon": True, "weight_decay": weight_decay},
+        {"params": optimised[3:], "muon": False, "weight_decay": 0.0},
+    ]
+    return MuonAdamW(groups, torch.float32, lr=RATE)
+
+
+def update(optimizer: torch.optim.Optimizer, optimised: list[nn.Parameter], seed: int) -> list[Tensor]:
+    torch.manual_seed(seed)
+    for parameter in optimised:
+        parameter.grad = torch.randn_like(parameter)
+    before = [parameter.detach().clone() for parameter in optimised]
+    optimizer.step()
+    return [parameter.detach() - old for parameter, old in zip(optimised, before, strict=True)]
+
+
+def test_matrices_change_by_a_given_length_in_every_second_update() -> None:
+    optimised = parameters()
+    optimizer = make(optimised)
+    for number in (1, 2, 3, 4):
+        changes = update(optimizer, optimised, number)[:3]
+        if number % EVERY:
+            assert not any(change.any() for change in changes)
+            continue
+        for change in changes:
+            assert change.square().mean().sqrt().item() == pytest.approx(EVERY * RATE * RMS, rel=0.5)
+
+
+def test_the_first_change_is_against_all_gradients_so_far() -> None:
+    optimised = parameters()
+    optimizer = make(optimised)
+    gradients = []
+    for number in (1, 2):
+        change = update(optimizer, optimised, number)[0]
+        assert optimised[0].grad is not None
+        gradients.append(optimised[0].grad)
+    assert all((change * gradient).sum() < 0 for gradient in gradients)
+
+
+def test_other_parameters_change_as_by_adamw() -> None:
+    ours, theirs = parameters(), parameters()
+    optimizer, adamw = make(ours), torch.optim.AdamW(theirs[3:], lr=RATE, weight_decay=0.0)
+    for number in (1, 2, 3):
+        assert torch.equal(update(optimizer, ours, number)[3], update(adamw, theirs, number)[3])
+
+
+def test_weights_decay_by_the_learning_rate() -> None:
+    with_decay, without = parameters(), parameters()
+    start = with_decay[0].detach().clone()
+    optimizers = make(with_decay, 0.5), make(without)
+    for number in (1, 2):
+        for optimizer, optimised in zip(optimizers, (with_decay, without), strict=True):
+            update(optimizer, optimised, number)
+    torch.testing.assert_close(with_decay[0], without[0] - start * EVERY * RATE * 0.5)
+
+
+def test_a_loaded_state_goes_on_in_the_same_place() -> None:
+    straight, resumed = parameters(), parameters()
+    first, second = make(straight), make(resumed)
+    update(first, straight, 1)
+    for old, new in zip(straight, resumed, strict=True):
+        new.data.copy_(old.data)
+    second.load_state_dict(deepcopy(first.state_dict()))
+    for number in (2, 3, 4):
+        changes = update(first, straight, number), update(second, resumed, number)
+        assert all(torch.equal(one, other) for one, other in zip(*changes, strict=True))
+
+
+def test_gradients_are_computed_anew_for_every_update() -> None:
+    optimised = parameters()
+    optimizer = make(optimised)
+
+    def closure() -> None:
+        optimizer.zero_grad()
+        torch.stack([parameter.sum() for parameter in optimised]).sum().backward()
+
+    for _ in range(3):
+        optimizer.step(closure)
+        assert all(parameter.grad is not None and (parameter.grad == 1).all() for parameter in optimised)
+
+
+def test_the_closure_is_called_once_and_its_loss_returned() -> None:
+    optimised, calls = parameters(), []
+
+    def closure() -> float:
+        calls.append(torch.is_grad_enabled())
+        for parameter in optimised:
+            parameter.grad = torch.ones_like(parameter)
+        return 2.5
+
+    assert make(optimised).step(closure) == 2.5
+    assert calls == [True]
