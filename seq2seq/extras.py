@@ -36,8 +36,8 @@ def install_command(extra: str) -> str:
     The command never looks for the distribution itself in an index: for a clone, it installs the clone again with the
     extra; for a wheel, it installs the extra's packages by their own names.
     """
-    if (clone := _clone()) is not None:
-        folder = "." if Path.cwd() == clone else str(clone)
+    if (root := clone()) is not None:
+        folder = "." if Path.cwd() == root else str(root)
         return f"pip install -e {shlex.quote(f'{folder}[{extra}]')}"
     return shlex.join(["pip", "install", *packages_of(extra)])
 
@@ -50,7 +50,7 @@ def packages_of(extra: str) -> list[str]:
 
 def train_command() -> str:
     """Return the command that trains: only a clone has train.py."""
-    return "seq2seq train" if _clone() is None else "python train.py"
+    return "seq2seq train" if clone() is None else "python train.py"
 
 
 def resume_command(folder: Path | str) -> str:
@@ -62,7 +62,7 @@ def resume_command(folder: Path | str) -> str:
     return f"{train_command()} {shlex.quote(f'resume={path}')}"
 
 
-def _clone() -> Path | None:
+def clone() -> Path | None:
     """Return the clone that this package is imported from, or None if it is an installed wheel."""
     folder = Path(__file__).resolve().parents[1]
     settings = folder / "pyproject.toml"

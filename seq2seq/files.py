@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from seq2seq.drafts import put, replacing, resolve, sweep
 from seq2seq.errors import UserError
-from seq2seq.extras import train_command
+from seq2seq.extras import clone, train_command
 from seq2seq.lines import Lines, refuse_bad_lines
 
 
@@ -171,7 +171,8 @@ def require_writable(path: Path) -> None:
 def find_model(given: Path | None, runs: Path = Path("runs"), option: str = "--model ") -> Path:
     """Return the bundle that a user means: a bundle folder, the bundle of a run folder, or (None) the newest run's.
 
-    option is the option by which the user gave the folder, for the error.
+    Without a run, None means the clone's own model (`published_model`). option is the option by which the user gave the
+    folder, for the error.
 
     Raises:
         UserError: there is no bundle.
@@ -185,11 +186,19 @@ def find_model(given: Path | None, runs: Path = Path("runs"), option: str = "--m
     if _is_there(latest):
         return latest
     found = [folder / "model" for folder in runs.glob("*/") if _is_there(folder / "model")]
+    if not found and (published := published_model()) is not None:
+        return published
     if not found:
         raise UserError(
             f"there is no model under {runs.resolve()}: train one with `{train_command()}`, or give --model"
         )
     return max(found, key=lambda folder: folder.stat().st_mtime)
+
+
+def published_model() -> Path | None:
+    """Return the bundle that a clone has before any training, or None: an installed wheel has no model."""
+    folder = clone()
+    return folder / "data" / "model" if folder is not None and (folder / "data" / "model").is_dir() else None
 
 
 def find_models(given: object) -> list[Path]:

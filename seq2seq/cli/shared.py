@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from seq2seq.cache import digest_files
 from seq2seq.cli.inputs import Input
 from seq2seq.errors import UserError
-from seq2seq.extras import needing
-from seq2seq.files import Output, find_model
+from seq2seq.extras import needing, train_command
+from seq2seq.files import Output, find_model, published_model
 from seq2seq.interface import Compile
 from seq2seq.settings.bundle import is_hub_name, is_huggingface
 from seq2seq.settings.data import DataConfig
@@ -60,7 +60,7 @@ def imported(init: str, cache: str | None) -> str:
 
 
 def choose_models(given: Sequence[Path] | None, *, shown: bool = True) -> list[Path]:
-    """Return the bundles that a user named; if none, return the newest bundle and name it on stderr.
+    """Return the bundles that a user named; if none, return the newest or the published one and name it on stderr.
 
     Raises:
         UserError: a named bundle does not exist, or there is no bundle.
@@ -70,7 +70,9 @@ def choose_models(given: Sequence[Path] | None, *, shown: bool = True) -> list[P
     newest = find_model(None)
     path = newest.resolve()  # runs/latest is a link to a run
     if shown:
-        print(f"model: {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}", file=sys.stderr)
+        name = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+        origin = f" (comes with the project; `{train_command()}` trains another)" if newest == published_model() else ""
+        print(f"model: {name}{origin}", file=sys.stderr)
     return [newest]
 
 

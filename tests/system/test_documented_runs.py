@@ -43,6 +43,7 @@ def workdir(tmp_path_factory: pytest.TempPathFactory, launcher: Launcher) -> Pat
     assert made.status == 0, made.output
     for name in ("a", "b", "base", "general", "reverse", "slowly", "tatoeba_cpu", "teacher"):
         shutil.copytree(folder / "runs" / "NAME", folder / "runs" / name)
+    shutil.copytree(folder / "runs" / "NAME" / "model", folder / "data" / "model")
     return folder
 
 

@@ -71,6 +71,19 @@ def test_the_newest_model_is_found_unless_latest_points_at_one(runs):
     assert find_model(runs / "old" / "model") == runs / "old" / "model"
 
 
+def test_without_a_run_a_clone_has_its_own_model(runs, tmp_path, monkeypatch):
+    empty, root = tmp_path / "none", tmp_path / "clone"
+    monkeypatch.setattr("seq2seq.files.clone", lambda: root)
+    with pytest.raises(UserError, match=r"there is no model under .*none: train one with"):
+        find_model(None, empty)
+    (root / "data/model").mkdir(parents=True)
+    assert find_model(None, empty) == root / "data" / "model"
+    assert find_model(None, runs) == runs / "new" / "model"
+    monkeypatch.setattr("seq2seq.files.clone", lambda: None)
+    with pytest.raises(UserError, match="there is no model"):
+        find_model(None, empty)
+
+
 def test_an_output_keeps_its_permissions_and_the_link_to_it(tmp_path: Path):
     target, link = tmp_path / "real", tmp_path / "link"
     target.write_text("before")

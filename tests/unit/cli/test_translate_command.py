@@ -1,12 +1,14 @@
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from sacrebleu.dataset import DATASETS
 
 from seq2seq.translator import Translator
 
+PUBLISHED = Path(__file__).parents[3] / "data" / "model"
 LINES = ["The cat drank the milk.", "", "Ella ve la leche.", "¿Quién quiere niños?"]
 
 
@@ -52,6 +54,19 @@ def test_a_model_that_nobody_named_is_named_on_stderr(run, seq2seq, expected, so
     assert run(LINES[0], "--model", "runs/older", command=())[2] == ""
     scores = run("--input", source, "--reference", "out.es", "--json", command=())[2]  # and nothing beside them
     assert json.loads(scores)["num_sentences"] == 4
+
+
+def test_a_fresh_clone_translates_before_any_training(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, out, err = run("The black cat drank the milk.", command=())
+    assert (status, out) == (0, "El gato negro bebió la leche.\n")
+    assert err == f"model: {PUBLISHED} (comes with the project; `python train.py` trains another)\n"
+
+
+def test_the_model_of_a_clone_is_small_and_its_card_names_text_licence_and_recipe():
+    assert sum(path.stat().st_size for path in PUBLISHED.iterdir()) < 16 * 2**20
+    card = (PUBLISHED / "README.md").read_text(encoding="utf-8")
+    assert all(word in card for word in ("Tatoeba", "CC BY 2.0 FR", "experiment=tatoeba_cpu", "float16"))
 
 
 def test_standard_input_gives_a_line_for_every_line(run, expected):
@@ -155,7 +170,9 @@ def test_a_users_mistake_is_one_line(run, source, tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("out")] == []
     assert "missing.en cannot be read: No such file" in one_line_error(run("--input", tmp_path / "missing.en"))
     assert "no/out.es cannot be written" in one_line_error(run("--input", source, "--output", "no/out.es"))
-    assert "there is no model under" in one_line_error(run("hola", command=()))
+    with monkeypatch.context() as patch:
+        patch.setattr("seq2seq.files.clone", lambda: None)  # an installed wheel
+        assert "there is no model under" in one_line_error(run("hola", command=()))
     assert "no folder: give runs/NAME" in one_line_error(run("hola", command=("--model", "nothing")))
     assert "sentence 1 is not UTF-8" in one_line_error(run("ni\udcf1o"))
 
