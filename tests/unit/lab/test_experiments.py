@@ -13,7 +13,7 @@ from seq2seq.settings.config import Config
 
 REPOSITORY = Path(__file__).parents[3]
 NAMES = sorted(path.stem for path in (REPOSITORY / "conf" / "experiment" / "lab").glob("*.yaml"))
-OTHER_WEIGHTS = ("shared_query_key", "modern", "lstm_attention", "lstm_no_attention")
+OTHER_WEIGHTS = ("shared_query_key", "swiglu", "no_biases", "modern", "lstm_attention", "lstm_no_attention")
 
 
 @cache
