@@ -90,7 +90,7 @@ def test_resuming_a_run_on_imported_weights_gives_what_one_go_gives(workdir: Pat
 def test_two_vocabularies_learn_translate_and_leave(
     workdir: Path, launcher: Launcher, monkeypatch: pytest.MonkeyPatch, architecture: str
 ):
-    sizes = TINY if architecture == "transformer" else ("model=lstm", "model.d_model=16")
+    sizes = (*TINY, "model/style=vaswani") if architecture == "transformer" else ("model=lstm", "model.d_model=16")
     made = launcher.train(*SHORT, *sizes, "tokenizer.vocab_size=auto", "tokenizer.joint=false", "name=two", cwd=workdir)
     assert made.status == 0, made.output
     values = json.loads((workdir / "runs/two/model/config.json").read_text())

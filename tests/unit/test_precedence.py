@@ -22,10 +22,10 @@ OTHERS = sorted(
 ABLATIONS = [name for name in OTHERS if name not in RECIPES]  # and techniques
 OF_TRANSFORMERS = [
     *("lab/heads_1", "lab/heads_2", "lab/modern", "lab/no_causal_mask", "lab/no_cross_attention", "lab/no_positions"),
-    *("lab/no_queries", "lab/pre_norm", "lab/shared_query_key", "lab/unscaled"),
+    *("lab/no_queries", "lab/pre_norm", "lab/shared_query_key", "lab/unscaled", "lab/no_biases", "lab/rotary"),
+    "lab/swiglu",
 ]
 SURVIVED = [option for option in OPTIONS if option[0] == "model" or option in [("data", "files"), ("trainer", "cpu")]]
-IN_MODERN_STYLE = [("model", "modern"), ("model", "mixed_gpu")]
 
 
 def stated(group: str, option: str) -> dict[str, Any]:
@@ -78,8 +78,9 @@ def test_an_ablation_survives_every_option(name: str, group: str, option: str) -
         return
     config = compose(settings)
     assert differing(config, expected) == {}
-    if (group, option) not in IN_MODERN_STYLE:
-        assert (config.model.norm_position == "pre") == (name in ("lab/modern", "lab/pre_norm"))
+    whole = compose([*(["experiment=lab/baseline"] if name.startswith("lab/") else []), f"{group}={option}"])
+    places = {"lab/modern": "pre", "lab/pre_norm": "pre", "lab/lstm_attention": "post", "lab/lstm_no_attention": "post"}
+    assert config.model.norm_position == places.get(name, whole.model.norm_position)
 
 
 @pytest.mark.slow

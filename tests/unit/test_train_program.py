@@ -112,7 +112,7 @@ def test_the_settings_that_hydra_shows_are_those_that_train(call: Callable[..., 
     settings = yaml.safe_load(capsys.readouterr().out)
     assert (settings["model"]["d_model"], settings["trainer"]["max_time"]) == (256, "1:00:00:00")
     assert call("--cfg", "job", "--package", "trainer") == ""
-    assert yaml.safe_load(capsys.readouterr().out)["max_steps"] == 3000
+    assert yaml.safe_load(capsys.readouterr().out)["max_steps"] == 2000
     assert call("--hydra-help") == "0"
     assert "hydra/launcher" in capsys.readouterr().out
     Path("mine=1/experiment").mkdir(parents=True)

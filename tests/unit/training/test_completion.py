@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_end")]
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
     config = small_config(tmp_path)
-    config.training.ema_decay = 0.0
+    config.training.ema_decay, config.training.optimizer = 0.0, "adamw"
     config.training.learning_rate, config.training.schedule = 0.3, "constant"  # the loss soon rises
     return config
 
