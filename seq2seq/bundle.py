@@ -118,21 +118,6 @@ def load_bundles(folders: Sequence[Path]) -> list[Bundle]:
     return bundles
 
 
-def copy_bundle(folder: Path, output: Path, *, is_half: bool) -> None:
-    """Write a bundle again, with weights in float16 if is_half: half the space; `load_bundle` reads them as float32.
-
-    Raises:
-        UserError: as `load_bundle` and `save_bundle`, or a weight is too large for float16.
-    """
-    bundle = load_bundle(folder)
-    if is_half:
-        bundle.model.half()
-        if not all(tensor.isfinite().all() for tensor in bundle.model.state_dict().values()):
-            raise UserError(f"{folder} has weights above 65,504, the largest number of float16: keep float32")
-    card = folder / CARD
-    save_bundle(output, bundle, card.read_text(encoding="utf-8") if card.is_file() else "")
-
-
 @contextlib.contextmanager
 def replaced_folder(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder, which replaces `folder` at the end of the block, or is removed after an error.

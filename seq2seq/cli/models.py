@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import typer
 
@@ -30,7 +30,7 @@ Format = Annotated[
 
 _WEIGHTS = {  # precisions that each format can have
     "bundle": ("float32", "float16"),
-    "ctranslate2": ("float32", "int8", "float16"),
+    "ctranslate2": get_args(options.Precision),
     "huggingface": ("float32",),
 }
 
@@ -100,9 +100,9 @@ def export(
     (folder,) = shared.choose_models([model] if model else None)
     with needing(format_):
         if format_ == "bundle":
-            from seq2seq.bundle import copy_bundle
+            from seq2seq.exchange.export import export_bundle
 
-            copy_bundle(folder, output, is_half=quantization == "float16")
+            export_bundle(folder, output, quantization)
         elif format_ == "ctranslate2":
             from seq2seq.exchange.ctranslate2 import export_ctranslate2
 

@@ -1,14 +1,31 @@
-"""Shared parts of exports and imports: the check of the network, the new folder, and the model card."""
+"""Export as a bundle, and shared parts of exports and imports: the check of the network, the folder, the model card."""
 
 import re
 from pathlib import Path
 
+from seq2seq.bundle import load_bundle, save_bundle
 from seq2seq.errors import UserError
 from seq2seq.model.encoder_decoder import EncoderDecoder
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.bundle import CARD, read_bounded
 
 _MAX_CARD = 1_000_000  # bytes
+
+
+def export_bundle(bundle: Path, folder: Path, quantization: str = "float32") -> None:
+    """Write a bundle again; float16 weights take half the space, and `load_bundle` reads them as float32.
+
+    Raises:
+        UserError: the bundle is damaged, a weight is too large for float16, the folder is not empty, or the folder
+            cannot be written.
+    """
+    require_new(folder)
+    loaded = load_bundle(bundle)
+    if quantization == "float16":
+        loaded.model.half()
+        if not all(tensor.isfinite().all() for tensor in loaded.model.state_dict().values()):
+            raise UserError(f"{bundle} has weights above 65,504, the largest number of float16: keep float32")
+    save_bundle(folder, loaded, read_card(bundle))
 
 
 def require_exportable(model: EncoderDecoder) -> Transformer:

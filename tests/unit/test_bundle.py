@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from seq2seq.bundle import Bundle, BundleConfig, copy_bundle, load_bundle, save_bundle
+from seq2seq.bundle import Bundle, BundleConfig, load_bundle, save_bundle
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.data import TokenizerConfig
@@ -48,25 +48,6 @@ def test_what_is_saved_is_what_is_loaded(bundle: Bundle, folder: Path) -> None:
     values = json.loads((folder / "config.json").read_text())
     assert values["architecture"] == "seq2seq-transformer"
     assert "architecture" not in values["model"]  # once
-
-
-def test_a_copy_in_half_precision_takes_half_the_space_and_keeps_the_rest(
-    bundle: Bundle, folder: Path, tmp_path: Path
-) -> None:
-    copy_bundle(folder, tmp_path / "half", is_half=True)
-    sizes = [(one / "model.safetensors").stat().st_size for one in (tmp_path / "half", folder)]
-    assert sizes[0] < 0.6 * sizes[1]
-    copy = load_bundle(tmp_path / "half")
-    assert copy.config == bundle.config
-    for name, tensor in bundle.model.state_dict().items():
-        torch.testing.assert_close(copy.model.state_dict()[name], tensor, rtol=2**-11, atol=2**-24)
-    assert (tmp_path / "half/README.md").read_text() == "# A card\n"
-    weights = bundle.model.state_dict()
-    large = {**weights, "embedding.weight": torch.full_like(weights["embedding.weight"], 7e4)}
-    save_file(large, folder / "model.safetensors")
-    with pytest.raises(UserError, match=r"weights above 65,504, .* keep float32"):
-        copy_bundle(folder, tmp_path / "inf", is_half=True)
-    assert not (tmp_path / "inf").exists()
 
 
 def test_whom_the_umask_lets_read_can_read_all_of_it(bundle: Bundle, tmp_path: Path) -> None:

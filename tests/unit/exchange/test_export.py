@@ -1,11 +1,15 @@
-"""The model card of an export is the bundle's, with the other library's usage first."""
+"""A bundle in half the space; and the model card of an export is the bundle's, with the other library's usage first."""
 
+import shutil
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
+from seq2seq.bundle import load_bundle
 from seq2seq.errors import UserError
-from seq2seq.exchange.export import write_card
+from seq2seq.exchange.export import export_bundle, write_card
 
 CARD = """---
 library_name: seq2seq
@@ -78,3 +82,25 @@ def test_an_endless_card_is_not_read(tmp_path: Path):
         file.truncate(10**12)
     with pytest.raises(UserError, match=r"README.md has 1,000,000,000,000 bytes"):
         write_card(tmp_path / "bundle", tmp_path, "another", "usage\n")
+
+
+def test_a_bundle_in_half_precision_has_the_same_settings_and_nearly_the_same_weights(
+    bundle_folder: Path, tmp_path: Path
+):
+    folder = Path(shutil.copytree(bundle_folder, tmp_path / "whole"))
+    export_bundle(folder, tmp_path / "half", "float16")
+    weights = "model.safetensors"
+    assert (tmp_path / "half" / weights).stat().st_size < 0.6 * (folder / weights).stat().st_size
+    whole, half = load_bundle(folder), load_bundle(tmp_path / "half")
+    assert half.config == whole.config
+    for name, tensor in whole.model.state_dict().items():
+        torch.testing.assert_close(half.model.state_dict()[name], tensor, rtol=2**-11, atol=2**-24)
+    assert (tmp_path / "half/README.md").read_text() == (folder / "README.md").read_text()
+    with pytest.raises(UserError, match="is there already: give --output a new or empty folder"):
+        export_bundle(folder, tmp_path / "half", "float16")
+    large = load_file(folder / weights)
+    large["embedding.weight"].fill_(7e4)
+    save_file(large, folder / weights)
+    with pytest.raises(UserError, match=r"weights above 65,504, .* keep float32"):
+        export_bundle(folder, tmp_path / "inf", "float16")
+    assert not (tmp_path / "inf").exists()
