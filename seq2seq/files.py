@@ -186,19 +186,18 @@ def find_model(given: Path | None, runs: Path = Path("runs"), option: str = "--m
     if _is_there(latest):
         return latest
     found = [folder / "model" for folder in runs.glob("*/") if _is_there(folder / "model")]
-    if not found and (published := published_model()) is not None:
+    if found:
+        return max(found, key=lambda folder: folder.stat().st_mtime)
+    if (published := published_model()) is not None:
         return published
-    if not found:
-        raise UserError(
-            f"there is no model under {runs.resolve()}: train one with `{train_command()}`, or give --model"
-        )
-    return max(found, key=lambda folder: folder.stat().st_mtime)
+    raise UserError(f"there is no model under {runs.resolve()}: train one with `{train_command()}`, or give --model")
 
 
 def published_model() -> Path | None:
     """Return the bundle that a clone has before any training, or None: an installed wheel has no model."""
-    folder = clone()
-    return folder / "data" / "model" if folder is not None and (folder / "data" / "model").is_dir() else None
+    root = clone()
+    folder = None if root is None else root / "data" / "model"
+    return folder if folder is not None and folder.is_dir() else None
 
 
 def find_models(given: object) -> list[Path]:

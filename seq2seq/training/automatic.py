@@ -54,10 +54,10 @@ def settle_numbers(config: Config, folder: Path, data: PreparedData) -> tuple[fr
     ruled = frozenset(key for key, value in flatten(config).items() if value == rules.AUTO and key in _NUMBERS)
     if config.model.dropout == rules.AUTO:
         config.model.dropout = rules.dropout(len(data.train))
-    resolve_max_tokens(config, data.train, data.tokenizer.sizes)
     is_pre_norm = config.model.norm_position == "pre"
     if training.optimizer == rules.AUTO:
         training.optimizer = rules.optimizer(is_pre_norm=is_pre_norm)
+    resolve_max_tokens(config, data.train, data.tokenizer.sizes)  # by trial updates of this optimizer
     if training.learning_rate == rules.AUTO:
         batch = training.max_tokens * _batches_an_update(config)
         training.learning_rate = rules.learning_rate(config.model.d_model, batch, is_pre_norm=is_pre_norm)

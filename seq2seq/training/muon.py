@@ -53,14 +53,13 @@ class MuonAdamW(torch.optim.AdamW):
         for shape, of_shape in groupby(matrices, key=_shape):
             parameters = list(of_shape)
             states = [self._state(parameter) for parameter in parameters]
-            gradients = torch.stack([parameter.grad for parameter in parameters])
-            momenta = torch.stack([state["exp_avg"] for state in states]).lerp_(gradients, 1 - MOMENTUM)
-            for state, momentum in zip(states, momenta, strict=True):
+            for parameter, state in zip(parameters, states, strict=True):
                 state["step"] += 1
-                state["exp_avg"].copy_(momentum)
+                state["exp_avg"].lerp_(parameter.grad, 1 - MOMENTUM)
             if states[0]["step"] % EVERY:
                 continue
-            directions = orthogonalised(gradients.lerp_(momenta, MOMENTUM), self.dtype)  # Nesterov's momentum
+            ahead = [p.grad.lerp(state["exp_avg"], MOMENTUM) for p, state in zip(parameters, states, strict=True)]
+            directions = orthogonalised(torch.stack(ahead), self.dtype)  # of Nesterov's momentum
             length = EVERY * group["lr"]
             for parameter, direction in zip(parameters, directions, strict=True):
                 parameter.mul_(1 - length * group["weight_decay"])
