@@ -12,11 +12,17 @@ from seq2seq.errors import UserError
 if TYPE_CHECKING:
     from seq2seq.glossary import Glossary
     from seq2seq.interface import Text
+    from seq2seq.pipelines import pipeline
     from seq2seq.translator import Translator
 
 __version__ = "0.1.0"
-__all__ = ["Glossary", "Text", "Translator", "UserError", "__version__"]
-_HOMES = {"Glossary": "seq2seq.glossary", "Text": "seq2seq.interface", "Translator": "seq2seq.translator"}
+__all__ = ["Glossary", "Text", "Translator", "UserError", "__version__", "pipeline"]
+_HOMES = {
+    "Glossary": "seq2seq.glossary",
+    "Text": "seq2seq.interface",
+    "Translator": "seq2seq.translator",
+    "pipeline": "seq2seq.pipelines",
+}
 
 
 def __getattr__(name: str) -> object:

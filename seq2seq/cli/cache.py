@@ -52,9 +52,10 @@ def prepare(overrides: options.Overrides = None, ray: options.Ray = None) -> Non
 
     config = compose(overrides or [])
     if config.init is not None:  # the initial model's tokenizer is used
+        from seq2seq.exchange.sources import imported
         from seq2seq.training.finetune import start_from_bundle
 
-        config.init = shared.imported(config.init, config.data.cache)
+        config.init = imported(config.init, config.data.cache, f"init={config.init}")
         config = start_from_bundle(config, overrides or [])
     logger, handler = logging.getLogger("seq2seq.text"), logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))

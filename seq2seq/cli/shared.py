@@ -16,7 +16,6 @@ from seq2seq.errors import UserError
 from seq2seq.extras import needing, train_command
 from seq2seq.files import Output, find_model, published_model
 from seq2seq.interface import Compile
-from seq2seq.settings.bundle import is_hub_name, is_huggingface
 from seq2seq.settings.data import DataConfig
 from seq2seq.settings.search import SearchConfig, change_search
 
@@ -44,19 +43,6 @@ class Job:
         from seq2seq.interface import Text
 
         return (Text(source, self.prefix, self.phrases) for source in sources)
-
-
-def imported(init: str, cache: str | None) -> str:
-    """Return the run or bundle that init= names; a model in Hugging Face's layout is imported into the cache first.
-
-    Raises:
-        UserError: the model is not available, or this program cannot express it.
-    """
-    if not is_hub_name(init) and not is_huggingface(Path(init)):
-        return init
-    with needing("huggingface", f"init={init}"):
-        from seq2seq.exchange.huggingface_import import cached_import
-    return str(cached_import(init, cache))
 
 
 def choose_models(given: Sequence[Path] | None, *, shown: bool = True) -> list[Path]:

@@ -18,8 +18,8 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.logging import RichHandler
 
-from seq2seq.cli import shared
 from seq2seq.errors import StoppedError, UserError
+from seq2seq.exchange.sources import imported
 from seq2seq.settings.compose import (
     MAX_NAME,
     as_folder_name,
@@ -122,7 +122,7 @@ def train_one(cfg: DictConfig) -> float | None:
     keep_freed_memory()
     config.trainer.precision = choose_precision(config.trainer)  # saved, so that a resumed run keeps it
     if config.init is not None and config.resume in (None, AUTO):
-        config.init = shared.imported(config.init, config.data.cache)
+        config.init = imported(config.init, config.data.cache, f"init={config.init}")
         config = start_from_bundle(config, overrides)
         named |= {"model", "tokenizer"}  # init= sets them
     runs = Path("runs") / (config.series or "")
