@@ -24,14 +24,16 @@ Source = Annotated[
 Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")]
 ImportFormat = Annotated[Literal["huggingface"], typer.Argument(metavar="FORMAT", help="huggingface.")]
 Format = Annotated[
-    Literal["bundle", "ctranslate2", "huggingface"],
-    typer.Argument(metavar="FORMAT", help="bundle, ctranslate2 or huggingface."),
+    Literal["bundle", "ctranslate2", "huggingface", "argos"],
+    typer.Argument(metavar="FORMAT", help="bundle, ctranslate2, huggingface or argos."),
 ]
+Exported = Annotated[Path, typer.Option("--output", help="Folder to make; for argos, a file: NAME.argosmodel.")]
 
 _WEIGHTS = {  # precisions that each format can have
     "bundle": ("float32", "float16"),
     "ctranslate2": get_args(options.Precision),
     "huggingface": ("float32",),
+    "argos": get_args(options.Precision),
 }
 
 
@@ -80,15 +82,17 @@ def import_(format_: ImportFormat, source: Source, output: options.NewFolder, re
 
 def export(
     format_: Format,
-    output: options.NewFolder,
+    output: Exported,
     model: options.OneModel = None,
     quantization: options.Quantization = "float32",
 ) -> None:
-    """Write a model to a folder: for another program, which then translates without this one, or in half the space.
+    """Write a model for another program, which then translates without this one, or in half the space.
 
     [bold]seq2seq export ctranslate2 --quantization int8 --output FOLDER[/bold]   float32, int8 or float16
 
     [bold]seq2seq export huggingface --output FOLDER[/bold]   a MarianMTModel with its tokenizer
+
+    [bold]seq2seq export argos --output NAME.argosmodel[/bold]   for Argos Translate and LibreTranslate
 
     [bold]seq2seq export bundle --quantization float16 --output FOLDER[/bold]   the same model in half the space
     """
@@ -103,6 +107,10 @@ def export(
             from seq2seq.exchange.export import export_bundle
 
             export_bundle(folder, output, quantization)
+        elif format_ == "argos":
+            from seq2seq.exchange.argos import export_argos
+
+            export_argos(folder, output, quantization)
         elif format_ == "ctranslate2":
             from seq2seq.exchange.ctranslate2 import export_ctranslate2
 

@@ -40,20 +40,12 @@ from seq2seq.serve.messages import (
 )
 from seq2seq.serve.service import ExplainOptions, Service
 from seq2seq.serve.translating import sentences_of
+from seq2seq.settings.languages import language_name
 
 R = TypeVar("R")
 
 _PAGE = Path(__file__).parent / "page"
 _WORK_ERRORS = (400, 408, 413, 415, 429, 503)  # error statuses of routes that need the model, besides 403 and 500
-_NAMES = {
-    **{"ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German"},
-    **{"el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian", "eu": "Basque"},
-    **{"fi": "Finnish", "fr": "French", "ga": "Irish", "gl": "Galician", "he": "Hebrew", "hi": "Hindi"},
-    **{"hu": "Hungarian", "id": "Indonesian", "it": "Italian", "ja": "Japanese", "ko": "Korean", "lt": "Lithuanian"},
-    **{"lv": "Latvian", "nb": "Norwegian", "nl": "Dutch", "pl": "Polish", "pt": "Portuguese", "ro": "Romanian"},
-    **{"ru": "Russian", "sk": "Slovak", "sl": "Slovenian", "sv": "Swedish", "th": "Thai", "tr": "Turkish"},
-    **{"uk": "Ukrainian", "vi": "Vietnamese", "zh": "Chinese"},
-}
 
 
 def create_app(
@@ -290,7 +282,7 @@ def _add_facts(app: FastAPI, service: Service) -> None:
     """Add the page, and the routes that do not need the model."""
     limits = service.limits
     src, tgt = (
-        Language(code=code, name=_NAMES.get(code.partition("-")[0], code))
+        Language(code=code, name=language_name(code))
         for code in (service.translator.src_lang, service.translator.tgt_lang)
     )
 

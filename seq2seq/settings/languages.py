@@ -1,0 +1,16 @@
+"""English names of languages, which other programs show for the codes of a model."""
+
+_NAMES = {
+    **{"ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German"},
+    **{"el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian", "eu": "Basque"},
+    **{"fi": "Finnish", "fr": "French", "ga": "Irish", "gl": "Galician", "he": "Hebrew", "hi": "Hindi"},
+    **{"hu": "Hungarian", "id": "Indonesian", "it": "Italian", "ja": "Japanese", "ko": "Korean", "lt": "Lithuanian"},
+    **{"lv": "Latvian", "nb": "Norwegian", "nl": "Dutch", "pl": "Polish", "pt": "Portuguese", "ro": "Romanian"},
+    **{"ru": "Russian", "sk": "Slovak", "sl": "Slovenian", "sv": "Swedish", "th": "Thai", "tr": "Turkish"},
+    **{"uk": "Ukrainian", "vi": "Vietnamese", "zh": "Chinese"},
+}
+
+
+def language_name(code: str) -> str:
+    """Return the English name of a language, such as Portuguese for pt-BR; of an unknown one, the code."""
+    return _NAMES.get(code.partition("-")[0], code)
