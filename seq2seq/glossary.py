@@ -48,6 +48,12 @@ class Glossary:
             raise UserError(f"{name} has no terms: give lines of term, tab, translation")
         return cls(terms)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Glossary) and self._translations == other._translations
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
     @property
     def digest(self) -> str:
         """Hash of the terms and their translations."""

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import hmac
+import itertools
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Scope
 
 from seq2seq.errors import UserError
+from seq2seq.glossary import Glossary
 from seq2seq.serve.batching import OverloadedError, RefusedError, TooLateError
 from seq2seq.serve.front import CLEANUP, CLIENT_GONE, Front
 from seq2seq.serve.messages import (
@@ -235,7 +237,7 @@ def _check_options(options: TranslateRequest, service: Service) -> None:
         raise HTTPException(400, "Invalid request: missing q parameter")
     if (count := len(options.texts)) > limits.batch_limit:
         raise HTTPException(400, f"Invalid request: request ({count}) exceeds text limit ({limits.batch_limit})")
-    _check_length("".join(options.texts), limits.char_limit)
+    _check_length("".join([*options.texts, *itertools.chain(*options.glossary.items())]), limits.char_limit)
     if options.sentences and options.format == "html":
         raise HTTPException(400, "Invalid request: sentences=true needs format=text")
     if options.alternatives > service.most_alternatives:
@@ -253,7 +255,9 @@ def _check_length(text: str, limit: int) -> None:
 
 async def _translate(options: TranslateRequest, service: Service) -> dict[str, list[Any]]:
     """Return the fields of the answer, each a list with one item per text."""
-    ranked = await service.texts.translate(options.texts, 1 + options.alternatives, is_html=options.format == "html")
+    glossary = Glossary(options.glossary) if options.glossary else None
+    n_best, is_html = 1 + options.alternatives, options.format == "html"
+    ranked = await service.texts.translate(options.texts, n_best, is_html=is_html, glossary=glossary)
     answer: dict[str, list[Any]] = {"translatedText": [best[0] for best in ranked]}
     if options.alternatives:
         answer["alternatives"] = [best[1:] for best in ranked]

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from seq2seq.errors import UserError
+from seq2seq.glossary import Glossary
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.worker import Worker
 
@@ -56,6 +57,7 @@ class SentenceOptions:
 
     n_best: int  # number of translations of each sentence
     align: bool = False  # whether to return word alignments
+    glossary: Glossary | None = None  # terms and the translations that they must have
 
 
 Compute = Callable[[SentenceOptions, list[str], Callable[[], None]], Sequence[Ranked]]

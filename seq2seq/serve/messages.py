@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import HTTPException, Request
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, Json, StringConstraints, ValidationError
 from python_multipart.multipart import parse_options_header
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
@@ -52,6 +52,9 @@ class DetectRequest(KeyedRequest):
     q: str = Field(min_length=1, description="Text")
 
 
+Phrase = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+
+
 class TranslateRequest(KeyedRequest):
     """A request for translations, with LibreTranslate's fields."""
 
@@ -61,6 +64,9 @@ class TranslateRequest(KeyedRequest):
     format: Literal["text", "html"] = "text"
     alternatives: int = Field(default=0, ge=0, description="Number of further translations")
     sentences: bool = Field(default=False, description="Whether to return the sentences of the text, too (not of HTML)")
+    glossary: dict[Phrase, Phrase] | Json[dict[Phrase, Phrase]] = Field(
+        default={}, description="Terms and the translations that they must have; in a form, an object in JSON"
+    )
 
     @property
     def texts(self) -> list[str]:

@@ -3,12 +3,13 @@
 import asyncio
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seq2seq.documents import html
 from seq2seq.documents.keeping import KEPT, Translated, advance, cut_marked, cut_sentences, translating
 from seq2seq.documents.marked import OBJECT, Document, Marked
 from seq2seq.errors import UserError
+from seq2seq.glossary import Glossary
 from seq2seq.serve.batching import Batcher, Compute, Ranked, Sentence, SentenceOptions
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.worker import Worker
@@ -27,7 +28,9 @@ def compute_with(translator: Translator) -> Compute:
         check()
         different = list(dict.fromkeys(texts))
         align = options.align and translator.can_align
-        n_best = translator.translate_nbest(different, options.n_best, align=align, on_progress=lambda _: check())
+        n_best = translator.translate_nbest(
+            different, options.n_best, glossary=options.glossary, align=align, on_progress=lambda _: check()
+        )
         ranked: list[Ranked] = [[(translation.text, translation.alignment) for translation in best] for best in n_best]
         by_text = dict(zip(different, ranked, strict=True))
         return [by_text[text] for text in texts]
@@ -55,49 +58,55 @@ class TextTranslator:
     languages: tuple[str, str]
     limits: Limits
 
-    async def translate(self, texts: Sequence[str], n_best: int, *, is_html: bool) -> list[list[str]]:
-        """Return up to n_best different translations of every text, best first.
+    async def translate(
+        self, texts: Sequence[str], n_best: int, *, is_html: bool, glossary: Glossary | None = None
+    ) -> list[list[str]]:
+        """Return up to n_best different translations of every text, best first; terms of the glossary have its words.
 
         Translations keep line ends, the space between sentences, markup, URLs and placeholders. The i-th translation of
         a text joins the i-th translations of its sentences.
 
         Raises:
             RefusedError: for the reasons of `Batcher.submit`.
-            UserError: a text cannot be translated, or has too many sentences, tags, links or placeholders.
+            UserError: a text cannot be translated (with the glossary), or has too many sentences, tags, links or
+                placeholders.
         """
+        options = SentenceOptions(n_best, glossary=glossary)
         texts = [text.translate(_RESERVED) for text in texts]
         if is_html or any(KEPT.search(text) for text in texts):
-            by_rank = await self._translate_marked(texts, n_best, is_html)
+            by_rank = await self._translate_marked(texts, options, is_html)
         else:
-            by_rank = await self._translate_plain(texts, n_best)
+            by_rank = await self._translate_plain(texts, options)
         return [list(dict.fromkeys(ranks)) for ranks in zip(*by_rank, strict=True)]
 
-    async def _translate_plain(self, texts: list[str], n_best: int) -> list[list[str]]:
+    async def _translate_plain(self, texts: list[str], options: SentenceOptions) -> list[list[str]]:
         cut = [cut_sentences(text) for text in texts]
         sentences = list(dict.fromkeys(body for parts in cut for part in parts if (body := part.strip())))
         self._require_few(len(sentences))
-        ranked = await self._translate_sentences(sentences, SentenceOptions(n_best))
+        ranked = await self._translate_sentences(sentences, options)
 
         def translated(part: str, rank: int) -> str:
             body = part.strip()
             return part.replace(body, _at_rank(ranked[body], rank)[0], 1) if body else part
 
-        return [["".join(translated(part, rank) for part in parts) for parts in cut] for rank in range(n_best)]
+        return [["".join(translated(part, rank) for part in parts) for parts in cut] for rank in range(options.n_best)]
 
-    async def _translate_marked(self, texts: list[str], n_best: int, is_html: bool) -> list[list[str]]:
+    async def _translate_marked(self, texts: list[str], options: SentenceOptions, is_html: bool) -> list[list[str]]:
         """Return translations that keep markup and placeholders, which the worker reads and places."""
         documents = await self.worker.run(self._read, texts, is_html)
         known: Known = {}
-        return [await self._translate_rank(documents, rank, n_best, known) for rank in range(n_best)]
+        return [await self._translate_rank(documents, rank, options, known) for rank in range(options.n_best)]
 
-    async def _translate_rank(self, documents: list[Document[str]], rank: int, n_best: int, known: Known) -> list[str]:
+    async def _translate_rank(
+        self, documents: list[Document[str]], rank: int, options: SentenceOptions, known: Known
+    ) -> list[str]:
         """Return the documents with the translations of this rank; `known` has, and gets, those of all ranks."""
         work = translating([segment for document in documents for segment in document.segments])
         request, segments = await self.worker.run(advance, work, None)
         while request is not None:
             sentences, align = request
             if missing := [text for text in dict.fromkeys(sentences) if (text, align) not in known]:
-                ranked = await self._translate_sentences(missing, SentenceOptions(n_best, align))
+                ranked = await self._translate_sentences(missing, replace(options, align=align))
                 known |= {(text, align): best for text, best in ranked.items()}
             answer = [_at_rank(known[text, align], rank) for text in sentences]
             request, segments = await self.worker.run(advance, work, answer)
@@ -106,6 +115,10 @@ class TextTranslator:
 
     async def _translate_sentences(self, texts: list[str], options: SentenceOptions) -> dict[str, Ranked]:
         """Return the translations of different sentences; if one batcher fails, cancel the work of the other one."""
+        if options.glossary is not None:
+            most = max((len(options.glossary.translations(text)) for text in texts), default=0)
+            if most > (limit := self.limits.term_limit):
+                raise UserError(f"a sentence has {most} terms of the glossary, at most {limit} can be required")
         sizes = await asyncio.to_thread(self.count_subwords, texts)  # in another thread: a text may take 40 ms
         sentences = [Sentence(text, size) for text, size in zip(texts, sizes, strict=True)]
         usual = [sentence for sentence in sentences if sentence.subwords <= _USUAL_SUBWORDS]

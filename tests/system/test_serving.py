@@ -55,6 +55,15 @@ def test_it_translates_as_the_translator_does(server: ServerProcess):
     assert answer["alternatives"] == [[translation.text for translation in best[1:]] for best in expected]
 
 
+def test_a_glossary_decides_words_also_within_markup(server: ServerProcess):
+    sources = ["The cat sees the milk.", "The cow brings an apple."]
+    translations = translate(server.url, sources, glossary={"Cat": "perro"})["translatedText"]
+    assert translations == ["El perro ve la leche.", translate(server.url, sources[1])["translatedText"]]
+    page = "<p>The <b>cat</b> sees the milk.</p>"
+    marked = translate(server.url, page, format="html", glossary={"cat": "perro"})["translatedText"]
+    assert marked == "<p>El <b>perro</b> ve la leche.</p>"
+
+
 def test_the_examples_of_the_documentation_give_what_they_say(server: ServerProcess):
     examples = re.findall(r"```console\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
     parts = [part for example in examples for part in re.split(r"^\$ ", example, flags=re.MULTILINE)]

@@ -10,12 +10,16 @@ import httpx
 from fastapi import FastAPI
 
 from seq2seq.errors import UserError
+from seq2seq.glossary import Glossary
 from seq2seq.interface import Translation
 from seq2seq.translator import Translator
 
 
 class FakeTranslator(Translator):
-    """Answers in capitals; the n-th best has n - 1 marks behind it. Records its batches, waits and fails on request."""
+    """Answers in capitals, then the words of the glossary; the n-th best has n - 1 marks behind it.
+
+    Records its batches, waits and fails on request.
+    """
 
     src_lang, tgt_lang = "en", "es"
 
@@ -38,6 +42,7 @@ class FakeTranslator(Translator):
         texts: Iterable[Any],
         n_best: int,
         *,
+        glossary: Glossary | None = None,
         align: bool = False,
         on_progress: Callable[[int], object] | None = None,
         **changes: Any,
@@ -52,7 +57,11 @@ class FakeTranslator(Translator):
             raise RuntimeError("the model broke")
         if any("refuse" in text for text in texts):
             raise UserError("this text\nis refused")
-        return [[Translation(text.upper() + "!" * rank, 0.0, 0.0, []) for rank in range(n_best)] for text in texts]
+        required = [" ".join(["", *glossary.translations(text)]) if glossary else "" for text in texts]
+        return [
+            [Translation(text.upper() + end + "!" * rank, 0.0, 0.0, []) for rank in range(n_best)]
+            for text, end in zip(texts, required, strict=True)
+        ]
 
 
 @asynccontextmanager

@@ -1,3 +1,4 @@
+import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -35,6 +36,42 @@ def test_sentences_are_returned_as_they_are_cut(ask: Ask):
     refused = post(ask, json=question("<p>a</p>", sentences=True, format="html"))
     assert refused.status_code == 400
     assert "needs format=text" in refused.json()["error"]
+
+
+def test_a_glossary_is_for_its_own_request(ask: Ask):
+    terms = {"ice cream": "el helado", "Cat": "la gata"}
+    answer = post(ask, json=question(["The cat.", "Ice cream? No cats.", "a"], glossary=terms)).json()
+    assert answer["translatedText"] == ["THE CAT. la gata", "ICE CREAM? el helado NO CATS.", "A"]
+    assert post(ask, json=question("The cat.")).json() == {"translatedText": "THE CAT."}
+    html = post(ask, json=question("<p>The <b>cat</b>.</p>", format="html", glossary=terms)).json()
+    assert "la gata" in html["translatedText"]
+    form = post(ask, data=question("The cat.", glossary=json.dumps(terms)))
+    assert form.json() == {"translatedText": "THE CAT. la gata"}
+
+
+def test_a_sentence_with_too_many_terms_is_refused(ask: Ask):
+    words = [f"w{chr(97 + number)}" for number in range(11)]
+    glossary = {word: word.upper() for word in words}
+    refused = post(ask, json=question(" ".join(words), glossary=glossary))
+    assert (refused.status_code, "has 11 terms of the glossary, at most 10" in refused.json()["error"]) == (400, True)
+    assert post(ask, json=question(". ".join([" ".join(words[:10]), "X wk"]), glossary=glossary)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("glossary", "message"),
+    [
+        (["cat"], "glossary: Input should be a valid dictionary"),
+        ({"cat": 1}, "glossary: Input should be a valid string"),
+        ({"cat": "x" * 101}, "glossary: String should have at most 100 characters"),
+        ({"cat": ""}, "missing glossary"),
+        ({"cat": " "}, "the glossary has the term"),
+        ({str(number): "x" * 90 for number in range(60)}, "exceeds text limit (5000)"),
+        ("cat", "glossary: Input should be a valid dictionary"),
+    ],
+)
+def test_a_wrong_or_large_glossary_is_refused(ask: Ask, glossary: Any, message: str):
+    answer = post(ask, json=question("The cat.", glossary=glossary))
+    assert (answer.status_code, message in answer.json()["error"]) == (400, True), answer.text
 
 
 @pytest.mark.parametrize("kind", ["data", "files"])

@@ -56,7 +56,7 @@ def test_a_short_text_overtakes_a_long_one_at_work(
 ):
     began, order = threading.Event(), []
 
-    def translate_nbest(texts: list[str], n_best: int, *, align: bool = False, on_progress: Any) -> Any:
+    def translate_nbest(texts: list[str], n_best: int, *, align: bool = False, on_progress: Any, **more: Any) -> Any:
         if texts[0] != "word":
             began.set()
             while not order:

@@ -111,7 +111,7 @@ def test_every_alternative_has_its_markup_by_its_own_alignment(
     calls: list[bool] = []
 
     def translate_nbest(
-        texts: list[str], n_best: int, *, align: bool = False, on_progress: object = None
+        texts: list[str], n_best: int, *, align: bool = False, on_progress: object = None, **more: object
     ) -> list[list[Translation]]:
         calls.append(align)
         ranked = [("x y", [(1, 0), (0, 1)]), ("z w", [(0, 0), (1, 1)])]
