@@ -46,7 +46,7 @@ Models = Annotated[
 ]
 OneModel = Annotated[Path | None, typer.Option("--model", help=f"Run or bundle folder. {_NEWEST}")]
 Input = Annotated[
-    Path | None, files("--input", help="File to translate, one text per line; or .srt .po .xliff .tmx .html .md.")
+    Path | None, files("--input", help="File to translate, one text per line; or .srt .vtt .po .xliff .tmx .html .md.")
 ]
 Format = Annotated[
     Literal["auto", "lines"],

@@ -56,7 +56,7 @@ def translate(
     normalised_score (score / length^α), alignment (\[source word, target word] from 0) and n_best; scores against
     references are then one object on stderr.
 
-    --model given several times is an ensemble. An --input that ends in .srt .po .xliff .tmx .html or .md is
+    --model given several times is an ensemble. An --input that ends in .srt .vtt .po .xliff .tmx .html or .md is
     translated as a document into --output; its markup is kept.
 
     --resume continues an interrupted --output; the finished file is the same as without the interruption.

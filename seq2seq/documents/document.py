@@ -12,6 +12,7 @@ from seq2seq.extras import needing
 
 _READERS = {  # ending → module and function, which reads text, or bytes in the module xml
     ".srt": ("subtitles", "read"),
+    ".vtt": ("subtitles", "read_vtt"),
     ".po": ("gettext", "read"),
     ".html": ("html", "read"),
     ".htm": ("html", "read"),
@@ -22,7 +23,7 @@ _READERS = {  # ending → module and function, which reads text, or bytes in th
     ".tmx": ("xml", "read_tmx"),
 }
 _OTHERS = re.compile(  # endings of files with markup, which a translation line by line would damage
-    r"\.(?:vtt|ass|ssa|jsonl?|csv|tsv|xml|ya?ml|toml|ini|properties|strings|resx|ts|tex|rst|adoc|rtf|pdf|docx?|odt|epub|"
+    r"\.(?:ass|ssa|jsonl?|csv|tsv|xml|ya?ml|toml|ini|properties|strings|resx|ts|tex|rst|adoc|rtf|pdf|docx?|odt|epub|"
     r"pptx?|xlsx?|zip|parquet)"
 )
 _BOM = b"\xef\xbb\xbf"
@@ -52,7 +53,7 @@ def translate_document(path_in: Path, path_out: Path, translate: Translate, src_
     Every line keeps its line end. A new file gets the permissions of path_in, a replaced file keeps its own.
 
     Args:
-        path_in: an .srt, .po, .xliff, .xlf, .tmx, .html or .md file.
+        path_in: an .srt, .vtt, .po, .xliff, .xlf, .tmx, .html or .md file.
         path_out: the file to write, of the same format; may be path_in.
         translate: returns every text's translation and, if its flag is set, the alignment of their words.
         src_lang: language of the document, such as "en".

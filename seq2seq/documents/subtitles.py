@@ -1,4 +1,4 @@
-"""SubRip subtitles: text is spliced in place; numbers, times, positions, tags and the number of lines stay."""
+"""SubRip and WebVTT subtitles: text is spliced in place; numbers, times, positions, tags and numbers of lines stay."""
 
 import re
 
@@ -8,8 +8,11 @@ from seq2seq.errors import UserError
 
 _TIME = r"\d+:\d\d:\d\d[,.]\d{1,3}"
 _TIMES = re.compile(rf"^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}.*$", re.MULTILINE)  # a cue's second line
+_VTT_TIME = r"(?:\d+:)?\d\d:\d\d\.\d{3}"
+_VTT_TIMES = re.compile(rf"^[ \t]*{_VTT_TIME}[ \t]+-->[ \t]+{_VTT_TIME}(?:[ \t].*|\r)?$", re.MULTILINE)
+_EMPTY_LINE = re.compile(r"^\r?(?:\n|\Z)", re.MULTILINE)  # ends a WebVTT block
 _LINE = re.compile(r"[^\r\n]*\r?\n?")
-_TAG = re.compile(r"</?[A-Za-z][^<>]*>|\{\\[^{}]*\}")
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>|<[\d:.]+>|\{\\[^{}]*\}")  # <00:01.000>: when a word appears
 _DASH = re.compile(r"(?:<[^<>]*>|\{[^{}]*\}|\s)*[-–—]\s*")  # before a speaker's words, with the tags before it
 
 
@@ -21,15 +24,38 @@ def read(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
     Raises:
         UserError: there is no subtitle, or a time does not have SubRip's form.
     """
-    times = list(_TIMES.finditer(text))
+    times = _find_times(text, _TIMES, "an empty line, a number, then 00:00:01,000 --> 00:00:02,500")
+    ends = [*(_number_before(text, cue.start()) for cue in times[1:]), len(text)]
+    return _document(text, times, ends)
+
+
+def read_vtt(text: str, src_lang: str, tgt_lang: str) -> Document[str]:
+    """Read WebVTT as `read` reads SubRip; a subtitle ends at an empty line, and all else stays, such as comments.
+
+    Raises:
+        UserError: WEBVTT is missing, there is no subtitle, or a time does not have WebVTT's form.
+    """
+    if not re.match(r"WEBVTT(?=\s|\Z)", text):
+        raise UserError("it does not begin with WEBVTT")
+    times = _find_times(text, _VTT_TIMES, "00:01.000 --> 00:02.500")
+    following = [*(cue.start() for cue in times[1:]), len(text)]
+    empty = (_EMPTY_LINE.search(text, min(cue.end() + 1, len(text))) for cue in times)
+    ends = [min(end, line.start()) if line else end for line, end in zip(empty, following, strict=True)]
+    return _document(text, times, ends)
+
+
+def _find_times(text: str, form: re.Pattern[str], expected: str) -> list[re.Match[str]]:
+    times = list(form.finditer(text))
     if not times:
         raise UserError("it has no subtitle: expected blocks of a number, times and text")
     for number, line in enumerate(text.split("\n"), start=1):
-        if "-->" in line and not _TIMES.fullmatch(line):
-            message = f"line {number} is not as expected: an empty line, a number, then 00:00:01,000 --> 00:00:02,500"
-            raise UserError(message)
+        if "-->" in line and not form.fullmatch(line):
+            raise UserError(f"line {number} is not as expected: {expected}")
+    return times
+
+
+def _document(text: str, times: list[re.Match[str]], ends: list[int]) -> Document[str]:
     starts = [min(cue.end() + 1, len(text)) for cue in times]
-    ends = [*(_number_before(text, cue.start()) for cue in times[1:]), len(text)]
     groups = [group for start, end in zip(starts, ends, strict=True) for group in _cut_speakers(start, text[start:end])]
 
     def write(passage: Passage, translation: Marked) -> str:
@@ -75,7 +101,13 @@ def _read(text: str, start: int, end: int) -> Segment[str]:
     last_end = 0
     for tag in _TAG.finditer(line):
         segment.add_text(line[last_end : tag.start()])
-        kind = Kind.POINT if tag[0].startswith("{") else Kind.CLOSE if tag[0].startswith("</") else Kind.OPEN
+        kind = (
+            Kind.POINT
+            if tag[0][0] == "{" or tag[0][1].isdigit()
+            else Kind.CLOSE
+            if tag[0].startswith("</")
+            else Kind.OPEN
+        )
         segment.add_mark(kind, tag[0])
         last_end = tag.end()
     segment.add_text(line[last_end:])

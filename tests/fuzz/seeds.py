@@ -42,6 +42,19 @@ my friend.
 - Hi.
 - Bye.
 """
+WEBVTT = """WEBVTT
+
+NOTE a comment
+
+1
+00:01.000 --> 00:02.500 align:start
+<v Ann>Hello</v> there,
+my <00:02.000>friend.
+
+00:00:03.000 --> 00:00:04.000
+- Hi.
+- Bye.
+"""
 CATALOGUE = r"""# c
 msgid ""
 msgstr ""

@@ -40,6 +40,18 @@ IN_MARKDOWN = (
     *("\n| a | b |\n|---|---|\n| c | d |\n", "[a]: b\n", "---\n", "\t", "\r", "\r\n", "    "),
 )
 IN_SUBTITLES = (*MARKUP, "1\n00:00:01,000 --> 00:00:02,000\n", "\n\n", "\r\n", "- ", "{\\an8}", "-->", "<i>", "</i>")
+IN_WEBVTT = (
+    *MARKUP,
+    "00:01.000 --> 00:02.000\n",
+    "\n\n",
+    "\r\n",
+    "- ",
+    "<00:01.000>",
+    "-->",
+    "NOTE ",
+    "<c.a>",
+    "WEBVTT",
+)
 IN_CATALOGUES = (
     *(*MARKUP, 'msgid "', 'msgstr "', '"\n', "\\n", "\\", "#, fuzzy\n", "#~ ", "msgctxt", PLACE, "\r\n", "nplurals="),
 )
@@ -54,6 +66,7 @@ SEEDS = {
     ".html": ([seeds.HTML], IN_HTML),
     ".md": ([seeds.MARKDOWN], IN_MARKDOWN),
     ".srt": ([seeds.SUBTITLES], IN_SUBTITLES),
+    ".vtt": ([seeds.WEBVTT], IN_WEBVTT),
     ".po": ([seeds.CATALOGUE], IN_CATALOGUES),
     ".xliff": ([seeds.XLIFF, seeds.XLIFF_2], IN_XML),
     ".tmx": ([seeds.TMX], IN_XML),
@@ -85,8 +98,8 @@ def markup_of(name: str, text: str) -> object:
     if name == ".md":
         page = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text)
         return Counter(re.findall("<[^<>]*>", page))
-    if name == ".srt":
-        return Counter(re.findall(r"^.*-->.*$|</?[A-Za-z][^<>\n]*>|\{\\[^{}]*\}", text, re.MULTILINE))
+    if name in (".srt", ".vtt"):
+        return Counter(re.findall(r"^.*-->.*$|<[\d:.]+>|</?[A-Za-z][^<>\n]*>|\{\\[^{}]*\}", text, re.MULTILINE))
     if name == ".po":
         return [
             (one.msgctxt, one.msgid, one.msgid_plural, one.comment, one.tcomment, one.occurrences, one.obsolete)

@@ -179,10 +179,10 @@ def test_a_users_mistake_is_one_line(run, source, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_file_of_a_format_that_is_not_read_is_refused_by_name(run, source, expected, tmp_path):
-    subtitles = tmp_path / "in.vtt"
+    subtitles = tmp_path / "in.ass"
     shutil.copy(source, subtitles)
     error = one_line_error(run("--input", subtitles))
-    assert "in.vtt: .vtt files are not translated, only lines and .srt .po" in error
+    assert "in.ass: .ass files are not translated, only lines and .srt .vtt .po" in error
     assert run("--input", subtitles, "--format", "lines") == run("--input", source)
     pipe = tmp_path / "pipe.md"
     os.mkfifo(pipe)

@@ -14,7 +14,9 @@ def shout(texts: Sequence[str], align: bool) -> list[tuple[str, None]]:
     return [(text.upper(), None) for text in texts]
 
 
-@pytest.mark.parametrize("name", ["a.srt", "a.po", "a.xliff", "a.xlf", "a.tmx", "a.html", "a.htm", "a.md", "A.HTML"])
+@pytest.mark.parametrize(
+    "name", ["a.srt", "a.vtt", "a.po", "a.xliff", "a.xlf", "a.tmx", "a.html", "a.htm", "a.md", "A.HTML"]
+)
 def test_documents_are_known_by_their_ending(name: str):
     assert is_document(Path(name))
 
@@ -47,7 +49,11 @@ def test_an_error_leaves_what_was_there_and_no_other_file(tmp_path: Path):
 @pytest.mark.parametrize(
     ("content", "out", "message"),
     [
-        (b"x", "a.md", r"a.html cannot become .*a.md: give two names with the same ending, one of .srt, .po, .html"),
+        (
+            b"x",
+            "a.md",
+            r"a.html cannot become .*a.md: give two names with the same ending, one of .srt, .vtt, .po, .html",
+        ),
         (None, "b.html", r"a.html cannot be read: No such file"),
         (b"x", "none/b.html", r"none/b.html cannot be written: No such file"),
         (b"ni\xf1o", "b.html", r"a.html: byte 3 \(0xf1\) is not UTF-8: convert the file first"),

@@ -1,5 +1,6 @@
 """Only the words of a page change; its markup stays byte for byte."""
 
+import re
 import time
 from collections.abc import Callable, Sequence
 
@@ -50,6 +51,24 @@ def test_words_that_move_take_their_markup_along(run: Run):
 
     page = run(".htm", "<p>The <b>black</b> <a href=x>cat</a>.</p>", model)
     assert page == "<p>El <a href=x>gato</a> <b>negro</b>.</p>"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<p>\n\t\tThe black cat\n\t\tdrank the\n\t\tmilk!\n\t</p>\n",
+        '<a href="#">\n <em>\n  <i class="a">\n   The black cat\n  </i>\n </em>\n '
+        '<em>\n  <i class="b">\n   drank the milk!\n  </i>\n </em>\n</a>\n',
+    ],
+)
+def test_neither_line_breaks_nor_tags_within_tags_cut_a_sentence(run: Run, page: str):
+    def model(texts: Sequence[str]) -> list[tuple[str, list[tuple[int, int]]]]:
+        assert [text.split() for text in texts] == [["The", "black", "cat", "drank", "the", "milk!"]]
+        return [("¡El gato negro bebió la leche!", [(0, 0), (1, 2), (2, 1), (3, 3), (4, 4), (5, 5)])]
+
+    translation = run(".html", page, model)
+    assert re.sub("<[^<>]*>", "", translation).split() == ["¡El", "gato", "negro", "bebió", "la", "leche!"]
+    assert re.findall("<[^<>]*>", translation) == re.findall("<[^<>]*>", page)
 
 
 def test_white_space_goes_with_tags_that_enclose_nothing(run: Run):

@@ -108,3 +108,54 @@ def test_a_subtitle_may_follow_without_a_blank_line(run: Run):
 def test_a_very_long_line_is_read_in_linear_time(run: Run):
     text = "1\n00:00:01,000 --> 00:00:02,000\n" + "word " * 60_000 + "\n"
     assert run(".srt", text, list).split() == text.split()
+
+
+VTT = """WEBVTT - Cats
+
+NOTE not a word of this
+is said
+
+STYLE
+::cue { color: papayawhip }
+
+intro
+00:01.000 --> 00:04.000 align:start line:0%
+<v Ann>Hello</v> there,
+my <i>friend</i>.
+
+00:00:05.000 --> 00:00:06.000
+- Hi <00:00:05.500>again
+- <c.loud>Bye</c> &amp; thanks
+
+NOTE between cues
+
+1:00:07.000 --> 1:00:08.000
+1999"""
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_webvtt_keeps_its_comments_styles_names_settings_and_tags(run: Run, end: str):
+    expected = VTT
+    for word in ("Hello", "there", "my", "friend", "Hi", "again", "Bye", "thanks"):
+        expected = re.sub(rf"\b{word}\b", word.upper(), expected, count=1)
+    translated = run(".vtt", VTT.replace("\n", end))
+    assert translated.split() == expected.split()
+    assert translated.count(end) == VTT.count("\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1\n00:00:01.000 --> 00:00:02.000\na\n", "it does not begin with WEBVTT"),
+        ("WEBVTT\n\nNOTE nothing\n", "it has no subtitle"),
+        ("WEBVTT\n\n00:01.000 --> 00:02.000\na\n\n00:03,000 --> 00:04,000\nb\n", "line 6 is not as expected"),
+    ],
+)
+def test_webvtt_of_another_form_is_refused(run: Run, text: str, message: str):
+    with pytest.raises(ValueError, match=rf"in.vtt: {message}"):
+        run(".vtt", text)
+
+
+def test_a_webvtt_cue_also_ends_where_the_next_one_begins(run: Run):
+    text = "WEBVTT\n\n00:01.000 --> 00:02.000\none\n00:02.000 --> 00:03.000\ntwo\n"
+    assert run(".vtt", text) == text.replace("one", "ONE").replace("two", "TWO")
