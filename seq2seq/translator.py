@@ -23,10 +23,12 @@ from seq2seq.interface import (
     require_iterable,
     require_strings,
 )
+from seq2seq.repair import Found, in_usual_case, is_in_capitals, repair
 from seq2seq.settings.checks import IntOrAuto
 from seq2seq.settings.search import SearchConfig, change_search
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translation import (
+    Alignment,
     Segment,
     Segmenter,
     align_text,
@@ -256,18 +258,24 @@ class Translator:
         banned += [[symbol] for symbol in target.user_symbols.values()]
         lines = enumerate(require_iterable(texts, "texts"), start=first_line)
         while part := [as_text(text, number) for number, text in itertools.islice(lines, chunk)]:
-            segments = self._segmenter.segments(part, request.glossary, first_line)
+            repairs = settings.repair and not settings.sampling
+            texts = [self._in_usual_case(text) for text in part] if repairs and not request.glossary else part
+            segments = self._segmenter.segments(texts, request.glossary, first_line)
             report(len(part) - sum(segment.is_first for segment in segments))  # texts without words are done
-            of_text: list[list[list[tuple[Hypothesis, str]]]] = [[] for _ in part]
-            hypotheses = self._search(segments, request, banned, report)
-            decoded = iter(target.decode([hypothesis.ids for of_segment in hypotheses for hypothesis in of_segment]))
-            for segment, of_segment in zip(segments, hypotheses, strict=True):
-                of_text[segment.text_index].append([(hypothesis, next(decoded)) for hypothesis in of_segment])
+            found = self._search(segments, request, banned, report)
+            if repairs:
+                found = self._repair(segments, found, request, banned, report)
+            of_text: list[list[Found]] = [[] for _ in part]
+            for segment, of_segment in zip(segments, found, strict=True):
+                of_text[segment.text_index].append(of_segment)
             joined = [join(parts, target, settings.length_penalty) for parts in of_text]
             ranked = list(map(least_risky, joined)) if settings.mbr else joined
             ranked = ranked if settings.sampling else list(map(without_repeats, ranked))
             best = [translations[: request.n_best] for translations in ranked]
-            yield from self._aligned(part, segments, best, settings.batch_tokens) if request.align else best
+            best = self._aligned(texts, segments, best, settings.batch_tokens) if request.align else best
+            for text, usual, translations in zip(part, texts, best, strict=True):
+                is_shouted = usual is not text and is_in_capitals(text.text)
+                yield list(map(_in_capitals, translations)) if is_shouted else translations
             first_line += len(part)
 
     @property
@@ -318,17 +326,54 @@ class Translator:
 
     def _search(
         self,
-        segments: list[Segment],
+        segments: Sequence[Segment],
         request: SearchRequest,
         banned: list[list[int]],
         report: Callable[[int], object],
-    ) -> list[list[Hypothesis]]:
+    ) -> list[Found]:
+        """Return the hypotheses of every segment and their texts, best first."""
         hypotheses: dict[int, list[Hypothesis]] = {}
         sources, on_step = [segment.source for segment in segments], lambda: report(0)
         for batch in self.engine.search(sources, request.settings, request.candidates, banned, on_step=on_step):
             hypotheses |= dict(batch)
             report(sum(segments[index].is_first for index, _ in batch))
-        return [hypotheses[index] for index in range(len(segments))]
+        rows = [hypothesis.ids for index in range(len(segments)) for hypothesis in hypotheses[index]]
+        texts = iter(self.tokenizer.target.decode(rows))
+        return [[(one, next(texts)) for one in hypotheses[index]] for index in range(len(segments))]
+
+    def _in_usual_case(self, text: Text) -> Text:
+        is_free = not (text.prefix or text.phrases)
+        usual = in_usual_case(text.text, self.tokenizer.source) if is_free else text.text
+        return text if usual == text.text else dataclasses.replace(text, text=usual)
+
+    def _repair(
+        self,
+        segments: list[Segment],
+        found: list[Found],
+        request: SearchRequest,
+        banned: list[list[int]],
+        report: Callable[[int], object],
+    ) -> list[Found]:
+        """Return the translations, with better ones where the best one of a segment has a fault."""
+
+        def search(again: Sequence[Segment], changed: SearchRequest) -> list[Found]:
+            return self._search(again, changed, banned, lambda _: report(0))
+
+        def align(aligned: Sequence[Segment], hypotheses: Sequence[Hypothesis]) -> list[Alignment]:
+            ids = [one.ids for one in hypotheses]
+            scores = self._score(
+                [[one] for one in aligned], [[one] for one in ids], request.settings.batch_tokens, has_attention=True
+            )
+            return [
+                align_text([segment], [row], of_segment, segment.text, self.tokenizer)
+                for segment, row, of_segment in zip(aligned, ids, scores, strict=True)
+            ]
+
+        is_plain = request.settings.groups == 1 and not request.settings.early_stopping  # these exclude phrases
+        return repair(
+            segments, found, request, search, align if self.can_align else None, self.tokenizer, self.tgt_lang,
+            has_phrases=is_plain and isinstance(self.engine, ScoringEngine), keeps=not request.align,
+        )  # fmt: skip
 
     def _score(
         self,
@@ -363,6 +408,10 @@ class Translator:
         return [
             [dataclasses.replace(each, alignment=next(alignments)) for each in translations] for translations in best
         ]
+
+
+def _in_capitals(translation: Translation) -> Translation:
+    return dataclasses.replace(translation, text=translation.text.upper())
 
 
 def _by_text(segments: Iterable[Segment], num_texts: int) -> list[list[Segment]]:

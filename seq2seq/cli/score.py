@@ -3,7 +3,7 @@
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -14,6 +14,7 @@ import typer
 from seq2seq.cli import inputs, options, shared
 from seq2seq.errors import UserError
 from seq2seq.files import open_output, read_lines
+from seq2seq.settings.search import change_search
 
 if TYPE_CHECKING:
     from seq2seq.evaluation.comet import Comet
@@ -26,7 +27,7 @@ log = logging.getLogger(__name__)
 
 MetricName = StrEnum("MetricName", ["bleu", "chrf", "ter", "comet"])  # keys of `TITLES`, which is slow to import
 Hypotheses = Annotated[
-    list[Path],
+    list[Path] | None,
     options.files(
         metavar="FILE...", help="Translations to score, one per line; of several files, the first is the baseline."
     ),
@@ -40,7 +41,12 @@ Metrics = Annotated[
         "--metric", metavar="NAME...", help="bleu, chrf (chrF++), ter, comet. [dim]default: the first three[/dim]"
     ),
 ]
-EvaluatedSources = Annotated[Path | None, options.files("--input", help="Sources, one per line; for comet only.")]
+EvaluatedSources = Annotated[
+    Path | None, options.files("--input", help="Sources, one per line; for comet and --robustness.")
+]
+Robustness = Annotated[
+    bool, options.scoring("--robustness", help="Let --model translate 2,000 unusual forms of --input's sentences.")
+]
 CometModel = Annotated[
     str | None,
     options.scoring(
@@ -65,8 +71,9 @@ Translations = Annotated[Path, options.files(help="Translations of the sources, 
 PerToken = Annotated[bool, options.files("--per-token", help="Also write every token's score.")]
 
 
+@options.search_options("repair")
 def evaluate(
-    hypotheses: Hypotheses,
+    hypotheses: Hypotheses = None,
     reference: References = None,
     testset: options.TestSet = None,
     src_lang: SrcLang = "en",
@@ -77,7 +84,12 @@ def evaluate(
     input_: EvaluatedSources = None,
     comet_model: CometModel = None,
     comet_python: CometPython = None,
+    robustness: Robustness = False,
+    model: options.OneModel = None,
+    device: options.Device = "auto",
     as_json: options.AsJson = False,
+    *,
+    changes: options.Changes,
 ) -> None:
     """Score finished translations: BLEU, chrF++ and TER, with sacreBLEU's signatures; COMET, if it is installed.
 
@@ -91,7 +103,16 @@ def evaluate(
     approximate randomisation. --metric, --samples and --trials also show the 95 % interval of a single file.
 
     [bold]… --metric bleu comet --input in.en --comet-python comet-env/bin/python[/bold]   see docs/evaluation.md
+
+    [bold]seq2seq evaluate --robustness --model runs/NAME --input in.en --reference ref.es[/bold]   unusual texts
     """
+    if robustness:
+        report_robustness(hypotheses, input_, reference, model, device, changes, as_json=as_json)
+        return
+    if not hypotheses:
+        raise typer.BadParameter("give --hypotheses FILE, or --robustness with --input and --reference")
+    if model or changes:
+        raise typer.BadParameter("--model and --repair are for --robustness: add it, or leave them out")
     if (not reference) == (testset is None):
         raise typer.BadParameter("give --reference FILE or --testset NAME")
     if testset and input_:
@@ -125,6 +146,41 @@ def evaluate(
     else:
         scores = score(systems[0][1], *references, language=tgt_lang)
     shared.report(scores, as_json, to_stderr=False)
+
+
+def report_robustness(
+    hypotheses: Sequence[Path] | None,
+    sources: Path | None,
+    references: Sequence[Path] | None,
+    model: Path | None,
+    device: str,
+    changes: Mapping[str, int | float | None],
+    *,
+    as_json: bool,
+) -> None:
+    """Translate unusual forms of a test set, and print what became of each family of them.
+
+    Raises:
+        UserError: the files are not parallel, no probe can be made of them, or the model is not available.
+    """
+    if hypotheses or sources is None or not references or len(references) > 1:
+        raise typer.BadParameter("--robustness needs --input FILE and one --reference FILE, and no --hypotheses")
+    files = [(str(path), list(read_lines(path))) for path in (sources, *references)]
+    inputs.require_parallel(files)
+    folders = shared.choose_models([model] if model else None)
+    from seq2seq.evaluation.robustness import make_probes, measure, table, to_plain
+    from seq2seq.translator import Translator
+
+    translator = Translator.load(folders, device)
+    probes = make_probes(list(zip(files[0][1], files[1][1], strict=True)))
+    translator.search = change_search(translator.search, changes)
+    families = measure(probes, translator.translate, translator.tgt_lang)
+    if as_json:
+        print(json.dumps(to_plain(families), ensure_ascii=False))
+    else:
+        from rich.console import Console
+
+        Console().print(table(families))
 
 
 def warn_of_slow_ter(files: Iterable[tuple[str, Sequence[str]]]) -> None:

@@ -10,7 +10,7 @@ OBJECT = "\1"  # stands in a text for markup that is read like a word, such as c
 KEPT = re.compile(  # strings that a translation must keep exactly as in the source
     r"""(
     \x01                                                            # OBJECT
-  | </?[A-Za-z][^<>]*> | <!--(?:(?!<!--)[\s\S])*?-->                # tags; comments in linear time
+  | </?[A-Za-z][^<>]*> | </?\d+/?> | <!--(?:(?!<!--)[\s\S])*?-->                # tags; comments in linear time
   | &(?:[A-Za-z]\w*|\#\d+|\#[xX][\dA-Fa-f]+);                       # entities
   | (?:https?|ftp)://[^\s<>"']*[\w/] | www\.[\w-]+\.[^\s<>"']*[\w/]
   | [\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+                               # mail addresses; 64: RFC 5321, and linear time
@@ -20,6 +20,9 @@ KEPT = re.compile(  # strings that a translation must keep exactly as in the sou
   | %% | %\d+ | %[A-Za-z_]\w*% | \$[A-Za-z_]\w*                     # %1, %NAME%, $name
   | \\[A-Za-z]                                                      # a line end written \n
   | \b[A-Za-z]\w*_\w+\b                                             # names_in_programs
+  | (?:[\u2300-\u23FF\u2600-\u27BF\u2B00-\u2BFF\U0001F1E6-\U0001F1FF\U0001F300-\U0001FAFF]
+       [\u200D\uFE0F\U0001F3FB-\U0001F3FF\U000E0020-\U000E007F]*)+  # emoji, several at once, with their modifiers
+  | [\#*\d]\uFE0F?\u20E3                                              # keycaps
     )""",
     re.VERBOSE,
 )

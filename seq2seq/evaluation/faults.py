@@ -30,6 +30,7 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 _LETTERS = re.compile(r"((?:[^\W\d]|\ufffd){1,3})\1{3,}")  # up to three letters, four times or more
 _TAG = re.compile(r",\s*¿?[\w']+(?: \w+)?\?\s*$")  # isn't it?, ¿no?
 _NUMBER = re.compile(r"(?<!\d)\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?:,\d+)?(?!\d)|\d+(?:[.,]\d+)*")
+_DIGITS = re.compile(r"(?<!\w)\d+(?:[.,:/]\d+|[ \u00a0\u202f]\d{3}(?!\d))*(?!\w)")  # a number, a time or a date
 
 
 class Triple(NamedTuple):
@@ -172,6 +173,29 @@ def _missing_number(triple: Triple, languages: Languages) -> str | None:
         other += [(word, {Decimal(spelt.index(word))}) for word in map(_lower, words(text)) if word in spelt]
     counts = ((text, _count(one, known), [_count(one, other) for other in others]) for text, one in known)
     return _joined(text for text, source, (found, reference) in counts if found < min(source, reference))
+
+
+def lost_numbers(source: str, translation: str, tgt_lang: str) -> list[str]:
+    """Return the numbers of a source that its translation has neither in digits nor, up to 12, as words.
+
+    Marks within a number, as of thousands, do not count. Digits within a word (MP3, 1st) are no number, and 1 may have
+    become an article.
+    """
+    have, words_of = Counter(map(_digits_of, _DIGITS.findall(translation))), Counter(words(translation.lower()))
+    spelt = LANGUAGES[tgt_lang].spelt if tgt_lang in LANGUAGES else ()
+    lost = []
+    for number in _DIGITS.findall(source):
+        digits = _digits_of(number)
+        is_word = len(digits) < 3 and digits.isdecimal() and int(digits) < len(spelt) and words_of[spelt[int(digits)]]
+        if have[digits]:
+            have[digits] -= 1
+        elif not is_word and digits != "1":
+            lost.append(number)
+    return lost
+
+
+def _digits_of(number: str) -> str:
+    return re.sub(r"\D", "", number)
 
 
 def _doubled_number(triple: Triple, languages: Languages) -> str | None:

@@ -171,6 +171,11 @@ class Tokenizer:
         rows = ([self._subwords[i] for i in row if i not in (PAD, UNK, EOS)] for row in ids)  # 2 may be no special id
         return [one_line(self._processor.decode_pieces(row).replace("▁", " ")) for row in rows]
 
+    def rarities(self, words: Sequence[str]) -> list[tuple[int, float]]:
+        """Return how rare each word is: the number of its subwords, then a single subword's score, negated."""
+        rows = [[self._processor.piece_to_id(subword) for subword in self.tokens(ids)] for ids in self.encode(words)]
+        return [(len(row), -self._processor.get_score(row[0]) if len(row) == 1 else 0.0) for row in rows]
+
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Return the subwords of ids, special ones included.
 

@@ -282,7 +282,7 @@ def test_damaged_weights_are_told(random_model, save_model, tokenizer, sources, 
 
 def test_every_search_setting_is_refused_or_known():
     """A new setting must not be ignored in silence."""
-    known = {"beam", "length_penalty", "no_repeat_ngram", "early_stopping", "batch_tokens", "mbr"}
+    known = {"beam", "length_penalty", "no_repeat_ngram", "early_stopping", "batch_tokens", "mbr", "repair"}
     known |= {"min_length", "min_length_ratio", "max_length_ratio", "max_length_offset"}
     of_sampling_and_groups = {"diversity", "temperature", "top_k", "top_p", "seed"}
     settings = {field.name for field in fields(SearchConfig)}

@@ -1,0 +1,48 @@
+"""Endless repetition: the fault of a search that a reader sees first. Reads texts only."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+LONGEST = 8  # words of a phrase that is repeated at once
+_WORD = re.compile(r"[^\W\d_]+")
+_LETTERS = re.compile(r"([^\W\d_]{1,4}?)\1{3,}", re.IGNORECASE)  # up to four letters, four times or more
+_PHRASES = re.compile(
+    r"\b([^\W\d_]+(?:\W+[^\W\d_]+){0,7}?)(?:\W+\1\b){2,}", re.IGNORECASE
+)  # up to eight words, three times
+
+
+def has_loop(source: str, translation: str) -> bool:
+    """Return whether a translation repeats something as its source does not.
+
+    A loop is a phrase of at most LONGEST words that comes three times at once; three words that come four times
+    anywhere; or up to four letters that come four times at once within a word. What the source repeats as often does
+    not count.
+    """
+    source, translation = source.lower(), translation.lower()
+    ours, theirs = (_WORD.findall(text) for text in (translation, source))
+    if any((count := _run(ours, size)) >= 3 and count > _run(theirs, size) for size in range(1, LONGEST + 1)):
+        return True
+    if (count := _most_frequent(ours)) >= 4 and count > _most_frequent(theirs):
+        return True
+    return bool(_LETTERS.search(translation)) and not _LETTERS.search(source)
+
+
+def without_runs(text: str) -> str:
+    """Return a text with one of the phrases, or groups of letters, that come three or four times at once."""
+    return _LETTERS.sub(r"\1", _PHRASES.sub(r"\1", text))
+
+
+def _run(tokens: Sequence[str], size: int) -> int:
+    """Return how often a phrase of this size comes at once, at most."""
+    most = 1
+    for start in range(size, len(tokens) - size + 1):
+        same = 0
+        while tokens[start - size + same : start - size + same + 1] == tokens[start + same : start + same + 1] != []:
+            same += 1
+        most = max(most, same // size + 1)
+    return most
+
+
+def _most_frequent(tokens: Sequence[str]) -> int:
+    return max(Counter(zip(tokens, tokens[1:], tokens[2:], strict=False)).values(), default=0)

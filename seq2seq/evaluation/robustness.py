@@ -1,0 +1,209 @@
+"""The robustness contract: unusual texts made from a test set, and what a model does with them. Reads texts only."""
+
+import random
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.table import Table
+from sacrebleu.metrics.chrf import CHRF
+
+from seq2seq.errors import UserError
+from seq2seq.evaluation.faults import lost_numbers, words
+from seq2seq.evaluation.loops import has_loop
+
+PROBES = 2000  # of all families together
+LONG = 80  # least words of a long line
+_PLACEHOLDERS = ("{name}", "%s", "<1>", "{{count}}", "%(user)s", "${path}", "%1$d", "<b>")
+_EMOJI = ("😀", "👍🏽", "❤️", "🎉", "👩‍🚀", "🇪🇸")
+_NUMBERS = ("{} (37 %).", "{} at 10:45.", "{}, 12 March 2024.", "{} for $1,250.", "{} on 3/11/1998.", "{}: 0.75 or 64.")
+_MARKS = ("{}...", "{}!!!", "“{}”", "- {} -", "{} ;)", "({})", "* {}", "{}?!")
+Pairs = Sequence[tuple[str, str]]  # sources and references
+
+
+@dataclass(frozen=True)
+class Probe:
+    """An unusual form of a sentence, or of several.
+
+    Attributes:
+        text: the text to translate.
+        plain: the sentences of the test set that it was made from.
+        reference: its translation; None: it has other words than `plain`, so no translation is known.
+        kept: parts that its translation must have.
+    """
+
+    text: str
+    plain: tuple[str, ...]
+    reference: str | None = None
+    kept: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Family:
+    """What a model does with the probes of one kind."""
+
+    probes: int
+    loops: int  # translations that repeat something endlessly
+    lost_numbers: int  # translations that lack a number of the text
+    lost_parts: int  # translations that lack a placeholder or an emoji
+    copies: int  # translations that are the text itself, of three words or more
+    chrf: float | None  # chrF++ against the references, regardless of case; None: there are none
+    plain_chrf: float | None  # the same of the translations of the plain sentences
+
+
+def make_probes(pairs: Pairs, count: int = PROBES, seed: int = 1) -> dict[str, list[Probe]]:
+    """Return probes of every family, as many of each as the test set allows; the same for the same pairs.
+
+    Raises:
+        UserError: no probe can be made of these pairs.
+    """
+    made: dict[str, list[Probe]] = {}
+    for name, make in _FAMILIES.items():
+        rng, of_family = random.Random(f"{seed} {name}"), dict[str, Probe]()
+        order = list(range(len(pairs)))
+        rng.shuffle(order)
+        for index in order:
+            probe = make(pairs, index, rng)
+            if probe is not None:
+                of_family.setdefault(probe.text, probe)
+            if len(of_family) == count // len(_FAMILIES):
+                break
+        made[name] = list(of_family.values())
+    if not any(made.values()):
+        raise UserError("no probe can be made of this test set: it needs sentences of three words")
+    return {name: probes for name, probes in made.items() if probes}
+
+
+def measure(
+    probes: Mapping[str, Sequence[Probe]], translate: Callable[[list[str]], list[str]], tgt_lang: str
+) -> dict[str, Family]:
+    """Translate the probes and their plain sentences, and return what became of every family."""
+    texts = dict.fromkeys(text for family in probes.values() for probe in family for text in (probe.text, *probe.plain))
+    found = dict(zip(texts, translate(list(texts)), strict=True))
+    return {name: _measure_family(family, found, tgt_lang) for name, family in probes.items()}
+
+
+def _measure_family(probes: Sequence[Probe], found: Mapping[str, str], tgt_lang: str) -> Family:
+    scored = [probe for probe in probes if probe.reference is not None]
+    references = [[probe.reference or "" for probe in scored]]
+    chrf = CHRF(word_order=2, lowercase=True)
+    both = ([found[probe.text] for probe in scored], [" ".join(found[one] for one in probe.plain) for probe in scored])
+    scores = [round(chrf.corpus_score(one, references).score, 2) if scored else None for one in both]
+    return Family(
+        len(probes),
+        sum(has_loop(probe.text, found[probe.text]) for probe in probes),
+        sum(bool(lost_numbers(_without(probe.text, probe.kept), found[probe.text], tgt_lang)) for probe in probes),
+        sum(any(part not in found[probe.text] for part in probe.kept) for probe in probes),
+        sum(found[probe.text].strip() == probe.text.strip() and len(words(probe.text)) > 2 for probe in probes),
+        *scores,
+    )
+
+
+def table(families: Mapping[str, Family]) -> Table:
+    """Return a table with a row for every family."""
+    shown = Table("texts", "probes", "loops", "lost numbers", "lost parts", "copies", "chrF++", "of plain texts")
+    for name, family in families.items():
+        shown.add_row(name, *("" if value is None else f"{value}" for value in asdict(family).values()))
+    return shown
+
+
+def _without(text: str, parts: Sequence[str]) -> str:
+    for part in parts:
+        text = text.replace(part, " ")
+    return text
+
+
+def _single_word(pairs: Pairs, index: int, rng: random.Random) -> Probe | None:
+    found = [word for word in words(pairs[index][0]) if len(word) > 1]
+    return Probe(rng.choice(found), (pairs[index][0],)) if found else None
+
+
+def _capitals(pairs: Pairs, index: int, rng: random.Random) -> Probe | None:
+    source, reference = pairs[index]
+    return Probe(source.upper(), (source,), reference) if len(words(source)) > 2 else None
+
+
+def _title_case(pairs: Pairs, index: int, rng: random.Random) -> Probe | None:
+    source, reference = pairs[index]
+    text = re.sub(r"(?<!\S)\w", lambda letter: letter[0].upper(), source)
+    return Probe(text, (source,), reference) if text != source else None
+
+
+def _without_stop(pairs: Pairs, index: int, rng: random.Random) -> Probe | None:
+    source, reference = pairs[index]
+    is_sentence = source.endswith(".") and not source.endswith("..") and reference.endswith(".")
+    return Probe(source[:-1], (source,), reference[:-1]) if is_sentence else None
+
+
+def _emoji(pairs: Pairs, index: int, rng: random.Random) -> Probe | None:
+    (source, reference), emoji = pairs[index], rng.choice(_EMOJI)
+    return Probe(f"{source} {emoji}", (source,), f"{reference} {emoji}", (emoji,)) if words(source) else None
+
+
+def _numbers(pairs: Pairs, index: int, rng: random.Random) -> Probe | None:
+    source = pairs[index][0]
+    is_sentence = source.endswith(".") and not re.search(r"\d", source) and len(words(source)) > 2
+    return Probe(rng.choice(_NUMBERS).format(source[:-1]), (source,)) if is_sentence else None
+
+
+def _placeholders(pairs: Pairs, index: int, rng: random.Random) -> Probe | None:
+    source, part = pairs[index][0], rng.choice(_PLACEHOLDERS)
+    parts = source.split()
+    if len(parts) < 3:
+        return None
+    parts.insert(rng.randrange(1, len(parts)), part)
+    return Probe(" ".join(parts), (source,), kept=(part,))
+
+
+def _repeated_words(pairs: Pairs, index: int, rng: random.Random) -> Probe | None:
+    source = pairs[index][0]
+    parts = source.split()
+    if len(parts) < 3:
+        return None
+    place = rng.randrange(len(parts) - 1)
+    parts[place : place + 1] = [parts[place]] * rng.randrange(2, 9)
+    return Probe(" ".join(parts), (source,))
+
+
+def _long_line(pairs: Pairs, index: int, rng: random.Random) -> Probe | None:
+    chosen, size = [], 0
+    while size < LONG:
+        if index == len(pairs):
+            return None
+        chosen.append(pairs[index])
+        size += len(pairs[index][0].split())
+        index += 1
+    sources, references = zip(*chosen, strict=True)
+    return Probe(" ".join(sources), sources, " ".join(references))
+
+
+def _odd_marks(pairs: Pairs, index: int, rng: random.Random) -> Probe | None:
+    source, reference = pairs[index]
+    kind = rng.randrange(4)
+    if len(words(source)) < 2:
+        return None
+    if kind == 0:
+        return Probe(source.replace(" ", rng.choice(("  ", "\t", "\u00a0", " \u200b"))), (source,), reference)
+    if kind == 1:
+        return Probe(re.sub(r"([,.!?])", r" \1 ", source), (source,), reference)
+    return Probe(rng.choice(_MARKS).format(source.rstrip(".")), (source,))
+
+
+_FAMILIES: Mapping[str, Callable[[Pairs, int, random.Random], Probe | None]] = {
+    "single words": _single_word,
+    "CAPITALS": _capitals,
+    "Title Case": _title_case,
+    "no final stop": _without_stop,
+    "emoji": _emoji,
+    "numbers and dates": _numbers,
+    "placeholders": _placeholders,
+    "repeated words": _repeated_words,
+    "long lines": _long_line,
+    "odd punctuation": _odd_marks,
+}
+
+
+def to_plain(families: Mapping[str, Family]) -> dict[str, Any]:
+    """Return plain values, for JSON."""
+    return {name: asdict(family) for name, family in families.items()}
