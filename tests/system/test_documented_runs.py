@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from launcher import Launcher
 from small_run import BASE
 
@@ -57,7 +58,8 @@ def write_toy(folder: Path) -> None:
     write_pairs(folder / "general.tsv", PAIRS[20:80])
     for name in ("dev", "mine.dev", "general.dev", "v", "tatoeba/test"):
         write_pairs(folder / f"{name}.tsv", PAIRS[60:70])
-    for name in ("some", "gimp_help", "gnome_user_docs"):
+    weights = yaml.safe_load((REPOSITORY / "conf" / "data" / "mixed_cpu.yaml").read_text(encoding="utf-8"))["weights"]
+    for name in {"some", "gimp_help", "gnome_user_docs", *weights} - {"tatoeba"}:
         with lzma.open(folder / "corpora" / f"{name}.tsv.xz", "wt", encoding="utf-8") as file:
             file.writelines(f"{src}\t{tgt}\n" for src, tgt in PAIRS[:60])
     for name in ("test", "tests/newstest2012", "tests/newstest2013", "tests/flores200-devtest"):
