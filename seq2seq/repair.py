@@ -33,14 +33,14 @@ Align = Callable[[Sequence[Segment], Sequence[Hypothesis]], list[Alignment]]
 
 
 def in_usual_case(text: str, tokenizer: Tokenizer) -> str:
-    """Return a text in capitals, or with a capital at every word, as a sentence; any other text unchanged.
+    """Return a text in capitals, or of four words and more with capitals, as a sentence; any other text unchanged.
 
     Every word gets the form that the vocabulary splits into the fewest subwords: small letters, or one or all capitals,
     as names have. Between two single subwords, the likelier one decides; else small letters.
     """
     parts = re.split(r"(\s+)", text)
     lettered = [part for part in parts if _LETTER.search(part)]
-    is_title = len(lettered) > 2 and all(part.lstrip("\"'“«‘([¿¡-")[:1].isupper() for part in lettered)
+    is_title = len(lettered) > 3 and all(part.lstrip("\"'“«‘([¿¡-")[:1].isupper() for part in lettered)
     if not (is_in_capitals(text) or is_title):
         return text
     written = "".join(
