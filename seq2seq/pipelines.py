@@ -2,7 +2,7 @@
 
 from seq2seq import pipeline
 translate = pipeline("translation", model="Helsinki-NLP/opus-mt-en-es")
-translate("The ball is blue.")  # [{"translation_text": "La pelota es azul."}]
+translate("The ball is blue.")  # [{"translation_text": "…"}]
 """
 
 import re

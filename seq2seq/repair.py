@@ -15,7 +15,7 @@ from seq2seq.documents.marked import KEPT, OBJECT, Kind
 from seq2seq.documents.marked import Segment as Markup
 from seq2seq.documents.placing import place
 from seq2seq.errors import UserError
-from seq2seq.evaluation.faults import lost_numbers
+from seq2seq.evaluation.faults import DIGITS, lost_numbers
 from seq2seq.evaluation.loops import has_loop, without_runs
 from seq2seq.interface import Hypothesis, SearchRequest
 from seq2seq.text.tokenizer import UNK, Tokenizer
@@ -23,7 +23,7 @@ from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.translation import Alignment, Segment, encode_phrases
 
 NGRAM = 3  # tokens: no such n-gram is repeated when a looping translation is searched again
-_KEPT_OR_NUMBER = re.compile(rf"(?:{KEPT.pattern})|\d+(?:[.,:/]\d+)*", re.VERBOSE)
+_KEPT_OR_NUMBER = re.compile(rf"(?:{KEPT.pattern})|{DIGITS.pattern}", re.VERBOSE)
 _LETTER = re.compile(r"[^\W\d_]")
 _SENTENCE = re.compile(r"(?:^|[.!?…:]\s+)[\"'“«‘(\[¿¡-]*(\w)")
 

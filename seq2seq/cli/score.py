@@ -107,7 +107,9 @@ def evaluate(
     [bold]seq2seq evaluate --robustness --model runs/NAME --input in.en --reference ref.es[/bold]   unusual texts
     """
     if robustness:
-        report_robustness(hypotheses, input_, reference, model, device, changes, as_json=as_json)
+        if hypotheses or testset or metric or samples or trials or comet_model or comet_python:
+            raise typer.BadParameter("--robustness takes --model, --input, --reference, --json and --repair only")
+        report_robustness(input_, reference, model, device, changes, as_json=as_json)
         return
     if not hypotheses:
         raise typer.BadParameter("give --hypotheses FILE, or --robustness with --input and --reference")
@@ -149,7 +151,6 @@ def evaluate(
 
 
 def report_robustness(
-    hypotheses: Sequence[Path] | None,
     sources: Path | None,
     references: Sequence[Path] | None,
     model: Path | None,
@@ -163,8 +164,8 @@ def report_robustness(
     Raises:
         UserError: the files are not parallel, no probe can be made of them, or the model is not available.
     """
-    if hypotheses or sources is None or not references or len(references) > 1:
-        raise typer.BadParameter("--robustness needs --input FILE and one --reference FILE, and no --hypotheses")
+    if sources is None or not references or len(references) > 1:
+        raise typer.BadParameter("--robustness needs --input FILE and one --reference FILE")
     files = [(str(path), list(read_lines(path))) for path in (sources, *references)]
     inputs.require_parallel(files)
     folders = shared.choose_models([model] if model else None)

@@ -118,6 +118,11 @@ def test_a_lost_number_is_required_and_else_put_back():
         assert translation == "Llama 555 ya."
 
 
+def test_digits_within_a_word_stay_in_it():
+    model = Model({"My MP3 player cost 555.": "Mi MP3 costó.", "My MP3 player cost .": "Mi MP3 costó."})
+    assert mended(model, "My MP3 player cost 555.", has_phrases=False) == "Mi MP3 555 costó."
+
+
 def test_a_loop_is_searched_again_without_repeats():
     model = Model({"Why 7?": "Por qué por qué por qué 7", "Why 7?/3": "¿Por qué 7?"})
     assert mended(model, "Why 7?") == "¿Por qué 7?"

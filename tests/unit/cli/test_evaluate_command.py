@@ -108,3 +108,17 @@ def test_a_line_that_is_too_long_for_ter_is_named_before_the_work(evaluate):
     assert (status, err.count("\n")) == (0, 1)
     assert err.startswith("warning: long.es:2 has 501 words, and TER of such a line can take minutes or hours: ")
     assert evaluate(*words, "--metric", "bleu", "--samples", "5")[2] == ""
+
+
+@pytest.mark.slow
+def test_unusual_texts_are_counted_by_family(evaluate, tmp_path):
+    bundle = Path(__file__).parents[2] / "golden" / "bundle"
+    words = ("--robustness", "--model", str(bundle), "--input", "in.en", "--reference", "r1.es")
+    status, out, _ = evaluate(*words, "--json", "--repair")
+    families = json.loads(out)
+    assert (status, len(families)) == (0, 9)  # no line is long enough
+    assert families["CAPITALS"]["probes"] == families["placeholders"]["probes"] == 2
+    assert families["placeholders"]["lost_parts"] == 0
+    _, plain, _ = evaluate(*words, "--json", "--no-repair")
+    assert json.loads(plain)["placeholders"]["lost_parts"] == 2
+    assert evaluate(*words, "--metric", "bleu")[0] != 0

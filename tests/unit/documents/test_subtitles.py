@@ -75,16 +75,19 @@ def test_windows_line_ends_and_a_byte_order_mark_stay(run: Run):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("ending", "text", "message"),
     [
-        ("", "it has no subtitle"),
-        ("1\n00:00:01,000 --> 00:00:02,000\na\n\n2\n0:1 --> 0:2\nb\n", "line 6 is not as expected"),
-        ("1\n00:00:01,000 --> 00:00:02,000\na --> b\n", "line 3 is not as expected"),
+        (".srt", "", "it has no subtitle"),
+        (".srt", "1\n00:00:01,000 --> 00:00:02,000\na\n\n2\n0:1 --> 0:2\nb\n", "line 6 is not as expected"),
+        (".srt", "1\n00:00:01,000 --> 00:00:02,000\na --> b\n", "line 3 is not as expected"),
+        (".vtt", "1\n00:00:01.000 --> 00:00:02.000\na\n", "it does not begin with WEBVTT"),
+        (".vtt", "WEBVTT\n\nNOTE nothing\n", "it has no subtitle"),
+        (".vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\na\n\n00:03,000 --> 00:04,000\nb\n", "line 6 is not as expected"),
     ],
 )
-def test_a_file_of_another_form_is_refused(run: Run, text: str, message: str):
-    with pytest.raises(ValueError, match=rf"in.srt: {message}"):
-        run(".srt", text)
+def test_a_file_of_another_form_is_refused(run: Run, ending: str, text: str, message: str):
+    with pytest.raises(ValueError, match=rf"in{ending}: {message}"):
+        run(ending, text)
 
 
 def test_text_behind_a_blank_line_in_a_subtitle_is_translated_too(run: Run):
@@ -141,19 +144,6 @@ def test_webvtt_keeps_its_comments_styles_names_settings_and_tags(run: Run, end:
     translated = run(".vtt", VTT.replace("\n", end))
     assert translated.split() == expected.split()
     assert translated.count(end) == VTT.count("\n")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("1\n00:00:01.000 --> 00:00:02.000\na\n", "it does not begin with WEBVTT"),
-        ("WEBVTT\n\nNOTE nothing\n", "it has no subtitle"),
-        ("WEBVTT\n\n00:01.000 --> 00:02.000\na\n\n00:03,000 --> 00:04,000\nb\n", "line 6 is not as expected"),
-    ],
-)
-def test_webvtt_of_another_form_is_refused(run: Run, text: str, message: str):
-    with pytest.raises(ValueError, match=rf"in.vtt: {message}"):
-        run(".vtt", text)
 
 
 def test_a_webvtt_cue_also_ends_where_the_next_one_begins(run: Run):
