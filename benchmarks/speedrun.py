@@ -32,7 +32,13 @@ from seq2seq.training.automatic import settle_numbers
 from seq2seq.training.run import make_module
 
 RECORD, CHANGED = "record", "changed"
-MEASURED = ["trainer.max_time=null", "training.keep_best=1", "training.monitor=loss", "training.bleu_sentences=0"]
+MEASURED = [
+    "trainer.max_time=null",
+    "training.keep_best=1",
+    "training.monitor=loss",
+    "training.bleu_sentences=0",
+    "training.probes=0",
+]
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,8 @@ def save_bundle(folder: Path, bundle: Bundle, card: str) -> None:
     }
     if bundle.config.trained_length is not None:
         values["trained_length"] = bundle.config.trained_length
+    if bundle.config.calibration is not None:
+        values["calibration"] = to_plain(bundle.config.calibration)
     if bundle.model.source_vocab_size is not None:
         values["source_vocab_size"] = bundle.model.source_vocab_size
     with replaced_folder(folder) as draft:

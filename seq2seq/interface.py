@@ -204,6 +204,9 @@ class Translation:
     tokens: list[str]  # subwords
     alignment: list[tuple[int, int]] | None = None  # source word, target word, from 0; None: not asked for
     parts: tuple[Hypothesis, ...] = ()  # the hypotheses of the segments that the text was translated in
+    # probability that it is acceptable (docs/evaluation.md), of several segments the least; None: the model is not
+    # calibrated, or the text has no words
+    confidence: float | None = None
 
 
 @dataclass(frozen=True)

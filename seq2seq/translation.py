@@ -18,6 +18,7 @@ from seq2seq.interface import (
     require_string,
 )
 from seq2seq.segments import number_words, split_text
+from seq2seq.settings.bundle import Calibration
 from seq2seq.text.tokenizer import EOS, Tokenizer
 from seq2seq.text.vocabulary import Tokenizers
 from seq2seq.words import WordCompleter, align_words
@@ -141,7 +142,12 @@ def encode_phrases(phrases: Sequence[str], tokenizer: Tokenizer) -> list[list[in
     return encoded
 
 
-def join(parts: Sequence[Sequence[tuple[Hypothesis, str]]], tokenizer: Tokenizer, alpha: float) -> list[Translation]:
+def join(
+    parts: Sequence[Sequence[tuple[Hypothesis, str]]],
+    tokenizer: Tokenizer,
+    alpha: float,
+    calibration: Calibration | None = None,
+) -> list[Translation]:
     """Return a text's translations: the i-th translation joins the i-th hypotheses of the text's segments."""
     if not parts:
         return [Translation("", 0.0, 0.0, [])]
@@ -155,7 +161,8 @@ def join(parts: Sequence[Sequence[tuple[Hypothesis, str]]], tokenizer: Tokenizer
         tokens = [token for hypothesis, _ in chosen for token in tokenizer.tokens(hypothesis.ids)]
         text = " ".join(filter(None, (text for _, text in chosen)))
         hypotheses = tuple(hypothesis for hypothesis, _ in chosen)
-        translations.append(Translation(text, score, normalised, tokens, parts=hypotheses))
+        confidence = calibration and min(calibration.confidence(one.score, len(one.ids) + 1) for one in hypotheses)
+        translations.append(Translation(text, score, normalised, tokens, parts=hypotheses, confidence=confidence))
     return translations
 
 

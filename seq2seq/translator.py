@@ -24,6 +24,7 @@ from seq2seq.interface import (
     require_strings,
 )
 from seq2seq.repair import Found, in_usual_case, is_in_capitals, repair
+from seq2seq.settings.bundle import Calibration
 from seq2seq.settings.checks import IntOrAuto
 from seq2seq.settings.search import SearchConfig, change_search
 from seq2seq.text.vocabulary import Tokenizers
@@ -64,6 +65,7 @@ class Translator:
         tgt_lang: language of the translations.
         num_parameters: parameters of the model or, in an ensemble, of all models together; None: not known.
         trained_length: source tokens above which a text is translated sentence by sentence.
+        calibration: gives translations their confidence; None: they have none.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Translator:
         trained_length: int | None = None,
         compiles: Compile = "auto",
         shortlist: "Shortlist | None" = None,
+        calibration: Calibration | None = None,
     ) -> None:
         """Wrap a model that is on device already; it is put into evaluation mode.
 
@@ -96,7 +99,7 @@ class Translator:
         if shortlist is not None:
             shortlist.require(tokenizer.digest)
         self.tokenizer, self.src_lang, self.tgt_lang = tokenizer, src_lang, tgt_lang
-        self.num_parameters, self.trained_length = num_parameters, trained_length
+        self.num_parameters, self.trained_length, self.calibration = num_parameters, trained_length, calibration
         self.search = SearchConfig() if search is None else search
         self._segmenter = Segmenter(tokenizer, trained_length)
         self.engine: SearchEngine
@@ -151,7 +154,7 @@ class Translator:
         return cls(
             *(model, bundles[0].tokenizer), search=config.search, src_lang=config.src_lang, tgt_lang=config.tgt_lang,
             device=chosen, dtype=dtype, num_parameters=size, trained_length=config.trained_length, compiles=compiles,
-            shortlist=chosen_ids,
+            shortlist=chosen_ids, calibration=config.calibration if len(models) == 1 else None,
         )  # fmt: skip
 
     @property
@@ -268,7 +271,7 @@ class Translator:
             of_text: list[list[Found]] = [[] for _ in part]
             for segment, of_segment in zip(segments, found, strict=True):
                 of_text[segment.text_index].append(of_segment)
-            joined = [join(parts, target, settings.length_penalty) for parts in of_text]
+            joined = [join(parts, target, settings.length_penalty, self.calibration) for parts in of_text]
             ranked = list(map(least_risky, joined)) if settings.mbr else joined
             ranked = ranked if settings.sampling else list(map(without_repeats, ranked))
             best = [translations[: request.n_best] for translations in ranked]

@@ -13,6 +13,7 @@ from seq2seq.cli import (
     bulk_translate,
     cache,
     corpora,
+    evaluate,
     lab,
     models,
     options,
@@ -41,7 +42,7 @@ app = options.Application(
     "Train models, translate with them, score translations, and exchange models with other programs.", name="seq2seq"
 )
 app.command()(translate.translate)
-for command in (score.evaluate, analyse.analyse):
+for command in (evaluate.evaluate, analyse.analyse):
     app.command(cls=options.ManyValues)(command)
 for command in (score.score, models.export):
     app.command()(command)

@@ -194,6 +194,7 @@ def show(job: Job, number: int, source: str, best: "Sequence[Translation]") -> I
     if job.as_json:
         plain: list[dict[str, Any]] = [
             {"translation": one.text, "score": one.score, "normalised_score": one.normalised_score}
+            | {"confidence": one.confidence and round(one.confidence, 4)}
             | ({} if one.alignment is None else {"alignment": one.alignment})
             for one in best
         ]

@@ -53,7 +53,8 @@ def translate(
     first input is number 1.
 
     With --json every input gives one object: line, source, translation, score (sum of log-probabilities, nats),
-    normalised_score (score / length^α), alignment (\[source word, target word] from 0) and n_best; scores against
+    normalised_score (score / length^α), confidence (probability that it is acceptable; null if the model is not
+    calibrated), alignment (\[source word, target word] from 0) and n_best; scores against
     references are then one object on stderr.
 
     --model given several times is an ensemble. An --input that ends in .srt .vtt .po .xliff .tmx .html or .md is

@@ -67,7 +67,7 @@ def make_probes(pairs: Pairs, count: int = PROBES, seed: int = 1) -> dict[str, l
             probe = make(pairs, index, rng)
             if probe is not None:
                 of_family.setdefault(probe.text, probe)
-            if len(of_family) == count // len(_FAMILIES):
+            if len(of_family) == max(1, count // len(_FAMILIES)):
                 break
         made[name] = list(of_family.values())
     if not any(made.values()):

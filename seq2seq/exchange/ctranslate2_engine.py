@@ -84,6 +84,7 @@ def load_export(folder: Path, device: str, threads: int = 0) -> Translator:
         tgt_lang=config.tgt_lang,
         device=device,
         trained_length=config.trained_length,
+        calibration=config.calibration,
     )
 
 

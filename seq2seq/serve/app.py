@@ -238,8 +238,11 @@ def _check_options(options: TranslateRequest, service: Service) -> None:
     if (count := len(options.texts)) > limits.batch_limit:
         raise HTTPException(400, f"Invalid request: request ({count}) exceeds text limit ({limits.batch_limit})")
     _check_length("".join([*options.texts, *itertools.chain(*options.glossary.items())]), limits.char_limit)
-    if options.sentences and options.format == "html":
-        raise HTTPException(400, "Invalid request: sentences=true needs format=text")
+    for name in ("sentences", "confidence"):
+        if getattr(options, name) and options.format == "html":
+            raise HTTPException(400, f"Invalid request: {name}=true needs format=text")
+    if options.confidence and translator.calibration is None:
+        raise HTTPException(501, "this model is not calibrated, so it gives no confidence")
     if options.alternatives > service.most_alternatives:
         raise HTTPException(400, f"Invalid request: alternatives must be at most {service.most_alternatives}")
     if options.source not in (translator.src_lang, "auto"):
@@ -257,10 +260,12 @@ async def _translate(options: TranslateRequest, service: Service) -> dict[str, l
     """Return the fields of the answer, each a list with one item per text."""
     glossary = Glossary(options.glossary) if options.glossary else None
     n_best, is_html = 1 + options.alternatives, options.format == "html"
-    ranked = await service.texts.translate(options.texts, n_best, is_html=is_html, glossary=glossary)
-    answer: dict[str, list[Any]] = {"translatedText": [best[0] for best in ranked]}
+    translated = await service.texts.translate(options.texts, n_best, is_html=is_html, glossary=glossary)
+    answer: dict[str, list[Any]] = {"translatedText": [text.ranks[0] for text in translated]}
     if options.alternatives:
-        answer["alternatives"] = [best[1:] for best in ranked]
+        answer["alternatives"] = [text.ranks[1:] for text in translated]
+    if options.confidence:
+        answer["confidence"] = [text.confidence and round(text.confidence, 4) for text in translated]
     if options.sentences:
         answer["sentences"] = [sentences_of(text) for text in options.texts]
     if options.source == "auto":

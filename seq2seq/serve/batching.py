@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from seq2seq.errors import UserError
 from seq2seq.glossary import Glossary
@@ -22,9 +23,19 @@ _BATCH_SUBWORDS = 2048  # a batch with this many subwords takes no further sente
 _LONGEST_WAIT = 60  # most seconds that a refused client is asked to wait
 
 Alignment = Sequence[tuple[int, int]]
-Ranked = list[tuple[str, Alignment | None]]  # the translations of a sentence and their word alignments, best first
 
 log = logging.getLogger(__name__)
+
+
+class Ranking(NamedTuple):
+    """One translation of a sentence."""
+
+    text: str
+    alignment: Alignment | None = None  # of words
+    confidence: float | None = None  # probability that it is acceptable; None: not known
+
+
+Ranked = list[Ranking]  # the translations of a sentence, best first
 
 
 class RefusedError(Exception):

@@ -64,6 +64,9 @@ class TranslateRequest(KeyedRequest):
     format: Literal["text", "html"] = "text"
     alternatives: int = Field(default=0, ge=0, description="Number of further translations")
     sentences: bool = Field(default=False, description="Whether to return the sentences of the text, too (not of HTML)")
+    confidence: bool = Field(
+        default=False, description="Whether to return how likely the translation is acceptable (not of HTML)"
+    )
     glossary: dict[Phrase, Phrase] | Json[dict[Phrase, Phrase]] = Field(
         default={}, description="Terms and the translations that they must have; in a form, an object in JSON"
     )
@@ -115,6 +118,7 @@ class TranslateAnswer(_Answer):
     alternatives: list[str] | list[list[str]] = []
     detectedLanguage: Detection | list[Detection] = []  # noqa: N815
     sentences: list[str] | list[list[str]] = []
+    confidence: float | list[float | None] | None = None  # from 0 to 1, of the least sure sentence
 
 
 class Language(_Answer):

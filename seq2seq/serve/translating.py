@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from seq2seq.documents import html
@@ -10,7 +10,7 @@ from seq2seq.documents.keeping import KEPT, Translated, advance, cut_marked, cut
 from seq2seq.documents.marked import OBJECT, Document, Marked
 from seq2seq.errors import UserError
 from seq2seq.glossary import Glossary
-from seq2seq.serve.batching import Batcher, Compute, Ranked, Sentence, SentenceOptions
+from seq2seq.serve.batching import Batcher, Compute, Ranked, Ranking, Sentence, SentenceOptions
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.worker import Worker
 from seq2seq.translator import Translator
@@ -31,11 +31,19 @@ def compute_with(translator: Translator) -> Compute:
         n_best = translator.translate_nbest(
             different, options.n_best, glossary=options.glossary, align=align, on_progress=lambda _: check()
         )
-        ranked: list[Ranked] = [[(translation.text, translation.alignment) for translation in best] for best in n_best]
+        ranked: list[Ranked] = [[Ranking(one.text, one.alignment, one.confidence) for one in best] for best in n_best]
         by_text = dict(zip(different, ranked, strict=True))
         return [by_text[text] for text in texts]
 
     return compute
+
+
+@dataclass(frozen=True)
+class TranslatedText:
+    """The different translations of a text, best first."""
+
+    ranks: list[str]
+    confidence: float | None  # of the best one's least sure sentence; None: it is not known for every sentence
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,7 @@ class TextTranslator:
 
     async def translate(
         self, texts: Sequence[str], n_best: int, *, is_html: bool, glossary: Glossary | None = None
-    ) -> list[list[str]]:
+    ) -> list[TranslatedText]:
         """Return up to n_best different translations of every text, best first; terms of the glossary have its words.
 
         Translations keep line ends, the space between sentences, markup, URLs and placeholders. The i-th translation of
@@ -74,12 +82,18 @@ class TextTranslator:
         options = SentenceOptions(n_best, glossary=glossary)
         texts = [text.translate(_RESERVED) for text in texts]
         if is_html or any(KEPT.search(text) for text in texts):
-            by_rank = await self._translate_marked(texts, options, is_html)
+            by_rank, ranked = await self._translate_marked(texts, options, is_html)
         else:
-            by_rank = await self._translate_plain(texts, options)
-        return [list(dict.fromkeys(ranks)) for ranks in zip(*by_rank, strict=True)]
+            by_rank, ranked = await self._translate_plain(texts, options)
+        return [
+            TranslatedText(list(dict.fromkeys(ranks)), None if is_html else _least_confidence(text, ranked))
+            for text, ranks in zip(texts, zip(*by_rank, strict=True), strict=True)
+        ]
 
-    async def _translate_plain(self, texts: list[str], options: SentenceOptions) -> list[list[str]]:
+    async def _translate_plain(
+        self, texts: list[str], options: SentenceOptions
+    ) -> tuple[list[list[str]], dict[str, Ranked]]:
+        """Return the texts' translations by rank, and the sentences' translations."""
         cut = [cut_sentences(text) for text in texts]
         sentences = list(dict.fromkeys(body for parts in cut for part in parts if (body := part.strip())))
         self._require_few(len(sentences))
@@ -89,13 +103,17 @@ class TextTranslator:
             body = part.strip()
             return part.replace(body, _at_rank(ranked[body], rank)[0], 1) if body else part
 
-        return [["".join(translated(part, rank) for part in parts) for parts in cut] for rank in range(options.n_best)]
+        ranks = range(options.n_best)
+        return [["".join(translated(part, rank) for part in parts) for parts in cut] for rank in ranks], ranked
 
-    async def _translate_marked(self, texts: list[str], options: SentenceOptions, is_html: bool) -> list[list[str]]:
+    async def _translate_marked(
+        self, texts: list[str], options: SentenceOptions, is_html: bool
+    ) -> tuple[list[list[str]], dict[str, Ranked]]:
         """Return translations that keep markup and placeholders, which the worker reads and places."""
         documents = await self.worker.run(self._read, texts, is_html)
         known: Known = {}
-        return [await self._translate_rank(documents, rank, options, known) for rank in range(options.n_best)]
+        by_rank = [await self._translate_rank(documents, rank, options, known) for rank in range(options.n_best)]
+        return by_rank, {text: ranked for (text, _), ranked in known.items()}
 
     async def _translate_rank(
         self, documents: list[Document[str]], rank: int, options: SentenceOptions, known: Known
@@ -168,4 +186,11 @@ def _write(documents: list[Document[str]], translated: list[Marked]) -> list[str
 
 def _at_rank(best: Ranked, rank: int) -> Translated:
     """Return the translation of this rank, or the last one if the model found fewer."""
-    return best[min(rank, len(best) - 1)]
+    chosen = best[min(rank, len(best) - 1)]
+    return chosen.text, chosen.alignment
+
+
+def _least_confidence(text: str, ranked: Mapping[str, Ranked]) -> float | None:
+    """Return the least confidence of a text's sentences; None if one has none, as a mere placeholder."""
+    known = [ranked[sentence][0].confidence if sentence in ranked else None for sentence in sentences_of(text)]
+    return min((one for one in known if one is not None), default=None) if None not in known else None

@@ -1,9 +1,10 @@
 """The files of a bundle, and the settings in its config.json; imports no Hydra, since translation does not need it."""
 
 import json
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +26,30 @@ _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 C = TypeVar("C", ModelConfig, SearchConfig)
 
 
+@dataclass(frozen=True)
+class Calibration:
+    """Weights of a logistic regression: how likely a translation is acceptable (`seq2seq.evaluation.calibration`)."""
+
+    bias: float
+    mean: float  # of the mean log-probability of a token (nats)
+    total: float  # of the sum of log-probabilities (nats)
+    length: float  # of the logarithm of the number of tokens
+
+    def confidence(self, score: float, tokens: int) -> float:
+        """Return the probability that a translation is acceptable.
+
+        score is its sum of log-probabilities (nats), tokens the number of its tokens, EOS included.
+        """
+        weights = (self.bias, self.mean, self.total, self.length)
+        logit = sum(w * x for w, x in zip(weights, calibration_features(score, tokens), strict=True))
+        return 0.5 * (1 + math.tanh(logit / 2))
+
+
+def calibration_features(score: float, tokens: int) -> tuple[float, float, float, float]:
+    """Return what the weights of `Calibration` are multiplied with."""
+    return 1.0, score / tokens, score, math.log(tokens)
+
+
 @dataclass
 class BundleConfig:
     """The settings of a bundle."""
@@ -34,6 +59,7 @@ class BundleConfig:
     src_lang: str = "en"
     tgt_lang: str = "es"
     trained_length: int | None = None  # source tokens that 99 of 100 training pairs do not exceed; None: not known
+    calibration: Calibration | None = None  # for confidences; None: the model has none
 
 
 def is_export(folder: Path) -> bool:
@@ -115,7 +141,23 @@ def read_config(path: Path) -> tuple[dict[str, Any], BundleConfig]:
         value = values.get(key)
         if value is not None and (not isinstance(value, int) or value < 1):
             raise UserError(f"{path} is damaged: {key}={value!r:.80}, expected a positive whole number")
-    return values, BundleConfig(model, search, values["src_lang"], values["tgt_lang"], values.get("trained_length"))
+    languages, length = (values["src_lang"], values["tgt_lang"]), values.get("trained_length")
+    return values, BundleConfig(model, search, *languages, length, _read_calibration(path, values.get("calibration")))
+
+
+def _read_calibration(path: Path, values: object) -> Calibration | None:
+    if values is None:
+        return None
+    names = {field.name for field in fields(Calibration)}
+    if not isinstance(values, dict) or values.keys() != names or not all(map(_is_finite, values.values())):
+        raise UserError(
+            f"{path} is damaged: calibration={values!r:.80}, expected the numbers {', '.join(sorted(names))}"
+        )
+    return Calibration(**values)
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e9
 
 
 def _without_retired(search: dict[str, Any]) -> dict[str, Any]:

@@ -77,6 +77,9 @@ class TrainingConfig:
     patience: int = 8
     bleu_sentences: int = 200  # validation sentences translated for BLEU; 0 = none
     sample_translations: int = 3  # validation translations shown in the log
+    # unusual forms of test sentences that are translated at the end (docs/evaluation.md), at most one for each
+    # sentence; 0 = none
+    probes: int = 2000
     # parts of the model that are not trained: embedding, encoder, decoder, encoder.0, decoder.2, …
     freeze: list[str] = field(default_factory=list)
     lora_rank: int = 0  # LoRA rank (Hu et al. 2022); only the adapters are trained; 0 = off
@@ -86,7 +89,7 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         names = ("learning_rate", "warmup_steps", "keep_best", "patience", "weight_decay", "clip_norm")
-        names += ("bleu_sentences", "r_drop", "lora_rank")
+        names += ("bleu_sentences", "r_drop", "lora_rank", "probes")
         at_least_0 = dict.fromkeys(names, (0, math.inf))
         check_ranges("training.", self, max_tokens=(16, math.inf), accumulate=(1, math.inf), **at_least_0)
         require(self.lora_alpha > 0, f"training.lora_alpha={self.lora_alpha} must be greater than 0")

@@ -107,6 +107,7 @@ def _hash(bundle: Bundle) -> str:
 
 def _write(states: Sequence[Mapping[str, Tensor]], names: list[str], like: Bundle, output: Path) -> list[str]:
     like.model.load_state_dict(mean_weights(states))
+    like.config.calibration = None  # it belongs to other weights
     save_bundle(output, like, average_card(names, like))
     return names
 

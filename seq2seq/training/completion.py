@@ -5,7 +5,7 @@ A run that is killed here and resumed repeats the stage.
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from sacrebleu.metrics.chrf import CHRF
 from torch import Tensor
 
 from seq2seq import __version__
 from seq2seq.bundle import Bundle, load_bundle, save_bundle
 from seq2seq.errors import StoppedError, UserError
 from seq2seq.evaluation.metrics import score
+from seq2seq.evaluation.robustness import to_plain
 from seq2seq.evaluation.significance import Comparison
 from seq2seq.extras import resume_command
 from seq2seq.model.build import build_model
@@ -28,20 +28,25 @@ from seq2seq.pickled_weights import DamagedError
 from seq2seq.settings.bundle import BundleConfig
 from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO
-from seq2seq.text.corpus import Pair
 from seq2seq.text.dataset import PreparedData, trained_length
 from seq2seq.text.loading import validation_loaders
 from seq2seq.training.baseline import compare_with, is_fine_tuning, keep_initial, keep_translations
 from seq2seq.training.checkpoint_files import read_checkpoint
 from seq2seq.training.finetune import mean_weights, merge_adapters, remove_adapters
+from seq2seq.training.measurement import (
+    Tests,
+    calibrate_on,
+    probe,
+    reliabilities,
+    run_translator,
+    translate_tests,
+    worst,
+)
 from seq2seq.training.module import TranslationModule
 from seq2seq.training.report import changes_table, draw_curves, model_card, scores_table, write_json
 from seq2seq.training.run_files import list_checkpoints
-from seq2seq.translator import Translator
 
 log = logging.getLogger(__name__)
-_WORST = 20  # translations in the model card
-Tests = Mapping[str, Sequence[Pair]]  # by test set: source and reference
 Translations = dict[str, list[str]]  # by test set
 
 
@@ -85,7 +90,10 @@ def complete_run(
             f"stopped by {training.stopped_by} after update {training.updates}: a usable model is in "
             f"{folder / 'model'}; go on with `{resume_command(folder)}`"
         )
-    translations = translate_tests(bundle, config, data.tests, training.device)
+    translator = run_translator(bundle, config, training.device)
+    bundle.config.calibration = translator.calibration = calibrate_on(translator, data.validation_pairs)
+    of_tests = translate_tests(translator, data.tests)
+    translations = {name: [one.text for one in of_set] for name, of_set in of_tests.items()}
     keep_translations(folder, translations, data.tests)
     scores = {
         name: score(translations[name], [tgt for _, tgt in pairs], language=config.data.tgt_lang)
@@ -94,6 +102,11 @@ def complete_run(
     facts["scores"] = {name: of_set.to_dict() for name, of_set in scores.items()}
     if scores:
         console.print(scores_table(scores))
+    trust = reliabilities(of_tests, data.tests) if translator.calibration else {}
+    facts["confidence"] = {name: of_set.to_dict() for name, of_set in trust.items()}
+    families = probe(translator, data.tests, config.training.probes)
+    facts["robustness"] = to_plain(families)
+    bundle.model.cpu()
     comparisons = _compare(config, folder, data.tests, translations, baseline, training.device)
     if comparisons:
         plain = {name: comparison.to_dict() for name, comparison in comparisons.items()}
@@ -103,7 +116,7 @@ def complete_run(
         else:
             console.print(*(comparison.table(name) for name, comparison in comparisons.items()))
     changes = comparisons if is_fine_tuning(config) else {}
-    card = model_card(config, facts, scores, worst(data.tests, translations), changes)
+    card = model_card(config, facts, scores, worst(data.tests, translations), changes, trust, families)
     save_bundle(folder / "model", bundle, card)
     write_json(folder / "results.json", facts)
     log.info("model: %s", folder / "model")
@@ -163,39 +176,6 @@ def validation_loss(model: EncoderDecoder, config: Config, data: PreparedData, d
     return sum(losses) / len(losses)
 
 
-def translate_tests(bundle: Bundle, config: Config, tests: Tests, device: torch.device) -> Translations:
-    """Translate every test set with the run's search, on the device.
-
-    After training in float32, the search uses float32; else it uses the precision of `translate.py` on the device.
-    """
-    dtype = torch.float32 if config.trainer.precision == "32-true" else None
-    translator = Translator(
-        bundle.model.to(device),
-        bundle.tokenizer,
-        search=config.search,
-        device=device,
-        dtype=dtype,
-        src_lang=config.data.src_lang,
-        tgt_lang=config.data.tgt_lang,
-        trained_length=bundle.config.trained_length,
-    )
-    translations = {}
-    for name, pairs in tests.items():
-        log.info("translating test set %s: %s sentences", name, f"{len(pairs):,}")
-        translations[name] = translator.translate([src for src, _ in pairs])
-    bundle.model.cpu()
-    return translations
-
-
-def worst(tests: Tests, translations: Translations) -> list[tuple[str, str, str]]:
-    """Return the worst translations by sentence chrF, as (source, reference, translation), the worst first."""
-    chrf = CHRF()
-    samples = [
-        (*pair, line) for name, pairs in tests.items() for pair, line in zip(pairs, translations[name], strict=True)
-    ]
-    return sorted(samples, key=lambda sample: chrf.sentence_score(sample[2], [sample[1]]).score)[:_WORST]
-
-
 def _compared_with(config: Config) -> str | None:
     return config.init if is_fine_tuning(config) else config.baseline
 
@@ -227,7 +207,8 @@ def _translate_before(config: Config, folder: Path, tests: Tests, device: torch.
         log.warning("the initial model is not compared: %s", error)
         return {}
     log.info("translating the test sets with the initial model, %s (baseline=null leaves this out)", config.init)
-    translations = translate_tests(initial, config, tests, device)
+    of_tests = translate_tests(run_translator(initial, config, device), tests)
+    translations = {name: [one.text for one in of_set] for name, of_set in of_tests.items()}
     keep_initial(folder, translations)
     return translations
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from seq2seq.bundle import example
+from seq2seq.evaluation.calibration import ACCEPTABLE, Reliability, bar
 from seq2seq.evaluation.metrics import Scores
+from seq2seq.evaluation.robustness import Family
 from seq2seq.evaluation.significance import Comparison
 from seq2seq.settings.config import Config
 from seq2seq.settings.rules import AUTO
@@ -205,6 +208,45 @@ Before and after training, with the same search; p is that of the change in BLEU
 {rows}"""
 
 
+def _confidences(found: Mapping[str, Reliability]) -> str:
+    """Return the model card's section with the reliability diagram of every test set; empty without confidences."""
+    if not found:
+        return ""
+    parts = [
+        f"""
+## Confidence
+
+`--json` gives every translation a confidence: the probability that it is acceptable, that is, that its chrF++ against
+the reference is {ACCEPTABLE:g} or more. It was calibrated on validation pairs. A bar is the share of acceptable
+translations; ◆ marks their mean confidence, where the bar would end if confidences were exact.
+"""
+    ]
+    for name, one in found.items():
+        bins = "\n".join(f"{each.confidence:4.0%} {bar(each)} {each.translations:,}" for each in one.bins)
+        parts.append(f"\n{name}: {one.summary()}.\n\n```\n{bins}\n```\n")
+    return "".join(parts)
+
+
+def _families(found: Mapping[str, Family]) -> str:
+    """Return the model card's section on unusual texts; empty without such texts."""
+    if not found:
+        return ""
+    rows = "\n".join(
+        f"| {name} | {' | '.join('' if value is None else str(value) for value in asdict(family).values())} |"
+        for name, family in found.items()
+    )
+    return f"""
+## Unusual texts
+
+What becomes of unusual forms of test sentences: translations that repeat something endlessly, that lack a number of the
+source or a placeholder or emoji, and that are mere copies; chrF++ regardless of case.
+
+| texts | probes | loops | lost numbers | lost parts | copies | chrF++ | of plain texts |
+|---|---|---|---|---|---|---|---|
+{rows}
+"""
+
+
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
     """Write plain values as indented JSON."""
     path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -216,11 +258,14 @@ def model_card(
     scores: Mapping[str, Scores] | None = None,
     samples: Sequence[tuple[str, str, str]] = (),
     changes: Mapping[str, Comparison] | None = None,
+    confidences: Mapping[str, Reliability] | None = None,
+    families: Mapping[str, Family] | None = None,
 ) -> str:
     """Return the bundle's README.md: a Hugging Face model card with data, recipe, scores and known failures.
 
     facts are the values of `results.json`; samples are (source, reference, translation), the worst translation first;
-    changes compare the initial model with the final model, by test set.
+    changes compare the initial model with the final model, by test set; confidences tell how far those of each test set
+    came true; families tell what became of unusual texts.
     """
     src, tgt, scores = config.data.src_lang, config.data.tgt_lang, scores or {}
     rows = "\n".join(
@@ -272,7 +317,7 @@ Beam {config.search.beam}, length penalty {config.search.length_penalty}, raw re
 {rows}
 
 {signatures}
-{_changes(changes or {})}
+{_changes(changes or {})}{_confidences(confidences or {})}{_families(families or {})}
 ## Known failures
 
 Its worst translations of the test sets, by sentence chrF. Words that the training texts do not hold are guessed; so

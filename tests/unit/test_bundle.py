@@ -1,4 +1,5 @@
 import json
+import math
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from safetensors.torch import save_file
 from seq2seq.bundle import Bundle, BundleConfig, load_bundle, save_bundle
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.bundle import Calibration
 from seq2seq.settings.data import TokenizerConfig
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
@@ -27,7 +29,9 @@ def bundle() -> Bundle:
     tokenizer = train_tokenizer(TEXTS, TokenizerConfig(vocab_size=280))
     config = ModelConfig(d_model=12, num_heads=3, d_ff=20, num_encoder_layers=1, num_decoder_layers=2, bias=False)
     model = Transformer(config, tokenizer.vocab_size).eval()
-    return Bundle(model, Tokenizers.joint(tokenizer), BundleConfig(config, SEARCH, "en", "pt", trained_length=17))
+    calibration = Calibration(1.5, 3.25, -0.125, 0.5)
+    settings = BundleConfig(config, SEARCH, "en", "pt", trained_length=17, calibration=calibration)
+    return Bundle(model, Tokenizers.joint(tokenizer), settings)
 
 
 @pytest.fixture
@@ -115,6 +119,14 @@ def change(folder: Path, **values: object) -> None:
         ({"architecture": "seq2seq-markov"}, "model.architecture=markov is not known: choose one of transformer"),
         ({"format_version": 2}, "format_version=2, this version reads 1 and 3: use the version that wrote it"),
         ({"trained_length": "long"}, "damaged: trained_length='long', expected a positive whole number"),
+        (
+            {"calibration": {"bias": 1.0}},
+            "damaged: calibration={'bias': 1.0}, expected the numbers bias, length",
+        ),
+        (
+            {"calibration": dict.fromkeys(("bias", "mean", "total", "length"), math.nan)},
+            "damaged: calibration={'bias': nan, .* expected the numbers",
+        ),
         ({"vocab_size": 10**12}, "damaged: vocab_size=1000000000000, tokenizer.model has 280 tokens"),
         ({"model": {"d_model": "wide"}}, "damaged: Value 'wide'"),
     ],

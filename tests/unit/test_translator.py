@@ -6,8 +6,10 @@ import pytest
 import torch
 from echo import TEXTS, echo_translator
 
+from seq2seq.bundle import load_bundle, save_bundle
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.bundle import Calibration
 from seq2seq.settings.model import ModelConfig
 from seq2seq.settings.search import SearchConfig
 from seq2seq.text.vocabulary import Tokenizers
@@ -119,6 +121,29 @@ def test_the_best_of_n_is_the_translation(translator):
     for best in nbest:
         values = [translation.normalised_score for translation in best]
         assert values == sorted(values, reverse=True)
+
+
+def test_a_calibrated_translation_is_as_sure_as_its_least_sure_segment(echo):
+    text = "The cat drank the milk. A dog sees a blue ball, niños."
+    assert echo.translate_nbest([text], 1)[0][0].confidence is None
+    echo.calibration = Calibration(1.0, 2.0, 0.125, 0.25)
+    (whole,), (empty,) = echo.translate_nbest([text, ""], 1)
+    (part,) = whole.parts
+    assert whole.confidence == echo.calibration.confidence(whole.score, len(part.ids) + 1)
+    assert empty.confidence is None
+    cut = Translator(echo.engine, echo.tokenizer, search=echo.search, trained_length=8, calibration=echo.calibration)
+    ((joined,),) = cut.translate_nbest([text], 1)
+    of_parts = [echo.calibration.confidence(one.score, len(one.ids) + 1) for one in joined.parts]
+    assert len(of_parts) > 1
+    assert joined.confidence == min(of_parts)
+
+
+def test_an_ensemble_has_no_confidence(bundle_folder, tmp_path):
+    bundle = load_bundle(bundle_folder)
+    bundle.config.calibration = Calibration(1.0, 2.0, 0.125, 0.25)
+    save_bundle(tmp_path / "model", bundle, card="")
+    assert Translator.load(tmp_path / "model").calibration == bundle.config.calibration
+    assert Translator.load([tmp_path / "model"] * 2).calibration is None
 
 
 @pytest.mark.slow

@@ -130,7 +130,8 @@ def test_a_model_that_cannot_align_translates_documents_too_and_its_json_has_no_
     command = ("--model", str(tmp_path / "model"), "--device", "cpu")
     status, out, err = run("--json", "--max-length", "5", LINES[0], command=command)
     assert (status, err) == (0, "")
-    assert json.loads(out).keys() == {"line", "source", "translation", "score", "normalised_score", "n_best"}
+    fields = {"line", "source", "translation", "score", "normalised_score", "confidence", "n_best"}
+    assert json.loads(out).keys() == fields
     page, result = tmp_path / "in.html", tmp_path / "out.html"
     page.write_text("<p>The <b>cat</b> sees.</p>")
     assert run("--input", page, "--output", result, "--max-length", "5", command=command)[0] == 0

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
+from seq2seq.bundle import load_bundle, save_bundle
+from seq2seq.settings.bundle import Calibration
+
 LINES = {
     "a.es": ["El gato ve la leche.", "Una bola.", "¿Un perro grande?"],
     "b.es": ["El gato ve leche.", "Una bola azul.", "¿Un perro?"],
@@ -122,3 +125,21 @@ def test_unusual_texts_are_counted_by_family(evaluate, tmp_path):
     _, plain, _ = evaluate(*words, "--json", "--no-repair")
     assert json.loads(plain)["placeholders"]["lost_parts"] == 2
     assert evaluate(*words, "--metric", "bleu")[0] != 0
+
+
+@pytest.mark.slow
+def test_confidences_are_compared_with_the_references(evaluate, tmp_path):
+    golden = Path(__file__).parents[2] / "golden" / "bundle"
+    words = ("--confidence", "--input", "in.en", "--reference", "r1.es", "--model")
+    status, _, err = evaluate(*words, str(golden))
+    assert (status, "is not calibrated, so it gives no confidence" in err) == (1, True)
+    bundle = load_bundle(golden)
+    bundle.config.calibration = Calibration(100.0, 0.0, 0.0, 0.0)
+    save_bundle(tmp_path / "model", bundle, card="")
+    status, out, _ = evaluate(*words, str(tmp_path / "model"), "--json")
+    found = json.loads(out)
+    assert (status, found["translations"]) == (0, 3)
+    assert found["error"] == pytest.approx(1 - found["acceptable"])
+    _, out, _ = evaluate(*words, str(tmp_path / "model"))
+    assert "expected calibration" in " ".join(out.split())
+    assert evaluate(*words, str(tmp_path / "model"), "--robustness")[0] == 2

@@ -12,11 +12,14 @@ from fastapi import FastAPI
 from seq2seq.errors import UserError
 from seq2seq.glossary import Glossary
 from seq2seq.interface import Translation
+from seq2seq.settings.bundle import Calibration
 from seq2seq.translator import Translator
 
 
 class FakeTranslator(Translator):
     """Answers in capitals, then the words of the glossary; the n-th best has n - 1 marks behind it.
+
+    The confidence is 1 / the number of characters.
 
     Records its batches, waits and fails on request.
     """
@@ -25,6 +28,7 @@ class FakeTranslator(Translator):
 
     def __init__(self) -> None:
         self.aligns = False
+        self.calibration: Calibration | None = Calibration(0.0, 0.0, 0.0, 0.0)
         self.batches: list[list[str]] = []
         self.finished = 0
         self.may_go = threading.Event()
@@ -59,7 +63,10 @@ class FakeTranslator(Translator):
             raise UserError("this text\nis refused")
         required = [" ".join(["", *glossary.translations(text)]) if glossary else "" for text in texts]
         return [
-            [Translation(text.upper() + end + "!" * rank, 0.0, 0.0, []) for rank in range(n_best)]
+            [
+                Translation(text.upper() + end + "!" * rank, 0.0, 0.0, [], confidence=1 / len(text))
+                for rank in range(n_best)
+            ]
             for text, end in zip(texts, required, strict=True)
         ]
 

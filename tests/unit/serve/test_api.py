@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx
 import pytest
-from serving import question
+from serving import FakeTranslator, question
 
 Ask = Callable[..., Any]
 
@@ -36,6 +36,29 @@ def test_sentences_are_returned_as_they_are_cut(ask: Ask):
     refused = post(ask, json=question("<p>a</p>", sentences=True, format="html"))
     assert refused.status_code == 400
     assert "needs format=text" in refused.json()["error"]
+
+
+def test_the_confidence_is_that_of_the_least_sure_sentence(ask: Ask):
+    text = "It is. Mr. Cat sees it.\nA dog?"
+    assert post(ask, json=question(text, confidence=True)).json()["confidence"] == round(1 / len("Mr. Cat sees it."), 4)
+    texts = ["Yes.", "", "See https://a.example/b.c"]
+    several = post(ask, json=question(texts, confidence=True, alternatives=1)).json()
+    assert several["confidence"] == [0.25, None, 0.04]
+    assert "confidence" not in post(ask, json=question(text)).json()
+    refused = post(ask, json=question("<p>a</p>", confidence=True, format="html"))
+    assert (refused.status_code, refused.json()["error"]) == (
+        400,
+        "Invalid request: confidence=true needs format=text",
+    )
+
+
+def test_a_model_without_calibration_gives_no_confidence(ask: Ask, translator: FakeTranslator):
+    translator.calibration = None
+    refused = post(ask, json=question("a", confidence=True))
+    assert (refused.status_code, refused.json()["error"]) == (
+        501,
+        "this model is not calibrated, so it gives no confidence",
+    )
 
 
 def test_a_glossary_is_for_its_own_request(ask: Ask):

@@ -8,7 +8,7 @@ from serving import until
 
 from seq2seq.errors import UserError
 from seq2seq.serve import worker as worker_module
-from seq2seq.serve.batching import Batcher, OverloadedError, Ranked, Sentence, SentenceOptions, TooLateError
+from seq2seq.serve.batching import Batcher, OverloadedError, Ranked, Ranking, Sentence, SentenceOptions, TooLateError
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.worker import Worker
 
@@ -40,7 +40,7 @@ class Computer:
             raise RuntimeError("unlucky")
         if 17 in items:
             raise UserError("17 is refused")
-        return [[(2 * text, None)] for text in texts]
+        return [[Ranking(2 * text)] for text in texts]
 
 
 @pytest.fixture
@@ -297,7 +297,7 @@ def test_a_batch_is_charged_for_its_own_seconds_only(monkeypatch: pytest.MonkeyP
             now[0] += 0.25
             check()
             now[0] += 0.25
-            return [[(text, None)] for text in texts]
+            return [[Ranking(text)] for text in texts]
 
         limits = Limits(max_batch=1)
         batcher = Batcher(compute, worker, limits, is_costly=True, on_batch=lambda _, seconds: calls.append(seconds))

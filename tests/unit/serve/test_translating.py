@@ -25,7 +25,8 @@ def translate(
             text_translator = TextTranslator(
                 batcher, long_batcher, translator.count_subwords, markup_worker, ("en", "es"), bounds
             )
-            return await asyncio.wait_for(text_translator.translate(texts, n_best, is_html=is_html), 20)
+            translated = await asyncio.wait_for(text_translator.translate(texts, n_best, is_html=is_html), 20)
+            return [text.ranks for text in translated]
         finally:
             await asyncio.gather(batcher.stop(), long_batcher.stop())
             worker.close()

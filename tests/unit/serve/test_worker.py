@@ -7,7 +7,7 @@ import pytest
 from serving import until
 
 from seq2seq.serve import worker as worker_module
-from seq2seq.serve.batching import Batcher, Ranked, Sentence, SentenceOptions
+from seq2seq.serve.batching import Batcher, Ranked, Ranking, Sentence, SentenceOptions
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.worker import Worker
 
@@ -22,7 +22,7 @@ def test_a_batch_that_progresses_is_not_stuck():
             assert may_go.wait(20)
             check()
             progressed.append(worker.busy_seconds)
-            return [[(text, None)] for text in texts]
+            return [[Ranking(text)] for text in texts]
 
         progressed: list[float] = []
         batcher = Batcher(compute, worker, Limits())

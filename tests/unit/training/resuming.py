@@ -45,7 +45,7 @@ def small_config(folder: Path) -> Config:
         model=ModelConfig(d_model=8, num_heads=2, d_ff=12, num_encoder_layers=1, num_decoder_layers=1, dropout=0.2),
         training=TrainingConfig(
             max_tokens=64, learning_rate=7e-4, schedule="inverse_sqrt", warmup_steps=2, accumulate=2, ema_decay=0.9,
-            final_weights="ema", bleu_sentences=2,
+            final_weights="ema", bleu_sentences=2, probes=0,
             optimizer="muon", monitor="loss", keep_best=2, patience=5, sample_translations=0,
         ),
         search=SearchConfig(beam=1, max_length_ratio=1.0, max_length_offset=1),

@@ -10,6 +10,7 @@ from torch.testing import assert_close
 from seq2seq.bundle import Bundle, load_bundle, save_bundle
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
+from seq2seq.settings.bundle import Calibration
 from seq2seq.settings.config import Config, to_plain
 from seq2seq.settings.training import TrainingConfig
 from seq2seq.text.tokenizer import Tokenizer
@@ -34,7 +35,10 @@ def variant(folder: Path, of: Path, seed: int, **changes: object) -> Path:
 
 def test_a_mean_of_bundles_has_the_mean_of_each_weight_and_says_of_what(bundle_folder: Path, tmp_path: Path) -> None:
     others = [variant(tmp_path / "b", bundle_folder, 1, dropout=0.5), variant(tmp_path / "c", bundle_folder, 2)]
-    folders = [bundle_folder, *others]
+    like = load_bundle(bundle_folder)
+    like.config.calibration = Calibration(1.0, 2.0, 3.0, 4.0)  # of these weights
+    save_bundle(tmp_path / "a", like, card="")
+    folders = [tmp_path / "a", *others]
     assert average_bundles(folders, tmp_path / "mean") == [str(folder) for folder in folders]
     states = [load_bundle(folder).model.state_dict() for folder in folders]
     mean = load_bundle(tmp_path / "mean")

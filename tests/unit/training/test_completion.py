@@ -8,6 +8,7 @@ import pytest
 import torch
 from resuming import run, small_config
 
+from seq2seq.bundle import load_bundle
 from seq2seq.errors import StoppedError, UserError
 from seq2seq.settings.config import Config
 from seq2seq.text.dataset import PreparedData
@@ -90,3 +91,25 @@ def test_a_damaged_best_checkpoint_is_left_out_with_a_warning(
         path.write_bytes(b"")
     with pytest.raises(UserError, match=r"all checkpoints in .* are damaged: restore one from a copy"):
         shipped(config, data, folder, best)
+
+
+def test_the_end_calibrates_and_probes_the_shipped_model(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight validation pairs teach nothing; here they are enough."""
+    config.training.probes = 9
+    facts = results(config, tmp_path / "few", "last")
+    assert facts["confidence"] == {}
+    assert load_bundle(tmp_path / "few" / "model").config.calibration is None
+    monkeypatch.setattr("seq2seq.training.measurement.LEAST", 8)
+    monkeypatch.setattr("seq2seq.evaluation.calibration.LEAST", 8)
+    folder = tmp_path / "run"
+    facts = results(config, folder, "last")
+    (name,) = facts["confidence"]
+    assert facts["confidence"][name]["translations"] == 8
+    assert load_bundle(folder / "model").config.calibration is not None
+    assert {family["probes"] for family in facts["robustness"].values()} == {1}
+    card = (folder / "model" / "README.md").read_text()
+    assert "◆" in card.partition("## Confidence")[2].partition("## Unusual texts")[0]
+    assert "| CAPITALS | 1 | " in card
+    assert "| single words | 1 | " in card

@@ -11,7 +11,7 @@ from seq2seq.model.state import DecoderState
 from seq2seq.model.transformer import Transformer
 from seq2seq.settings.config import Config
 from seq2seq.settings.trainer import TrainerConfig
-from seq2seq.training.completion import translate_tests
+from seq2seq.training.measurement import run_translator, translate_tests
 from seq2seq.training.processes import choose_precision
 
 
@@ -67,5 +67,6 @@ def test_a_run_in_float32_is_tested_in_float32(
 
     monkeypatch.setattr(Transformer, "encode", observed)
     tests = {"test": [("The cat sees.", "El gato ve.")]}
-    translate_tests(bundle, Config(trainer=TrainerConfig(precision=precision)), tests, torch.device("cpu"))
+    config = Config(trainer=TrainerConfig(precision=precision))
+    translate_tests(run_translator(bundle, config, torch.device("cpu")), tests)
     assert dtypes == {dtype}

@@ -1,0 +1,146 @@
+"""Confidence: the probability that a translation is acceptable, learnt from translations with a reference (Platt 1999).
+
+Acceptable is a translation whose sentence chrF++ against its reference is at least ACCEPTABLE. A reference is one of
+many right translations, so some that a reader would accept do not count.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+from sacrebleu.metrics.chrf import CHRF
+
+from seq2seq.errors import UserError
+from seq2seq.interface import Translation
+from seq2seq.settings.bundle import Calibration, calibration_features
+
+ACCEPTABLE = 40.0  # sentence chrF++
+LEAST = 200  # translations to learn from
+BINS = 10  # of the reliability diagram
+PRECISION = 0.95  # share of acceptable translations for which the coverage is given
+_RIDGE = 0.1  # of the weights, so that they stay finite if all translations are acceptable
+
+
+@dataclass(frozen=True)
+class Bin:
+    """The translations whose confidence lies in one tenth of the scale."""
+
+    translations: int
+    confidence: float  # mean
+    acceptable: float  # share
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """How far confidences agree with what came true.
+
+    Attributes:
+        translations: their number.
+        acceptable: the share of acceptable translations.
+        error: expected calibration error (Naeini et al. 2015): the mean distance, over translations, between a bin's
+            mean confidence and its share of acceptable translations.
+        coverage: the largest share of translations, the most confident, of which PRECISION are acceptable.
+        threshold: the least confidence of these; None: there are none.
+        bins: the tenths that have translations.
+    """
+
+    translations: int
+    acceptable: float
+    error: float
+    coverage: float
+    threshold: float | None
+    bins: list[Bin]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return asdict(self)
+
+    def summary(self) -> str:
+        """Return the numbers that describe all bins, in words."""
+        words = f"{self.acceptable:.0%} of {self.translations:,} translations are acceptable; expected calibration "
+        words += f"error {self.error:.1%}; "
+        if self.threshold is None:
+            return words + f"no confidence is so high that {PRECISION:.0%} are"
+        return (
+            words + f"{PRECISION:.0%} of the {self.coverage:.0%} with a confidence of {self.threshold:.2f} or more are"
+        )
+
+    def table(self) -> Table:
+        """Return the reliability diagram as a table: a bar for each bin, with a mark where its confidence is."""
+        caption = f"{self.summary()}; ◆ marks the confidence"
+        table = Table("confidence", "translations", "acceptable", "", caption=caption)
+        for one in self.bins:
+            table.add_row(f"{one.confidence:.0%}", f"{one.translations:,}", f"{one.acceptable:.0%}", bar(one))
+        return table
+
+
+def bar(one: Bin, width: int = 30) -> str:
+    """Return a bin's share of acceptable translations as a bar; a mark shows where it would be as long as promised."""
+    cells = ["█" if index < round(one.acceptable * width) else "·" for index in range(width)]
+    cells[min(int(one.confidence * width), width - 1)] = "◆"
+    return "".join(cells)
+
+
+def are_acceptable(translations: Sequence[str], references: Sequence[str]) -> list[bool]:
+    """Return for each translation whether it is acceptable."""
+    chrf = CHRF(word_order=2)
+    pairs = zip(translations, references, strict=True)
+    return [chrf.sentence_score(translation, [reference]).score >= ACCEPTABLE for translation, reference in pairs]
+
+
+def calibrate(hypotheses: Sequence[tuple[float, int]], acceptable: Sequence[bool]) -> Calibration | None:
+    """Fit a logistic regression by Newton's method; None: there are too few translations.
+
+    Args:
+        hypotheses: each translation's sum of log-probabilities (nats) and number of tokens, EOS included.
+        acceptable: whether it is acceptable.
+    """
+    if len(hypotheses) < LEAST:
+        return None
+    features = np.array([calibration_features(*one) for one in hypotheses])
+    outcomes, weights = np.array(acceptable, dtype=float), np.zeros(features.shape[1])
+    for _ in range(30):
+        probabilities = 0.5 * (1 + np.tanh(features @ weights / 2))
+        gradient = features.T @ (outcomes - probabilities) - _RIDGE * weights
+        curvature = (features.T * (probabilities * (1 - probabilities))) @ features + _RIDGE * np.eye(len(weights))
+        weights += np.linalg.solve(curvature, gradient)
+    return Calibration(*(round(float(weight), 6) for weight in weights))
+
+
+def measure_reliability(translations: Sequence[Translation], references: Sequence[str]) -> Reliability:
+    """Compare the confidences of translations with what their references say; texts without words do not count.
+
+    Raises:
+        UserError: no translation has a confidence.
+    """
+    counted = [(one, ref) for one, ref in zip(translations, references, strict=True) if one.confidence is not None]
+    if not counted:
+        raise UserError("no text has words, or the model is not calibrated: there is no confidence to compare")
+    acceptable = are_acceptable([one.text for one, _ in counted], [reference for _, reference in counted])
+    return reliability([one.confidence or 0.0 for one, _ in counted], acceptable)
+
+
+def reliability(confidences: Sequence[float], acceptable: Sequence[bool]) -> Reliability:
+    """Compare confidences with what came true."""
+    confidence, outcomes = np.array(confidences), np.array(acceptable, dtype=float)
+    of_bin = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    bins = [
+        Bin(int(chosen.sum()), float(confidence[chosen].mean()), float(outcomes[chosen].mean()))
+        for chosen in (of_bin == index for index in range(BINS))
+        if chosen.any()
+    ]
+    count = len(confidence)
+    order = np.argsort(-confidence, kind="stable")
+    precisions = np.cumsum(outcomes[order]) / np.arange(1, count + 1)
+    is_last_of_equals = np.append(confidence[order][1:] < confidence[order][:-1], True)
+    covered = int(max(np.flatnonzero((precisions >= PRECISION) & is_last_of_equals), default=-1)) + 1
+    return Reliability(
+        count,
+        float(outcomes.mean()),
+        sum(one.translations * abs(one.confidence - one.acceptable) for one in bins) / count,
+        covered / count,
+        float(confidence[order][covered - 1]) if covered else None,
+        bins,
+    )

@@ -1,0 +1,92 @@
+"""What the shipped model is measured by: translations of the test sets, confidences, and unusual texts."""
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from sacrebleu.metrics.chrf import CHRF
+
+from seq2seq.bundle import Bundle
+from seq2seq.errors import UserError
+from seq2seq.evaluation.calibration import LEAST, Reliability, are_acceptable, calibrate, measure_reliability
+from seq2seq.evaluation.robustness import Family, make_probes, measure
+from seq2seq.interface import Translation
+from seq2seq.settings.bundle import Calibration
+from seq2seq.settings.config import Config
+from seq2seq.text.corpus import Pair
+from seq2seq.translator import Translator
+
+log = logging.getLogger(__name__)
+_WORST = 20  # translations in the model card
+_CALIBRATION = 2000  # most validation pairs from which confidences are learnt
+Tests = Mapping[str, Sequence[Pair]]  # by test set: source and reference
+
+
+def run_translator(bundle: Bundle, config: Config, device: torch.device) -> Translator:
+    """Return a translator with the run's search, on the device.
+
+    After training in float32, the search uses float32; else it uses the precision of `translate.py` on the device.
+    """
+    return Translator(
+        bundle.model.to(device),
+        bundle.tokenizer,
+        search=config.search,
+        device=device,
+        dtype=torch.float32 if config.trainer.precision == "32-true" else None,
+        src_lang=config.data.src_lang,
+        tgt_lang=config.data.tgt_lang,
+        trained_length=bundle.config.trained_length,
+    )
+
+
+def translate_tests(translator: Translator, tests: Tests) -> dict[str, list[Translation]]:
+    """Return the best translations of every test set."""
+    translations = {}
+    for name, pairs in tests.items():
+        log.info("translating test set %s: %s sentences", name, f"{len(pairs):,}")
+        translations[name] = [best for (best, *_) in translator.translate_nbest([src for src, _ in pairs], 1)]
+    return translations
+
+
+def calibrate_on(translator: Translator, validation: Sequence[Pair]) -> Calibration | None:
+    """Learn from at most _CALIBRATION validation pairs, evenly chosen, how likely a translation is acceptable."""
+    pairs = validation[:: math.ceil(len(validation) / _CALIBRATION) or 1]
+    if len(pairs) < LEAST:
+        log.info("the model gives no confidences: these need %d validation pairs, and there are %d", LEAST, len(pairs))
+        return None
+    log.info("translating %s validation sentences, to calibrate confidences", f"{len(pairs):,}")
+    best = [of_text[0] for of_text in translator.translate_nbest([src for src, _ in pairs], 1)]
+    hypotheses = [(one.score, sum(len(part.ids) + 1 for part in one.parts) or 1) for one in best]
+    return calibrate(hypotheses, are_acceptable([one.text for one in best], [tgt for _, tgt in pairs]))
+
+
+def reliabilities(translations: Mapping[str, Sequence[Translation]], tests: Tests) -> dict[str, Reliability]:
+    """Compare the confidences of every test set with the share of acceptable translations."""
+    return {
+        name: measure_reliability(of_set, [tgt for _, tgt in tests[name]])
+        for name, of_set in translations.items()
+        if any(one.confidence is not None for one in of_set)
+    }
+
+
+def probe(translator: Translator, tests: Tests, count: int) -> dict[str, Family]:
+    """Translate unusual forms of the test sentences; none if there are too few sentences, or none are wanted."""
+    pairs = [pair for of_set in tests.values() for pair in of_set]
+    if not count or not pairs:
+        return {}
+    try:
+        probes = make_probes(pairs, min(count, len(pairs)))
+    except UserError:  # single words
+        return {}
+    log.info("translating %s unusual sentences", f"{sum(map(len, probes.values())):,}")
+    return measure(probes, translator.translate, translator.tgt_lang)
+
+
+def worst(tests: Tests, translations: Mapping[str, Sequence[str]]) -> list[tuple[str, str, str]]:
+    """Return the worst translations by sentence chrF, as (source, reference, translation), the worst first."""
+    chrf = CHRF()
+    samples = [
+        (*pair, line) for name, pairs in tests.items() for pair, line in zip(pairs, translations[name], strict=True)
+    ]
+    return sorted(samples, key=lambda sample: chrf.sentence_score(sample[2], [sample[1]]).score)[:_WORST]

@@ -1,0 +1,81 @@
+"""Confidences: what is learnt from translations with references, and how far it came true."""
+
+import random
+
+import pytest
+
+from seq2seq.errors import UserError
+from seq2seq.evaluation.calibration import are_acceptable, bar, calibrate, measure_reliability, reliability
+from seq2seq.interface import Translation
+from seq2seq.settings.bundle import Calibration
+
+TRUE = Calibration(bias=1.0, mean=3.0, total=0.1, length=0.5)
+
+
+def drawn(count: int, seed: int) -> tuple[list[tuple[float, int]], list[bool]]:
+    """Hypotheses, and outcomes that follow the probabilities of TRUE."""
+    rng = random.Random(seed)
+    lengths = [rng.randrange(2, 30) for _ in range(count)]
+    hypotheses = [(-rng.random() * length, length) for length in lengths]
+    return hypotheses, [rng.random() < TRUE.confidence(*one) for one in hypotheses]
+
+
+def test_the_law_of_the_outcomes_is_found_again() -> None:
+    hypotheses, outcomes = drawn(20_000, 1)
+    found = calibrate(hypotheses, outcomes)
+    assert found is not None
+    for one in ((-1.0, 5), (-9.0, 12), (-3.0, 25)):
+        assert found.confidence(*one) == pytest.approx(TRUE.confidence(*one), abs=0.02)
+    others, came_true = drawn(20_000, 2)
+    assert reliability([found.confidence(*one) for one in others], came_true).error < 0.02
+
+
+def test_confidences_stay_finite_if_all_is_right_and_if_a_score_is_huge() -> None:
+    hypotheses, _ = drawn(300, 1)
+    found = calibrate(hypotheses, [True] * 300)
+    assert found is not None
+    assert all(0.8 < found.confidence(*one) < 1 for one in hypotheses)
+    assert TRUE.confidence(-1e9, 3) == 0.0
+
+
+def test_few_translations_teach_nothing() -> None:
+    hypotheses, outcomes = drawn(199, 1)
+    assert calibrate(hypotheses, outcomes) is None
+
+
+def test_the_error_is_the_mean_distance_of_the_bins() -> None:
+    found = reliability([0.9] * 10 + [0.35] * 10, [True] * 8 + [False] * 2 + [True] * 4 + [False] * 6)
+    assert [(one.translations, one.confidence, one.acceptable) for one in found.bins] == [
+        (10, pytest.approx(0.35), 0.4),
+        (10, pytest.approx(0.9), 0.8),
+    ]
+    assert (found.error, found.acceptable) == (pytest.approx(0.5 * 0.05 + 0.5 * 0.1), 0.6)
+
+
+def test_the_coverage_is_the_largest_share_that_is_precise_enough() -> None:
+    found = reliability([0.99] * 19 + [0.9] + [0.5] * 20, [True] * 19 + [False] + [True] * 20)
+    assert (found.coverage, found.threshold) == (1.0, 0.5)  # 39 of 40
+    found = reliability([0.9] * 20 + [0.5] * 20, [True] * 19 + [False] + [False] * 20)
+    assert (found.coverage, found.threshold) == (0.5, 0.9)
+    assert "95% of the 50% with a confidence of 0.90 or more are" in found.summary()
+    found = reliability([0.9, 0.9], [True, False])  # equal confidences cannot be parted
+    assert (found.coverage, found.threshold) == (0.0, None)
+    assert "no confidence is so high that 95% are" in found.summary()
+
+
+def test_a_bar_is_as_long_as_the_share_and_marks_the_confidence() -> None:
+    (one,) = reliability([0.25] * 4, [True, True, False, False]).bins
+    assert bar(one, width=8) == "██◆█····"
+
+
+def test_texts_without_words_do_not_count() -> None:
+    translations = [Translation("Una bola azul.", -1.0, -0.2, [], confidence=0.75), Translation("", 0.0, 0.0, [])]
+    found = measure_reliability(translations, ["Una bola azul.", "Un perro."])
+    assert (found.translations, found.acceptable, found.error) == (1, 1.0, 0.25)
+    with pytest.raises(UserError, match="no text has words, or the model is not calibrated"):
+        measure_reliability(translations[1:], [""])
+
+
+def test_acceptable_is_what_shares_enough_with_the_reference() -> None:
+    reference = "El gato negro bebió la leche."
+    assert are_acceptable([reference, "El gato bebió la leche.", "Hace frío."], [reference] * 3) == [True, True, False]
