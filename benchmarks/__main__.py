@@ -14,7 +14,8 @@ from seq2seq.errors import UserError
 
 COMMANDS = (
     "training", "profile", "rival", "speedrun", "decoding", "equality", "workers", "files", "serving",
-    "attention", "transfers", "importing", "pipelines", "argos", "scale", "slopes", "documents",
+    "attention", "transfers", "importing", "pipelines", "robustness", "argos", "browser",
+    "scale", "slopes", "documents",
 )  # fmt: skip
 
 

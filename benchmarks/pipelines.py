@@ -2,6 +2,7 @@
 
 import itertools
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from seq2seq.errors import UserError
 from seq2seq.exchange.huggingface import export_huggingface
 from seq2seq.extras import needing
 from seq2seq.files import find_model
-from seq2seq.pipelines import pipeline
+from seq2seq.pipelines import TranslationPipeline, pipeline
 from seq2seq.translation import MAX_SOURCE_TOKENS
 
 with needing("huggingface"):
@@ -48,15 +49,7 @@ def run(plan: Plan, device: torch.device) -> Results:
     values: dict[str, Any] = {}
     rows: list[list[str]] = []
     with tempfile.TemporaryDirectory() as name:
-        export = Path(name) / "export"
-        export_huggingface(find_model(plan.model), export)
-        ours = pipeline("translation", export, device=device)
-        model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(export).eval().to(device), marian_tokenizer(export)
-
-        def theirs(texts: list[str]) -> list[str]:
-            batch = tokenizer(texts, return_tensors="pt", padding=True).to(device)
-            found = model.generate(**batch, num_beams=plan.beam, max_new_tokens=MAX_SOURCE_TOKENS)
-            return [" ".join(text.split()) for text in tokenizer.batch_decode(found, skip_special_tokens=True)]
+        ours, theirs = load_both(plan.model, Path(name), plan.beam, device)
 
         def own(texts: list[str]) -> list[str]:
             found = ours(texts, num_beams=plan.beam, max_new_tokens=MAX_SOURCE_TOKENS)
@@ -79,3 +72,24 @@ def run(plan: Plan, device: torch.device) -> Results:
             rows.append([f"{size}", *speeds, result.ratio(OURS, THEIRS).show(2), f"{same} of {len(chosen)}"])
     header = ["sentences a call", f"{OURS}, sentences/s (range)", f"{THEIRS} (range)", "ratio (range)", "equal"]
     return values, [Table(f"Pipelines, beam {plan.beam}", header, rows)]
+
+
+def load_both(
+    model: Path, folder: Path, beam: int, device: torch.device
+) -> tuple[TranslationPipeline, Callable[[list[str]], list[str]]]:
+    """Export a model into folder, and return this project's pipeline of the export and transformers' `generate`.
+
+    Raises:
+        UserError: there is no model, or it has another style than the published one.
+    """
+    export_huggingface(find_model(model), folder / "export")
+    ours = pipeline("translation", folder / "export", device=device)
+    network = AutoModelForSeq2SeqLM.from_pretrained(folder / "export").eval().to(device)
+    tokenizer = marian_tokenizer(folder / "export")
+
+    def theirs(texts: list[str]) -> list[str]:
+        batch = tokenizer(texts, return_tensors="pt", padding=True).to(device)
+        found = network.generate(**batch, num_beams=beam, max_new_tokens=MAX_SOURCE_TOKENS)
+        return [" ".join(text.split()) for text in tokenizer.batch_decode(found, skip_special_tokens=True)]
+
+    return ours, theirs

@@ -1,4 +1,4 @@
-"""A Sphinx extension that generates parts of the site: the commands, the modules, and a live page of attention.
+"""A Sphinx extension that generates parts of the site: the commands, the modules, and the live model.
 
 `reference/commands.md` and the pages in `reference/python/` contain a title and an introduction; the extension appends
 the rest. Each page in `reference/python/` is named after a package in `seq2seq/`. The extension writes the live page
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
 COMMANDS = "reference/commands"
 PYTHON = "reference/python/"
-SENTENCE = "The cat sees the milk."
-LIVE_PAGE = "the-cat-sees-the-milk.html"  # docs/live.md links to it
+LIVE_PAGE = "model.html"  # docs/live.md links to it
 REPOSITORY = Path(__file__).parents[2]
-BUNDLE = REPOSITORY / "tests/golden/bundle"
+MODEL = REPOSITORY / "data/model"
 
 
 def setup(app: "Sphinx") -> dict[str, Any]:
@@ -135,17 +134,10 @@ def replace_hyphens(app: "Sphinx", doctree: "Node") -> None:
 
 
 def write_live_page(app: "Sphinx", error: Exception | None) -> None:
-    """Write the interactive page of one sentence, translated by the small model that the tests store."""
+    """Write the page in which the published model translates and shows its attention."""
     if error is None and app.builder.format == "html":
-        (Path(app.outdir) / LIVE_PAGE).write_text(live_page(), encoding="utf-8")
+        from seq2seq.explain.model_page import export_html
 
-
-def live_page() -> str:
-    """Return the page that `seq2seq attend` would write for the sentence."""
-    import torch
-
-    from seq2seq.explain.assembly import assemble
-    from seq2seq.explain.page import write_page
-    from seq2seq.translator import Translator
-
-    return write_page(assemble(Translator.load([BUNDLE], "cpu", torch.float32), SENTENCE).data)
+        page = Path(app.outdir) / LIVE_PAGE
+        page.unlink(missing_ok=True)
+        export_html(MODEL, page)

@@ -24,16 +24,19 @@ Source = Annotated[
 Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")]
 ImportFormat = Annotated[Literal["huggingface"], typer.Argument(metavar="FORMAT", help="huggingface.")]
 Format = Annotated[
-    Literal["bundle", "ctranslate2", "huggingface", "argos"],
-    typer.Argument(metavar="FORMAT", help="bundle, ctranslate2, huggingface or argos."),
+    Literal["bundle", "ctranslate2", "huggingface", "argos", "html"],
+    typer.Argument(metavar="FORMAT", help="bundle, ctranslate2, huggingface, argos or html."),
 ]
-Exported = Annotated[Path, typer.Option("--output", help="Folder to make; for argos, a file: NAME.argosmodel.")]
+Exported = Annotated[
+    Path, typer.Option("--output", help="Folder to make; for argos or html, a file: NAME.argosmodel or NAME.html.")
+]
 
 _WEIGHTS = {  # precisions that each format can have
     "bundle": ("float32", "float16"),
     "ctranslate2": get_args(options.Precision),
     "huggingface": ("float32",),
     "argos": get_args(options.Precision),
+    "html": ("float32",),  # stored as int8
 }
 
 
@@ -94,6 +97,8 @@ def export(
 
     [bold]seq2seq export argos --output NAME.argosmodel[/bold]   for Argos Translate and LibreTranslate
 
+    [bold]seq2seq export html --output model.html[/bold]   one page that translates in a browser, without a server
+
     [bold]seq2seq export bundle --quantization float16 --output FOLDER[/bold]   the same model in half the space
     """
     if quantization not in _WEIGHTS[format_]:
@@ -107,6 +112,10 @@ def export(
             from seq2seq.exchange.export import export_bundle
 
             export_bundle(folder, output, quantization)
+        elif format_ == "html":
+            from seq2seq.explain.model_page import export_html
+
+            export_html(folder, output)
         elif format_ == "argos":
             from seq2seq.exchange.argos import export_argos
 

@@ -11,7 +11,7 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-_IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./([\w-]+)\.js";$', re.MULTILINE)
+_IMPORT = re.compile(r'^import (\{[^}]*\}) from "(\./|\.\./viewer/)([\w-]+)\.js";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export ((?:async )?function|const|class) (\w+)", re.MULTILINE)
 _LEFT = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 _STYLES = ("viewer.css", "page.css")
@@ -40,12 +40,33 @@ def fill(body: str, style_sheets: Sequence[str], title: str, script: str = "", *
         script: JavaScript; if empty, the page may not run any script.
         values: HTML for each placeholder, so the caller must escape texts in them.
     """
-    styles = "\n".join(map(_read, style_sheets))
-    rules = {"default-src": "'none'", "script-src": _hash(script) if script else "'none'", "style-src": _hash(styles)}
+    content = Template(_read(body)).substitute(values, script=script)
+    return _frame(content, "\n".join(map(_read, style_sheets)), title, [script] if script else [])
+
+
+def frame(body: str, style_sheets: Sequence[str], title: str, scripts: Sequence[str], *, worker: bool = False) -> str:
+    """Return a page's HTML, whose Content-Security-Policy allows only these style sheets and scripts, by their hashes.
+
+    Args:
+        body: content of <body>.
+        style_sheets: CSS.
+        title: HTML, as body.
+        scripts: JavaScript; the last one is a module at the end of the page, the others run before anything is drawn.
+        worker: whether the page may start a Web Worker from its own text.
+    """
+    head = "".join(f"\n<script>{one}</script>" for one in scripts[:-1])
+    body += f'<script type="module">{scripts[-1]}</script>\n'
+    return _frame(body, "\n".join(style_sheets), title, scripts, head, worker=worker)
+
+
+def _frame(body: str, styles: str, title: str, scripts: Sequence[str], head: str = "", *, worker: bool = False) -> str:
+    allowed = " ".join(map(_hash, scripts)) or "'none'"
+    rules = {"default-src": "'none'", "script-src": allowed, "style-src": _hash(styles)}
+    rules |= {"worker-src": "blob:"} if worker else {}
     rules |= {"base-uri": "'none'", "form-action": "'none'"}
     policy = "; ".join(f"{name} {value}" for name, value in rules.items())
-    content = Template(_read(body)).substitute(values, script=script)
-    return Template(_read("frame.html")).substitute(policy=policy, title=title, styles=styles, body=content)
+    frame = Template(_read("frame.html"))
+    return frame.substitute(policy=policy, title=title, styles=styles, head=head, body=body)
 
 
 def embed(data: object) -> str:
@@ -55,27 +76,28 @@ def embed(data: object) -> str:
 
 
 @lru_cache(maxsize=8)
-def script(entry: str) -> str:
+def script(entry: str, folder: str = "explain/viewer") -> str:
     """Return the entry module and all its imports as one script, in order of dependency.
 
     Browsers do not import modules from file://, so each module becomes a function that returns its exports. The modules
-    must write `import { a, b } from "./file.js";`, and `export` before a function, class or constant.
+    must write `import { a, b } from "./file.js";` (or "../viewer/file.js"), and `export` before a function, class or
+    constant; no two of them have one name.
     """
     parts: dict[str, str] = {}
 
-    def add(name: str) -> None:
+    def add(name: str, folder: str) -> None:
         if name in parts:
             return
-        source = _read(f"{name}.js")
-        for _, needed in _IMPORT.findall(source):
-            add(needed)
+        source = (files("seq2seq") / folder / f"{name}.js").read_text(encoding="utf-8")
+        for _, place, needed in _IMPORT.findall(source):
+            add(needed, folder if place == "./" else "explain/viewer")
         names = ", ".join(name for _, name in _EXPORT.findall(source))
-        body = _EXPORT.sub(r"\1 \2", _IMPORT.sub(r"const \1 = \2_js;", source))
+        body = _EXPORT.sub(r"\1 \2", _IMPORT.sub(r"const \1 = \3_js;", source))
         left = _LEFT.search(body)
         assert left is None, f"{name}.js cannot be inlined: {left and left.group()}"
         parts[name] = f"const {name}_js = (() => {{\n{body}\nreturn {{ {names} }};\n}})();\n"
 
-    add(entry)
+    add(entry, folder)
     return "\n".join(parts.values())
 
 

@@ -141,7 +141,7 @@ class Tokenizer:
         key = (alpha, nbest)
         if key not in self._samplers:
             self._samplers[key] = Sampler(
-                self._processor, self.user_symbols, is_bpe=self._is_bpe, alpha=alpha, nbest=nbest
+                self._processor, self.user_symbols, is_bpe=self.is_bpe, alpha=alpha, nbest=nbest
             )
         return self._samplers[key]
 
@@ -149,8 +149,14 @@ class Tokenizer:
     def _samplers(self) -> dict[tuple[float, int], Sampler]:
         return {}
 
+    @property
+    def scores(self) -> list[float]:
+        """The score of each subword: its log-probability, or the order of its merge, negated (BPE)."""
+        return [self._processor.get_score(self._processor.piece_to_id(subword)) for subword in self._subwords]
+
     @cached_property
-    def _is_bpe(self) -> bool:
+    def is_bpe(self) -> bool:
+        """Whether subwords are those of byte-pair encoding; else of a unigram model."""
         spec = self._description.trainer_spec
         return spec.model_type == spec.BPE
 

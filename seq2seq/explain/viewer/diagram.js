@@ -19,7 +19,7 @@ export function makeDiagram(onChoose, onPreview) {
   };
   const element = make("div", { class: "diagram" }, lines, sides.source, sides.target);
   const diagram = { element, lines, layers, sides, words: { source: [], target: [] }, links: [], ghosts: [] };
-  element.addEventListener("keydown", (event) => move(event, diagram, onChoose));
+  element.addEventListener("keydown", (event) => move(event, diagram));
   element.addEventListener("pointerleave", () => onPreview(null));
   new ResizeObserver(() => arrange(diagram)).observe(element);
   return {
@@ -58,7 +58,7 @@ function setNames(diagram, names, onChoose, onPreview) {
 }
 
 /** Let arrow keys go along the sentence and across to the other sentence. */
-function move(event, { element, words }, onChoose) {
+function move(event, { element, words }) {
   const side = ["source", "target"].find((one) => words[one].includes(event.target));
   if (!side) return;
   const index = words[side].indexOf(event.target);

@@ -1,5 +1,7 @@
 // Asks the server, for the newest of what was wanted only, and again when it said when. Draws nothing.
 
+import { askModel, hasModel, ownSettings } from "./own_model.js";
+
 /** Why there is no answer; seconds: when to ask again, null: asking again is no use; status: of the answer, if any. */
 export class Refused extends Error {
   constructor(message, seconds, status = null) {
@@ -11,8 +13,17 @@ export class Refused extends Error {
 
 const UNREACHABLE = 3; // seconds until a server that is gone is asked again
 
-/** Post values to a path; gives the answer's values. Throws Refused. */
+/** Gives the settings for the page. Throws an error if the server does not answer. */
+export async function getSettings() {
+  if (hasModel()) return ownSettings();
+  const response = await fetch("frontend/settings");
+  if (!response.ok) throw new Error(`status ${response.status}`);
+  return response.json();
+}
+
+/** Post values to a path, or ask the page's own model; gives the answer's values. Throws Refused. */
 export async function post(path, values, signal) {
+  if (hasModel()) return askModel(path, values);
   let response;
   try {
     const headers = { "Content-Type": "application/json" };

@@ -1,6 +1,7 @@
 // Translates what is typed. Text of users and of the server goes in as text, never as HTML.
 
-import { charactersOf, newest, post } from "./asking.js";
+import { charactersOf, getSettings, newest, post } from "./asking.js";
+import { makeExplainer } from "./explaining.js";
 
 const EXAMPLES = ["The ball is blue.", "The black cat drank the milk."]; // for English models
 const TOLD = 1500; // milliseconds for which the button says that it copied
@@ -33,7 +34,7 @@ const translate = newest(
     const wanted = { q: text, ...codes, alternatives, sentences: true };
     return post("translate", { ...wanted, api_key: key() }, signal);
   },
-  (answer, { text }) => {
+  (answer) => {
     const sentences = answer.sentences.filter((sentence) => /\p{L}|\p{N}/u.test(sentence));
     const others = sentences.length > 1 ? [] : (answer.alternatives ?? []); // of a long text nobody compares them
     Object.assign(view, { ranked: [answer.translatedText, ...others], chosen: 0, sentences });
@@ -145,9 +146,7 @@ function prepare(settings) {
 
 async function begin() {
   try {
-    const response = await fetch("frontend/settings");
-    if (!response.ok) throw new Error(`status ${response.status}`);
-    prepare(await response.json());
+    prepare(await getSettings());
   } catch {
     at("trouble").textContent = "The server does not answer. Trying again in 3 s.";
     setTimeout(begin, 3000);
@@ -157,8 +156,18 @@ async function begin() {
   source.addEventListener("input", typed);
   at("copy").addEventListener("click", copy);
   if (view.settings.explainLimit > 0) {
-    const { makeExplainer } = await import("./explaining.js");
     view.explain = makeExplainer(view.settings, key);
+  }
+  addEventListener("hashchange", readAddress);
+  readAddress();
+}
+
+/** Take the text from the address, as in #The%20ball%20is%20blue. */
+function readAddress() {
+  try {
+    source.value = decodeURIComponent(location.hash.slice(1)) || source.value;
+  } catch {
+    // not escaped as an address is: no text
   }
   typed();
 }

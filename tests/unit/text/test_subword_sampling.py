@@ -30,7 +30,7 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 
 
 def test_without_randomness_segmentations_are_those_of_sentencepiece(tokenizer: Tokenizer):
-    alpha = 0.0 if tokenizer._is_bpe else 1000.0  # the limit in which nothing is left to chance
+    alpha = 0.0 if tokenizer.is_bpe else 1000.0  # the limit in which nothing is left to chance
     drawn = tokenizer.sample(TEXTS + STRANGE, alpha=alpha, nbest=-1, seed=1)
     assert drawn == tokenizer.encode_normalised(TEXTS + STRANGE)
 

@@ -1,0 +1,61 @@
+// The model in a Web Worker: unpacks its file, then answers what the page would ask a server.
+
+import { Translator } from "./explanation.js";
+import { Tokenizer } from "./tokenizer.js";
+import { Transformer } from "./transformer.js";
+
+/** Read a packed model (seq2seq/explain/model_page.py): the length of a JSON header, the header, the tensors. */
+export function unpack(buffer) {
+  const length = new DataView(buffer).getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
+  const weights = {};
+  for (const { name, shape, start, scales } of header.tensors) {
+    const size = shape.reduce((a, b) => a * b, 1);
+    const at = 4 + length + start;
+    if (scales === null) {
+      weights[name] = { shape, data: new Float32Array(buffer.slice(at, at + 4 * size)) };
+      continue;
+    }
+    const [bytes, factors] = [new Int8Array(buffer, at, size), new Float32Array(buffer.slice(4 + length + scales, 4 + length + scales + 4 * shape[0]))];
+    const data = new Float32Array(size);
+    for (let i = 0; i < size; i++) data[i] = bytes[i] * factors[Math.floor(i / shape[1])];
+    weights[name] = { shape, data };
+  }
+  const [source, target] = [header.source, header.target ?? header.source].map((vocabulary) => new Tokenizer(vocabulary));
+  return new Translator({ model: new Transformer(header.config, weights), source, target, search: header.search });
+}
+
+/** Return the bytes of gzip in base64. */
+async function inflate(text) {
+  const packed = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+}
+
+/** Cut a text into sentences and the space between them. */
+const cut = (text, language) => [...new Intl.Segmenter(language, { granularity: "sentence" }).segment(text)].map(({ segment }) => segment);
+
+const ANSWERS = {
+  translate(translator, { q: text, source, alternatives }) {
+    const parts = text.split(/(\n)/).flatMap((line) => (line === "\n" ? [line] : cut(line, source)));
+    const ranked = parts.map((part) => (part.trim() ? translator.translate(part, 1 + alternatives) : null));
+    const join = (rank) => parts.map((part, i) => (ranked[i] ? part.replace(part.trim(), () => (ranked[i][rank] ?? ranked[i].at(-1)).text) : part)).join("");
+    const texts = [...new Set(Array.from({ length: 1 + alternatives }, (_, rank) => join(rank)))];
+    return { translatedText: texts[0], alternatives: texts.slice(1), sentences: parts.map((part) => part.trim()).filter(Boolean) };
+  },
+  explain(translator, { source, target, layer, head, without, average, temperature }) {
+    const changes = { without: without ?? [], average: average ?? [], temperature: temperature ?? 1 };
+    const { explanation, walks, beams } = translator.explain({ source, target, layer, head, ...changes });
+    return { ...explanation, walks, beams };
+  },
+};
+
+let loaded = null;
+globalThis.onmessage = async ({ data: { id, path, values, model } }) => {
+  try {
+    if (model) loaded = inflate(model).then(unpack);
+    const translator = await loaded;
+    globalThis.postMessage({ id, answer: path ? ANSWERS[path](translator, values) : {} });
+  } catch (error) {
+    globalThis.postMessage({ id, error: error.message });
+  }
+};

@@ -1,0 +1,161 @@
+"""A model as one HTML file: weights, vocabulary and page, for a browser without a server.
+
+Each row of a matrix is stored as integers of 8 bits and one scale (Jacob et al. 2018, §2, without a zero point);
+vectors stay in float32. `in_browser/*.js` computes what this package computes, each file like its Python twin.
+"""
+
+import base64
+import gzip
+import html
+import json
+import re
+import struct
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from seq2seq.bundle import Bundle, load_bundle
+from seq2seq.drafts import replacing
+from seq2seq.errors import UserError
+from seq2seq.explain.page import embed, frame, script
+from seq2seq.model.transformer import Transformer
+from seq2seq.settings.languages import language_name
+from seq2seq.settings.search import SearchConfig
+from seq2seq.text.tokenizer import Tokenizer
+
+_USED = ("beam", "length_penalty", "max_length_ratio", "max_length_offset")  # settings of the search, in the page
+_FREE = ("repair", "batch_tokens", "seed", "diversity", "temperature", "top_k", "top_p")  # without an effect there
+_LIMITS = {"charLimit": 2000, "explainLimit": 300, "alternatives": 4, "frontendTimeout": 300}
+
+
+def export_html(folder: Path, file: Path, *, beam: int | None = None) -> None:
+    """Write a page that translates with a bundle's model and shows how, without network; an error leaves no file.
+
+    beam is the number of hypotheses; None: that of the bundle.
+
+    Raises:
+        UserError: the bundle is damaged, the model is not a plain Transformer with its own vocabulary and beam search,
+            or the file has another ending, is there already or cannot be written.
+    """
+    if file.suffix not in (".html", ".htm"):
+        raise UserError(f"{file} does not end in .html: give --output NAME.html")
+    if file.exists():
+        raise UserError(f"{file} is there already: give --output a new file")
+    bundle = load_bundle(folder)
+    if beam is not None:
+        bundle.config.search = replace(bundle.config.search, beam=beam)
+    packed = gzip.compress(pack(bundle), compresslevel=9, mtime=0)
+    languages = {
+        side: {"code": code, "name": language_name(code)}
+        for side, code in (("source", bundle.config.src_lang), ("target", bundle.config.tgt_lang))
+    }
+    settings = {**_LIMITS, "alternatives": min(_LIMITS["alternatives"], bundle.config.search.beam - 1)}
+    settings |= {"language": languages, "apiKeys": False, "keyRequired": False}
+    page = files("seq2seq.serve") / "page"
+    body = re.findall(r"<body>\n(.*)</body>", (page / "index.html").read_text(encoding="utf-8"), re.DOTALL)[0]
+    scripts = [(page / "theme.js").read_text(encoding="utf-8"), script("page", "serve/page")]
+    body += (
+        f'<script type="application/json" id="settings">{embed(settings)}</script>\n'
+        f'<script type="text/plain" id="worker">{_raw(script("worker", "explain/in_browser"))}</script>\n'
+        f'<script type="text/plain" id="model">{base64.b64encode(packed).decode()}</script>\n'
+    )
+    styles = [(files("seq2seq.explain") / "viewer" / "viewer.css"), page / "page.css"]
+    title = f"{languages['source']['name']} to {languages['target']['name']}"
+    text = frame(body, [path.read_text(encoding="utf-8") for path in styles], html.escape(title), scripts, worker=True)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(file) as draft:
+            draft.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{file} cannot be written: {error.strerror}") from error
+
+
+def _raw(source: str) -> str:
+    """Return JavaScript for a script element, which ends or becomes a comment at certain characters."""
+    assert not re.search(r"</script|<!--", source, re.IGNORECASE)
+    return source
+
+
+def pack(bundle: Bundle) -> bytes:
+    """Return a model as the length of a JSON header (4 bytes), the header, and the tensors, each at a multiple of 4.
+
+    Raises:
+        UserError: the model is not a plain Transformer with its own vocabulary and beam search.
+    """
+    require_plain(bundle)
+    source, target = bundle.tokenizer.source, bundle.tokenizer.target
+    header: dict[str, Any] = {
+        "config": bundle.config.model.used(),
+        "search": {name: getattr(bundle.config.search, name) for name in _USED},
+        "source": describe(source),
+        "target": None if bundle.tokenizer.is_joint else describe(target),
+        "tensors": [],
+    }
+    content = bytearray()
+
+    def append(array: np.ndarray) -> int:
+        start = len(content)
+        content.extend(array.tobytes() + b"\0" * (-array.nbytes % 4))
+        return start
+
+    for name, tensor in bundle.model.state_dict().items():
+        scales = None
+        if tensor.ndim == 2:
+            numbers, factors = quantise(tensor)
+            start, scales = append(numbers.numpy()), append(factors.numpy())
+        else:
+            start = append(tensor.float().numpy())
+        header["tensors"].append({"name": name, "shape": list(tensor.shape), "start": start, "scales": scales})
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 4)
+    return struct.pack("<I", len(text)) + text + bytes(content)
+
+
+def quantise(weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return a matrix (r, c) as integers of 8 bits (r, c) and one scale for each row (r,)."""
+    scales = weights.float().abs().amax(1).clamp_min(1e-12) / 127
+    return (weights.float() / scales[:, None]).round().to(torch.int8), scales
+
+
+def quantised(model: Transformer) -> Transformer:
+    """Give every matrix of a model the values that it has in a page; return the model."""
+    state = model.state_dict()
+    for tensor in state.values():
+        if tensor.ndim == 2:
+            numbers, scales = quantise(tensor)
+            tensor.copy_(numbers * scales[:, None])
+    return model
+
+
+def describe(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Return a vocabulary for `in_browser/tokenizer.js`: subwords, their scores, and strings that are never split."""
+    pieces = tokenizer.tokens(range(tokenizer.vocab_size))
+    return {
+        "pieces": pieces,
+        "scores": tokenizer.scores,
+        "symbols": list(tokenizer.user_symbols),
+        "isBpe": tokenizer.is_bpe,
+    }
+
+
+def require_plain(bundle: Bundle) -> None:
+    """Refuse a model that the page cannot compute.
+
+    Raises:
+        UserError: it is no Transformer or an ablation, its vocabulary was imported, or its search is no plain one.
+    """
+    config = bundle.config.model
+    if not isinstance(bundle.model, Transformer):
+        raise UserError(f"model.architecture={config.architecture}: a page computes Transformers only")
+    if ablations := config.ablations():
+        raise UserError(f"{', '.join(ablations)}: a page computes no ablations, but it can switch parts off by itself")
+    if any(side.imported is not None for side in (bundle.tokenizer.source, bundle.tokenizer.target)):
+        raise UserError("an imported model's vocabulary normalises text by rules that a page does not have")
+    usual = SearchConfig()
+    for name, value in vars(bundle.config.search).items():
+        if name not in (*_USED, *_FREE) and value != getattr(usual, name):
+            raise UserError(f"search.{name}={value} is stored in the bundle, and pages know plain beam search only")

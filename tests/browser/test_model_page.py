@@ -1,0 +1,178 @@
+"""A model in one page: what a browser computes is what Python computes with the same weights."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks.browser import ASK
+from seq2seq.bundle import Bundle, load_bundle, save_bundle
+from seq2seq.explain.assembly import assemble
+from seq2seq.explain.interventions import Interventions
+from seq2seq.explain.model_page import export_html, quantised
+from seq2seq.model.transformer import Transformer
+from seq2seq.settings.bundle import BundleConfig
+from seq2seq.settings.data import TokenizerConfig
+from seq2seq.settings.model import ModelConfig
+from seq2seq.settings.search import SearchConfig
+from seq2seq.text.tokenizer import train_tokenizer
+from seq2seq.text.vocabulary import Tokenizers
+from seq2seq.translator import Translator
+from tests.browser.watched import Watched
+
+pytestmark = pytest.mark.browser
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "bundle"
+SENTENCES = ["The cat sees the milk.", "The black cat drank the milk.", "She sees an old house."]
+ODD = [
+    "naïve café 🎉",
+    "<script>alert(1)</script>",
+    'a "b" & c',
+    "日本",
+    "a\u200bb\u00a0c  d",
+    "%s ▁ e\u0301",
+    "x" * 60,
+]
+CODES = {"source": "en", "target": "es", "alternatives": 0}
+
+Ask = Callable[[str, dict[str, Any]], Any]
+
+
+@pytest.fixture
+def opened_model(contexts: Callable[..., Any], tmp_path: Path) -> Callable[..., Watched]:
+    """Export a bundle and open its page: opened_model(folder, text)."""
+
+    def call(folder: Path = GOLDEN, text: str = "", **options: Any) -> Watched:
+        file = tmp_path / "model.html"
+        export_html(folder, file)
+        return Watched(contexts(offline=True, **options).new_page(), f"{file.as_uri()}{'#' if text else ''}{text}")
+
+    return call
+
+
+def asker(watched: Watched) -> Ask:
+    return lambda path, values: watched.page.evaluate(ASK, [path, values])
+
+
+def same_weights(folder: Path) -> Translator:
+    """Return a translator with the weights of the page."""
+    bundle = load_bundle(folder)
+    assert isinstance(bundle.model, Transformer)
+    search = replace(bundle.config.search, repair=False)
+    return Translator(quantised(bundle.model), bundle.tokenizer, search=search, trained_length=None)
+
+
+def made(folder: Path, kind: str, **changes: Any) -> Path:
+    """An untrained model's bundle with a vocabulary of its own."""
+    texts = [
+        f"{a} {b} {c}." for a in ("The cat", "El gato", "<2es> Ella") for b in ("sees", "ve") for c in ("milk", "leche")
+    ]
+    tokenizer = train_tokenizer(texts, TokenizerConfig(type=kind, vocab_size=280, user_symbols=["<2es>"]))
+    sizes = {"d_model": 24, "num_heads": 3, "d_ff": 40, "num_encoder_layers": 2, "num_decoder_layers": 2}
+    config = ModelConfig(**{**sizes, **changes})
+    torch.manual_seed(5)
+    model = Transformer(config, tokenizer.vocab_size)
+    for parameter in model.parameters():
+        parameter.data.mul_(3).add_(0.01)  # wide scores, so that rounding decides nothing
+    search = SearchConfig(beam=3, max_length_ratio=0.5, max_length_offset=4)
+    save_bundle(folder, Bundle(model, Tokenizers.joint(tokenizer), BundleConfig(config, search)), card="")
+    return folder
+
+
+def differences(found: Any, expected: Any, at: str = "") -> list[str]:
+    """Return where JSON values differ by more than the last digits of numbers."""
+    if isinstance(expected, dict) and found.keys() == expected.keys():
+        return [line for key in expected for line in differences(found[key], expected[key], f"{at}.{key}")]
+    if isinstance(expected, list) and len(found) == len(expected):
+        pairs = enumerate(zip(found, expected, strict=True))
+        return [line for index, (ours, theirs) in pairs for line in differences(ours, theirs, f"{at}[{index}]")]
+    if isinstance(expected, float) and found is not None and abs(found - expected) <= 3e-4 * max(1.0, abs(expected)):
+        return []
+    return [] if found == expected else [f"{at}: {found!r:.60} instead of {expected!r:.60}"]
+
+
+def explained(translator: Translator, source: str, target: str | None = None, **changes: Any) -> dict[str, Any]:
+    """Return what Python says of a sentence, as the page's worker says it."""
+    interventions = Interventions(**changes) if changes else None
+    data = assemble(translator, source, target, interventions, head=(0, 1)).data
+    return json.loads(json.dumps({**data.pop("explanation"), **data}))
+
+
+def test_the_page_translates_what_its_address_has_and_shows_all_views(opened_model: Callable[..., Watched]) -> None:
+    watched = opened_model(text="The%20cat%20sees%20the%20milk.")
+    page = watched.page
+    page.locator("#target").filter(has_text="El gato ve la leche.").wait_for()
+    page.wait_for_selector("#attention .diagram")
+    assert watched.text("h1") == "English to Spanish"
+    page.click("#open-steps")
+    page.get_by_role("tab", name="Result").wait_for()
+    page.get_by_role("button", name="Positions on").click()
+    page.get_by_text("Without positions").wait_for()
+    watched.write('Two 🎉 <b>words</b> & "quotes"')
+    page.wait_for_selector("#attention:not([aria-busy])")
+    assert watched.faults == []
+    assert [url for url in watched.requests if not url.startswith(("file:", "blob:"))] == []
+    assert watched.serious_faults() == []
+
+
+def test_translations_and_explanations_are_pythons(opened_model: Callable[..., Watched]) -> None:
+    ask, translator = asker(opened_model()), same_weights(GOLDEN)
+    texts = [*SENTENCES, *ODD]
+    expected = translator.translate(texts)
+    assert [ask("translate", {"q": text, **CODES})["translatedText"] for text in texts] == expected
+    head = {"layer": 0, "head": 1}
+    for text in texts:
+        ours, theirs = ask("explain", {"source": text, **head}), explained(translator, text)
+        if text in ODD:  # the model knows nothing like it: candidates of a step are nearly equal, and rounding decides
+            ours["beams"] = theirs["beams"] = {}
+        assert differences(ours, theirs) == []
+    changes = {
+        "without": ["cross.1.head.1", "source.2", "positions"],
+        "average": ["encoder.1.head.2"],
+        "temperature": 2.0,
+    }
+    found = ask("explain", {"source": SENTENCES[0], "target": "La bola roja.", **head, **changes})
+    assert differences(found, explained(translator, SENTENCES[0], "La bola roja.", **changes)) == []
+    masked = ask("explain", {"source": SENTENCES[0], **head, "without": ["mask"]})
+    assert differences(masked, explained(translator, SENTENCES[0], without=["mask"])) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("unigram", {"activation": "gelu", "norm": "rmsnorm", "norm_position": "pre", "positions": "sinusoidal"}),
+        ("bpe", {"activation": "swish", "positions": "rotary", "bias": False, "scale_embedding": False}),
+        ("bpe", {"activation": "swiglu", "positions": "sinusoidal", "norm_position": "pre"}),
+    ],
+)
+def test_every_style_and_vocabulary_is_computed(
+    opened_model: Callable[..., Watched], tmp_path: Path, kind: str, changes: dict[str, Any]
+) -> None:
+    folder = made(tmp_path / "made", kind, **changes)
+    ask, translator = asker(opened_model(folder)), same_weights(folder)
+    for text in ["The cat sees milk.", "<2es> Ella ve", *ODD]:
+        found = ask("explain", {"source": text, "layer": 0, "head": 1})
+        assert differences(found, explained(translator, text)) == []
+
+
+def test_several_sentences_and_lines_keep_the_space_between_them(opened_model: Callable[..., Watched]) -> None:
+    ask = asker(opened_model())
+    answer = ask(
+        "translate",
+        {"q": "The cat sees the milk. The cat sees the milk.\n\nThe cat sees the milk.", **CODES, "alternatives": 1},
+    )
+    assert answer["translatedText"] == "El gato ve la leche. El gato ve la leche.\n\nEl gato ve la leche."
+    assert answer["sentences"] == ["The cat sees the milk."] * 3
+
+
+def test_a_text_that_cannot_be_shown_is_refused_in_one_line(opened_model: Callable[..., Watched]) -> None:
+    watched = opened_model()
+    long = "cat " * 120
+    with pytest.raises(Exception, match="attention is shown for at most 99: shorten it"):
+        asker(watched)("explain", {"source": long, "layer": 0, "head": 0})
+    watched.write("The cat sees the milk.")
+    assert watched.text("#target") == "El gato ve la leche."

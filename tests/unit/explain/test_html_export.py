@@ -1,0 +1,63 @@
+"""Export of a model as one HTML page: what is refused, and what the file holds."""
+
+import gzip
+import json
+import re
+import struct
+from base64 import b64decode
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from seq2seq.bundle import load_bundle, save_bundle
+from seq2seq.errors import UserError
+from seq2seq.explain.model_page import export_html, quantise
+
+
+def test_a_page_holds_the_weights_as_8_bits_and_a_scale_for_each_row(bundle_folder: Path, tmp_path: Path) -> None:
+    export_html(bundle_folder, tmp_path / "model.html")
+    page = (tmp_path / "model.html").read_text(encoding="utf-8")
+    packed = gzip.decompress(b64decode(re.findall(r'id="model">([^<]*)<', page)[0]))
+    (length,) = struct.unpack("<I", packed[:4])
+    header, content = json.loads(packed[4 : 4 + length]), packed[4 + length :]
+    model = load_bundle(bundle_folder).model.state_dict()
+    assert [tensor["name"] for tensor in header["tensors"]] == list(model)
+    for tensor in header["tensors"]:
+        weights, start, rows = model[tensor["name"]], tensor["start"], tensor["shape"][0]
+        if tensor["scales"] is None:
+            found = np.frombuffer(content, np.float32, weights.numel(), start)
+            assert found.tolist() == weights.flatten().tolist()
+        else:
+            numbers = np.frombuffer(content, np.int8, weights.numel(), start).reshape(rows, -1)
+            scales = np.frombuffer(content, np.float32, rows, tensor["scales"])
+            assert np.abs(numbers * scales[:, None] - weights.numpy()).max() <= scales.max() / 2 * 1.001
+    assert header["search"] == {"beam": 3, "length_penalty": 1.0, "max_length_ratio": 0.5, "max_length_offset": 4}
+
+
+def test_a_row_of_zeros_stays_zero() -> None:
+    numbers, scales = quantise(torch.tensor([[0.0, 0.0], [-2.0, 1.0]]))
+    assert numbers.tolist() == [[0, 0], [-127, 64]]
+    assert (scales > 0).all()
+
+
+def test_what_a_page_cannot_compute_is_refused_in_one_line(bundle_folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "model.html"
+
+    def refused(folder: Path, message: str, file: Path = file) -> None:
+        with pytest.raises(UserError, match=message):
+            export_html(folder, file)
+        assert not file.exists() or file.read_text() == "mine"
+
+    bundle = load_bundle(bundle_folder)
+    search = replace(bundle.config.search, no_repeat_ngram=3)
+    save_bundle(tmp_path / "ngram", replace(bundle, config=replace(bundle.config, search=search)), card="")
+    refused(tmp_path / "ngram", r"^search.no_repeat_ngram=3 is stored in the bundle, and pages know plain beam search")
+    model = replace(bundle.config.model, relevance="unscaled")
+    save_bundle(tmp_path / "lab", replace(bundle, config=replace(bundle.config, model=model)), card="")
+    refused(tmp_path / "lab", r"^model.relevance=unscaled: a page computes no ablations")
+    refused(bundle_folder, r"does not end in .html: give --output NAME.html", tmp_path / "model.txt")
+    file.write_text("mine")
+    refused(bundle_folder, r"model.html is there already: give --output a new file")
