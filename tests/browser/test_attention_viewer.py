@@ -102,6 +102,22 @@ def test_all_heads_side_by_side_and_from_there_to_one(watched) -> None:
     assert page.locator("table.heatmap").count() == 3
 
 
+def test_an_overview_of_all_layers_opens_any_head(watched) -> None:
+    page = watched.page
+    page.get_by_text("All layers and heads").click()
+    tiles = page.locator(".overview .tile")
+    heads = [
+        head for part in ("cross", "encoder", "decoder") for layer in EXPLANATION["attention"][part] for head in layer
+    ]
+    assert tiles.count() == len(heads)
+    page.get_by_role("button", name=re.compile("^Cross-attention, layer 1, head 2, spread")).click()
+    assert [page.get_by_label(name, exact=True).input_value() for name in ("Layer", "Head")] == ["0", "1"]
+    assert shares(page, "Source sentence") in EXPLANATION["by_word"]["cross"][0][1]
+    assert tiles.and_(page.locator("[aria-pressed=true]")).count() == 3  # it stays open
+    assert watched.faults == []
+    assert watched.serious_faults() == []
+
+
 def test_arrow_keys_go_along_a_sentence_and_across(watched) -> None:
     page = watched.page
 

@@ -2,8 +2,9 @@
 
 import { makeDiagram } from "./diagram.js";
 import { choices, make, picker, share } from "./dom.js";
-import { makeHeatmap, makeThumbnail } from "./heatmap.js";
+import { makeHeatmap } from "./heatmap.js";
 import { interventionsOf, makeComparison, makeHeadSwitches, makeSettings, makeSwitch } from "./interventions.js";
+import { makeOverview, makeTile } from "./overview.js";
 import { linksOf, namesOf, openingLayer, partsOf, sizeOf, statisticsOf, weightsOf } from "./reading.js";
 
 const GHOST = 0.1; // smallest weight of cross-attention that is drawn faintly behind the chosen word's lines
@@ -45,6 +46,7 @@ export function showAttention(element, explanation, { onIntervene = null, onPick
   view.reading = make("p", { class: "reading", role: "status", "aria-live": "polite" });
   view.hiding = make("div", { class: "switches hiding" });
   view.panels = make("div", { class: "panels" });
+  view.overview = make("details", { open: element.querySelector(".overview")?.open });
   const update = (changes) => {
     const isOtherUnit = "unit" in changes && changes.unit !== view.unit;
     Object.assign(view, changes);
@@ -63,6 +65,7 @@ export function showAttention(element, explanation, { onIntervene = null, onPick
     view.reading,
     view.hiding,
     view.panels,
+    view.overview,
     make("p", { class: "note" }, NOTE),
   );
   const { source, chosen } = kept;
@@ -113,6 +116,11 @@ function refresh(view) {
   );
   view.tables = {};
   view.panels.replaceChildren(...parts.map((part) => makePanel(view, part)));
+  const isOpen = view.overview.open;
+  const overview = makeOverview(explanation, unit, { layer, head: headOf(view) }, (picked) => open(view, picked));
+  overview.open = isOpen;
+  view.overview.replaceWith(overview);
+  view.overview = overview;
   follow(view);
 }
 
@@ -241,24 +249,18 @@ function makeTable(view, part) {
 /** Show all heads of the layer side by side; a click chooses a head. */
 function makeGrid(view, part) {
   const { explanation, layer, unit } = view;
-  const tiles = explanation.attention[part.key][layer].map((_, head) => {
-    const statistics = statisticsOf(explanation, part, layer, head);
-    const open = () => {
-      const list = view.controls.querySelectorAll("select")[1];
-      list.value = String(head);
-      list.focus();
-      view.update({ head: String(head) });
-    };
-    const name = `Head ${head + 1}, spread ${statistics.entropy.toFixed(2)} nats`;
-    const picture = makeThumbnail(weightsOf(explanation, part, layer, head, unit));
-    return make(
-      "button",
-      { type: "button", class: "tile", "aria-label": name, click: open },
-      picture,
-      make("span", {}, String(head + 1)),
-    );
-  });
+  const tiles = explanation.attention[part.key][layer].map((_, head) =>
+    makeTile(explanation, part, layer, head, unit, { label: `Head ${head + 1}`, onOpen: () => open(view, { layer, head }) }),
+  );
   return make("div", { class: "tiles" }, ...tiles);
+}
+
+/** Pick a layer and a head, as with the lists, which then show them. */
+function open(view, { layer, head }) {
+  const lists = view.controls.querySelectorAll("select");
+  [lists[0].value, lists[1].value] = [String(layer), String(head)];
+  lists[1].focus();
+  view.update({ layer, head: String(head) });
 }
 
 function tellStatistics(view, part) {
